@@ -1,0 +1,5 @@
+"""gpuwidget: the GPU instrument for notebooks."""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"

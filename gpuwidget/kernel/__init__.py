@@ -1,0 +1,1 @@
+"""The notebook's side: magics, live chart and card."""

@@ -1,0 +1,1 @@
+"""One measured run: from a stream of samples and torch's counters to a report."""

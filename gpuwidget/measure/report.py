@@ -1,0 +1,196 @@
+"""The report of one measured run: what every card, file and program is made from.
+
+The JSON form (``application/vnd.gpuwidget.report+json``, :meth:`Report.as_json`) has exactly these names.
+Bytes, seconds, watts, joules and percent throughout. Any value but ``schema``, ``uuid`` and ``index``
+may be None; the ``missing`` of its GPU then says why.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Literal
+
+MIME_TYPE = "application/vnd.gpuwidget.report+json"
+REPORT_SCHEMA = 1
+
+Status = Literal["ok", "error", "interrupted"]
+MarkKind = Literal["mark", "printed"]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFacts:
+    """Where the numbers come from."""
+
+    kind: str
+    """``nvml``, ``replay`` or ``none``."""
+    reason: str | None
+    """Why there is no GPU, and what to do."""
+    recording: str | None
+    """The words that label a recording wherever it is shown; None for live GPUs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What was loaded when the run ended; None for what was not."""
+
+    driver: str | None
+    cuda_driver: str | None
+    torch: str | None
+    cuda: str | None
+    cudnn: str | None
+    default_device: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CellFacts:
+    """The run itself."""
+
+    execution_count: int | None
+    """The N of In[N]; None outside a cell."""
+    label: str | None
+    started: float
+    """Epoch seconds."""
+    duration_s: float
+    """Seconds from the first statement to the end of the Python code."""
+    gpu_tail_s: float | None
+    """Seconds the GPU went on working after that; None where nobody waited for it."""
+    status: Status
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A quantity of bytes at the run's start, at its end, and at its highest."""
+
+    start: int | None
+    end: int | None
+    peak: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A quantity's time-weighted mean over the run, and its highest reading."""
+
+    mean: float
+    max: float
+
+
+@dataclass(frozen=True, slots=True)
+class TorchMemory:
+    """What torch's caching allocator says of one device; the peaks are exact, not sampled."""
+
+    allocated: Span
+    reserved: Span
+    alloc_retries: int | None
+    """How often the cache was flushed to satisfy an allocation during the run (num_alloc_retries)."""
+    ooms: int | None
+    """Out-of-memory errors during the run (num_ooms)."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuReport:
+    """One GPU during the run."""
+
+    uuid: str
+    index: int
+    mig_index: int | None
+    name: str
+    torch_device: str | None
+    """``cuda:N`` in this process, None where torch does not see it or CUDA is not up."""
+    mig_parent: str | None
+    memory_total: int | None
+    shown: bool
+    """Whether the card shows it: this kernel holds memory on it, or nobody can say who does."""
+    device_memory: Span
+    """The whole GPU, without what the driver reserves."""
+    process_memory: Span | None
+    """This process and its children."""
+    torch: TorchMemory | None
+    utilization: Level | None
+    sm_activity: Level | None
+    sm_occupancy: Level | None
+    tensor_activity: Level | None
+    dram_activity: Level | None
+    power_w: Level | None
+    energy_j: float | None
+    lost_since: float | None
+    missing: Mapping[str, str]
+    """For each field that is None: why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment worth seeing on the timeline."""
+
+    t: float
+    """Seconds since the run's start."""
+    label: str
+    kind: MarkKind
+    """``mark`` for ``w.mark()``, ``printed`` for a line the cell printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuTimeline:
+    """One GPU's course over the run, a value for each ``t`` of the timeline; None where unknown."""
+
+    uuid: str
+    utilization: tuple[float | None, ...]
+    device_memory: tuple[int | None, ...]
+    power_w: tuple[float | None, ...]
+    sm_activity: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The run's course, at most 240 points, of the GPUs that the card shows."""
+
+    t: tuple[float, ...]
+    """Seconds since the run's start, rising."""
+    marks: tuple[Mark, ...]
+    gpus: tuple[GpuTimeline, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one run did to this machine's GPUs."""
+
+    schema: int
+    source: SourceFacts
+    environment: Environment
+    cell: CellFacts
+    host_memory: Span
+    """This process's resident memory."""
+    gpus: tuple[GpuReport, ...]
+    """Every GPU the source sees, or those that ``--gpu`` names."""
+    attributed: bool
+    """False where nobody can say which GPU this kernel uses; the card then shows all and says so."""
+    timeline: Timeline | None
+    notes: tuple[str, ...]
+    advice: tuple[Mapping[str, Any], ...]
+    holders: tuple[Mapping[str, Any], ...]
+    lines: tuple[Mapping[str, Any], ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as JSON values: dicts, lists, str, finite float, int, bool and None."""
+        plain = _plain(self)
+        assert isinstance(plain, dict)
+        return plain
+
+    @property
+    def shown(self) -> tuple[GpuReport, ...]:
+        """The GPUs that a card shows."""
+        return tuple(gpu for gpu in self.gpus if gpu.shown)
+
+
+def _plain(value: object) -> Any:
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        # NaN and infinity are not JSON, and mean that the value is unknown.
+        return value if math.isfinite(value) else None
+    return value

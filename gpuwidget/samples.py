@@ -1,0 +1,168 @@
+"""The one model that flows from a source to every view: what GPUs there are and what they read.
+
+Every class is frozen and every wire field is without a default: a value nobody knows is passed as
+``None``, with its reason in ``missing``, and never as 0. Times are epoch seconds unless a name says
+otherwise; sizes are bytes, power watts, energy joules, ratios percent (0 to 100).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+SCHEMA = 1
+"""Version of the sample's shape, sent with every sample."""
+
+SourceKind = Literal["nvml", "replay", "none"]
+ProcessKind = Literal["compute", "graphics"]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the numbers come from."""
+
+    kind: SourceKind
+    """``nvml`` for a driver's GPUs, ``replay`` for a recording, ``none`` where there is no GPU."""
+    reason: str | None
+    """Why there is no GPU and what to do, or None."""
+    recording: str | None
+    """For a recording, the words that label it wherever it is shown; None for live GPUs."""
+    driver: str | None
+    """Driver version, nvmlSystemGetDriverVersion (nvidia-smi: Driver Version)."""
+    cuda_driver: str | None
+    """Newest CUDA the driver runs, as "13.0", nvmlSystemGetCudaDriverVersion_v2 (nvidia-smi: CUDA Version)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """Who a GPU, or a MIG slice of one, is: what does not change while it is there."""
+
+    uuid: str
+    """``GPU-…`` or ``MIG-…``, nvmlDeviceGetUUID (nvidia-smi -L). The key that joins everything."""
+    index: int
+    """NVML's index, nvidia-smi's number; a MIG slice has that of its parent."""
+    mig_index: int | None
+    """Index of a MIG slice within its parent (nvidia-smi -L: MIG Device), None for a whole GPU."""
+    mig_parent: str | None
+    """UUID of the GPU that a MIG slice is cut from, None for a whole GPU."""
+    name: str
+    """Product name, nvmlDeviceGetName."""
+    pci_bus_id: str | None
+    """PCI bus id as "00000000:17:00.0", nvmlDeviceGetPciInfo_v3."""
+    memory_total: int | None
+    """Bytes of memory, nvmlDeviceGetMemoryInfo_v2 total."""
+    unified_memory: bool
+    """True where the GPU has no memory of its own and ``memory_*`` are the host's (GB10, Jetson)."""
+    compute_capability: str | None
+    """As "9.0", nvmlDeviceGetCudaComputeCapability."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process that has a context on a GPU."""
+
+    pid: int
+    """Process id as NVML reports it: the host's, which in a container may name nobody or a stranger."""
+    kind: ProcessKind
+    """Which of NVML's lists it is in; a process in both is listed once, as compute."""
+    memory: int | None
+    """Bytes it holds, usedGpuMemory; None where the driver does not say (WSL, WDDM)."""
+    user: str | None
+    """Login name of its owner; None where unreadable or where process ids do not match."""
+    command: str | None
+    """Its command line, shortened; None where unreadable or where process ids do not match."""
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What the hardware did between two GPU performance-monitoring (GPM) samples; Hopper and later.
+
+    All ratios are percent of the window. A value the counters did not give is None.
+    """
+
+    since: float
+    """Start of the window, epoch seconds."""
+    until: float
+    """End of the window, epoch seconds."""
+    graphics: float | None
+    """Time any graphics or compute engine was active."""
+    sm: float | None
+    """Share of the multiprocessors with work in them (NVML_GPM_METRIC_SM_UTIL)."""
+    sm_occupancy: float | None
+    """Warps resident over warps possible (NVML_GPM_METRIC_SM_OCCUPANCY)."""
+    tensor: float | None
+    """Tensor-core pipes in use (NVML_GPM_METRIC_ANY_TENSOR_UTIL)."""
+    dram: float | None
+    """Memory bandwidth in use (NVML_GPM_METRIC_DRAM_BW_UTIL)."""
+    fp64: float | None
+    fp32: float | None
+    fp16: float | None
+    pcie_tx: float | None
+    """Bytes a second sent by the GPU over PCIe."""
+    pcie_rx: float | None
+    """Bytes a second received by the GPU over PCIe."""
+    nvlink_tx: float | None
+    """Bytes a second sent over all NVLinks."""
+    nvlink_rx: float | None
+    """Bytes a second received over all NVLinks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one GPU read at one moment, put together from calls made at different rates."""
+
+    uuid: str
+    answered: float | None
+    """When the GPU last answered, epoch seconds; None when it has not yet."""
+    silent_since: float | None
+    """Since when a call to it has not returned, epoch seconds; None while it answers."""
+    lost_since: float | None
+    """Since when the driver calls it lost (fell off the bus, needs a reset), epoch seconds, or None."""
+    utilization: float | None
+    """Percent of the driver's last window in which any kernel ran, nvmlDeviceGetUtilizationRates gpu
+    (nvidia-smi: utilization.gpu). Says nothing about how much of the GPU worked: see ``activity``."""
+    utilization_window: float | None
+    """Seconds of the window that ``utilization`` is taken over (200 ms on H200), None where unknown."""
+    memory_utilization: float | None
+    """Percent of that window in which device memory was read or written (nvidia-smi: utilization.memory)."""
+    memory_used: int | None
+    """Bytes in use without what the driver reserves, nvmlDeviceGetMemoryInfo_v2 used (nvidia-smi:
+    memory.used)."""
+    power_w: float | None
+    """Watts now, NVML_FI_DEV_POWER_INSTANT (nvidia-smi: power.draw.instant)."""
+    power_limit_w: float | None
+    """Watts the GPU may draw, nvmlDeviceGetEnforcedPowerLimit (nvidia-smi: enforced.power.limit)."""
+    temperature_c: float | None
+    """Degrees Celsius of the core, nvmlDeviceGetTemperature (nvidia-smi: temperature.gpu)."""
+    memory_temperature_c: float | None
+    """Degrees Celsius of the memory, NVML_FI_DEV_MEMORY_TEMP (nvidia-smi: temperature.memory)."""
+    sm_clock_mhz: float | None
+    """Clock of the multiprocessors, nvmlDeviceGetClockInfo SM (nvidia-smi: clocks.sm)."""
+    pstate: int | None
+    """Performance state, 0 the fastest to 15, nvmlDeviceGetPerformanceState (nvidia-smi: pstate)."""
+    throttle: tuple[str, ...] | None
+    """What holds the clock down, in words; empty when nothing does
+    (nvmlDeviceGetCurrentClocksEventReasons, nvidia-smi: clocks_event_reasons)."""
+    energy_j: float | None
+    """Joules since the driver was loaded, nvmlDeviceGetTotalEnergyConsumption, read seldom."""
+    activity: Activity | None
+    """The newest window of the hardware's own counters, None without GPM or while nobody asks for it."""
+    processes: tuple[Process, ...] | None
+    """Who has a context on it, None where the driver does not say."""
+    missing: Mapping[str, str]
+    """For each field that is None for good or for now: why, by field name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """All GPUs at one moment."""
+
+    schema: int
+    time: float
+    """When it was put together, epoch seconds."""
+    origin: Origin
+    gpus: tuple[Gpu, ...]
+    """Every GPU the source knows, lost ones included, in NVML's order, a parent before its MIG slices."""
+    readings: tuple[Reading, ...]
+    """One for each of ``gpus``, in the same order."""

@@ -1,0 +1,49 @@
+"""The source of a machine that is to show no GPU, with the reason it gives."""
+
+from __future__ import annotations
+
+from gpuwidget.errors import SourceLostError
+from gpuwidget.samples import Activity, Gpu, Origin, Process
+from gpuwidget.sources import Fast, Inventory, Slow, Steady
+
+
+class NoSource:
+    """No GPU at all, and why."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def open(self) -> Inventory:
+        """No GPUs, and the reason."""
+        origin = Origin(kind="none", reason=self._reason, recording=None, driver=None, cuda_driver=None)
+        return Inventory(origin=origin, gpus=())
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+    def read_fast(self, gpu: Gpu) -> Fast:
+        """Never called: there is no GPU."""
+        raise SourceLostError(self._reason)
+
+    def read_memory(self, gpu: Gpu) -> int | None:
+        """Never called: there is no GPU."""
+        raise SourceLostError(self._reason)
+
+    def read_processes(self, gpu: Gpu) -> tuple[Process, ...] | None:
+        """Never called: there is no GPU."""
+        raise SourceLostError(self._reason)
+
+    def read_steady(self, gpu: Gpu) -> Steady:
+        """Never called: there is no GPU."""
+        raise SourceLostError(self._reason)
+
+    def read_slow(self, gpu: Gpu) -> Slow:
+        """Never called: there is no GPU."""
+        raise SourceLostError(self._reason)
+
+    def read_activity(self, gpu: Gpu) -> Activity | None:
+        """Never called: there is no GPU."""
+        raise SourceLostError(self._reason)
+
+    def forget_activity(self) -> None:
+        """Nothing to let go of."""
