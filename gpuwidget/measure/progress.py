@@ -1,0 +1,41 @@
+"""A run that is still going on, as the live chart sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpuwidget.measure.report import Mark
+from gpuwidget.samples import Gpu, Origin, Reading
+
+
+@dataclass(frozen=True, slots=True)
+class GpuProgress:
+    """One GPU so far. The three courses have a value for each ``t`` of the progress."""
+
+    gpu: Gpu
+    reading: Reading
+    """The newest reading."""
+    torch_device: str | None
+    process_memory: int | None
+    """Bytes that this process and its children hold now; None where nobody can say."""
+    utilization: tuple[float | None, ...]
+    """Percent."""
+    device_memory: tuple[int | None, ...]
+    """Bytes of the whole GPU in use."""
+    power_w: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """All GPUs in use so far: at most 240 points, whatever the run's length."""
+
+    elapsed_s: float
+    origin: Origin | None
+    """None until the first sample has come."""
+    attributed: bool
+    """False where nobody can say which GPU this kernel uses; ``gpus`` then holds all."""
+    t: tuple[float, ...]
+    """Seconds since the run's start, rising."""
+    gpus: tuple[GpuProgress, ...]
+    """The GPUs this kernel holds memory on, or all where that is not known; may be empty, may grow."""
+    marks: tuple[Mark, ...]
