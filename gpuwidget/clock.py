@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Two times: one to write down, one to measure with."""
+    """Two times, one to write down and one to measure with, and a way to wait."""
 
     def time(self) -> float:
         """Epoch seconds; may be set back or forth by the system."""
@@ -15,6 +16,10 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Seconds since some start; never goes back."""
+        ...
+
+    def wait(self, condition: threading.Condition, seconds: float | None) -> None:
+        """Wait, holding ``condition``, until it is notified or ``seconds`` have passed (None: no bound)."""
         ...
 
 
@@ -28,6 +33,10 @@ class SystemClock:
     def monotonic(self) -> float:
         """Seconds, ``time.perf_counter``."""
         return time.perf_counter()
+
+    def wait(self, condition: threading.Condition, seconds: float | None) -> None:
+        """``Condition.wait``."""
+        condition.wait(seconds)
 
 
 SYSTEM_CLOCK = SystemClock()

@@ -1,0 +1,120 @@
+"""What is known of one GPU, put together from calls made at different rates."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from gpuwidget.samples import Activity, Gpu, Process, Reading
+from gpuwidget.sources import Fast, Slow, Steady
+
+_NEVER = float("-inf")
+_NO_FAST = Fast(None, None, None, None, {})
+_NO_STEADY = Steady(None, None, None, None, None, None, {})
+_NO_SLOW = Slow(None, None, {})
+_VALUES = tuple(
+    field.name
+    for field in fields(Reading)
+    if field.name not in ("uuid", "answered", "silent_since", "lost_since", "missing")
+)
+
+
+class GpuState:
+    """The newest answers of one GPU; written by the sampler's threads only."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self.gpu = gpu
+        self.answered: float | None = None
+        self.lost_since: float | None = None
+        self.fast = _NO_FAST
+        self.memory_used: int | None = None
+        self.processes: tuple[Process, ...] | None = None
+        self.memory_at_processes: int | None = None
+        self.processes_read = _NEVER
+        self.steady = _NO_STEADY
+        self.steady_read = _NEVER
+        self.slow = _NO_SLOW
+        self.activity: Activity | None = None
+        self._hung: dict[object, float] = {}
+        self._retry = False
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Where it stands among the others: NVML's order, a parent before its slices."""
+        return (self.gpu.index, -1 if self.gpu.mig_index is None else self.gpu.mig_index)
+
+    @property
+    def reachable(self) -> bool:
+        """Whether it may be called: no call to it hangs, and it is not lost or was found anew since."""
+        return not self._hung and (self.lost_since is None or self._retry)
+
+    def hang(self, caller: object, since: float) -> None:
+        """A call by ``caller`` has not returned since ``since`` (epoch seconds)."""
+        self._hung[caller] = since
+
+    def returned(self, caller: object) -> None:
+        """The call by ``caller`` has returned."""
+        self._hung.pop(caller, None)
+
+    def answer(self, now: float) -> None:
+        """It answered a call: it is not lost, or not any more."""
+        self.answered = now
+        self.lost_since = None
+        self._retry = False
+
+    def found(self, gpu: Gpu) -> None:
+        """Opening the source found it. For a lost one that is no proof of health: its next answer is."""
+        self.gpu = gpu
+        self._retry = True
+
+    def lose(self, now: float) -> None:
+        """The driver calls it lost; what was read before says nothing any more."""
+        if self.lost_since is None:
+            self.lost_since = now
+        self._retry = False
+        self.fast, self.steady, self.slow = _NO_FAST, _NO_STEADY, _NO_SLOW
+        self.memory_used = self.processes = self.activity = None
+        self.processes_read = self.steady_read = _NEVER
+
+    def reading(self) -> Reading:
+        """The reading as of now."""
+        silent_since = min(self._hung.values(), default=None)
+        if silent_since is not None or self.lost_since is not None:
+            reason = "the GPU is lost" if self.lost_since is not None else "the GPU does not answer"
+            return _blank(self.gpu.uuid, self.answered, silent_since, self.lost_since, reason)
+        fast, steady, slow = self.fast, self.steady, self.slow
+        return Reading(
+            uuid=self.gpu.uuid,
+            answered=self.answered,
+            silent_since=None,
+            lost_since=None,
+            utilization=fast.utilization,
+            utilization_window=slow.utilization_window,
+            memory_utilization=fast.memory_utilization,
+            memory_used=self.memory_used,
+            power_w=fast.power_w,
+            power_limit_w=steady.power_limit_w,
+            temperature_c=steady.temperature_c,
+            memory_temperature_c=steady.memory_temperature_c,
+            sm_clock_mhz=steady.sm_clock_mhz,
+            pstate=steady.pstate,
+            throttle=steady.throttle,
+            energy_j=slow.energy_j,
+            activity=self.activity,
+            processes=self.processes,
+            missing={**slow.missing, **steady.missing, **fast.missing},
+        )
+
+
+def _blank(
+    uuid: str, answered: float | None, silent_since: float | None, lost_since: float | None, reason: str
+) -> Reading:
+    unknown: dict[str, Any] = dict.fromkeys(_VALUES)
+    return Reading(
+        uuid=uuid,
+        answered=answered,
+        silent_since=silent_since,
+        lost_since=lost_since,
+        missing=dict.fromkeys(_VALUES, reason),
+        **unknown,
+    )
