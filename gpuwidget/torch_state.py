@@ -1,0 +1,329 @@
+"""What torch, where the user has imported it, says of its devices; the one home of torch.
+
+Nothing here imports torch, initialises CUDA or opens a context: a process in which torch is not loaded, or
+in which CUDA is not up, has no device as far as this module is concerned.
+
+The allocator has one peak counter a device, which anybody may reset and nobody can set
+(https://github.com/pytorch/pytorch/issues/16266). :class:`Ledger` shares it among any number of runs.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+_NOT_LOADED = "torch is not loaded"
+_NOT_UP = "CUDA is not initialised in this process"
+_RESETS = ("_cuda_resetPeakMemoryStats", "_accelerator_resetPeakStats")
+_ASYNC_ALLOCATOR = "torch runs on cudaMallocAsync, whose counters are partial"
+
+
+@dataclass(frozen=True, slots=True)
+class TorchDevice:
+    """One of torch's CUDA devices."""
+
+    index: int
+    """The N of ``cuda:N``."""
+    uuid: str | None
+    """NVML's UUID of the GPU or MIG slice behind it; None where this torch does not say."""
+
+    @property
+    def name(self) -> str:
+        """``cuda:N``."""
+        return f"cuda:{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """The caching allocator's counters of one device (torch.cuda.memory_stats), in bytes and counts."""
+
+    allocated: int
+    allocated_peak: int
+    reserved: int
+    reserved_peak: int
+    alloc_retries: int
+    ooms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TorchVersions:
+    """What is loaded; None for what is not."""
+
+    torch: str | None
+    cuda: str | None
+    cudnn: str | None
+    default_device: str | None
+
+
+def _torch() -> ModuleType | None:
+    torch = sys.modules.get("torch")
+    # While the user's own `import torch` runs on another thread, a half-built module stands there.
+    cuda = getattr(torch, "cuda", None)
+    return torch if callable(getattr(cuda, "is_initialized", None)) else None
+
+
+def _torch_with_cuda_up() -> Any | None:
+    torch = _torch()
+    return torch if torch is not None and torch.cuda.is_initialized() else None
+
+
+def absent() -> str | None:
+    """Why torch can say nothing of any device, or None where it can."""
+    torch = _torch()
+    if torch is None:
+        return _NOT_LOADED
+    return None if torch.cuda.is_initialized() else _NOT_UP
+
+
+def versions() -> TorchVersions:
+    """Versions of what is loaded, and this thread's default device."""
+    torch: Any = _torch()
+    if torch is None:
+        return TorchVersions(None, None, None, None)
+    default = getattr(torch, "get_default_device", None)
+    return TorchVersions(
+        torch=str(getattr(torch, "__version__", "")) or None,
+        cuda=getattr(getattr(torch, "version", None), "cuda", None),
+        cudnn=_cudnn_version(torch) if torch.cuda.is_initialized() else None,
+        default_device=str(default()) if callable(default) else None,
+    )
+
+
+def _cudnn_version(torch: Any) -> str | None:
+    try:
+        number = torch.backends.cudnn.version()
+    except Exception:
+        return None
+    if not isinstance(number, int):
+        return None
+    # cuDNN counts 8.9.7 as 8907 and 9.1.0 as 90100.
+    major, rest = divmod(number, 10000 if number >= 90000 else 1000)
+    return f"{major}.{rest // 100}.{rest % 100}"
+
+
+def devices() -> tuple[TorchDevice, ...]:
+    """The CUDA devices that torch sees, after CUDA_VISIBLE_DEVICES; empty while CUDA is not up."""
+    torch = _torch_with_cuda_up()
+    if torch is None:
+        return ()
+    return tuple(TorchDevice(index, _uuid(torch, index)) for index in range(torch.cuda.device_count()))
+
+
+def _uuid(torch: Any, index: int) -> str | None:
+    uuid = getattr(torch.cuda.get_device_properties(index), "uuid", None)
+    return None if uuid is None else str(uuid)
+
+
+def same_gpu(nvml_uuid: str, torch_uuid: str | None) -> bool:
+    """Whether NVML's UUID (``GPU-…``, ``MIG-…``) and torch's (without the prefix) name the same."""
+    if torch_uuid is None:
+        return False
+    return nvml_uuid.partition("-")[2].lower() == torch_uuid.lower() or nvml_uuid == torch_uuid
+
+
+def devices_with_context() -> tuple[int, ...]:
+    """The N of every ``cuda:N`` on which this process has opened a context, by whatever library."""
+    torch = _torch_with_cuda_up()
+    if torch is None:
+        return ()
+    has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)
+    if has_context is None:
+        return ()
+    return tuple(index for index in range(torch.cuda.device_count()) if has_context(index))
+
+
+def synchronize() -> None:
+    """Wait until the GPU has done all work of this process, on devices where it has a context.
+
+    Blocks without a bound and can't be interrupted: call it on a thread of its own. Raises whatever a
+    kernel that failed left behind.
+    """
+    torch = _torch_with_cuda_up()
+    if torch is None or torch.cuda.is_current_stream_capturing():
+        # To synchronize would spoil the capture of a CUDA graph.
+        return
+    for index in devices_with_context():
+        torch.cuda.synchronize(index)
+
+
+def has_pending_work() -> bool:
+    """Whether there may be anything to wait for: CUDA is up and this process has a context."""
+    return bool(devices_with_context())
+
+
+def counters() -> dict[int, Counters]:
+    """The allocator's counters by device index; empty while CUDA is not up or where they are partial."""
+    torch = _torch_with_cuda_up()
+    if torch is None or _why_partial(torch) is not None:
+        return {}
+    return {index: _read(torch, index) for index in range(torch.cuda.device_count())}
+
+
+def missing_reason() -> str | None:
+    """Why there are no allocator counters, or None where there are."""
+    torch = _torch_with_cuda_up()
+    return absent() if torch is None else _why_partial(torch)
+
+
+def _why_partial(torch: Any) -> str | None:
+    backend = getattr(torch.cuda, "get_allocator_backend", None)
+    if backend is not None and backend() == "cudaMallocAsync":
+        return _ASYNC_ALLOCATOR
+    return None
+
+
+def _read(torch: Any, index: int) -> Counters:
+    stats = torch.cuda.memory_stats_as_nested_dict(index)
+    allocated = stats.get("allocated_bytes", {}).get("all", {})
+    reserved = stats.get("reserved_bytes", {}).get("all", {})
+    return Counters(
+        allocated=allocated.get("current", 0),
+        allocated_peak=allocated.get("peak", 0),
+        reserved=reserved.get("current", 0),
+        reserved_peak=reserved.get("peak", 0),
+        alloc_retries=stats.get("num_alloc_retries", 0),
+        ooms=stats.get("num_ooms", 0),
+    )
+
+
+@dataclass(slots=True)
+class _Peaks:
+    allocated: int = 0
+    reserved: int = 0
+
+    def raise_to(self, counters: Counters) -> None:
+        self.allocated = max(self.allocated, counters.allocated_peak)
+        self.reserved = max(self.reserved, counters.reserved_peak)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceAccount:
+    """What one device's allocator did during a run; the peaks are exact."""
+
+    before: Counters | None
+    """None where CUDA was not up at the start: nothing was allocated then."""
+    after: Counters
+    allocated_peak: int
+    reserved_peak: int
+
+
+class Account:
+    """One run's share of the peak counters, from :meth:`Ledger.open` to :meth:`Ledger.close`."""
+
+    def __init__(self, before: dict[int, Counters]) -> None:
+        self._before = before
+        self._peaks: dict[int, _Peaks] = {}
+        self.hidden_peaks: dict[int, int] = {}
+        """By device index: the older peak (bytes) that would have hidden this run's, so that the counter
+        was reset at the start."""
+        self.user_resets = 0
+        """How often other code reset the counter meanwhile."""
+
+    def fold(self, index: int, counters: Counters) -> None:
+        """Take over a peak that is about to be reset."""
+        self._peaks.setdefault(index, _Peaks()).raise_to(counters)
+
+    def settle(self, after: dict[int, Counters]) -> dict[int, DeviceAccount]:
+        """The account of each device at the run's end."""
+        accounts = {}
+        for index, counters in after.items():
+            self.fold(index, counters)
+            peaks = self._peaks[index]
+            accounts[index] = DeviceAccount(
+                before=self._before.get(index),
+                after=counters,
+                allocated_peak=peaks.allocated,
+                reserved_peak=peaks.reserved,
+            )
+        return accounts
+
+
+class Ledger:
+    """Shares torch's resettable peak counters among all runs of the process, nested and concurrent ones."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._accounts: list[Account] = []
+        self._tapped: dict[str, tuple[Callable[..., None], Callable[..., None]]] = {}
+
+    def open(self) -> Account:
+        """Begin a run. Resets a counter only where an older, higher peak would hide the run's own."""
+        with self._lock:
+            before = counters()
+            account = Account(before)
+            for index, now in before.items():
+                if now.allocated_peak > now.allocated or now.reserved_peak > now.reserved:
+                    self._reset(index, now)
+                    account.hidden_peaks[index] = now.allocated_peak
+            self._accounts.append(account)
+            self.listen()
+            return account
+
+    def close(self, account: Account) -> dict[int, DeviceAccount]:
+        """End a run, and say what each device's allocator did, by device index."""
+        with self._lock:
+            accounts = account.settle(counters())
+            self.drop(account)
+            return accounts
+
+    def drop(self, account: Account) -> None:
+        """End a run without asking anything; safe to call twice."""
+        with self._lock:
+            if account in self._accounts:
+                self._accounts.remove(account)
+            if not self._accounts:
+                self._stop_listening()
+
+    def listen(self) -> None:
+        """Hear of resets by other code, as soon as torch is there; costs nothing until one happens.
+
+        Every public way to reset the peaks ends in one of two functions of torch's; during a run each is
+        preceded by a look at the peak that is about to be lost.
+        """
+        torch: Any = _torch()
+        with self._lock:
+            if torch is None or self._tapped or not self._accounts:
+                return
+            for name in _RESETS:
+                original = getattr(torch._C, name, None)
+                if original is not None:
+                    replacement = self._tap(original)
+                    self._tapped[name] = (original, replacement)
+                    setattr(torch._C, name, replacement)
+
+    def _tap(self, original: Callable[..., None]) -> Callable[..., None]:
+        def reset(*args: Any) -> None:
+            self._note_user_reset()
+            original(*args)
+
+        return reset
+
+    def _stop_listening(self) -> None:
+        torch: Any = _torch()
+        for name, (original, replacement) in self._tapped.items():
+            if getattr(torch._C, name, None) is replacement:
+                setattr(torch._C, name, original)
+        self._tapped.clear()
+
+    def _note_user_reset(self) -> None:
+        with self._lock:
+            now = counters()
+            for account in self._accounts:
+                account.user_resets += 1
+                for index, device_counters in now.items():
+                    account.fold(index, device_counters)
+
+    def _reset(self, index: int, now: Counters) -> None:
+        torch: Any = _torch()
+        for account in self._accounts:
+            account.fold(index, now)
+        original, _ = self._tapped.get(_RESETS[0], (None, None))
+        (original or getattr(torch._C, _RESETS[0]))(index)
+
+
+LEDGER = Ledger()
+"""The process's one."""
