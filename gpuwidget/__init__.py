@@ -1,5 +1,49 @@
-"""gpuwidget: the GPU instrument for notebooks."""
+"""gpuwidget: the GPU instrument for notebooks. ``%load_ext gpuwidget``, then ``%%gpuwatch`` on a cell."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "__version__",
+    "load_ipython_extension",
+    "mark",
+    "reports",
+    "sample",
+    "unload_ipython_extension",
+    "watch",
+]
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from gpuwidget.kernel.watching import mark, reports, sample, watch
+
+
+def __getattr__(name: str) -> Any:
+    # Imported at first use, so that `import gpuwidget` costs next to nothing and loads no other package.
+    if name in ("mark", "reports", "sample", "watch"):
+        from gpuwidget.kernel import watching
+
+        return getattr(watching, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """``%load_ext gpuwidget``."""
+    from gpuwidget.kernel import magics
+
+    magics.load(shell)
+
+
+def unload_ipython_extension(shell: InteractiveShell) -> None:
+    """``%unload_ext gpuwidget``."""
+    from gpuwidget.kernel import magics
+
+    magics.unload(shell)

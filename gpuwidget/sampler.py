@@ -138,6 +138,11 @@ class Sampler:
         return self._latest
 
     @property
+    def known_gpus(self) -> tuple[Gpu, ...]:
+        """The GPUs found when the source was last opened, lost ones included; empty before."""
+        return tuple(state.gpu for state in self._states.values())
+
+    @property
     def running(self) -> bool:
         """Whether any thread of this sampler is alive."""
         threads = [worker.thread for worker in self._workers.values()]

@@ -1,0 +1,171 @@
+"""Watching cells: a run is armed before the cell and settled after it, outside the user's code.
+
+The cell itself runs as it always does. IPython's ``pre_run_cell`` and ``post_run_cell`` bracket it; nested
+cells (a cell that runs a cell) bracket each other, some cells reach only one of the two, and a cancelled
+one has no result: a stack of what was armed, matched by the cell's own info object, sorts that out.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from gpuwidget.errors import OptionError
+from gpuwidget.kernel import card, live, watching
+from gpuwidget.kernel.options import WatchOptions, find_in_cell, parse
+from gpuwidget.measure.report import Report, Status
+from gpuwidget.measure.run import Run, RunOptions
+
+log = logging.getLogger("gpuwidget")
+
+_EVERY_CELL = WatchOptions(run=RunOptions(), live=False, quiet=False, label=None)
+
+
+@dataclass(slots=True)
+class _Armed:
+    """One cell that runs now, and what watches it, if anything does."""
+
+    info: object
+    thread: int
+    run: Run | None
+    view: live.LiveView | None
+    render: Callable[[Report], dict[str, Any]] | None
+    """How its card is made; None for no card."""
+
+
+class CellWatcher:
+    """Arms and settles the runs of one shell's cells."""
+
+    def __init__(self, shell: Any) -> None:
+        self._shell = shell
+        self._armed: list[_Armed] = []
+        self.every_cell = False
+        """Whether cells without ``%%gpuwatch`` leave a one-line card."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a cell is running."""
+        return bool(self._armed)
+
+    def before(self, info: Any) -> None:
+        """``pre_run_cell``: start watching the cell if it asks for that."""
+        armed = _Armed(info, threading.get_ident(), None, None, None)
+        self._armed.append(armed)
+        try:
+            self._arm(armed, info)
+        except Exception:
+            log.debug("a cell could not be watched", exc_info=True)
+
+    def after(self, result: Any) -> None:
+        """``post_run_cell``: settle the run, and show its card."""
+        armed = self._disarm(result)
+        if armed is None or armed.run is None:
+            return
+        try:
+            self._settle(armed, armed.run, _status(result))
+        except Exception:
+            log.debug("a watched cell could not be reported", exc_info=True)
+
+    def abandon_all(self) -> None:
+        """Stop watching whatever runs, without a card."""
+        for armed in self._armed:
+            if armed.run is not None:
+                armed.run.abandon()
+                watching.leave_cell(armed.run)
+            if armed.view is not None:
+                armed.view.stop()
+        self._armed.clear()
+
+    def _arm(self, armed: _Armed, info: Any) -> None:
+        line = find_in_cell(info.raw_cell or "")
+        if line is None and not self.every_cell:
+            return
+        try:
+            options = parse(line) if line is not None else _EVERY_CELL
+        except OptionError:
+            # The body does not run either: what stands in its place shows the error.
+            return
+        if options.live and live.available(self._shell):
+            live.prepare()
+        armed.render = None if options.quiet else card.bundle if line is not None else card.line_bundle
+        count = self._shell.execution_count if getattr(info, "store_history", False) else None
+        run = watching.new_run(options.run, options.label, count)
+        armed.run = run
+        if options.live and live.available(self._shell):
+            armed.view = live.LiveView(run.progress, self._shell)
+            armed.view.start()
+        watching.enter_cell(run)
+        try:
+            run.start()
+        except BaseException:
+            self._armed_failed(armed, run)
+            raise
+
+    @staticmethod
+    def _armed_failed(armed: _Armed, run: Run) -> None:
+        watching.leave_cell(run)
+        if armed.view is not None:
+            armed.view.stop()
+        armed.run = armed.view = None
+
+    def _disarm(self, result: Any) -> _Armed | None:
+        info = getattr(result, "info", None)
+        here = threading.get_ident()
+        for place in range(len(self._armed) - 1, -1, -1):
+            armed = self._armed[place]
+            if armed.info is info if info is not None else armed.thread == here:
+                # What was armed later on this thread never heard of its end.
+                for stale in [late for late in self._armed[place + 1 :] if late.thread == here]:
+                    self._armed.remove(stale)
+                    if stale.run is not None:
+                        stale.run.abandon()
+                        watching.leave_cell(stale.run)
+                    if stale.view is not None:
+                        stale.view.stop()
+                del self._armed[place]
+                return armed
+        return None
+
+    def _settle(self, armed: _Armed, run: Run, status: Status) -> None:
+        run.end(status)
+        with _deaf_to_interrupts():
+            watching.leave_cell(run)
+            report = run.report()
+            if armed.view is not None:
+                armed.view.stop()
+            watching.keep(report)
+            if report is not None and armed.render is not None:
+                self._shell.display_pub.publish(data=armed.render(report), metadata={})
+
+
+def _status(result: Any) -> Status:
+    if result is None:
+        # The cell's task was cancelled: that is how an interrupt ends an `await`.
+        return "interrupted"
+    error = result.error_before_exec or result.error_in_exec
+    if type(error).__name__ == "CancelledError":
+        return "interrupted"
+    return watching.status_of(error)
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """A second press on 'stop', milliseconds after the cell's end, has nothing left to stop."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ignore(number: int, frame: FrameType | None) -> None:
+        pass
+
+    before = signal.signal(signal.SIGINT, ignore)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

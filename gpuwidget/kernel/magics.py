@@ -1,0 +1,185 @@
+"""``%load_ext gpuwidget``: the magics, hooked into one shell and out of it again without a trace."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import logging
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+
+from gpuwidget.errors import OptionError
+from gpuwidget.kernel import card, live, watching
+from gpuwidget.kernel.cells import CellWatcher
+from gpuwidget.kernel.options import HELP, find, parse, without_watch_line
+from gpuwidget.measure.choice import choose
+from gpuwidget.measure.run import OPEN_TIMEOUT_S
+from gpuwidget.sampler import process_sampler
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+log = logging.getLogger("gpuwidget")
+
+_GPU_USAGE = "%gpu watch on: a one-line card under every cell; %gpu watch off: no more."
+_WARM_UP_AFTER_S = 0.3
+
+
+class Extension:
+    """What gpuwidget has hooked into one shell."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self._shell = shell
+        self._cells = CellWatcher(shell)
+        self._loop_handle: asyncio.TimerHandle | None = None
+
+    def load(self) -> None:
+        """Register the magics and the hooks, and let the driver be opened on the sampler's thread."""
+        process_sampler().subscribe().close()
+        self._shell.input_transformers_cleanup.insert(0, self._transform)
+        self._shell.events.register("pre_run_cell", self._cells.before)
+        self._shell.events.register("post_run_cell", self._cells.after)
+        self._shell.register_magic_function(self._gpuwatch, "cell", "gpuwatch")
+        self._shell.register_magic_function(self._gpu, "line", "gpu")
+        self._warm_up_soon()
+
+    def unload(self) -> None:
+        """Take everything back, and end the threads."""
+        if self._loop_handle is not None:
+            self._loop_handle.cancel()
+        self._cells.abandon_all()
+        for event, hook in (("pre_run_cell", self._cells.before), ("post_run_cell", self._cells.after)):
+            if hook in self._shell.events.callbacks[event]:
+                self._shell.events.unregister(event, hook)
+        if self._transform in self._shell.input_transformers_cleanup:
+            self._shell.input_transformers_cleanup.remove(self._transform)
+        magics = self._shell.magics_manager.magics
+        for kind, name, ours in (("cell", "gpuwatch", self._gpuwatch), ("line", "gpu", self._gpu)):
+            if magics[kind].get(name) == ours:
+                del magics[kind][name]
+        process_sampler().stop()
+
+    # -- the cell's first line -----------------------------------------------------------------------
+
+    def _transform(self, lines: list[str]) -> list[str]:
+        found = find(lines)
+        if found is None:
+            return lines
+        try:
+            options = parse(found[1])
+            if options.run.gpus:
+                choose(options.run.gpus, _known_gpus())
+        except OptionError:
+            # Called in place of the body, the magic shows what is wrong; the body does not run.
+            return [f"get_ipython().run_cell_magic('gpuwatch', {found[1]!r}, '')\n"]
+        return without_watch_line(lines)
+
+    def _gpuwatch(self, line: str, cell: str) -> Any:
+        # Reached where %%gpuwatch is not the cell's first line (under a magic that calls its body by name),
+        # through run_cell_magic, and for options that can't be used.
+        __tracebackhide__ = True
+        try:
+            options = parse(line)
+            run = watching.new_run(options.run, options.label, None)
+            code, last = self._compiled(cell)
+            run.start()
+        except OptionError as error:
+            raise UsageError(str(error)) from None
+        result = None
+        error: BaseException | None = None
+        watching.enter_cell(run)
+        try:
+            exec(code, self._shell.user_ns)
+            if last is not None:
+                result = eval(last, self._shell.user_ns)
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            run.end(watching.status_of(error))
+            watching.leave_cell(run)
+            report = run.report()
+            watching.keep(report)
+            if report is not None and not options.quiet:
+                self._shell.display_pub.publish(data=card.bundle(report), metadata={})
+        return result
+
+    _gpuwatch.__doc__ = f"Watch the GPUs while this cell runs.\n\n{HELP}"
+
+    def _compiled(self, cell: str) -> tuple[Any, Any]:
+        """The body's code, and that of its last line where that is an expression."""
+        compiler = self._shell.compile
+        text = self._shell.transform_cell(cell)
+        name = compiler.cache(text, self._shell.execution_count, raw_code=cell)
+        tree = compiler.ast_parse(text, filename=name)
+        last = None
+        if tree.body and isinstance(tree.body[-1], ast.Expr):
+            last = compiler(ast.Expression(tree.body.pop().value), name, "eval")
+        code = compiler(tree, name, "exec")
+        if any(part is not None and part.co_flags & inspect.CO_COROUTINE for part in (code, last)):
+            raise OptionError("%%gpuwatch: a cell with await needs %%gpuwatch as its first line.")
+        return code, last
+
+    # -- %gpu ----------------------------------------------------------------------------------------
+
+    def _gpu(self, line: str) -> None:
+        """Watch every cell with a one-line card: ``%gpu watch on``, and no more: ``%gpu watch off``."""
+        words = line.split()
+        if words not in (["watch", "on"], ["watch", "off"]):
+            raise UsageError(f"%gpu {line}: not known. {_GPU_USAGE}")
+        self._cells.every_cell = words[1] == "on"
+
+    # -- the live chart's libraries ------------------------------------------------------------------
+
+    def _warm_up_soon(self) -> None:
+        if not live.available(self._shell):
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        self._loop_handle = loop.call_later(_WARM_UP_AFTER_S, self._warm_up, loop)
+
+    def _warm_up(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Import what the live chart needs (0.3 to 0.8 s) while the kernel has nothing else to do."""
+        if self._cells.busy:
+            self._loop_handle = loop.call_later(_WARM_UP_AFTER_S, self._warm_up, loop)
+            return
+        try:
+            live.prepare()
+        except Exception:
+            log.debug("the live chart's libraries could not be imported", exc_info=True)
+
+
+def _known_gpus() -> Any:
+    sampler = process_sampler()
+    if not sampler.known_gpus:
+        with sampler.subscribe():
+            sampler.wait_until_open(OPEN_TIMEOUT_S)
+    return sampler.known_gpus
+
+
+_loaded: Extension | None = None
+
+
+def load(shell: InteractiveShell) -> None:
+    """Hook gpuwidget into ``shell``; loaded already, it does nothing. Raises UsageError in one line."""
+    global _loaded
+    if _loaded is not None:
+        return
+    extension = Extension(shell)
+    try:
+        extension.load()
+    except OptionError as error:
+        raise UsageError(str(error)) from None
+    _loaded = extension
+
+
+def unload(shell: InteractiveShell) -> None:
+    """Take everything back."""
+    global _loaded
+    if _loaded is not None:
+        _loaded.unload()
+        _loaded = None

@@ -1,0 +1,149 @@
+"""The options of ``%%gpuwatch``, and where its line is in a cell."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from gpuwidget.errors import OptionError
+from gpuwidget.measure.run import RunOptions
+from gpuwidget.sampler import INTERVAL_S, MAX_INTERVAL_S, MIN_INTERVAL_S
+
+# With a question mark behind it, it asks for help and is IPython's.
+_WATCH_LINE = re.compile(r"[ \t]*%%gpuwatch(?:[ \t]+(?P<options>.*))?$")
+_TRANSPARENT = re.compile(r"[ \t]*%%(time|timeit|prun)\b")
+"""Cell magics that run their body in their own way, after the usual transformations."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchOptions:
+    """What the line asks for."""
+
+    run: RunOptions
+    live: bool
+    quiet: bool
+    label: str | None
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise OptionError(f"%%gpuwatch: {message}. %%gpuwatch? shows the options.")
+
+
+def _interval(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = float("nan")
+    if not MIN_INTERVAL_S <= seconds <= MAX_INTERVAL_S:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of seconds from {MIN_INTERVAL_S:g} to {MAX_INTERVAL_S:g}"
+        )
+    return seconds
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="%%gpuwatch",
+        add_help=False,
+        allow_abbrev=False,
+        description="Watch the GPUs while this cell runs, and leave a card with what it did to them.",
+    )
+    parser.add_argument(
+        "--gpu",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="GPU",
+        help="only these: nvidia-smi's index, a UUID or its beginning, or cuda:N",
+    )
+    parser.add_argument(
+        "--interval",
+        type=_interval,
+        default=INTERVAL_S,
+        metavar="S",
+        help=f"seconds between samples, {MIN_INTERVAL_S:g} to {MAX_INTERVAL_S:g} (default: {INTERVAL_S:g})",
+    )
+    parser.add_argument("--no-live", action="store_true", help="no live chart while the cell runs")
+    parser.add_argument(
+        "--no-sync", action="store_true", help="don't wait for the GPU to finish when the Python code has ended"
+    )
+    parser.add_argument("--quiet", action="store_true", help="no chart and no card: only gpuwidget.reports()")
+    parser.add_argument("--name", metavar="LABEL", help="a name for the run, shown on its card")
+    return parser
+
+
+_PARSER = _parser()
+HELP = _PARSER.format_help()
+"""The options in words."""
+
+
+def parse(line: str) -> WatchOptions:
+    """The options that ``line`` gives. Raises OptionError, in one line, for what can't be used."""
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        raise OptionError(f"%%gpuwatch: {error} in {line!r}. %%gpuwatch? shows the options.") from None
+    given = _PARSER.parse_args(words)
+    gpus = tuple(name for word in given.gpu for name in word.split(",") if name)
+    return WatchOptions(
+        run=RunOptions(gpus=gpus, interval_s=given.interval, sync=not given.no_sync),
+        live=not given.no_live and not given.quiet,
+        quiet=given.quiet,
+        label=given.name,
+    )
+
+
+def find(lines: Sequence[str]) -> tuple[int, str] | None:
+    """Number of the ``%%gpuwatch`` line, the first that is not blank, and its options; None without one."""
+    for number, line in enumerate(lines):
+        if line.strip():
+            match = _WATCH_LINE.match(line.rstrip("\r\n"))
+            return (number, (match["options"] or "").strip()) if match else None
+    return None
+
+
+def find_in_cell(raw_cell: str) -> str | None:
+    """The options of the ``%%gpuwatch`` that a cell is to be watched by, None without one.
+
+    ``%%time`` and its like may stand above it. Other magics hand their body on as a cell of its own, which
+    is then seen here by itself.
+    """
+    lines = raw_cell.splitlines()
+    while lines:
+        found = find(lines)
+        if found is not None:
+            return found[1]
+        first = next((n for n, line in enumerate(lines) if line.strip()), None)
+        if first is None or not _TRANSPARENT.match(lines[first]):
+            return None
+        lines = lines[first + 1 :]
+    return None
+
+
+def without_watch_line(lines: list[str]) -> list[str]:
+    """The cell as it would run unwatched.
+
+    The line becomes a comment, so that line numbers hold, with the indentation of the body, which fails
+    otherwise. Where the body begins with a cell magic, that must come first: all before it goes.
+    """
+    found = find(lines)
+    while found is not None:
+        number = found[0]
+        body = next((n for n in range(number + 1, len(lines)) if lines[n].strip()), None)
+        if body is None:
+            return _as_comments(lines[: number + 1], "") + lines[number + 1 :]
+        if not lines[body].lstrip().startswith("%%"):
+            indent = lines[body][: len(lines[body]) - len(lines[body].lstrip())]
+            return _as_comments(lines[: number + 1], indent) + lines[number + 1 :]
+        lines = lines[body:]
+        found = find(lines)
+    return lines
+
+
+def _as_comments(lines: Sequence[str], indent: str) -> list[str]:
+    return [f"{indent}# {line.strip()}".rstrip() + "\n" for line in lines]

@@ -1,0 +1,75 @@
+"""Which memory on a GPU is this process's, children included; and where nobody can say, why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpuwidget import processes, torch_state
+from gpuwidget.samples import Gpu, Origin, Process, Reading
+
+_RECORDED = "the processes of a recording are not this machine's"
+_FOREIGN_PIDS = "the driver names the host's process ids and this container has its own"
+_UNSAID = "the driver does not say how much each process holds"
+_UNLISTED = "the driver does not list processes"
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What this process and its children hold on one GPU."""
+
+    memory: int | None
+    """Bytes; None where nobody can say."""
+    present: bool
+    """Whether they are known to have a context there."""
+    reason: str | None
+    """Why ``memory`` is None."""
+
+
+class Attribution:
+    """Tells this process's share of each GPU, as long as it can be told."""
+
+    def __init__(self, origin: Origin) -> None:
+        self._family = processes.Family()
+        self._recorded = origin.kind == "replay"
+        self._pids_match = not self._recorded and processes.in_host_pid_namespace()
+        self._judged: dict[str, tuple[tuple[Process, ...] | None, Holding]] = {}
+
+    @property
+    def possible(self) -> bool:
+        """Whether it can be said which GPUs this process uses, at present."""
+        if self._recorded:
+            return False
+        return self._pids_match or torch_state.absent() is None
+
+    def holding(self, gpu: Gpu, reading: Reading) -> Holding:
+        """This process's share of ``gpu`` as of ``reading``."""
+        before = self._judged.get(gpu.uuid)
+        if before is not None and before[0] is reading.processes and reading.processes is not None:
+            return before[1]
+        holding = self._judge(reading)
+        self._judged[gpu.uuid] = (reading.processes, holding)
+        return holding
+
+    def confirm(self, gpu: Gpu, reading: Reading) -> None:
+        """This process is known to have a context on ``gpu``: seeing it listed proves that pids match.
+
+        That is the only proof inside a container, whose namespace alone does not tell.
+        """
+        if self._pids_match or self._recorded or reading.processes is None:
+            return
+        if any(process.pid == self._family.pid for process in reading.processes):
+            self._pids_match = True
+            self._judged.clear()
+
+    def _judge(self, reading: Reading) -> Holding:
+        if self._recorded:
+            return Holding(None, False, _RECORDED)
+        if reading.processes is None:
+            return Holding(None, False, reading.missing.get("processes", _UNLISTED))
+        if not self._pids_match:
+            return Holding(None, False, _FOREIGN_PIDS)
+        ours = [process for process in reading.processes if self._family.contains(process.pid)]
+        sizes = [process.memory for process in ours]
+        if any(size is None for size in sizes):
+            return Holding(None, True, _UNSAID)
+        return Holding(sum(size for size in sizes if size is not None), bool(ours), None)

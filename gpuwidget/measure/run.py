@@ -1,0 +1,459 @@
+"""One measured run, from its start to its report."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpuwidget import processes, torch_state
+from gpuwidget.clock import SYSTEM_CLOCK, Clock
+from gpuwidget.history import Course
+from gpuwidget.measure import notes
+from gpuwidget.measure.attribution import Attribution, Holding
+from gpuwidget.measure.choice import choose
+from gpuwidget.measure.marks import Marks
+from gpuwidget.measure.printed import PRINTED
+from gpuwidget.measure.progress import GpuProgress, Progress
+from gpuwidget.measure.report import (
+    REPORT_SCHEMA,
+    CellFacts,
+    Environment,
+    GpuReport,
+    GpuTimeline,
+    Report,
+    SourceFacts,
+    Span,
+    Status,
+    Timeline,
+    TorchMemory,
+)
+from gpuwidget.measure.tail import wait_for_gpu
+from gpuwidget.measure.track import Track
+from gpuwidget.sampler import INTERVAL_S, Sampler, Subscription
+from gpuwidget.samples import Gpu, Origin, Reading, Sample
+from gpuwidget.torch_state import LEDGER, Account, DeviceAccount, TorchDevice
+
+OPEN_TIMEOUT_S = 5.0
+"""How long a run's start waits for the driver to be opened; the sampler opens it well before as a rule."""
+ANSWER_TIMEOUT_S = 0.25
+"""How long a run's start and end wait for a fresh reading; a GPU that does not answer by then has none."""
+_MEMORY_INTERVAL_S = 0.05
+_NOT_SAMPLED = "no reading came in time"
+_SERIES = (False, True, False, False)
+"""Of utilization, memory, power and SM activity, memory keeps its highest value in a merged bin."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How a run is measured."""
+
+    gpus: tuple[str, ...] = ()
+    """Indices, UUIDs (or prefixes) or ``cuda:N`` of the GPUs to report; empty for all."""
+    interval_s: float = INTERVAL_S
+    """Seconds between samples."""
+    sync: bool = True
+    """Whether to wait at the end for the GPU to finish, and say how long that took."""
+
+
+class Run:
+    """Measures from :meth:`start` to :meth:`end`, then gives its :meth:`report`; used once, by one thread.
+
+    None of them raises, whatever the driver or torch do: what could not be known is None in the report.
+    """
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        options: RunOptions = RunOptions(),
+        *,
+        label: str | None = None,
+        execution_count: int | None = None,
+        report_type: type[Report] = Report,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._sampler = sampler
+        self._options = options
+        self._label = label
+        self._execution_count = execution_count
+        self._report_type = report_type
+        self._clock = clock
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._marks = Marks()
+        self._tracks: dict[str, Track] = {}
+        self._course: Course | None = None
+        self._origin: Origin | None = None
+        self._attribution: Attribution | None = None
+        self._wanted: frozenset[str] | None = None
+        self._account: Account | None = None
+        self._contexts: frozenset[int] = frozenset()
+        self._subscription: Subscription | None = None
+        self._running = False
+        self._cell: CellFacts | None = None
+        self.wait_interrupted = False
+        self._started = 0.0
+        self._began = 0.0
+        self._host = Span(None, None, None)
+        self._host_peak: int | None = None
+        self._host_mark: int | None = None
+
+    # -- while it runs -------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin; the last thing it does is to take the time.
+
+        Raises OptionError for GPUs that don't exist, with nothing begun.
+        """
+        self._subscription = self._sampler.subscribe(
+            self._on_sample,
+            interval_s=self._options.interval_s,
+            memory_interval_s=min(_MEMORY_INTERVAL_S, self._options.interval_s),
+            activity=True,
+        )
+        self._sampler.wait_until_open(OPEN_TIMEOUT_S)
+        asked = self._clock.time()
+        sample = self._sampler.read_now(ANSWER_TIMEOUT_S)
+        try:
+            self._begin(sample, asked)
+        except BaseException:
+            self._subscription.close()
+            raise
+        self._account = LEDGER.open()
+        PRINTED.listen(self._on_line)
+        resident = processes.resident_memory()
+        self._host = Span(resident, None, None)
+        self._host_peak = resident
+        self._host_mark = processes.peak_resident_memory()
+        self._started = self._clock.time()
+        self._began = self._clock.monotonic()
+        self._running = True
+
+    def _begin(self, sample: Sample | None, asked: float) -> None:
+        self._contexts = frozenset(torch_state.devices_with_context())
+        if sample is None:
+            return
+        if self._options.gpus:
+            self._wanted = frozenset(choose(self._options.gpus, sample.gpus))
+        self._meet(sample)
+        for gpu, reading in self._pairs(sample):
+            fresh = reading.answered is not None and reading.answered >= asked
+            self._tracks[gpu.uuid].begin(reading, self._holding(gpu, reading), fresh)
+        self._add_to_course(0.0)
+
+    def mark(self, label: str) -> None:
+        """Put a mark on the timeline."""
+        if self._running:
+            self._marks.mark(self._clock.monotonic() - self._began, str(label))
+
+    def progress(self) -> Progress:
+        """The run so far, for a live chart; may be called from any thread."""
+        with self._lock:
+            tracks = self._shown_tracks()
+            t, series = self._course.points() if self._course is not None else ((), ())
+            names = self._torch_names()
+            return Progress(
+                elapsed_s=self._clock.monotonic() - self._began,
+                origin=self._origin,
+                attributed=self._attributed,
+                t=t,
+                gpus=tuple(
+                    GpuProgress(
+                        gpu=track.gpu,
+                        reading=track.reading,
+                        torch_device=names.get(track.gpu.uuid),
+                        process_memory=track.process_memory_now,
+                        utilization=series[place],
+                        device_memory=_whole(series[place + 1]),
+                        power_w=series[place + 2],
+                    )
+                    for place, track in ((self._place(track), track) for track in tracks)
+                ),
+                marks=self._marks.all(),
+            )
+
+    # -- its end -------------------------------------------------------------------------------------
+
+    def end(self, status: Status = "ok") -> None:
+        """Take the time, then wait for the GPU to finish where that is wanted and nothing went wrong.
+
+        An interrupt ends that wait and shows in :attr:`wait_interrupted`.
+        """
+        ended = self._clock.monotonic()
+        if os.getpid() != self._process or not self._running:
+            return
+        self._running = False
+        PRINTED.leave(self._on_line)
+        tail = None
+        if self._options.sync and status == "ok":
+            tail, self.wait_interrupted = wait_for_gpu(self._clock)
+        self._cell = CellFacts(
+            self._execution_count, self._label, self._started, ended - self._began, tail, status
+        )
+
+    def report(self) -> Report | None:
+        """What was measured, once, after :meth:`end`. None in a child that was forked during the run."""
+        cell, self._cell = self._cell, None
+        if cell is None or os.getpid() != self._process:
+            return None
+        asked = self._clock.time()
+        sample = self._sampler.read_now(ANSWER_TIMEOUT_S)
+        t = self._clock.monotonic() - self._began
+        accounts = LEDGER.close(self._account) if self._account is not None else {}
+        with self._lock:
+            if sample is not None:
+                self._meet(sample)
+                for gpu, reading in self._pairs(sample):
+                    fresh = reading.answered is not None and reading.answered >= asked
+                    holding = self._holding(gpu, reading)
+                    self._tracks[gpu.uuid].end(t, reading, holding, self._started, fresh)
+                self._add_to_course(t)
+            self._settle_host_memory()
+            if self._subscription is not None:
+                self._subscription.close()
+            return self._report(cell, t, accounts)
+
+    def abandon(self) -> None:
+        """End without a report."""
+        self._running = False
+        PRINTED.leave(self._on_line)
+        if self._subscription is not None:
+            self._subscription.close()
+        if self._account is not None:
+            LEDGER.drop(self._account)
+
+    # -- samples -------------------------------------------------------------------------------------
+
+    def _on_sample(self, sample: Sample) -> None:
+        if not self._running:
+            return
+        LEDGER.listen()
+        t = self._clock.monotonic() - self._began
+        with self._lock:
+            # The end may have come in between: what it has read is the last word.
+            if not self._running:
+                return
+            self._meet(sample)
+            for gpu, reading in self._pairs(sample):
+                self._tracks[gpu.uuid].add(t, reading, self._holding(gpu, reading), self._started)
+            self._add_to_course(t)
+            resident = processes.resident_memory()
+            if resident is not None and (self._host_peak is None or resident > self._host_peak):
+                self._host_peak = resident
+
+    def _on_line(self, line: str) -> None:
+        if self._running:
+            self._marks.printed(self._clock.monotonic() - self._began, line)
+
+    def _meet(self, sample: Sample) -> None:
+        """Take note of the GPUs of a sample; one that joins late has no start."""
+        if self._origin is None or self._origin.reason != sample.origin.reason:
+            self._origin = sample.origin
+        if self._attribution is None:
+            self._attribution = Attribution(sample.origin)
+        new = [pair for pair in self._pairs(sample) if pair[0].uuid not in self._tracks]
+        for gpu, reading in new:
+            self._tracks[gpu.uuid] = Track(gpu, reading)
+        if new:
+            self._course = Course(_SERIES * len(self._tracks), spacing_s=_MEMORY_INTERVAL_S)
+        for device in torch_state.devices():
+            for gpu, reading in self._pairs(sample):
+                if device.index in self._contexts and torch_state.same_gpu(gpu.uuid, device.uuid):
+                    self._attribution.confirm(gpu, reading)
+
+    def _pairs(self, sample: Sample) -> list[tuple[Gpu, Reading]]:
+        return [
+            (gpu, reading)
+            for gpu, reading in zip(sample.gpus, sample.readings, strict=True)
+            if self._wanted is None or gpu.uuid in self._wanted
+        ]
+
+    def _holding(self, gpu: Gpu, reading: Reading) -> Holding:
+        assert self._attribution is not None
+        return self._attribution.holding(gpu, reading)
+
+    def _place(self, track: Track) -> int:
+        return list(self._tracks.values()).index(track) * len(_SERIES)
+
+    def _add_to_course(self, t: float) -> None:
+        if self._course is None:
+            return
+        row: list[float | None] = []
+        for track in self._tracks.values():
+            reading = track.reading
+            # What the driver said of a window before the run is no part of the run's course.
+            inside = t >= (reading.utilization_window or INTERVAL_S)
+            activity = reading.activity
+            sm = activity.sm if activity is not None and activity.since >= self._started else None
+            utilization = reading.utilization if inside else None
+            row += (utilization, reading.memory_used, reading.power_w, sm)
+        self._course.add(t, row)
+
+    # -- what is shown -------------------------------------------------------------------------------
+
+    @property
+    def _attributed(self) -> bool:
+        return self._attribution is not None and self._attribution.possible
+
+    def _shown_tracks(self) -> list[Track]:
+        tracks = list(self._tracks.values())
+        if self._wanted is not None or not self._attributed:
+            return tracks
+        in_use = self._uuids_with_context()
+        return [track for track in tracks if track.used_by_us or track.gpu.uuid in in_use]
+
+    def _uuids_with_context(self) -> set[str]:
+        with_context = set(torch_state.devices_with_context())
+        devices = [device for device in torch_state.devices() if device.index in with_context]
+        return {
+            uuid
+            for uuid in self._tracks
+            for device in devices
+            if torch_state.same_gpu(uuid, device.uuid)
+        }
+
+    def _torch_names(self) -> dict[str, str]:
+        return {
+            uuid: device.name
+            for device in torch_state.devices()
+            for uuid in self._tracks
+            if torch_state.same_gpu(uuid, device.uuid)
+        }
+
+    def _settle_host_memory(self) -> None:
+        end = processes.resident_memory()
+        peak = max((value for value in (self._host_peak, end) if value is not None), default=None)
+        mark = processes.peak_resident_memory()
+        if mark is not None and self._host_mark is not None and mark > self._host_mark:
+            # The process's high-water mark rose during the run: that is the exact peak.
+            peak = mark
+        self._host = Span(self._host.start, end, peak)
+
+    # -- the report ----------------------------------------------------------------------------------
+
+    def _report(self, cell: CellFacts, t: float, accounts: dict[int, DeviceAccount]) -> Report:
+        devices = torch_state.devices()
+        shown = {track.gpu.uuid for track in self._shown_tracks()}
+        gpus = tuple(
+            self._gpu_report(track, t, track.gpu.uuid in shown, devices, accounts)
+            for track in self._tracks.values()
+        )
+        origin = self._origin
+        versions = torch_state.versions()
+        return self._report_type(
+            schema=REPORT_SCHEMA,
+            source=SourceFacts(
+                kind=origin.kind if origin is not None else "none",
+                reason=origin.reason if origin is not None else _NOT_SAMPLED,
+                recording=origin.recording if origin is not None else None,
+            ),
+            environment=Environment(
+                driver=origin.driver if origin is not None else None,
+                cuda_driver=origin.cuda_driver if origin is not None else None,
+                torch=versions.torch,
+                cuda=versions.cuda,
+                cudnn=versions.cudnn,
+                default_device=versions.default_device,
+            ),
+            cell=cell,
+            host_memory=self._host,
+            gpus=gpus,
+            attributed=self._attributed,
+            timeline=self._timeline(shown),
+            notes=tuple(self._notes(gpus, devices)),
+            advice=(),
+            holders=(),
+            lines=(),
+        )
+
+    def _gpu_report(
+        self,
+        track: Track,
+        t: float,
+        shown: bool,
+        devices: Sequence[TorchDevice],
+        accounts: dict[int, DeviceAccount],
+    ) -> GpuReport:
+        gpu = track.gpu
+        device = next((d for d in devices if torch_state.same_gpu(gpu.uuid, d.uuid)), None)
+        account = accounts.get(device.index) if device is not None else None
+        process_memory = track.process_memory()
+        if account is None:
+            track.missing["torch"] = torch_state.missing_reason() or "torch does not see this GPU"
+        report = GpuReport(
+            uuid=gpu.uuid,
+            index=gpu.index,
+            mig_index=gpu.mig_index,
+            name=gpu.name,
+            torch_device=device.name if device is not None else None,
+            mig_parent=gpu.mig_parent,
+            memory_total=gpu.memory_total,
+            shown=shown,
+            device_memory=track.device_memory(),
+            process_memory=process_memory,
+            torch=_torch_memory(account) if account is not None else None,
+            utilization=track.utilization(t),
+            sm_activity=track.activity("sm_activity", t),
+            sm_occupancy=track.activity("sm_occupancy", t),
+            tensor_activity=track.activity("tensor_activity", t),
+            dram_activity=track.activity("dram_activity", t),
+            power_w=track.power(t),
+            energy_j=track.energy(t),
+            lost_since=track.lost_since,
+            missing=track.missing,
+        )
+        if process_memory is not None:
+            track.missing.pop("process_memory", None)
+        return report
+
+    def _timeline(self, shown: set[str]) -> Timeline:
+        t, series = self._course.points() if self._course is not None else ((), ())
+        return Timeline(
+            t=t,
+            marks=self._marks.all(),
+            gpus=tuple(
+                GpuTimeline(
+                    uuid=track.gpu.uuid,
+                    utilization=series[place],
+                    device_memory=_whole(series[place + 1]),
+                    power_w=series[place + 2],
+                    sm_activity=series[place + 3],
+                )
+                for place, track in ((self._place(track), track) for track in self._tracks.values())
+                if track.gpu.uuid in shown
+            ),
+        )
+
+    def _notes(self, gpus: Sequence[GpuReport], devices: Sequence[TorchDevice]) -> list[str]:
+        found: list[str] = []
+        begun = {f"cuda:{index}" for index in torch_state.devices_with_context()}
+        begun -= {f"cuda:{index}" for index in self._contexts}
+        for gpu in gpus:
+            track = self._tracks[gpu.uuid]
+            if gpu.torch_device in begun or (track.held_at_start is False and track.used_by_us):
+                found.append(notes.first_context(gpu))
+            if gpu.lost_since is not None:
+                found.append(notes.lost(gpu))
+        if self._account is not None:
+            named = {gpu.torch_device: notes.gpu_name(gpu) for gpu in gpus}
+            names = {device.index: named.get(device.name, device.name) for device in devices}
+            found += notes.peak_resets(self._account, names)
+        if not self._attributed and self._origin is not None:
+            sentence = notes.unattributed(gpus, self._origin)
+            found += [sentence] if sentence is not None else []
+        return found + self._marks.left_out()
+
+
+def _torch_memory(account: DeviceAccount) -> TorchMemory:
+    before, after = account.before, account.after
+    return TorchMemory(
+        allocated=Span(before.allocated if before else 0, after.allocated, account.allocated_peak),
+        reserved=Span(before.reserved if before else 0, after.reserved, account.reserved_peak),
+        alloc_retries=after.alloc_retries - (before.alloc_retries if before else 0),
+        ooms=after.ooms - (before.ooms if before else 0),
+    )
+
+
+def _whole(values: Sequence[float | None]) -> tuple[int | None, ...]:
+    return tuple(None if value is None else int(value) for value in values)
