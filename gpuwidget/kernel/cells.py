@@ -91,13 +91,12 @@ class CellWatcher:
         except OptionError:
             # The body does not run either: what stands in its place shows the error.
             return
-        if options.live and live.available(self._shell):
-            live.prepare()
+        with_chart = options.live and self._prepare_chart()
         armed.render = None if options.quiet else card.bundle if line is not None else card.line_bundle
         count = self._shell.execution_count if getattr(info, "store_history", False) else None
         run = watching.new_run(options.run, options.label, count)
         armed.run = run
-        if options.live and live.available(self._shell):
+        if with_chart:
             armed.view = live.LiveView(run.progress, self._shell)
             armed.view.start()
         watching.enter_cell(run)
@@ -106,6 +105,16 @@ class CellWatcher:
         except BaseException:
             self._armed_failed(armed, run)
             raise
+
+    def _prepare_chart(self) -> bool:
+        if not has_front_end(self._shell):
+            return False
+        try:
+            live.prepare()
+        except live.LiveUnavailable as error:
+            log.warning("%s", error)
+            return False
+        return True
 
     @staticmethod
     def _armed_failed(armed: _Armed, run: Run) -> None:
@@ -142,6 +151,11 @@ class CellWatcher:
             watching.keep(report)
             if report is not None and armed.render is not None:
                 self._shell.display_pub.publish(data=armed.render(report), metadata={})
+
+
+def has_front_end(shell: Any) -> bool:
+    """Whether a notebook may be listening: a live chart needs a kernel's messages."""
+    return getattr(shell, "kernel", None) is not None
 
 
 def _status(result: Any) -> Status:

@@ -12,7 +12,7 @@ from IPython.core.error import UsageError
 
 from gpuwidget.errors import OptionError
 from gpuwidget.kernel import card, live, watching
-from gpuwidget.kernel.cells import CellWatcher
+from gpuwidget.kernel.cells import CellWatcher, has_front_end
 from gpuwidget.kernel.options import HELP, find, parse, without_watch_line
 from gpuwidget.measure.choice import choose
 from gpuwidget.measure.run import OPEN_TIMEOUT_S
@@ -134,7 +134,7 @@ class Extension:
     # -- the live chart's libraries ------------------------------------------------------------------
 
     def _warm_up_soon(self) -> None:
-        if not live.available(self._shell):
+        if not has_front_end(self._shell):
             return
         try:
             loop = asyncio.get_running_loop()

@@ -1,0 +1,148 @@
+"""A clock and a source that do what a test says, when it says so."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+
+from gpuwidget.samples import Activity, Gpu, Origin, Process
+from gpuwidget.sources import Fast, Inventory, Slow, Steady
+
+EPOCH = 1_700_000_000.0
+_PATIENCE_S = 20.0
+
+
+class FakeClock:
+    """Stands still until :meth:`advance`; threads that wait by it wake when their time has come."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        self._lock = threading.Condition()
+        self._waiting: list[tuple[threading.Condition, float | None]] = []
+
+    def time(self) -> float:
+        return EPOCH + self._now
+
+    def monotonic(self) -> float:
+        return self._now
+
+    def wait(self, condition: threading.Condition, seconds: float | None) -> None:
+        entry = (condition, None if seconds is None else self._now + seconds)
+        with self._lock:
+            self._waiting.append(entry)
+            self._lock.notify_all()
+        condition.wait()
+        with self._lock:
+            self._waiting.remove(entry)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, and wake whoever has waited long enough."""
+        with self._lock:
+            self._now += seconds
+            due = {
+                id(condition): condition
+                for condition, until in self._waiting
+                if until is not None and until <= self._now + 1e-9
+            }
+        for condition in due.values():
+            with condition:
+                condition.notify_all()
+
+    def until(self, happened: Callable[[], bool], step: float = 0.0) -> None:
+        """Let other threads run, advancing by ``step`` at a time, until something has happened."""
+        patience = threading.Event()
+        for _ in range(int(_PATIENCE_S / 0.002)):
+            if happened():
+                return
+            if step:
+                self.advance(step)
+            patience.wait(0.002)
+        raise AssertionError("what was waited for has not happened")
+
+
+def gpu(index: int, *, total: int = 150_000_000_000, name: str = "NVIDIA H200") -> Gpu:
+    return Gpu(
+        uuid=f"GPU-{index:08d}-aaaa-bbbb-cccc-dddddddddddd",
+        index=index,
+        mig_index=None,
+        mig_parent=None,
+        name=name,
+        pci_bus_id=f"00000000:{index:02X}:00.0",
+        memory_total=total,
+        unified_memory=False,
+        compute_capability="9.0",
+    )
+
+
+class FakeSource:
+    """GPUs whose readings a test sets; each read is counted, and may be made to hang or to fail."""
+
+    def __init__(self, gpus: int = 1, *, kind: str = "nvml", clock: FakeClock | None = None) -> None:
+        self.gpus = [gpu(index) for index in range(gpus)]
+        self.present = list(self.gpus)
+        self.kind = kind
+        self.reason: str | None = None
+        self.clock = clock
+        self.utilization: dict[int, float | None] = dict.fromkeys(range(gpus), 50.0)
+        self.memory: dict[int, int | None] = dict.fromkeys(range(gpus), 1_000_000)
+        self.power: dict[int, float | None] = dict.fromkeys(range(gpus), 100.0)
+        self.processes: dict[int, tuple[Process, ...] | None] = dict.fromkeys(range(gpus), ())
+        self.activity: dict[int, Activity | None] = dict.fromkeys(range(gpus))
+        self.missing: dict[str, str] = {}
+        self.failing: dict[int, Exception] = {}
+        self.hanging: dict[int, threading.Event] = {}
+        self.hang_in_open: threading.Event | None = None
+        self.calls: Counter[str] = Counter()
+        self.closed = 0
+
+    def open(self) -> Inventory:
+        self.calls["open"] += 1
+        if self.hang_in_open is not None:
+            self.hang_in_open.wait(_PATIENCE_S)
+        origin = Origin(
+            kind=self.kind,  # type: ignore[arg-type]
+            reason=self.reason,
+            recording="Recording of a test" if self.kind == "replay" else None,
+            driver="580.00",
+            cuda_driver="13.0",
+        )
+        return Inventory(origin, tuple(self.present))
+
+    def close(self) -> None:
+        self.closed += 1
+
+    def _enter(self, call: str, one: Gpu) -> int:
+        self.calls[call] += 1
+        self.calls[f"{call} {one.index}"] += 1
+        hang = self.hanging.get(one.index)
+        if hang is not None:
+            hang.wait(_PATIENCE_S)
+        error = self.failing.get(one.index)
+        if error is not None:
+            raise error
+        return one.index
+
+    def read_fast(self, one: Gpu) -> Fast:
+        place = self._enter("fast", one)
+        return Fast(self.utilization[place], 10.0, self.memory[place], self.power[place], self.missing)
+
+    def read_memory(self, one: Gpu) -> int | None:
+        return self.memory[self._enter("memory", one)]
+
+    def read_processes(self, one: Gpu) -> tuple[Process, ...] | None:
+        return self.processes[self._enter("processes", one)]
+
+    def read_steady(self, one: Gpu) -> Steady:
+        self._enter("steady", one)
+        return Steady(700.0, 40.0, 45.0, 1980.0, 0, (), {})
+
+    def read_slow(self, one: Gpu) -> Slow:
+        self._enter("slow", one)
+        return Slow(1000.0, 0.2, {})
+
+    def read_activity(self, one: Gpu) -> Activity | None:
+        return self.activity[self._enter("activity", one)]
+
+    def forget_activity(self) -> None:
+        self.calls["forget"] += 1

@@ -1,0 +1,314 @@
+"""The sampler: who gets samples, at what rate, and what happens when a GPU or the driver goes away."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+from fakes import EPOCH, FakeClock, FakeSource
+
+from gpuwidget.errors import GpuLostError, SourceLostError
+from gpuwidget.sampler import Sampler
+from gpuwidget.samples import Sample
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def source() -> FakeSource:
+    return FakeSource(gpus=2)
+
+
+@pytest.fixture
+def sampler(source: FakeSource, clock: FakeClock) -> Iterator[Sampler]:
+    sampler = Sampler(source, clock)
+    yield sampler
+    for event in source.hanging.values():
+        event.set()
+    if source.hang_in_open is not None:
+        source.hang_in_open.set()
+    sampler.stop()
+
+
+def threads() -> set[str]:
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("gpuwidget-")}
+
+
+def test_the_first_subscriber_starts_the_threads_and_the_last_one_ends_them(
+    sampler: Sampler, source: FakeSource, clock: FakeClock
+) -> None:
+    """Nothing runs without a subscriber, and the driver is let go of when the last has left."""
+    assert threads() == set()
+    first, second = sampler.subscribe(), sampler.subscribe()
+    assert threads() == {"gpuwidget-fast", "gpuwidget-slow", "gpuwidget-watchdog"}
+    clock.until(lambda: sampler.latest is not None)
+    first.close()
+    assert sampler.running
+    second.close()
+    second.close()
+    clock.until(lambda: threads() == set())
+    assert source.closed == 1
+
+
+def test_it_can_be_started_again(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
+    """After the last subscriber has left, a new one gets samples again."""
+    for opened in (1, 2):
+        taken: list[Sample] = []
+        with sampler.subscribe(taken.append):
+            clock.until(lambda: bool(taken))  # noqa: B023
+        clock.until(lambda: threads() == set())
+        assert source.calls["open"] == opened
+
+
+def test_the_source_stays_open_for_a_while(source: FakeSource, clock: FakeClock) -> None:
+    """A cell run soon after another does not pay for opening the driver again, and nothing is read meanwhile."""
+    sampler = Sampler(source, clock, linger_s=30)
+    with sampler.subscribe():
+        clock.until(lambda: sampler.latest is not None)
+    clock.until(lambda: threads() == {"gpuwidget-fast"})
+    read = source.calls["fast"]
+    clock.advance(29)
+    with sampler.subscribe():
+        clock.until(lambda: source.calls["fast"] > read)
+    assert source.calls["open"] == 1
+    clock.until(lambda: threads() == {"gpuwidget-fast"})
+    clock.until(lambda: threads() == set(), step=31)
+    assert source.closed == 1
+
+
+def test_five_samples_a_second(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
+    """By default every GPU is read five times a second."""
+    taken: list[Sample] = []
+    with sampler.subscribe(taken.append):
+        clock.until(lambda: len(taken) == 1)
+        for number in range(2, 12):
+            clock.advance(0.2)
+            clock.until(lambda: len(taken) == number)  # noqa: B023
+    assert [round(sample.time - EPOCH, 3) for sample in taken] == [round(0.2 * n, 3) for n in range(11)]
+    assert source.calls["fast 0"] == source.calls["fast 1"] == 11
+
+
+def test_memory_is_read_faster_for_who_asks(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
+    """A watched cell's memory is read between the samples, and other subscribers are spared them."""
+    fast: list[Sample] = []
+    usual: list[Sample] = []
+    with sampler.subscribe(usual.append), sampler.subscribe(fast.append, memory_interval_s=0.05):
+        clock.until(lambda: len(fast) >= 1 and len(usual) >= 1)
+        source.memory[0] = 7_000_000
+        clock.until(lambda: len(fast) >= 2, step=0.05)
+        assert fast[-1].readings[0].memory_used == 7_000_000
+        assert fast[-1].readings[0].utilization == 50.0
+        assert len(usual) == 1
+    assert source.calls["memory 0"] >= 1
+
+
+def test_counters_are_read_only_while_someone_asks(
+    sampler: Sampler, source: FakeSource, clock: FakeClock
+) -> None:
+    """The hardware's counters are shared with other tools: they are let alone when nobody looks."""
+    with sampler.subscribe():
+        clock.until(lambda: source.calls["slow"] == 2)
+        assert source.calls["activity"] == 0
+        watching = sampler.subscribe(activity=True)
+        clock.until(lambda: source.calls["activity"] == 2)
+        clock.until(lambda: source.calls["activity"] == 4, step=0.1)
+        watching.close()
+        clock.until(lambda: source.calls["forget"] == 1)
+        read = source.calls["activity"]
+        for _ in range(10):
+            clock.advance(0.5)
+        assert source.calls["activity"] == read
+
+
+def test_read_now_is_newer_than_the_call(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
+    """A run's start and end read what is, not what was."""
+    with sampler.subscribe():
+        clock.until(lambda: sampler.latest is not None)
+        source.memory[1] = 5_000_000
+        sample = sampler.read_now(1.0)
+    assert sample is not None
+    assert [reading.memory_used for reading in sample.readings] == [1_000_000, 5_000_000]
+
+
+def test_read_now_without_a_subscriber_is_none(sampler: Sampler) -> None:
+    """Nobody waits for threads that do not run."""
+    assert sampler.read_now(1.0) is None
+
+
+def test_one_lost_gpu_leaves_the_others_alone(
+    sampler: Sampler, source: FakeSource, clock: FakeClock
+) -> None:
+    """A lost GPU shows since when, has no values but reasons, and comes back by itself."""
+    taken: list[Sample] = []
+    with sampler.subscribe(taken.append):
+        clock.until(lambda: len(taken) == 1)
+        source.failing[0] = GpuLostError("lost")
+        clock.until(lambda: taken[-1].readings[0].lost_since is not None, step=0.2)
+        lost, other = taken[-1].readings
+        assert lost.utilization is None
+        assert lost.missing["utilization"] == "the GPU is lost"
+        assert other.utilization == 50.0
+        since = lost.lost_since
+        source.present = [source.gpus[1]]
+        clock.until(lambda: source.calls["open"] >= 2, step=0.2)
+        assert taken[-1].gpus == tuple(source.gpus)
+        assert taken[-1].readings[0].lost_since == since
+        source.present = list(source.gpus)
+        source.failing.clear()
+        clock.until(lambda: taken[-1].readings[0].lost_since is None, step=0.2)
+        assert taken[-1].readings[0].utilization == 50.0
+
+
+def test_a_found_but_still_lost_gpu_keeps_its_time(
+    sampler: Sampler, source: FakeSource, clock: FakeClock
+) -> None:
+    """A handle that can be had is no proof of health: the GPU stays lost, since the moment it was."""
+    taken: list[Sample] = []
+    with sampler.subscribe(taken.append):
+        clock.until(lambda: len(taken) == 1)
+        source.failing[0] = GpuLostError("lost")
+        clock.until(lambda: taken[-1].readings[0].lost_since is not None, step=0.2)
+        since = taken[-1].readings[0].lost_since
+        clock.until(lambda: source.calls["open"] >= 3, step=0.2)
+        assert taken[-1].readings[0].lost_since == since
+
+
+def test_a_driver_that_goes_away_is_opened_again(
+    sampler: Sampler, source: FakeSource, clock: FakeClock
+) -> None:
+    """After the driver was reloaded, readings go on by themselves; meanwhile its GPUs are lost, and why is said."""
+    taken: list[Sample] = []
+    with sampler.subscribe(taken.append):
+        clock.until(lambda: len(taken) == 1)
+        source.failing = {0: SourceLostError("gone"), 1: SourceLostError("gone")}
+        source.present, source.reason = [], "The driver is being reloaded."
+        clock.until(lambda: source.calls["open"] >= 2, step=0.2)
+        clock.until(lambda: taken[-1].origin.reason == "The driver is being reloaded.", step=0.2)
+        assert all(reading.lost_since is not None for reading in taken[-1].readings)
+        source.failing, source.present, source.reason = {}, list(source.gpus), None
+        clock.until(lambda: all(r.lost_since is None for r in taken[-1].readings), step=0.2)
+        assert taken[-1].origin.reason is None
+
+
+def test_a_hung_call_is_left_behind(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
+    """While a call to one GPU hangs, the other goes on, and since when it is silent is known."""
+    taken: list[Sample] = []
+    with sampler.subscribe(taken.append):
+        clock.until(lambda: len(taken) == 1)
+        source.hanging[0] = threading.Event()
+        clock.until(lambda: taken[-1].readings[0].silent_since is not None, step=0.1)
+        silent, other = taken[-1].readings
+        assert silent.memory_used is None
+        assert silent.missing["memory_used"] == "the GPU does not answer"
+        assert other.silent_since is None
+        seen = len(taken)
+        clock.until(lambda: len(taken) > seen + 3, step=0.1)
+        calls = source.calls["fast 0"]
+        clock.until(lambda: len(taken) > seen + 6, step=0.1)
+        assert source.calls["fast 0"] == calls
+        hang = source.hanging.pop(0)
+        hang.set()
+        clock.until(lambda: taken[-1].readings[0].silent_since is None, step=0.1)
+        assert taken[-1].readings[0].memory_used == 1_000_000
+
+
+def test_nobody_waits_for_a_hung_call(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
+    """read_now gives up after its bound, with what has come: the age of a reading shows in it."""
+    with sampler.subscribe():
+        clock.until(lambda: sampler.latest is not None)
+        source.hanging[0] = threading.Event()
+        answers: list[Sample | None] = []
+        asked = clock.time()
+        waiting = threading.Thread(target=lambda: answers.append(sampler.read_now(0.25)))
+        waiting.start()
+        clock.until(lambda: bool(answers), step=0.05)
+        waiting.join()
+    assert answers[0] is not None
+    assert answers[0].readings[0].answered == EPOCH
+    assert asked == EPOCH
+
+
+def test_a_driver_that_hangs_while_it_is_opened(
+    sampler: Sampler, source: FakeSource, clock: FakeClock
+) -> None:
+    """Opening that never ends blocks nobody, and is not tried a second time beside it."""
+    source.hang_in_open = threading.Event()
+    with sampler.subscribe():
+        answers: list[bool] = []
+        waiting = threading.Thread(target=lambda: answers.append(sampler.wait_until_open(5.0)))
+        waiting.start()
+        clock.until(lambda: answers == [False], step=0.25)
+        for _ in range(100):
+            clock.advance(0.25)
+        assert source.calls["open"] == 1
+        source.hang_in_open.set()
+        clock.until(lambda: sampler.latest is not None, step=0.25)
+
+
+def test_no_driver_is_looked_for_again_slowly(clock: FakeClock) -> None:
+    """Where there is no GPU, samples say why, and the driver is looked for every half minute."""
+    source = FakeSource(gpus=0, kind="none")
+    source.reason = "No NVIDIA driver."
+    sampler = Sampler(source, clock)
+    taken: list[Sample] = []
+    with sampler.subscribe(taken.append):
+        clock.until(lambda: len(taken) == 1)
+        assert taken[0].origin.reason == "No NVIDIA driver."
+        assert taken[0].gpus == ()
+        clock.until(lambda: source.calls["open"] == 2, step=1.0)
+        assert clock.monotonic() >= 30
+    clock.until(lambda: threads() == set())
+
+
+def test_a_failing_subscriber_harms_nobody(sampler: Sampler, clock: FakeClock) -> None:
+    """What a subscriber raises reaches neither the others nor the sampling."""
+    taken: list[Sample] = []
+
+    def fail(sample: Sample) -> None:
+        raise RuntimeError("a broken view")
+
+    with sampler.subscribe(fail), sampler.subscribe(taken.append):
+        clock.until(lambda: len(taken) >= 2, step=0.2)
+
+
+def test_processes_are_read_when_the_memory_moved(
+    sampler: Sampler, source: FakeSource, clock: FakeClock
+) -> None:
+    """Who holds memory is asked where the amount changed, and otherwise once a second."""
+    taken: list[Sample] = []
+    with sampler.subscribe(taken.append):
+        clock.until(lambda: len(taken) == 1)
+        assert source.calls["processes 0"] == 1
+        clock.advance(0.2)
+        clock.until(lambda: len(taken) == 2)
+        assert source.calls["processes 0"] == 1
+        source.memory[0] = 2_000_000
+        clock.advance(0.2)
+        clock.until(lambda: len(taken) == 3)
+        assert (source.calls["processes 0"], source.calls["processes 1"]) == (2, 1)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_child_starts_its_own(source: FakeSource) -> None:
+    """A child of os.fork has none of the parent's threads, and its own sampling works."""
+    sampler = Sampler(source)
+    taken: list[Sample] = []
+    with sampler.subscribe(taken.append):
+        assert sampler.read_now(10.0) is not None
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                alone = not sampler.running
+                with sampler.subscribe():
+                    code = 0 if alone and sampler.read_now(10.0) is not None else 2
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert sampler.read_now(10.0) is not None
+    sampler.stop()
