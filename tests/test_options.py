@@ -1,0 +1,96 @@
+"""The options of %%gpuwatch, and the cell that is left when its line is taken out."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuwidget.errors import OptionError
+from gpuwidget.kernel.options import HELP, find_in_cell, parse, without_watch_line
+
+
+def test_defaults() -> None:
+    """Without an option: all GPUs, five samples a second, a chart, a card, and a wait for the GPU."""
+    options = parse("")
+    assert (options.run.gpus, options.run.interval_s, options.run.sync) == ((), 0.2, True)
+    assert (options.live, options.quiet, options.label) == (True, False, None)
+
+
+def test_every_option() -> None:
+    """GPUs with spaces or commas between them, a name with spaces in quotes."""
+    options = parse("--gpu 0,1 cuda:2 --gpu GPU-ab --interval 1.5 --no-live --no-sync --name 'my run'")
+    assert options.run.gpus == ("0", "1", "cuda:2", "GPU-ab")
+    assert (options.run.interval_s, options.run.sync) == (1.5, False)
+    assert (options.live, options.label) == (False, "my run")
+    assert parse("--quiet").live is False
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["--wrong", "something", "--interval abc", "--interval 0", "--interval nan", "--interval 61", "--name", "--gpu"],
+)
+def test_bad_options_are_one_line(line: str) -> None:
+    """What can't be used is said in one line that names the option and where to read on."""
+    with pytest.raises(OptionError) as raised:
+        parse(line)
+    text = str(raised.value)
+    assert "\n" not in text
+    assert text.startswith("%%gpuwatch: ")
+    assert text.endswith("%%gpuwatch? shows the options.")
+
+
+def test_an_unclosed_quote() -> None:
+    """A name without its closing quote is a sentence too."""
+    with pytest.raises(OptionError, match="No closing quotation"):
+        parse("--name 'x")
+
+
+def test_help_names_every_option() -> None:
+    """%%gpuwatch? shows all there is."""
+    for option in ("--gpu", "--interval", "--no-live", "--no-sync", "--quiet", "--name"):
+        assert option in HELP
+
+
+@pytest.mark.parametrize(
+    ("cell", "options"),
+    [
+        ("%%gpuwatch\nx", ""),
+        ("%%gpuwatch --quiet  \nx", "--quiet"),
+        ("\n  \n%%gpuwatch\nx", ""),
+        ("  %%gpuwatch\n  x", ""),
+        ("%%time\n%%gpuwatch --no-live\nx", "--no-live"),
+        ("%%timeit -n1\n\n%%gpuwatch\nx", ""),
+        ("%%gpuwatch", ""),
+        ("%%gpuwatch\n%%bash\nls", ""),
+        ("%%gpuwatch?", None),
+        ("%%gpuwatcher\nx", None),
+        ("x\n%%gpuwatch", None),
+        ("%%writefile f\n%%gpuwatch\nx", None),
+        ("", None),
+        ("\n\n", None),
+    ],
+)
+def test_which_cells_are_watched(cell: str, options: str | None) -> None:
+    """The line counts where it is the first that is not blank, or under a magic that runs its body itself."""
+    assert find_in_cell(cell) == options
+
+
+@pytest.mark.parametrize(
+    ("cell", "left"),
+    [
+        ("%%gpuwatch\nx\n", "# %%gpuwatch\nx\n"),
+        ("%%gpuwatch --quiet\nx", "# %%gpuwatch --quiet\nx"),
+        ("\n%%gpuwatch\nx", "#\n# %%gpuwatch\nx"),
+        ("%%gpuwatch\n    x\n    y", "    # %%gpuwatch\n    x\n    y"),
+        ("%%gpuwatch\n\n  x", "  # %%gpuwatch\n\n  x"),
+        ("%%gpuwatch\n%%time\nx", "%%time\nx"),
+        ("%%gpuwatch\n\n%%bash\nls", "%%bash\nls"),
+        ("%%gpuwatch\n%%gpuwatch\nx", "# %%gpuwatch\nx"),
+        ("%%gpuwatch", "# %%gpuwatch\n"),
+        ("%%gpuwatch\n\n", "# %%gpuwatch\n\n"),
+        ("%%gpuwatch?", "%%gpuwatch?"),
+        ("x = 1\n", "x = 1\n"),
+    ],
+)
+def test_the_cell_that_is_left(cell: str, left: str) -> None:
+    """Line numbers and indentation hold; a cell magic below comes first."""
+    assert "".join(without_watch_line(cell.splitlines(keepends=True))) == left

@@ -1,0 +1,213 @@
+"""What is said of torch's devices, and how its one peak counter a device is shared among runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gpuwidget import torch_state
+from gpuwidget.torch_state import Counters, DeviceAccount, Ledger, TorchDevice
+
+GIB = 1024**3
+
+
+class FakeTorch(SimpleNamespace):
+    """As much of torch as gpuwidget asks, with an allocator of our own."""
+
+    def __init__(self, devices: int = 1) -> None:
+        self.current = dict.fromkeys(range(devices), 0)
+        self.peak = dict.fromkeys(range(devices), 0)
+        self.up = True
+        self.resets = 0
+        self.contexts = {0}
+        self.waited: list[int] = []
+        self.backend = "native"
+
+        def reset(index: int) -> None:
+            self.resets += 1
+            self.peak[index] = self.current[index]
+
+        super().__init__(
+            __version__="2.13.0",
+            version=SimpleNamespace(cuda="13.0"),
+            backends=SimpleNamespace(cudnn=SimpleNamespace(version=lambda: 90701)),
+            get_default_device=lambda: "cuda:0",
+            cuda=SimpleNamespace(
+                is_initialized=lambda: self.up,
+                device_count=lambda: devices,
+                memory_stats_as_nested_dict=self._stats,
+                get_device_properties=lambda index: SimpleNamespace(uuid=f"uuid-{index}"),
+                get_allocator_backend=lambda: self.backend,
+                synchronize=self.waited.append,
+                is_current_stream_capturing=lambda: False,
+            ),
+            _C=SimpleNamespace(
+                _cuda_resetPeakMemoryStats=reset,
+                _cuda_hasPrimaryContext=lambda index: index in self.contexts,
+            ),
+        )
+
+    def _stats(self, index: int) -> dict[str, Any]:
+        memory = {"all": {"current": self.current[index], "peak": self.peak[index]}}
+        return {"allocated_bytes": memory, "reserved_bytes": memory, "num_alloc_retries": 2, "num_ooms": 1}
+
+    def allocate(self, size: int, index: int = 0) -> None:
+        self.current[index] += size
+        self.peak[index] = max(self.peak[index], self.current[index])
+
+
+@pytest.fixture
+def torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeTorch]:
+    fake = FakeTorch()
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    yield fake
+
+
+def test_without_torch_there_is_nothing_and_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch is never imported for the user: a process without it has no device."""
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    assert torch_state.devices() == ()
+    assert torch_state.counters() == {}
+    assert torch_state.missing_reason() == "torch is not loaded"
+    assert "torch" not in sys.modules
+
+
+def test_a_half_imported_torch_is_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the user's own import runs, what stands in sys.modules is let alone."""
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace())
+    assert torch_state.versions().torch is None
+    assert torch_state.devices_with_context() == ()
+
+
+def test_cuda_that_is_not_up_is_not_brought_up(torch: FakeTorch) -> None:
+    """Before the user's code initialises CUDA nothing is asked of it."""
+    torch.up = False
+    torch.cuda.memory_stats_as_nested_dict = None
+    assert torch_state.counters() == {}
+    assert torch_state.missing_reason() == "CUDA is not initialised in this process"
+    torch_state.synchronize()
+    assert torch.waited == []
+
+
+def test_versions(torch: FakeTorch) -> None:
+    """The report names what was loaded, as people write it."""
+    versions = torch_state.versions()
+    assert (versions.torch, versions.cuda, versions.cudnn) == ("2.13.0", "13.0", "9.7.1")
+    assert versions.default_device == "cuda:0"
+
+
+def test_devices_are_joined_by_uuid(torch: FakeTorch) -> None:
+    """NVML's prefix is no part of the identity, an index never is."""
+    assert torch_state.devices() == (TorchDevice(0, "uuid-0"),)
+    assert torch_state.same_gpu("GPU-uuid-0", "uuid-0")
+    assert not torch_state.same_gpu("GPU-uuid-1", "uuid-0")
+    assert not torch_state.same_gpu("GPU-uuid-0", None)
+
+
+def test_only_devices_with_a_context_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To wait on another device would open a context there."""
+    fake = FakeTorch(devices=3)
+    fake.contexts = {0, 2}
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    torch_state.synchronize()
+    assert fake.waited == [0, 2]
+
+
+def test_a_graph_capture_is_not_spoiled(torch: FakeTorch) -> None:
+    """While a CUDA graph is captured nobody synchronizes."""
+    torch.cuda.is_current_stream_capturing = lambda: True
+    torch_state.synchronize()
+    assert torch.waited == []
+
+
+def test_the_peak_of_a_tensor_that_is_gone_is_exact(torch: FakeTorch) -> None:
+    """4 GiB made and freed within a millisecond show, and nothing was reset for it."""
+    ledger = Ledger()
+    account = ledger.open()
+    torch.allocate(4 * GIB)
+    torch.allocate(-4 * GIB)
+    accounts = ledger.close(account)
+    assert accounts == {
+        0: DeviceAccount(
+            before=Counters(0, 0, 0, 0, 2, 1),
+            after=Counters(0, 4 * GIB, 0, 4 * GIB, 2, 1),
+            allocated_peak=4 * GIB,
+            reserved_peak=4 * GIB,
+        )
+    }
+    assert torch.resets == 0
+
+
+def test_an_older_higher_peak_does_not_hide_the_runs_own(torch: FakeTorch) -> None:
+    """The counter is reset only then, and the report can say so."""
+    torch.allocate(9 * GIB)
+    torch.allocate(-9 * GIB)
+    ledger = Ledger()
+    account = ledger.open()
+    assert (torch.resets, account.hidden_peaks) == (1, {0: 9 * GIB})
+    torch.allocate(2 * GIB)
+    assert ledger.close(account)[0].allocated_peak == 2 * GIB
+    assert account.user_resets == 0
+
+
+def test_nested_runs_share_one_ledger(torch: FakeTorch) -> None:
+    """An inner run's reset costs the outer one nothing of its peak."""
+    ledger = Ledger()
+    outer = ledger.open()
+    torch.allocate(5 * GIB)
+    torch.allocate(-5 * GIB)
+    inner = ledger.open()
+    torch.allocate(1 * GIB)
+    assert ledger.close(inner)[0].allocated_peak == 1 * GIB
+    assert ledger.close(outer)[0].allocated_peak == 5 * GIB
+    assert (inner.hidden_peaks, outer.hidden_peaks) == ({0: 5 * GIB}, {})
+
+
+def test_a_reset_by_the_users_code_loses_nothing(torch: FakeTorch) -> None:
+    """The peak before it is remembered, and that it happened is known."""
+    ledger = Ledger()
+    account = ledger.open()
+    torch.allocate(4 * GIB)
+    torch.allocate(-4 * GIB)
+    torch._C._cuda_resetPeakMemoryStats(0)
+    assert torch.peak[0] == 0
+    torch.allocate(1 * GIB)
+    assert ledger.close(account)[0].allocated_peak == 4 * GIB
+    assert account.user_resets == 1
+
+
+def test_torch_is_left_as_it_was(torch: FakeTorch) -> None:
+    """After the last run nothing of ours is left in torch."""
+    before = torch._C._cuda_resetPeakMemoryStats
+    ledger = Ledger()
+    first, second = ledger.open(), ledger.open()
+    ledger.close(first)
+    assert torch._C._cuda_resetPeakMemoryStats is not before
+    ledger.close(second)
+    ledger.drop(second)
+    assert torch._C._cuda_resetPeakMemoryStats is before
+
+
+def test_torch_imported_during_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that began before the import counts from nothing, and hears of resets from the next sample on."""
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    ledger = Ledger()
+    account = ledger.open()
+    fake = FakeTorch()
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    ledger.listen()
+    fake.allocate(3 * GIB)
+    fake._C._cuda_resetPeakMemoryStats(0)
+    settled = ledger.close(account)[0]
+    assert (settled.before, settled.allocated_peak, account.user_resets) == (None, 3 * GIB, 1)
+
+
+def test_partial_counters_are_not_shown(torch: FakeTorch) -> None:
+    """Under cudaMallocAsync the counters are zero or partial: unknown, with the reason."""
+    torch.backend = "cudaMallocAsync"
+    assert torch_state.counters() == {}
+    assert torch_state.missing_reason() == "torch runs on cudaMallocAsync, whose counters are partial"
