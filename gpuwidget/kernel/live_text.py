@@ -1,0 +1,157 @@
+"""What the live chart says in words and figures: HTML that a widget shows beside and above the charts."""
+
+from __future__ import annotations
+
+import time
+from html import escape
+
+from gpuwidget import units
+from gpuwidget.measure.progress import GpuProgress, Progress
+from gpuwidget.samples import Gpu, Reading
+
+NO_GPU_IN_USE = "This notebook holds no memory on a GPU yet."
+NOT_ATTRIBUTED = "All GPUs: which of them this notebook uses can't be told."
+
+_LEGEND = (
+    '<span class="gpuwidget-key gpuwidget-key-busy"></span>busy'
+    '<span class="gpuwidget-key gpuwidget-key-memory"></span>memory, % of the GPU'
+)
+
+
+def header(progress: Progress) -> str:
+    """The line on top: elapsed time, legend, the newest mark, and what the reader must know."""
+    parts = [f'<b class="gpuwidget-elapsed">{escape(units.duration(progress.elapsed_s))}</b>']
+    if progress.gpus:
+        parts.append(f'<span class="gpuwidget-quiet">{_LEGEND}</span>')
+    else:
+        parts.append(f"<span>{NO_GPU_IN_USE}</span>")
+    if not progress.attributed and progress.gpus:
+        parts.append(f'<span class="gpuwidget-quiet gpuwidget-note">{NOT_ATTRIBUTED}</span>')
+    mark = next((mark.label for mark in reversed(progress.marks) if mark.kind == "mark"), None)
+    if mark is not None:
+        parts.append(f'<span class="gpuwidget-mark">{escape(mark)}</span>')
+    if progress.origin is not None and progress.origin.recording is not None:
+        parts.append(f'<span class="gpuwidget-chip">{escape(progress.origin.recording)}</span>')
+    return f'<div class="gpuwidget-header">{"".join(parts)}</div>'
+
+
+def figures(progress: Progress, compact: bool, now: float) -> str:
+    """The current values of each GPU, in blocks that lie beside (or, compact, around) its chart.
+
+    ``now`` is in epoch seconds, to say for how long a GPU has not answered.
+    """
+    block = _compact_block if compact else _block
+    blocks = "".join(block(gpu, now) for gpu in progress.gpus)
+    return f'{header(progress)}<div class="gpuwidget-grid">{blocks}</div>'
+
+
+def number(gpu: Gpu) -> str:
+    """The GPU's number as nvidia-smi counts, ``1:0`` for the first MIG slice of GPU 1."""
+    return str(gpu.index) if gpu.mig_index is None else f"{gpu.index}:{gpu.mig_index}"
+
+
+def _block(gpu: GpuProgress, now: float) -> str:
+    reading = gpu.reading
+    memory = " · ".join(filter(None, (_memory(gpu), _here(gpu))))
+    power = f"{_power(reading, limit=True)} · {_temperature(reading)}"
+    return (
+        '<div class="gpuwidget-block">'
+        f'<div class="gpuwidget-row">{_who(gpu)}{_utilization(reading)}</div>'
+        f"{_bar(gpu)}"
+        f"<div>{memory}</div>"
+        f'<div class="gpuwidget-quiet">{power} {_trouble(reading, now)}</div>'
+        "</div>"
+    )
+
+
+def _compact_block(gpu: GpuProgress, now: float) -> str:
+    reading = gpu.reading
+    temperature = f'<span class="gpuwidget-quiet">{_temperature(reading)}</span>'
+    power = f'<span class="gpuwidget-quiet">{_power(reading, limit=False)}</span>'
+    return (
+        '<div class="gpuwidget-block">'
+        f'<div class="gpuwidget-row">{_who(gpu)}{_utilization(reading)}</div>'
+        f'<div class="gpuwidget-row gpuwidget-foot"><span>{_memory(gpu)}</span>{power}</div>'
+        '<div class="gpuwidget-row gpuwidget-foot">'
+        f"<span>{_here(gpu)}</span>{_trouble(reading, now) or temperature}</div>"
+        "</div>"
+    )
+
+
+def _who(gpu: GpuProgress) -> str:
+    name = escape(gpu.gpu.name)
+    badge = (
+        f'<span class="gpuwidget-badge">{escape(gpu.torch_device)}</span>'
+        if gpu.torch_device is not None
+        else ""
+    )
+    return (
+        f"<b>{number(gpu.gpu)}</b>"
+        f'<span class="gpuwidget-name" title="{name}">{name.removeprefix("NVIDIA ")}</span>{badge}'
+    )
+
+
+def _bar(gpu: GpuProgress) -> str:
+    """The GPU's memory as a bar: this notebook's part, and the others'."""
+    total, used = gpu.gpu.memory_total, gpu.reading.memory_used
+    if not total or used is None or gpu.reading.lost_since is not None:
+        return '<div class="gpuwidget-bar"></div>'
+    # The driver counts a process's memory and the GPU's at two moments: the part may exceed the whole.
+    here = min(gpu.process_memory or 0, used)
+    parts = (("gpuwidget-bar-here", here), ("gpuwidget-bar-other", used - here))
+    bars = "".join(f'<i class="{name}" style="width:{100 * part / total:.1f}%"></i>' for name, part in parts)
+    return f'<div class="gpuwidget-bar">{bars}</div>'
+
+
+def _here(gpu: GpuProgress) -> str:
+    if gpu.process_memory is None or gpu.reading.lost_since is not None:
+        return ""
+    return f'<span class="gpuwidget-here">{units.memory(gpu.process_memory)} here</span>'
+
+
+def _utilization(reading: Reading) -> str:
+    if reading.lost_since is not None or reading.utilization is None:
+        return f'<span class="gpuwidget-busy">{_unknown(reading, "utilization")}</span>'
+    return f'<span class="gpuwidget-busy"><b>{reading.utilization:.0f}</b> %</span>'
+
+
+def _trouble(reading: Reading, now: float) -> str:
+    """What a person must see first: the GPU is gone, or does not answer."""
+    if reading.lost_since is not None:
+        since = time.strftime("%H:%M:%S", time.localtime(reading.lost_since))
+        return f'<span class="gpuwidget-chip">lost since {since}</span>'
+    if reading.silent_since is not None:
+        seconds = max(0.0, now - reading.silent_since)
+        return f'<span class="gpuwidget-chip">no answer for {seconds:.0f} s</span>'
+    return ""
+
+
+def _memory(gpu: GpuProgress) -> str:
+    if gpu.reading.lost_since is not None or gpu.reading.memory_used is None:
+        return _unknown(gpu.reading, "memory_used")
+    if gpu.gpu.memory_total is None:
+        return f"{units.memory(gpu.reading.memory_used)} used"
+    kind = " unified" if gpu.gpu.unified_memory else ""
+    # '57.7 of 140.4 GiB' says the unit once; '512 MiB of 140.4 GiB' has two to say.
+    used = units.memory(gpu.reading.memory_used).removesuffix(" GiB")
+    return f"{used} of {units.memory(gpu.gpu.memory_total)}{kind}"
+
+
+def _power(reading: Reading, limit: bool) -> str:
+    if reading.lost_since is not None or reading.power_w is None:
+        return _unknown(reading, "power_w")
+    most = f" of {reading.power_limit_w:.0f}" if limit and reading.power_limit_w is not None else ""
+    return f"{reading.power_w:.0f}{most} W"
+
+
+def _temperature(reading: Reading) -> str:
+    if reading.lost_since is not None or reading.temperature_c is None:
+        return _unknown(reading, "temperature_c")
+    return f"{reading.temperature_c:.0f} °C"
+
+
+def _unknown(reading: Reading, field: str) -> str:
+    reason = (
+        "the GPU is lost" if reading.lost_since is not None else reading.missing.get(field, "not known yet")
+    )
+    return f'<span title="{escape(reason)}">{units.UNKNOWN}</span>'

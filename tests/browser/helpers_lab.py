@@ -1,0 +1,206 @@
+"""A real JupyterLab with a private home, and one notebook in it as a user sees it in Chromium."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from playwright.sync_api import Browser, Page
+
+CHROMIUM_ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
+SETTINGS = {
+    # Neither news nor update checks: both pop up over the notebook and ask the network.
+    "@jupyterlab/apputils-extension/notification.jupyterlab-settings": {
+        "fetchNews": "false",
+        "checkForUpdates": False,
+        "doNotDisturbMode": True,
+    },
+}
+
+
+def find_chromium() -> str | None:
+    """The system's Chromium or Chrome, or None."""
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    return next((path for name in names if (path := shutil.which(name))), None)
+
+
+class Lab:
+    """A running JupyterLab server whose kernels see the GPUs of ``source``."""
+
+    def __init__(self, root: Path, source: str) -> None:
+        self.notebooks = root / "notebooks"
+        self.token = secrets.token_hex(8)
+        self._log = root / "server.log"
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.url = f"http://127.0.0.1:{free.getsockname()[1]}"
+        settings = root / "settings"
+        for name, value in SETTINGS.items():
+            path = settings / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(value))
+        self.notebooks.mkdir()
+        home = {
+            "HOME": "home",
+            "JUPYTER_CONFIG_DIR": "config",
+            "JUPYTER_DATA_DIR": "data",
+            "JUPYTER_RUNTIME_DIR": "runtime",
+            "IPYTHONDIR": "ipython",
+        }
+        for folder in home.values():
+            (root / folder).mkdir()
+        environment = {
+            **os.environ,
+            **{name: str(root / folder) for name, folder in home.items()},
+            "JUPYTER_PREFER_ENV_PATH": "1",
+            "GPUWIDGET_SOURCE": source,
+        }
+        environment.pop("PYTEST_CURRENT_TEST", None)
+        command = [
+            *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"),
+            f"--ServerApp.port={self.url.rpartition(':')[2]}",
+            "--ServerApp.port_retries=0",
+            f"--ServerApp.root_dir={self.notebooks}",
+            f"--IdentityProvider.token={self.token}",
+            f"--LabApp.workspaces_dir={root / 'workspaces'}",
+            f"--LabApp.user_settings_dir={settings}",
+            "--LabApp.expose_app_in_browser=True",
+            "--LabApp.extension_manager=readonly",
+        ]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+
+    def wait_until_ready(self, seconds: float = 60) -> None:
+        """Return when the server answers; raise with its log when it ends or stays silent."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and self._process.poll() is None:
+            try:
+                with urllib.request.urlopen(f"{self.url}/api?token={self.token}", timeout=5):
+                    return
+            except (urllib.error.URLError, OSError):
+                time.sleep(0.1)
+        raise RuntimeError(f"JupyterLab did not start:\n{self._log.read_text()[-4000:]}")
+
+    def stop(self) -> None:
+        """End the server, and with it its kernels."""
+        self._process.terminate()
+        try:
+            self._process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def write(self, name: str, cells: Sequence[str]) -> Path:
+        """A new notebook file with these code cells."""
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        path = self.notebooks / name
+        nbformat.write(notebook, path)
+        return path
+
+    def open(
+        self,
+        browser: Browser,
+        path: Path,
+        *,
+        theme: str = "light",
+        width: int = 1200,
+        height: int = 1000,
+        kernel: bool = True,
+    ) -> Notebook:
+        """That notebook in a browser page of its own, ready to run (or just to read, ``kernel=False``)."""
+        page = browser.new_page(viewport={"width": width, "height": height})
+        workspace = secrets.token_hex(4)
+        query = f"reset&token={self.token}"
+        page.goto(f"{self.url}/lab/workspaces/{workspace}/tree/{path.name}?{query}")
+        notebook = Notebook(page, path)
+        notebook.wait_until_open(kernel=kernel)
+        notebook.use_theme(theme)
+        return notebook
+
+
+class Notebook:
+    """One notebook panel in its page. ``app`` in the scripts below is JupyterLab's application."""
+
+    def __init__(self, page: Page, path: Path) -> None:
+        self.page = page
+        self.path = path
+
+    def script(self, body: str, argument: object = None) -> Any:
+        """Run the body of an async function of ``app``, ``panel`` and ``argument`` in the page."""
+        return self.page.evaluate(
+            "async argument => { const app = window.jupyterapp;"
+            "const panel = [...app.shell.widgets('main')].find(w => w.content?.widgets && w.sessionContext);"
+            f"{body} }}",
+            argument,
+        )
+
+    def wait_until_open(self, *, kernel: bool) -> None:
+        """Return when JupyterLab is up and this notebook rendered, and its kernel idle if it has one."""
+        self.page.wait_for_function("() => window.jupyterapp && !document.querySelector('#jupyterlab-splash')")
+        self.page.wait_for_selector(".jp-Notebook .jp-Cell")
+        self.script("await panel.context.ready; await panel.revealed;")
+        if kernel:
+            self.script("await panel.sessionContext.ready;")
+            self.page.wait_for_function(
+                "() => [...window.jupyterapp.shell.widgets('main')]"
+                ".some(w => w.sessionContext?.session?.kernel?.status === 'idle')"
+            )
+        self.script("app.shell.collapseLeft(); app.shell.collapseRight?.();")
+
+    def use_theme(self, theme: str) -> None:
+        """Switch to the ``light`` or ``dark`` theme."""
+        self.script("await app.commands.execute('apputils:change-theme', {theme: argument});", THEMES[theme])
+        self.page.wait_for_function(
+            "light => document.body.dataset.jpThemeLight === light", arg=str(theme == "light").lower()
+        )
+
+    def run(self, cell: int) -> None:
+        """Start one cell and come back at once."""
+        self.script(
+            "panel.content.activeCellIndex = argument; panel.content.deselectAll();"
+            "window.gpuwidgetDone = false;"
+            "app.commands.execute('notebook:run-cell').then(() => { window.gpuwidgetDone = true; });",
+            cell,
+        )
+
+    def wait_until_done(self, seconds: float = 60) -> None:
+        """Return when the cell started last has its reply and the kernel is idle."""
+        self.page.wait_for_function("() => window.gpuwidgetDone", timeout=seconds * 1000)
+
+    def outputs(self, cell: int) -> list[dict[str, Any]]:
+        """The outputs of one cell as the notebook would be saved now."""
+        outputs: list[dict[str, Any]] = self.script(
+            "return panel.content.widgets[argument].model.outputs.toJSON();", cell
+        )
+        return outputs
+
+    def save(self) -> None:
+        """Write the notebook to its file."""
+        self.script("await panel.context.save();")
+
+    def close(self) -> None:
+        """Shut its kernel down and close the page, without a question about unsaved changes."""
+        self.script("await panel.sessionContext.shutdown();")
+        self.page.close(run_before_unload=False)

@@ -1,0 +1,117 @@
+"""Runs so far, made up: what a view of a run is fed with in tests."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from gpuwidget.measure.progress import GpuProgress, Progress
+from gpuwidget.measure.report import Mark
+from gpuwidget.samples import Gpu, Origin, Reading
+from gpuwidget.units import GIB
+
+TOTAL = 140 * GIB
+REPLAY = Origin(
+    kind="replay", reason=None, recording="recorded on four H200s", driver="580.95", cuda_driver="13.0"
+)
+LIVE = replace(REPLAY, kind="nvml", recording=None)
+
+
+def gpu(index: int) -> Gpu:
+    """An H200 of that number."""
+    return Gpu(
+        uuid=f"GPU-{index:08d}",
+        index=index,
+        mig_index=None,
+        mig_parent=None,
+        name="NVIDIA H200",
+        pci_bus_id=None,
+        memory_total=TOTAL,
+        unified_memory=False,
+        compute_capability="9.0",
+    )
+
+
+def reading(index: int, utilization: float | None = 97.0, memory: int | None = 56 * GIB) -> Reading:
+    """What an H200 reads while it works."""
+    return Reading(
+        uuid=f"GPU-{index:08d}",
+        answered=1000.0,
+        silent_since=None,
+        lost_since=None,
+        utilization=utilization,
+        utilization_window=0.2,
+        memory_utilization=40.0,
+        memory_used=memory,
+        power_w=611.4,
+        power_limit_w=700.0,
+        temperature_c=51.0,
+        memory_temperature_c=None,
+        sm_clock_mhz=1980.0,
+        pstate=0,
+        throttle=(),
+        energy_j=None,
+        activity=None,
+        processes=None,
+        missing={},
+    )
+
+
+def gpu_progress(index: int, points: int = 3) -> GpuProgress:
+    """One GPU, busy, with a course of that many points."""
+    return GpuProgress(
+        gpu=gpu(index),
+        reading=reading(index),
+        torch_device=f"cuda:{index}",
+        process_memory=42 * GIB,
+        utilization=(97.0,) * points,
+        device_memory=(56 * GIB,) * points,
+        power_w=(611.4,) * points,
+    )
+
+
+def progress(gpus: int = 1, points: int = 3, marks: tuple[Mark, ...] = ()) -> Progress:
+    """A run of so many seconds as points, on so many GPUs."""
+    return Progress(
+        elapsed_s=float(points),
+        origin=LIVE,
+        attributed=True,
+        t=tuple(float(second) for second in range(points)),
+        gpus=tuple(gpu_progress(index, points) for index in range(gpus)),
+        marks=marks,
+    )
+
+
+def moving(gpus: int, origin: Origin = LIVE, attributed: bool = True) -> Callable[[], Progress]:
+    """A run that goes on by the wall clock, its GPUs at work in different ways."""
+    began = time.monotonic()
+
+    def course(index: int, t: float) -> float:
+        kinds = (
+            94 + 5 * math.sin(7 * t),
+            90.0 if t % 1.4 < 0.25 else 4.0,
+            0.0,
+            60 + 35 * math.sin(t),
+        )
+        return kinds[index % len(kinds)]
+
+    def look() -> Progress:
+        elapsed = time.monotonic() - began
+        points = min(240, int(elapsed * 10) + 1)
+        t = tuple(elapsed * i / max(1, points - 1) for i in range(points))
+        shown = []
+        for index in range(gpus):
+            utilization = tuple(course(index, moment) for moment in t)
+            share = [min(0.41, 0.1 + 0.05 * m) + 0.07 * index % 0.5 for m in t]
+            memory = tuple(int(part * TOTAL) for part in share)
+            now = replace(reading(index, utilization[-1], memory[-1]), power_w=80 + 6 * utilization[-1])
+            shown.append(
+                GpuProgress(gpu(index), now, f"cuda:{index}", int(memory[-1] * 0.8), utilization, memory, memory)
+            )
+        marks = [Mark(float(s), f"epoch {s // 3}", "mark") for s in range(3, int(elapsed), 3)]
+        marks += [Mark(0.7 * line, f"step {line}", "printed") for line in range(int(elapsed / 0.7))]
+        return Progress(elapsed, origin, attributed, t, tuple(shown), tuple(marks))
+
+    return look
