@@ -1,0 +1,55 @@
+"""NVML's bit mask of what holds a GPU's clock down, in words that need no manual.
+
+The bits are those of nvmlClocksEventReasons in nvml.h (nvidia-smi: clocks_event_reasons), written out
+so that a recording reads the same where NVML is not installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+GPU_IDLE = 0x1
+APPLICATIONS_CLOCKS_SETTING = 0x2
+SW_POWER_CAP = 0x4
+HW_SLOWDOWN = 0x8
+SYNC_BOOST = 0x10
+SW_THERMAL_SLOWDOWN = 0x20
+HW_THERMAL_SLOWDOWN = 0x40
+HW_POWER_BRAKE_SLOWDOWN = 0x80
+DISPLAY_CLOCK_SETTING = 0x100
+
+# The worst first: where there is room for one word only, it is the first.
+_WORDS = {
+    HW_THERMAL_SLOWDOWN: "too hot (hardware)",
+    HW_POWER_BRAKE_SLOWDOWN: "power brake",
+    HW_SLOWDOWN: "hardware slowdown",
+    SW_THERMAL_SLOWDOWN: "too hot",
+    SW_POWER_CAP: "power cap",
+    APPLICATIONS_CLOCKS_SETTING: "clock setting",
+    SYNC_BOOST: "sync boost",
+    DISPLAY_CLOCK_SETTING: "display setting",
+    GPU_IDLE: "idle",
+}
+_TROUBLE = (
+    HW_THERMAL_SLOWDOWN | HW_POWER_BRAKE_SLOWDOWN | HW_SLOWDOWN | SW_THERMAL_SLOWDOWN | SW_POWER_CAP
+)  # The others are what somebody set, or that there is nothing to do.
+ATTENTION = frozenset(word for bit, word in _WORDS.items() if bit & _TROUBLE)
+"""The words that mean a GPU at work runs slower than it could, for want of power or of cooling."""
+
+
+def words(mask: int) -> tuple[str, ...]:
+    """The reasons in ``mask``, the worst first; empty when nothing holds the clock down.
+
+    A bit that newer drivers may add is given by its number, as ``reason 0x200``.
+    """
+    if mask & (HW_THERMAL_SLOWDOWN | HW_POWER_BRAKE_SLOWDOWN):
+        # The driver sets the general bit together with the one that says why.
+        mask &= ~HW_SLOWDOWN
+    known = [word for bit, word in _WORDS.items() if mask & bit]
+    unnamed = [1 << place for place in range(mask.bit_length()) if mask >> place & 1]
+    return (*known, *(f"reason {bit:#x}" for bit in unnamed if bit not in _WORDS))
+
+
+def needing_attention(reasons: Iterable[str]) -> tuple[str, ...]:
+    """Those of ``reasons`` that a person may want to do something about, in the order given."""
+    return tuple(reason for reason in reasons if reason in ATTENTION)

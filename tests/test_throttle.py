@@ -1,0 +1,46 @@
+"""Throttle reasons in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuwidget.sources.throttle import needing_attention, words
+
+
+@pytest.mark.parametrize(
+    ("mask", "expected"),
+    [
+        (0x0, ()),
+        (0x1, ("idle",)),
+        (0x2, ("clock setting",)),
+        (0x4, ("power cap",)),
+        (0x8, ("hardware slowdown",)),
+        (0x10, ("sync boost",)),
+        (0x20, ("too hot",)),
+        (0x40, ("too hot (hardware)",)),
+        (0x80, ("power brake",)),
+        (0x100, ("display setting",)),
+        (0x25, ("too hot", "power cap", "idle")),
+    ],
+)
+def test_each_reason_has_its_word_and_the_worst_comes_first(mask: int, expected: tuple[str, ...]) -> None:
+    """Nobody has to look up a bit mask."""
+    assert words(mask) == expected
+
+
+def test_the_general_slowdown_gives_way_to_the_one_that_says_why() -> None:
+    """One cause is named once."""
+    assert words(0x8 | 0x40) == ("too hot (hardware)",)
+    assert words(0x8 | 0x80) == ("power brake",)
+
+
+def test_a_reason_of_a_newer_driver_is_not_hidden() -> None:
+    """A bit without a word is shown by its number."""
+    assert words(0x200 | 0x4) == ("power cap", "reason 0x200")
+
+
+def test_idle_and_settings_are_no_trouble() -> None:
+    """Only a want of power or cooling calls for a person."""
+    assert needing_attention(words(0x1FF)) == ("too hot (hardware)", "power brake", "too hot", "power cap")
+    assert needing_attention(words(0x1 | 0x2 | 0x10 | 0x100)) == ()
+    assert needing_attention(words(0x8)) == ("hardware slowdown",)
