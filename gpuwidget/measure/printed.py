@@ -26,7 +26,7 @@ class _TappedStream:
         self._shadowed = stream.__dict__.get("write")
         self._original: Callable[..., Any] = stream.write
         self._replacement: Callable[..., Any] = self._write
-        self._stream.write = self._replacement
+        setattr(stream, "write", self._replacement)  # noqa: B010 - shadows the method on this one object
 
     def _write(self, *args: Any, **kwargs: Any) -> Any:
         result = self._original(*args, **kwargs)
