@@ -1,0 +1,360 @@
+"""One measured run: what its report says, from GPUs that do what the test says."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from fakes import FakeClock, FakeSource
+from test_torch_state import GIB, FakeTorch
+
+from gpuwidget import processes
+from gpuwidget.errors import OptionError
+from gpuwidget.measure.report import Level, Report, Span
+from gpuwidget.measure.run import Run, RunOptions
+from gpuwidget.sampler import Sampler
+from gpuwidget.samples import Activity, Process
+
+
+@pytest.fixture(autouse=True)
+def _no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Process ids are those the driver names, as outside containers."""
+    monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: True)
+
+
+class Bench:
+    """A clock, a source, a sampler, and runs on them."""
+
+    def __init__(self, source: FakeSource, clock: FakeClock) -> None:
+        self.source, self.clock = source, clock
+        self.sampler = Sampler(source, clock)
+        self.samples = 0
+        self._keep = self.sampler.subscribe(self._count)
+        clock.until(lambda: self.samples > 0)
+
+    def _count(self, sample: object) -> None:
+        self.samples += 1
+
+    def run(self, options: RunOptions = RunOptions(), label: str | None = None) -> Run:
+        run = Run(self.sampler, options, label=label, clock=self.clock)
+        run.start()
+        return run
+
+    def pass_time(self, seconds: float, step: float = 0.05) -> None:
+        """Let time pass, with every sample taken that is due on the way."""
+        for _ in range(round(seconds / step)):
+            reads = self.source.calls["fast"] + self.source.calls["memory"]
+            self.clock.advance(step)
+            self.clock.until(lambda: self.source.calls["fast"] + self.source.calls["memory"] > reads)  # noqa: B023
+            self.clock.until(self._all_wait)
+
+    def _all_wait(self) -> bool:
+        return all(worker.call is None for worker in self.sampler._workers.values())
+
+    def report(self, run: Run, status: str = "ok") -> Report:
+        run.end(status)  # type: ignore[arg-type]
+        report = run.report()
+        assert report is not None
+        return report
+
+    def close(self) -> None:
+        for event in self.source.hanging.values():
+            event.set()
+        self.sampler.stop()
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    clock = FakeClock()
+    bench = Bench(FakeSource(gpus=2, clock=clock), clock)
+    yield bench
+    bench.close()
+
+
+def me(memory: int | None) -> tuple[Process, ...]:
+    return (Process(pid=os.getpid(), kind="compute", memory=memory, user=None, command=None),)
+
+
+def test_memory_at_start_end_and_peak(bench: Bench, host: None) -> None:
+    """The report has each GPU's memory, this process's share of it, and the highest of both."""
+    bench.source.processes[0] = me(500)
+    run = bench.run()
+    bench.source.memory[0], bench.source.processes[0] = 9_000_000, me(8_000)
+    bench.pass_time(1.0)
+    bench.source.memory[0], bench.source.processes[0] = 3_000_000, me(2_000)
+    report = bench.report(run)
+    first = report.gpus[0]
+    assert first.device_memory == Span(1_000_000, 3_000_000, 9_000_000)
+    assert first.process_memory == Span(500, 2_000, 8_000)
+    assert (first.shown, report.gpus[1].shown, report.attributed) == (True, False, True)
+    assert report.gpus[1].process_memory == Span(0, 0, 0)
+
+
+def test_times_and_label(bench: Bench) -> None:
+    """Duration, label, start and status are the run's own."""
+    run = bench.run(label="epoch 1")
+    started = bench.clock.time()
+    bench.pass_time(2.0)
+    report = bench.report(run, "error")
+    assert report.cell.label == "epoch 1"
+    assert report.cell.started == started
+    assert report.cell.duration_s == pytest.approx(2.0)
+    assert (report.cell.status, report.cell.gpu_tail_s, report.cell.execution_count) == ("error", None, None)
+
+
+def test_utilization_and_energy_over_the_run(bench: Bench) -> None:
+    """Utilization is weighted by time, from the first window inside the run; energy is power over time."""
+    bench.source.utilization[0], bench.source.power[0] = 99.0, 200.0
+    run = bench.run()
+    bench.source.utilization[0] = 40.0
+    bench.pass_time(4.0)
+    gpu = bench.report(run).gpus[0]
+    assert gpu.utilization == Level(pytest.approx(40.0), 40.0)
+    assert gpu.energy_j == pytest.approx(800.0)
+    assert gpu.power_w == Level(pytest.approx(200.0), 200.0)
+
+
+def test_a_run_shorter_than_the_drivers_window_has_no_utilization(bench: Bench) -> None:
+    """What can't be known of a short run is None with its reason, never 0."""
+    gpu = bench.report(bench.run()).gpus[0]
+    assert (gpu.utilization, gpu.power_w, gpu.energy_j, gpu.sm_activity) == (None, None, None, None)
+    assert gpu.missing["utilization"] == "the run was shorter than two of the driver's windows of 0.2 s"
+    assert gpu.missing["energy_j"] == gpu.missing["power_w"] == "the run was shorter than 0.1 s"
+    assert gpu.missing["sm_activity"] == "no window of the hardware counters (0.5 s) lay inside the run"
+    assert gpu.missing["torch"] == "torch is not loaded"
+
+
+def test_counters_count_only_inside_the_run(bench: Bench) -> None:
+    """A window that began before the run says nothing of it."""
+    bench.source.activity[0] = _window(bench.clock.time() - 0.5, 90.0)
+    run = bench.run()
+    bench.pass_time(0.6)
+    bench.source.activity[0] = _window(bench.clock.time(), 30.0)
+    bench.pass_time(1.0)
+    gpu = bench.report(run).gpus[0]
+    assert gpu.sm_activity == Level(30.0, 30.0)
+    assert gpu.tensor_activity is None
+
+
+def _window(since: float, sm: float) -> Activity:
+    names = ("graphics", "sm_occupancy", "tensor", "dram", "fp64", "fp32", "fp16")
+    links = ("pcie_tx", "pcie_rx", "nvlink_tx", "nvlink_rx")
+    return Activity(since=since, until=since + 0.5, sm=sm, **dict.fromkeys((*names, *links)))  # type: ignore[arg-type]
+
+
+def test_where_process_ids_do_not_match_all_gpus_are_shown(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a container nobody guesses whose memory it is."""
+    monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
+    bench.source.processes[0] = me(5_000)
+    report = bench.report(bench.run())
+    assert not report.attributed
+    assert [gpu.shown for gpu in report.gpus] == [True, True]
+    assert report.gpus[0].process_memory is None
+    assert report.gpus[0].missing["process_memory"] == (
+        "the driver names the host's process ids and this container has its own"
+    )
+    assert report.notes[0].startswith("Which GPUs this process uses can't be told here")
+
+
+def test_a_recording_is_labelled_and_attributed_to_nobody(host: None) -> None:
+    """The processes of a recording are not this machine's, whatever their ids."""
+    clock = FakeClock()
+    source = FakeSource(gpus=1, kind="replay")
+    source.processes[0] = me(5_000)
+    bench = Bench(source, clock)
+    report = bench.report(bench.run())
+    bench.close()
+    assert report.source.recording == "Recording of a test"
+    assert (report.attributed, report.gpus[0].process_memory) == (False, None)
+
+
+def test_without_a_gpu_the_reason_is_there() -> None:
+    """No GPU is no error: time and host memory are measured, and why there is no GPU is said."""
+    clock = FakeClock()
+    source = FakeSource(gpus=0, kind="none")
+    source.reason = "There is no NVIDIA driver on this machine."
+    bench = Bench(source, clock)
+    report = bench.report(bench.run())
+    bench.close()
+    assert (report.source.kind, report.source.reason) == ("none", "There is no NVIDIA driver on this machine.")
+    assert report.gpus == ()
+    assert report.host_memory.start is not None
+
+
+def test_only_the_gpus_asked_for(bench: Bench) -> None:
+    """--gpu 1 reports GPU 1 and no other, whoever uses it."""
+    report = bench.report(bench.run(RunOptions(gpus=("1",))))
+    assert [(gpu.index, gpu.shown) for gpu in report.gpus] == [(1, True)]
+
+
+def test_a_gpu_that_does_not_exist(bench: Bench) -> None:
+    """It is said before anything begins."""
+    with pytest.raises(OptionError, match="--gpu 5: no such GPU"):
+        bench.run(RunOptions(gpus=("5",)))
+
+
+def test_marks_and_printed_lines_are_on_the_timeline(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A training log and the GPU are read together."""
+    import io
+
+    class Stream(io.StringIO):
+        pass
+
+    monkeypatch.setattr(sys, "stdout", Stream())
+    run = bench.run()
+    bench.pass_time(0.5)
+    run.mark("epoch 1")
+    bench.pass_time(0.5)
+    print("loss 0.5")
+    report = bench.report(run)
+    assert report.timeline is not None
+    marks = [(round(mark.t, 3), mark.label, mark.kind) for mark in report.timeline.marks]
+    assert marks == [(0.5, "epoch 1", "mark"), (1.0, "loss 0.5", "printed")]
+    assert "write" not in sys.stdout.__dict__
+
+
+def test_the_timeline_of_a_long_run_is_short(bench: Bench) -> None:
+    """However long the run, at most 240 points, and JSON takes it all."""
+    run = bench.run(RunOptions(interval_s=1.0))
+    bench.pass_time(300.0, step=0.5)
+    report = bench.report(run)
+    assert report.timeline is not None
+    assert 120 <= len(report.timeline.t) <= 240
+    assert all(len(gpu.utilization) == len(report.timeline.t) for gpu in report.timeline.gpus)
+    assert json.loads(json.dumps(report.as_json(), allow_nan=False))["schema"] == 1
+
+
+def test_a_gpu_lost_in_the_run(bench: Bench) -> None:
+    """The report says since when it is lost; what it had read before stands, its end and energy are unknown."""
+    from gpuwidget.errors import GpuLostError
+
+    run = bench.run()
+    bench.pass_time(1.0)
+    bench.source.failing[0] = GpuLostError("lost")
+    bench.pass_time(1.0)
+    report = bench.report(run)
+    gpu = report.gpus[0]
+    assert gpu.lost_since is not None
+    assert gpu.device_memory == Span(1_000_000, None, 1_000_000)
+    assert (gpu.energy_j, gpu.missing["energy_j"]) == (None, "the GPU is lost")
+    assert any("GPU 0 was lost at" in note for note in report.notes)
+    assert report.gpus[1].energy_j == pytest.approx(200.0, rel=0.05)
+
+
+def test_torch_peaks_are_exact(bench: Bench, monkeypatch: pytest.MonkeyPatch, host: None) -> None:
+    """A tensor made and freed between two samples shows in torch's peak."""
+    fake = FakeTorch()
+    uuid = bench.source.gpus[1].uuid[4:]
+    fake.cuda.get_device_properties = lambda index: type("P", (), {"uuid": uuid})
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    fake.allocate(1 * GIB)
+    run = bench.run()
+    fake.allocate(4 * GIB)
+    fake.allocate(-4 * GIB)
+    report = bench.report(run)
+    gpu = report.gpus[1]
+    assert gpu.torch_device == "cuda:0"
+    assert gpu.torch is not None
+    assert gpu.torch.allocated == Span(1 * GIB, 1 * GIB, 5 * GIB)
+    assert (gpu.torch.alloc_retries, gpu.torch.ooms) == (0, 0)
+    assert (gpu.shown, report.gpus[0].shown) == (True, False)
+    assert report.gpus[0].missing["torch"] == "torch does not see this GPU"
+    assert report.cell.gpu_tail_s is not None
+    assert fake.waited == [0]
+
+
+def test_nobody_waits_after_an_error(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an error or interrupt, and with --no-sync, the GPU is not waited for."""
+    fake = FakeTorch()
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    for options, status in ((RunOptions(), "error"), (RunOptions(), "interrupted"), (RunOptions(sync=False), "ok")):
+        assert bench.report(bench.run(options), status).cell.gpu_tail_s is None
+    assert fake.waited == []
+
+
+def test_a_failed_kernel_is_the_users_next_calls_to_raise(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wait for the GPU never raises."""
+    fake = FakeTorch()
+
+    def fail(index: int) -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    fake.cuda.synchronize = fail
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    assert bench.report(bench.run()).cell.gpu_tail_s is None
+
+
+def test_the_first_context_is_no_leak(bench: Bench, monkeypatch: pytest.MonkeyPatch, host: None) -> None:
+    """A run that brings CUDA up says that what is held beside the tensors is the context."""
+    fake = FakeTorch()
+    fake.up = False
+    uuid = bench.source.gpus[0].uuid[4:]
+    fake.cuda.get_device_properties = lambda index: type("P", (), {"uuid": uuid})
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    run = bench.run()
+    fake.up = True
+    fake.allocate(1 * GIB)
+    bench.source.processes[0] = me(1 * GIB + 618 * 1024**2)
+    report = bench.report(run)
+    assert report.gpus[0].torch is not None
+    assert report.gpus[0].torch.allocated == Span(0, 1 * GIB, 1 * GIB)
+    assert report.notes == (
+        "CUDA started on GPU 0 in this run: its context and libraries hold 618 MiB, which stays until the "
+        "process ends and is no leak.",
+    )
+
+
+def test_resets_of_the_peak_are_in_the_notes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader of the peak is told when somebody has reset it."""
+    fake = FakeTorch()
+    uuid = bench.source.gpus[0].uuid[4:]
+    fake.cuda.get_device_properties = lambda index: type("P", (), {"uuid": uuid})
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    fake.allocate(9 * GIB)
+    fake.allocate(-9 * GIB)
+    run = bench.run()
+    fake._C._cuda_resetPeakMemoryStats(0)
+    report = bench.report(run)
+    assert report.notes[0] == (
+        "torch's peak counter of GPU 0 was reset at the start, because an older peak of 9.0 GiB would have "
+        "hidden this run's: torch.cuda.max_memory_allocated() counts from here."
+    )
+    assert "so it is at least that much" in report.notes[1]
+
+
+def test_progress_for_the_live_chart(bench: Bench, host: None) -> None:
+    """While it runs, the GPUs in use are there with their course; one that comes into use joins."""
+    run = bench.run()
+    assert run.progress().gpus == ()
+    bench.source.processes[1], bench.source.memory[1] = me(7_000), 2_000_000
+    bench.pass_time(1.0)
+    progress = run.progress()
+    assert [gpu.gpu.index for gpu in progress.gpus] == [1]
+    assert progress.gpus[0].process_memory == 7_000
+    assert progress.gpus[0].device_memory[-1] == 2_000_000
+    assert len(progress.t) == len(progress.gpus[0].utilization)
+    assert progress.elapsed_s == pytest.approx(1.0)
+    run.abandon()
+
+
+def test_a_forked_child_has_no_report(bench: Bench) -> None:
+    """What a child of the cell does with the run is nothing."""
+    run = bench.run()
+    run._process += 1
+    run.end()
+    assert run.report() is None
+    run._process -= 1
+    assert replace(bench.report(run).cell, started=0.0, duration_s=0.0).status == "ok"
