@@ -1,0 +1,289 @@
+"""On a real GPU: what gpuwidget says against torch, nvidia-smi and the driver's own counters."""
+
+from __future__ import annotations
+
+import pytest
+from helpers_gpu import nvidia_smi, run_program
+
+pytestmark = pytest.mark.gpu
+
+MIB = 1024**2
+GIB = 1024**3
+
+
+def test_identity_is_nvidia_smis() -> None:
+    """Index, UUID, name, bus id, memory and driver are those nvidia-smi prints."""
+    sample = run_program(
+        """
+        import dataclasses, gpuwidget
+        result = dataclasses.asdict(gpuwidget.sample())
+        """
+    )
+    rows = nvidia_smi("index,uuid,name,pci.bus_id,memory.total,compute_cap,driver_version")
+    assert [
+        [
+            str(gpu["index"]),
+            gpu["uuid"],
+            gpu["name"],
+            gpu["pci_bus_id"],
+            str(gpu["memory_total"] // MIB),
+            gpu["compute_capability"],
+            sample["origin"]["driver"],
+        ]
+        for gpu in sample["gpus"]
+    ] == rows
+
+
+def test_readings_are_nvidia_smis() -> None:
+    """Idle memory, temperature, power limit and clock agree with nvidia-smi."""
+    sample = run_program(
+        """
+        import dataclasses, gpuwidget
+        result = dataclasses.asdict(gpuwidget.sample())
+        """
+    )
+    rows = nvidia_smi("memory.used,temperature.gpu,enforced.power.limit,power.draw.instant")
+    for reading, (used, temperature, limit, power) in zip(sample["readings"], rows, strict=True):
+        assert abs(reading["memory_used"] / MIB - float(used)) <= 2
+        assert abs(reading["temperature_c"] - float(temperature)) <= 3
+        assert reading["power_limit_w"] == pytest.approx(float(limit))
+        assert reading["power_w"] == pytest.approx(float(power), rel=0.2)
+        assert reading["throttle"] is not None
+
+
+def test_a_tensor_of_a_millisecond_shows_in_the_peak() -> None:
+    """4 GiB made and freed at once are in torch's peak, to the byte, and in no sample needed for it."""
+    result = run_program(
+        """
+        import time, torch, gpuwidget
+        torch.empty(1, device="cuda")
+        before = torch.cuda.memory_allocated()
+        with gpuwidget.watch() as w:
+            began = time.perf_counter()
+            x = torch.empty(4 * 1024**3, dtype=torch.uint8, device="cuda")
+            del x
+            took = time.perf_counter() - began
+        gpu = w.report.as_json()["gpus"][0]
+        result = {"gpu": gpu, "before": before, "torch": torch.cuda.max_memory_allocated(), "took": took}
+        """
+    )
+    allocated = result["gpu"]["torch"]["allocated"]
+    assert allocated["start"] == allocated["end"] == result["before"]
+    assert allocated["peak"] == result["torch"] == result["before"] + 4 * GIB
+
+
+def test_an_older_peak_and_a_users_reset() -> None:
+    """Both leave the peak exact, and the notes say what happened to the counter."""
+    report = run_program(
+        """
+        import torch, gpuwidget
+        x = torch.empty(8 * 1024**3, dtype=torch.uint8, device="cuda"); del x
+        with gpuwidget.watch() as w:
+            y = torch.empty(2 * 1024**3, dtype=torch.uint8, device="cuda"); del y
+            torch.cuda.reset_peak_memory_stats()
+            z = torch.empty(1024**3, dtype=torch.uint8, device="cuda"); del z
+        result = w.report.as_json()
+        """
+    )
+    assert report["gpus"][0]["torch"]["allocated"]["peak"] == 2 * GIB
+    assert any("was reset at the start" in note for note in report["notes"])
+    assert any("at least" in note for note in report["notes"])
+
+
+def test_watching_opens_no_context_and_imports_no_torch() -> None:
+    """A watched program that uses no GPU leaves none of its own on it."""
+    result = run_program(
+        """
+        import sys, time, gpuwidget, os
+        with gpuwidget.watch() as w:
+            time.sleep(1.5)
+        report = w.report.as_json()
+        sample = gpuwidget.sample()
+        mine = [p.pid for r in sample.readings for p in (r.processes or ()) if p.pid == os.getpid()]
+        result = {"torch": "torch" in sys.modules, "mine": mine, "report": report}
+        """
+    )
+    assert (result["torch"], result["mine"]) == (False, [])
+    assert all(gpu["torch"] is None for gpu in result["report"]["gpus"])
+
+
+def test_the_first_context_is_told_from_a_leak() -> None:
+    """CUDA's own hundreds of MiB are in the process's memory, not in torch's, and a note says so."""
+    report = run_program(
+        """
+        import torch, gpuwidget
+        with gpuwidget.watch() as w:
+            x = torch.empty(1024**3, dtype=torch.uint8, device="cuda")
+        result = w.report.as_json()
+        """
+    )
+    gpu = report["gpus"][0]
+    assert gpu["torch"]["allocated"] == {"start": 0, "end": GIB, "peak": GIB}
+    grown = gpu["device_memory"]["end"] - gpu["device_memory"]["start"]
+    assert GIB + 300 * MIB < grown < GIB + 1000 * MIB
+    assert any(note.startswith("CUDA started on GPU 0 in this run") for note in report["notes"])
+    if gpu["process_memory"] is not None:
+        assert abs(gpu["process_memory"]["end"] - grown) <= 32 * MIB
+
+
+def test_device_memory_is_nvidia_smis() -> None:
+    """The whole GPU's memory at the run's end is what nvidia-smi prints then."""
+    result = run_program(
+        """
+        import subprocess, torch, gpuwidget
+        with gpuwidget.watch() as w:
+            x = torch.empty(3 * 1024**3, dtype=torch.uint8, device="cuda")
+        smi = subprocess.run(
+            ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"],
+            capture_output=True, text=True, check=True).stdout.splitlines()[0]
+        result = {"smi": int(smi), "gpu": w.report.as_json()["gpus"][0]}
+        """
+    )
+    assert abs(result["gpu"]["device_memory"]["end"] / MIB - result["smi"]) <= 2
+
+
+def test_a_childs_memory_is_this_process_too() -> None:
+    """What a child process holds counts as this process's, where process ids match."""
+    result = run_program(
+        """
+        import subprocess, sys, gpuwidget
+        code = ("import torch, sys; x = torch.empty(2 * 1024**3, dtype=torch.uint8, device='cuda');"
+                "print('up', flush=True); sys.stdin.read()")
+        with gpuwidget.watch() as w:
+            child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE,
+                                     stdout=subprocess.PIPE, text=True)
+            child.stdout.readline()
+            import time; time.sleep(0.6)
+        child.stdin.close(); child.wait()
+        result = w.report.as_json()
+        """
+    )
+    memory = result["gpus"][0]["process_memory"]
+    if memory is None:
+        assert "process ids" in result["gpus"][0]["missing"]["process_memory"]
+    else:
+        assert memory["peak"] > 2 * GIB
+
+
+def test_energy_against_the_drivers_counter() -> None:
+    """Energy over five seconds of work is within 5 % of the driver's own counter."""
+    result = run_program(
+        """
+        import time, torch, gpuwidget, pynvml
+        pynvml.nvmlInit(); handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+        a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+        for _ in range(20): a @ a
+        torch.cuda.synchronize()
+        before = pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
+        with gpuwidget.watch() as w:
+            end = time.perf_counter() + 5
+            while time.perf_counter() < end:
+                for _ in range(20): a @ a
+                torch.cuda.synchronize()
+        after = pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
+        result = {"gpu": w.report.as_json()["gpus"][0], "counter_j": (after - before) / 1000}
+        """
+    )
+    assert result["gpu"]["energy_j"] == pytest.approx(result["counter_j"], rel=0.05)
+
+
+def test_utilization_and_counters_of_a_busy_and_an_idle_gpu() -> None:
+    """Tensor-core work reads near 100 % busy with its tensor activity known; a sleep reads idle."""
+    result = run_program(
+        """
+        import time, torch, gpuwidget
+        a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+        a @ a; torch.cuda.synchronize()
+        with gpuwidget.watch("busy") as busy:
+            end = time.perf_counter() + 4
+            while time.perf_counter() < end:
+                for _ in range(20): a @ a
+                torch.cuda.synchronize()
+        time.sleep(1.5)
+        with gpuwidget.watch("idle") as idle:
+            time.sleep(4)
+        result = [busy.report.as_json()["gpus"][0], idle.report.as_json()["gpus"][0]]
+        """
+    )
+    busy, idle = result
+    assert busy["utilization"]["mean"] > 95
+    assert idle["utilization"]["mean"] < 2
+    assert busy["sm_activity"]["mean"] > 80
+    assert busy["tensor_activity"]["mean"] > 40
+    assert idle["sm_activity"]["mean"] < 2
+    assert busy["power_w"]["mean"] > idle["power_w"]["mean"] + 100
+
+
+def test_the_gpus_tail_is_measured() -> None:
+    """Work queued without a wait goes on after the Python code: the tail says how long."""
+    result = run_program(
+        """
+        import time, torch, gpuwidget
+        a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+        def queue():
+            for _ in range(500): a @ a
+        queue(); torch.cuda.synchronize()
+        began = time.perf_counter(); queue(); torch.cuda.synchronize()
+        alone = time.perf_counter() - began
+        with gpuwidget.watch() as w:
+            queue()
+        result = {"cell": w.report.as_json()["cell"], "alone": alone}
+        """
+    )
+    cell = result["cell"]
+    assert cell["gpu_tail_s"] + cell["duration_s"] == pytest.approx(result["alone"], rel=0.1)
+    assert cell["gpu_tail_s"] > cell["duration_s"]
+
+
+def test_an_out_of_memory_error_is_counted() -> None:
+    """The run's OOMs and cache flushes are those torch counted."""
+    result = run_program(
+        """
+        import torch, gpuwidget
+        torch.empty(1, device="cuda")
+        w = gpuwidget.watch()
+        try:
+            with w:
+                torch.empty(1 << 50, dtype=torch.uint8, device="cuda")
+        except torch.OutOfMemoryError:
+            pass
+        result = w.report.as_json()
+        """
+    )
+    assert result["gpus"][0]["torch"]["ooms"] == 1
+    assert (result["cell"]["status"], result["cell"]["gpu_tail_s"]) == ("error", None)
+
+
+def test_watching_does_not_initialise_a_graph_capture_error() -> None:
+    """CUDA graphs are captured in a watched run as without it."""
+    result = run_program(
+        """
+        import torch, gpuwidget
+        x = torch.zeros(1024, device="cuda")
+        done = 0
+        for _ in range(20):
+            with gpuwidget.watch():
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph):
+                    y = x + 1
+                graph.replay()
+            torch.cuda.synchronize()
+            done += int(y[0].item() == 1)
+        result = done
+        """
+    )
+    assert result == 20
+
+
+def test_the_command_line_shows_the_gpu() -> None:
+    """`gpuwidget` prints the GPU and who is on it."""
+    result = run_program(
+        """
+        import subprocess, sys, torch
+        x = torch.empty(1024**3, dtype=torch.uint8, device="cuda")
+        done = subprocess.run([sys.executable, "-m", "gpuwidget"], capture_output=True, text=True)
+        result = {"code": done.returncode, "out": done.stdout, "err": done.stderr}
+        """
+    )
+    assert (result["code"], result["err"]) == (0, "")
+    assert "H200" in result["out"] or "NVIDIA" in result["out"]

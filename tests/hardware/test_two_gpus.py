@@ -1,0 +1,65 @@
+"""On two real GPUs: which is which, whatever CUDA_VISIBLE_DEVICES says."""
+
+from __future__ import annotations
+
+import pytest
+from helpers_gpu import nvidia_smi, run_program
+
+pytestmark = [pytest.mark.gpu, pytest.mark.two_gpus]
+
+GIB = 1024**3
+
+
+@pytest.mark.parametrize("visible", ["0,1", "1,0", "1"])
+def test_cuda_devices_are_joined_by_uuid(visible: str) -> None:
+    """cuda:0's memory is on the GPU that CUDA_VISIBLE_DEVICES puts first, and on no other."""
+    result = run_program(
+        """
+        import torch, gpuwidget
+        with gpuwidget.watch() as w:
+            x = torch.empty(5 * 1024**3, dtype=torch.uint8, device="cuda:0")
+        result = w.report.as_json()["gpus"]
+        """,
+        CUDA_VISIBLE_DEVICES=visible,
+    )
+    first = int(visible.split(",")[0])
+    uuids = [row[0] for row in nvidia_smi("uuid")]
+    on = result[first]
+    off = result[1 - first]
+    assert (on["uuid"], on["torch_device"], on["shown"]) == (uuids[first], "cuda:0", True)
+    assert on["torch"]["allocated"]["end"] == 5 * GIB
+    assert on["device_memory"]["end"] - on["device_memory"]["start"] > 5 * GIB
+    assert off["device_memory"]["end"] - off["device_memory"]["start"] < GIB
+    assert off["shown"] is False
+    assert off["torch_device"] == ("cuda:1" if "," in visible else None)
+
+
+def test_gpu_option_by_cuda_name() -> None:
+    """cuda:0 under CUDA_VISIBLE_DEVICES=1,0 is nvidia-smi's GPU 1, before CUDA is up and after."""
+    result = run_program(
+        """
+        import gpuwidget
+        from gpuwidget.measure.choice import choose
+        gpus = gpuwidget.sample().gpus
+        before = choose(["cuda:0"], gpus)
+        import torch
+        torch.empty(1, device="cuda:0")
+        result = [list(before), list(choose(["cuda:0"], gpus)), gpus[1].uuid]
+        """,
+        CUDA_VISIBLE_DEVICES="1,0",
+    )
+    assert result[0] == result[1] == [result[2]]
+
+
+def test_no_context_is_opened_on_the_other_gpu() -> None:
+    """Waiting for the GPU at a run's end touches only devices in use."""
+    result = run_program(
+        """
+        import torch, gpuwidget
+        x = torch.zeros(1, device="cuda:1")
+        with gpuwidget.watch():
+            x += 1
+        result = [torch._C._cuda_hasPrimaryContext(i) for i in range(2)]
+        """
+    )
+    assert result == [False, True]
