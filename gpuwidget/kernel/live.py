@@ -71,7 +71,7 @@ class LiveView:
         shell: Any,
         *,
         delay_s: float = 0.5,
-        period_s: float = 0.15,
+        period_s: float = 0.17,
     ) -> None:
         self._progress = progress
         self._shell = shell

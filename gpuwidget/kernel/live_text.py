@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from html import escape
 
 from gpuwidget import units
+from gpuwidget.kernel.live_layout import Layout
+from gpuwidget.kernel.time_axis import TimeAxis
 from gpuwidget.measure.progress import GpuProgress, Progress
 from gpuwidget.samples import Gpu, Reading
 
 NO_GPU_IN_USE = "This notebook holds no memory on a GPU yet."
-NOT_ATTRIBUTED = "All GPUs: which of them this notebook uses can't be told."
+NOT_ATTRIBUTED = "All GPUs are shown: which of them this notebook uses can't be told."
 
+_HEADER_ROOM = '<div class="gpuwidget-header"></div>'
 _LEGEND = (
     '<span class="gpuwidget-key gpuwidget-key-busy"></span>busy'
     '<span class="gpuwidget-key gpuwidget-key-memory"></span>memory, % of the GPU'
@@ -26,23 +30,41 @@ def header(progress: Progress) -> str:
     else:
         parts.append(f"<span>{NO_GPU_IN_USE}</span>")
     if not progress.attributed and progress.gpus:
-        parts.append(f'<span class="gpuwidget-quiet gpuwidget-note">{NOT_ATTRIBUTED}</span>')
+        parts.append(
+            f'<span class="gpuwidget-quiet gpuwidget-note" title="{NOT_ATTRIBUTED}">{NOT_ATTRIBUTED}</span>'
+        )
     mark = next((mark.label for mark in reversed(progress.marks) if mark.kind == "mark"), None)
     if mark is not None:
         parts.append(f'<span class="gpuwidget-mark">{escape(mark)}</span>')
     if progress.origin is not None and progress.origin.recording is not None:
-        parts.append(f'<span class="gpuwidget-chip">{escape(progress.origin.recording)}</span>')
+        parts.append(_chip(progress.origin.recording))
     return f'<div class="gpuwidget-header">{"".join(parts)}</div>'
 
 
-def figures(progress: Progress, compact: bool, now: float) -> str:
-    """The current values of each GPU, in blocks that lie beside (or, compact, around) its chart.
+def words(progress: Progress, layout: Layout, now: float) -> str:
+    """The line on top, and the current values of each GPU beside (in tiles: around) its plot.
 
     ``now`` is in epoch seconds, to say for how long a GPU has not answered.
     """
-    block = _compact_block if compact else _block
-    blocks = "".join(block(gpu, now) for gpu in progress.gpus)
-    return f'{header(progress)}<div class="gpuwidget-grid">{blocks}</div>'
+    block = _tile if layout.tiles else _row
+    return header(progress) + _grid(block(gpu, now) for gpu in progress.gpus)
+
+
+def frame(layout: Layout, axis: TimeAxis) -> str:
+    """The axes of each plot."""
+    numbers = ""
+    if not layout.tiles:
+        ticks = axis.ticks
+        places = [(100 * tick / axis.end, f"{tick:g}") for tick in ticks[:-1]]
+        places.append((100.0, f"{ticks[-1]:g} {axis.unit}"))
+        numbers = "".join(f'<span style="left:{place:g}%">{text}</span>' for place, text in places)
+        numbers += "".join(f'<i style="bottom:{percent}%">{percent}</i>' for percent in (0, 50, 100))
+    plot = f'<div class="gpuwidget-plot" style="margin-top:{layout.top}px;height:{layout.height}px">{numbers}</div>'
+    return _HEADER_ROOM + _grid([plot] * layout.panels)
+
+
+def _grid(blocks: Iterable[str]) -> str:
+    return f'<div class="gpuwidget-grid">{"".join(blocks)}</div>'
 
 
 def number(gpu: Gpu) -> str:
@@ -50,7 +72,7 @@ def number(gpu: Gpu) -> str:
     return str(gpu.index) if gpu.mig_index is None else f"{gpu.index}:{gpu.mig_index}"
 
 
-def _block(gpu: GpuProgress, now: float) -> str:
+def _row(gpu: GpuProgress, now: float) -> str:
     reading = gpu.reading
     memory = " · ".join(filter(None, (_memory(gpu), _here(gpu))))
     power = f"{_power(reading, limit=True)} · {_temperature(reading)}"
@@ -64,7 +86,7 @@ def _block(gpu: GpuProgress, now: float) -> str:
     )
 
 
-def _compact_block(gpu: GpuProgress, now: float) -> str:
+def _tile(gpu: GpuProgress, now: float) -> str:
     reading = gpu.reading
     temperature = f'<span class="gpuwidget-quiet">{_temperature(reading)}</span>'
     power = f'<span class="gpuwidget-quiet">{_power(reading, limit=False)}</span>'
@@ -119,11 +141,15 @@ def _trouble(reading: Reading, now: float) -> str:
     """What a person must see first: the GPU is gone, or does not answer."""
     if reading.lost_since is not None:
         since = time.strftime("%H:%M:%S", time.localtime(reading.lost_since))
-        return f'<span class="gpuwidget-chip">lost since {since}</span>'
+        return _chip(f"lost since {since}")
     if reading.silent_since is not None:
         seconds = max(0.0, now - reading.silent_since)
-        return f'<span class="gpuwidget-chip">no answer for {seconds:.0f} s</span>'
+        return _chip(f"no answer for {seconds:.0f} s")
     return ""
+
+
+def _chip(text: str) -> str:
+    return f'<span class="gpuwidget-chip" title="{escape(text)}">{escape(text)}</span>'
 
 
 def _memory(gpu: GpuProgress) -> str:

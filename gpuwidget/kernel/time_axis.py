@@ -37,6 +37,11 @@ class TimeAxis:
         return cls(unit, seconds, float(end), float(step))
 
     @property
+    def end_s(self) -> float:
+        """How far it reaches, in seconds."""
+        return self.end * self.seconds
+
+    @property
     def ticks(self) -> list[float]:
         """Where its numbers stand."""
         return [index * self.step for index in range(int(self.end / self.step) + 1)]
