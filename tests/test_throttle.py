@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwidget.sources.throttle import needing_attention, words
+from gpuwidget.sources.throttle import mask, needing_attention, words
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,10 @@ def test_idle_and_settings_are_no_trouble() -> None:
     assert needing_attention(words(0x1FF)) == ("too hot (hardware)", "power brake", "too hot", "power cap")
     assert needing_attention(words(0x1 | 0x2 | 0x10 | 0x100)) == ()
     assert needing_attention(words(0x8)) == ("hardware slowdown",)
+
+
+@pytest.mark.parametrize("bits", [0x0, 0x1, 0x4, 0x8, 0x40, 0x1 | 0x2 | 0x10 | 0x20 | 0x100, 0x204])
+def test_words_can_be_written_down_as_bits_again(bits: int) -> None:
+    """A recording made from words plays the same words."""
+    assert mask(words(bits)) == bits
+    assert mask(("somebody else's word",)) == 0

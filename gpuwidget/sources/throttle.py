@@ -6,7 +6,10 @@ so that a recording reads the same where NVML is not installed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 GPU_IDLE = 0x1
 APPLICATIONS_CLOCKS_SETTING = 0x2
@@ -48,6 +51,16 @@ def words(mask: int) -> tuple[str, ...]:
     known = [word for bit, word in _WORDS.items() if mask & bit]
     unnamed = [1 << place for place in range(mask.bit_length()) if mask >> place & 1]
     return (*known, *(f"reason {bit:#x}" for bit in unnamed if bit not in _WORDS))
+
+
+def mask(reasons: Iterable[str]) -> int:
+    """The bits of :func:`words`' words; a word that is none of them adds nothing."""
+    bits = {word: bit for bit, word in _WORDS.items()}
+    total = 0
+    for reason in reasons:
+        name, _, number = reason.partition(" 0x")
+        total |= int(number, 16) if name == "reason" and number else bits.get(reason, 0)
+    return total
 
 
 def needing_attention(reasons: Iterable[str]) -> tuple[str, ...]:

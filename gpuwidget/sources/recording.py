@@ -1,0 +1,305 @@
+"""Recordings: readings of GPUs written down, one JSON object a line, to be played again.
+
+The first line is ``{"meta": {...}}``: driver, cuda_driver (13000 for 13.0), tick_s and what does not change
+of each GPU. Every further line is a tick: ``t`` seconds since the start, ``phase`` (what was running, or
+null), and for each GPU ``util`` and ``mem_util`` (percent), ``mem_used`` (bytes), ``power_mw``, ``temp_c``,
+``mem_temp_c``, ``sm_mhz``, ``throttle`` (NVML's bits), ``procs`` (pid and bytes, and ``"graphics"`` for a
+process that is no compute process); where they are new ``gpm`` (percent, or MiB a second) and ``energy_mj``;
+``"lost": true`` for a GPU that was lost. null is unknown. A file that begins as gzip does is unpacked.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import math
+import uuid
+import zlib
+from array import array
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from gpuwidget.errors import RecordingError
+from gpuwidget.samples import Gpu, Process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+NOT_RECORDED = "not in the recording"
+UTILIZATION_WINDOW_S = 0.2
+"""Of a recording that does not say: what the driver of the H200s that were recorded used."""
+MIB = 1024**2
+
+TICK_KEYS = ("util", "mem_util", "mem_used", "power_mw", "temp_c", "mem_temp_c", "sm_mhz", "throttle")
+GPM_PERCENT = ("graphics", "sm", "sm_occupancy", "tensor", "dram", "fp64", "fp32", "fp16")
+GPM_RATES = {f"{link}_{way}": f"{link}_{way}_mib_s" for link in ("pcie", "nvlink") for way in ("tx", "rx")}
+"""The fields of Activity in bytes a second, with their keys in MiB a second."""
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_MALFORMED = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError)
+
+
+def _column() -> array[float]:
+    return array("d")
+
+
+@dataclass(slots=True)
+class Track:
+    """The course of one GPU, in columns of eight bytes a value, NaN for unknown."""
+
+    ticks: dict[str, array[float]] = field(default_factory=lambda: {key: _column() for key in TICK_KEYS})
+    """A value for each of the recording's times, by its key in the file and in its unit."""
+    processes: list[tuple[Process, ...] | None] = field(default_factory=list)
+    lost: bytearray = field(default_factory=bytearray)
+    gpm_since: array[float] = field(default_factory=_column)
+    gpm_until: array[float] = field(default_factory=_column)
+    gpm: dict[str, array[float]] = field(
+        default_factory=lambda: {key: _column() for key in (*GPM_PERCENT, *GPM_RATES)}
+    )
+    """By the names of Activity, in its units."""
+    energy_t: array[float] = field(default_factory=_column)
+    energy_j: array[float] = field(default_factory=_column)
+    """The counter, which never falls; empty where it was not recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedGpu:
+    """One GPU: who it is, what did not change, and its course."""
+
+    gpu: Gpu
+    power_limit_w: float | None
+    utilization_window: float | None
+    missing: Mapping[str, str]
+    """Why a field could not be read when it was recorded, by the names of Reading."""
+    track: Track = field(default_factory=Track)
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A whole recording in memory."""
+
+    driver: str | None
+    cuda_driver: str | None
+    gpus: tuple[RecordedGpu, ...]
+    times: array[float]
+    """Seconds since the start, the first 0, never falling."""
+    duration_s: float
+    """Up to the end of the last tick; more than 0."""
+
+
+def read(path: Path) -> Recording:
+    """Read a recording. Raises RecordingError, its text a sentence for the user."""
+    name = repr(str(path))
+    try:
+        with path.open("rb") as file:
+            lines = _Lines(file)
+            try:
+                return _parse(lines)
+            except (*_MALFORMED, gzip.BadGzipFile, zlib.error) as error:
+                why = f"line {lines.number}: {_brief(error)}" if lines.number else _brief(error)
+                raise RecordingError(
+                    f"{name} is no recording of GPUs ({why}). Make one with 'gpuwidget record FILE'."
+                ) from error
+    except _Empty:
+        raise RecordingError(
+            f"The recording {name} holds no readings. Make one with 'gpuwidget record FILE'."
+        ) from None
+    except (EOFError, _Unfinished):
+        raise RecordingError(
+            f"The recording {name} ends in the middle: it was not written or copied to its end. "
+            "Copy it again, or make a new one with 'gpuwidget record FILE'."
+        ) from None
+    except FileNotFoundError:
+        raise RecordingError(
+            f"The recording {name} does not exist. Check the path, or make one with 'gpuwidget record FILE'."
+        ) from None
+    except OSError as error:
+        raise RecordingError(f"The recording {name} can't be read: {error.strerror or error}.") from None
+
+
+class _Empty(Exception):
+    """There is not a single tick."""
+
+
+class _Unfinished(Exception):
+    """The last line is not whole."""
+
+
+class _Lines:
+    """The JSON values of a file, a line each, and the number of the line last read."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        packed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+        file.seek(0)
+        unpacked: Any = gzip.GzipFile(fileobj=file) if packed else file
+        self._text = io.TextIOWrapper(unpacked, encoding="utf-8")
+        self.number = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for line in self._text:
+            self.number += 1
+            try:
+                yield json.loads(line)
+            except json.JSONDecodeError:
+                if line.startswith('{"t":') and not line.endswith("\n"):
+                    raise _Unfinished from None
+                raise ValueError("not JSON") from None
+
+
+def _brief(error: BaseException) -> str:
+    text = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def _parse(lines: Iterable[Any]) -> Recording:
+    lines = iter(lines)
+    first = next(lines, None)
+    if first is None:
+        raise _Empty
+    meta = first["meta"]
+    gpus = tuple(_gpu(meta, place) for place in range(len(meta["gpus"])))
+    if len({recorded.gpu.uuid for recorded in gpus}) < len(gpus):
+        raise ValueError("two GPUs have one UUID")
+    times = _column()
+    start = 0.0
+    known: dict[str, tuple[Process, ...]] = {}
+    for line in lines:
+        if not times:
+            start = float(line["t"])
+        t = float(line["t"]) - start
+        if not (0 <= t < math.inf) or (times and t < times[-1]):
+            raise ValueError(f"its time {line['t']} is out of order")
+        if len(line["gpus"]) != len(gpus):
+            raise ValueError(f"a tick of {len(line['gpus'])} GPUs, where the first line names {len(gpus)}")
+        times.append(t)
+        for recorded, values in zip(gpus, line["gpus"], strict=True):
+            _take(recorded.track, t, values, known)
+    if not times:
+        raise _Empty
+    duration = times[-1] + _tick(meta, times)
+    for recorded in gpus:
+        _complete_energy(recorded.track, times, duration)
+    cuda = meta.get("cuda_driver")
+    return Recording(
+        driver=_text(meta.get("driver")),
+        cuda_driver=f"{cuda // 1000}.{cuda % 1000 // 10}" if isinstance(cuda, int) else None,
+        gpus=gpus,
+        times=times,
+        duration_s=duration,
+    )
+
+
+def _gpu(meta: Mapping[str, Any], place: int) -> RecordedGpu:
+    facts = meta["gpus"][place]
+    # One that follows from what was recorded alone: every process that plays it makes the same.
+    own = f"GPU-{uuid.uuid5(uuid.NAMESPACE_OID, f'gpuwidget {place} {json.dumps(meta, sort_keys=True)}')}"
+    total, limit = _number(facts.get("memory_total")), _number(facts.get("power_limit_mw")) / 1000
+    gpu = Gpu(
+        uuid=_text(facts.get("uuid")) or own,
+        index=int(facts.get("index", place)),
+        mig_index=None if facts.get("mig_index") is None else int(facts["mig_index"]),
+        mig_parent=_text(facts.get("mig_parent")),
+        name=str(facts["name"]),
+        pci_bus_id=_text(facts.get("pci_bus_id")),
+        memory_total=None if math.isnan(total) else int(total),
+        unified_memory=bool(facts.get("unified_memory", False)),
+        compute_capability=_text(facts.get("compute_capability")),
+    )
+    window = _number(facts.get("utilization_window_s", UTILIZATION_WINDOW_S))
+    return RecordedGpu(
+        gpu=gpu,
+        power_limit_w=None if math.isnan(limit) else limit,
+        utilization_window=None if math.isnan(window) else window,
+        missing={str(name): str(why) for name, why in facts.get("missing", {}).items()},
+    )
+
+
+def _take(track: Track, t: float, values: Mapping[str, Any], known: dict[str, tuple[Process, ...]]) -> None:
+    for key, column in track.ticks.items():
+        column.append(_number(values.get(key)))
+    track.lost.append(values.get("lost") is True)
+    procs = values.get("procs")
+    # The same processes tick after tick: one tuple for all of them.
+    track.processes.append(None if procs is None else known.setdefault(repr(procs), _processes(procs)))
+    gpm = values.get("gpm")
+    if gpm is not None:
+        track.gpm_since.append(track.gpm_until[-1] if track.gpm_until else 0.0)
+        track.gpm_until.append(t)
+        for name in GPM_PERCENT:
+            track.gpm[name].append(_number(gpm.get(name)))
+        for name, key in GPM_RATES.items():
+            track.gpm[name].append(_number(gpm.get(key)) * MIB)
+    energy = _number(values.get("energy_mj")) / 1000
+    if not math.isnan(energy):
+        track.energy_t.append(t)
+        track.energy_j.append(energy)
+
+
+def _processes(procs: list[list[Any]]) -> tuple[Process, ...]:
+    return tuple(
+        Process(
+            pid=int(pid),
+            kind="graphics" if "graphics" in kind else "compute",
+            memory=None if memory is None else int(memory),
+            user=None,
+            command=None,
+        )
+        for pid, memory, *kind in procs
+    )
+
+
+def _complete_energy(track: Track, times: array[float], duration: float) -> None:
+    """Carry the counter to both ends of the recording by the power that was drawn there.
+
+    The counter is read seldom, so that a recording neither begins nor ends with it. A counter that began
+    anew, as a driver's does when it is loaded again, goes on from where it was.
+    """
+    if not track.energy_t:
+        return
+    first, last = track.energy_t[0], track.energy_t[-1]
+    t = _column()
+    joules = _column()
+    if first > 0:
+        t.append(0.0)
+        joules.append(track.energy_j[0] - _drawn(track, times, 0.0, first))
+    lift = 0.0
+    before = -math.inf
+    for at, read_j in zip(track.energy_t, track.energy_j, strict=True):
+        lift += max(0.0, before - read_j)
+        before = read_j
+        t.append(at)
+        joules.append(read_j + lift)
+    t.append(duration)
+    joules.append(joules[-1] + _drawn(track, times, last, duration))
+    track.energy_t, track.energy_j = t, joules
+
+
+def _drawn(track: Track, times: array[float], since: float, until: float) -> float:
+    """Joules between two moments, by the recorded power; nothing where that is unknown."""
+    total = 0.0
+    for place, power in enumerate(track.ticks["power_mw"]):
+        end = times[place + 1] if place + 1 < len(times) else until
+        seconds = min(end, until) - max(times[place], since)
+        if seconds > 0 and not math.isnan(power):
+            total += power / 1000 * seconds
+    return total
+
+
+def _tick(meta: Mapping[str, Any], times: array[float]) -> float:
+    tick = _number(meta.get("tick_s"))
+    if tick > 0:
+        return tick
+    return times[-1] / (len(times) - 1) if len(times) > 1 and times[-1] > 0 else 1.0
+
+
+def _number(value: str | float | None) -> float:
+    if value is None:
+        return math.nan
+    number = float(value)
+    return number if math.isfinite(number) else math.nan
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)

@@ -1,0 +1,250 @@
+"""A recording in place of a machine's GPUs: the shipped one of four real H200s, or a file of the user's.
+
+The position follows the wall clock, so that all processes of a machine that play the same recording show
+the same moment of it. Process ids are those of the machine that was recorded; here they mean nobody.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpuwidget.errors import GpuLostError, RecordingError, SourceLostError
+from gpuwidget.samples import Activity, Gpu, Origin, Process
+from gpuwidget.sources import Fast, Inventory, Slow, Steady
+from gpuwidget.sources import recording as files
+from gpuwidget.sources.throttle import words
+
+if TYPE_CHECKING:
+    from array import array
+    from collections.abc import Iterator, Mapping
+
+    from gpuwidget.clock import Clock
+    from gpuwidget.sources.recording import RecordedGpu, Recording, Track
+
+SHIPPED = Path(__file__).parent / "data" / "h200-x4.jsonl.gz"
+
+_SHORTEST_ACTIVITY_S = 0.1
+
+
+class ReplaySource:
+    """Plays a recording, in a loop or once.
+
+    In a loop the position is the wall clock modulo the recording's duration. Once: from when the source was
+    first opened to the recording's end, where everything stands still. ``path`` is None for the shipped one.
+    """
+
+    def __init__(self, path: str | None, *, loop: bool, clock: Clock) -> None:
+        self._path = SHIPPED if path is None else Path(path).expanduser()
+        self._loop = loop
+        self._clock = clock
+        self._version: tuple[int, int] | None = None
+        self._recording: Recording | None = None
+        self._gpus: dict[str, RecordedGpu] = {}
+        self._opened: float | None = None
+        self._counters: dict[str, float] = {}
+
+    # -- opening -------------------------------------------------------------------------------------
+
+    def open(self) -> Inventory:
+        """The recorded GPUs; none, and the reason, where the file can't be played."""
+        try:
+            recording = self._load()
+        except RecordingError as error:
+            self._gpus = {}
+            label = f"Recording {self._path.name}"
+            return Inventory(Origin("replay", str(error), label, None, None), ())
+        if self._opened is None:
+            self._opened = self._clock.time()
+        self._recording = recording
+        self._gpus = {recorded.gpu.uuid: recorded for recorded in recording.gpus}
+        gpus = tuple(recorded.gpu for recorded in recording.gpus)
+        reason = None if gpus else f"The recording {str(self._path)!r} is of a machine without a GPU."
+        origin = Origin("replay", reason, self._label(gpus), recording.driver, recording.cuda_driver)
+        return Inventory(origin, gpus)
+
+    def _load(self) -> Recording:
+        try:
+            status = self._path.stat()
+        except OSError:
+            return files.read(self._path)  # It says why not.
+        version = (status.st_mtime_ns, status.st_size)
+        # The sampler opens again whenever somebody looks again: that must cost nothing.
+        if self._recording is None or self._version != version:
+            recording = files.read(self._path)
+            self._version = version
+            return recording
+        return self._recording
+
+    def _label(self, gpus: tuple[Gpu, ...]) -> str:
+        names = Counter(gpu.name for gpu in gpus)
+        what = (
+            ", ".join(f"{count} \N{MULTIPLICATION SIGN} {name}" for name, count in names.items()) or "no GPU"
+        )
+        if self._path != SHIPPED:
+            what += f" ({self._path.name})"
+        return (
+            f"Recording of {what}"
+            if self._loop
+            else f"Recording of {what}, played once, then held at its end"
+        )
+
+    def close(self) -> None:
+        """Nothing to let go of: what was read stays for the next opening."""
+
+    # -- where the recording is ----------------------------------------------------------------------
+
+    def _played(self) -> float:
+        """Seconds on an endless tape: the recording again and again, or once and then its end."""
+        recording, opened = self._recording, self._opened
+        assert recording is not None
+        assert opened is not None
+        now = self._clock.time()
+        return now if self._loop else min(max(now - opened, 0.0), recording.duration_s)
+
+    def _place(self, played: float) -> tuple[int, float]:
+        """How often it was played before, and the seconds since its start."""
+        recording = self._recording
+        assert recording is not None
+        if not self._loop:
+            return 0, played
+        laps, position = divmod(played, recording.duration_s)
+        return int(laps), position
+
+    def _at(self, gpu: Gpu) -> tuple[RecordedGpu, int]:
+        """What was recorded of one GPU, and the number of the tick that is now."""
+        recorded, recording = self._gpus.get(gpu.uuid), self._recording
+        if recorded is None or recording is None:
+            raise SourceLostError(f"GPU {gpu.index} is not in the recording.")
+        _, position = self._place(self._played())
+        tick = bisect_right(recording.times, position) - 1
+        if recorded.track.lost[tick]:
+            raise GpuLostError(f"GPU {gpu.index} was lost when this was recorded.")
+        return recorded, tick
+
+    # -- reading -------------------------------------------------------------------------------------
+
+    def read_fast(self, gpu: Gpu) -> Fast:
+        """Utilization, memory and power at this moment of the recording."""
+        recorded, tick = self._at(gpu)
+        ticks = recorded.track.ticks
+        memory = _known(ticks["mem_used"][tick])
+        power = _known(ticks["power_mw"][tick])
+        values = {
+            "utilization": _known(ticks["util"][tick]),
+            "memory_utilization": _known(ticks["mem_util"][tick]),
+            "power_w": None if power is None else power / 1000,
+        }
+        used = None if memory is None else int(memory)
+        return Fast(**values, memory_used=used, missing=_missing(recorded, {**values, "memory_used": used}))
+
+    def read_memory(self, gpu: Gpu) -> int | None:
+        """Bytes in use at this moment of the recording."""
+        recorded, tick = self._at(gpu)
+        memory = _known(recorded.track.ticks["mem_used"][tick])
+        return None if memory is None else int(memory)
+
+    def read_processes(self, gpu: Gpu) -> tuple[Process, ...] | None:
+        """The recorded machine's processes, of which neither owner nor command is known here."""
+        recorded, tick = self._at(gpu)
+        return recorded.track.processes[tick]
+
+    def read_steady(self, gpu: Gpu) -> Steady:
+        """Temperatures, clock and throttle reasons at this moment; no P-state is recorded."""
+        recorded, tick = self._at(gpu)
+        ticks = recorded.track.ticks
+        values = {
+            "power_limit_w": recorded.power_limit_w,
+            "temperature_c": _known(ticks["temp_c"][tick]),
+            "memory_temperature_c": _known(ticks["mem_temp_c"][tick]),
+            "sm_clock_mhz": _known(ticks["sm_mhz"][tick]),
+        }
+        mask = _known(ticks["throttle"][tick])
+        throttle = None if mask is None else words(int(mask))
+        missing = _missing(recorded, {**values, "pstate": None, "throttle": throttle})
+        return Steady(**values, pstate=None, throttle=throttle, missing=missing)
+
+    def read_slow(self, gpu: Gpu) -> Slow:
+        """The energy counter, which goes on rising when the recording begins again.
+
+        Between two readings of the recorded counter it rises evenly.
+        """
+        recorded, _ = self._at(gpu)
+        track = recorded.track
+        energy = None
+        if track.energy_t:
+            laps, position = self._place(self._played())
+            gain = track.energy_j[-1] - track.energy_j[0]
+            # Counted from the opening: since the clock's epoch it would be an absurd number.
+            laps_before, _ = self._place(self._opened or 0.0) if self._loop else (0, 0.0)
+            energy = _interpolated(track, position) + (laps - laps_before) * gain
+        window = recorded.utilization_window
+        missing = _missing(recorded, {"energy_j": energy, "utilization_window": window})
+        return Slow(energy_j=energy, utilization_window=window, missing=missing)
+
+    def read_activity(self, gpu: Gpu) -> Activity | None:
+        """The mean of the windows recorded since the previous call, as far as they ended by now."""
+        recorded, _ = self._at(gpu)
+        now = self._played()
+        before = self._counters.get(gpu.uuid)
+        if before is not None and 0 <= now - before < _SHORTEST_ACTIVITY_S:
+            return None
+        self._counters[gpu.uuid] = now
+        if before is None or now < before:
+            return None
+        return self._activity(recorded.track, before, now)
+
+    def forget_activity(self) -> None:
+        """The next call for each GPU is the first again."""
+        self._counters.clear()
+
+    def _activity(self, track: Track, after: float, until: float) -> Activity | None:
+        windows = list(self._windows(track, after, until))
+        if not windows:
+            return None
+        epoch = 0.0 if self._loop else self._opened or 0.0
+        means = {name: _mean(column, windows) for name, column in track.gpm.items()}
+        return Activity(since=epoch + windows[0][0], until=epoch + windows[-1][1], **means)
+
+    def _windows(self, track: Track, after: float, until: float) -> Iterator[tuple[float, float, int]]:
+        """Start, end and number of the windows that ended in (after, until], in order."""
+        recording = self._recording
+        assert recording is not None
+        after = max(after, until - recording.duration_s)
+        first_lap, _ = self._place(after)
+        last_lap, _ = self._place(until)
+        for lap in range(first_lap, last_lap + 1):
+            start = lap * recording.duration_s
+            first = bisect_right(track.gpm_until, after - start)
+            last = bisect_right(track.gpm_until, until - start)
+            for number in range(first, last):
+                yield start + track.gpm_since[number], start + track.gpm_until[number], number
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _missing(recorded: RecordedGpu, values: Mapping[str, object]) -> dict[str, str]:
+    unknown = [name for name, value in values.items() if value is None]
+    return {name: recorded.missing.get(name, files.NOT_RECORDED) for name in unknown}
+
+
+def _interpolated(track: Track, position: float) -> float:
+    after = bisect_right(track.energy_t, position)
+    if after == len(track.energy_t):
+        return track.energy_j[-1]
+    since, until = track.energy_t[after - 1], track.energy_t[after]
+    share = (position - since) / (until - since)
+    return track.energy_j[after - 1] + share * (track.energy_j[after] - track.energy_j[after - 1])
+
+
+def _mean(column: array[float], windows: list[tuple[float, float, int]]) -> float | None:
+    """Weighted by the windows' lengths, over those in which the counter was read."""
+    known = [(until - since, column[number]) for since, until, number in windows]
+    known = [(seconds, value) for seconds, value in known if not math.isnan(value)]
+    total = sum(seconds for seconds, _ in known)
+    return sum(seconds * value for seconds, value in known) / total if total > 0 else None
