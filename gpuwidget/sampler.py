@@ -24,7 +24,7 @@ from types import TracebackType
 from gpuwidget.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.errors import GpuLostError, SourceLostError
 from gpuwidget.samples import SCHEMA, Gpu, Origin, Sample
-from gpuwidget.sources import Source, open_source
+from gpuwidget.sources import Inventory, Source, open_source
 from gpuwidget.states import GpuState
 
 log = logging.getLogger("gpuwidget")
@@ -119,6 +119,7 @@ class Sampler:
         self._opened = False
         self._open_due = float("-inf")
         self._opened_at = float("-inf")
+        self._opening_since: float | None = None
         self._stuck_opening: set[_Worker] = set()
         self._opening = threading.Lock()
         self._next_full = float("-inf")
@@ -206,9 +207,14 @@ class Sampler:
             return self._compose() if self._opened else None
 
     def wait_until_open(self, timeout_s: float) -> bool:
-        """Wait until the source has been opened, at most ``timeout_s`` seconds; needs a subscriber."""
+        """Wait until the source has been opened; needs a subscriber.
+
+        At most until ``timeout_s`` seconds after the opening began: where it hangs, only the first to ask
+        waits.
+        """
         with self._changed:
-            deadline = self._clock.monotonic() + timeout_s
+            began = self._clock.monotonic() if self._opening_since is None else self._opening_since
+            deadline = began + timeout_s
             while not self._opened and self._subscriptions and not self._stopping:
                 left = deadline - self._clock.monotonic()
                 if left <= 0:
@@ -285,7 +291,10 @@ class Sampler:
                     continue
             self._fast_round(worker)
         with self._opening:
-            self._source.close()
+            try:
+                self._source.close()
+            except Exception:
+                log.debug("the source could not be closed", exc_info=True)
 
     def _run_slow(self, worker: _Worker) -> None:
         while True:
@@ -304,7 +313,13 @@ class Sampler:
                     self._clock.wait(self._changed, due - now)
                     continue
             self._slow_round(worker)
-        self._source.forget_activity()
+        self._forget_activity()
+
+    def _forget_activity(self) -> None:
+        try:
+            self._source.forget_activity()
+        except Exception:
+            log.debug("the hardware counters could not be let go of", exc_info=True)
 
     def _run_watchdog(self) -> None:
         while True:
@@ -447,6 +462,11 @@ class Sampler:
                     other.lose(self._clock.time())
                 self._open_due = min(self._open_due, self._opened_at + _REOPEN_AFTER_S)
             return False
+        except Exception as error:
+            # A source raises nothing else; should it do so all the same, that must not end the sampling.
+            log.debug("a GPU could not be read", exc_info=True)
+            state.fail(_unforeseen(error))
+            return not worker.abandoned
         else:
             state.answer(self._clock.time())
             return not worker.abandoned
@@ -469,16 +489,24 @@ class Sampler:
                 return self._opened
             if not due:
                 return True
+            self._opening_since = now
         worker.call = (_OPENING, now)
         try:
             with self._opening:
                 inventory = self._source.open()
+        except Exception as error:
+            log.debug("the source could not be opened", exc_info=True)
+            nothing = Origin(
+                kind="none", reason=_unforeseen(error), recording=None, driver=None, cuda_driver=None
+            )
+            inventory = Inventory(nothing, ())
         finally:
             worker.call = None
             self._stuck_opening.discard(worker)
         with self._changed:
             self._take_inventory(inventory.origin, inventory.gpus)
             self._opened = True
+            self._opening_since = None
             self._opened_at = self._clock.monotonic()
             wait = _LOOK_FOR_LOST_EVERY_S if self._states else _LOOK_FOR_DRIVER_EVERY_S
             self._open_due = self._opened_at + wait
@@ -530,7 +558,7 @@ class Sampler:
                 self._next_slow = now + _SLOW_EVERY_S
             states = [state for state in self._states.values() if state.reachable]
         if forget:
-            self._source.forget_activity()
+            self._forget_activity()
             for state in states:
                 state.activity = None
         if activity:
@@ -561,6 +589,10 @@ class Sampler:
             gpus=tuple(state.gpu for state in states),
             readings=tuple(state.reading() for state in states),
         )
+
+
+def _unforeseen(error: Exception) -> str:
+    return f"gpuwidget met an error it did not foresee ({type(error).__name__}: {error}); please report it."
 
 
 _samplers: weakref.WeakSet[Sampler] = weakref.WeakSet()

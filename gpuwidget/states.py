@@ -35,6 +35,7 @@ class GpuState:
         self.steady_read = _NEVER
         self.slow = _NO_SLOW
         self.activity: Activity | None = None
+        self._failure: str | None = None
         self._hung: dict[object, float] = {}
         self._retry = False
 
@@ -60,6 +61,7 @@ class GpuState:
         """It answered a call: it is not lost, or not any more."""
         self.answered = now
         self.lost_since = None
+        self._failure = None
         self._retry = False
 
     def found(self, gpu: Gpu) -> None:
@@ -72,6 +74,14 @@ class GpuState:
         if self.lost_since is None:
             self.lost_since = now
         self._retry = False
+        self._forget()
+
+    def fail(self, reason: str) -> None:
+        """It could not be read, for a reason that no source foresaw; the next reading is tried all the same."""
+        self._failure = reason
+        self._forget()
+
+    def _forget(self) -> None:
         self.fast, self.steady, self.slow = _NO_FAST, _NO_STEADY, _NO_SLOW
         self.memory_used = self.processes = self.activity = None
         self.processes_read = self.steady_read = _NEVER
@@ -79,8 +89,12 @@ class GpuState:
     def reading(self) -> Reading:
         """The reading as of now."""
         silent_since = min(self._hung.values(), default=None)
-        if silent_since is not None or self.lost_since is not None:
-            reason = "the GPU is lost" if self.lost_since is not None else "the GPU does not answer"
+        reason = self._failure
+        if silent_since is not None:
+            reason = "the GPU does not answer"
+        if self.lost_since is not None:
+            reason = "the GPU is lost"
+        if reason is not None:
             return _blank(self.gpu.uuid, self.answered, silent_since, self.lost_since, reason)
         fast, steady, slow = self.fast, self.steady, self.slow
         return Reading(

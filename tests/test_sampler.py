@@ -276,6 +276,32 @@ def test_a_failing_subscriber_harms_nobody(sampler: Sampler, clock: FakeClock) -
         clock.until(lambda: len(taken) >= 2, step=0.2)
 
 
+def test_an_error_that_no_source_foresaw(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
+    """A bug in a source ends no thread and prints no traceback: that GPU has a reason, the others go on."""
+    taken: list[Sample] = []
+    with sampler.subscribe(taken.append):
+        clock.until(lambda: len(taken) == 1)
+        source.failing[0] = ZeroDivisionError("oops")
+        clock.until(lambda: taken[-1].readings[0].memory_used is None, step=0.2)
+        assert taken[-1].readings[0].missing["memory_used"] == (
+            "gpuwidget met an error it did not foresee (ZeroDivisionError: oops); please report it."
+        )
+        assert taken[-1].readings[1].memory_used == 1_000_000
+        source.failing.clear()
+        clock.until(lambda: taken[-1].readings[0].memory_used == 1_000_000, step=0.2)
+
+
+def test_only_the_first_waits_for_a_driver_that_hangs(
+    sampler: Sampler, source: FakeSource, clock: FakeClock
+) -> None:
+    """A second cell does not wait again for an opening that has hung for longer than the bound."""
+    source.hang_in_open = threading.Event()
+    with sampler.subscribe():
+        clock.until(lambda: source.calls["open"] == 1)
+        clock.advance(6.0)
+        assert sampler.wait_until_open(5.0) is False
+
+
 def test_processes_are_read_when_the_memory_moved(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:

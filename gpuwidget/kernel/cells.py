@@ -37,6 +37,8 @@ class _Armed:
     view: live.LiveView | None
     render: Callable[[Report], dict[str, Any]] | None
     """How its card is made; None for no card."""
+    asked: bool = True
+    """Whether the cell itself asked to be watched."""
 
 
 class CellWatcher:
@@ -88,10 +90,12 @@ class CellWatcher:
             return
         try:
             options = parse(line) if line is not None else _EVERY_CELL
+            watching.check(options.run)
         except OptionError:
             # The body does not run either: what stands in its place shows the error.
             return
         with_chart = options.live and self._prepare_chart()
+        armed.asked = line is not None
         armed.render = None if options.quiet else card.bundle if line is not None else card.line_bundle
         count = self._shell.execution_count if getattr(info, "store_history", False) else None
         run = watching.new_run(options.run, options.label, count)
@@ -148,6 +152,8 @@ class CellWatcher:
             report = run.report()
             if armed.view is not None:
                 armed.view.stop()
+            if not armed.asked and not self.every_cell:
+                return  # the cell that said `%gpu watch off`
             watching.keep(report)
             if report is not None and armed.render is not None:
                 self._shell.display_pub.publish(data=armed.render(report), metadata={})

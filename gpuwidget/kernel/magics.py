@@ -14,8 +14,6 @@ from gpuwidget.errors import OptionError
 from gpuwidget.kernel import card, live, watching
 from gpuwidget.kernel.cells import CellWatcher, has_front_end
 from gpuwidget.kernel.options import HELP, find, parse, without_watch_line
-from gpuwidget.measure.choice import choose
-from gpuwidget.measure.run import OPEN_TIMEOUT_S
 from gpuwidget.sampler import process_sampler
 
 if TYPE_CHECKING:
@@ -30,7 +28,7 @@ _WARM_UP_AFTER_S = 0.3
 class Extension:
     """What gpuwidget has hooked into one shell."""
 
-    def __init__(self, shell: InteractiveShell) -> None:
+    def __init__(self, shell: Any) -> None:
         self._shell = shell
         self._cells = CellWatcher(shell)
         self._loop_handle: asyncio.TimerHandle | None = None
@@ -69,11 +67,10 @@ class Extension:
             return lines
         try:
             options = parse(found[1])
-            if options.run.gpus:
-                choose(options.run.gpus, _known_gpus())
+            watching.check(options.run)
         except OptionError:
             # Called in place of the body, the magic shows what is wrong; the body does not run.
-            return [f"get_ipython().run_cell_magic('gpuwatch', {found[1]!r}, '')\n"]
+            return [f"get_ipython().run_cell_magic('gpuwatch', {found[1]!r}, 'pass')\n"]
         return without_watch_line(lines)
 
     def _gpuwatch(self, line: str, cell: str) -> Any:
@@ -88,17 +85,17 @@ class Extension:
         except OptionError as error:
             raise UsageError(str(error)) from None
         result = None
-        error: BaseException | None = None
+        left_by: BaseException | None = None
         watching.enter_cell(run)
         try:
             exec(code, self._shell.user_ns)
             if last is not None:
                 result = eval(last, self._shell.user_ns)
         except BaseException as raised:
-            error = raised
+            left_by = raised
             raise
         finally:
-            run.end(watching.status_of(error))
+            run.end(watching.status_of(left_by))
             watching.leave_cell(run)
             report = run.report()
             watching.keep(report)
@@ -128,7 +125,7 @@ class Extension:
         """Watch every cell with a one-line card: ``%gpu watch on``, and no more: ``%gpu watch off``."""
         words = line.split()
         if words not in (["watch", "on"], ["watch", "off"]):
-            raise UsageError(f"%gpu {line}: not known. {_GPU_USAGE}")
+            raise UsageError(f"{'%gpu ' + line!r} is not known. {_GPU_USAGE}" if line else _GPU_USAGE)
         self._cells.every_cell = words[1] == "on"
 
     # -- the live chart's libraries ------------------------------------------------------------------
@@ -151,14 +148,6 @@ class Extension:
             live.prepare()
         except Exception:
             log.debug("the live chart's libraries could not be imported", exc_info=True)
-
-
-def _known_gpus() -> Any:
-    sampler = process_sampler()
-    if not sampler.known_gpus:
-        with sampler.subscribe():
-            sampler.wait_until_open(OPEN_TIMEOUT_S)
-    return sampler.known_gpus
 
 
 _loaded: Extension | None = None

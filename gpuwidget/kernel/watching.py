@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator
 from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from gpuwidget.errors import SourceError
 from gpuwidget.kernel.card import CardReport, Reports
+from gpuwidget.measure.choice import choose
 from gpuwidget.measure.report import Report, Status
 from gpuwidget.measure.run import OPEN_TIMEOUT_S, Run, RunOptions
 from gpuwidget.sampler import process_sampler
@@ -32,6 +33,17 @@ def new_run(options: RunOptions, label: str | None, execution_count: int | None)
     return Run(
         process_sampler(), options, label=label, execution_count=execution_count, report_type=CardReport
     )
+
+
+def check(options: RunOptions) -> None:
+    """Raise OptionError, saying what is there, where ``options`` name a GPU that does not exist."""
+    if not options.gpus:
+        return
+    sampler = process_sampler()
+    if not sampler.known_gpus:
+        with sampler.subscribe():
+            sampler.wait_until_open(OPEN_TIMEOUT_S)
+    choose(options.gpus, sampler.known_gpus)
 
 
 def keep(report: Report | None) -> None:
@@ -106,7 +118,8 @@ class WatchedFunction(Generic[P, R]):
         self._function = function
         self._label = label if label is not None else getattr(function, "__qualname__", None)
         self.report: Report | None = None
-        functools.update_wrapper(self, function)
+        wrapper: Any = self
+        functools.update_wrapper(wrapper, function)
         if inspect.iscoroutinefunction(function):
             # So that frameworks which ask still see a coroutine function.
             self._is_coroutine_marker()
@@ -138,7 +151,7 @@ class WatchedFunction(Generic[P, R]):
         with self._watching():
             return await function(*args, **kwargs)
 
-    def _iterate(self, function: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
+    def _iterate(self, function: Any, *args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         with self._watching():
             return (yield from function(*args, **kwargs))
 
