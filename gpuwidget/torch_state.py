@@ -107,10 +107,18 @@ def _cudnn_version(torch: Any) -> str | None:
 
 def devices() -> tuple[TorchDevice, ...]:
     """The CUDA devices that torch sees, after CUDA_VISIBLE_DEVICES; empty while CUDA is not up."""
+    global _devices
     torch = _torch_with_cuda_up()
     if torch is None:
         return ()
-    return tuple(TorchDevice(index, _uuid(torch, index)) for index in range(torch.cuda.device_count()))
+    if _devices is None or _devices[0] is not torch:
+        # Once CUDA is up its devices are the same until the process ends.
+        found = tuple(TorchDevice(index, _uuid(torch, index)) for index in range(torch.cuda.device_count()))
+        _devices = (torch, found)
+    return _devices[1]
+
+
+_devices: tuple[Any, tuple[TorchDevice, ...]] | None = None
 
 
 def _uuid(torch: Any, index: int) -> str | None:

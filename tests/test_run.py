@@ -274,6 +274,20 @@ def test_torch_peaks_are_exact(bench: Bench, monkeypatch: pytest.MonkeyPatch, ho
     assert fake.waited == [0]
 
 
+def test_a_container_proves_that_process_ids_match(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where this process is seen listed on a GPU on which torch says it has a context, ids do match."""
+    monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
+    fake = FakeTorch()
+    uuid = bench.source.gpus[0].uuid[4:]
+    fake.cuda.get_device_properties = lambda index: type("P", (), {"uuid": uuid})
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    bench.source.processes[0] = me(5_000)
+    report = bench.report(bench.run())
+    assert report.gpus[0].process_memory == Span(5_000, 5_000, 5_000)
+
+
 def test_nobody_waits_after_an_error(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """After an error or interrupt, and with --no-sync, the GPU is not waited for."""
     fake = FakeTorch()

@@ -7,7 +7,7 @@ import inspect
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator
 from contextvars import ContextVar, Token
-from types import TracebackType
+from types import MethodType, TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from gpuwidget.errors import SourceError
@@ -130,7 +130,7 @@ class WatchedFunction(Generic[P, R]):
             mark(self)
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
+        return self if instance is None else MethodType(self, instance)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         function: Any = self._function

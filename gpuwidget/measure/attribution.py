@@ -50,14 +50,17 @@ class Attribution:
         self._judged[gpu.uuid] = (reading.processes, holding)
         return holding
 
-    def confirm(self, gpu: Gpu, reading: Reading) -> None:
-        """This process is known to have a context on ``gpu``: seeing it listed proves that pids match.
+    @property
+    def wants_proof(self) -> bool:
+        """Whether :meth:`confirm` could still show that process ids match."""
+        return not self._pids_match and not self._recorded
+
+    def confirm(self, reading: Reading) -> None:
+        """This process is known to have a context on that GPU: seeing it listed proves that ids match.
 
         That is the only proof inside a container, whose namespace alone does not tell.
         """
-        if self._pids_match or self._recorded or reading.processes is None:
-            return
-        if any(process.pid == self._family.pid for process in reading.processes):
+        if any(process.pid == self._family.pid for process in reading.processes or ()):
             self._pids_match = True
             self._judged.clear()
 

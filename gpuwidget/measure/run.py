@@ -257,10 +257,11 @@ class Run:
             self._tracks[gpu.uuid] = Track(gpu, reading)
         if new:
             self._course = Course(_SERIES * len(self._tracks), spacing_s=_MEMORY_INTERVAL_S)
-        for device in torch_state.devices():
+        if self._attribution.wants_proof:
+            in_use = self._uuids_with_context()
             for gpu, reading in self._pairs(sample):
-                if device.index in self._contexts and torch_state.same_gpu(gpu.uuid, device.uuid):
-                    self._attribution.confirm(gpu, reading)
+                if gpu.uuid in in_use:
+                    self._attribution.confirm(reading)
 
     def _pairs(self, sample: Sample) -> list[tuple[Gpu, Reading]]:
         return [
@@ -403,7 +404,7 @@ class Run:
             lost_since=track.lost_since,
             missing=track.missing,
         )
-        if process_memory is not None:
+        if process_memory is not None and None not in (process_memory.start, process_memory.end):
             track.missing.pop("process_memory", None)
         return report
 
