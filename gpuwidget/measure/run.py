@@ -39,7 +39,7 @@ OPEN_TIMEOUT_S = 5.0
 """How long a run's start waits for the driver to be opened; the sampler opens it well before as a rule."""
 ANSWER_TIMEOUT_S = 0.25
 """How long a run's start and end wait for a fresh reading; a GPU that does not answer by then has none."""
-_MEMORY_INTERVAL_S = 0.05
+_MEMORY_INTERVAL_S = 0.1
 _NOT_SAMPLED = "The NVIDIA driver did not answer in time."
 _SERIES = (False, True, False, False)
 """Of utilization, memory, power and SM activity, memory keeps its highest value in a merged bin."""
