@@ -49,7 +49,7 @@ class Bench:
         run.start()
         return run
 
-    def pass_time(self, seconds: float, step: float = 0.05) -> None:
+    def pass_time(self, seconds: float, step: float = 0.1) -> None:
         """Let time pass, with every sample taken that is due on the way."""
         for _ in range(round(seconds / step)):
             reads = self.source.calls["fast"] + self.source.calls["memory"]
