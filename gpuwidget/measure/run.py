@@ -256,7 +256,7 @@ class Run:
         for gpu, reading in new:
             self._tracks[gpu.uuid] = Track(gpu, reading)
         if new:
-            self._course = Course(_SERIES * len(self._tracks), spacing_s=_MEMORY_INTERVAL_S)
+            self._course = Course(_SERIES * len(self._tracks), spacing_s=_MEMORY_INTERVAL_S / 2)
         if self._attribution.wants_proof:
             in_use = self._uuids_with_context()
             for gpu, reading in self._pairs(sample):
