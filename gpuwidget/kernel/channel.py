@@ -57,7 +57,7 @@ class CellChannel:
 
 
 class ClearWatch:
-    """Notices that the cell clears its outputs, ours among them, by the publisher's own hooks.
+    """Notices that the cell clears its outputs, ours among them.
 
     ``clear_output(wait=True)`` takes effect at the next output, whoever sends it: until then it is
     ``pending``, and an output of ours would clear the user's too early.
@@ -66,21 +66,31 @@ class ClearWatch:
     def __init__(self, shell: Any, message_id: str, is_captured: Callable[[str], bool]) -> None:
         self._message_id = message_id
         self._is_captured = is_captured
-        self._publisher = shell.display_pub if hasattr(shell.display_pub, "register_hook") else None
+        self._publisher: Any = shell.display_pub
+        self._original: Callable[..., Any] = self._publisher.clear_output
+        self._shadowed = vars(self._publisher).get("clear_output")
+        self._replacement: Callable[..., Any] = self._clear_output
         self.pending = False
         """Whether a ``clear_output(wait=True)`` has not taken effect yet."""
         self.cleared = False
         """Whether the outputs sent so far were cleared; set back by whoever sends a new one."""
 
     def start(self) -> None:
-        """Begin, on the thread that runs the cell: hooks are a thread's own."""
-        if self._publisher is not None:
-            self._publisher.register_hook(self._see)
+        """Begin, on the thread that runs the cell: the publisher's hooks are a thread's own.
+
+        Those of older ipykernels see no clearing, so that the publisher's method is shadowed for it.
+        """
+        self._publisher.clear_output = self._replacement
+        self._publisher.register_hook(self._see)
 
     def stop(self) -> None:
-        """End, on the same thread."""
-        if self._publisher is not None:
-            self._publisher.unregister_hook(self._see)
+        """End, on the same thread, unless other code has shadowed the method since: then see no more."""
+        self._publisher.unregister_hook(self._see)
+        if vars(self._publisher).get("clear_output") == self._replacement:
+            if self._shadowed is None:
+                del self._publisher.clear_output
+            else:
+                self._publisher.clear_output = self._shadowed
 
     def saw_output(self) -> None:
         """The cell put something out: a clearing that waited for it has happened."""
@@ -88,23 +98,26 @@ class ClearWatch:
             self.pending = False
             self.cleared = True
 
+    def _clear_output(self, *args: Any, **kwargs: Any) -> Any:
+        result = self._original(*args, **kwargs)
+        wait = kwargs.get("wait", args[0] if args else False)
+        try:
+            if self._concerns_us(self._publisher.parent_header):
+                self.pending = bool(wait)
+                self.cleared = self.cleared or not wait
+        except Exception:
+            _LOG.debug("A clearing was not understood", exc_info=True)
+        return result
+
     def _see(self, message: Message) -> Message:
         try:
-            self._take(message)
+            shown = self.pending and message["header"]["msg_type"] == "display_data"
+            if shown and self._concerns_us(message["parent_header"]):
+                self.saw_output()
         except Exception:
             _LOG.debug("A message of the cell was not understood", exc_info=True)
         return message
 
-    def _take(self, message: Message) -> None:
-        kind = message["header"]["msg_type"]
-        if kind != "clear_output" and not (self.pending and kind == "display_data"):
-            return
-        if message["parent_header"].get("msg_id") != self._message_id or self._is_captured(self._message_id):
-            return  # another cell's, or one that an Output widget keeps to itself
-        if kind == "display_data":
-            self.saw_output()
-        elif message["content"].get("wait"):
-            self.pending = True
-        else:
-            self.pending = False
-            self.cleared = True
+    def _concerns_us(self, parent: Mapping[str, Any]) -> bool:
+        # Another request's outputs, and those that an Output widget keeps to itself, are apart from ours.
+        return parent.get("msg_id") == self._message_id and not self._is_captured(self._message_id)

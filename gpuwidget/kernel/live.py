@@ -161,23 +161,21 @@ class LiveView:
         """Put the chart into its place, and into a new one after the cell cleared its outputs."""
         assert self._channel is not None
         assert self._clears is not None
-        if self._stopping.is_set():
+        if self._stopping.is_set() or (self._shown and not self._clears.cleared):
             return
+        if _is_captured(self._channel.message_id):
+            return  # an Output widget would swallow the message, and show nothing
         if not self._clears.cleared:
-            if not self._shown:
-                self._channel.update(chart.bundle(), self._display_id)
-                self._shown = True
-        elif (
-            not self._clears.pending
-            and time.monotonic() - self._shown_at >= _RESHOW_EVERY_S
-            and not _is_captured(self._channel.message_id)
-        ):
+            self._channel.update(chart.bundle(), self._display_id)
+        elif not self._clears.pending and time.monotonic() - self._shown_at >= _RESHOW_EVERY_S:
             self._clears.cleared = False
-            self._empty()
+            self._channel.update({}, self._display_id)
             self._display_id = _new_display_id()
             self._channel.display(chart.bundle(), self._display_id)
-            self._shown = True
             self._shown_at = time.monotonic()
+        else:
+            return
+        self._shown = True
 
     def _empty(self) -> None:
         assert self._channel is not None

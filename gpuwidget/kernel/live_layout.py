@@ -74,7 +74,9 @@ class Layout:
 
         ``end`` is the time at the plot's right edge. What is not known is a gap.
         """
-        points = max(_FEWEST_POINTS, _MOST_NUMBERS // (3 * len(gpus))) if gpus else 0
+        if not moments or not gpus:
+            return _NOTHING
+        points = max(_FEWEST_POINTS, _MOST_NUMBERS // (3 * len(gpus)))
         t = thinned(moments, points) * (self.width / end)
         x, y = [], []
         for panel, gpu in enumerate(gpus):
@@ -83,8 +85,6 @@ class Layout:
             lines = np.array([_outline(utilization), _ending(utilization), _ending(memory)])
             x.append(np.tile(self.left(panel) + np.concatenate((t[:1], t, t[-1:])), (3, 1)))
             y.append(self.bottom(panel) + lines * (self.height / 100.0))
-        if not len(t) or not gpus:
-            return _NOTHING
         return np.concatenate(x).astype(np.float32), np.concatenate(y).astype(np.float32)
 
     def marks(self, marks: Sequence[Mark], end: float) -> Course:
@@ -112,7 +112,7 @@ _NOTHING: Course = (np.zeros(1, np.float32), np.zeros((2, 1), np.float32))
 def thinned(values: Iterable[float | None], most: int) -> NDArray[np.float64]:
     """At most so many means of equally many neighbours; NaN where one of them is None."""
     whole = np.array(tuple(values), dtype=float)
-    step = -(-len(whole) // most) if most else 1
+    step = -(-len(whole) // most)
     if step <= 1:
         return whole
     rest = len(whole) % step

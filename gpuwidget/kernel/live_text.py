@@ -59,7 +59,8 @@ def frame(layout: Layout, axis: TimeAxis) -> str:
         places.append((100.0, f"{ticks[-1]:g} {axis.unit}"))
         numbers = "".join(f'<span style="left:{place:g}%">{text}</span>' for place, text in places)
         numbers += "".join(f'<i style="bottom:{percent}%">{percent}</i>' for percent in (0, 50, 100))
-    plot = f'<div class="gpuwidget-plot" style="margin-top:{layout.top}px;height:{layout.height}px">{numbers}</div>'
+    place = f"margin-top:{layout.top}px;height:{layout.height}px"
+    plot = f'<div class="gpuwidget-plot" style="{place}">{numbers}</div>'
     return _HEADER_ROOM + _grid([plot] * layout.panels)
 
 

@@ -41,7 +41,9 @@ def open_notebook(
     opened: list[Notebook] = []
 
     def open_notebook(cells: Sequence[str] | Path, **options: object) -> Notebook:
-        path = cells if isinstance(cells, Path) else lab.write(f"{request.node.name}-{len(opened)}.ipynb", cells)
+        path = (
+            cells if isinstance(cells, Path) else lab.write(f"{request.node.name}-{len(opened)}.ipynb", cells)
+        )
         opened.append(lab.open(browser, path, **options))
         return opened[-1]
 

@@ -114,7 +114,11 @@ class Lab:
     def write(self, name: str, cells: Sequence[str]) -> Path:
         """A new notebook file with these code cells."""
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        notebook.metadata["kernelspec"] = {
+            "name": "python3",
+            "display_name": "Python 3",
+            "language": "python",
+        }
         path = self.notebooks / name
         nbformat.write(notebook, path)
         return path
@@ -158,7 +162,9 @@ class Notebook:
 
     def wait_until_open(self, *, kernel: bool) -> None:
         """Return when JupyterLab is up and this notebook rendered, and its kernel idle if it has one."""
-        self.page.wait_for_function("() => window.jupyterapp && !document.querySelector('#jupyterlab-splash')")
+        self.page.wait_for_function(
+            "() => window.jupyterapp && !document.querySelector('#jupyterlab-splash')"
+        )
         self.page.wait_for_selector(".jp-Notebook .jp-Cell")
         self.script("await panel.context.ready; await panel.revealed;")
         if kernel:

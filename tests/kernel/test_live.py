@@ -1,0 +1,306 @@
+"""The live view in a real kernel, fed with runs that are made up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from helpers_kernel import Kernel, Ran
+from helpers_outputs import CARD, LIVE_PREFIX, WIDGET
+
+TESTS = str(Path(__file__).parent.parent)
+SETUP = f"""
+import logging, sys, threading
+sys.path.insert(0, {TESTS!r})
+import ipywidgets
+from dataclasses import replace
+from IPython.display import clear_output, display
+from IPython.utils.capture import capture_output
+from gpuwidget.kernel import live
+from gpuwidget.kernel.live_chart import _instances
+from helpers_progress import progress
+
+class Run:
+    "A made-up run that knows how often it was looked at."
+    def __init__(self, make=lambda look: progress(points=look)):
+        self.make, self.looks, self.changed = make, 0, threading.Condition()
+    def __call__(self):
+        with self.changed:
+            self.looks += 1
+            self.changed.notify_all()
+        return self.make(self.looks)
+    def wait(self, looks=3):
+        "Until it was looked at so many times more: everything of the look before the last was sent."
+        self.wait_until(self.looks + looks)
+    def wait_until(self, looks):
+        with self.changed:
+            assert self.changed.wait_for(lambda: self.looks >= looks, 60)
+
+def start(run, **options):
+    view = live.LiveView(run, get_ipython(), **{{"delay_s": 0, "period_s": 0.001, **options}})
+    view.start()
+    return view
+
+def left():
+    "What a live view could leave behind."
+    publisher = get_ipython().display_pub
+    return (len(_instances()), [t.name for t in threading.enumerate() if t.name.startswith("gpuwidget")],
+            list(publisher._hooks), "write" in vars(sys.stdout))
+"""
+
+
+@pytest.fixture(scope="module")
+def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
+    """A kernel with the live chart's libraries loaded and made-up runs at hand."""
+    made = start_kernel()
+    made.setup(SETUP)
+    made.setup("live.prepare(); before = left()")
+    return made
+
+
+def run(kernel: Kernel, code: str) -> Ran:
+    """Run a cell that must succeed."""
+    ran = kernel.run(code)
+    assert ran.reply["status"] == "ok", ran.reply
+    return ran
+
+
+def shows(ran: Ran) -> list[str]:
+    """What was put into the live outputs, in order, with how it was sent."""
+    return [
+        f"{message.type} {'chart' if WIDGET in message.content['data'] else 'empty'}"
+        for message in ran.messages
+        if message.is_live
+    ]
+
+
+def models(ran: Ran, kind: str) -> list[str]:
+    """Ids of the widget models that were opened, or closed, in order."""
+    return [message.content["comm_id"] for message in ran.messages if message.type == kind]
+
+
+def kinds(ran: Ran) -> list[str]:
+    """The messages of the cell by type, widgets' own left out."""
+    return [m.type for m in ran.messages if not m.type.startswith("comm_") and m.type != "execute_input"]
+
+
+def test_long_cell_shows_and_empties(kernel: Kernel) -> None:
+    """A cell's chart appears in the place kept for it, moves on, and leaves that place empty."""
+    ran = run(kernel, "r = Run(); v = start(r); r.wait(5); v.stop()")
+    assert shows(ran) == ["display_data empty", "update_display_data chart", "update_display_data empty"]
+    ids = {m.content["transient"]["display_id"] for m in ran.messages if m.is_live}
+    assert len(ids) == 1
+    assert ids.pop().startswith(LIVE_PREFIX)
+    assert len([m for m in ran.messages if m.type == "comm_msg"]) >= 3
+
+
+def test_nothing_left_behind(kernel: Kernel) -> None:
+    """After the cell the kernel holds no widget, thread or hook of ours, and the front end no model."""
+    ran = run(kernel, "r = Run(); v = start(r); r.wait(5); v.stop()")
+    assert kernel.value("left()") == kernel.value("before")
+    assert sorted(models(ran, "comm_open")) == sorted(models(ran, "comm_close"))
+    assert len(models(ran, "comm_open")) > 0
+
+
+def test_short_cell_makes_no_widget(kernel: Kernel) -> None:
+    """A cell that ends before the delay keeps an empty place, never looks, and sends nothing else."""
+    ran = run(kernel, "r = Run(); v = start(r, delay_s=3600); v.stop(); print(r.looks)")
+    assert kinds(ran) == ["display_data", "stream"]
+    assert shows(ran) == ["display_data empty"]
+    assert ran.text == "0\n"
+    assert models(ran, "comm_open") == []
+    assert kernel.value("left()") == kernel.value("before")
+
+
+def test_without_gpu_nothing_shows(kernel: Kernel) -> None:
+    """Without a GPU there is nothing to watch live: the card gives the reason."""
+    code = """
+none = replace(progress(0), origin=replace(progress().origin, kind="none", reason="no driver"))
+r = Run(lambda look: none); v = start(r); r.wait(); v.stop()
+"""
+    assert shows(run(kernel, code)) == ["display_data empty"]
+
+
+def test_before_first_sample_nothing_shows(kernel: Kernel) -> None:
+    """As long as no sample has come it isn't known whether there is a GPU at all."""
+    code = "r = Run(lambda look: replace(progress(0), origin=None)); v = start(r); r.wait(); v.stop()"
+    assert shows(run(kernel, code)) == ["display_data empty"]
+
+
+def test_gpus_may_join(kernel: Kernel) -> None:
+    """A GPU that the cell begins to use later joins the chart, from few to many."""
+    code = """
+seen = (0, 1, 1, 4, 5, 16)
+r = Run(lambda look: progress(seen[min(look, len(seen)) - 1])); v = start(r); r.wait(8); v.stop()
+"""
+    ran = run(kernel, code)
+    assert shows(ran)[0] == "display_data empty"
+    assert shows(ran)[1::2] == ["update_display_data chart"] * 5
+    assert shows(ran)[2::2] == ["update_display_data empty"] * 5
+    assert kernel.value("left()") == kernel.value("before")
+
+
+def test_captured_outputs_are_the_users(kernel: Kernel) -> None:
+    """Under %%capture the user's outputs are captured and ours are not."""
+    code = """
+r = Run(); v = start(r)
+with capture_output() as captured:
+    print("mine"); display("mine too"); r.wait(5)
+v.stop()
+print(captured.stdout, len(captured.outputs))
+"""
+    ran = run(kernel, code)
+    assert ran.text == "mine\n 1\n"
+    assert shows(ran) == ["display_data empty", "update_display_data chart", "update_display_data empty"]
+
+
+def test_shown_again_after_clear(kernel: Kernel) -> None:
+    """clear_output() takes the chart away with everything else; it comes back in a place of its own."""
+    code = "r = Run(); v = start(r); r.wait(5); clear_output(); r.wait(5); v.stop()"
+    ran = run(kernel, code)
+    assert shows(ran) == [
+        "display_data empty",
+        "update_display_data chart",
+        "update_display_data empty",
+        "display_data chart",
+        "update_display_data empty",
+    ]
+    places = [m.content["transient"]["display_id"] for m in ran.messages if m.is_live]
+    assert places[0] == places[2]
+    assert places[3] == places[4] != places[0]
+
+
+def test_waiting_clear_is_left_to_wait(kernel: Kernel) -> None:
+    """clear_output(wait=True) clears with the user's next output, never with ours."""
+    code = """
+r = Run(); v = start(r); r.wait(5); clear_output(wait=True); r.wait(5)
+display("next"); r.wait(5); v.stop()
+"""
+    ran = run(kernel, code)
+    assert [kind for kind in kinds(ran) if kind in ("clear_output", "display_data")] == [
+        "display_data",
+        "clear_output",
+        "display_data",
+        "display_data",
+    ]
+    after = [m for m in ran.messages if m.type == "display_data"][1:]
+    assert [m.is_live for m in after] == [False, True]
+
+
+def test_printing_ends_the_wait(kernel: Kernel) -> None:
+    """After clear_output(wait=True) a printed line clears, too: then the chart may come back."""
+    code = """
+r = Run(); v = start(r); r.wait(5); clear_output(wait=True); r.wait(5); seen = v._shown
+print("next"); r.wait(5); v.stop()
+"""
+    ran = run(kernel, code)
+    assert shows(ran)[-2:] == ["display_data chart", "update_display_data empty"]
+    assert ran.text == "next\n"
+
+
+def test_output_widget_catches_nothing(kernel: Kernel) -> None:
+    """While an Output widget keeps the cell's outputs the chart waits; then it shows in the cell."""
+    code = """
+out = ipywidgets.Output(); inside = threading.Event()
+r = Run(lambda look: progress() if inside.is_set() else replace(progress(0), origin=None)); v = start(r)
+with out:
+    inside.set(); r.wait(5)
+print("after"); r.wait(5); v.stop(); out.layout.close(); out.close()
+"""
+    ran = run(kernel, code)
+    released = next(
+        place
+        for place, m in enumerate(ran.messages)
+        if m.type == "comm_msg" and m.content["data"].get("state", {}).get("msg_id") == ""
+    )
+    assert [m.is_live for m in ran.messages[:released]].count(True) == 1
+    assert shows(ran)[1:] == ["update_display_data chart", "update_display_data empty"]
+
+
+def test_clear_within_output_widget_is_its_own(kernel: Kernel) -> None:
+    """clear_output() inside an Output widget clears that one: our chart stands, and is not doubled."""
+    code = """
+out = ipywidgets.Output(); r = Run(); v = start(r); r.wait(5)
+with out:
+    clear_output(); r.wait(5)
+r.wait(5); v.stop(); out.layout.close(); out.close()
+"""
+    assert shows(run(kernel, code)) == [
+        "display_data empty",
+        "update_display_data chart",
+        "update_display_data empty",
+    ]
+
+
+def test_error_ends_quietly(kernel: Kernel) -> None:
+    """An error of ours takes the chart away and shows nothing: the cell goes on."""
+    code = """
+def fail(look):
+    if look == 3: raise RuntimeError("ours")
+    return progress()
+r = Run(fail); v = start(r); v._thread.join(60); v.stop(); print("fine")
+"""
+    ran = run(kernel, code)
+    assert kinds(ran)[-1] == "stream"
+    assert ran.text == "fine\n"
+    assert shows(ran) == ["display_data empty", "update_display_data chart", "update_display_data empty"]
+    assert kernel.value("left()") == kernel.value("before")
+
+
+def test_hung_look_is_left_behind(kernel: Kernel) -> None:
+    """A look that hangs does not hold up the cell; when it comes back it closes what it has shown."""
+    code = """
+go = threading.Event()
+def hang(look):
+    if look == 3: go.wait(60)
+    return progress()
+r = Run(hang); v = start(r); r.wait_until(3); v.stop(); alive = v._thread.is_alive()
+go.set(); v._thread.join(60)
+"""
+    ran = run(kernel, code)
+    assert kernel.value("alive") == "True"
+    assert kernel.value("left()") == kernel.value("before")
+    assert shows(ran) == ["display_data empty", "update_display_data chart", "update_display_data empty"]
+
+
+def test_not_prepared_nothing_happens(start_kernel: Callable[..., Kernel]) -> None:
+    """Before the libraries are loaded a live view does nothing: no import falls into a cell."""
+    bare = start_kernel()
+    code = """
+import sys
+from gpuwidget.kernel import live
+v = live.LiveView(None, get_ipython(), delay_s=0); v.start(); v.stop()
+print(live.ready(), "bqplot" in sys.modules, "ipywidgets" in sys.modules)
+"""
+    ran = run(bare, code)
+    assert ran.text == "False False False\n"
+    assert ran.live == []
+
+
+def test_missing_libraries_are_a_sentence(start_kernel: Callable[..., Kernel]) -> None:
+    """Where bqplot can't be imported one sentence says what is missing and what to do."""
+    bare = start_kernel()
+    code = """
+import sys
+from gpuwidget.kernel import live
+sys.modules["bqplot"] = None
+try:
+    live.prepare()
+except live.LiveUnavailable as error:
+    print(str(error).endswith("(pip install ipywidgets bqplot)."), live.ready())
+"""
+    assert run(bare, code).text == "True False\n"
+
+
+def test_watched_cell_shows_chart_and_card(start_kernel: Callable[..., Kernel]) -> None:
+    """%%gpuwatch: the chart while the cell runs, then its place empty and the card last."""
+    watching = start_kernel()
+    watching.run("%load_ext gpuwidget")
+    request = watching.send("%%gpuwatch\nimport os, time\nwhile not os.path.exists('go'): time.sleep(0.01)")
+    watching.wait_for_message(request, lambda m: m.is_live and WIDGET in m.content["data"])
+    (watching.folder / "go").touch()
+    ran = watching.wait(request)
+    assert shows(ran) == ["display_data empty", "update_display_data chart", "update_display_data empty"]
+    outputs = [m for m in ran.messages if m.type in ("display_data", "update_display_data")]
+    assert CARD in outputs[-1].content["data"]

@@ -1,0 +1,37 @@
+"""The live chart's time axis."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuwidget.kernel.time_axis import TimeAxis
+
+
+@pytest.mark.parametrize(
+    ("elapsed_s", "unit", "end", "step"),
+    [
+        (0.0, "s", 5.0, 1.0),
+        (5.0, "s", 5.0, 1.0),
+        (5.1, "s", 10.0, 2.0),
+        (61.0, "s", 120.0, 20.0),
+        (121.0, "min", 5.0, 1.0),
+        (7201.0, "h", 5.0, 1.0),
+        (48 * 3600.0, "h", 48.0, 8.0),
+        (100 * 3600.0, "h", 192.0, 32.0),
+    ],
+)
+def test_reaching(elapsed_s: float, unit: str, end: float, step: float) -> None:
+    """The axis grows by round steps and changes its unit before its numbers get long."""
+    axis = TimeAxis.reaching(elapsed_s)
+    assert (axis.unit, axis.end, axis.step) == (unit, end, step)
+    assert axis.end_s >= elapsed_s
+
+
+def test_ticks() -> None:
+    """The first number is 0 and the last one the axis's end."""
+    assert TimeAxis.reaching(7.0).ticks == [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
+
+
+def test_end_in_seconds() -> None:
+    """What is drawn is in seconds, whatever the unit of the numbers."""
+    assert TimeAxis.reaching(130.0).end_s == 300.0
