@@ -1,0 +1,10 @@
+"""``python -m gpuwidget``."""
+
+from __future__ import annotations
+
+import sys
+
+from gpuwidget.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

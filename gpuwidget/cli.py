@@ -1,0 +1,187 @@
+"""The ``gpuwidget`` command: one look at all GPUs, the same again and again, as JSON, or recorded."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import shutil
+import sys
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
+
+import gpuwidget
+from gpuwidget.errors import GpuWidgetError, OptionError
+from gpuwidget.plain import plain
+from gpuwidget.sampler import INTERVAL_S, MAX_INTERVAL_S, MIN_INTERVAL_S, process_sampler
+from gpuwidget.table import render
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuwidget.sampler import Sampler
+    from gpuwidget.samples import Sample
+
+_PATIENCE_S = 30.0
+"""How long a driver may take to come up: seconds a GPU where nothing keeps it initialised."""
+_ANSWER_S = 5.0
+_FAILED, _WRONG_USE, _INTERRUPTED = 1, 2, 130
+
+_SILENT = (
+    f"The driver has not answered for {_PATIENCE_S:.0f} seconds. If nvidia-smi hangs too, the driver or a "
+    "GPU is stuck: look into the kernel log (dmesg); a restart of the machine usually helps."
+)
+_HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
+
+
+def main(argv: Sequence[str] | None = None, sampler: Sampler | None = None) -> int:
+    """Run the command and return its exit status: 0, 1 (no GPU, or it failed), 2 (wrong use).
+
+    ``sampler`` is the process's own unless one is given.
+    """
+    options = _parser().parse_args(argv)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # A terminal that can't show a sign is no reason to fail.
+    try:
+        chosen = sampler or process_sampler()
+        try:
+            status = _run(options, chosen)
+            sys.stdout.flush()
+        finally:
+            chosen.stop()
+    except OptionError as error:
+        print(f"gpuwidget: {error}", file=sys.stderr)
+        return _WRONG_USE
+    except GpuWidgetError as error:
+        print(f"gpuwidget: {error}", file=sys.stderr)
+        return _FAILED
+    except KeyboardInterrupt:
+        return _INTERRUPTED if options.every is None else 0
+    except BrokenPipeError:
+        # Whoever read this has seen enough (`gpuwidget | head`). Python flushes once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gpuwidget",
+        description="Look at this machine's GPUs and at who uses them.",
+        epilog="GPUWIDGET_SOURCE=replay plays a recording of four H200s, replay:FILE one of yours.",
+    )
+    parser.add_argument("--version", action="version", version=f"gpuwidget {gpuwidget.__version__}")
+    parser.add_argument(
+        "-i",
+        "--interval",
+        dest="every",
+        metavar="S",
+        type=_seconds,
+        help="look every S seconds, until Ctrl-C",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print the sample as JSON; with -i, one on each line"
+    )
+    commands = parser.add_subparsers(dest="command", metavar="record")
+    record = commands.add_parser(
+        "record",
+        help="record this machine's GPUs",
+        description="Record this machine's GPUs to a file that GPUWIDGET_SOURCE=replay:FILE plays. "
+        "Ctrl-C stops.",
+    )
+    record.add_argument(
+        "file", type=Path, metavar="FILE", help="a new file; packed where its name ends in .gz"
+    )
+    record.add_argument(
+        "--interval",
+        dest="tick",
+        metavar="S",
+        type=_seconds,
+        default=INTERVAL_S,
+        help="seconds from reading to reading (default: %(default)s)",
+    )
+    return parser
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not MIN_INTERVAL_S <= seconds <= MAX_INTERVAL_S:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no number of seconds from {MIN_INTERVAL_S:g} to {MAX_INTERVAL_S:g}"
+        )
+    return seconds
+
+
+def _run(options: argparse.Namespace, sampler: Sampler) -> int:
+    if options.command == "record":
+        if options.json or options.every is not None:
+            raise OptionError("record takes no --json, and its --interval after the word record.")
+        from gpuwidget.recorder import record
+
+        record(sampler, options.file, options.tick, _say)
+        return 0
+    if options.every is None:
+        return _look_once(sampler, options.json)
+    _look_again_and_again(sampler, options.every, options.json)
+    return 0
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _look_once(sampler: Sampler, as_json: bool) -> int:
+    with sampler.subscribe():
+        sample = sampler.read_now(_ANSWER_S) if sampler.wait_until_open(_PATIENCE_S) else None
+    if sample is None:
+        print(_SILENT)
+        return _FAILED
+    print(_text(sample, as_json))
+    return 0 if sample.gpus else _FAILED
+
+
+def _look_again_and_again(sampler: Sampler, interval_s: float, as_json: bool) -> None:
+    inbox: SimpleQueue[Sample] = SimpleQueue()
+    in_place = sys.stdout.isatty() and not as_json
+    with sampler.subscribe(inbox.put, interval_s=interval_s):
+        if not sampler.wait_until_open(_PATIENCE_S):
+            raise GpuWidgetError(_SILENT)
+        if in_place:
+            sys.stdout.write(_HOME + _CLEAR_BELOW)
+        while True:
+            text = _text(_newest(inbox), as_json)
+            if in_place:
+                text = _in_place(text)
+            sys.stdout.write(text if in_place else f"{text}\n" if as_json else f"{text}\n\n")
+            sys.stdout.flush()
+
+
+def _newest(inbox: SimpleQueue[Sample]) -> Sample:
+    sample = inbox.get()
+    while True:
+        try:
+            sample = inbox.get_nowait()
+        except Empty:
+            return sample
+
+
+def _text(sample: Sample, as_json: bool) -> str:
+    if as_json:
+        return json.dumps(plain(sample), allow_nan=False, separators=(",", ":"))
+    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    # Without a terminal nothing need be cut to 80: `gpuwidget | grep train.py`.
+    return render(sample, width=shutil.get_terminal_size((160, 24)).columns, colour=colour)
+
+
+def _in_place(text: str) -> str:
+    lines = text.splitlines()
+    room = shutil.get_terminal_size().lines - 1
+    if len(lines) > room:
+        lines = [*lines[: room - 1], f"… and {len(lines) - room + 1} lines more"]
+    return _HOME + "".join(f"{line}{_CLEAR_LINE}\n" for line in lines) + _CLEAR_BELOW

@@ -1,0 +1,96 @@
+"""Text in aligned columns for a terminal: widths counted in cells, nothing a terminal would obey."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_GAP = "  "
+_CUT = "…"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table."""
+
+    title: str
+    right: bool = True
+    """Whether its cells, and its title, stand at its right end."""
+    shrinks_to: int | None = None
+    """How narrow it may become where the table is too wide; None for one that is never cut."""
+
+
+def printable(text: str) -> str:
+    """The text with every character that a terminal would obey, or not show, written as its escape."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def cells(text: str) -> int:
+    """How many cells of a terminal the text takes."""
+    return sum(map(_cells_of, text))
+
+
+def cut(text: str, width: int) -> str:
+    """The text, or its beginning and ``…``, in at most ``width`` cells."""
+    if cells(text) <= width:
+        return text
+    kept, taken = "", 0
+    for one in text:
+        taken += _cells_of(one)
+        if taken > width - 1:
+            break
+        kept += one
+    return kept.rstrip() + _CUT
+
+
+def lay_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    """A line of titles and a line a row, each of at most ``width`` cells.
+
+    A row may end early: its last cell then takes what is left of the line. Columns beyond the second in
+    which no row has anything are left out. The last column that may shrink does so first.
+    """
+    full = [row for row in rows if len(row) == len(columns)]
+    kept = [place for place in range(len(columns)) if place < 2 or any(row[place] for row in full)]
+    widths = {
+        place: max(
+            cells(columns[place].title),
+            *(cells(row[place]) for row in rows if len(row) == len(columns) or place < len(row) - 1),
+            0,
+        )
+        for place in kept
+    }
+    excess = sum(widths.values()) + len(_GAP) * (len(kept) - 1) - width
+    for place in reversed(kept):
+        least = columns[place].shrinks_to
+        if excess > 0 and least is not None:
+            less = min(excess, max(0, widths[place] - least))
+            widths[place] -= less
+            excess -= less
+
+    def line(row: Sequence[str]) -> str:
+        spans = len(row) < len(columns)
+        parts = [
+            row[place]
+            if spans and place == len(row) - 1
+            else _padded(row[place], widths[place], columns[place].right)
+            for place in (range(len(row)) if spans else kept)
+        ]
+        return cut(_GAP.join(parts).rstrip(), width)
+
+    return [line([column.title for column in columns]), *map(line, rows)]
+
+
+def _padded(text: str, width: int, right: bool) -> str:
+    shown = cut(text, width)
+    space = " " * (width - cells(shown))
+    return space + shown if right else shown + space
+
+
+def _cells_of(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1

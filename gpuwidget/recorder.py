@@ -1,0 +1,198 @@
+"""Recording a machine's GPUs: samples as they come, written in the format that replay plays."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shlex
+import signal
+from collections import Counter
+from contextlib import ExitStack, contextmanager
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from gpuwidget.errors import RecordingError
+from gpuwidget.sources.recording import GPM_PERCENT, GPM_RATES, MIB
+from gpuwidget.sources.throttle import mask
+from gpuwidget.units import duration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from gpuwidget.sampler import Sampler
+    from gpuwidget.samples import Activity, Gpu, Process, Reading, Sample
+
+_WAIT_FOR_SLOW_S = 2.0
+_STOPPING = ("SIGINT", "SIGTERM", "SIGHUP")
+
+
+def record(sampler: Sampler, path: Path, interval_s: float, say: Callable[[str], None]) -> None:
+    """Write a reading every ``interval_s`` seconds to a new file until Ctrl-C or SIGTERM; main thread only.
+
+    The file is packed where its name ends in ``.gz``. The calls are the sampler's, each at its own rate:
+    none delays the others. Raises RecordingError where there is nothing to record or no way to write it.
+    """
+    refuse_existing(path)
+    inbox: SimpleQueue[Sample | None] = SimpleQueue()
+    with _stopped_by_signals(inbox), sampler.subscribe(inbox.put, interval_s=interval_s, activity=True):
+        write_samples(iter(inbox.get, None), path, interval_s, say)
+
+
+def refuse_existing(path: Path) -> None:
+    """Raise RecordingError where there is a file already."""
+    if path.exists():
+        raise RecordingError(f"{str(path)!r} exists already and is left as it is: give another name.")
+
+
+def write_samples(
+    samples: Iterator[Sample], path: Path, interval_s: float, say: Callable[[str], None]
+) -> None:
+    """Write samples to a new file to their end, and say in a line when it begins and when it has ended."""
+    began: float | None = None
+    for sample in samples:
+        if not sample.gpus:
+            raise RecordingError(f"There is nothing to record: {sample.origin.reason or 'no GPU was found.'}")
+        began = sample.time if began is None else began
+        if sample.time - began >= _WAIT_FOR_SLOW_S or all(map(_is_whole, sample.readings)):
+            break
+    else:
+        raise RecordingError("Nothing was recorded: it was stopped before the first reading.")
+    names = Counter(gpu.name for gpu in sample.gpus)
+    what = ", ".join(f"{count} \N{MULTIPLICATION SIGN} {name}" for name, count in names.items())
+    try:
+        with RecordingWriter(path, sample, interval_s) as writer:
+            say(f"Recording {what} every {interval_s:g} s to {path}. Ctrl-C stops.")
+            writer.write(sample)
+            for later in samples:
+                writer.write(later)
+    except FileExistsError:
+        refuse_existing(path)
+    except OSError as error:
+        raise RecordingError(f"{str(path)!r} can't be written: {error.strerror or error}.") from error
+    say(
+        f"Recorded {writer.ticks} readings in {duration(writer.t)}. "
+        f"To play them: GPUWIDGET_SOURCE={shlex.quote(f'replay:{path}')}"
+    )
+
+
+def _is_whole(reading: Reading) -> bool:
+    """Whether the slow calls, whose answers belong in the first line, have been made or never will be."""
+    if reading.silent_since is not None or reading.lost_since is not None:
+        return True
+    return reading.utilization_window is not None or "utilization_window" in reading.missing
+
+
+@contextmanager
+def _stopped_by_signals(inbox: SimpleQueue[Sample | None]) -> Iterator[None]:
+    """Let signals end the inbox instead of the process, so that the file is always closed whole."""
+    with ExitStack() as restoring:
+        for name in _STOPPING:
+            number = getattr(signal, name, None)  # Windows has no SIGHUP.
+            if number is not None:
+                # SimpleQueue.put may be called from a signal handler (it is reentrant).
+                before = signal.signal(number, lambda *_: inbox.put(None))
+                restoring.callback(signal.signal, number, before)
+        yield
+
+
+class RecordingWriter:
+    """A new file of readings; the GPUs are those of its first sample. Raises OSError."""
+
+    def __init__(self, path: Path, first: Sample, interval_s: float) -> None:
+        packed = path.suffix == ".gz"
+        # Closed by this object's own end.
+        self._file: BinaryIO | gzip.GzipFile = gzip.open(path, "xb") if packed else path.open("xb")  # noqa: SIM115
+        self._start = first.time
+        self._uuids = tuple(gpu.uuid for gpu in first.gpus)
+        self._activity: dict[str, Activity] = {}
+        self._energy: dict[str, float] = {}
+        self.ticks = 0
+        self.t = 0.0
+        """Seconds from the first tick to the newest."""
+        self._write_line({"meta": _meta(first, interval_s)})
+
+    def __enter__(self) -> RecordingWriter:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    def write(self, sample: Sample) -> None:
+        """Add a tick."""
+        # The wall clock may be set back; a recording's time never is.
+        self.t = max(self.t, round(sample.time - self._start, 3))
+        readings = {reading.uuid: reading for reading in sample.readings}
+        gpus = [self._tick(readings[uuid]) for uuid in self._uuids]
+        self._write_line({"t": self.t, "phase": None, "gpus": gpus})
+        self.ticks += 1
+
+    def _tick(self, reading: Reading) -> dict[str, Any]:
+        if reading.lost_since is not None:
+            return {"lost": True}
+        power, throttle = reading.power_w, reading.throttle
+        tick: dict[str, Any] = {
+            "util": reading.utilization,
+            "mem_util": reading.memory_utilization,
+            "mem_used": reading.memory_used,
+            "power_mw": None if power is None else round(power * 1000),
+            "temp_c": reading.temperature_c,
+            "mem_temp_c": reading.memory_temperature_c,
+            "sm_mhz": reading.sm_clock_mhz,
+            "throttle": None if throttle is None else mask(throttle),
+            "procs": None if reading.processes is None else [_process(one) for one in reading.processes],
+        }
+        # What is read seldom stands only where it is new.
+        activity, energy = reading.activity, reading.energy_j
+        if activity is not None and activity != self._activity.get(reading.uuid):
+            self._activity[reading.uuid] = activity
+            tick["gpm"] = _gpm(activity)
+        if energy is not None and energy != self._energy.get(reading.uuid):
+            self._energy[reading.uuid] = energy
+            tick["energy_mj"] = round(energy * 1000)
+        return tick
+
+    def _write_line(self, value: dict[str, Any]) -> None:
+        self._file.write(json.dumps(value, separators=(",", ":")).encode() + b"\n")
+
+
+def _meta(first: Sample, interval_s: float) -> dict[str, Any]:
+    major, _, minor = (first.origin.cuda_driver or "").partition(".")
+    return {
+        "driver": first.origin.driver,
+        "cuda_driver": int(major) * 1000 + int(minor) * 10 if major.isdigit() and minor.isdigit() else None,
+        "tick_s": interval_s,
+        "recorded": first.time,
+        "gpus": [_facts(gpu, reading) for gpu, reading in zip(first.gpus, first.readings, strict=True)],
+    }
+
+
+def _facts(gpu: Gpu, reading: Reading) -> dict[str, Any]:
+    limit = reading.power_limit_w
+    return {
+        "uuid": gpu.uuid,
+        "index": gpu.index,
+        "mig_index": gpu.mig_index,
+        "mig_parent": gpu.mig_parent,
+        "name": gpu.name,
+        "memory_total": gpu.memory_total,
+        "unified_memory": gpu.unified_memory,
+        "power_limit_mw": None if limit is None else round(limit * 1000),
+        "pci_bus_id": gpu.pci_bus_id,
+        "compute_capability": gpu.compute_capability,
+        "utilization_window_s": reading.utilization_window,
+        "missing": dict(reading.missing),
+    }
+
+
+def _process(process: Process) -> list[Any]:
+    compute = [process.pid, process.memory]
+    return compute if process.kind == "compute" else [*compute, process.kind]
+
+
+def _gpm(activity: Activity) -> dict[str, float | None]:
+    values = {name: getattr(activity, name) for name in GPM_PERCENT}
+    for name, key in GPM_RATES.items():
+        rate = getattr(activity, name)
+        values[key] = None if rate is None else rate / MIB
+    return values

@@ -1,0 +1,160 @@
+"""One sample as a table for a terminal: a row a GPU, then a row a process. Pure text in, pure text out."""
+
+from __future__ import annotations
+
+import textwrap
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from gpuwidget.columns import Column, cut, lay_out, printable
+from gpuwidget.sources.throttle import needing_attention
+from gpuwidget.units import GIB, UNKNOWN, duration
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
+    from gpuwidget.samples import Gpu, Reading, Sample
+
+_NARROWEST = 40
+_LONG_NAME = 18
+_WARM, _PLAIN = "\x1b[33m", "\x1b[0m"
+
+_GPU_COLUMNS = (
+    Column("GPU"),
+    Column("Name", right=False, shrinks_to=8),
+    Column("Util %"),
+    Column("Memory GiB"),
+    Column("Power W"),
+    Column("°C"),
+    Column("MHz"),
+    Column("Limited by", right=False, shrinks_to=18),
+)
+_PROCESS_COLUMNS = (
+    Column("GPU"),
+    Column("PID"),
+    Column("User", right=False, shrinks_to=8),
+    Column("GiB"),
+    Column("Command", right=False, shrinks_to=16),
+)
+
+
+def render(sample: Sample, *, width: int = 80, tz: tzinfo | None = None, colour: bool = False) -> str:
+    """The sample as lines of at most ``width`` cells (at least 40), without a newline at the end.
+
+    ``tz`` is the zone of the times shown, None for the machine's own. With ``colour`` the rows that need a
+    person are yellow; the colour says nothing that the words do not. Control characters in names and
+    commands are shown as escapes.
+    """
+    width = max(width, _NARROWEST)
+    lines = [cut(line, width) for line in _heading(sample, tz)]
+    if sample.origin.reason is not None:
+        lines += ["", *textwrap.wrap(printable(sample.origin.reason), width)]
+    if sample.gpus:
+        lines += ["", *_gpu_table(sample, width, tz, colour), *_process_table(sample, width)]
+    return "\n".join(lines)
+
+
+def _heading(sample: Sample, tz: tzinfo | None) -> list[str]:
+    origin = sample.origin
+    facts = [datetime.fromtimestamp(sample.time, tz).strftime("%Y-%m-%d %H:%M:%S")]
+    if origin.driver is not None:
+        facts.append(f"driver {printable(origin.driver)}")
+    if origin.cuda_driver is not None:
+        facts.append(f"CUDA {printable(origin.cuda_driver)}")
+    label = [] if origin.recording is None else [printable(origin.recording)]
+    return [*label, " · ".join(facts)]
+
+
+def _gpu_table(sample: Sample, width: int, tz: tzinfo | None, colour: bool) -> list[str]:
+    pairs = list(zip(sample.gpus, sample.readings, strict=True))
+    rows = [_gpu_row(gpu, reading, sample.time, tz) for gpu, reading in pairs]
+    titles, *lines = lay_out(_GPU_COLUMNS, rows, width)
+    if not colour:
+        return [titles, *lines]
+    return [titles] + [
+        f"{_WARM}{line}{_PLAIN}" if _needs_a_person(reading) else line
+        for line, (_, reading) in zip(lines, pairs, strict=True)
+    ]
+
+
+def _needs_a_person(reading: Reading) -> bool:
+    return _unreachable(reading) or bool(needing_attention(reading.throttle or ()))
+
+
+def _unreachable(reading: Reading) -> bool:
+    return reading.lost_since is not None or reading.silent_since is not None
+
+
+def _gpu_row(gpu: Gpu, reading: Reading, now: float, tz: tzinfo | None) -> tuple[str, ...]:
+    who = (_place(gpu), _name(gpu))
+    if reading.lost_since is not None:
+        return (*who, f"lost since {_moment(reading.lost_since, now, tz)}")
+    if reading.silent_since is not None:
+        return (*who, f"no answer for {duration(now - reading.silent_since)}")
+    if reading.answered is None:
+        return (*who, "no answer yet")
+    return (
+        *who,
+        _whole(reading.utilization),
+        f"{_gib(reading.memory_used):>5} / {_gib(gpu.memory_total):>5}",
+        f"{_whole(reading.power_w):>3} / {_whole(reading.power_limit_w):>3}",
+        _whole(reading.temperature_c),
+        _whole(reading.sm_clock_mhz),
+        UNKNOWN if reading.throttle is None else ", ".join(map(printable, reading.throttle)),
+    )
+
+
+def _process_table(sample: Sample, width: int) -> list[str]:
+    rows = [
+        row
+        for gpu, reading in zip(sample.gpus, sample.readings, strict=True)
+        for row in _process_rows(gpu, reading)
+    ]
+    if rows:
+        return ["", *lay_out(_PROCESS_COLUMNS, rows, width)]
+    all_known = all(reading.processes is not None for reading in sample.readings)
+    return ["", "No process uses a GPU."] if all_known else []
+
+
+def _process_rows(gpu: Gpu, reading: Reading) -> list[tuple[str, ...]]:
+    if _unreachable(reading) or reading.answered is None:
+        return []  # Its row among the GPUs says so.
+    if reading.processes is None:
+        return [(_place(gpu), UNKNOWN, reading.missing.get("processes", "the driver does not say"))]
+    largest_first = sorted(reading.processes, key=lambda process: (-(process.memory or 0), process.pid))
+    return [
+        (
+            _place(gpu),
+            str(process.pid),
+            UNKNOWN if process.user is None else printable(process.user),
+            _gib(process.memory),
+            UNKNOWN if process.command is None else printable(process.command),
+        )
+        for process in largest_first
+    ]
+
+
+def _place(gpu: Gpu) -> str:
+    return str(gpu.index) if gpu.mig_index is None else f"{gpu.index}:{gpu.mig_index}"
+
+
+def _name(gpu: Gpu) -> str:
+    # The end of a name tells more than the maker does: "NVIDIA GeForce RTX 4090 Laptop GPU".
+    name = gpu.name if len(gpu.name) <= _LONG_NAME else gpu.name.removeprefix("NVIDIA ")
+    return printable(f"{name} (unified)" if gpu.unified_memory else name)
+
+
+def _moment(epoch: float, now: float, tz: tzinfo | None) -> str:
+    then, today = datetime.fromtimestamp(epoch, tz), datetime.fromtimestamp(now, tz)
+    return then.strftime("%H:%M:%S" if then.date() == today.date() else "%Y-%m-%d %H:%M:%S")
+
+
+def _whole(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.0f}"
+
+
+def _gib(size: int | None) -> str:
+    if size is None:
+        return UNKNOWN
+    # A little memory is not none.
+    return "<0.1" if 0 < size < 0.05 * GIB else f"{size / GIB:.1f}"

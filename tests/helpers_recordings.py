@@ -1,0 +1,88 @@
+"""Small recordings made for a test, and a clock to play them by."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+
+class SetClock:
+    """A clock that a test sets."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def time(self) -> float:
+        """What was set."""
+        return self.now
+
+    def monotonic(self) -> float:
+        """What was set."""
+        return self.now
+
+    def wait(self, condition: object, seconds: float | None) -> None:
+        """Never called."""
+        raise AssertionError("a source never waits")
+
+
+GPU_FACTS = {
+    "name": "NVIDIA H200",
+    "memory_total": 150754820096,
+    "memory_reserved": 644939776,
+    "power_limit_mw": 700000,
+    "max_sm_mhz": 1980,
+    "pci_bus_id": "00000000:00:06.0",
+}
+GPM = {
+    "graphics": 90.0,
+    "sm": 50.0,
+    "sm_occupancy": 25.0,
+    "tensor": 10.0,
+    "dram": 20.0,
+    "fp64": 0.0,
+    "fp32": 5.0,
+    "fp16": 1.0,
+    "pcie_tx_mib_s": 1.0,
+    "pcie_rx_mib_s": 2.0,
+    "nvlink_rx_mib_s": 3.0,
+    "nvlink_tx_mib_s": 4.0,
+}
+
+
+def meta(gpus: int = 1, **facts: Any) -> dict[str, Any]:
+    """A first line."""
+    return {
+        "meta": {
+            "driver": "580.159.04",
+            "cuda_driver": 13000,
+            "tick_s": 1.0,
+            "gpus": [GPU_FACTS | facts for _ in range(gpus)],
+        }
+    }
+
+
+def values(**changed: Any) -> dict[str, Any]:
+    """One GPU in one tick."""
+    return {
+        "util": 50,
+        "mem_util": 5,
+        "mem_used": 1024,
+        "power_mw": 100000,
+        "temp_c": 30,
+        "mem_temp_c": 35,
+        "sm_mhz": 1980,
+        "throttle": 0,
+        "procs": [[7, 1000]],
+    } | changed
+
+
+def tick(t: float, *gpus: dict[str, Any]) -> dict[str, Any]:
+    """One line."""
+    return {"t": t, "phase": "test", "gpus": list(gpus)}
+
+
+def write(path: Path, *lines: dict[str, Any]) -> Path:
+    """The lines as a file, not packed."""
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return path

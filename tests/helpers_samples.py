@@ -1,0 +1,53 @@
+"""Samples, put together in a line each, for tests of what is made from them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from fakes import EPOCH, gpu
+
+from gpuwidget.samples import SCHEMA, Gpu, Origin, Process, Reading, Sample
+
+GIB = 1024**3
+LIVE = Origin(kind="nvml", reason=None, recording=None, driver="580.159.04", cuda_driver="13.0")
+
+
+def process(
+    pid: int, memory: int | None, *, user: str | None = "anna", command: str | None = "python"
+) -> Process:
+    return Process(pid=pid, kind="compute", memory=memory, user=user, command=command)
+
+
+def reading(one: Gpu, **values: Any) -> Reading:
+    whole = Reading(
+        uuid=one.uuid,
+        answered=EPOCH,
+        silent_since=None,
+        lost_since=None,
+        utilization=97.0,
+        utilization_window=0.2,
+        memory_utilization=40.0,
+        memory_used=60 * GIB,
+        power_w=612.4,
+        power_limit_w=700.0,
+        temperature_c=51.0,
+        memory_temperature_c=55.0,
+        sm_clock_mhz=1980.0,
+        pstate=0,
+        throttle=(),
+        energy_j=1000.0,
+        activity=None,
+        processes=(),
+        missing={},
+    )
+    return replace(whole, **values)
+
+
+def h200(index: int, **facts: Any) -> Gpu:
+    return replace(gpu(index, total=140 * GIB), **facts)
+
+
+def sample(*pairs: tuple[Gpu, Reading], origin: Origin = LIVE, time: float = EPOCH) -> Sample:
+    gpus, readings = zip(*pairs, strict=True) if pairs else ((), ())
+    return Sample(schema=SCHEMA, time=time, origin=origin, gpus=gpus, readings=readings)

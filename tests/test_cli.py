@@ -1,0 +1,295 @@
+"""The ``gpuwidget`` command."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fakes import EPOCH, FakeClock, FakeSource
+from helpers_recordings import meta, tick, values, write
+
+import gpuwidget
+from gpuwidget.cli import main
+from gpuwidget.errors import GpuLostError
+from gpuwidget.sampler import Sampler
+from gpuwidget.samples import Process
+from gpuwidget.sources.recording import read
+
+GPUWIDGET = [sys.executable, "-m", "gpuwidget"]
+PATIENCE_S = 60
+
+
+@pytest.fixture(autouse=True)
+def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.fixture
+def replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The source of a process is a recording in which nothing changes."""
+    path = write(tmp_path / "still.jsonl", meta(), tick(0, values(mem_used=1024**3)))
+    monkeypatch.setenv("GPUWIDGET_SOURCE", f"replay:{path}")
+    return path
+
+
+def run(*arguments: str, **more: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*GPUWIDGET, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False, **more
+    )  # type: ignore[call-overload]
+
+
+def look(source: FakeSource, *arguments: str) -> int:
+    return main(arguments, Sampler(source, FakeClock()))
+
+
+def test_one_look_shows_all_gpus_and_their_processes(capsys: pytest.CaptureFixture[str]) -> None:
+    """`gpuwidget` alone: everything at one glance, and a success."""
+    source = FakeSource(gpus=2)
+    source.processes[1] = (Process(42, "compute", 5 * 1024**3, "anna", "python train.py"),)
+    source.memory[1] = 6 * 1024**3
+    assert look(source) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "2023-11-14 22:13:20 · driver 580.00 · CUDA 13.0",
+        "",
+        "GPU  Name         Util %     Memory GiB    Power W  °C   MHz",
+        "  0  NVIDIA H200      50   <0.1 / 139.7  100 / 700  40  1980",
+        "  1  NVIDIA H200      50    6.0 / 139.7  100 / 700  40  1980",
+        "",
+        "GPU  PID  User  GiB  Command",
+        "  1   42  anna  5.0  python train.py",
+    ]
+    assert source.closed == 1
+
+
+def test_a_lost_gpu_does_not_hide_the_others(capsys: pytest.CaptureFixture[str]) -> None:
+    """And the look is a success: there is a GPU."""
+    source = FakeSource(gpus=2)
+    source.failing[0] = GpuLostError("fell off the bus")
+    assert look(source) == 0
+    assert capsys.readouterr().out.splitlines()[2:5] == [
+        "GPU  Name         Util %     Memory GiB    Power W  °C   MHz",
+        "  0  NVIDIA H200  lost since 22:13:20",
+        "  1  NVIDIA H200      50   <0.1 / 139.7  100 / 700  40  1980",
+    ]
+
+
+@pytest.mark.parametrize("arguments", [(), ("--json",)])
+def test_without_a_gpu_it_says_why_and_fails(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    """Scripts can ask by the exit status, people read the sentence; there is no traceback."""
+    source = FakeSource(gpus=0, kind="none")
+    source.reason = "No NVIDIA driver was found."
+    assert look(source, *arguments) == 1
+    shown = capsys.readouterr()
+    if arguments:
+        assert json.loads(shown.out)["origin"]["reason"] == "No NVIDIA driver was found."
+    else:
+        assert shown.out.splitlines()[2:] == ["No NVIDIA driver was found."]
+    assert shown.err == ""
+
+
+def test_json_is_the_sample_with_finite_numbers_only(capsys: pytest.CaptureFixture[str]) -> None:
+    """One object on one line; a NaN, which is not JSON, is null."""
+    source = FakeSource()
+    source.utilization[0] = float("nan")
+    source.power[0] = None
+    source.missing = {"power_w": "not supported by this GPU"}
+    assert look(source, "--json") == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    sample = json.loads(line, parse_constant=pytest.fail)
+    assert list(sample) == ["schema", "time", "origin", "gpus", "readings"]
+    assert (sample["schema"], sample["time"]) == (1, EPOCH)
+    assert sample["gpus"][0]["uuid"] == source.gpus[0].uuid
+    reading = sample["readings"][0]
+    assert (reading["utilization"], reading["power_w"], reading["memory_used"]) == (None, None, 1_000_000)
+    assert reading["missing"]["power_w"] == "not supported by this GPU"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("-i", "0"), "argument -i/--interval: '0' is no number of seconds from 0.05 to 60"),
+        (("-i", "61"), "argument -i/--interval: '61' is no number of seconds from 0.05 to 60"),
+        (("-i", "nan"), "argument -i/--interval: 'nan' is no number of seconds from 0.05 to 60"),
+        (("record", "x", "--interval", "fast"), "argument --interval: 'fast' is no number of seconds"),
+        (("record",), "the following arguments are required: FILE"),
+        (("watch",), "invalid choice: 'watch'"),
+    ],
+)
+def test_wrong_use_is_one_clear_line(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
+) -> None:
+    """Usage, the reason, and the exit status of wrong use."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_options_of_a_look_are_not_silently_dropped_by_record(capsys: pytest.CaptureFixture[str]) -> None:
+    """`gpuwidget -i 5 record FILE` would record at another interval than it says."""
+    assert look(FakeSource(), "-i", "5", "record", "x") == 2
+    expected = "gpuwidget: record takes no --json, and its --interval after the word record.\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_a_source_that_does_not_exist_is_explained(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slip in GPUWIDGET_SOURCE is wrong use, not a machine without a GPU."""
+    monkeypatch.setattr("gpuwidget.sampler._process_sampler", None)
+    monkeypatch.setenv("GPUWIDGET_SOURCE", "nvlm")
+    assert main([]) == 2
+    assert capsys.readouterr().err == (
+        "gpuwidget: 'nvlm' names no source of GPU readings. Use auto, nvml, replay, replay:PATH, "
+        "replay-once:PATH or none.\n"
+    )
+
+
+def test_a_driver_that_never_comes_up_is_not_waited_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After half a minute it says what it waits for, and ends."""
+    sampler = Sampler(FakeSource(), FakeClock())
+    monkeypatch.setattr(sampler, "wait_until_open", lambda timeout_s: False)
+    assert main([], sampler) == 1
+    assert capsys.readouterr().out == (
+        "The driver has not answered for 30 seconds. If nvidia-smi hangs too, the driver or a GPU is stuck: "
+        "look into the kernel log (dmesg); a restart of the machine usually helps.\n"
+    )
+
+
+def test_version() -> None:
+    """`gpuwidget --version` and `python -m gpuwidget --version` are the same."""
+    assert run("--version").stdout == f"gpuwidget {gpuwidget.__version__}\n"
+
+
+def test_the_command_loads_nothing_it_does_not_need(replay: Path) -> None:
+    """A look costs neither torch nor a notebook stack, and a replay not even NVML."""
+    code = (
+        "import sys; from gpuwidget.cli import main; main([]); "
+        "print([name for name in ('torch', 'IPython', 'ipywidgets', 'bqplot', 'pandas', 'tornado', 'pynvml') "
+        "if name in sys.modules])"
+    )
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert made.stdout.splitlines()[-1] == "[]"
+
+
+def test_again_and_again_until_ctrl_c(replay: Path) -> None:
+    """`-i` without a terminal prints look after look, a blank line between; Ctrl-C ends it in peace."""
+    with subprocess.Popen(
+        [*GPUWIDGET, "-i", "0.05"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        shown = [process.stdout.readline().rstrip("\n") for _ in range(18)]
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=PATIENCE_S)
+    label = "Recording of 1 × NVIDIA H200 (still.jsonl)"  # noqa: RUF001 (the sign that is shown)
+    one = [
+        "",
+        "GPU  Name         Util %     Memory GiB    Power W  °C   MHz",
+        "  0  NVIDIA H200      50    1.0 / 140.4  100 / 700  30  1980",
+        "",
+        "GPU  PID  User   GiB  Command",
+        "  0    7  n/a   <0.1  n/a",
+        "",
+    ]
+    assert (shown[0], shown[2:9]) == (label, one)
+    assert (shown[9], shown[11:18]) == (label, one)
+    assert (process.returncode, errors) == (0, "")
+
+
+def test_json_again_and_again_is_one_object_a_line(replay: Path) -> None:
+    """For programs: a stream of samples, each later than the one before."""
+    with subprocess.Popen(
+        [*GPUWIDGET, "-i", "0.05", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        times = [json.loads(process.stdout.readline())["time"] for _ in range(3)]
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=PATIENCE_S)
+    assert times == sorted(set(times))
+    assert (process.returncode, errors) == (0, "")
+
+
+def test_in_a_terminal_it_repeats_in_place(replay: Path) -> None:
+    """Each look is drawn over the one before, and what is left of that is cleared."""
+    controller, terminal = pty.openpty()
+    with subprocess.Popen([*GPUWIDGET, "-i", "0.05"], stdout=terminal, stderr=subprocess.PIPE) as process:
+        os.close(terminal)
+        shown = b""
+        while shown.count(b"\x1b[J") < 4:
+            shown += os.read(controller, 65536)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=PATIENCE_S)
+    os.close(controller)
+    frames = shown.split(b"\x1b[H")
+    assert frames[:2] == [b"", b"\x1b[J"]
+    first, second = frames[2:4]
+    assert first.startswith("Recording of 1 × NVIDIA H200 (still.jsonl)\x1b[K\r\n".encode())  # noqa: RUF001
+    assert first.endswith(b"\x1b[J")
+    assert first.count(b"\r\n") == second.count(b"\r\n") == first.count(b"\x1b[K") == 8
+    assert (process.returncode, errors) == (0, b"")
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(replay: Path) -> None:
+    """`gpuwidget -i 1 | head -1` ends without a word."""
+    with subprocess.Popen(
+        [*GPUWIDGET, "-i", "0.05"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(timeout=PATIENCE_S) == 0
+        assert process.stderr.read() == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("name", ["run.jsonl", "run.jsonl.gz"])
+def test_a_recording_stopped_by_a_signal_is_whole(
+    replay: Path, tmp_path: Path, number: signal.Signals, name: str
+) -> None:
+    """Ctrl-C, or the end of a batch job, leaves a file that plays."""
+    path = tmp_path / name
+    with subprocess.Popen(
+        [*GPUWIDGET, "record", str(path), "--interval", "0.05"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        begun = process.stdout.readline()
+        process.send_signal(number)
+        ended, errors = process.communicate(timeout=PATIENCE_S)
+    sign = "\N{MULTIPLICATION SIGN}"
+    assert begun == f"Recording 1 {sign} NVIDIA H200 every 0.05 s to {path}. Ctrl-C stops.\n"
+    assert ended.endswith(f"To play them: GPUWIDGET_SOURCE=replay:{path}\n")
+    assert (process.returncode, errors) == (0, "")
+    recording = read(path)
+    assert recording.gpus[0].gpu.name == "NVIDIA H200"
+    assert recording.gpus[0].track.ticks["mem_used"][0] == 1024**3
+
+
+def test_recording_over_a_file_is_refused(replay: Path) -> None:
+    """With a sentence, before anything is read, and the file stays."""
+    before = replay.read_bytes()
+    made = run("record", str(replay))
+    expected = f"gpuwidget: {str(replay)!r} exists already and is left as it is: give another name.\n"
+    assert (made.returncode, made.stdout, made.stderr) == (1, "", expected)
+    assert replay.read_bytes() == before

@@ -1,0 +1,289 @@
+"""The format of recordings: what is written is what is read, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from fakes import EPOCH
+from helpers_recordings import SetClock, meta, tick, values, write
+from helpers_samples import LIVE, h200, process, reading, sample
+
+from gpuwidget.errors import RecordingError
+from gpuwidget.recorder import RecordingWriter, write_samples
+from gpuwidget.samples import Activity, Sample
+from gpuwidget.sources import Fast, Slow, Steady
+from gpuwidget.sources.recording import read
+from gpuwidget.sources.replay import SHIPPED, ReplaySource
+
+ACTIVITY = Activity(
+    since=EPOCH,
+    until=EPOCH + 0.5,
+    graphics=91.2,
+    sm=50.1,
+    sm_occupancy=25.3,
+    tensor=None,
+    dram=20.7,
+    fp64=0.0,
+    fp32=5.1,
+    fp16=1.9,
+    pcie_tx=123456.7,
+    pcie_rx=7654321.0,
+    nvlink_tx=None,
+    nvlink_rx=98765432.1,
+)
+
+
+def recorded(path: Path, *samples: Sample, interval_s: float = 0.5) -> list[str]:
+    said: list[str] = []
+    write_samples(iter(samples), path, interval_s, said.append)
+    return said
+
+
+@pytest.mark.parametrize("name", ["run.jsonl", "run.jsonl.gz"])
+def test_what_is_recorded_replays_the_same(tmp_path: Path, name: str) -> None:
+    """Identity, every value, processes, counters and energy come back as they were."""
+    one = h200(1, compute_capability="9.0")
+    slice_ = h200(1, uuid="MIG-5", mig_index=0, mig_parent=one.uuid, unified_memory=True)
+    why = {"pstate": "not supported by this GPU"}
+    procs = (process(7, 100), process(8, None))
+    first = reading(one, pstate=None, missing=why, processes=procs, throttle=("power cap", "idle"))
+    later = reading(
+        one, utilization=12.5, power_w=99.123, memory_used=7, activity=ACTIVITY, energy_j=1306.25, missing=why
+    )
+    unknown = reading(slice_, utilization=None, power_w=None, throttle=None, processes=None, energy_j=None)
+    recorded(
+        tmp_path / name,
+        sample((one, first), (slice_, unknown)),
+        sample((one, later), (slice_, unknown), time=EPOCH + 0.5),
+    )
+    clock = SetClock(1000.0)
+    source = ReplaySource(str(tmp_path / name), loop=False, clock=clock)
+    found = source.open()
+    assert found.gpus == (one, slice_)
+    assert (found.origin.driver, found.origin.cuda_driver) == (LIVE.driver, LIVE.cuda_driver)
+    assert source.read_fast(one) == Fast(97.0, 40.0, first.memory_used, 612.4, {})
+    steady = Steady(700.0, 51.0, 55.0, 1980.0, None, ("power cap", "idle"), why)
+    assert source.read_steady(one) == steady
+    assert source.read_slow(one) == Slow(1000.0, 0.2, {})
+    shown = source.read_processes(one)
+    assert shown is not None
+    assert [(each.pid, each.kind, each.memory) for each in shown] == [
+        (7, "compute", 100),
+        (8, "compute", None),
+    ]
+    assert source.read_processes(slice_) is None
+    assert source.read_fast(slice_).utilization is None
+    assert source.read_activity(one) is None
+    clock.now = 1000.5
+    assert source.read_fast(one) == Fast(12.5, 40.0, 7, 99.123, {})
+    assert source.read_slow(one).energy_j == 1306.25
+    activity = source.read_activity(one)
+    assert activity is not None
+    for field in ("graphics", "sm", "sm_occupancy", "tensor", "dram", "fp64", "fp32", "fp16"):
+        assert getattr(activity, field) == getattr(ACTIVITY, field)
+    for field in ("pcie_tx", "pcie_rx", "nvlink_tx", "nvlink_rx"):
+        assert getattr(activity, field) == getattr(ACTIVITY, field)
+    assert (activity.since, activity.until) == (1000.0, 1000.5)
+
+
+def test_its_lines_have_the_keys_of_the_shipped_recording(tmp_path: Path) -> None:
+    """Whatever reads the shipped recording reads one of the user's."""
+    one = h200(0)
+    path = tmp_path / "run.jsonl"
+    recorded(path, sample((one, reading(one, activity=ACTIVITY, processes=(process(7, 100),)))))
+    made_meta, made_tick = [json.loads(line) for line in path.read_text().splitlines()]
+    with gzip.open(SHIPPED, "rt") as file:
+        shipped = [json.loads(line) for line in file]
+    whole = next(line for line in shipped[1:] if {"gpm", "energy_mj"} <= set(line["gpus"][0]))
+    assert set(made_tick) == set(whole)
+    assert set(made_tick["gpus"][0]) == set(whole["gpus"][0])
+    assert set(made_tick["gpus"][0]["gpm"]) == set(whole["gpus"][0]["gpm"])
+    assert set(shipped[0]["meta"]) <= set(made_meta["meta"])
+    assert made_tick["gpus"][0]["procs"] == [[7, 100]]
+
+
+def test_what_is_read_seldom_is_written_where_it_is_new(tmp_path: Path) -> None:
+    """A counter that was not read again is not passed off as a new reading."""
+    one = h200(0)
+    same = reading(one, activity=ACTIVITY)
+    path = tmp_path / "run.jsonl"
+    recorded(path, sample((one, same)), sample((one, same), time=EPOCH + 0.2))
+    ticks = [json.loads(line)["gpus"][0] for line in path.read_text().splitlines()[1:]]
+    assert [("gpm" in each, "energy_mj" in each) for each in ticks] == [(True, True), (False, False)]
+
+
+def test_lost_gpus_and_graphics_processes_come_back_as_such(tmp_path: Path) -> None:
+    """A loss while recording is a loss in the replay, not a row of zeros; time set back does no harm."""
+    one = h200(0)
+    drawing = process(9, 5)
+    drawing = type(drawing)(pid=9, kind="graphics", memory=5, user=None, command=None)
+    path = tmp_path / "run.jsonl"
+    recorded(
+        path,
+        sample((one, reading(one, processes=(drawing,)))),
+        sample((one, reading(one, lost_since=EPOCH)), time=EPOCH - 100),
+    )
+    track = read(path).gpus[0].track
+    assert track.processes == [(drawing,), None]
+    assert list(track.lost) == [0, 1]
+    assert list(read(path).times) == [0.0, 0.0]
+
+
+def test_it_says_in_a_line_what_it_does_and_how_to_play_it(tmp_path: Path) -> None:
+    """One line at the start, one at the end."""
+    one = h200(0)
+    path = tmp_path / "my run.jsonl"
+    said = recorded(path, sample((one, reading(one))), sample((one, reading(one)), time=EPOCH + 0.5))
+    assert said == [
+        f"Recording 1 \N{MULTIPLICATION SIGN} NVIDIA H200 every 0.5 s to {path}. Ctrl-C stops.",
+        f"Recorded 2 readings in 500 ms. To play them: GPUWIDGET_SOURCE='replay:{path}'",
+    ]
+
+
+def test_it_waits_for_the_slow_calls_that_belong_in_the_first_line(tmp_path: Path) -> None:
+    """Recording starts when the window of the utilization is known, or after two seconds without."""
+    one = h200(0)
+    blank = reading(one, utilization_window=None)
+    samples = [sample((one, blank), time=EPOCH + t) for t in (0.0, 0.5)]
+    known = sample((one, reading(one, utilization_window=0.1)), time=EPOCH + 1.0)
+    recorded(tmp_path / "a.jsonl", *samples, known)
+    assert read(tmp_path / "a.jsonl").gpus[0].utilization_window == 0.1
+    late = [sample((one, blank), time=EPOCH + t) for t in (0.0, 1.0, 2.0, 3.0)]
+    recorded(tmp_path / "b.jsonl", *late)
+    assert list(read(tmp_path / "b.jsonl").times) == [0.0, 1.0]
+    assert read(tmp_path / "b.jsonl").gpus[0].utilization_window is None
+
+
+def test_an_existing_file_is_left_as_it_is(tmp_path: Path) -> None:
+    """Hours of recording are not overwritten by a slip."""
+    path = tmp_path / "run.jsonl"
+    path.write_text("precious")
+    one = h200(0)
+    with pytest.raises(
+        RecordingError, match=r"run\.jsonl' exists already and is left as it is: give another"
+    ):
+        recorded(path, sample((one, reading(one))))
+    assert path.read_text() == "precious"
+
+
+def test_nothing_to_record_and_nowhere_to_write_are_sentences(tmp_path: Path) -> None:
+    """And no file is left behind."""
+    one = h200(0)
+    path = tmp_path / "no" / "run.jsonl"
+    with pytest.raises(RecordingError, match=r"run\.jsonl' can't be written: No such file or directory\."):
+        recorded(path, sample((one, reading(one))))
+    with pytest.raises(RecordingError, match="There is nothing to record: no GPU was found"):
+        recorded(tmp_path / "run.jsonl", sample())
+    with pytest.raises(RecordingError, match="Nothing was recorded: it was stopped before the first reading"):
+        recorded(tmp_path / "run.jsonl")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the system says, and no traceback."""
+    one = h200(0)
+
+    class Full(RecordingWriter):
+        """Its disk fills up at the first tick."""
+
+        def write(self, sample: Sample) -> None:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("gpuwidget.recorder.RecordingWriter", Full)
+    with pytest.raises(RecordingError, match=r"can't be written: No space left on device\."):
+        recorded(tmp_path / "run.jsonl", sample((one, reading(one))))
+
+
+# -- reading what is no recording ----------------------------------------------------------------------
+
+
+def whole(path: Path) -> Path:
+    return write(path, meta(), tick(0, values()), tick(1, values()))
+
+
+def why_not(path: Path) -> str:
+    with pytest.raises(RecordingError) as caught:
+        read(path)
+    return str(caught.value)
+
+
+def test_a_file_cut_short_is_said_to_be(tmp_path: Path) -> None:
+    """Packed or not, the sentence says that it is not whole, and what to do."""
+    plain = whole(tmp_path / "x.jsonl")
+    packed = tmp_path / "x.jsonl.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes())[:-20])
+    plain.write_bytes(plain.read_bytes()[:-20])
+    for path in (plain, packed):
+        assert why_not(path) == (
+            f"The recording {str(path)!r} ends in the middle: it was not written or copied to its end. "
+            "Copy it again, or make a new one with 'gpuwidget record FILE'."
+        )
+
+
+def test_an_empty_file_and_one_without_readings_are_said_to_be(tmp_path: Path) -> None:
+    """Also where the file is there and well-formed."""
+    empty = write(tmp_path / "x.jsonl")
+    begun = write(tmp_path / "y.jsonl", meta())
+    packed = tmp_path / "z.jsonl.gz"
+    packed.write_bytes(gzip.compress(b""))
+    for path in (empty, begun, packed):
+        assert why_not(path) == (
+            f"The recording {str(path)!r} holds no readings. Make one with 'gpuwidget record FILE'."
+        )
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"not a recording\n", "line 1: not JSON"),
+        (b"\x89PNG\r\n\x1a\n", "'utf-8' codec can't decode"),
+        (b"[1, 2]\n", "line 1: list indices must be integers"),
+        (b"12\n", "line 1: 'int' object is not subscriptable"),
+        (b"{}\n", "line 1: 'meta' is missing"),
+        (b'{"meta": {"gpus": [{}]}}\n', "line 1: 'name' is missing"),
+        (
+            b'{"meta": {"gpus": []}}\n{"t": 0, "gpus": [{}]}\n',
+            "line 2: a tick of 1 GPUs, where the first line",
+        ),
+        (
+            b'{"meta": {"gpus": []}}\n{"t": 1, "gpus": []}\n{"t": 0, "gpus": []}\n',
+            "line 3: its time 0 is out of",
+        ),
+        (b'{"meta": {"gpus": []}}\n{"t": NaN, "gpus": []}\n', "line 2: its time nan is out of order"),
+        (b'{"meta": {"gpus": []}}\n{"t": "soon", "gpus": []}\n', "line 2: could not convert"),
+        (
+            b'{"meta": {"gpus": [{"name": "A", "uuid": "GPU-1"}, {"name": "B", "uuid": "GPU-1"}]}}\n',
+            "one UUID",
+        ),
+        (b'{"meta": {"gpus": [{"name": "A"}]}}\n{"t": 0, "gpus": [{"util": [1]}]}\n', "line 2: float"),
+        (gzip.compress(b"text\n"), "line 1: not JSON"),
+        (b"\x1f\x8b no gzip after all", "Unknown compression method"),
+    ],
+)
+def test_any_other_file_is_no_recording_and_the_line_is_named(
+    tmp_path: Path, content: bytes, reason: str
+) -> None:
+    """A wrong path never ends in a traceback."""
+    path = tmp_path / "x"
+    path.write_bytes(content)
+    said = why_not(path)
+    assert said.startswith(f"{str(path)!r} is no recording of GPUs (")
+    assert reason in said
+    assert said.endswith("Make one with 'gpuwidget record FILE'.")
+
+
+def test_a_folder_cannot_be_read(tmp_path: Path) -> None:
+    """What the system says of it is passed on."""
+    assert why_not(tmp_path) == f"The recording {str(tmp_path)!r} can't be read: Is a directory."
+
+
+def test_a_recording_of_a_single_tick_lasts_as_long_as_one(tmp_path: Path) -> None:
+    """Also where the first line does not say how long that is."""
+    first = meta()
+    assert read(write(tmp_path / "a", first, tick(5, values()))).duration_s == 1.0
+    del first["meta"]["tick_s"]
+    assert read(write(tmp_path / "b", first, tick(5, values()))).duration_s == 1.0
+    assert read(write(tmp_path / "c", first, tick(5, values()), tick(7, values()))).duration_s == 4.0

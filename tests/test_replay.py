@@ -1,0 +1,337 @@
+"""The replay source: a recording in place of a machine's GPUs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from helpers_recordings import GPM, SetClock, meta, tick, values, write
+
+from gpuwidget.errors import GpuLostError, SourceLostError
+from gpuwidget.samples import Activity, Process
+from gpuwidget.sources import Fast, Slow, Steady, open_source
+from gpuwidget.sources.replay import ReplaySource
+
+NOT_RECORDED = "not in the recording"
+MIB = 1024**2
+
+
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock(0.0)
+
+
+def test_without_a_path_the_shipped_recording_of_four_h200s_plays(clock: SetClock) -> None:
+    """A machine without a GPU has something true to show, labelled as a recording."""
+    found = open_source("replay", clock).open()
+    assert (found.origin.kind, found.origin.reason) == ("replay", None)
+    assert found.origin.recording == "Recording of 4 \N{MULTIPLICATION SIGN} NVIDIA H200"
+    assert (found.origin.driver, found.origin.cuda_driver) == ("580.159.04", "13.0")
+    assert [gpu.index for gpu in found.gpus] == [0, 1, 2, 3]
+    assert {gpu.name for gpu in found.gpus} == {"NVIDIA H200"}
+    assert {gpu.memory_total for gpu in found.gpus} == {150754820096}
+    assert found.gpus[0].pci_bus_id == "00000000:00:06.0"
+
+
+def test_its_gpus_have_the_same_uuids_in_every_process(clock: SetClock, tmp_path: Path) -> None:
+    """What joins everything is stable, differs from GPU to GPU, and does not hang on the file's name."""
+    uuids = [gpu.uuid for gpu in ReplaySource(None, loop=True, clock=clock).open().gpus]
+    assert uuids == [gpu.uuid for gpu in ReplaySource(None, loop=True, clock=clock).open().gpus]
+    assert len(set(uuids)) == 4
+    assert uuids[0] == "GPU-2c750e73-9a5e-5fcd-8408-96e322833d4a"
+    lines = (meta(2), tick(0, values(), values()))
+    first, second = (write(tmp_path / name, *lines) for name in ("a.jsonl", "b.jsonl"))
+    made = [ReplaySource(str(path), loop=True, clock=clock).open().gpus for path in (first, second)]
+    assert made[0] == made[1]
+    assert not {gpu.uuid for gpu in made[0]} & set(uuids)
+
+
+def test_every_value_of_a_tick_comes_in_the_units_of_the_model(clock: SetClock, tmp_path: Path) -> None:
+    """Watts, bytes, degrees and words; what is not recorded is n/a with that reason."""
+    path = write(tmp_path / "x.jsonl", meta(), tick(0, values(throttle=0x25)))
+    source = ReplaySource(str(path), loop=True, clock=clock)
+    gpu = source.open().gpus[0]
+    assert source.read_fast(gpu) == Fast(50.0, 5.0, 1024, 100.0, {})
+    assert source.read_memory(gpu) == 1024
+    assert source.read_processes(gpu) == (Process(7, "compute", 1000, None, None),)
+    assert source.read_steady(gpu) == Steady(
+        power_limit_w=700.0,
+        temperature_c=30.0,
+        memory_temperature_c=35.0,
+        sm_clock_mhz=1980.0,
+        pstate=None,
+        throttle=("too hot", "power cap", "idle"),
+        missing={"pstate": NOT_RECORDED},
+    )
+    assert source.read_slow(gpu) == Slow(None, 0.2, {"energy_j": NOT_RECORDED})
+    assert source.read_activity(gpu) is None
+
+
+def test_what_was_unknown_stays_unknown(clock: SetClock, tmp_path: Path) -> None:
+    """A null, a NaN or an absent value is never a zero, and the reason of then is the reason now."""
+    unknown = dict.fromkeys(values()) | {"util": float("nan")}
+    facts = {
+        "missing": {"power_w": "not supported by this GPU"},
+        "power_limit_mw": None,
+        "memory_total": None,
+    }
+    path = write(tmp_path / "x.jsonl", meta(1, **facts), tick(0, unknown), tick(1, {}))
+    source = ReplaySource(str(path), loop=True, clock=clock)
+    gpu = source.open().gpus[0]
+    assert gpu.memory_total is None
+    for now in (0.5, 1.5):
+        clock.now = now
+        fast = source.read_fast(gpu)
+        names = ("utilization", "memory_utilization", "memory_used", "power_w")
+        assert [getattr(fast, name) for name in names] == [None] * 4
+        expected = dict.fromkeys(names, NOT_RECORDED) | {"power_w": "not supported by this GPU"}
+        assert fast.missing == expected
+        assert source.read_memory(gpu) is None
+        assert source.read_processes(gpu) is None
+        assert source.read_steady(gpu) == Steady(
+            None,
+            None,
+            None,
+            None,
+            None,
+            None,
+            {
+                "power_limit_w": NOT_RECORDED,
+                "temperature_c": NOT_RECORDED,
+                "memory_temperature_c": NOT_RECORDED,
+                "sm_clock_mhz": NOT_RECORDED,
+                "pstate": NOT_RECORDED,
+                "throttle": NOT_RECORDED,
+            },
+        )
+
+
+@pytest.fixture
+def four_ticks(tmp_path: Path) -> str:
+    ticks = [tick(10 + t, values(util=t, energy_mj=1000_000 + 100_000 * t)) for t in range(4)]
+    return str(write(tmp_path / "four.jsonl", meta(), *ticks))
+
+
+def test_the_position_follows_the_wall_clock(clock: SetClock, four_ticks: str) -> None:
+    """Processes that opened the recording at different times show the same moment of it."""
+    played = []
+    for opened in (0.0, 1234.5):
+        clock.now = opened
+        source = ReplaySource(four_ticks, loop=True, clock=clock)
+        gpu = source.open().gpus[0]
+        clock.now = 1_700_000_000.0
+        source.close()
+        again = []
+        for step in range(9):
+            clock.now = 1_700_000_000.0 + step * 0.5
+            again.append(source.read_fast(gpu).utilization)
+        played.append(again)
+    assert played[0] == played[1] == [0.0, 0.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 0.0]
+
+
+def test_played_once_it_begins_when_opened_and_holds_its_last_moment(
+    clock: SetClock, four_ticks: str
+) -> None:
+    """A recording played once says so, starts at its start, and opening it again does not rewind it."""
+    clock.now = 1000.25
+    source = open_source(f"replay-once:{four_ticks}", clock)
+    found = source.open()
+    assert found.origin.recording == (
+        "Recording of 1 \N{MULTIPLICATION SIGN} NVIDIA H200 (four.jsonl), played once, then held at its end"
+    )
+    seen = []
+    for now in (1000.25, 1001.5, 1003.5, 1004.25, 5000.0):
+        clock.now = now
+        source.open()
+        seen.append((source.read_fast(found.gpus[0]).utilization, source.read_slow(found.gpus[0]).energy_j))
+    assert seen == [(0.0, 1000.0), (1.0, 1125.0), (3.0, 1325.0), (3.0, 1400.0), (3.0, 1400.0)]
+
+
+def test_energy_never_falls_when_the_recording_begins_again(clock: SetClock, four_ticks: str) -> None:
+    """An energy taken across the loop's seam is what was drawn: 100 W are 100 J a second throughout."""
+    clock.now = 1_700_000_001.0
+    source = ReplaySource(four_ticks, loop=True, clock=clock)
+    gpu = source.open().gpus[0]
+    counter = []
+    for second in range(0, 12, 2):
+        clock.now = 1_700_000_001.0 + second
+        counter.append(source.read_slow(gpu).energy_j)
+    assert counter == [1100.0, 1300.0, 1500.0, 1700.0, 1900.0, 2100.0]
+
+
+def test_a_counter_that_is_read_seldom_reaches_both_ends_by_the_power_drawn(
+    clock: SetClock, tmp_path: Path
+) -> None:
+    """Before the first and after the last reading of the counter the recorded power carries it on."""
+    lines = [
+        tick(0, values(power_mw=50_000)),
+        tick(1, values(energy_mj=1_000_000)),
+        tick(2, values(power_mw=None)),
+        tick(3, values(power_mw=200_000)),
+    ]
+    path = write(tmp_path / "x.jsonl", meta(), *lines)
+    source = ReplaySource(str(path), loop=True, clock=clock)
+    gpu = source.open().gpus[0]
+    seen = []
+    for now in (0.0, 1.0, 3.999999999, 4.0, 5.0):
+        clock.now = now
+        seen.append(source.read_slow(gpu).energy_j)
+    assert seen == [950.0, 1000.0, pytest.approx(1300.0), 1300.0, 1350.0]
+
+
+def test_a_driver_loaded_again_while_recording_costs_no_negative_energy(
+    clock: SetClock, tmp_path: Path
+) -> None:
+    """A counter that began anew goes on from where it was."""
+    counts = [5_000_000, 5_100_000, 0, 100_000]
+    ticks = [tick(t, values(energy_mj=count)) for t, count in enumerate(counts)]
+    source = ReplaySource(str(write(tmp_path / "x.jsonl", meta(), *ticks)), loop=True, clock=clock)
+    gpu = source.open().gpus[0]
+    seen = []
+    for now in range(5):
+        clock.now = float(now)
+        seen.append(source.read_slow(gpu).energy_j)
+    assert seen == [5000.0, 5100.0, 5100.0, 5200.0, 5300.0]
+
+
+@pytest.fixture
+def counters(tmp_path: Path) -> str:
+    """Windows of the counters that end at 2 and 4 of 5 s, tensor unknown in the second."""
+    second = GPM | {"sm": 80.0, "tensor": None, "nvlink_tx_mib_s": 8.0}
+    gpms = {2: {"gpm": GPM}, 4: {"gpm": second}}
+    return str(write(tmp_path / "x.jsonl", meta(), *(tick(t, values(**gpms.get(t, {}))) for t in range(5))))
+
+
+def test_activity_is_the_mean_of_the_windows_since_the_last_call(clock: SetClock, counters: str) -> None:
+    """The first call only begins; then come whole recorded windows with their times, and no NaN."""
+    clock.now = 100.5
+    source = ReplaySource(counters, loop=True, clock=clock)
+    gpu = source.open().gpus[0]
+    assert source.read_activity(gpu) is None
+    clock.now = 101.0
+    assert source.read_activity(gpu) is None
+    clock.now = 104.0
+    assert source.read_activity(gpu) == Activity(
+        since=100.0,
+        until=104.0,
+        graphics=90.0,
+        sm=65.0,
+        sm_occupancy=25.0,
+        tensor=10.0,
+        dram=20.0,
+        fp64=0.0,
+        fp32=5.0,
+        fp16=1.0,
+        pcie_tx=1.0 * MIB,
+        pcie_rx=2.0 * MIB,
+        nvlink_tx=6.0 * MIB,
+        nvlink_rx=3.0 * MIB,
+    )
+    clock.now = 104.05
+    assert source.read_activity(gpu) is None
+    clock.now = 107.5
+    across = source.read_activity(gpu)
+    assert across is not None
+    assert (across.since, across.until, across.sm) == (105.0, 107.0, 50.0)
+
+
+def test_activity_begins_anew_after_nobody_asked_for_it(clock: SetClock, counters: str) -> None:
+    """After forget_activity the next call is the first again; a clock set back does no harm."""
+    clock.now = 100.0
+    source = ReplaySource(counters, loop=True, clock=clock)
+    gpu = source.open().gpus[0]
+    source.read_activity(gpu)
+    source.forget_activity()
+    clock.now = 104.5
+    assert source.read_activity(gpu) is None
+    clock.now = 90.0
+    assert source.read_activity(gpu) is None
+    clock.now = 94.5
+    after = source.read_activity(gpu)
+    assert after is not None
+    assert (after.since, after.until, after.sm) == (90.0, 94.0, 65.0)
+
+
+def test_activity_after_hours_is_that_of_the_last_round(clock: SetClock, counters: str) -> None:
+    """A long gap between two calls costs no more than one round of the recording."""
+    clock.now = 0.0
+    source = ReplaySource(counters, loop=True, clock=clock)
+    gpu = source.open().gpus[0]
+    source.read_activity(gpu)
+    clock.now = 1_000_000_000.0
+    after = source.read_activity(gpu)
+    assert after is not None
+    assert (after.since, after.until) == (999_999_995.0, 999_999_999.0)
+
+
+def test_played_once_activity_has_the_times_of_the_wall_clock(clock: SetClock, counters: str) -> None:
+    """Windows are placed from when the recording was opened, and none comes after its end."""
+    clock.now = 1000.0
+    source = ReplaySource(counters, loop=False, clock=clock)
+    gpu = source.open().gpus[0]
+    source.read_activity(gpu)
+    clock.now = 1003.0
+    first = source.read_activity(gpu)
+    assert first is not None
+    assert (first.since, first.until) == (1000.0, 1002.0)
+    clock.now = 1010.0
+    second = source.read_activity(gpu)
+    assert second is not None
+    assert (second.since, second.until, second.tensor) == (1002.0, 1004.0, None)
+    clock.now = 1020.0
+    assert source.read_activity(gpu) is None
+
+
+def test_a_gpu_that_was_lost_is_lost_in_the_replay(clock: SetClock, tmp_path: Path) -> None:
+    """And it comes back where it came back; the other GPU goes on."""
+    lines = (tick(0, values(), values()), tick(1, {"lost": True}, values()), tick(2, values(), values()))
+    source = ReplaySource(str(write(tmp_path / "x.jsonl", meta(2), *lines)), loop=True, clock=clock)
+    gpus = source.open().gpus
+    clock.now = 1.0
+    with pytest.raises(GpuLostError):
+        source.read_fast(gpus[0])
+    assert source.read_fast(gpus[1]).utilization == 50.0
+    clock.now = 2.0
+    assert source.read_fast(gpus[0]).utilization == 50.0
+
+
+def test_a_file_that_cannot_be_played_is_explained(clock: SetClock, tmp_path: Path) -> None:
+    """No traceback: no GPUs, the label, and a sentence with what to do."""
+    path = tmp_path / "gone.jsonl.gz"
+    found = ReplaySource(str(path), loop=True, clock=clock).open()
+    assert found.gpus == ()
+    assert (found.origin.kind, found.origin.recording) == ("replay", "Recording gone.jsonl.gz")
+    assert found.origin.reason == (
+        f"The recording {str(path)!r} does not exist. Check the path, or make one with "
+        "'gpuwidget record FILE'."
+    )
+
+
+def test_a_file_made_anew_is_read_anew(clock: SetClock, tmp_path: Path) -> None:
+    """Opening again costs nothing while the file is the same, and takes the new one where it is not."""
+    path = write(tmp_path / "x.jsonl", meta(), tick(0, values(util=1)))
+    source = ReplaySource(str(path), loop=True, clock=clock)
+    gpu = source.open().gpus[0]
+    source.open()
+    assert source.read_fast(gpu).utilization == 1.0
+    write(path, meta(), tick(0, values(util=22)))
+    source.open()
+    assert source.read_fast(gpu).utilization == 22.0
+    path.unlink()
+    assert source.open().gpus == ()
+    with pytest.raises(SourceLostError):
+        source.read_fast(gpu)
+
+
+def test_the_shipped_recording_tells_what_utilization_alone_hides(clock: SetClock) -> None:
+    """GPUs that wait for a slow rank read 100 % while their multiprocessors are nearly idle."""
+    clock.now = 135.2 * 1000 + 80.0
+    source = ReplaySource(None, loop=True, clock=clock)
+    gpu = source.open().gpus[0]
+    source.read_activity(gpu)
+    clock.now += 2.0
+    activity = source.read_activity(gpu)
+    assert activity is not None
+    assert activity.sm is not None
+    assert source.read_fast(gpu).utilization == 100.0
+    assert 20 < activity.sm < 40
