@@ -1,126 +1,72 @@
-"""Processes of this machine: who owns one, whether it is ours, how much memory it takes; psutil's one home."""
+"""Processes of this machine: who they are, whose children they are, and what memory they hold.
+
+The home of psutil. Where there is a ``/proc``, what is asked several times a second is read from it
+directly: one small file, no process object.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeVar
+from contextlib import suppress
+from typing import NamedTuple
 
 import psutil
 
-T = TypeVar("T")
+from gpuwidget.clock import SYSTEM_CLOCK, Clock
 
-_INITIAL_PID_NAMESPACE = 0xEFFFFFFC
-"""Inode of the host's own pid namespace, fixed in Linux (include/linux/proc_ns.h, PROC_PID_INIT_INO)."""
-_LONGEST_COMMAND = 120
-_MOST_ANCESTORS = 64
+COMMAND_LENGTH = 80
+"""Characters that a command line is cut to."""
+
+_HOST_PID_NAMESPACE = 0xEFFFFFFC
+"""Inode of the kernel's first pid namespace (PROC_PID_INIT_INO of linux/proc_ns.h)."""
+_TRUST_S = 2.0
+"""How long a process id goes on meaning the same process without a look: ids are given out in turn, so
+that one comes back only after all others (tens of thousands at least) were used."""
+_MOST_REMEMBERED = 1024
+_DEEPEST = 256
+"""Generations that are walked up; only ids that changed hands meanwhile could make more of them."""
+_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+
+
+class HostMemory(NamedTuple):
+    """The host's memory, in bytes."""
+
+    total: int
+    used: int
+    """What no program could get without another giving it up (total less available)."""
+
+
+class Identity(NamedTuple):
+    """Who a process is; None for what may not be read."""
+
+    user: str | None
+    command: str | None
+
+
+class _Origin(NamedTuple):
+    """What tells a process from a later one with the same id, and who started it."""
+
+    started: float
+    parent: int
 
 
 def in_host_pid_namespace() -> bool:
-    """Whether process ids mean here what they mean to the driver, which counts the host's.
+    """Whether this process's ids are those of the host, which is what a driver reports.
 
-    False in a container with ids of its own, and wherever nobody can tell.
+    False where nobody can say: a container's ids, or a system without pid namespaces.
     """
     try:
-        return os.stat("/proc/self/ns/pid").st_ino == _INITIAL_PID_NAMESPACE
+        return os.stat("/proc/self/ns/pid").st_ino == _HOST_PID_NAMESPACE
     except OSError:
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """Who runs a process and what it is; None for what can't be read."""
-
-    user: str | None
-    command: str | None
-    """The command line, at most 120 characters."""
-
-
-class Owners:
-    """Users and commands by process id, each read once a process."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[float, Owner]] = {}
-
-    def of(self, pid: int) -> Owner:
-        """Who runs ``pid``."""
-        try:
-            process = psutil.Process(pid)
-            born = process.create_time()
-        except psutil.Error:
-            self._known.pop(pid, None)
-            return Owner(None, None)
-        known = self._known.get(pid)
-        # A process id is given out again; the time of birth tells the two apart.
-        if known is not None and known[0] == born:
-            return known[1]
-        owner = _owner(process)
-        self._known[pid] = (born, owner)
-        return owner
-
-    def keep_only(self, pids: set[int]) -> None:
-        """Forget all but ``pids``."""
-        for pid in self._known.keys() - pids:
-            del self._known[pid]
-
-
-def _owner(process: psutil.Process) -> Owner:
-    with process.oneshot():
-        user = _try(process.username)
-        words = _try(process.cmdline)
-        command = " ".join(words) if words else _try(process.name)
-    if command is not None and len(command) > _LONGEST_COMMAND:
-        command = command[: _LONGEST_COMMAND - 1] + "…"
-    return Owner(user, command or None)
-
-
-def _try(read: Callable[[], T]) -> T | None:
-    try:
-        return read()
-    except (psutil.Error, OSError, KeyError):
-        return None
-
-
-class Family:
-    """This process and its descendants, told by walking up from a process id.
-
-    Looking for all children costs tens of milliseconds on a shared host; a walk up costs microseconds.
-    """
-
-    def __init__(self) -> None:
-        self.pid = os.getpid()
-        self._known: dict[int, tuple[float, bool]] = {}
-
-    def contains(self, pid: int) -> bool:
-        """Whether ``pid`` is this process or descends from it."""
-        if pid == self.pid:
-            return True
-        try:
-            process = psutil.Process(pid)
-            born = process.create_time()
-            known = self._known.get(pid)
-            if known is not None and known[0] == born:
-                return known[1]
-            ours = self._descends(process)
-        except psutil.Error:
-            return False
-        self._known[pid] = (born, ours)
-        return ours
-
-    def _descends(self, process: psutil.Process) -> bool:
-        for _ in range(_MOST_ANCESTORS):
-            parent = process.ppid()
-            if parent == self.pid:
-                return True
-            if parent <= 1:
-                return False
-            process = psutil.Process(parent)
-        return False
-
-
 def resident_memory() -> int | None:
-    """Bytes of this process in physical memory (ps: RSS)."""
+    """Bytes of this process that are in memory now (VmRSS); None where the system does not say."""
+    try:
+        return int(_read("/proc/self/statm").split()[1]) * _PAGE
+    except (OSError, IndexError, ValueError):
+        pass
     try:
         return int(psutil.Process().memory_info().rss)
     except psutil.Error:
@@ -128,18 +74,126 @@ def resident_memory() -> int | None:
 
 
 def peak_resident_memory() -> int | None:
-    """The highest :func:`resident_memory` since this process began, bytes (/proc/self/status: VmHWM)."""
+    """The most bytes of this process that ever were in memory (VmHWM); None where the system does not say."""
     try:
-        with open("/proc/self/status", encoding="ascii", errors="replace") as status:
-            for line in status:
-                if line.startswith("VmHWM:"):
-                    return int(line.split()[1]) * 1024
-    except (OSError, ValueError, IndexError):
+        for line in _read("/proc/self/status").splitlines():
+            if line.startswith(b"VmHWM:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, IndexError, ValueError):
         pass
     return None
 
 
-def host_memory() -> tuple[int, int]:
-    """Bytes of this machine's memory: all of it, and what is in use (free: total, total - available)."""
+def host_memory() -> HostMemory:
+    """The host's memory: what a GPU without memory of its own works in."""
     memory = psutil.virtual_memory()
-    return int(memory.total), int(memory.total - memory.available)
+    return HostMemory(int(memory.total), int(memory.total - memory.available))
+
+
+class Family:
+    """This process and its descendants, told by walking up from a process, never down from this one."""
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.pid = os.getpid()
+        self._clock = clock
+        self._judged: dict[int, tuple[float, bool, float]] = {}
+
+    def contains(self, pid: int) -> bool:
+        """Whether ``pid`` is this process, a child of it, a child's child and so on; False when gone."""
+        if pid == self.pid:
+            return True
+        now = self._clock.monotonic()
+        known = self._judged.get(pid)
+        if known is not None and now - known[2] < _TRUST_S:
+            return known[1]
+        origin = _origin(pid)
+        if origin is None:
+            self._judged.pop(pid, None)
+            return False
+        ours = known[1] if known is not None and known[0] == origin.started else self._descends(origin)
+        if len(self._judged) >= _MOST_REMEMBERED:
+            self._judged.clear()
+        self._judged[pid] = (origin.started, ours, now)
+        return ours
+
+    def _descends(self, origin: _Origin) -> bool:
+        for _ in range(_DEEPEST):
+            if origin.parent == self.pid:
+                return True
+            parent = _origin(origin.parent) if origin.parent > 1 else None
+            # A parent is older than its child: a younger one is a stranger with its number.
+            if parent is None or parent.started > origin.started:
+                return False
+            origin = parent
+        return False
+
+
+class Directory:
+    """User and command of processes, asked once for each."""
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
+        self._known: dict[int, tuple[float, Identity, float]] = {}
+
+    def look_up(self, pid: int) -> Identity:
+        """Who ``pid`` is, as far as this user may read it."""
+        now = self._clock.monotonic()
+        known = self._known.get(pid)
+        if known is not None and now - known[2] < _TRUST_S:
+            return known[1]
+        origin = _origin(pid)
+        if origin is None:
+            self._known.pop(pid, None)
+            return Identity(None, None)
+        identity = known[1] if known is not None and known[0] == origin.started else _identify(pid)
+        if len(self._known) >= _MOST_REMEMBERED:
+            self._known.clear()
+        self._known[pid] = (origin.started, identity, now)
+        return identity
+
+
+def _origin(pid: int) -> _Origin | None:
+    if psutil.LINUX:
+        try:
+            # The name in parentheses may itself hold spaces and parentheses: count from the last one.
+            fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+            return _Origin(started=float(fields[19]), parent=int(fields[1]))
+        except (OSError, IndexError, ValueError):
+            return None
+    try:
+        process = psutil.Process(pid)
+        return _Origin(started=process.create_time(), parent=process.ppid())
+    except (psutil.Error, ValueError):
+        return None
+
+
+def _identify(pid: int) -> Identity:
+    user = command = None
+    try:
+        process = psutil.Process(pid)
+        with suppress(psutil.Error, OSError):
+            user = process.username()
+        command = shorten(process.cmdline()) or process.name()
+    except (psutil.Error, OSError, ValueError):
+        pass
+    return Identity(user, command)
+
+
+def shorten(arguments: list[str]) -> str:
+    """A command line on one line of at most 80 characters, the program without its folder."""
+    if not arguments:
+        return ""
+    program = arguments[0]
+    if " " not in program:
+        program = os.path.basename(program) or program
+    line = " ".join(" ".join([program, *arguments[1:]]).split())
+    return line if len(line) <= COMMAND_LENGTH else line[: COMMAND_LENGTH - 1] + "…"
+
+
+def _read(path: str) -> bytes:
+    # Not open(): in a busy notebook every system call may wait for the GIL, and this makes three.
+    file = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(file, 8192)
+    finally:
+        os.close(file)

@@ -1,0 +1,304 @@
+"""One GPU, or one MIG slice, that NVML has opened: what it is asked, and what it is not asked again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+from gpuwidget import processes
+from gpuwidget.clock import Clock
+from gpuwidget.errors import GpuLostError, SourceLostError
+from gpuwidget.samples import Activity, Process, ProcessKind
+from gpuwidget.sources import Fast, Slow, Steady
+from gpuwidget.sources import nvml_words as words
+from gpuwidget.sources.nvml_gpm import Counters, TakeSample
+from gpuwidget.sources.nvml_processes import list_processes, memory_by_pid
+
+Way = Callable[[Any], Any]
+"""One way of asking a handle for a value; raises pynvml's NVMLError."""
+
+_NOT_THERE = frozenset({words.FUNCTION_NOT_FOUND, words.NOT_SUPPORTED})
+_NOT_IN_LIBRARY = frozenset({words.FUNCTION_NOT_FOUND})
+_STALE = frozenset({words.NOT_FOUND, words.INVALID_ARGUMENT})
+"""What the handle of a MIG slice says of its memory once the slice is gone."""
+STEADY_VALUES = tuple(field.name for field in fields(Steady) if field.name != "missing")
+_VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+"""Member of a field's union for each NVML_VALUE_TYPE."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """What the GPUs of one opening share."""
+
+    nvml: Any
+    """The module pynvml."""
+    clock: Clock
+    directory: processes.Directory | None
+    """Looks up users and commands; None where the driver's process ids are not ours."""
+    scrambled: bool
+    """Whether this driver's process lists can't be read."""
+
+
+class Device:
+    """Asks one GPU, by its handle, and remembers which values it does not have.
+
+    ``slice_of`` is, for a MIG slice, the device that it is cut from. A slice is asked for its memory,
+    processes and counters only: nothing else is its own.
+    """
+
+    def __init__(self, library: Library, handle: Any, label: str, slice_of: Device | None = None) -> None:
+        self.handle = handle
+        self._library = library
+        self._nvml = library.nvml
+        self._label = label
+        self._slice_of = slice_of
+        self.unified = False
+        self._never: dict[str, str] = {}
+        self._way: dict[str, int] = {}
+        self._lasting: dict[str, str] = {}
+        self._counters: Counters | None = None
+        self._window: float | None = None
+        nvml = library.nvml
+        self._utilization: Sequence[Way] = (nvml.nvmlDeviceGetUtilizationRates,)
+        self._memory: Sequence[Way] = (self._memory_v2, nvml.nvmlDeviceGetMemoryInfo)
+        self._power: Sequence[Way] = (
+            partial(self._field, nvml.NVML_FI_DEV_POWER_INSTANT),
+            nvml.nvmlDeviceGetPowerUsage,  # a mean over 1 s on Ampere and later, so only the second choice
+        )
+        self._throttle: Sequence[Way] = (
+            nvml.nvmlDeviceGetCurrentClocksEventReasons,
+            nvml.nvmlDeviceGetCurrentClocksThrottleReasons,
+        )
+        # The newer of these came to pynvml with 12.570, the older is to leave the driver with CUDA 14.
+        self._temperature: Sequence[Way] = [
+            partial(_with, getattr(nvml, name), nvml.NVML_TEMPERATURE_GPU)
+            for name in ("nvmlDeviceGetTemperature", "nvmlDeviceGetTemperatureV")
+            if hasattr(nvml, name)
+        ]
+        self._memory_temperature: Sequence[Way] = (partial(self._field, nvml.NVML_FI_DEV_MEMORY_TEMP),)
+        self._clock: Sequence[Way] = (partial(_with, nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM),)
+        self._processes: Mapping[ProcessKind, Sequence[Way]] = {
+            kind: [partial(list_processes, nvml, kind, version) for version in (3, 2)]
+            for kind in ("compute", "graphics")
+        }
+        if library.scrambled:
+            self._never["processes"] = self._lasting["processes"] = words.SCRAMBLED
+        if slice_of is not None:
+            for name in ("utilization", "power_w", "energy_j", "utilization_window"):
+                self._never[name] = words.OF_THE_WHOLE_GPU
+
+    # -- asking --------------------------------------------------------------------------------------
+
+    def ask(
+        self,
+        name: str,
+        ways: Sequence[Way],
+        missing: dict[str, str],
+        next_after: Collection[int] = _NOT_THERE,
+    ) -> Any:
+        """The value of the first of ``ways`` that this GPU has; None, with its reason in ``missing``, else.
+
+        A way that fails with one of ``next_after`` is not tried again. Raises GpuLostError, SourceLostError.
+        """
+        reason = self._never.get(name)
+        if reason is not None:
+            missing[name] = reason
+            return None
+        at = self._way.get(name, 0)
+        while True:
+            try:
+                return ways[at](self.handle)
+            except self._nvml.NVMLError as error:
+                if error.value in next_after and at + 1 < len(ways):
+                    at += 1
+                    self._way[name] = at
+                    continue
+                missing[name] = self._reason(name, error)
+                return None
+
+    def _reason(self, name: str, error: Any) -> str:
+        code = error.value
+        if code in words.GPU_LOST:
+            raise GpuLostError(f"{self._label} {words.GPU_LOST[code]}.")
+        if code in words.SOURCE_LOST:
+            raise SourceLostError(words.cannot_start(code, str(error)))
+        if self._slice_of is not None and name == "memory_used" and code in _STALE:
+            raise GpuLostError(f"{self._label} is not there any more: MIG was set up anew.")
+        if code in words.PERMANENT:
+            return self._never.setdefault(name, words.PERMANENT[code])
+        return words.PASSING.get(code) or f"the driver says: {error}"
+
+    # -- the cheap calls -----------------------------------------------------------------------------
+
+    def read_fast(self) -> Fast:
+        """Three calls: utilization, memory, power."""
+        missing = dict(self._lasting)
+        rates = self.ask("utilization", self._utilization, missing)
+        used = self._used(missing)
+        milliwatts = self.ask("power_w", self._power, missing)
+        if rates is None:
+            missing["memory_utilization"] = missing["utilization"]
+        return Fast(
+            utilization=None if rates is None else float(rates.gpu),
+            memory_utilization=None if rates is None else float(rates.memory),
+            memory_used=used,
+            power_w=None if milliwatts is None else milliwatts / 1000,
+            missing=missing,
+        )
+
+    def read_memory(self) -> int | None:
+        """One call: memory in use."""
+        return self._used({})
+
+    def memory_total(self) -> int | None:
+        """Bytes of memory; finds out whether it is the host's."""
+        missing: dict[str, str] = {}
+        info = self._memory_info(missing)
+        if self._slice_of is None:
+            unsupported = missing.get("memory_used") == words.PERMANENT[words.NOT_SUPPORTED]
+            self.unified = unsupported if info is None else info.total == 0
+        if self.unified:
+            return processes.host_memory().total
+        return None if info is None else int(info.total)
+
+    def _used(self, missing: dict[str, str]) -> int | None:
+        if self.unified:
+            return processes.host_memory().used
+        info = self._memory_info(missing)
+        return None if info is None else int(info.used)
+
+    def _memory_info(self, missing: dict[str, str]) -> Any:
+        # Only where the library has no v2 is v1 right: it counts what the driver reserves as used, so that
+        # changing over for any other error would make a jump that nobody allocated.
+        return self.ask("memory_used", self._memory, missing, _NOT_IN_LIBRARY)
+
+    def _memory_v2(self, handle: Any) -> Any:
+        return self._nvml.nvmlDeviceGetMemoryInfo(handle, version=self._nvml.nvmlMemory_v2)
+
+    def _field(self, number: int, handle: Any) -> Any:
+        value = self._nvml.nvmlDeviceGetFieldValues(handle, [number])[0]
+        if value.nvmlReturn == words.INVALID_ARGUMENT:
+            # What a driver says of a field that came after it.
+            raise self._nvml.NVMLError(words.NOT_SUPPORTED)
+        if value.nvmlReturn:
+            raise self._nvml.NVMLError(value.nvmlReturn)
+        return getattr(value.value, _VALUES[value.valueType])
+
+    # -- processes -----------------------------------------------------------------------------------
+
+    def read_processes(self) -> tuple[Process, ...] | None:
+        """Two calls: compute and graphics processes, each process once."""
+        missing: dict[str, str] = {}
+        found: dict[int, tuple[ProcessKind, int | None]] = {}
+        for kind, ways in self._processes.items():
+            name = "processes" if kind == "compute" else "graphics processes"
+            listed = self.ask(name, ways, missing)
+            if listed is None and kind == "graphics" and name in self._never:
+                continue
+            if listed is None:
+                self._lasting["processes"] = missing[name]
+                return None
+            for pid, memory in memory_by_pid(listed).items():
+                before = found.get(pid)
+                if before is None:
+                    found[pid] = (kind, memory)
+                elif before[1] is None:
+                    found[pid] = (before[0], memory)
+        self._lasting.pop("processes", None)
+        directory = self._library.directory
+        nobody = processes.Identity(None, None)
+        return tuple(
+            Process(pid, kind, memory, *(directory.look_up(pid) if directory is not None else nobody))
+            for pid, (kind, memory) in found.items()
+        )
+
+    # -- what changes slowly, and what is slow -------------------------------------------------------
+
+    def read_steady(self) -> Steady:
+        """Six cheap calls; none for a MIG slice."""
+        if self._slice_of is not None:
+            missing = dict.fromkeys(STEADY_VALUES, words.OF_THE_WHOLE_GPU)
+            return Steady(None, None, None, None, None, None, missing)
+        missing = {}
+        limit = self.ask("power_limit_w", (self._nvml.nvmlDeviceGetEnforcedPowerLimit,), missing)
+        temperature = self.ask("temperature_c", self._temperature, missing)
+        memory_temperature = self.ask("memory_temperature_c", self._memory_temperature, missing)
+        clock = self.ask("sm_clock_mhz", self._clock, missing)
+        pstate = self.ask("pstate", (self._pstate,), missing)
+        reasons = self.ask("throttle", self._throttle, missing)
+        return Steady(
+            power_limit_w=None if limit is None else limit / 1000,
+            temperature_c=None if temperature is None else float(temperature),
+            memory_temperature_c=None if memory_temperature is None else float(memory_temperature),
+            sm_clock_mhz=None if clock is None else float(clock),
+            pstate=pstate,
+            throttle=None if reasons is None else words.throttle(reasons),
+            missing=missing,
+        )
+
+    def _pstate(self, handle: Any) -> int:
+        state = int(self._nvml.nvmlDeviceGetPerformanceState(handle))
+        if not 0 <= state <= 15:  # 32 is NVML's word for an unknown one
+            raise self._nvml.NVMLError(words.NO_DATA)
+        return state
+
+    def read_slow(self) -> Slow:
+        """The energy counter, and once the window that utilization is taken over."""
+        missing: dict[str, str] = {}
+        millijoules = self.ask("energy_j", (self._nvml.nvmlDeviceGetTotalEnergyConsumption,), missing)
+        if self._window is None:
+            self._window = self.ask("utilization_window", (self._measure_window,), missing)
+        return Slow(None if millijoules is None else millijoules / 1000, self._window, missing)
+
+    def _measure_window(self, handle: Any) -> float:
+        nvml = self._nvml
+        _, samples = nvml.nvmlDeviceGetSamples(handle, nvml.NVML_GPU_UTILIZATION_SAMPLES, 0)
+        times = sorted(sample.timeStamp for sample in samples if sample.timeStamp)
+        steps = [later - earlier for earlier, later in pairwise(times) if later > earlier]
+        if len(steps) < 3:
+            raise nvml.NVMLError(words.NO_DATA)
+        return float(round(median(steps) / 1e6, 3))
+
+    # -- the hardware's counters ---------------------------------------------------------------------
+
+    def read_activity(self) -> Activity | None:
+        """One call, and at the second and later ones the difference to the one before."""
+        missing: dict[str, str] = {}
+        activity: Activity | None = self.ask("activity", (self._count,), missing)
+        if missing:
+            self._lasting.update(missing)
+        else:
+            self._lasting.pop("activity", None)
+        return activity
+
+    def _count(self, handle: Any) -> Activity | None:
+        counters = self._counters
+        if counters is None:
+            counters = self._counters = self._new_counters()
+        return counters.read()
+
+    def _new_counters(self) -> Counters:
+        nvml, whole, handle = self._nvml, self._slice_of, self.handle
+        of = handle if whole is None else whole.handle
+        if not nvml.nvmlGpmQueryDeviceSupport(of).isSupportedDevice:
+            self._never["activity"] = words.NO_GPM
+            raise nvml.NVMLError(words.NOT_SUPPORTED)
+        if whole is None:
+            take: TakeSample = partial(nvml.nvmlGpmSampleGet, of)
+        else:
+            take = partial(nvml.nvmlGpmMigSampleGet, of, nvml.nvmlDeviceGetGpuInstanceId(handle))
+        return Counters(nvml, take, self._library.clock)
+
+    def forget_activity(self) -> None:
+        """Let go of the counters' samples; a call that is under way keeps its own until it returns."""
+        counters, self._counters = self._counters, None
+        if counters is not None:
+            counters.discard()
+
+
+def _with(function: Callable[[Any, Any], Any], argument: Any, handle: Any) -> Any:
+    return function(handle, argument)

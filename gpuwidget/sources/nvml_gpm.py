@@ -1,0 +1,117 @@
+"""GPU performance monitoring (GPM): the hardware's own counters, read as the difference of two samples."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from gpuwidget.clock import Clock
+from gpuwidget.samples import Activity
+
+SHORTEST_S = 0.1
+"""The counters need this long between two samples to say anything (NVML's documentation)."""
+
+_MIB = 1024**2
+_METRICS = (
+    (1, "graphics", 1),
+    (2, "sm", 1),
+    (3, "sm_occupancy", 1),
+    (5, "tensor", 1),
+    (10, "dram", 1),
+    (11, "fp64", 1),
+    (12, "fp32", 1),
+    (13, "fp16", 1),
+    (20, "pcie_tx", _MIB),
+    (21, "pcie_rx", _MIB),
+    (60, "nvlink_rx", _MIB),
+    (61, "nvlink_tx", _MIB),
+)
+"""NVML_GPM_METRIC number, field of Activity, and what makes percent or bytes a second of its unit."""
+
+
+TakeSample = Callable[[Any], object]
+"""nvmlGpmSampleGet, or nvmlGpmMigSampleGet, of one GPU into a sample; raises pynvml's NVMLError."""
+
+
+class Counters:
+    """The two samples of one GPU: the one last taken, and the one to take next.
+
+    ``read`` is called by one thread at a time, ``discard`` by any, also while a ``read`` hangs: that read's
+    samples are then let go of when it returns after all.
+    """
+
+    def __init__(self, nvml: Any, take: TakeSample, clock: Clock) -> None:
+        self._nvml = nvml
+        self._take = take
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._reading = False
+        self._discarded = False
+        self._last: Any = None
+        self._next: Any = None
+        self._last_time = self._last_monotonic = float("-inf")
+
+    def read(self) -> Activity | None:
+        """What the hardware did since the last call; None at the first and within 100 ms of the last.
+
+        Raises pynvml's NVMLError.
+        """
+        with self._lock:
+            if self._reading or self._discarded:
+                return None
+            if self._clock.monotonic() - self._last_monotonic < SHORTEST_S:
+                return None
+            self._reading = True
+        try:
+            return self._advance()
+        finally:
+            with self._lock:
+                self._reading = False
+                late = self._discarded
+            if late:
+                self._free()
+
+    def discard(self) -> None:
+        """Let go of the samples, for good. Safe to call twice."""
+        with self._lock:
+            if self._discarded:
+                return
+            self._discarded = True
+            if self._reading:
+                return
+        self._free()
+
+    def _advance(self) -> Activity | None:
+        if self._next is None:
+            self._next = self._nvml.nvmlGpmSampleAlloc()
+        self._take(self._next)
+        until, monotonic = self._clock.time(), self._clock.monotonic()
+        before, since = self._last, self._last_time
+        self._last, self._next = self._next, before
+        self._last_time, self._last_monotonic = until, monotonic
+        return None if before is None else self._between(before, self._last, since, until)
+
+    def _between(self, first: Any, second: Any, since: float, until: float) -> Activity:
+        nvml = self._nvml
+        get = nvml.c_nvmlGpmMetricsGet_t()
+        get.version = nvml.NVML_GPM_METRICS_GET_VERSION
+        get.numMetrics = len(_METRICS)
+        get.sample1, get.sample2 = first, second
+        for slot, (number, _, _) in zip(get.metrics, _METRICS, strict=False):
+            slot.metricId = number
+        nvml.nvmlGpmMetricsGet(get)
+        values = {
+            name: slot.value * factor if slot.nvmlReturn == 0 and math.isfinite(slot.value) else None
+            for slot, (_, name, factor) in zip(get.metrics, _METRICS, strict=False)
+        }
+        return Activity(since=since, until=until, **values)
+
+    def _free(self) -> None:
+        for sample in (self._last, self._next):
+            if sample is not None:
+                with suppress(self._nvml.NVMLError):
+                    self._nvml.nvmlGpmSampleFree(sample)
+        self._last = self._next = None

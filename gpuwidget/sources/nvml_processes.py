@@ -1,0 +1,61 @@
+"""The lists of processes that have a context on a GPU, in the shape that drivers write them."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+from gpuwidget.samples import ProcessKind
+from gpuwidget.sources import nvml_words as words
+
+_FUNCTIONS: dict[ProcessKind, str] = {
+    "compute": "nvmlDeviceGetComputeRunningProcesses",
+    "graphics": "nvmlDeviceGetGraphicsRunningProcesses",
+}
+_ROOM_AT_FIRST = 32
+_UNSAID = 2**64 - 1
+
+
+class ProcessInfo(ctypes.Structure):
+    """nvmlProcessInfo_v2_t, which both versions of the call fill in; pynvml has had two shapes of it."""
+
+    _fields_ = (
+        ("pid", ctypes.c_uint),
+        ("memory", ctypes.c_ulonglong),
+        ("gpu_instance", ctypes.c_uint),
+        ("compute_instance", ctypes.c_uint),
+    )
+
+
+def list_processes(nvml: Any, kind: ProcessKind, version: int, handle: Any) -> Sequence[ProcessInfo]:
+    """The entries of one list, by version 3 or 2 of its call; raises pynvml's NVMLError.
+
+    pynvml's own function asks for the number first and for the list then. That is twice the calls, of
+    which each may wait for the GIL, and it fails where processes come in between.
+    """
+    call = nvml._nvmlGetFunctionPointer(f"{_FUNCTIONS[kind]}_v{version}")
+    room = _ROOM_AT_FIRST
+    while True:
+        buffer = (ProcessInfo * room)()
+        count = ctypes.c_uint(room)
+        code = call(handle, ctypes.byref(count), buffer)
+        if code == words.INSUFFICIENT_SIZE:
+            room = max(2 * room, count.value)
+        elif code:
+            raise nvml.NVMLError(code)
+        else:
+            return buffer[: count.value]
+
+
+def memory_by_pid(listed: Sequence[ProcessInfo]) -> dict[int, int | None]:
+    """Bytes that each process of a list holds, None where the driver does not say (WSL, WDDM).
+
+    A GPU that is cut into slices lists a process once for each slice that it works on.
+    """
+    memory: dict[int, int | None] = {}
+    for info in listed:
+        size = None if info.memory == _UNSAID else int(info.memory)
+        before = memory.get(info.pid, 0)
+        memory[info.pid] = None if size is None or before is None else before + size
+    return memory

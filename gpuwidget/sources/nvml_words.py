@@ -1,0 +1,137 @@
+"""What NVML's numbers mean to a person: errors with what to do about them, and throttle reasons.
+
+Numbers and not pynvml's names for them, so that the words are at hand when pynvml itself is what is missing.
+"""
+
+from __future__ import annotations
+
+UNINITIALIZED = 1
+INVALID_ARGUMENT = 2
+NOT_SUPPORTED = 3
+NO_PERMISSION = 4
+NOT_FOUND = 6
+INSUFFICIENT_SIZE = 7
+DRIVER_NOT_LOADED = 9
+TIMEOUT = 10
+LIBRARY_NOT_FOUND = 12
+FUNCTION_NOT_FOUND = 13
+GPU_IS_LOST = 15
+RESET_REQUIRED = 16
+OPERATING_SYSTEM = 17
+LIB_RM_VERSION_MISMATCH = 18
+NO_DATA = 21
+GPU_NOT_FOUND = 28
+UNKNOWN = 999
+
+PERMANENT = {
+    NOT_SUPPORTED: "not supported by this GPU",
+    FUNCTION_NOT_FOUND: "this driver is too old for it",
+}
+"""Errors that stay for that value of that GPU, and the reason that the value is missing."""
+
+PASSING = {
+    NO_PERMISSION: "this user or container may not read it",
+    NOT_FOUND: "the driver has no data for it yet",
+    TIMEOUT: "the driver did not answer in time",
+    NO_DATA: "the driver has no data for it yet",
+    UNKNOWN: "the driver reports an unknown error",
+}
+"""Errors that may be gone at the next look; any other is told in NVML's own words."""
+
+GPU_LOST = {
+    GPU_IS_LOST: "fell off the bus or lost its power; a reboot of the machine usually brings it back",
+    RESET_REQUIRED: "needs a reset: stop what uses it, then 'nvidia-smi --gpu-reset' as root, or reboot",
+}
+
+SOURCE_LOST = {UNINITIALIZED, DRIVER_NOT_LOADED, LIB_RM_VERSION_MISMATCH, GPU_NOT_FOUND}
+
+NO_PYNVML = (
+    "The Python package nvidia-ml-py is not installed in this environment, so its GPUs can't be read. "
+    "Install it: pip install nvidia-ml-py."
+)
+FOREIGN_PYNVML = (
+    "The module pynvml of this environment is an old fork, not NVIDIA's own. "
+    "Replace it: pip uninstall -y pynvml, then pip install --force-reinstall nvidia-ml-py."
+)
+NO_GPU = (
+    "The NVIDIA driver is loaded but shows no GPU. In a container, start it with access to the GPUs "
+    "(docker run --gpus all); else see whether nvidia-smi lists one."
+)
+_START = {
+    LIBRARY_NOT_FOUND: (
+        "No NVIDIA driver was found (libnvidia-ml.so.1 is missing). If this machine has an NVIDIA GPU, "
+        "install its driver; in a container, start it with access to the GPUs (docker run --gpus all)."
+    ),
+    DRIVER_NOT_LOADED: (
+        "The NVIDIA driver is installed but not loaded. Load it with 'sudo modprobe nvidia' or reboot; "
+        "nvidia-smi shows whether it worked."
+    ),
+    LIB_RM_VERSION_MISMATCH: (
+        "The NVIDIA driver was updated while the old one is still loaded. "
+        "Reboot or reload the driver modules; a container must be started anew after that."
+    ),
+    NO_PERMISSION: (
+        "This user may not use the NVIDIA driver. Ask for read and write access to /dev/nvidia* "
+        "(often by membership of the group 'video' or 'render')."
+    ),
+    OPERATING_SYSTEM: (
+        "The operating system blocked access to the NVIDIA driver. "
+        "See whether /dev/nvidiactl and /dev/nvidia0 are there and this process or container may use them."
+    ),
+    UNKNOWN: (
+        "The NVIDIA driver reports an unknown error. Containers that lost cgroup access to their GPUs "
+        "read so (often after a 'systemctl daemon-reload' on the host): start the container anew. "
+        "Otherwise see what nvidia-smi says."
+    ),
+    FUNCTION_NOT_FOUND: "The NVIDIA driver is too old to be read. Update it to 450 or newer.",
+    **dict.fromkeys(GPU_LOST, "The GPU is lost or needs a reset. See what nvidia-smi says, then reboot."),
+}
+
+_THROTTLE = (
+    (0x004, "power cap"),
+    (0x008, "slowdown (hardware)"),
+    (0x010, "sync boost with other GPUs"),
+    (0x020, "thermal slowdown (software)"),
+    (0x040, "thermal slowdown (hardware)"),
+    (0x080, "power brake (hardware)"),
+    (0x100, "display clock setting"),
+    (0x200, "board limit"),
+    (0x400, "reliability"),
+)
+"""nvmlClocksEventReason bits. Left out: 0x001, an idle GPU, and 0x002, clocks that somebody set: neither
+holds a working GPU down against anyone's wish."""
+_HARDWARE_SLOWDOWN = 0x008
+_HARDWARE_CAUSES = 0x040 | 0x080
+
+
+def throttle(reasons: int) -> tuple[str, ...]:
+    """What holds the clock down, in words; empty when nothing does or the GPU is merely idle."""
+    if reasons & _HARDWARE_CAUSES:
+        # The bit for any slowdown by hardware says nothing beside the one that names its cause.
+        reasons &= ~_HARDWARE_SLOWDOWN
+    return tuple(words for bit, words in _THROTTLE if reasons & bit)
+
+
+def cannot_start(code: int, said: str) -> str:
+    """Why there is no GPU and what to do, for the error that NVML started with; ``said`` is its own text."""
+    fallback = (
+        f"The NVIDIA driver could not be started (NVML error {code}: {said}). See what nvidia-smi says."
+    )
+    return _START.get(code, fallback)
+
+
+def scrambles_processes(driver: str | None) -> bool:
+    """Whether this driver version hands out process lists in a shape that nobody can read (nvitop#75)."""
+    if driver is None:
+        return False
+    try:
+        branch, release = (int(part) for part in driver.split(".")[:2])
+    except ValueError:
+        return False
+    return branch == 535 and 43 <= release < 86
+
+
+SCRAMBLED = "drivers 535.43 to 535.85 list processes wrongly; update the driver"
+OF_THE_WHOLE_GPU = "a MIG slice has none of its own; see the whole GPU"
+REOPENING = "the driver is being opened again"
+NO_GPM = "this GPU has no performance counters that the driver gives out (Hopper and later have)"

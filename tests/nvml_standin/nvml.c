@@ -1,0 +1,638 @@
+/* A stand-in for libnvidia-ml.so.1: answers the NVML calls that gpuwidget makes as a scenario file says.
+ *
+ * NVML_STANDIN names the scenario, lines of key=value, read anew whenever it changes; NVML_STANDIN_CALLS a
+ * file that counts the calls of each function, for all processes together. See __init__.py for the keys.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    SUCCESS = 0,
+    UNINITIALIZED = 1,
+    INVALID_ARGUMENT = 2,
+    NOT_SUPPORTED = 3,
+    NOT_FOUND = 6,
+    INSUFFICIENT_SIZE = 7
+};
+enum { MAX_GPUS = 16, MAX_SLICES = 7, MAX_LINES = 2048, MAX_TEXT = 1 << 16, MAX_VALUE = 1024, SAMPLES = 70 };
+
+typedef int result;
+
+typedef struct {
+    int gpu, slice; /* slice is -1 for a whole GPU */
+} device;
+
+typedef struct {
+    device *of;
+    int busy;
+} sample;
+
+/* Microseconds of a call on one H200, median, loaded where that is known (nvmlDeviceGetSamples, which
+ * pynvml calls twice, has half of the pair's). Absent: about 1 us, like the other cheap calls. */
+static const struct {
+    const char *name;
+    double us;
+} H200[] = {
+    {"nvmlDeviceGetUtilizationRates", 0.8},
+    {"nvmlDeviceGetMemoryInfo", 4.4},
+    {"nvmlDeviceGetMemoryInfo_v2", 4.4},
+    {"nvmlDeviceGetComputeRunningProcesses_v3", 26},
+    {"nvmlDeviceGetGraphicsRunningProcesses_v3", 6},
+    {"nvmlDeviceGetTotalEnergyConsumption", 3450},
+    {"nvmlDeviceGetSamples", 1000},
+    {"nvmlDeviceGetMaxMigDeviceCount", 144},
+    {"nvmlGpmSampleGet", 190},
+    {"nvmlGpmMigSampleGet", 190},
+};
+static const double OTHER_US = 1.2;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static device devices[MAX_GPUS][MAX_SLICES + 1];
+static int initialized;
+
+/* -- the scenario, all under the lock ------------------------------------------------------------------ */
+
+static char text[MAX_TEXT];
+static struct {
+    uint32_t hash;
+    const char *key, *value;
+} lines[MAX_LINES];
+static int line_count, effects;
+static struct stat loaded;
+static double joules[MAX_GPUS], joules_at;
+
+static double seconds(clockid_t clock) {
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return now.tv_sec + now.tv_nsec * 1e-9;
+}
+
+static uint32_t hash_of(const char *key) {
+    uint32_t hash = 2166136261u;
+    for (; *key; key++) hash = (hash ^ (unsigned char)*key) * 16777619u;
+    return hash;
+}
+
+static const char *find(const char *key) {
+    uint32_t hash = hash_of(key);
+    for (int i = line_count - 1; i >= 0; i--)
+        if (lines[i].hash == hash && !strcmp(lines[i].key, key)) return lines[i].value;
+    return NULL;
+}
+
+static const char *find_for(const device *of, const char *name) {
+    char key[160];
+    const char *value = NULL;
+    if (of && of->slice >= 0) {
+        snprintf(key, sizeof key, "gpu.%d.mig.%d.%s", of->gpu, of->slice, name);
+        value = find(key);
+    }
+    if (of && !value) {
+        snprintf(key, sizeof key, "gpu.%d.%s", of->gpu, name);
+        value = find(key);
+    }
+    if (of && !value) {
+        snprintf(key, sizeof key, "gpu.*.%s", name);
+        value = find(key);
+    }
+    return value ? value : of ? NULL : find(name);
+}
+
+static double number(const device *of, const char *name, double otherwise) {
+    const char *value = find_for(of, name);
+    return value ? strtod(value, NULL) : otherwise;
+}
+
+static double power(int gpu) {
+    device of = {gpu, -1};
+    return number(&of, "power", 76);
+}
+
+static void integrate_energy(void) {
+    double now = seconds(CLOCK_MONOTONIC);
+    for (int i = 0; i < MAX_GPUS && joules_at; i++) joules[i] += power(i) * (now - joules_at);
+    joules_at = now;
+}
+
+static void refresh(void) {
+    const char *path = getenv("NVML_STANDIN");
+    struct stat now;
+    if (!path || stat(path, &now)) return;
+    if (now.st_ino == loaded.st_ino && now.st_size == loaded.st_size &&
+        now.st_mtim.tv_sec == loaded.st_mtim.tv_sec && now.st_mtim.tv_nsec == loaded.st_mtim.tv_nsec)
+        return;
+    int file = open(path, O_RDONLY);
+    if (file < 0) return;
+    integrate_energy();
+    ssize_t size = read(file, text, MAX_TEXT - 1);
+    close(file);
+    text[size > 0 ? size : 0] = 0;
+    loaded = now;
+    line_count = effects = 0;
+    char *rest = NULL;
+    for (char *line = strtok_r(text, "\n", &rest); line && line_count < MAX_LINES;
+         line = strtok_r(NULL, "\n", &rest)) {
+        char *equals = strchr(line, '=');
+        if (!equals || *line == '#') continue;
+        *equals = 0;
+        lines[line_count].hash = hash_of(line);
+        lines[line_count].key = line;
+        lines[line_count++].value = equals + 1;
+        effects |= !strncmp(equals + 1, "error ", 6) || !strcmp(equals + 1, "hang");
+    }
+}
+
+static const char *effect_on(const device *of, const char *function) {
+    const char *value = NULL;
+    char key[160];
+    if (!effects) return "";
+    if (of && of->slice >= 0) {
+        snprintf(key, sizeof key, "gpu.%d.mig.%d.%s", of->gpu, of->slice, function);
+        if (!(value = find(key))) {
+            snprintf(key, sizeof key, "gpu.%d.mig.%d.*", of->gpu, of->slice);
+            value = find(key);
+        }
+    }
+    if (of && !value) {
+        snprintf(key, sizeof key, "gpu.%d.%s", of->gpu, function);
+        if (!(value = find(key))) {
+            snprintf(key, sizeof key, "gpu.%d.*", of->gpu);
+            value = find(key);
+        }
+        if (!value) {
+            snprintf(key, sizeof key, "gpu.*.%s", function);
+            value = find(key);
+        }
+    }
+    if (!value && !(value = find(function))) value = find("*");
+    return value ? value : "";
+}
+
+static result error_in(const char *value) {
+    return value && !strncmp(value, "error ", 6) ? atoi(value + 6) : SUCCESS;
+}
+
+/* -- every call begins here ---------------------------------------------------------------------------- */
+
+static struct counter {
+    char name[56];
+    uint64_t count;
+} *counters;
+enum { MAX_COUNTERS = 64 };
+
+static struct counter *counter_of(const char *name) {
+    static struct counter private[MAX_COUNTERS];
+    if (!counters) {
+        const char *path = getenv("NVML_STANDIN_CALLS");
+        int file = path ? open(path, O_RDWR | O_CREAT, 0600) : -1;
+        counters = private;
+        if (file >= 0 && !ftruncate(file, sizeof private)) {
+            void *shared = mmap(NULL, sizeof private, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+            if (shared != MAP_FAILED) counters = shared;
+        }
+        if (file >= 0) close(file);
+    }
+    for (struct counter *each = counters; each < counters + MAX_COUNTERS - 1; each++) {
+        if (!each->name[0]) strncpy(each->name, name, sizeof each->name - 1);
+        if (!strcmp(each->name, name)) return each;
+    }
+    return counters + MAX_COUNTERS - 1;
+}
+
+static void pass_time(const char *function, double began) {
+    double us = OTHER_US;
+    for (size_t i = 0; i < sizeof H200 / sizeof *H200; i++)
+        if (!strcmp(H200[i].name, function)) us = H200[i].us;
+    if (us >= 1000) usleep((useconds_t)us); /* the driver waits for the GPU's own processor */
+    while (seconds(CLOCK_MONOTONIC) < began + us * 1e-6) {
+    }
+}
+
+static result begin(struct counter **counter, const char *function, const device *of, int needs_init) {
+    double began = seconds(CLOCK_MONOTONIC);
+    pthread_mutex_lock(&lock);
+    if (!*counter) *counter = counter_of(function);
+    __atomic_add_fetch(&(*counter)->count, 1, __ATOMIC_RELAXED);
+    refresh();
+    const char *effect;
+    while (effect = effect_on(of, function), !strcmp(effect, "hang")) {
+        pthread_mutex_unlock(&lock);
+        usleep(2000);
+        pthread_mutex_lock(&lock);
+        refresh();
+    }
+    result outcome = error_in(effect);
+    if (!outcome && needs_init && !initialized) outcome = UNINITIALIZED;
+    const char *latency = find("latency");
+    int slow = latency && !strcmp(latency, "h200");
+    pthread_mutex_unlock(&lock);
+    if (slow) pass_time(function, began);
+    return outcome;
+}
+
+#define BEGIN(of)                                                    \
+    static struct counter *counter;                                  \
+    {                                                                \
+        result outcome = begin(&counter, __func__, of, 1);           \
+        if (outcome) return outcome;                                 \
+    }
+#define LOCKED(statement)            \
+    do {                             \
+        pthread_mutex_lock(&lock);   \
+        statement;                   \
+        pthread_mutex_unlock(&lock); \
+    } while (0)
+#define WHOLE_GPU_ONLY(of) \
+    if (of->slice >= 0) return INVALID_ARGUMENT
+#define NUMBER(name, of, type, what, otherwise, factor)                       \
+    result name(device *of, type *out) {                                      \
+        BEGIN(of);                                                            \
+        WHOLE_GPU_ONLY(of);                                                   \
+        LOCKED(*out = (type)llround(number(of, what, otherwise) * (factor))); \
+        return SUCCESS;                                                       \
+    }
+
+static void before_fork(void) { pthread_mutex_lock(&lock); }
+static void after_fork(void) { pthread_mutex_unlock(&lock); }
+
+__attribute__((constructor)) static void set_up(void) {
+    for (int gpu = 0; gpu < MAX_GPUS; gpu++)
+        for (int slice = -1; slice < MAX_SLICES; slice++) devices[gpu][slice + 1] = (device){gpu, slice};
+    pthread_atfork(before_fork, after_fork, after_fork);
+}
+
+/* -- the system ---------------------------------------------------------------------------------------- */
+
+result nvmlInitWithFlags(unsigned flags) {
+    static struct counter *counter;
+    (void)flags;
+    result outcome = begin(&counter, __func__, NULL, 0);
+    if (!outcome) LOCKED(initialized++);
+    return outcome;
+}
+
+result nvmlShutdown(void) {
+    BEGIN(NULL);
+    LOCKED(initialized--);
+    return SUCCESS;
+}
+
+const char *nvmlErrorString(result code) { return code == 20 ? "Insufficient Memory" : "Some Other Error"; }
+
+static result copy(const device *of, const char *name, const char *otherwise, char *out, unsigned size) {
+    pthread_mutex_lock(&lock);
+    const char *value = find_for(of, name);
+    snprintf(out, size, "%s", value ? value : otherwise);
+    pthread_mutex_unlock(&lock);
+    return SUCCESS;
+}
+
+result nvmlSystemGetDriverVersion(char *out, unsigned size) {
+    BEGIN(NULL);
+    return copy(NULL, "driver", "580.159.04", out, size);
+}
+
+result nvmlSystemGetCudaDriverVersion_v2(int *out) {
+    BEGIN(NULL);
+    LOCKED(*out = (int)number(NULL, "cuda", 13000));
+    return SUCCESS;
+}
+
+result nvmlDeviceGetCount_v2(unsigned *out) {
+    BEGIN(NULL);
+    LOCKED(*out = (unsigned)number(NULL, "gpus", 1));
+    return SUCCESS;
+}
+
+/* -- who a GPU is -------------------------------------------------------------------------------------- */
+
+result nvmlDeviceGetHandleByIndex_v2(unsigned index, device **out) {
+    if (index >= MAX_GPUS) return INVALID_ARGUMENT;
+    BEGIN(&devices[index][0]);
+    *out = &devices[index][0];
+    return SUCCESS;
+}
+
+result nvmlDeviceGetUUID(device *of, char *out, unsigned size) {
+    char otherwise[64];
+    BEGIN(of);
+    if (of->slice < 0) snprintf(otherwise, sizeof otherwise, "GPU-00000000-0000-4000-8000-%012d", of->gpu);
+    else snprintf(otherwise, sizeof otherwise, "MIG-%08d-0000-4000-8000-%012d", of->slice, of->gpu);
+    return copy(of, of->slice < 0 ? "uuid" : "slice_uuid", otherwise, out, size);
+}
+
+result nvmlDeviceGetName(device *of, char *out, unsigned size) {
+    BEGIN(of);
+    return copy(of, of->slice < 0 ? "name" : "slice_name",
+                of->slice < 0 ? "NVIDIA H200" : "NVIDIA H200 MIG 1g.18gb", out, size);
+}
+
+typedef struct {
+    char legacy[16];
+    unsigned numbers[5];
+    char id[32];
+} pci_info;
+
+result nvmlDeviceGetPciInfo_v3(device *of, pci_info *out) {
+    char otherwise[32];
+    BEGIN(of);
+    WHOLE_GPU_ONLY(of);
+    snprintf(otherwise, sizeof otherwise, "00000000:%02X:00.0", of->gpu + 1);
+    return copy(of, "pci", otherwise, out->id, sizeof out->id);
+}
+
+result nvmlDeviceGetCudaComputeCapability(device *of, int *major, int *minor) {
+    BEGIN(of);
+    double version;
+    LOCKED(version = number(of, "compute_capability", 9.0));
+    *major = (int)version;
+    *minor = (int)lround((version - *major) * 10);
+    return SUCCESS;
+}
+
+/* -- MIG: `mig` lists the indices that hold a slice ------------------------------------------------------ */
+
+static int has_slice(int gpu, int slice) {
+    device of = {gpu, -1};
+    const char *list = find_for(&of, "mig");
+    char *end;
+    for (; list && *list; list = end) {
+        long each = strtol(list, &end, 10);
+        if (end == list) break;
+        if (each == slice) return 1;
+    }
+    return 0;
+}
+
+result nvmlDeviceGetMaxMigDeviceCount(device *of, unsigned *out) {
+    BEGIN(of);
+    LOCKED(*out = find_for(of, "mig") ? MAX_SLICES : 0);
+    return SUCCESS;
+}
+
+result nvmlDeviceGetMigDeviceHandleByIndex(device *of, unsigned index, device **out) {
+    BEGIN(of);
+    int there = 0;
+    if (index < MAX_SLICES) LOCKED(there = has_slice(of->gpu, (int)index));
+    if (!there) return NOT_FOUND;
+    *out = &devices[of->gpu][index + 1];
+    return SUCCESS;
+}
+
+result nvmlDeviceGetGpuInstanceId(device *of, unsigned *out) {
+    BEGIN(of);
+    if (of->slice < 0) return INVALID_ARGUMENT;
+    *out = (unsigned)of->slice + 1;
+    return SUCCESS;
+}
+
+/* -- readings ------------------------------------------------------------------------------------------ */
+
+result nvmlDeviceGetUtilizationRates(device *of, unsigned out[2]) {
+    BEGIN(of);
+    if (of->slice >= 0) return NOT_SUPPORTED;
+    LOCKED(out[0] = (unsigned)number(of, "util", 0); out[1] = (unsigned)number(of, "memory_util", 0));
+    return SUCCESS;
+}
+
+typedef struct {
+    unsigned long long total, free, used;
+} memory_v1;
+
+typedef struct {
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+} memory_v2;
+
+static result memory(const device *of, memory_v2 *out) {
+    int stale = 0;
+    LOCKED(out->total = (unsigned long long)number(of, "memory_total", 150754820096.0);
+           out->reserved = (unsigned long long)number(of, "memory_reserved", 644939776.0);
+           out->used = (unsigned long long)number(of, "memory_used", 0);
+           stale = of->slice >= 0 && !has_slice(of->gpu, of->slice));
+    out->free = out->total - out->reserved - out->used;
+    return stale ? NOT_FOUND : SUCCESS;
+}
+
+result nvmlDeviceGetMemoryInfo_v2(device *of, memory_v2 *out) {
+    BEGIN(of);
+    return out->version == (sizeof *out | 2u << 24) ? memory(of, out) : INVALID_ARGUMENT;
+}
+
+result nvmlDeviceGetMemoryInfo(device *of, memory_v1 *out) {
+    BEGIN(of);
+    memory_v2 newer;
+    result outcome = memory(of, &newer);
+    *out = (memory_v1){newer.total, newer.free, newer.used + newer.reserved};
+    return outcome;
+}
+
+typedef struct {
+    unsigned id, scope;
+    long long timestamp, latency;
+    unsigned type;
+    result outcome;
+    union {
+        unsigned ui;
+        unsigned long long ull;
+    } value;
+} field_value;
+
+result nvmlDeviceGetFieldValues(device *of, int count, field_value *values) {
+    BEGIN(of);
+    WHOLE_GPU_ONLY(of);
+    pthread_mutex_lock(&lock);
+    for (field_value *each = values; each < values + count; each++) {
+        char key[32];
+        snprintf(key, sizeof key, "field.%u", each->id);
+        each->outcome = error_in(find_for(of, key));
+        each->type = 1;
+        each->value.ull = 0;
+        if (each->id == 186) each->value.ui = (unsigned)lround(number(of, "power", 76) * 1000);
+        else if (each->id == 82) each->value.ui = (unsigned)number(of, "memory_temperature", 33);
+        else each->outcome = NOT_SUPPORTED;
+    }
+    pthread_mutex_unlock(&lock);
+    return SUCCESS;
+}
+
+NUMBER(nvmlDeviceGetPowerUsage, of, unsigned, "power_average", 75, 1000)
+NUMBER(nvmlDeviceGetEnforcedPowerLimit, of, unsigned, "power_limit", 700, 1000)
+NUMBER(nvmlDeviceGetPerformanceState, of, unsigned, "pstate", 0, 1)
+NUMBER(nvmlDeviceGetCurrentClocksEventReasons, of, unsigned long long, "throttle", 1, 1)
+NUMBER(nvmlDeviceGetCurrentClocksThrottleReasons, of, unsigned long long, "throttle", 1, 1)
+
+result nvmlDeviceGetTemperature(device *of, unsigned sensor, unsigned *out) {
+    BEGIN(of);
+    WHOLE_GPU_ONLY(of);
+    (void)sensor;
+    LOCKED(*out = (unsigned)number(of, "temperature", 29));
+    return SUCCESS;
+}
+
+result nvmlDeviceGetTemperatureV(device *of, int out[3]) {
+    BEGIN(of);
+    WHOLE_GPU_ONLY(of);
+    LOCKED(out[2] = (int)number(of, "temperature", 29));
+    return SUCCESS;
+}
+
+result nvmlDeviceGetClockInfo(device *of, unsigned type, unsigned *out) {
+    BEGIN(of);
+    WHOLE_GPU_ONLY(of);
+    if (type != 1) return NOT_SUPPORTED;
+    LOCKED(*out = (unsigned)number(of, "sm_clock", 345));
+    return SUCCESS;
+}
+
+result nvmlDeviceGetTotalEnergyConsumption(device *of, unsigned long long *out) {
+    BEGIN(of);
+    WHOLE_GPU_ONLY(of);
+    LOCKED(integrate_energy();
+           *out = (unsigned long long)((number(of, "energy", 2706.568) + joules[of->gpu]) * 1000));
+    return SUCCESS;
+}
+
+typedef struct {
+    unsigned long long timestamp;
+    union {
+        unsigned ui;
+        unsigned long long ull;
+    } value;
+} timed_value;
+
+result nvmlDeviceGetSamples(device *of, unsigned type, unsigned long long since, unsigned *value_type,
+                            unsigned *count, timed_value *out) {
+    BEGIN(of);
+    WHOLE_GPU_ONLY(of);
+    if (type != 1) return NOT_SUPPORTED;
+    (void)since;
+    double window, now = seconds(CLOCK_REALTIME);
+    unsigned kept, util;
+    LOCKED(window = number(of, "window", 0.2); kept = (unsigned)number(of, "samples", SAMPLES);
+           util = (unsigned)number(of, "util", 0));
+    if (!kept) return NOT_FOUND;
+    *value_type = 1;
+    *count = kept;
+    for (unsigned i = 0; out && i < kept; i++) {
+        out[i].timestamp = (unsigned long long)((now - (kept - i) * window) * 1e6);
+        out[i].value.ui = util;
+    }
+    return SUCCESS;
+}
+
+/* -- processes: `compute` and `graphics` list pid:bytes, `self` for the caller, no bytes where unsaid ----- */
+
+typedef struct {
+    unsigned pid;
+    unsigned long long memory;
+    unsigned gpu_instance, compute_instance;
+} process_info;
+
+static result processes(const device *of, const char *list, unsigned *count, process_info *out) {
+    char entries[MAX_VALUE], *rest = NULL;
+    unsigned found = 0, room = *count;
+    copy(of, list, "", entries, sizeof entries);
+    for (char *each = strtok_r(entries, " ", &rest); each; each = strtok_r(NULL, " ", &rest), found++) {
+        if (found >= room) continue;
+        char *bytes = strchr(each, ':');
+        out[found].pid = strncmp(each, "self", 4) ? (unsigned)atol(each) : (unsigned)getpid();
+        out[found].memory = bytes ? strtoull(bytes + 1, NULL, 10) : ~0ull;
+        out[found].gpu_instance = out[found].compute_instance = ~0u;
+    }
+    *count = found;
+    return found > room ? INSUFFICIENT_SIZE : SUCCESS;
+}
+
+#define PROCESSES(name, list)                                        \
+    result name(device *of, unsigned *count, process_info *out) {    \
+        BEGIN(of);                                                   \
+        return processes(of, list, count, out);                      \
+    }
+PROCESSES(nvmlDeviceGetComputeRunningProcesses_v3, "compute")
+PROCESSES(nvmlDeviceGetComputeRunningProcesses_v2, "compute")
+PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3, "graphics")
+PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2, "graphics")
+
+/* -- GPU performance monitoring: `gpm.ID` is metric ID, `gpm=0` means there is none --------------------- */
+
+typedef struct {
+    unsigned version, supported;
+} gpm_support;
+
+typedef struct {
+    unsigned id;
+    result outcome;
+    double value;
+    const char *info[3];
+} gpm_metric;
+
+typedef struct {
+    unsigned version, count;
+    sample *first, *second;
+    gpm_metric metrics[];
+} gpm_metrics;
+
+result nvmlGpmQueryDeviceSupport(device *of, gpm_support *out) {
+    BEGIN(of);
+    LOCKED(out->supported = number(of, "gpm", 1) != 0);
+    return SUCCESS;
+}
+
+result nvmlGpmSampleAlloc(sample **out) {
+    BEGIN(NULL);
+    *out = calloc(1, sizeof **out);
+    return SUCCESS;
+}
+
+result nvmlGpmSampleFree(sample *of) {
+    BEGIN(NULL);
+    if (of->busy) LOCKED(counter_of("freed while in use")->count++);
+    else free(of);
+    return SUCCESS;
+}
+
+result nvmlGpmSampleGet(device *of, sample *into) {
+    into->busy = 1;
+    static struct counter *counter;
+    result outcome = begin(&counter, __func__, of, 1);
+    if (!outcome) LOCKED(if (find_for(of, "mig")) outcome = NOT_SUPPORTED);
+    into->of = of;
+    into->busy = 0;
+    return outcome;
+}
+
+result nvmlGpmMigSampleGet(device *of, unsigned instance, sample *into) {
+    if (instance < 1 || instance > MAX_SLICES) return INVALID_ARGUMENT;
+    into->busy = 1;
+    static struct counter *counter;
+    result outcome = begin(&counter, __func__, &devices[of->gpu][instance], 1);
+    into->of = &devices[of->gpu][instance];
+    into->busy = 0;
+    return outcome;
+}
+
+result nvmlGpmMetricsGet(gpm_metrics *get) {
+    BEGIN(NULL);
+    if (get->version != 1 || get->first == get->second || get->first->of != get->second->of)
+        return INVALID_ARGUMENT;
+    pthread_mutex_lock(&lock);
+    for (gpm_metric *each = get->metrics; each < get->metrics + get->count; each++) {
+        char key[32];
+        snprintf(key, sizeof key, "gpm.%u", each->id);
+        each->outcome = error_in(find_for(get->second->of, key));
+        each->value = number(get->second->of, key, 0);
+    }
+    pthread_mutex_unlock(&lock);
+    return SUCCESS;
+}

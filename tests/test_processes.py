@@ -1,0 +1,272 @@
+"""Whose processes they are, by walking up from them, and what memory is held."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+
+import psutil
+import pytest
+
+from gpuwidget import processes
+from gpuwidget.processes import Directory, Family, Identity
+
+ME = os.getpid()
+
+
+class ManualClock:
+    """Goes on only when told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def time(self) -> float:
+        return self.now
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wait(self, condition: threading.Condition, seconds: float | None) -> None:
+        raise AssertionError("nothing here waits")
+
+
+class Table:
+    """A process table of a test's own: pid to (start, parent)."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, rows: dict[int, tuple[float, int]]) -> None:
+        self.rows = rows
+        self.looks = 0
+        monkeypatch.setattr(processes, "_origin", self._origin)
+
+    def _origin(self, pid: int) -> processes._Origin | None:
+        self.looks += 1
+        row = self.rows.get(pid)
+        return None if row is None else processes._Origin(*row)
+
+
+@pytest.fixture
+def table(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[int, tuple[float, int]]], Table]:
+    """Puts a test's own processes beside this one."""
+    return lambda rows: Table(monkeypatch, {ME: (10.0, 1), **rows})
+
+
+def test_a_child_and_its_child_belong_to_this_process() -> None:
+    """Data loader workers and what they start count as the notebook's own; its parent does not."""
+    code = (
+        "import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=-1); "
+        "print(p.pid, flush=True); input(); p.communicate(b'x')"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    try:
+        grandchild = int(child.stdout.readline())
+        family = Family()
+        assert [family.contains(pid) for pid in (ME, child.pid, grandchild, os.getppid(), 1)] == [
+            True,
+            True,
+            True,
+            False,
+            False,
+        ]
+    finally:
+        child.communicate("x\n")
+    assert Family().contains(child.pid) is False
+
+
+def test_a_reused_pid_is_not_taken_for_family(
+    table: Callable[[dict[int, tuple[float, int]]], Table],
+) -> None:
+    """A stranger that got the number of a dead child is a stranger, and the other way round."""
+    rows = table({50: (20.0, ME), 60: (20.0, 7), 7: (5.0, 1)}).rows
+    clock = ManualClock()
+    family = Family(clock)
+    assert (family.contains(50), family.contains(60)) == (True, False)
+    rows[50], rows[60] = (30.0, 7), (30.0, ME)
+    clock.now = 2.0
+    assert (family.contains(50), family.contains(60)) == (False, True)
+
+
+def test_a_parent_younger_than_its_child_is_a_stranger(
+    table: Callable[[dict[int, tuple[float, int]]], Table],
+) -> None:
+    """The number of a dead parent that somebody else has got does not lead to this process."""
+    table({50: (20.0, 40), 40: (25.0, ME), 51: (20.0, 41)})
+    family = Family(ManualClock())
+    assert (family.contains(50), family.contains(51), family.contains(99)) == (False, False, False)
+
+
+def test_a_circle_of_parents_ends(table: Callable[[dict[int, tuple[float, int]]], Table]) -> None:
+    """Numbers that change hands during the walk can't keep it going for ever."""
+    table({50: (20.0, 51), 51: (20.0, 50)})
+    assert Family(ManualClock()).contains(50) is False
+
+
+def test_family_is_looked_up_once_in_a_while(
+    table: Callable[[dict[int, tuple[float, int]]], Table],
+) -> None:
+    """Many questions about the same process cost one look in two seconds; about ourselves, none."""
+    counted = table({50: (20.0, 40), 40: (15.0, ME)})
+    clock = ManualClock()
+    family = Family(clock)
+    for _ in range(100):
+        assert family.contains(50)
+        assert family.contains(ME)
+    assert counted.looks == 2
+    clock.now = 2.0
+    assert family.contains(50)
+    assert counted.looks == 3
+
+
+def test_a_long_lived_process_remembers_only_so_much(
+    table: Callable[[dict[int, tuple[float, int]]], Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many processes come and go, what is remembered of them stays small."""
+    monkeypatch.setattr(processes, "_identify", lambda pid: Identity("ada", str(pid)))
+    table(dict.fromkeys(range(2, 5000), (20.0, 1)))
+    family, directory = Family(ManualClock()), Directory(ManualClock())
+    for pid in range(2, 5000):
+        family.contains(pid)
+        directory.look_up(pid)
+    assert len(family._judged) <= 1024
+    assert len(directory._known) <= 1024
+
+
+def test_user_and_command_of_this_process() -> None:
+    """They are what ps shows."""
+    process = psutil.Process()
+    identity = Directory().look_up(ME)
+    assert identity == Identity(process.username(), processes.shorten(process.cmdline()))
+
+
+def test_names_are_asked_once_for_each_process(
+    table: Callable[[dict[int, tuple[float, int]]], Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process is looked up once; a later one with its number, and one that is gone, are told apart."""
+    asked: list[int] = []
+
+    def identify(pid: int) -> Identity:
+        asked.append(pid)
+        return Identity("ada", f"call {len(asked)}")
+
+    monkeypatch.setattr(processes, "_identify", identify)
+    rows = table({50: (20.0, 1)}).rows
+    clock = ManualClock()
+    directory = Directory(clock)
+    for clock.now in (0.0, 1.0, 2.0, 10.0):
+        assert directory.look_up(50) == Identity("ada", "call 1")
+    rows[50] = (30.0, 1)
+    clock.now = 20.0
+    assert directory.look_up(50) == Identity("ada", "call 2")
+    del rows[50]
+    clock.now = 30.0
+    assert directory.look_up(50) == Identity(None, None)
+    assert asked == [50, 50]
+
+
+def test_a_process_that_may_not_be_read_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody else's process gives what it may, and no error."""
+
+    def denied(self: psutil.Process) -> list[str]:
+        raise psutil.AccessDenied(self.pid)
+
+    user = psutil.Process().username()
+    monkeypatch.setattr(psutil.Process, "cmdline", denied)
+    assert Directory().look_up(ME) == Identity(user, None)
+    monkeypatch.setattr(psutil.Process, "username", denied)
+    assert Directory().look_up(ME) == Identity(None, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ([], ""),
+        (["/usr/bin/python3", "train.py", "--data", "/data/x"], "python3 train.py --data /data/x"),
+        (["nginx: worker process /srv/a"], "nginx: worker process /srv/a"),
+        (["python", "-c", "a = 1\nprint(a)\t# b"], "python -c a = 1 print(a) # b"),
+        (["python", "x" * 90], "python " + "x" * 72 + "…"),
+        (["/opt/app/"], "/opt/app/"),
+    ],
+)
+def test_commands_are_one_short_line(arguments: list[str], line: str) -> None:
+    """The program without its folder, no line breaks, at most 80 characters."""
+    assert processes.shorten(arguments) == line
+    assert len(line) <= 80
+
+
+@pytest.mark.parametrize(("inode", "ours"), [(0xEFFFFFFC, True), (4026532321, False)])
+def test_the_hosts_pid_namespace_is_known_by_its_inode(
+    monkeypatch: pytest.MonkeyPatch, inode: int, ours: bool
+) -> None:
+    """Only the kernel's first namespace has the ids that a driver reports."""
+    real = os.stat_result((0, inode, 0, 0, 0, 0, 0, 0, 0, 0))
+    monkeypatch.setattr(os, "stat", lambda path: real)
+    answer = processes.in_host_pid_namespace()
+    monkeypatch.undo()
+    assert answer is ours
+
+
+def test_without_namespaces_nobody_can_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system that does not tell is taken for one whose ids do not match."""
+
+    def absent(path: str) -> os.stat_result:
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(os, "stat", absent)
+    answer = processes.in_host_pid_namespace()
+    monkeypatch.undo()
+    assert answer is False
+
+
+def test_memory_of_this_process() -> None:
+    """Resident memory grows by what is touched, and the peak stays when it is given back."""
+    before = processes.resident_memory()
+    held = bytearray(b"x" * (64 * 1024**2))
+    during, peak = processes.resident_memory(), processes.peak_resident_memory()
+    size = len(held)
+    del held
+    after = processes.peak_resident_memory()
+    assert before is not None
+    assert during is not None
+    assert during - before > 0.9 * size
+    if peak is not None:  # a kernel without VmHWM says nothing
+        assert after is not None
+        assert after >= peak >= during * 0.99
+
+
+def test_memory_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elsewhere the resident memory comes from psutil, and the peak is unknown."""
+
+    def absent(path: str) -> bytes:
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(processes, "_read", absent)
+    resident = processes.resident_memory()
+    assert resident is not None
+    assert abs(resident - psutil.Process().memory_info().rss) < 16 * 1024**2
+    assert processes.peak_resident_memory() is None
+
+
+def test_family_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elsewhere parents come from psutil."""
+    monkeypatch.setattr(psutil, "LINUX", False)
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        assert Family().contains(child.pid)
+        assert not Family().contains(os.getppid())
+    finally:
+        child.communicate(b"\n")
+    assert not Family().contains(child.pid)
+
+
+def test_host_memory_is_what_no_program_could_get() -> None:
+    """Total, and total less available."""
+    memory = psutil.virtual_memory()
+    host = processes.host_memory()
+    assert host.total == memory.total
+    assert abs(host.used - (memory.total - memory.available)) < 512 * 1024**2
