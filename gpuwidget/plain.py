@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 
-def plain(value: object) -> Any:  # noqa: ANN401 (JSON has no narrower type)
+def plain(value: object) -> Any:
     """Dataclasses as dicts, tuples as lists; NaN and infinity, which are not JSON, as None: unknown."""
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}

@@ -16,10 +16,12 @@ LIVE = Origin(kind="nvml", reason=None, recording=None, driver="580.159.04", cud
 def process(
     pid: int, memory: int | None, *, user: str | None = "anna", command: str | None = "python"
 ) -> Process:
+    """A compute process."""
     return Process(pid=pid, kind="compute", memory=memory, user=user, command=command)
 
 
 def reading(one: Gpu, **values: Any) -> Reading:
+    """A busy, healthy H200, with the values given instead of its own."""
     whole = Reading(
         uuid=one.uuid,
         answered=EPOCH,
@@ -45,9 +47,11 @@ def reading(one: Gpu, **values: Any) -> Reading:
 
 
 def h200(index: int, **facts: Any) -> Gpu:
+    """One H200 of 140 GiB."""
     return replace(gpu(index, total=140 * GIB), **facts)
 
 
 def sample(*pairs: tuple[Gpu, Reading], origin: Origin = LIVE, time: float = EPOCH) -> Sample:
+    """One moment of the GPUs given."""
     gpus, readings = zip(*pairs, strict=True) if pairs else ((), ())
     return Sample(schema=SCHEMA, time=time, origin=origin, gpus=gpus, readings=readings)

@@ -29,6 +29,7 @@ PATIENCE_S = 60
 
 @pytest.fixture(autouse=True)
 def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Times in UTC, 80 columns, no colour."""
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("NO_COLOR", "1")
@@ -47,12 +48,14 @@ def replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*arguments: str, **more: object) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own."""
     return subprocess.run(
         [*GPUWIDGET, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False, **more
     )  # type: ignore[call-overload]
 
 
 def look(source: FakeSource, *arguments: str) -> int:
+    """The command in this process, with a source that the test sets."""
     return main(arguments, Sampler(source, FakeClock()))
 
 

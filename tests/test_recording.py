@@ -37,6 +37,7 @@ ACTIVITY = Activity(
 
 
 def recorded(path: Path, *samples: Sample, interval_s: float = 0.5) -> list[str]:
+    """What was said while the samples were written."""
     said: list[str] = []
     write_samples(iter(samples), path, interval_s, said.append)
     return said
@@ -201,10 +202,12 @@ def test_a_full_disk_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def whole(path: Path) -> Path:
+    """A recording that is as it should be."""
     return write(path, meta(), tick(0, values()), tick(1, values()))
 
 
 def why_not(path: Path) -> str:
+    """Why a file cannot be read."""
     with pytest.raises(RecordingError) as caught:
         read(path)
     return str(caught.value)

@@ -18,6 +18,7 @@ MIB = 1024**2
 
 @pytest.fixture
 def clock() -> SetClock:
+    """It stands at 0."""
     return SetClock(0.0)
 
 
@@ -108,6 +109,7 @@ def test_what_was_unknown_stays_unknown(clock: SetClock, tmp_path: Path) -> None
 
 @pytest.fixture
 def four_ticks(tmp_path: Path) -> str:
+    """Four seconds at 100 W, the counter in every one."""
     ticks = [tick(10 + t, values(util=t, energy_mj=1000_000 + 100_000 * t)) for t in range(4)]
     return str(write(tmp_path / "four.jsonl", meta(), *ticks))
 

@@ -14,6 +14,7 @@ from gpuwidget.table import render
 
 
 def lines(one: Sample, width: int = 80) -> list[str]:
+    """The table, line by line, with its times in UTC."""
     return render(one, width=width, tz=timezone.utc).splitlines()
 
 
