@@ -1,0 +1,130 @@
+"""The bytes of the largest card: all of 16 GPUs, over a run long enough to fill the timeline.
+
+As a program: ``python -m benchmarks.card_size SECONDS`` prints the bundle of a run's card.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks.figures import Figure
+from benchmarks.settings import ROOT, Settings, environment
+from benchmarks.standin import machine
+
+_GPUS = 16
+_BAR = 20_000
+_FULL_S = 14.0
+"""240 points of 50 ms, and some."""
+
+
+def measure(settings: Settings) -> Iterator[Figure]:
+    """Bytes as UTF-8 JSON without white space."""
+    seconds = settings.pick(int(_FULL_S), 4)
+    with TemporaryDirectory() as folder:
+        standin = machine(Path(folder), _GPUS)
+        worker = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.card_size", str(seconds)],
+            env=environment(standin.environment()),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        _vary(standin, worker)
+        assert worker.stdout is not None
+        bundle = json.loads(worker.stdout.read())
+        worker.wait()
+    yield _figure(f"card of a {seconds} s run on {_GPUS} GPUs", bundle)
+    worst = _worst_case()
+    if worst is not None:
+        yield _figure(f"card of the worst report of {_GPUS} GPUs that the tests know", worst)
+
+
+def _vary(standin: Any, worker: subprocess.Popen[str]) -> None:
+    """Give the GPUs a course, each its own, until the run is over: a flat one would be shorter."""
+    step = 0
+    while worker.poll() is None:
+        step += 1
+        lines = [f"gpus={_GPUS}"]
+        for gpu in range(_GPUS):
+            wave = (step * (gpu + 3) * 37) % 101
+            lines += [
+                f"gpu.{gpu}.util={wave}",
+                f"gpu.{gpu}.memory_used={80_000_000_000 + wave * 123_456_789}",
+                f"gpu.{gpu}.power={76 + wave * 6.237:.3f}",
+                f"gpu.{gpu}.gpm.2={wave * 0.9137:.4f}",
+                f"gpu.{gpu}.compute=self:{4_000_000_000 + wave * 98_765_432}",
+            ]
+        standin.scenario(*lines)
+        time.sleep(0.07)
+
+
+def _figure(what: str, bundle: Mapping[str, Any]) -> Figure:
+    sizes = {kind: len(_dumped(content)) for kind, content in bundle.items()}
+    report = bundle["application/vnd.gpuwidget.report+json"]
+    timeline = report.get("timeline") or {"t": [], "gpus": []}
+    return Figure(
+        benchmark="card",
+        what=what,
+        unit="B",
+        bar=_BAR,
+        values=[len(_dumped(bundle))],
+        details={
+            **sizes,
+            "GPUs on the timeline": len(timeline["gpus"]),
+            "points": len(timeline["t"]),
+            "as a notebook's file has it (indented)": len(_indented(bundle)),
+        },
+    )
+
+
+def _dumped(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _indented(bundle: Mapping[str, Any]) -> bytes:
+    # nbformat writes text as a list of lines, and every value of a JSON bundle on a line of its own.
+    split = {
+        kind: content.splitlines(keepends=True) if isinstance(content, str) else content
+        for kind, content in bundle.items()
+    }
+    return json.dumps(split, ensure_ascii=False, indent=1).encode()
+
+
+def _worst_case() -> Mapping[str, Any] | None:
+    """The bundle of ``worst_case_report()`` of the tests' helpers."""
+    from gpuwidget.kernel import card
+
+    sys.path.insert(0, str(ROOT / "tests"))
+    try:
+        helpers = importlib.import_module("helpers_reports")
+    except ModuleNotFoundError:
+        return None
+    finally:
+        sys.path.pop(0)
+    worst: Mapping[str, Any] = card.bundle(helpers.worst_case_report())
+    return worst
+
+
+def _bundle_of_a_run(seconds: float) -> Mapping[str, Any]:
+    import gpuwidget
+    from gpuwidget.kernel import card
+
+    with gpuwidget.watch("a run") as watch:
+        began = time.perf_counter()
+        while (passed := time.perf_counter() - began) < seconds:
+            print(f"epoch {int(passed / 0.5)}: loss {1 / (1 + passed):.4f}", file=sys.stderr)
+            time.sleep(0.5)
+    assert watch.report is not None
+    bundle: Mapping[str, Any] = card.bundle(watch.report)
+    return bundle
+
+
+if __name__ == "__main__":
+    print(json.dumps(_bundle_of_a_run(float(sys.argv[1]))))

@@ -1,0 +1,114 @@
+"""A real kernel in a process of its own, and how long it takes from a request to its reply."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Any
+
+import zmq
+from jupyter_client.kernelspec import KernelSpec
+from jupyter_client.manager import KernelManager
+
+_PATIENCE_S = 180.0
+_REST_S = 0.05
+CARD_MIME = "application/vnd.gpuwidget.report+json"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One request: how long until its reply, and what the kernel sent."""
+
+    seconds: float
+    """From just before the request was sent until its reply was here."""
+    values: Mapping[str, str]
+    """repr of each expression asked for, evaluated after the cell."""
+    bundles: Sequence[Mapping[str, Any]]
+    """Mime bundles of the outputs that were displayed, updates included."""
+
+    @property
+    def cards(self) -> list[Mapping[str, Any]]:
+        """The bundles that are cards."""
+        return [bundle for bundle in self.bundles if CARD_MIME in bundle]
+
+
+class Kernel:
+    """One running kernel; used as a context manager, from one thread."""
+
+    def __init__(self, environment: Mapping[str, str], python: str = sys.executable) -> None:
+        """Start ``python``'s ipykernel in that environment, and wait until it is ready."""
+        self._folder = TemporaryDirectory()
+        root = Path(self._folder.name)
+        self._manager = KernelManager()
+        self._manager.connection_file = str(root / "connection.json")
+        # Not a kernel spec of this machine, nor anybody's profile: what runs is known.
+        self._manager._kernel_spec = KernelSpec(
+            argv=[python, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+            display_name="benchmark",
+            language="python",
+        )
+        self._log = (root / "kernel.log").open("w")
+        variables = {**environment, "IPYTHONDIR": str(root / "ipython"), "JUPYTER_RUNTIME_DIR": str(root)}
+        self._manager.start_kernel(env=variables, cwd=str(root), stdout=self._log, stderr=self._log)
+        self._client = self._manager.client()
+        self._client.start_channels()
+        self._client.wait_for_ready(timeout=_PATIENCE_S)
+        self._shell = self._client.shell_channel
+        self._iopub = self._client.iopub_channel
+        self._poller = zmq.Poller()
+        self._poller.register(self._shell.socket, zmq.POLLIN)
+        self._poller.register(self._iopub.socket, zmq.POLLIN)
+
+    def __enter__(self) -> Kernel:
+        """The kernel."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End it."""
+        self._client.stop_channels()
+        self._manager.shutdown_kernel(now=True)
+        self._log.close()
+        self._folder.cleanup()
+
+    def run(self, code: str, values: Mapping[str, str] | None = None, *, rest_s: float = _REST_S) -> Ran:
+        """Run ``code`` as a notebook would, ``rest_s`` after what was last run has ended.
+
+        Raises RuntimeError where the cell fails.
+        """
+        if rest_s:
+            time.sleep(rest_s)
+        began = time.perf_counter()
+        request = self._client.execute(code, user_expressions=dict(values or {}), allow_stdin=False)
+        ended: float | None = None
+        reply: dict[str, Any] = {}
+        bundles = []
+        idle = False
+        while ended is None or not idle:
+            ready = dict(self._poller.poll(1000))
+            if self._shell.socket in ready:
+                now = time.perf_counter()
+                message = self._shell.get_msg(timeout=0)
+                if message["parent_header"].get("msg_id") == request:
+                    ended, reply = now, message["content"]
+            if self._iopub.socket in ready:
+                message = self._iopub.get_msg(timeout=0)
+                ours = message["parent_header"].get("msg_id") == request
+                kind, content = message["header"]["msg_type"], message["content"]
+                if ours and kind in ("display_data", "update_display_data"):
+                    bundles.append(content["data"])
+                idle = idle or (ours and kind == "status" and content["execution_state"] == "idle")
+            if time.perf_counter() - began > _PATIENCE_S or not self._manager.is_alive():
+                raise RuntimeError("the kernel died or fell silent")
+        if reply["status"] != "ok":
+            raise RuntimeError(f"a cell failed: {reply.get('ename')}: {reply.get('evalue')}")
+        asked = reply["user_expressions"]
+        return Ran(
+            ended - began, {name: value["data"]["text/plain"] for name, value in asked.items()}, bundles
+        )

@@ -1,0 +1,97 @@
+"""The CPU that sampling takes, in a process that does nothing else.
+
+As a program: ``python -m benchmarks.sampling WINDOWS`` prints the CPU share of each window.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks.figures import Figure
+from benchmarks.settings import Settings, environment
+from benchmarks.standin import machine
+from benchmarks.statistics import median
+
+_GPUS = 8
+_BAR = 0.5
+_WINDOW_S = 5.0
+"""The sampler's slowest calls come once in so long: each window holds one round of them."""
+_SETTLE_S = 2.0
+
+
+def measure(settings: Settings) -> Iterator[Figure]:
+    """Eight stand-in GPUs, with the slow calls slept and with them spun, and the real ones, if any."""
+    windows = settings.pick(10, 2)
+    with TemporaryDirectory() as folder:
+        for spun, how in ((False, "slow calls wait"), (True, "slow calls spin, an upper bound")):
+            standin = machine(Path(folder), _GPUS, spun=spun)
+            found = _ask(windows, standin.environment())
+            yield Figure(
+                benchmark="sampling",
+                what=f"CPU of a core for {_GPUS} GPUs at 5 Hz, {how}",
+                unit="%",
+                bar=_BAR,
+                values=found["shares"],
+                details={"samples a second": found["rate"]},
+            )
+    found = _ask(windows, {})
+    what = "CPU of a core for this machine's real GPUs at 5 Hz"
+    if not found["gpus"]:
+        reason = "no NVIDIA driver with a GPU answers here"
+        yield Figure(benchmark="sampling", what=what, unit="%", not_measured=reason)
+    else:
+        details = {
+            "GPUs": found["gpus"],
+            "samples a second": found["rate"],
+            f"% if each of {_GPUS} GPUs took as much": median(found["shares"]) * _GPUS / found["gpus"],
+        }
+        yield Figure(benchmark="sampling", what=what, unit="%", values=found["shares"], details=details)
+
+
+def _ask(windows: int, variables: Mapping[str, str]) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.sampling", str(windows)],
+        env=environment(variables),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    answer = json.loads(done.stdout)
+    assert isinstance(answer, dict)
+    return answer
+
+
+def _sample(windows: int) -> dict[str, Any]:
+    from gpuwidget.sampler import process_sampler
+
+    sampler = process_sampler()
+    taken = 0
+
+    def count(sample: object) -> None:
+        nonlocal taken
+        taken += 1
+
+    with sampler.subscribe(count):
+        sampler.wait_until_open(10.0)
+        if not sampler.known_gpus:
+            return {"gpus": 0, "shares": [], "rate": 0.0}
+        time.sleep(_SETTLE_S)
+        shares = []
+        taken, began = 0, time.perf_counter()
+        for _ in range(windows):
+            before, at = time.process_time(), time.perf_counter()
+            time.sleep(_WINDOW_S)
+            shares.append(100 * (time.process_time() - before) / (time.perf_counter() - at))
+        rate = taken / (time.perf_counter() - began)
+    return {"gpus": len(sampler.known_gpus), "shares": shares, "rate": rate}
+
+
+if __name__ == "__main__":
+    print(json.dumps(_sample(int(sys.argv[1]))))

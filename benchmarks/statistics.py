@@ -1,0 +1,56 @@
+"""Medians, percentiles and pairs in alternating order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import TypeVar
+
+__all__ = ["alternating", "median", "median_interval", "p99", "ratios"]
+
+T = TypeVar("T")
+
+
+def p99(values: Sequence[float]) -> float:
+    """The 99th percentile by nearest rank; with fewer than 100 values that is the highest."""
+    return sorted(values)[math.ceil(0.99 * len(values)) - 1]
+
+
+def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """Where the median of many more runs would lie, with 95 % confidence, whatever the distribution.
+
+    By the order statistics between which the median falls with that probability. None for fewer than
+    six values, which bound it nowhere with that confidence.
+    """
+    count = len(values)
+    below = 0.0
+    rank = -1
+    while below + math.comb(count, rank + 1) / 2**count <= 0.025:
+        rank += 1
+        below += math.comb(count, rank) / 2**count
+    if rank < 0:
+        return None
+    ordered = sorted(values)
+    return ordered[rank], ordered[count - 1 - rank]
+
+
+def alternating(pairs: int, plain: Callable[[], T], watched: Callable[[], T]) -> list[tuple[T, T]]:
+    """``pairs`` results of both, as (plain, watched), in the order plain watched, watched plain, …
+
+    So that what drifts while it lasts (clocks, temperature, caches) favours neither.
+    """
+    results = []
+    for number in range(pairs):
+        if number % 2:
+            after = watched()
+            results.append((plain(), after))
+        else:
+            before = plain()
+            results.append((before, watched()))
+    return results
+
+
+def ratios(pairs: Sequence[tuple[float, float]]) -> list[float]:
+    """Watched over plain, pair by pair."""
+    return [watched / plain for plain, watched in pairs]

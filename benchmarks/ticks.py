@@ -1,0 +1,152 @@
+"""A million ticks through the sampler and a run: resident memory must not grow.
+
+As a program: ``python -m benchmarks.ticks COUNT`` prints the process's resident memory over the ticks.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import math
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+from benchmarks.figures import Figure
+from benchmarks.settings import Settings, environment
+from gpuwidget.clock import SYSTEM_CLOCK
+from gpuwidget.measure.run import Run
+from gpuwidget.sampler import Sampler
+from gpuwidget.samples import Activity, Gpu, Origin, Process, Sample
+from gpuwidget.sources import Fast, Inventory, Slow, Steady
+
+_GPUS = 8
+_LOOKS = 20
+_WARM_UP_LOOKS = 2
+_FLAT_KIB = 1024
+_EPOCH = 1_700_000_000.0
+
+
+def measure(settings: Settings) -> Iterator[Figure]:
+    """Growth of resident memory from a tenth of the ticks on."""
+    ticks = settings.pick(1_000_000, 100_000)
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.ticks", str(ticks)],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    resident = json.loads(done.stdout)
+    settled = resident[_WARM_UP_LOOKS]
+    yield Figure(
+        benchmark="ticks",
+        what=f"resident memory grown over {ticks:,} ticks of {_GPUS} GPUs, after the first tenth",
+        unit="KiB",
+        bar=_FLAT_KIB,
+        values=[max(resident[_WARM_UP_LOOKS:]) - settled],
+        details={"KiB after each twentieth": resident},
+    )
+
+
+class _RushingClock:
+    """Time passes as fast as the fast thread waits for it; every other thread waits in earnest."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def time(self) -> float:
+        return _EPOCH + self._now
+
+    def monotonic(self) -> float:
+        return self._now
+
+    def wait(self, condition: threading.Condition, seconds: float | None) -> None:
+        if seconds is not None and threading.current_thread().name == "gpuwidget-fast":
+            self._now += seconds
+        else:
+            SYSTEM_CLOCK.wait(condition, 0.05)
+
+
+class _Busy:
+    """A source of eight GPUs whose every reading is new, so that nothing is kept by being the same."""
+
+    def __init__(self, clock: _RushingClock) -> None:
+        self._clock = clock
+        self._gpus = tuple(
+            Gpu(f"GPU-{index:08d}", index, None, None, "NVIDIA H200", None, 1 << 37, False, "9.0")
+            for index in range(_GPUS)
+        )
+
+    def open(self) -> Inventory:
+        return Inventory(Origin("nvml", None, None, "580.95.05", "13.0"), self._gpus)
+
+    def close(self) -> None:
+        pass
+
+    def _wave(self) -> float:
+        return math.sin(self._clock.monotonic()) + 1
+
+    def read_fast(self, gpu: Gpu) -> Fast:
+        wave = self._wave()
+        return Fast(50 * wave, 40 * wave, int(wave * 2**36), 350 * wave, {})
+
+    def read_memory(self, gpu: Gpu) -> int | None:
+        return int(self._wave() * 2**36)
+
+    def read_processes(self, gpu: Gpu) -> tuple[Process, ...] | None:
+        return (Process(os.getpid(), "compute", int(self._wave() * 2**35), "user", "python"),)
+
+    def read_steady(self, gpu: Gpu) -> Steady:
+        return Steady(700.0, 40 * self._wave(), 45.0, 1980.0, 0, (), {})
+
+    def read_slow(self, gpu: Gpu) -> Slow:
+        return Slow(700 * self._clock.monotonic(), 0.2, {})
+
+    def read_activity(self, gpu: Gpu) -> Activity | None:
+        now, wave = self._clock.time(), 50 * self._wave()
+        return Activity(now - 0.5, now, wave, wave, wave, wave, wave, wave, wave, wave, 0.0, 0.0, 0.0, 0.0)
+
+    def forget_activity(self) -> None:
+        pass
+
+
+def _tick(wanted: int) -> list[int]:
+    """Resident memory in KiB at the start and after each twentieth of ``wanted`` samples."""
+    clock = _RushingClock()
+    sampler = Sampler(_Busy(clock), clock)
+    run = Run(sampler, clock=clock)
+    resident: list[int] = []
+    done = threading.Event()
+    count = 0
+
+    def look(sample: Sample) -> None:
+        nonlocal count
+        # On the sampler's thread, so that no tick comes between.
+        if count % (wanted // _LOOKS) == 0 and len(resident) <= _LOOKS:
+            run.progress()
+            gc.collect()
+            resident.append(_resident_kib())
+        count += 1
+        if len(resident) > _LOOKS:
+            done.set()
+
+    run.start()
+    # As often as the run itself is told: each of its samples is one tick.
+    with sampler.subscribe(look, memory_interval_s=0.05, activity=True):
+        done.wait()
+    run.end()
+    run.report()
+    sampler.stop()
+    return resident
+
+
+def _resident_kib() -> int:
+    with open("/proc/self/statm", encoding="ascii") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
+
+
+if __name__ == "__main__":
+    print(json.dumps(_tick(int(sys.argv[1]))))

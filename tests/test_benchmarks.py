@@ -1,0 +1,158 @@
+"""The benchmarks' own arithmetic, and that they can be started: never how long anything takes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from benchmarks import __main__ as bench
+from benchmarks.figures import Figure, table
+from benchmarks.settings import ROOT, Settings
+from benchmarks.statistics import alternating, median_interval, p99, ratios
+
+FACTS = {"date": "2025-01-01T00:00Z", "gpus": [], "driver": None}
+
+
+def test_p99_is_a_value_that_was_measured() -> None:
+    """p99 is the nearest rank: of a hundred values the 99th, of few the highest."""
+    assert p99([float(value) for value in range(100, 0, -1)]) == 99.0
+    assert p99([3.0, 1.0, 2.0]) == 3.0
+
+
+def test_median_interval_covers_the_median_with_95_percent() -> None:
+    """The interval is that of the sign test's tables: 2nd to 9th of 10, 6th to 15th of 20; none below 6."""
+    assert median_interval([float(value) for value in range(1, 11)]) == (2.0, 9.0)
+    assert median_interval([float(value) for value in range(1, 21)]) == (6.0, 15.0)
+    assert median_interval([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]) == (1.0, 6.0)
+    assert median_interval([1.0, 2.0, 3.0, 4.0, 5.0]) is None
+
+
+def test_pairs_take_turns_in_going_first() -> None:
+    """What drifts during a benchmark favours neither side: each pair's order is the last's reversed."""
+    order: list[str] = []
+
+    def run(name: str) -> int:
+        order.append(name)
+        return len(order)
+
+    pairs = alternating(3, lambda: run("plain"), lambda: run("watched"))
+    assert order == ["plain", "watched", "watched", "plain", "plain", "watched"]
+    assert pairs == [(1, 2), (4, 3), (5, 6)]
+    assert ratios([(2.0, 3.0), (4.0, 4.0)]) == [1.5, 1.0]
+
+
+def test_a_bar_is_met_by_the_median_and_every_condition() -> None:
+    """A good median does not make up for a condition that does not hold."""
+    values = [1.0, 2.0, 9.0]
+    assert Figure("import", "x", "ms", bar=2.0, values=values).met is True
+    assert Figure("import", "x", "ms", bar=1.9, values=values).met is False
+    assert (
+        Figure("import", "x", "ms", bar=2.0, values=values, conditions={"loads no torch": False}).met is False
+    )
+    assert Figure("import", "x", "ms", values=values).met is None
+    assert Figure("import", "x", "ms", bar=2.0, not_measured="no GPU").met is None
+
+
+def test_results_are_kept_whole(tmp_path: Path) -> None:
+    """The file has the machine's facts and every value, and says what was not measured and why."""
+    figures = [
+        Figure("pass", "a cell", "ms", bar=5, values=[3.0, 1.0, 2.0], details={"GPUs on the card": 8}),
+        Figure("training", "a loop", "ratio", bar=1.02, not_measured="no GPU"),
+    ]
+    path = tmp_path / "results" / "2025-01-01-all.json"
+    bench.save(path, figures, FACTS, quick=True)
+    assert json.loads(path.read_text()) == {
+        "date": "2025-01-01T00:00Z",
+        "gpus": [],
+        "driver": None,
+        "quick": True,
+        "figures": [
+            {
+                "benchmark": "pass",
+                "what": "a cell",
+                "unit": "ms",
+                "bar": 5,
+                "median": 2.0,
+                "median_95": None,
+                "p99": 3.0,
+                "met": True,
+                "conditions": {},
+                "details": {"GPUs on the card": 8},
+                "not_measured": None,
+                "values": [3.0, 1.0, 2.0],
+            },
+            {
+                "benchmark": "training",
+                "what": "a loop",
+                "unit": "ratio",
+                "bar": 1.02,
+                "median": None,
+                "median_95": None,
+                "p99": None,
+                "met": None,
+                "conditions": {},
+                "details": {},
+                "not_measured": "no GPU",
+                "values": [],
+            },
+        ],
+    }
+
+
+def test_the_table_says_which_bars_are_met() -> None:
+    """One row a figure, with its bar, median, p99 and verdict; what was not measured is n/a, never 0."""
+    figures = [
+        Figure("pass", "a cell", "ms", bar=5, values=[3.0, 1.0, 2.0]),
+        Figure("python-1", "a loop", "ratio", bar=1.01, values=[1.02]),
+        Figure("training", "a real loop", "ratio", bar=1.02, not_measured="no GPU"),
+    ]
+    assert [line.split() for line in table(figures).splitlines()[2:]] == [
+        ["a", "cell", "≤", "5.00", "ms", "2.00", "ms", "-", "3.00", "ms", "3", "met"],
+        ["a", "loop", "≤", "1.0100", "1.0200", "-", "-", "1", "MISSED"],
+        ["a", "real", "loop", "≤", "1.0200", "n/a", "-", "-", "0", "not", "measured"],
+        ["no", "GPU"],
+    ]
+
+
+def test_one_benchmark_that_fails_spoils_no_other(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A benchmark that raises is a row that says so; the exit status tells, and the results are kept."""
+
+    def fails(settings: Settings) -> list[Figure]:
+        raise OSError("no compiler")
+
+    def works(settings: Settings) -> list[Figure]:
+        return [Figure("works", "it works", "ms", bar=1, values=[0.5])]
+
+    monkeypatch.setattr(bench, "BENCHMARKS", {"fails": fails, "works": works})
+    assert bench.main(["--quick", "--out", str(tmp_path / "found.json")]) == 1
+    figures = json.loads((tmp_path / "found.json").read_text())["figures"]
+    assert [(figure["benchmark"], figure["not_measured"]) for figure in figures] == [
+        ("fails", "OSError: no compiler"),
+        ("works", None),
+    ]
+    assert "it works" in capsys.readouterr().out
+
+
+def test_a_name_that_is_no_benchmark_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """The error names what there is; nothing runs."""
+    with pytest.raises(SystemExit) as raised:
+        bench.main(["nonsense"])
+    assert raised.value.code == 2
+    assert "no benchmark 'nonsense'; there are import, load, pass" in capsys.readouterr().err
+
+
+def test_starting_the_benchmarks_loads_no_torch() -> None:
+    """torch is loaded by the training loops alone, in a process of their own."""
+    program = "import sys, benchmarks.__main__; print('torch' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"
