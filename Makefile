@@ -1,0 +1,97 @@
+# The verbs of this repository, the same here and in CI; `make help` lists them.
+
+PYTHON ?= python3
+TORCH ?= 1
+
+VENV := .venv
+OLDEST := .venv-oldest
+RUN := $(VENV)/bin/python -m
+PIP := -m pip install $(if $(CI),--quiet) --disable-pip-version-check
+TORCH_PACKAGE := $(if $(filter 0,$(TORCH)),,torch==2.13.0)
+INSTALLED := $(VENV)/.installed-torch$(TORCH)
+OLDEST_INSTALLED := $(OLDEST)/.installed
+
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-python test-kernel test-kernel-newest test-kernel-oldest test-browser \
+	hardware check format build lock bench clean compiler chromium
+
+help: ## list the verbs
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' Makefile
+	@echo "TORCH=0 leaves torch out; PYTHON=python3.12 chooses the Python of a new $(VENV)."
+
+demo: $(INSTALLED) ## JupyterLab with the quickstart notebook, on this machine's GPUs or a recording
+	@$(RUN) tools.demo
+
+test: test-python test-kernel test-browser ## all tests, one group after the other
+	@echo "All tests passed: Python, kernel (newest and oldest packages), browser."
+
+test-python: $(INSTALLED) compiler ## the package's own tests; those on a real GPU where there is one
+	$(RUN) pytest tests --ignore=tests/kernel --ignore=tests/browser
+
+test-kernel: test-kernel-newest test-kernel-oldest ## cells in a real kernel, with the newest and the oldest packages
+
+test-kernel-newest: $(INSTALLED) compiler
+	$(RUN) pytest tests/kernel
+
+test-kernel-oldest: $(INSTALLED) $(OLDEST_INSTALLED) compiler
+	GPUWIDGET_TEST_PYTHON=$(CURDIR)/$(OLDEST)/bin/python $(RUN) pytest tests/kernel
+
+# A process of its own: Playwright's synchronous interface shares none with asynchronous tests.
+test-browser: $(INSTALLED) chromium ## notebooks in JupyterLab and Chromium
+	$(RUN) pytest tests/browser
+
+hardware: $(INSTALLED) ## only the tests on real NVIDIA GPUs
+	$(RUN) pytest tests/hardware
+
+check: $(INSTALLED) ## format, lint, types and layers
+	$(RUN) ruff format --check .
+	$(RUN) ruff check .
+	$(RUN) mypy
+	$(RUN) mypy tests/*.py tests/nvml_standin
+	$(RUN) mypy tests/kernel
+	$(RUN) mypy tests/browser
+	$(RUN) mypy tests/hardware
+	$(VENV)/bin/lint-imports --no-cache
+
+format: $(INSTALLED) ## put the sources in order
+	$(RUN) ruff format .
+	$(RUN) ruff check --fix .
+
+build: $(INSTALLED) ## wheel and sdist into dist/
+	rm -rf dist
+	$(RUN) build
+
+lock: ## pin the newest packages anew, to be tested before they are kept
+	rm -rf $(VENV)-lock
+	$(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/python $(PIP) --upgrade pip
+	$(VENV)-lock/bin/python $(PIP) --group dev --editable '.[lab,notebook]' $(TORCH_PACKAGE)
+	$(VENV)-lock/bin/python -m tools.lock >requirements/newest.txt
+	rm -rf $(VENV)-lock
+
+bench: $(INSTALLED) ## measure the figures this project holds itself to
+	$(RUN) benchmarks
+
+clean: ## remove everything that was installed or built here
+	rm -rf $(VENV) $(VENV)-lock $(OLDEST) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(INSTALLED): pyproject.toml requirements/newest.txt
+	@$(PYTHON) tools/check_python.py
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python $(PIP) --constraint requirements/newest.txt --upgrade pip
+	$(VENV)/bin/python $(PIP) --constraint requirements/newest.txt --group dev --editable '.[lab,notebook]' $(TORCH_PACKAGE)
+	@touch $@
+
+$(OLDEST_INSTALLED): pyproject.toml requirements/oldest.txt
+	@$(PYTHON) tools/check_python.py
+	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python $(PIP) --constraint requirements/oldest.txt --editable .
+	@touch $@
+
+compiler:
+	@command -v "$${CC:-cc}" >/dev/null || { echo "The tests build a stand-in for NVML and need a C compiler: install one (Debian, Ubuntu: apt-get install gcc libc6-dev)." >&2; exit 1; }
+
+chromium: $(INSTALLED)
+	@$(RUN) tools.chromium

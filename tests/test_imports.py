@@ -1,0 +1,106 @@
+"""What an import costs the user, where each outside package lives, and which room may know which."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import gpuwidget
+
+TESTS = Path(__file__).parent
+ROOT = TESTS.parent
+PACKAGE = ROOT / "gpuwidget"
+
+HOMES = {
+    "__init__.py": {"IPython"},
+    "kernel/live_chart.py": {"bqplot", "ipywidgets"},
+    "kernel/live_layout.py": {"numpy"},
+    "kernel/magics.py": {"IPython"},
+    "processes.py": {"psutil"},
+    "sources/nvml.py": {"pynvml"},
+}
+"""Every module that imports a package from outside, lazily or for annotations included."""
+
+HEAVY = {
+    *("IPython", "bqplot", "ipykernel", "ipywidgets", "numpy", "pandas", "psutil", "pynvml"),
+    *("torch", "tornado", "traitlets", "zmq"),
+}
+
+
+def imported_by(path: Path) -> set[str]:
+    """The outside packages that a module names in an import statement or in import_module."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            names.add(node.module or "")
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
+            names.update(arg.value for arg in node.args[:1] if isinstance(arg, ast.Constant))
+    packages = {name.partition(".")[0] for name in names}
+    return packages - sys.stdlib_module_names - {"gpuwidget"}
+
+
+def loaded_after(statement: str) -> set[str]:
+    """The top-level modules in a fresh interpreter after ``statement``."""
+    program = f"{statement}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return {name.partition(".")[0] for name in json.loads(done.stdout)}
+
+
+def test_importing_loads_no_other_package() -> None:
+    """``import gpuwidget`` brings in nothing but itself and the standard library."""
+    added = loaded_after("import gpuwidget") - loaded_after("pass")
+    assert added - sys.stdlib_module_names == {"gpuwidget"}
+    assert added & HEAVY == set()
+
+
+def test_each_outside_package_has_one_home() -> None:
+    """No module imports a package that is another room's to know, not even inside a function."""
+    found = {
+        path.relative_to(PACKAGE).as_posix(): packages
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if (packages := imported_by(path))
+    }
+    assert found == HOMES
+
+
+def test_layers_hold() -> None:
+    """Nothing upstream imports anything downstream, and no two rooms lean on each other."""
+    program = "import sys, importlinter.cli as c; sys.exit(c.lint_imports(is_debug_mode=True))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert (done.returncode, done.stdout if done.returncode else "", done.stderr) == (0, "", "")
+
+
+def test_public_names() -> None:
+    """gpuwidget offers what its documentation names, and nothing else."""
+    documented = {
+        "__version__",
+        "load_ipython_extension",
+        "mark",
+        "reports",
+        "sample",
+        "unload_ipython_extension",
+        "watch",
+    }
+    assert set(gpuwidget.__all__) == documented
+    assert set(dir(gpuwidget)) == documented
+    assert {name for name in documented if getattr(gpuwidget, name, None) is None} == set()
+
+
+def test_every_test_states_its_promise() -> None:
+    """A failing test says in words what a user can no longer rely on."""
+    silent = [
+        f"{path.relative_to(TESTS)}: {node.name}"
+        for path in sorted(TESTS.rglob("test_*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and node.name.startswith("test_")
+        and ast.get_docstring(node) is None
+    ]
+    assert silent == []

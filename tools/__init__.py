@@ -1,0 +1,1 @@
+"""Helpers of the Makefile's verbs; no part of the package."""

@@ -1,0 +1,126 @@
+"""JupyterLab on this machine with the quickstart notebook open: what ``make demo`` runs.
+
+It shows this machine's NVIDIA GPUs, or the recording of four H200s where there are none. The choice is
+made here, so that every kernel and the server agree; a GPUWIDGET_SOURCE of the user's own is left alone.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import webbrowser
+from collections.abc import Mapping
+from pathlib import Path
+
+from gpuwidget.sources import SOURCE_VARIABLE, open_source
+
+NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
+QUICKSTART = "quickstart.ipynb"
+FIRST_PORT = 8888
+_READY_S = 120.0
+
+
+def choose_source(environment: Mapping[str, str]) -> tuple[str, str]:
+    """The source that the demo uses, and the sentence that says so."""
+    chosen = environment.get(SOURCE_VARIABLE, "")
+    if chosen:
+        return chosen, f"{SOURCE_VARIABLE} is {chosen}."
+    source = open_source("nvml")
+    try:
+        found = source.open()
+    finally:
+        source.close()
+    if found.gpus:
+        names = ", ".join(f"{gpu.index} {gpu.name}" for gpu in found.gpus if gpu.mig_parent is None)
+        return "nvml", f"This machine's GPUs: {names}."
+    return "replay", f"{found.origin.reason} The demo shows a recording of four H200s instead, not live GPUs."
+
+
+def server_environment(environment: Mapping[str, str], source: str, token: str) -> dict[str, str]:
+    """The server's variables: its kernels are this Python's, whatever kernels the user has elsewhere."""
+    made = {name: value for name, value in environment.items() if name != "JUPYTER_PATH"}
+    # The token goes by the environment: other users can read a command line.
+    return {**made, SOURCE_VARIABLE: source, "JUPYTER_TOKEN": token, "JUPYTER_PREFER_ENV_PATH": "1"}
+
+
+def server_command(port: int) -> list[str]:
+    """JupyterLab for this port alone; Ctrl-C ends it without a question."""
+    command = [
+        *(sys.executable, "-m", "jupyterlab", "--no-browser", "--ServerApp.ip=127.0.0.1"),
+        *(f"--ServerApp.port={port}", "--ServerApp.port_retries=0", "--ServerApp.answer_yes=True"),
+        *(f"--ServerApp.root_dir={NOTEBOOKS}", f"--LabApp.default_url=/lab/tree/{QUICKSTART}"),
+        "--ServerApp.log_level=WARN",
+    ]
+    # Jupyter asks root for this word; the server listens on 127.0.0.1 alone.
+    return [*command, "--allow-root"] if os.name == "posix" and os.geteuid() == 0 else command
+
+
+def free_port(first: int = FIRST_PORT) -> int:
+    """``first`` or the next port after it that nobody listens on."""
+    for port in range(first, first + 100):
+        with socket.socket() as tried:
+            try:
+                tried.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise SystemExit(f"No free port from {first} to {first + 99} on 127.0.0.1.")
+
+
+def has_browser(environment: Mapping[str, str]) -> bool:
+    """Whether a browser with a window can be opened here."""
+    if sys.platform.startswith("linux") and not (
+        environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY")
+    ):
+        return False
+    try:
+        webbrowser.get()
+    except webbrowser.Error:
+        return False
+    return True
+
+
+def wait_until_ready(server: subprocess.Popen[bytes], url: str) -> None:
+    """Return when the server answers; raise SystemExit when it ends or stays silent."""
+    deadline = time.monotonic() + _READY_S
+    while server.poll() is None and time.monotonic() < deadline:
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.2)
+    server.terminate()
+    raise SystemExit("JupyterLab did not start; its own words are above.")
+
+
+def main() -> int:
+    """Run the demo until the server ends; its exit status."""
+    source, sentence = choose_source(os.environ)
+    token, port = secrets.token_hex(16), free_port()
+    base = f"http://127.0.0.1:{port}"
+    environment = server_environment(os.environ, source, token)
+    with subprocess.Popen(server_command(port), env=environment) as server:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda *_: server.terminate())
+        try:
+            wait_until_ready(server, f"{base}/api?token={token}")
+            url = f"{base}/lab/tree/{QUICKSTART}?token={token}"
+            print(f"\n{sentence}\n\n    {url}\n\nCtrl-C ends it.", flush=True)
+            if has_browser(os.environ):
+                webbrowser.open(url)
+            return server.wait()
+        except KeyboardInterrupt:
+            # The terminal sent it to the server too, which ends its kernels and then itself.
+            server.wait()
+            return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
