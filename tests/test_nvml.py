@@ -484,6 +484,9 @@ def test_throttle_reasons_are_words(bits: int, reasons: tuple[str, ...]) -> None
     assert words.throttle(bits) == reasons
 
 
+@pytest.mark.skipif(
+    not hasattr(pynvml, "nvmlDeviceGetTemperatureV"), reason="this nvidia-ml-py is older than the new call"
+)
 def test_temperature_goes_on_when_its_old_call_is_gone(
     install: Callable[[Path], Machine], tmp_path: Path
 ) -> None:
@@ -493,6 +496,17 @@ def test_temperature_goes_on_when_its_old_call_is_gone(
     source = machine.source()
     (gpu,) = source.open().gpus
     assert source.read_steady(gpu).temperature_c == 44.0
+
+
+def test_a_binding_without_the_deprecated_calls_works(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A future nvidia-ml-py that dropped them gives the same readings."""
+    monkeypatch.delattr(pynvml, "nvmlDeviceGetCurrentClocksThrottleReasons")
+    machine.says("gpu.0.throttle=4")
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    assert source.read_steady(gpu).throttle == ("power cap",)
 
 
 def test_energy_and_the_utilization_window(machine: Machine) -> None:
@@ -933,7 +947,7 @@ class Hung:
         self.thread = threading.Thread(target=lambda: self.answer.append(call()), daemon=True)
         self.thread.start()
         while function not in machine.calls():
-            pass
+            assert self.thread.is_alive()
 
     def let_go(self, machine: Machine) -> object:
         machine.says("gpus=2")

@@ -69,11 +69,15 @@ class Device:
             partial(self._field, nvml.NVML_FI_DEV_POWER_INSTANT),
             nvml.nvmlDeviceGetPowerUsage,  # a mean over 1 s on Ampere and later, so only the second choice
         )
-        self._throttle: Sequence[Way] = (
-            nvml.nvmlDeviceGetCurrentClocksEventReasons,
-            nvml.nvmlDeviceGetCurrentClocksThrottleReasons,
-        )
-        # The newer of these came to pynvml with 12.570, the older is to leave the driver with CUDA 14.
+        # Versions of the binding lack the newer ones, or are to drop the older ones with CUDA 14.
+        self._throttle: Sequence[Way] = [
+            getattr(nvml, name)
+            for name in (
+                "nvmlDeviceGetCurrentClocksEventReasons",
+                "nvmlDeviceGetCurrentClocksThrottleReasons",
+            )
+            if hasattr(nvml, name)
+        ]
         self._temperature: Sequence[Way] = [
             partial(_with, getattr(nvml, name), nvml.NVML_TEMPERATURE_GPU)
             for name in ("nvmlDeviceGetTemperature", "nvmlDeviceGetTemperatureV")
