@@ -37,7 +37,7 @@ MAX_INTERVAL_S = 60.0
 _STEADY_EVERY_S = 1.0
 _PROCESSES_EVERY_S = 1.0
 _ACTIVITY_EVERY_S = 0.5
-_SLOW_EVERY_S = 5.0
+_SLOW_EVERY_S = 60.0
 _REOPEN_AFTER_S = 1.0
 _LOOK_FOR_LOST_EVERY_S = 5.0
 _LOOK_FOR_DRIVER_EVERY_S = 30.0
@@ -46,6 +46,7 @@ _HUNG_AFTER_S = 1.0
 _OPEN_HUNG_AFTER_S = 10.0
 _WATCHDOG_EVERY_S = 0.25
 _LINGER_S = 30.0
+_WARM_UP_SAMPLES = 10
 _SHARE_OF_TIME = 0.25
 """At most this share of the fast thread's time goes into memory-only passes, however slow the driver."""
 
@@ -168,8 +169,8 @@ class Sampler:
         subscription = Subscription(self, on_sample, interval_s, memory_interval_s, activity)
         with self._changed:
             if not self._subscriptions:
-                self._next_full = self._next_memory = float("-inf")
-                self._next_activity = self._next_slow = float("-inf")
+                # Not the slow calls: they hold the driver's lock for milliseconds, at a run's start.
+                self._next_full = self._next_memory = self._next_activity = float("-inf")
             elif activity and not any(other.activity for other in self._subscriptions):
                 self._next_activity = float("-inf")
             self._stopping = False
@@ -178,6 +179,21 @@ class Sampler:
             self._start_threads()
             self._changed.notify_all()
         return subscription
+
+    def warm_up(self) -> None:
+        """Open the source and make the first slow calls in the background, for a run that may begin soon."""
+
+        subscription = self.subscribe()
+        seen = 0
+
+        def stop_when_known(sample: Sample) -> None:
+            nonlocal seen
+            seen += 1
+            known = all(reading.utilization_window is not None for reading in sample.readings)
+            if known or seen == _WARM_UP_SAMPLES:
+                subscription.close()
+
+        subscription.on_sample = stop_when_known
 
     def unsubscribe(self, subscription: Subscription) -> None:
         """End a subscription; the last one's end stops the threads."""

@@ -81,6 +81,21 @@ def test_the_source_stays_open_for_a_while(source: FakeSource, clock: FakeClock)
     assert source.closed == 1
 
 
+def test_warming_up_opens_the_source_and_ends_by_itself(source: FakeSource, clock: FakeClock) -> None:
+    """After %load_ext the driver is open and its slow answers are in, and nothing is read any more."""
+    sampler = Sampler(source, clock, linger_s=30)
+    sampler.warm_up()
+    clock.until(lambda: threads() == {"gpuwidget-fast"}, step=0.1)
+    assert sampler.known_gpus == tuple(source.gpus)
+    assert source.calls["slow"] == 2
+    with sampler.subscribe():
+        sample = sampler.read_now(1.0)
+    assert sample is not None
+    assert sample.readings[0].utilization_window == 0.2
+    assert (source.calls["open"], source.calls["slow"]) == (1, 2)
+    sampler.stop()
+
+
 def test_five_samples_a_second(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
     """By default every GPU is read five times a second."""
     taken: list[Sample] = []

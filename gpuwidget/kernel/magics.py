@@ -35,7 +35,7 @@ class Extension:
 
     def load(self) -> None:
         """Register the magics and the hooks, and let the driver be opened on the sampler's thread."""
-        process_sampler().subscribe().close()
+        process_sampler().warm_up()
         self._shell.input_transformers_cleanup.insert(0, self._transform)
         self._shell.events.register("pre_run_cell", self._cells.before)
         self._shell.events.register("post_run_cell", self._cells.after)
