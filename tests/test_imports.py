@@ -39,7 +39,7 @@ def imported_by(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             names.add(node.module or "")
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
-            names.update(arg.value for arg in node.args[:1] if isinstance(arg, ast.Constant))
+            names.update(str(arg.value) for arg in node.args[:1] if isinstance(arg, ast.Constant))
     packages = {name.partition(".")[0] for name in names}
     return packages - sys.stdlib_module_names - {"gpuwidget"}
 
