@@ -465,25 +465,6 @@ def test_every_steady_value_can_be_missing(machine: Machine) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("bits", "reasons"),
-    [
-        (0x000, ()),
-        (0x001, ()),
-        (0x002, ()),
-        (0x004, ("power cap",)),
-        (0x008, ("slowdown (hardware)",)),
-        (0x048, ("thermal slowdown (hardware)",)),
-        (0x088, ("power brake (hardware)",)),
-        (0x024, ("power cap", "thermal slowdown (software)")),
-        (0x710, ("sync boost with other GPUs", "display clock setting", "board limit", "reliability")),
-    ],
-)
-def test_throttle_reasons_are_words(bits: int, reasons: tuple[str, ...]) -> None:
-    """Only what holds a working GPU down is named: idleness and chosen clocks are no trouble."""
-    assert words.throttle(bits) == reasons
-
-
 @pytest.mark.skipif(
     not hasattr(pynvml, "nvmlDeviceGetTemperatureV"), reason="this nvidia-ml-py is older than the new call"
 )

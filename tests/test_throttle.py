@@ -20,6 +20,8 @@ from gpuwidget.sources.throttle import mask, needing_attention, words
         (0x40, ("too hot (hardware)",)),
         (0x80, ("power brake",)),
         (0x100, ("display setting",)),
+        (0x200, ("board limit",)),
+        (0x400, ("reliability limit",)),
         (0x25, ("too hot", "power cap", "idle")),
     ],
 )
@@ -36,7 +38,7 @@ def test_the_general_slowdown_gives_way_to_the_one_that_says_why() -> None:
 
 def test_a_reason_of_a_newer_driver_is_not_hidden() -> None:
     """A bit without a word is shown by its number."""
-    assert words(0x200 | 0x4) == ("power cap", "reason 0x200")
+    assert words(0x800 | 0x4) == ("power cap", "reason 0x800")
 
 
 def test_idle_and_settings_are_no_trouble() -> None:
@@ -46,7 +48,7 @@ def test_idle_and_settings_are_no_trouble() -> None:
     assert needing_attention(words(0x8)) == ("hardware slowdown",)
 
 
-@pytest.mark.parametrize("bits", [0x0, 0x1, 0x4, 0x8, 0x40, 0x1 | 0x2 | 0x10 | 0x20 | 0x100, 0x204])
+@pytest.mark.parametrize("bits", [0x0, 0x1, 0x4, 0x8, 0x40, 0x1 | 0x2 | 0x10 | 0x20 | 0x100, 0x604, 0x804])
 def test_words_can_be_written_down_as_bits_again(bits: int) -> None:
     """A recording made from words plays the same words."""
     assert mask(words(bits)) == bits

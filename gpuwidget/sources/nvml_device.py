@@ -13,7 +13,7 @@ from gpuwidget import processes
 from gpuwidget.clock import Clock
 from gpuwidget.errors import GpuLostError, SourceLostError
 from gpuwidget.samples import Activity, Process, ProcessKind
-from gpuwidget.sources import Fast, Slow, Steady
+from gpuwidget.sources import Fast, Slow, Steady, throttle
 from gpuwidget.sources import nvml_words as words
 from gpuwidget.sources.nvml_gpm import Counters, TakeSample
 from gpuwidget.sources.nvml_processes import list_processes, memory_by_pid
@@ -240,7 +240,7 @@ class Device:
             memory_temperature_c=None if memory_temperature is None else float(memory_temperature),
             sm_clock_mhz=None if clock is None else float(clock),
             pstate=pstate,
-            throttle=None if reasons is None else words.throttle(reasons),
+            throttle=None if reasons is None else throttle.words(reasons),
             missing=missing,
         )
 

@@ -1,4 +1,4 @@
-"""What NVML's numbers mean to a person: errors with what to do about them, and throttle reasons.
+"""What NVML's numbers mean to a person: errors with what to do about them.
 
 Numbers and not pynvml's names for them, so that the words are at hand when pynvml itself is what is missing.
 """
@@ -86,30 +86,6 @@ _START = {
     FUNCTION_NOT_FOUND: "The NVIDIA driver is too old to be read. Update it to 450 or newer.",
     **dict.fromkeys(GPU_LOST, "The GPU is lost or needs a reset. See what nvidia-smi says, then reboot."),
 }
-
-_THROTTLE = (
-    (0x004, "power cap"),
-    (0x008, "slowdown (hardware)"),
-    (0x010, "sync boost with other GPUs"),
-    (0x020, "thermal slowdown (software)"),
-    (0x040, "thermal slowdown (hardware)"),
-    (0x080, "power brake (hardware)"),
-    (0x100, "display clock setting"),
-    (0x200, "board limit"),
-    (0x400, "reliability"),
-)
-"""nvmlClocksEventReason bits. Left out: 0x001, an idle GPU, and 0x002, clocks that somebody set: neither
-holds a working GPU down against anyone's wish."""
-_HARDWARE_SLOWDOWN = 0x008
-_HARDWARE_CAUSES = 0x040 | 0x080
-
-
-def throttle(reasons: int) -> tuple[str, ...]:
-    """What holds the clock down, in words; empty when nothing does or the GPU is merely idle."""
-    if reasons & _HARDWARE_CAUSES:
-        # The bit for any slowdown by hardware says nothing beside the one that names its cause.
-        reasons &= ~_HARDWARE_SLOWDOWN
-    return tuple(words for bit, words in _THROTTLE if reasons & bit)
 
 
 def cannot_start(code: int, said: str) -> str:

@@ -20,6 +20,8 @@ SW_THERMAL_SLOWDOWN = 0x20
 HW_THERMAL_SLOWDOWN = 0x40
 HW_POWER_BRAKE_SLOWDOWN = 0x80
 DISPLAY_CLOCK_SETTING = 0x100
+BOARD_LIMIT = 0x200
+RELIABILITY = 0x400
 
 # The worst first: where there is room for one word only, it is the first.
 _WORDS = {
@@ -28,6 +30,8 @@ _WORDS = {
     HW_SLOWDOWN: "hardware slowdown",
     SW_THERMAL_SLOWDOWN: "too hot",
     SW_POWER_CAP: "power cap",
+    BOARD_LIMIT: "board limit",
+    RELIABILITY: "reliability limit",
     APPLICATIONS_CLOCKS_SETTING: "clock setting",
     SYNC_BOOST: "sync boost",
     DISPLAY_CLOCK_SETTING: "display setting",
@@ -43,7 +47,7 @@ ATTENTION = frozenset(word for bit, word in _WORDS.items() if bit & _TROUBLE)
 def words(mask: int) -> tuple[str, ...]:
     """The reasons in ``mask``, the worst first; empty when nothing holds the clock down.
 
-    A bit that newer drivers may add is given by its number, as ``reason 0x200``.
+    A bit that newer drivers may add is given by its number, as ``reason 0x800``.
     """
     if mask & (HW_THERMAL_SLOWDOWN | HW_POWER_BRAKE_SLOWDOWN):
         # The driver sets the general bit together with the one that says why.
