@@ -1,0 +1,197 @@
+"""Watching from Python: in scripts, nested, in threads, on functions of every kind."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from fakes import FakeSource
+
+import gpuwidget
+from gpuwidget.kernel import watching
+from gpuwidget.measure.report import Report
+from gpuwidget.sampler import Sampler
+
+
+@pytest.fixture(autouse=True)
+def _own_sampler(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    sampler = Sampler(FakeSource(gpus=1))
+    monkeypatch.setattr(watching, "process_sampler", lambda: sampler)
+    monkeypatch.setattr(watching, "_reports", type(watching._reports)(maxlen=200))
+    yield
+    sampler.stop()
+
+
+def labels(report: Report | None) -> list[str]:
+    assert report is not None
+    assert report.timeline is not None
+    return [mark.label for mark in report.timeline.marks if mark.kind == "mark"]
+
+
+def test_a_with_statement_gives_a_report() -> None:
+    """The report is there when the body has ended, with label, marks and status, and is kept."""
+    with gpuwidget.watch("epoch 1") as w:
+        assert w.report is None
+        w.mark("half")
+    assert w.report is not None
+    assert (w.report.cell.label, w.report.cell.status, labels(w.report)) == ("epoch 1", "ok", ["half"])
+    assert list(gpuwidget.reports()) == [w.report]
+
+
+def test_an_error_passes_through() -> None:
+    """What the body raises arrives as it was, and there is a report all the same."""
+    w = gpuwidget.watch()
+    with pytest.raises(ZeroDivisionError), w:
+        1 / 0  # noqa: B018
+    assert w.report is not None
+    assert w.report.cell.status == "error"
+
+
+def test_an_interrupt_passes_through() -> None:
+    """Stopped by the user is another thing than failed."""
+    w = gpuwidget.watch()
+    with pytest.raises(KeyboardInterrupt), w:
+        raise KeyboardInterrupt
+    assert w.report is not None
+    assert w.report.cell.status == "interrupted"
+
+
+def test_one_watch_may_be_used_again_and_within_itself() -> None:
+    """Each entry is a run of its own; the last to end is the report."""
+    w = gpuwidget.watch("again")
+    with w, w:
+        w.mark("inner")
+    assert labels(w.report) == []
+    assert [labels(report) for report in gpuwidget.reports()] == [["inner"], []]
+
+
+def test_marks_go_to_the_innermost_watch() -> None:
+    """gpuwidget.mark needs no name of the watch, and does nothing where nothing is watched."""
+    gpuwidget.mark("nowhere")
+    with gpuwidget.watch() as outer:
+        gpuwidget.mark("out")
+        with gpuwidget.watch() as inner:
+            gpuwidget.mark("in")
+    gpuwidget.mark("nowhere")
+    assert (labels(outer.report), labels(inner.report)) == (["out"], ["in"])
+
+
+def test_threads_do_not_mix_up_their_watches() -> None:
+    """Each thread's marks are its own watch's."""
+    both = threading.Barrier(2)
+    found: dict[str, list[str]] = {}
+
+    def work(name: str) -> None:
+        with gpuwidget.watch(name) as w:
+            both.wait(10)
+            gpuwidget.mark(name)
+            both.wait(10)
+        found[name] = labels(w.report)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in ("a", "b")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {"a": ["a"], "b": ["b"]}
+
+
+def test_a_decorated_function() -> None:
+    """With and without a label; the function's result, name and docstring are its own."""
+
+    @gpuwidget.watch
+    def double(x: int) -> int:
+        """Twice."""
+        return 2 * x
+
+    @gpuwidget.watch("named")
+    def nothing() -> None:
+        return None
+
+    assert double.report is None
+    assert double(21) == 42
+    nothing()
+    assert double.report is not None
+    assert double.report.cell.label == "test_a_decorated_function.<locals>.double"
+    assert (double.__name__, double.__doc__) == ("double", "Twice.")  # type: ignore[attr-defined]
+    assert nothing.report is not None
+    assert nothing.report.cell.label == "named"
+
+
+def test_a_decorated_method() -> None:
+    """It gets its instance."""
+
+    class Model:
+        size = 3
+
+        @gpuwidget.watch
+        def step(self, n: int) -> int:
+            return self.size * n
+
+    assert Model().step(2) == 6
+    assert Model.step.report is not None
+
+
+def test_a_decorated_coroutine_is_measured_to_its_end() -> None:
+    """The run lasts until the coroutine is done, not until it was made."""
+
+    @gpuwidget.watch
+    async def answer() -> int:
+        await asyncio.sleep(0)
+        gpuwidget.mark("awaited")
+        return 42
+
+    assert asyncio.run(answer()) == 42  # type: ignore[arg-type]
+    assert labels(answer.report) == ["awaited"]
+
+
+def test_decorated_generators_are_measured_to_their_end() -> None:
+    """Plain and asynchronous ones."""
+
+    @gpuwidget.watch
+    def count() -> Iterator[int]:
+        yield 1
+        gpuwidget.mark("between")
+        yield 2
+
+    @gpuwidget.watch
+    async def count_async() -> AsyncIterator[int]:
+        yield 1
+        gpuwidget.mark("between")
+        yield 2
+
+    async def collect() -> list[int]:
+        return [item async for item in count_async()]
+
+    assert list(count()) == [1, 2]
+    assert asyncio.run(collect()) == [1, 2]
+    assert labels(count.report) == labels(count_async.report) == ["between"]
+
+
+def test_a_decorated_coroutine_function_is_still_one() -> None:
+    """Frameworks that ask get the right answer, where this Python lets a decorator say so."""
+
+    @gpuwidget.watch
+    async def answer() -> int:
+        return 42
+
+    if hasattr(inspect, "markcoroutinefunction"):
+        assert inspect.iscoroutinefunction(answer)
+
+
+def test_the_last_200_reports_are_kept() -> None:
+    """Older ones are let go."""
+    for number in range(205):
+        with gpuwidget.watch(str(number)):
+            pass
+    kept = [report.cell.label for report in gpuwidget.reports()]
+    assert (len(kept), kept[0], kept[-1]) == (200, "5", "204")
+
+
+def test_a_sample_of_now() -> None:
+    """gpuwidget.sample() reads every GPU once, and nothing goes on running."""
+    sample = gpuwidget.sample()
+    assert [reading.memory_used for reading in sample.readings] == [1_000_000]
