@@ -7,10 +7,11 @@ may be None; the ``missing`` of its GPU then says why.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
+
+from gpuwidget.plain import plain
 
 MIME_TYPE = "application/vnd.gpuwidget.report+json"
 REPORT_SCHEMA = 1
@@ -173,24 +174,11 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """The report as JSON values: dicts, lists, str, finite float, int, bool and None."""
-        plain = _plain(self)
-        assert isinstance(plain, dict)
-        return plain
+        values = plain(self)
+        assert isinstance(values, dict)
+        return values
 
     @property
     def shown(self) -> tuple[GpuReport, ...]:
         """The GPUs that a card shows."""
         return tuple(gpu for gpu in self.gpus if gpu.shown)
-
-
-def _plain(value: object) -> Any:
-    if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, float):
-        # NaN and infinity are not JSON, and mean that the value is unknown.
-        return value if math.isfinite(value) else None
-    return value

@@ -304,9 +304,14 @@ class Run:
         in_use = self._uuids_with_context()
         return [track for track in tracks if track.used_by_us or track.gpu.uuid in in_use]
 
+    def _devices(self) -> tuple[TorchDevice, ...]:
+        # A recording of this very machine has its UUIDs: what torch holds now is no part of it.
+        recorded = self._origin is not None and self._origin.kind == "replay"
+        return () if recorded else torch_state.devices()
+
     def _uuids_with_context(self) -> set[str]:
         with_context = set(torch_state.devices_with_context())
-        devices = [device for device in torch_state.devices() if device.index in with_context]
+        devices = [device for device in self._devices() if device.index in with_context]
         return {
             uuid
             for uuid in self._tracks
@@ -317,7 +322,7 @@ class Run:
     def _torch_names(self) -> dict[str, str]:
         return {
             uuid: device.name
-            for device in torch_state.devices()
+            for device in self._devices()
             for uuid in self._tracks
             if torch_state.same_gpu(uuid, device.uuid)
         }
@@ -334,7 +339,7 @@ class Run:
     # -- the report ----------------------------------------------------------------------------------
 
     def _report(self, cell: CellFacts, t: float, accounts: dict[int, DeviceAccount]) -> Report:
-        devices = torch_state.devices()
+        devices = self._devices()
         shown = {track.gpu.uuid for track in self._shown_tracks()}
         gpus = tuple(
             self._gpu_report(track, t, track.gpu.uuid in shown, devices, accounts)
@@ -381,7 +386,7 @@ class Run:
         account = accounts.get(device.index) if device is not None else None
         process_memory = track.process_memory()
         if account is None:
-            track.missing["torch"] = torch_state.missing_reason() or "torch does not see this GPU"
+            track.missing["torch"] = self._why_no_torch()
         report = GpuReport(
             uuid=gpu.uuid,
             index=gpu.index,
@@ -407,6 +412,11 @@ class Run:
         if process_memory is not None and None not in (process_memory.start, process_memory.end):
             track.missing.pop("process_memory", None)
         return report
+
+    def _why_no_torch(self) -> str:
+        if self._origin is not None and self._origin.kind == "replay":
+            return "what torch holds here is no part of a recording"
+        return torch_state.missing_reason() or "torch does not see this GPU"
 
     def _timeline(self, shown: set[str]) -> Timeline:
         t, series = self._course.points() if self._course is not None else ((), ())
