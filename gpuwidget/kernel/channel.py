@@ -8,14 +8,10 @@ request and context are taken on the cell's own thread, and messages go to the k
 from __future__ import annotations
 
 import contextvars
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-_LOG = logging.getLogger(__name__)
 _IDENTITY = b"display_data"
-
-Message = dict[str, Any]
 
 
 class CellChannel:
@@ -54,70 +50,3 @@ class CellChannel:
         self._kernel.session.send(
             self._kernel.iopub_socket, kind, content, parent=self._parent, ident=_IDENTITY
         )
-
-
-class ClearWatch:
-    """Notices that the cell clears its outputs, ours among them.
-
-    ``clear_output(wait=True)`` takes effect at the next output, whoever sends it: until then it is
-    ``pending``, and an output of ours would clear the user's too early.
-    """
-
-    def __init__(self, shell: Any, message_id: str, is_captured: Callable[[str], bool]) -> None:
-        self._message_id = message_id
-        self._is_captured = is_captured
-        self._publisher: Any = shell.display_pub
-        self._original: Callable[..., Any] = self._publisher.clear_output
-        self._shadowed = vars(self._publisher).get("clear_output")
-        self._replacement: Callable[..., Any] = self._clear_output
-        self.pending = False
-        """Whether a ``clear_output(wait=True)`` has not taken effect yet."""
-        self.cleared = False
-        """Whether the outputs sent so far were cleared; set back by whoever sends a new one."""
-
-    def start(self) -> None:
-        """Begin, on the thread that runs the cell: the publisher's hooks are a thread's own.
-
-        Those of older ipykernels see no clearing, so that the publisher's method is shadowed for it.
-        """
-        self._publisher.clear_output = self._replacement
-        self._publisher.register_hook(self._see)
-
-    def stop(self) -> None:
-        """End, on the same thread, unless other code has shadowed the method since: then see no more."""
-        self._publisher.unregister_hook(self._see)
-        if vars(self._publisher).get("clear_output") == self._replacement:
-            if self._shadowed is None:
-                del self._publisher.clear_output
-            else:
-                self._publisher.clear_output = self._shadowed
-
-    def saw_output(self) -> None:
-        """The cell put something out: a clearing that waited for it has happened."""
-        if self.pending:
-            self.pending = False
-            self.cleared = True
-
-    def _clear_output(self, *args: Any, **kwargs: Any) -> Any:
-        result = self._original(*args, **kwargs)
-        wait = kwargs.get("wait", args[0] if args else False)
-        try:
-            if self._concerns_us(self._publisher.parent_header):
-                self.pending = bool(wait)
-                self.cleared = self.cleared or not wait
-        except Exception:
-            _LOG.debug("A clearing was not understood", exc_info=True)
-        return result
-
-    def _see(self, message: Message) -> Message:
-        try:
-            shown = self.pending and message["header"]["msg_type"] == "display_data"
-            if shown and self._concerns_us(message["parent_header"]):
-                self.saw_output()
-        except Exception:
-            _LOG.debug("A message of the cell was not understood", exc_info=True)
-        return message
-
-    def _concerns_us(self, parent: Mapping[str, Any]) -> bool:
-        # Another request's outputs, and those that an Output widget keeps to itself, are apart from ours.
-        return parent.get("msg_id") == self._message_id and not self._is_captured(self._message_id)

@@ -1,34 +1,27 @@
 """When the live chart of a watched cell appears, moves on and goes.
 
-An empty output is put first among the cell's own as the cell begins, and filled later by an update: so the
-chart never splits a progress bar's output in two, never sets off a ``clear_output(wait=True)``, and is
-never caught by an Output widget. When the cell ends that output is emptied, and takes no space.
+The chart stands in a place kept at the cell's beginning; when the cell ends that place is emptied, and takes
+no space.
 """
 
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 import time
-import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gpuwidget.errors import GpuWidgetError
-from gpuwidget.kernel.channel import CellChannel, ClearWatch
-from gpuwidget.measure.printed import PRINTED
+from gpuwidget.kernel.place import EMPTY, CellPlace
 from gpuwidget.measure.progress import Progress
 
 if TYPE_CHECKING:
     from gpuwidget.kernel.live_chart import LiveChart
 
 _LOG = logging.getLogger(__name__)
-_CHART_MODULE = "gpuwidget.kernel.live_chart"
 _STOP_TIMEOUT_S = 0.25
-_RESHOW_EVERY_S = 1.0
-DISPLAY_ID_PREFIX = "gpuwidget-live-"
-"""How the display ids of live outputs begin."""
+_RENEW_EVERY_S = 1.0
 
 _preparing = threading.Lock()
 _prepared = False
@@ -71,55 +64,47 @@ class LiveView:
         shell: Any,
         *,
         delay_s: float = 0.5,
-        period_s: float = 0.17,
+        period_s: float = 0.18,
     ) -> None:
         self._progress = progress
         self._shell = shell
         self._delay_s = delay_s
         self._period_s = period_s
         self._stopping = threading.Event()
-        self._channel: CellChannel | None = None
-        self._clears: ClearWatch | None = None
         self._thread: threading.Thread | None = None
-        self._display_id = ""
         self._shown = False
-        self._shown_at = 0.0
+        self._renewed_at = float("-inf")
+        self.place: CellPlace | None = None
+        """Where the chart stands; None before :meth:`start`, and where there is no chart."""
 
     def start(self) -> None:
-        """Reserve the chart's place and begin to wait; called on the thread that runs the cell.
+        """Keep the chart's place and begin to wait; called on the thread that runs the cell.
 
         Does nothing before :func:`prepare`, and outside a Jupyter kernel.
         """
         if not ready():
             return
         try:
-            self._channel = CellChannel.of_this_cell(self._shell)
-            if self._channel is None:
-                return
-            self._display_id = _new_display_id()
-            self._channel.display({}, self._display_id)
-            self._clears = ClearWatch(self._shell, self._channel.message_id, _is_captured)
-            self._clears.start()
-            PRINTED.listen(self._see_printed)
-            run = self._channel.in_context(self._run)
-            self._thread = threading.Thread(target=run, name="gpuwidget-live", daemon=True)
-            self._thread.start()
+            self.place = CellPlace.keep(self._shell)
+            if self.place is not None:
+                run = self.place.channel.in_context(self._run)
+                self._thread = threading.Thread(target=run, name="gpuwidget-live", daemon=True)
+                self._thread.start()
         except Exception:
             _LOG.debug("The live chart did not start", exc_info=True)
 
     def stop(self) -> None:
-        """Empty the chart's output and end; called on the thread that called :meth:`start`.
+        """Empty the chart's place and end; called on the thread that called :meth:`start`.
 
         A thread that hangs is left behind after a quarter of a second; it shows nothing any more.
         """
         self._stopping.set()
         try:
-            PRINTED.leave(self._see_printed)
-            if self._clears is not None:
-                self._clears.stop()
+            if self.place is not None:
+                self.place.release()
             if self._thread is not None:
                 self._thread.join(_STOP_TIMEOUT_S)
-                if self._thread.is_alive() and self._shown:
+                if self._thread.is_alive():
                     self._empty()
         except Exception:
             _LOG.debug("The live chart did not end as it should", exc_info=True)
@@ -159,48 +144,27 @@ class LiveView:
 
     def _show(self, chart: LiveChart) -> None:
         """Put the chart into its place, and into a new one after the cell cleared its outputs."""
-        assert self._channel is not None
-        assert self._clears is not None
-        if self._stopping.is_set() or (self._shown and not self._clears.cleared):
+        place = self.place
+        assert place is not None
+        if self._stopping.is_set() or (self._shown and not place.cleared) or place.captured:
             return
-        if _is_captured(self._channel.message_id):
-            return  # an Output widget would swallow the message, and show nothing
-        if not self._clears.cleared:
-            self._channel.update(chart.bundle(), self._display_id)
-        elif not self._clears.pending and time.monotonic() - self._shown_at >= _RESHOW_EVERY_S:
-            self._clears.cleared = False
-            self._channel.update({}, self._display_id)
-            self._display_id = _new_display_id()
-            self._channel.display(chart.bundle(), self._display_id)
-            self._shown_at = time.monotonic()
-        else:
-            return
-        self._shown = True
+        if not place.cleared:
+            place.fill(chart.bundle())
+            self._shown = True
+        elif not place.clear_pending and time.monotonic() - self._renewed_at >= _RENEW_EVERY_S:
+            place.renew(chart.bundle())
+            self._shown = True
+            self._renewed_at = time.monotonic()
 
     def _empty(self) -> None:
-        assert self._channel is not None
-        self._channel.update({}, self._display_id)
-        self._shown = False
+        if self._shown and self.place is not None:
+            self._shown = False
+            self.place.fill(EMPTY)
 
     def _end(self, chart: LiveChart | None) -> None:
         try:
-            if self._shown:
-                self._empty()
+            self._empty()
             if chart is not None:
                 chart.close()
         except Exception:
             _LOG.debug("The live chart was not cleared away", exc_info=True)
-
-    def _see_printed(self, line: str) -> None:
-        if self._clears is not None:
-            self._clears.saw_output()
-
-
-def _new_display_id() -> str:
-    return f"{DISPLAY_ID_PREFIX}{uuid.uuid4().hex}"
-
-
-def _is_captured(message_id: str) -> bool:
-    """Whether an Output widget keeps the outputs of that request to itself now (``with out:``)."""
-    widgets = sys.modules.get("gpuwidget.kernel.live_chart")
-    return widgets is not None and widgets.is_captured(message_id)

@@ -123,14 +123,6 @@ class LiveChart:
         return widget
 
 
-def is_captured(message_id: str) -> bool:
-    """Whether an Output widget keeps the outputs of that request to itself now (``with out:``)."""
-    return any(
-        isinstance(widget, ipywidgets.Output) and widget.msg_id == message_id
-        for widget in tuple(_instances().values())
-    )
-
-
 def _draw(lines: Any, course: Course) -> None:
     with lines.hold_sync():  # one message for both
         lines.x, lines.y = course
@@ -139,12 +131,3 @@ def _draw(lines: Any, course: Course) -> None:
 def _style_sheet() -> str:
     sheet = resources.files("gpuwidget.kernel").joinpath("live.css").read_text(encoding="utf-8")
     return f"<style>{sheet}</style>"
-
-
-def _instances() -> dict[str, Any]:
-    """Every widget this kernel holds, by model id."""
-    module = ipywidgets.widgets.widget
-    instances: dict[str, Any] = (
-        module._instances if hasattr(module, "_instances") else ipywidgets.Widget.widgets  # before 8
-    )
-    return instances

@@ -25,19 +25,20 @@ _LEGEND = (
 def header(progress: Progress) -> str:
     """The line on top: elapsed time, legend, the newest mark, and what the reader must know."""
     parts = [f'<b class="gpuwidget-elapsed">{escape(units.duration(progress.elapsed_s))}</b>']
+    recording = progress.origin.recording if progress.origin is not None else None
     if progress.gpus:
         parts.append(f'<span class="gpuwidget-quiet">{_LEGEND}</span>')
     else:
         parts.append(f"<span>{NO_GPU_IN_USE}</span>")
-    if not progress.attributed and progress.gpus:
-        parts.append(
-            f'<span class="gpuwidget-quiet gpuwidget-note" title="{NOT_ATTRIBUTED}">{NOT_ATTRIBUTED}</span>'
-        )
+    # That a recording's GPUs are nobody's here goes without saying.
+    if progress.gpus and not progress.attributed and recording is None:
+        note = 'class="gpuwidget-quiet gpuwidget-note"'
+        parts.append(f'<span {note} title="{NOT_ATTRIBUTED}">{NOT_ATTRIBUTED}</span>')
     mark = next((mark.label for mark in reversed(progress.marks) if mark.kind == "mark"), None)
     if mark is not None:
         parts.append(f'<span class="gpuwidget-mark">{escape(mark)}</span>')
-    if progress.origin is not None and progress.origin.recording is not None:
-        parts.append(_chip(progress.origin.recording))
+    if recording is not None:
+        parts.append(_chip(recording))
     return f'<div class="gpuwidget-header">{"".join(parts)}</div>'
 
 

@@ -18,7 +18,6 @@ from dataclasses import replace
 from IPython.display import clear_output, display
 from IPython.utils.capture import capture_output
 from gpuwidget.kernel import live
-from gpuwidget.kernel.live_chart import _instances
 from helpers_progress import progress
 
 class Run:
@@ -42,11 +41,15 @@ def start(run, **options):
     view.start()
     return view
 
+def instances():
+    module = ipywidgets.widgets.widget
+    return module._instances if hasattr(module, "_instances") else ipywidgets.Widget.widgets
+
 def left():
     "What a live view could leave behind."
     publisher = get_ipython().display_pub
-    return (len(_instances()), [t.name for t in threading.enumerate() if t.name.startswith("gpuwidget")],
-            list(publisher._hooks), "write" in vars(sys.stdout))
+    return (len(instances()), [t.name for t in threading.enumerate() if t.name.startswith("gpuwidget")],
+            list(publisher._hooks), "clear_output" in vars(publisher), "write" in vars(sys.stdout))
 """
 
 
@@ -191,12 +194,24 @@ display("next"); r.wait(5); v.stop()
 def test_printing_ends_the_wait(kernel: Kernel) -> None:
     """After clear_output(wait=True) a printed line clears, too: then the chart may come back."""
     code = """
-r = Run(); v = start(r); r.wait(5); clear_output(wait=True); r.wait(5); seen = v._shown
+r = Run(); v = start(r); r.wait(5); clear_output(wait=True); r.wait(5)
 print("next"); r.wait(5); v.stop()
 """
     ran = run(kernel, code)
     assert shows(ran)[-2:] == ["display_data chart", "update_display_data empty"]
     assert ran.text == "next\n"
+
+
+def test_place_takes_what_must_not_clear(kernel: Kernel) -> None:
+    """Where clear_output(wait=True) still waits at the end, a card in the chart's place clears nothing."""
+    code = """
+r = Run(); v = start(r); r.wait(5); print("stays"); clear_output(wait=True); v.stop()
+if v.place.clear_pending: v.place.fill({"text/plain": "card"})
+"""
+    ran = run(kernel, code)
+    last = [m for m in ran.messages if not m.type.startswith("comm_")][-1]
+    assert last.type == "update_display_data"
+    assert last.content["data"] == {"text/plain": "card"}
 
 
 def test_output_widget_catches_nothing(kernel: Kernel) -> None:

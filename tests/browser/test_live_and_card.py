@@ -1,0 +1,166 @@
+"""A watched cell as a user sees it: the chart while it runs, the card afterwards, whatever comes after."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import nbformat
+import pytest
+from helpers_lab import Notebook
+
+CARD = "application/vnd.gpuwidget.report+json"
+WIDGET = "application/vnd.jupyter.widget-view+json"
+LOAD = "%load_ext gpuwidget"
+THREE_SECONDS = "%%gpuwatch\nimport time\ntime.sleep(3)"
+BUSY = """%%gpuwatch
+import time
+end = time.monotonic() + 4
+while time.monotonic() < end:
+    sum(i * i for i in range(1000))"""
+CLEARING = """%%gpuwatch
+import time
+from IPython.display import clear_output
+time.sleep(1); print("before"); clear_output(); print("after"); time.sleep(2.5)"""
+PROGRESS_BAR = """%%gpuwatch
+import time
+for i in range(8):
+    print(f"\\r{i}", end="", flush=True); time.sleep(0.3)"""
+
+LIVE = ".gpuwidget-live"
+LINES = f"{LIVE} .bqplot path.line"
+# Redrawings of any of the chart's lines in so many milliseconds, counted by the browser.
+COUNT_REDRAWINGS = """
+const moments = new Set();
+const observer = new MutationObserver(changes => {
+    if (changes.some(c => c.target.matches('path.line'))) moments.add(Math.round(performance.now()));
+});
+const chart = document.querySelector('.gpuwidget-live');
+observer.observe(chart, {subtree: true, attributes: true, attributeFilter: ['d']});
+await new Promise(done => setTimeout(done, argument));
+observer.disconnect();
+const sorted = [...moments].sort((a, b) => a - b);
+return sorted.filter((moment, place) => place === 0 || moment - sorted[place - 1] > 20).length;
+"""
+COLOURS = """
+const style = name => getComputedStyle(document.querySelector(name));
+return {text: style('.gpuwidget-live .gpuwidget-elapsed').color, page: style('.jp-Notebook').backgroundColor};
+"""
+
+Open = Callable[..., Notebook]
+
+
+def run_to_the_end(notebook: Notebook, cell: int) -> None:
+    """Run one cell and wait for its reply."""
+    notebook.run(cell)
+    notebook.wait_until_done()
+
+
+def outputs_with(notebook: Notebook, cell: int, mime_type: str) -> list[dict[str, Any]]:
+    """The mime bundles of a cell that hold that type."""
+    bundles = [output.get("data", {}) for output in notebook.outputs(cell)]
+    return [bundle for bundle in bundles if mime_type in bundle]
+
+
+def luminance(colour: str) -> float:
+    """Brightness of a CSS ``rgb()``, 0 to 1."""
+    red, green, blue = (int(part) for part in colour.strip("rgba()").split(",")[:3])
+    return (0.299 * red + 0.587 * green + 0.114 * blue) / 255
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_chart_then_card(open_notebook: Open, theme: str) -> None:
+    """While the cell runs its chart stands there in the theme's colours; then the card, and no chart."""
+    notebook = open_notebook([LOAD, THREE_SECONDS], theme=theme)
+    run_to_the_end(notebook, 0)
+    notebook.run(1)
+    notebook.page.wait_for_selector(LINES, state="attached")
+    colours = notebook.script(COLOURS)
+    assert abs(luminance(colours["text"]) - luminance(colours["page"])) > 0.5
+    notebook.wait_until_done()
+    notebook.page.wait_for_selector(LIVE, state="detached")
+    assert len(outputs_with(notebook, 1, CARD)) == 1
+    assert outputs_with(notebook, 1, WIDGET) == []
+
+
+def test_emptied_output_takes_no_space(open_notebook: Open) -> None:
+    """The place where the chart stood has no height, so that the card stands right under the cell."""
+    notebook = open_notebook([LOAD, THREE_SECONDS])
+    run_to_the_end(notebook, 0)
+    run_to_the_end(notebook, 1)
+    heights = notebook.script(
+        "return [...panel.content.widgets[1].outputArea.layout.widgets].map(w => w.node.offsetHeight);"
+    )
+    assert heights[0] == 0
+    assert heights[-1] > 20
+
+
+def test_redrawn_five_times_a_second_while_busy(open_notebook: Open) -> None:
+    """While pure Python keeps the kernel busy the chart is redrawn at least five times a second."""
+    notebook = open_notebook([LOAD, BUSY])
+    run_to_the_end(notebook, 0)
+    notebook.run(1)
+    notebook.page.wait_for_selector(LINES, state="attached")
+    assert notebook.script(COUNT_REDRAWINGS, 2000) >= 10
+    notebook.wait_until_done()
+
+
+def test_recording_is_labelled(open_notebook: Open) -> None:
+    """The chart and the card of a recording say that they are one."""
+    notebook = open_notebook([LOAD, THREE_SECONDS])
+    run_to_the_end(notebook, 0)
+    notebook.run(1)
+    notebook.page.wait_for_selector(f"{LIVE} .gpuwidget-header .gpuwidget-chip")
+    label = notebook.page.inner_text(f"{LIVE} .gpuwidget-header .gpuwidget-chip")
+    notebook.wait_until_done()
+    recording = outputs_with(notebook, 1, CARD)[0][CARD]["source"]["recording"]
+    assert label == recording
+    assert recording in notebook.page.inner_text(".jp-Notebook")
+
+
+def test_clear_output(open_notebook: Open) -> None:
+    """clear_output() in the cell takes the chart away for a moment; in the end text and card are there."""
+    notebook = open_notebook([LOAD, CLEARING])
+    run_to_the_end(notebook, 0)
+    notebook.run(1)
+    notebook.page.wait_for_selector(LINES, state="attached")
+    notebook.page.wait_for_selector(".jp-OutputArea-output >> text=after")
+    notebook.page.wait_for_selector(LINES, state="attached")
+    notebook.wait_until_done()
+    notebook.page.wait_for_selector(LIVE, state="detached")
+    printed = [output["text"] for output in notebook.outputs(1) if output["output_type"] == "stream"]
+    assert printed == ["after\n"]
+    assert len(outputs_with(notebook, 1, CARD)) == 1
+
+
+def test_progress_bar_stays_one(open_notebook: Open) -> None:
+    """The chart that comes and goes does not break a rewritten line in two."""
+    notebook = open_notebook([LOAD, PROGRESS_BAR])
+    run_to_the_end(notebook, 0)
+    run_to_the_end(notebook, 1)
+    assert [o["text"] for o in notebook.outputs(1) if o["output_type"] == "stream"] == ["7"]
+
+
+def test_saved_and_opened_without_kernel(open_notebook: Open) -> None:
+    """A saved notebook shows its card without a kernel, and nothing of the chart."""
+    notebook = open_notebook([LOAD, THREE_SECONDS])
+    run_to_the_end(notebook, 0)
+    run_to_the_end(notebook, 1)
+    notebook.page.wait_for_selector(LIVE, state="detached")
+    headline = outputs_with(notebook, 1, CARD)[0]["text/plain"].splitlines()[0]
+    notebook.save()
+    saved = notebook.path.read_text()
+    assert WIDGET not in saved
+    nbformat.validate(nbformat.reads(saved, as_version=4))
+    copy = notebook.path.with_name(f"copy-{notebook.path.name}")
+    # Another kernel's name: none is started, and nothing is trusted.
+    content = json.loads(saved)
+    content["metadata"]["kernelspec"]["name"] = "no-such-kernel"
+    copy.write_text(json.dumps(content))
+    reopened = open_notebook(copy, kernel=False)
+    shown = reopened.page.inner_text(".jp-Notebook")
+    assert headline in " ".join(shown.split())
+    assert "model not found" not in shown.lower()
+    trusted = reopened.script("return panel.content.widgets[1].model.trusted;")
+    assert trusted is False
