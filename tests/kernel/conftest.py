@@ -1,0 +1,40 @@
+"""Kernels for the tests: two kept in step, one of which watches its cells, and single ones on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from helpers_kernel import Kernel
+from helpers_pair import Pair
+
+
+@pytest.fixture(scope="module")
+def start_kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Kernel]]:
+    """Starts kernels, with environment variables as keywords, that end with the module."""
+    kernels: list[Kernel] = []
+
+    def start(**environment: str | None) -> Kernel:
+        kernel = Kernel(tmp_path_factory.mktemp("kernel"), environment)
+        kernels.append(kernel)
+        return kernel
+
+    yield start
+    for kernel in kernels:
+        kernel.shutdown()
+
+
+@pytest.fixture(scope="module")
+def pair(start_kernel: Callable[..., Kernel]) -> Pair:
+    """A plain kernel and one with gpuwidget loaded, at the same execution count."""
+    made = Pair(start_kernel(), start_kernel())
+    made.run("pass", "%load_ext gpuwidget")
+    return made
+
+
+@pytest.fixture(scope="module")
+def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
+    """A kernel with gpuwidget loaded."""
+    made = start_kernel()
+    assert made.run("%load_ext gpuwidget").reply["status"] == "ok"
+    return made

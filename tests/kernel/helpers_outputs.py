@@ -1,0 +1,239 @@
+"""What a front end makes of a cell's messages, and which of them are gpuwidget's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+CARD = "application/vnd.gpuwidget.report+json"
+LIVE_PREFIX = "gpuwidget-live"
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+_REPLACEMENTS = (
+    (re.compile(r"0x[0-9a-fA-F]{6,}"), "0xADDRESS"),
+    (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{24}_\d+_\d+\b"), "REQUEST"),
+    (re.compile(r"/\S*ipykernel_\d+/\d+\.py"), "/tmp/ipykernel/cell.py"),
+    (re.compile(r"\(\d+\.py, line"), "(cell.py, line"),
+    (re.compile(r"<ipython-input-(\d+)-[0-9a-f]+>"), r"<ipython-input-\1>"),
+    # The line of the magic, which the plain cell has as a comment.
+    (re.compile(r"(# )?%%gpuwatch( --[a-z-]+)*"), "# gpuwatch"),
+    (re.compile(r"\d+(\.\d+)?(e[+-]\d+)? (ns|µs|us|μs|ms|s|min)\b"), "TIME"),
+)
+_MODEL_REFERENCE = re.compile(r"IPY_MODEL_([0-9a-f]{32})")
+_ID = re.compile(r"[0-9a-f]{32}")
+_STREAM = "stream"
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message a kernel sent for a cell."""
+
+    type: str
+    content: dict[str, Any]
+
+    @property
+    def is_card(self) -> bool:
+        """Whether it puts out a card."""
+        return self.type == "display_data" and CARD in self.content["data"]
+
+    @property
+    def opens_chart(self) -> bool:
+        """Whether it makes the widget that holds the live view's chart, shown or not yet."""
+        state = self.content["data"].get("state", {}) if self.type == "comm_open" else {}
+        return any(name.startswith(LIVE_PREFIX) for name in state.get("_dom_classes", ()))
+
+    @property
+    def shows_chart(self) -> bool:
+        """Whether it puts the live view's chart into its place."""
+        return self.is_live and WIDGET in self.content["data"]
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it is the live view's."""
+        if self.type not in ("display_data", "update_display_data"):
+            return False
+        display_id = self.content.get("transient", {}).get("display_id", "")
+        return isinstance(display_id, str) and display_id.startswith(LIVE_PREFIX)
+
+
+def cards(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    """The mime bundles of the cards among ``messages``."""
+    return [message.content["data"] for message in messages if message.is_card]
+
+
+def sequence(messages: Iterable[Message], our_models: set[str]) -> list[tuple[str, Any]]:
+    """The messages that are not ours, in order, without what was typed.
+
+    stdout and stderr are buffered apart and sent when a timer says so: between two other messages only
+    the whole text of each is certain.
+    """
+    found: list[tuple[str, Any]] = []
+    streams: dict[str, str] = {}
+
+    def end_streams() -> None:
+        found.extend((name, text) for name, text in sorted(streams.items()))
+        streams.clear()
+
+    for message in messages:
+        if _ours(message, our_models) or message.type == "execute_input":
+            continue
+        if message.type == _STREAM:
+            name = message.content["name"]
+            streams[name] = streams.get(name, "") + message.content["text"]
+            continue
+        end_streams()
+        found.append((message.type, message.content))
+    end_streams()
+    return found
+
+
+def final_outputs(messages: Iterable[Message], our_models: set[str]) -> dict[str, list[tuple[str, Any]]]:
+    """The outputs that stand there in the end, by area: ``cell``, or the id of an Output widget.
+
+    Our own outputs take part while the messages are applied (they end a line that a progress bar
+    rewrites, and set off a ``clear_output(wait=True)``) and are left out at the end.
+    """
+    areas: dict[str, list[dict[str, Any]]] = {"cell": []}
+    waiting: set[str] = set()
+    capturing: list[str] = []
+    for message in messages:
+        kind, content = message.type, message.content
+        if kind == "comm_msg":
+            _note_capture(content, capturing)
+        area = capturing[-1] if capturing else "cell"
+        outputs = areas.setdefault(area, [])
+        if kind == "clear_output":
+            if content["wait"]:
+                waiting.add(area)
+            else:
+                outputs.clear()
+        elif kind == "update_display_data":
+            _update(areas, message)
+        elif kind in (_STREAM, "display_data", "execute_result", "error"):
+            if area in waiting:
+                outputs.clear()
+                waiting.discard(area)
+            _append(outputs, message)
+    return {
+        area: _joined([output for output in outputs if not _ours(output["message"], our_models)])
+        for area, outputs in areas.items()
+    }
+
+
+def where_ours_went(messages: Iterable[Message]) -> set[str]:
+    """The areas that our outputs landed in: ``cell``, unless an Output widget caught one."""
+    capturing: list[str] = []
+    found = set()
+    for message in messages:
+        if message.type == "comm_msg":
+            _note_capture(message.content, capturing)
+        if message.is_card or (message.is_live and message.type == "display_data"):
+            found.add(capturing[-1] if capturing else "cell")
+    return found
+
+
+def _note_capture(content: dict[str, Any], capturing: list[str]) -> None:
+    state = content["data"].get("state", {})
+    if "msg_id" in state:
+        if state["msg_id"]:
+            capturing.append(content["comm_id"])
+        elif content["comm_id"] in capturing:
+            capturing.remove(content["comm_id"])
+
+
+def _append(outputs: list[dict[str, Any]], message: Message) -> None:
+    if message.type == _STREAM:
+        name, text = message.content["name"], message.content["text"]
+        if outputs and outputs[-1].get("stream") == name:
+            outputs[-1]["text"] += text
+        else:
+            outputs.append({"stream": name, "text": text, "message": message})
+    else:
+        outputs.append({"content": dict(message.content), "message": message})
+
+
+def _update(areas: dict[str, list[dict[str, Any]]], message: Message) -> None:
+    wanted = message.content["transient"]["display_id"]
+    for outputs in areas.values():
+        for output in outputs:
+            if output["message"].content.get("transient", {}).get("display_id") == wanted:
+                output["content"]["data"] = message.content["data"]
+                output["content"]["metadata"] = message.content["metadata"]
+
+
+def _joined(outputs: list[dict[str, Any]]) -> list[tuple[str, Any]]:
+    """Outputs as they read, streams between two others put together by name."""
+    found: list[tuple[str, Any]] = []
+    streams: dict[str, str] = {}
+    for output in outputs:
+        if "stream" in output:
+            name = output["stream"]
+            streams[name] = streams.get(name, "") + _rewritten(output["text"])
+            continue
+        found.extend(sorted(streams.items()))
+        streams.clear()
+        found.append((output["message"].type, output["content"]))
+    return found + sorted(streams.items())
+
+
+def _rewritten(text: str) -> str:
+    """A terminal's carriage returns applied, as front ends do within one output."""
+    lines = []
+    for line in text.replace("\r\n", "\n").split("\n"):
+        shown = ""
+        for part in line.split("\r"):
+            shown = part + shown[len(part) :]
+        lines.append(shown)
+    return "\n".join(lines)
+
+
+def _ours(message: Message, our_models: set[str]) -> bool:
+    if message.is_card or message.is_live:
+        return True
+    return message.type.startswith("comm_") and message.content.get("comm_id") in our_models
+
+
+class ExpectedIds:
+    """Puts fixed words in place of what differs between two kernels that ran the same cells."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._numbers: dict[str, str] = {}
+        self._referenced: dict[str, set[str]] = {}
+
+    def note_models(self, messages: Iterable[Message], our_models: set[str]) -> None:
+        """Add to ``our_models`` the models of every live view among ``messages``, its parts included."""
+        new = []
+        for message in messages:
+            if message.type == "comm_open":
+                text = repr(message.content["data"])
+                self._referenced[message.content["comm_id"]] = set(_MODEL_REFERENCE.findall(text))
+                if message.opens_chart:
+                    new.append(message.content["comm_id"])
+            elif message.type == "comm_msg" and message.content["comm_id"] in self._referenced:
+                text = repr(message.content["data"])
+                self._referenced[message.content["comm_id"]].update(_MODEL_REFERENCE.findall(text))
+        new.extend(our_models)
+        while new:
+            model = new.pop()
+            our_models.add(model)
+            new.extend(self._referenced.get(model, set()) - our_models)
+
+    def clean(self, value: Any) -> Any:
+        """``value`` with addresses, times, file names and random ids replaced, the latter by their order."""
+        if isinstance(value, str):
+            return self._clean_text(value)
+        if isinstance(value, dict):
+            return {self._clean_text(str(name)): self.clean(item) for name, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.clean(item) for item in value]
+        return value
+
+    def _clean_text(self, text: str) -> str:
+        text = text.replace(self._root, "ROOT")
+        text = _ID.sub(lambda found: self._numbers.setdefault(found[0], f"id-{len(self._numbers)}"), text)
+        for pattern, replacement in _REPLACEMENTS:
+            text = pattern.sub(replacement, text)
+        return text

@@ -1,0 +1,85 @@
+"""A watched cell does and shows exactly what the plain cell does: case by case, in a real kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+
+import pytest
+from helpers_cases import (
+    ASKING,
+    ASYNCHRONOUS,
+    CELLS_IN_CELLS,
+    ERRORS,
+    FUTURE,
+    INTERPRETER,
+    LINE_MAGICS,
+    MAGICS_ABOVE,
+    MAGICS_BELOW,
+    OUTPUTS,
+    RESULTS,
+    SETUP,
+    SHAPES,
+    WIDGETS,
+    Case,
+)
+from helpers_outputs import Message
+from helpers_pair import Pair
+
+BRIEF = [*RESULTS, *ASYNCHRONOUS, *LINE_MAGICS, *MAGICS_BELOW, *MAGICS_ABOVE, *SHAPES, *ERRORS, *OUTPUTS]
+BRIEF += [*ASKING, *WIDGETS, *CELLS_IN_CELLS, *INTERPRETER, *FUTURE]
+LONG = [*RESULTS[:4], *ASYNCHRONOUS, *LINE_MAGICS[:6], *MAGICS_BELOW, *MAGICS_ABOVE, *ERRORS[:12], *OUTPUTS]
+LONG = [case for case in [*LONG, *ASKING, *WIDGETS, *CELLS_IN_CELLS, *INTERPRETER[:12]] if case.pauses]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _prepared(pair: Pair) -> None:
+    pair.setup(SETUP)
+
+
+def _chart_is_there(case: Case) -> Callable[[Message], bool]:
+    return attrgetter("opens_chart" if case.captured else "shows_chart")
+
+
+def run_case(pair: Pair, case: Case, options: str, long: bool = False) -> None:
+    """Run one case plain and watched, and what follows it, and compare."""
+    magic = f"%%gpuwatch {options}".rstrip()
+    plain, watched = pair.same(
+        case.body,
+        options=options,
+        plain=case.plain,
+        watched=case.watched.replace("MAGIC", magic) if case.watched else None,
+        cards=case.cards,
+        until=_chart_is_there(case) if long else None,
+        **(case.sending or {}),
+    )
+    seen = [message.content for message in plain.messages if message.type != "execute_input"]
+    assert case.shows in f"{seen} {plain.reply}"
+    assert watched.late == []
+    assert any(message.shows_chart for message in watched.messages) == (long and not case.captured)
+    if case.then:
+        pair.both(case.then)
+
+
+@pytest.mark.parametrize("case", BRIEF, ids=lambda case: case.name)
+def test_same_without_live_view(pair: Pair, case: Case) -> None:
+    """With --no-live, all that a cell shows, raises and replies is as without the magic."""
+    run_case(pair, case, "--no-live")
+
+
+@pytest.mark.parametrize("case", BRIEF, ids=lambda case: case.name)
+def test_same_with_live_view(pair: Pair, case: Case) -> None:
+    """With the live view on, all that a cell shows, raises and replies is as without the magic."""
+    run_case(pair, case, "")
+
+
+@pytest.mark.parametrize("case", LONG, ids=lambda case: case.name)
+def test_same_while_live_view_shows(pair: Pair, case: Case) -> None:
+    """The same holds for cells so long that the live view appears, and goes again, in their midst."""
+    run_case(pair, case, "", long=True)
+
+
+def test_names_and_counters_agree_in_the_end(pair: Pair) -> None:
+    """Many watched cells later, the user's namespace, history and counters are those of plain cells."""
+    pair.both("sorted(name for name in globals()), len(In), sorted(Out), len(_ih), len(_dh)")
+    pair.both("sorted(get_ipython().user_ns_hidden), get_ipython().execution_count")
