@@ -43,6 +43,15 @@ def test_unknown_is_a_gap() -> None:
     assert np.isnan(y[2]).tolist() == [True, True, True, True, False]
 
 
+def test_area_ends_upright_beside_a_gap() -> None:
+    """The filled area covers the known values only, and does not lean into a gap."""
+    gpu = replace(gpu_progress(0, 5), utilization=(None, 50.0, 50.0, None, None))
+    x, y = Layout.of(1).course((0.0, 1.0, 2.0, 3.0, 4.0), 5.0, (gpu,))
+    assert x[0].tolist() == [20.0, 20.0, 20.0, 40.0, 40.0, 80.0, 80.0]
+    assert y[0].tolist() == [26.0, 26.0, 58.0, 58.0, 26.0, 26.0, 26.0]
+    assert x[1].tolist() == [0.0, 0.0, 20.0, 40.0, 60.0, 80.0, 80.0]
+
+
 def test_unknown_total_is_a_gap() -> None:
     """Without the GPU's total, memory has no percent."""
     gpu = gpu_progress(0)

@@ -83,7 +83,8 @@ class Layout:
             utilization = thinned(gpu.utilization, points)
             memory = thinned(gpu.device_memory, points) * (100.0 / (gpu.gpu.memory_total or np.nan))
             lines = np.array([_outline(utilization), _ending(utilization), _ending(memory)])
-            x.append(np.tile(self.left(panel) + np.concatenate((t[:1], t, t[-1:])), (3, 1)))
+            times = np.array([_outline_times(t, utilization), *(np.concatenate((t[:1], t, t[-1:])),) * 2])
+            x.append(self.left(panel) + times)
             y.append(self.bottom(panel) + lines * (self.height / 100.0))
         return np.concatenate(x).astype(np.float32), np.concatenate(y).astype(np.float32)
 
@@ -124,6 +125,14 @@ def thinned(values: Iterable[float | None], most: int) -> NDArray[np.float64]:
 def _outline(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """The course with a point on the floor before and after it: an area."""
     return np.concatenate(([0.0], np.nan_to_num(values), [0.0]))
+
+
+def _outline_times(t: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The outline's times: beside a gap the area ends upright, not aslant into what nobody knows."""
+    known = ~np.isnan(values)
+    before, after = np.append(False, known[:-1]), np.append(known[1:], False)
+    times = np.where(~known & before, np.roll(t, 1), np.where(~known & after, np.roll(t, -1), t))
+    return np.concatenate((times[:1], times, times[-1:]))
 
 
 def _ending(values: NDArray[np.float64]) -> NDArray[np.float64]:
