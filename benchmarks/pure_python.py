@@ -1,8 +1,8 @@
 """Ten seconds of pure Python in a watched cell over the same in a plain one: what keeps the GIL shows here.
 
 Each kernel is fresh and runs cells of the same work: a first one with a live chart, then one with and one
-without a chart, and plain ones between, in orders that take turns. ``inside`` is timed by the cell itself:
-without what happens before its first statement and after its last.
+without a chart, in orders that take turns, each between two plain ones, with whose mean it is compared.
+``inside`` is timed by the cell itself: without what happens before its first statement and after its last.
 """
 
 from __future__ import annotations
@@ -30,87 +30,97 @@ def _busy(rounds):
 """
 _CELL = """\
 import time as _time
-_began = _time.perf_counter()
+_began, _others = _time.perf_counter(), _time.process_time() - _time.thread_time()
 _busy({rounds})
 _seconds = _time.perf_counter() - _began
+_others = _time.process_time() - _time.thread_time() - _others
 """
-_INSIDE = {"inside": "_seconds"}
+_VALUES = {"seconds": "_seconds", "others": "_others"}
 _REST_S = 3.0
-_LIVE, _NOT_LIVE = "%%gpuwatch\n", "%%gpuwatch --no-live\n"
+_AT_ONCE = "the first live one, at once after %load_ext (Run All)"
+_RESTED = f"the first live one, {_REST_S:g} s after %load_ext"
+_LIVE = "with the live chart"
+_NOT_LIVE = "without the live chart"
+_BARS = {_NOT_LIVE: 1.01, _LIVE: 1.02, _RESTED: 1.02, _AT_ONCE: 1.02}
+_FIRST_LINES = {None: "", _NOT_LIVE: "%%gpuwatch --no-live\n"}
+_ANY_LIVE = "%%gpuwatch\n"
 _PEER_VARIABLE = "GPUWIDGET_BENCH_PEER_PYTHON"
 
 
+@dataclass(frozen=True)
+class _Timed:
+    """One cell: seconds from request to reply and of its body, and the CPU seconds of other threads."""
+
+    reply: float
+    inside: float
+    others: float
+
+
 @dataclass
-class _Ratios:
-    """Over the plain cells of the same kernel."""
+class _Compared:
+    """All cells of one kind over the plain ones beside them."""
 
     reply: list[float] = field(default_factory=list)
     inside: list[float] = field(default_factory=list)
+    others: list[float] = field(default_factory=list)
+    """CPU of the kernel's other threads, percent of the body's time, less the plain ones'."""
+
+    def add(self, cell: _Timed, before: _Timed, after: _Timed) -> None:
+        self.reply.append(2 * cell.reply / (before.reply + after.reply))
+        self.inside.append(2 * cell.inside / (before.inside + after.inside))
+        plain = (before.others / before.inside + after.others / after.inside) / 2
+        self.others.append(100 * (cell.others / cell.inside - plain))
 
 
 def measure_one(settings: Settings) -> Iterator[Figure]:
     """With one GPU."""
-    return _measure(settings, 1)
+    return _measure(settings, 1, settings.pick(4, 2))
 
 
 def measure_eight(settings: Settings) -> Iterator[Figure]:
     """With eight GPUs."""
-    return _measure(settings, 8)
+    return _measure(settings, 8, settings.pick(6, 2))
 
 
-def _measure(settings: Settings, gpus: int) -> Iterator[Figure]:
+def _measure(settings: Settings, gpus: int, kernels: int) -> Iterator[Figure]:
     seconds = settings.pick(10, 2)
-    rounds = _calibrate(seconds)
-    found: dict[str, _Ratios] = {}
+    cell = _CELL.format(rounds=_calibrate(seconds))
+    found = {name: _Compared() for name in _BARS}
     with TemporaryDirectory() as folder:
         variables = environment(machine(Path(folder), gpus).environment())
-        for number in range(settings.pick(6, 2)):
-            complain(f"  pure Python, {gpus} GPU(s): kernel {number + 1}")
+        for number in range(kernels):
+            complain(f"  pure Python, {gpus} GPU(s): kernel {number + 1} of {kernels}")
             with Kernel(variables) as kernel:
-                _one_kernel(kernel, _CELL.format(rounds=rounds), number, found)
-    for name, bar in (
-        ("without the live chart", 1.01),
-        ("with the live chart", 1.02),
-        (f"the first live one, {_REST_S:g} s after %load_ext", 1.02),
-        ("the first live one, at once after %load_ext (Run All)", 1.02),
-    ):
-        for where, values in (
-            ("request to reply", found[name].reply),
-            ("inside the cell", found[name].inside),
-        ):
-            what = f"{seconds} s of pure Python, {gpus} GPU{'s' * (gpus > 1)}, {name}, {where}"
-            yield Figure(benchmark=f"python-{gpus}", what=what, unit="ratio", bar=bar, values=values)
+                _one_kernel(kernel, cell, number, found)
+    for name, bar in _BARS.items():
+        compared = found[name]
+        for where, values in (("request to reply", compared.reply), ("inside the cell", compared.inside)):
+            yield Figure(
+                benchmark=f"python-{gpus}",
+                what=f"{seconds} s of pure Python, {gpus} GPU{'s' * (gpus > 1)}, {name}, {where}",
+                unit="ratio",
+                bar=bar,
+                values=values,
+                details={"CPU of the kernel's other threads, median % of a core": median(compared.others)},
+            )
 
 
-def _one_kernel(kernel: Kernel, cell: str, number: int, found: dict[str, _Ratios]) -> None:
-    at_once = number % 2 == 0
-    plain_first = number // 2 % 2 == 0
+def _one_kernel(kernel: Kernel, cell: str, number: int, found: dict[str, _Compared]) -> None:
+    def run(name: str | None, rest_s: float = 0.2) -> _Timed:
+        ran = kernel.run(_FIRST_LINES.get(name, _ANY_LIVE) + cell, _VALUES, rest_s=rest_s)
+        return _Timed(ran.seconds, float(ran.values["seconds"]), float(ran.values["others"]))
+
     kernel.run(_DEFINE)
-    plain: list[tuple[float, float]] = []
-    watched: dict[str, tuple[float, float]] = {}
-
-    def run(first_line: str, rest_s: float = 0.2) -> tuple[float, float]:
-        ran = kernel.run(first_line + cell, _INSIDE, rest_s=rest_s)
-        return ran.seconds, float(ran.values["inside"])
-
-    if plain_first:
-        plain.append(run(""))
+    before = run(None)
     kernel.run("%load_ext gpuwidget")
-    first = (
-        "the first live one, at once after %load_ext (Run All)"
-        if at_once
-        else f"the first live one, {_REST_S:g} s after %load_ext"
-    )
-    watched[first] = run(_LIVE, rest_s=0.0 if at_once else _REST_S)
-    plain.append(run(""))
-    order = (("with the live chart", _LIVE), ("without the live chart", _NOT_LIVE))
-    for name, line in order if plain_first else order[::-1]:
-        watched[name] = run(line)
-        plain.append(run(""))
-    for name, (reply, inside) in watched.items():
-        entry = found.setdefault(name, _Ratios())
-        entry.reply.append(reply / median([seconds for seconds, _ in plain]))
-        entry.inside.append(inside / median([seconds for _, seconds in plain]))
+    first = _RESTED if number % 2 else _AT_ONCE
+    rest = {_RESTED: _REST_S, _AT_ONCE: 0.0}
+    later = (_LIVE, _NOT_LIVE) if number // 2 % 2 else (_NOT_LIVE, _LIVE)
+    for name in (first, *later):
+        watched = run(name, rest.get(name, 0.2))
+        after = run(None)
+        found[name].add(watched, before, after)
+        before = after
 
 
 def _calibrate(wanted_s: float) -> int:
@@ -144,13 +154,13 @@ def measure_peer(settings: Settings) -> Iterator[Figure]:
 
         def watched() -> tuple[float, float]:
             kernel.run(f"import ipyexperiments; _experiment = ipyexperiments.{backend}()")
-            ran = kernel.run(cell, _INSIDE)
+            ran = kernel.run(cell, _VALUES)
             kernel.run("_experiment.keep_var_names('_busy', '_seconds'); _ = _experiment.finish()")
-            return ran.seconds, float(ran.values["inside"])
+            return ran.seconds, float(ran.values["seconds"])
 
         def plain() -> tuple[float, float]:
-            ran = kernel.run(cell, _INSIDE)
-            return ran.seconds, float(ran.values["inside"])
+            ran = kernel.run(cell, _VALUES)
+            return ran.seconds, float(ran.values["seconds"])
 
         runs = alternating(settings.pick(4, 1), plain, watched)
     for place, where in enumerate(("request to reply", "inside the cell")):
