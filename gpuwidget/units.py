@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
+from typing import TypeGuard
+
 GIB = 1024**3
 MIB = 1024**2
+KIB = 1024
 UNKNOWN = "n/a"
 MINUS = "\N{MINUS SIGN}"
+ARROW = "\N{RIGHTWARDS ARROW}"
+
+_MEMORY_UNITS = (("GiB", GIB), ("MiB", MIB), ("KiB", KIB), ("B", 1))
+_ENERGY_UNITS = (("MJ", 1e6), ("kJ", 1e3), ("J", 1.0))
+_SIZES = dict(_MEMORY_UNITS) | dict(_ENERGY_UNITS)
 
 
 def memory(size: float | None) -> str:
     """Bytes as ``15.6 GiB`` from 1 GiB on, as ``64 MiB`` below, as ``512 KiB`` below 1 MiB; ``n/a`` for None."""
-    if size is None:
+    if not _known(size):
         return UNKNOWN
-    magnitude = abs(size)
-    sign = MINUS if size < 0 else ""
-    if magnitude >= GIB:
-        return f"{sign}{magnitude / GIB:.1f} GiB"
-    if magnitude >= 10 * MIB or magnitude == 0:
-        return f"{sign}{magnitude / MIB:.0f} MiB"
-    if magnitude >= MIB:
-        return f"{sign}{magnitude / MIB:.1f} MiB"
-    if magnitude >= 1024:
-        return f"{sign}{magnitude / 1024:.0f} KiB"
-    return f"{sign}{magnitude:.0f} B"
+    if size == 0:
+        return "0 MiB"
+    unit = _unit(size, _MEMORY_UNITS, rounds_up_at=1023.5)
+    decimals = 1 if unit == "GiB" or (unit == "MiB" and abs(size) < 9.95 * MIB) else 0
+    return f"{_minus(size / _SIZES[unit], decimals)} {unit}"
 
 
 def memory_delta(before: float | None, after: float | None) -> str:
     """The change from ``before`` to ``after`` with its sign, ``±0`` for none; ``n/a`` where one is None."""
-    if before is None or after is None:
+    if not _known(before) or not _known(after):
         return UNKNOWN
     change = after - before
     if change == 0:
@@ -35,40 +39,86 @@ def memory_delta(before: float | None, after: float | None) -> str:
     return memory(change) if change < 0 else f"+{memory(change)}"
 
 
+def memory_course(before: float | None, after: float | None) -> str:
+    """From one size to another, the unit once where it is the same: ``12.4 → 15.6 GiB``, ``0 → 682 MiB``."""
+    start, _, start_unit = memory(before).partition(" ")
+    _, _, end_unit = memory(after).partition(" ")
+    unit = f" {start_unit}" if start_unit and start_unit != end_unit and before != 0 else ""
+    return f"{start}{unit} {ARROW} {memory(after)}"
+
+
+def memory_of(size: float | None, total: float | None) -> str:
+    """A part of a whole, the unit once where it is the same: ``15.6 of 140.4 GiB``."""
+    if total is None:
+        return memory(size)
+    part, _, unit = memory(size).partition(" ")
+    same = size == 0 or unit == memory(total).partition(" ")[2]
+    return f"{part if same else memory(size)} of {memory(total)}"
+
+
+def memory_unit(sizes: Iterable[float | None]) -> str:
+    """The one unit for a column of sizes: that of the largest, ``MiB`` at least."""
+    largest = max((abs(size) for size in sizes if _known(size)), default=0)
+    return "GiB" if largest >= 1023.5 * MIB else "MiB"
+
+
+def energy_unit(energies: Iterable[float | None]) -> str:
+    """The one unit for a column of joules: that of the largest."""
+    largest = max((joules for joules in energies if _known(joules)), default=0)
+    return _unit(largest, _ENERGY_UNITS, rounds_up_at=999.5)
+
+
+def figure(value: float | None, unit: str, *, signed: bool = False) -> str:
+    """Bytes or joules as a bare number of ``unit``, for a column that names its unit in its head.
+
+    What would round to nothing there keeps its own unit: ``+3.0 MiB`` in a column of GiB.
+    """
+    if not _known(value):
+        return UNKNOWN
+    if value == 0:
+        return "±0" if signed else "0"
+    sign = "+" if signed and value > 0 else ""
+    if abs(value) < 0.095 * _SIZES[unit]:
+        return sign + (memory(value) if unit in dict(_MEMORY_UNITS) else energy(value))
+    whole = unit in ("J", "MiB") and abs(value) >= 9.95 * _SIZES[unit]
+    return sign + _minus(value / _SIZES[unit], 0 if whole else 1)
+
+
 def percent(value: float | None) -> str:
     """Percent without decimals, with one below 10; ``n/a`` for None."""
-    if value is None:
+    return UNKNOWN if not _known(value) else f"{percent_figure(value)} %"
+
+
+def percent_figure(value: float | None) -> str:
+    """As :func:`percent`, without its sign."""
+    if not _known(value):
         return UNKNOWN
-    return f"{value:.1f} %" if 0 < value < 9.95 else f"{value:.0f} %"
+    return f"{value:.1f}" if 0 < value < 9.95 else f"{value:.0f}"
 
 
 def power(watts: float | None) -> str:
     """Watts without decimals; ``n/a`` for None."""
-    return UNKNOWN if watts is None else f"{watts:.0f} W"
+    return UNKNOWN if not _known(watts) else f"{watts:.0f} W"
 
 
 def energy(joules: float | None) -> str:
-    """Joules as ``850 J`` or ``2.3 kJ``, megajoules and so on above; ``n/a`` for None."""
-    if joules is None:
+    """Joules as ``0.4 J``, ``850 J``, ``2.3 kJ`` or ``1.25 MJ``; ``n/a`` for None."""
+    if not _known(joules):
         return UNKNOWN
-    if joules < 10:
-        return f"{joules:.1f} J"
-    if joules < 1000:
-        return f"{joules:.0f} J"
-    if joules < 1e6:
-        return f"{joules / 1e3:.1f} kJ"
-    return f"{joules / 1e6:.2f} MJ"
+    unit = _unit(joules, _ENERGY_UNITS, rounds_up_at=999.5)
+    decimals = {"MJ": 2, "kJ": 1, "J": 1 if joules < 9.95 else 0}[unit]
+    return f"{joules / _SIZES[unit]:.{decimals}f} {unit}"
 
 
 def duration(seconds: float | None) -> str:
     """Seconds as ``380 µs``, ``2.1 ms``, ``14.0 s``, ``3 min 05 s`` or ``2 h 04 min``; ``n/a`` for None."""
-    if seconds is None:
+    if not _known(seconds):
         return UNKNOWN
-    if seconds < 1e-3:
+    if seconds < 0.9995e-3:
         return f"{seconds * 1e6:.0f} µs"
     if seconds < 0.9995:
         milliseconds = seconds * 1e3
-        return f"{milliseconds:.1f} ms" if milliseconds < 10 else f"{milliseconds:.0f} ms"
+        return f"{milliseconds:.1f} ms" if milliseconds < 9.95 else f"{milliseconds:.0f} ms"
     if seconds < 59.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -76,3 +126,21 @@ def duration(seconds: float | None) -> str:
         return f"{whole // 60} min {whole % 60:02d} s"
     minutes = round(seconds / 60)
     return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def _known(value: float | None) -> TypeGuard[float]:
+    """NaN and infinity, which some counters give, are no values."""
+    return value is not None and math.isfinite(value)
+
+
+def _unit(value: float, units: tuple[tuple[str, float], ...], rounds_up_at: float) -> str:
+    """The largest unit of which ``value`` is at least one, as it will be rounded."""
+    for (unit, _), (_, smaller) in zip(units, units[1:], strict=False):
+        if abs(value) >= rounds_up_at * smaller:
+            return unit
+    return units[-1][0]
+
+
+def _minus(value: float, decimals: int) -> str:
+    text = f"{abs(value):.{decimals}f}"
+    return MINUS + text if value < 0 else text

@@ -1,0 +1,100 @@
+"""The durable card: one mime bundle that says what a run did, on any front end and long after.
+
+Text for a terminal, static HTML for people, JSON for programs. Reports made here display as their card
+wherever they are displayed again.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gpuwidget.kernel import card_html, card_text
+from gpuwidget.kernel.card_facts import headline
+from gpuwidget.kernel.card_size import LIMIT, PLANS, Fitted, Plan, fitted, may_fit
+from gpuwidget.measure.report import MIME_TYPE, Report
+
+
+def bundle(report: Report) -> dict[str, Any]:
+    """The full card of ``report``, of at most 20 kB as JSON."""
+    return _fit(report)[1]
+
+
+def compact(report: Report) -> Report:
+    """``report`` as its card stores it: what is left of its course and marks, and a note that says so."""
+    return _fit(report)[0]
+
+
+def line_bundle(report: Report) -> dict[str, Any]:
+    """The quiet one-line card of ``%gpu watch on``; its JSON has no course."""
+    for plan in PLANS:
+        cut = fitted(replace(report, timeline=None), plan)
+        data = {
+            "text/plain": card_text.line(cut.drawn),
+            "text/html": card_html.line(cut.drawn),
+            MIME_TYPE: cut.stored.as_json(),
+        }
+        if _size(data) <= LIMIT:
+            break
+    return data
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CardReport(Report):
+    """A report that displays as its card."""
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        return bundle(self)
+
+    def __repr__(self) -> str:
+        return f"<gpuwidget report: {' · '.join(headline(self))}>"
+
+    def __str__(self) -> str:
+        return card_text.card(self, len(self.gpus))
+
+
+class Reports(list[Report]):
+    """Several reports, which display as a table; each of them displays as its card."""
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        return {"text/plain": repr(self), "text/html": card_html.table(self)}
+
+    def __repr__(self) -> str:
+        return card_text.table(self) if self else "no reports yet"
+
+
+def _fit(report: Report) -> tuple[Report, dict[str, Any]]:
+    """The roomiest plan's outcome that fits, or the barest one's."""
+
+    def made(plan: Plan) -> tuple[Report, dict[str, Any]]:
+        cut = fitted(report, plan)
+        return cut.stored, _bundle(cut, plan)
+
+    possible = [plan for plan in PLANS if may_fit(report, plan)] or [PLANS[-1]]
+    best = made(possible[0])
+    if _size(best[1]) <= LIMIT:
+        return best
+    # The rest by halves: making a card takes milliseconds that a user waits for.
+    low, high = 1, len(possible) - 1
+    best = made(possible[high])
+    while low < high:
+        middle = (low + high) // 2
+        outcome = made(possible[middle])
+        if _size(outcome[1]) <= LIMIT:
+            best, high = outcome, middle
+        else:
+            low = middle + 1
+    return best
+
+
+def _bundle(cut: Fitted, plan: Plan) -> dict[str, Any]:
+    return {
+        "text/plain": card_text.card(cut.drawn, plan.rows),
+        "text/html": card_html.card(cut.drawn, plan),
+        MIME_TYPE: cut.stored.as_json(),
+    }
+
+
+def _size(data: dict[str, Any]) -> int:
+    return len(json.dumps(data))

@@ -1,0 +1,394 @@
+"""What a card says of a report, as plain words and figures: the same for HTML, a terminal and a table."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from gpuwidget import units
+from gpuwidget.measure.report import GpuReport, Report, Span
+
+DELTA = "\N{GREEK CAPITAL LETTER DELTA}"
+_UNWANTED = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_NAMES = {
+    "device_memory": "memory of the whole GPU",
+    "process_memory": "memory of this process",
+    "torch": "torch's memory",
+    "utilization": "utilization",
+    "sm_activity": "SM activity",
+    "sm_occupancy": "SM occupancy",
+    "tensor_activity": "tensor activity",
+    "dram_activity": "DRAM activity",
+    "power_w": "power",
+    "energy_j": "energy",
+}
+_LEAST_TAIL = 0.05
+"""Part of the run's time from which on the GPU's going on after it belongs beside that time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The memory that a card's first line is about, over all GPUs shown."""
+
+    kind: str
+    """``torch`` for what torch has allocated, ``process`` for this process, ``device`` for whole GPUs."""
+    spans: tuple[Span, ...]
+    """One for each GPU shown."""
+    start: int | None
+    end: int | None
+    peak: int | None
+    """The highest of any one GPU: peaks at different moments add up to nothing."""
+    peak_gpu: GpuReport | None
+    """Where that was."""
+
+
+def clean(text: str, most: int) -> str:
+    """User text in one printable line of at most ``most`` characters."""
+    line = "".join(c if c.isprintable() else " " for c in _UNWANTED.sub("", text[: 4 * most]))
+    line = " ".join(line.split())
+    return line if len(line) <= most else line[: most - 1].rstrip() + "…"
+
+
+def headline(report: Report) -> list[str]:
+    """The line to read first, in segments: time, memory, utilization, energy."""
+    gpus = report.shown
+    first = _time(report)
+    if not gpus:
+        host = report.host_memory
+        which = "no GPU used" if report.gpus else "no GPU"
+        change = units.memory_delta(host.start, host.end)
+        return [first, which, f"host memory {change}, peak {units.memory(host.peak)}"]
+    segments = [first, _memory_segment(report)]
+    busy, energy = _busy(gpus), _energy(gpus)
+    if busy is None and energy is None:
+        return [*segments, f"busy and energy {units.UNKNOWN}"]
+    segments.append(busy or f"busy {units.UNKNOWN}")
+    return [*segments, energy or f"energy {units.UNKNOWN}"]
+
+
+def one_line(report: Report) -> list[str]:
+    """The quiet line under every cell, in segments: only what is known."""
+    gpus = report.shown
+    segments = [_time(report)]
+    if not gpus:
+        segments.append("no GPU used" if report.gpus else "no GPU")
+    else:
+        memory = memory_shown(report)
+        whole = "whole " if memory.kind == "device" else ""
+        place = f"on {whole}{gpu_name(gpus[0])}" if len(gpus) == 1 else f"over {len(gpus)} {whole}GPUs"
+        segments.append(f"{units.memory_delta(memory.start, memory.end)} {place}")
+        segments.append(f"peak {units.memory(memory.peak)}{_where(memory, gpus)}")
+        segments += [part for part in (_busy(gpus), _energy(gpus)) if part is not None]
+    return segments + (["a recording"] if report.source.recording is not None else [])
+
+
+def second_line(report: Report) -> list[str]:
+    """Which GPUs, and whose memory the first line is about, in segments; empty without a GPU."""
+    gpus = report.shown
+    if not gpus:
+        return []
+    memory = memory_shown(report)
+    total = _sum(gpu.memory_total for gpu in gpus)
+    segments = [_who(gpus)]
+    if memory.kind == "torch":
+        segments.append(f"torch {units.memory_course(memory.start, memory.end)}")
+    process = _process_spans(gpus)
+    if process is not None:
+        segments.append(f"{_self(report)} {_course_of(process, total)}{_first_use(process)}")
+    else:
+        whole = "whole GPU" if len(gpus) == 1 else "whole GPUs"
+        segments.append(f"{whole} {_course_of([gpu.device_memory for gpu in gpus], total)}")
+    return segments
+
+
+def warnings(report: Report) -> list[str]:
+    """What a person must see at once: GPUs lost, memory that ran out."""
+    found = []
+    for gpu in report.shown:
+        if gpu.lost_since is not None:
+            found.append(f"{gpu_name(gpu)} lost since {clock_time(gpu.lost_since)}")
+        if gpu.torch is not None and gpu.torch.ooms:
+            found.append(f"{_count(gpu.torch.ooms, 'out-of-memory error')} on {gpu_name(gpu)}")
+        if gpu.torch is not None and gpu.torch.alloc_retries:
+            times = _count(gpu.torch.alloc_retries, "time")
+            found.append(f"torch flushed its cache {times} on {gpu_name(gpu)} to find memory")
+    return found
+
+
+def explanations(report: Report) -> list[str]:
+    """Sentences without which the figures would mislead: no GPU, a recording, nobody knows whose."""
+    found = []
+    source = report.source
+    if source.recording is not None:
+        found.append(f"{source.recording}: the figures are the recording's, not {_self(report)}'s.")
+    if source.reason is not None:
+        found.append(source.reason)
+    if not report.gpus:
+        return found or ["No GPU was seen."]
+    if not report.shown:
+        which = f"any of the {len(report.gpus)} GPUs here" if len(report.gpus) > 1 else "the GPU here"
+        found.append(f"{_self(report).capitalize()} holds no memory on {which}.")
+    elif not report.attributed and source.recording is None:
+        found.append(f"Which GPUs {_self(report)} uses can't be told: all that were watched are shown.")
+    return found
+
+
+def memory_shown(report: Report) -> Memory:
+    """torch's allocations where its allocator was used, else this process's memory, else whole GPUs'.
+
+    The same for all GPUs: sums of different things are no figure.
+    """
+    gpus = report.shown
+    torch = [gpu.torch for gpu in gpus if gpu.torch is not None]
+    process = _process_spans(gpus)
+    if len(torch) == len(gpus) and any(one.reserved.peak for one in torch):
+        return _memory("torch", [one.allocated for one in torch], gpus)
+    if process is not None and any(span.peak is not None for span in process):
+        return _memory("process", process, gpus)
+    return _memory("device", [gpu.device_memory for gpu in gpus], gpus)
+
+
+def unknowns(report: Report) -> list[str]:
+    """Each value nobody knows, with its reason: ``power, energy: not supported by this GPU``."""
+    reasons: dict[str, dict[str, list[GpuReport]]] = {}
+    for gpu in report.shown:
+        for name, words in _NAMES.items():
+            value = getattr(gpu, name)
+            if value is None or (isinstance(value, Span) and None in (value.start, value.end, value.peak)):
+                otherwise = "the GPU is lost" if gpu.lost_since is not None else "no reason was given"
+                reason = gpu.missing.get(name, otherwise)
+                reasons.setdefault(reason, {}).setdefault(words, []).append(gpu)
+    found = []
+    for reason, fields in reasons.items():
+        for gpus, words in groupby(fields, key=lambda field: fields[field]):
+            where = "" if len(gpus) == len(report.shown) else f" of {gpu_names(gpus)}"
+            found.append(f"{', '.join(words)}{where}: {reason}")
+    return found
+
+
+def details(report: Report) -> list[tuple[str, str]]:
+    """What is folded away: a name and a line for each."""
+    host, cell = report.host_memory, report.cell
+    lines: list[tuple[str, str]] = []
+    if len(report.shown) <= 4:
+        lines += [(gpu_name(gpu), " · ".join(_gpu_details(report, gpu))) for gpu in report.shown]
+    lines += [("Not known", line) for line in unknowns(report)]
+    course = f"{units.memory_course(host.start, host.end)}, peak {units.memory(host.peak)}"
+    lines.append(("Host memory", f"{course} of this process"))
+    if report.shown:
+        lines.append(("After the code", _tail(cell.gpu_tail_s)))
+    where = f"In [{cell.execution_count}], " if cell.execution_count is not None else ""
+    started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(cell.started))
+    lines.append(("Started", f"{where}{started}"))
+    lines.append(("Environment", _environment(report)))
+    return lines
+
+
+def gpu_name(gpu: GpuReport) -> str:
+    """``GPU 0``, or ``GPU 0 MIG 1``."""
+    return f"GPU {gpu.index}" if gpu.mig_index is None else f"GPU {gpu.index} MIG {gpu.mig_index}"
+
+
+def gpu_number(gpu: GpuReport) -> str:
+    """``0``, or ``0:1`` for a MIG slice."""
+    return str(gpu.index) if gpu.mig_index is None else f"{gpu.index}:{gpu.mig_index}"
+
+
+def gpu_names(gpus: Sequence[GpuReport]) -> str:
+    """``GPU 1``, ``GPUs 0–3``, ``GPUs 0, 2, 5``."""
+    if len(gpus) == 1:
+        return gpu_name(gpus[0])
+    indices = [gpu.index for gpu in gpus]
+    if len(gpus) > 2 and indices == list(range(indices[0], indices[0] + len(gpus))):
+        return f"GPUs {indices[0]}\N{EN DASH}{indices[-1]}"
+    return f"GPUs {', '.join(gpu_number(gpu) for gpu in gpus)}"
+
+
+def model(gpu: GpuReport) -> str:
+    """The product's name without its maker's."""
+    return clean(gpu.name, 40).removeprefix("NVIDIA ")
+
+
+def clock_time(epoch: float) -> str:
+    """The time of day, as the machine's clock shows it."""
+    return time.strftime("%H:%M:%S", time.localtime(epoch))
+
+
+# -- the first line --------------------------------------------------------------------------------------
+
+
+def _time(report: Report) -> str:
+    cell = report.cell
+    took = units.duration(cell.duration_s)
+    if cell.status == "error":
+        return f"Stopped by an error after {took}"
+    if cell.status == "interrupted":
+        return f"Interrupted after {took}"
+    tail = cell.gpu_tail_s
+    if tail is not None and tail >= 1e-3 and tail >= _LEAST_TAIL * cell.duration_s:
+        return f"{took} + {units.duration(tail)} on the GPU"
+    return took
+
+
+def _memory_segment(report: Report) -> str:
+    memory, gpus = memory_shown(report), report.shown
+    whole = "whole " if memory.kind == "device" else ""
+    change = units.memory_delta(memory.start, memory.end)
+    if change == units.UNKNOWN:
+        change = f"memory {change}"
+    over = f" over {len(gpus)} {whole}GPUs" if len(gpus) > 1 else " on the whole GPU" if whole else ""
+    return f"{change}{over}, peak {units.memory(memory.peak)}{_where(memory, gpus)}"
+
+
+def _where(memory: Memory, gpus: Sequence[GpuReport]) -> str:
+    if len(gpus) == 1 or memory.peak_gpu is None:
+        return ""
+    return f" on {gpu_name(memory.peak_gpu)}"
+
+
+def mean_utilization(gpus: Sequence[GpuReport]) -> str:
+    """The mean over the GPUs for which it is known."""
+    known = [gpu.utilization.mean for gpu in gpus if gpu.utilization is not None]
+    return units.percent(sum(known) / len(known) if known else None)
+
+
+def energy_sum(gpus: Sequence[GpuReport]) -> str:
+    """The sum, ``at least`` that much where a GPU's part is unknown."""
+    known = [gpu.energy_j for gpu in gpus if gpu.energy_j is not None]
+    if not known:
+        return units.UNKNOWN
+    return f"{'at least ' if len(known) < len(gpus) else ''}{units.energy(sum(known))}"
+
+
+def _busy(gpus: Sequence[GpuReport]) -> str | None:
+    known = sum(gpu.utilization is not None for gpu in gpus)
+    if not known:
+        return None
+    which = "GPU" if len(gpus) == 1 else "GPUs" if known == len(gpus) else f"{known} of {len(gpus)} GPUs"
+    return f"{which} {mean_utilization(gpus)} busy"
+
+
+def _energy(gpus: Sequence[GpuReport]) -> str | None:
+    total = energy_sum(gpus)
+    return None if total == units.UNKNOWN else total
+
+
+# -- the second line -------------------------------------------------------------------------------------
+
+
+def _who(gpus: Sequence[GpuReport]) -> str:
+    models = {model(gpu) for gpu in gpus}
+    devices = [clean(gpu.torch_device, 16) for gpu in gpus if gpu.torch_device is not None]
+    name = f"{gpu_names(gpus)} {models.pop()}" if len(models) == 1 else gpu_names(gpus)
+    if not devices:
+        return name
+    in_a_row = [f"cuda:{n}" for n in range(len(devices))]
+    if len(devices) > 2 and devices == in_a_row:
+        return f"{name} ({devices[0]} to {devices[-1]})"
+    return f"{name} ({', '.join(devices)})" if len(devices) <= 4 else name
+
+
+def _self(report: Report) -> str:
+    return "this notebook" if report.cell.execution_count is not None else "this process"
+
+
+def _course_of(spans: Iterable[Span], total: int | None) -> str:
+    spans = list(spans)
+    start, end = _sum(span.start for span in spans), _sum(span.end for span in spans)
+    course = units.memory_course(start, end)
+    if total is None:
+        return course
+    return f"{course.rpartition(units.ARROW)[0]}{units.ARROW} {units.memory_of(end, total)}"
+
+
+def _first_use(spans: Sequence[Span]) -> str:
+    first = any(span.start == 0 and span.end for span in spans)
+    return ", first use: its CUDA context included" if first else ""
+
+
+# -- memory ----------------------------------------------------------------------------------------------
+
+
+def _process_spans(gpus: Sequence[GpuReport]) -> list[Span] | None:
+    spans = [gpu.process_memory for gpu in gpus if gpu.process_memory is not None]
+    return spans if spans and len(spans) == len(gpus) else None
+
+
+def _memory(kind: str, spans: Sequence[Span], gpus: Sequence[GpuReport]) -> Memory:
+    peaks = [(span.peak, -place) for place, span in enumerate(spans) if span.peak is not None]
+    peak, place = max(peaks, default=(None, 0))
+    return Memory(
+        kind=kind,
+        spans=tuple(spans),
+        start=_sum(span.start for span in spans),
+        end=_sum(span.end for span in spans),
+        peak=peak,
+        peak_gpu=gpus[-place] if peak is not None else None,
+    )
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    """The sum, unknown where a part of it is."""
+    total = 0
+    for value in values:
+        if value is None:
+            return None
+        total += value
+    return total
+
+
+# -- the details -----------------------------------------------------------------------------------------
+
+
+def _gpu_details(report: Report, gpu: GpuReport) -> list[str]:
+    def of(name: str, span: Span) -> str:
+        return f"{name} {units.memory_course(span.start, span.end)}, peak {units.memory(span.peak)}"
+
+    parts = [of("whole GPU", gpu.device_memory)]
+    if gpu.process_memory is not None:
+        parts.append(of(_self(report), gpu.process_memory))
+    if gpu.torch is not None:
+        parts += [of("torch allocated", gpu.torch.allocated), of("reserved", gpu.torch.reserved)]
+    for name, level in (
+        ("utilization", gpu.utilization),
+        ("SM", gpu.sm_activity),
+        ("tensor", gpu.tensor_activity),
+        ("DRAM", gpu.dram_activity),
+    ):
+        if level is not None:
+            parts.append(f"{name} up to {units.percent(level.max)}")
+    if gpu.sm_occupancy is not None:
+        mean, most = units.percent(gpu.sm_occupancy.mean), units.percent(gpu.sm_occupancy.max)
+        parts.append(f"SM occupancy {mean}, up to {most}")
+    if gpu.power_w is not None:
+        parts.append(f"power up to {units.power(gpu.power_w.max)}")
+    return parts
+
+
+def _tail(seconds: float | None) -> str:
+    if seconds is None:
+        return "not waited for the GPU to finish"
+    return f"the GPU was done after {units.duration(seconds)}"
+
+
+def _environment(report: Report) -> str:
+    known = report.environment
+    named = (
+        ("driver", known.driver),
+        ("driver's CUDA", known.cuda_driver),
+        ("torch", known.torch),
+        ("its CUDA", known.cuda),
+        ("cuDNN", known.cudnn),
+        ("default device", known.default_device),
+    )
+    parts = [f"{name} {clean(value, 40)}" for name, value in named if value is not None]
+    if known.torch is None:
+        parts.append("torch not loaded")
+    return " · ".join(parts)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

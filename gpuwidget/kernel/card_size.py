@@ -1,0 +1,234 @@
+"""Keeping a card small: a saved notebook has many, and 240 points of 16 GPUs alone are 160 kB."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from gpuwidget.kernel.card_facts import clean, gpu_name
+from gpuwidget.measure.report import GpuReport, GpuTimeline, Level, Mark, Report, Timeline
+
+LIMIT = 20_000
+"""Bytes of a whole bundle as JSON."""
+_LEAST_GPU = 500
+"""Bytes below which no GPU's figures come out as JSON."""
+_LEAST_POINT = 24
+"""Bytes below which no point of a GPU's courses comes out as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much of a report a card has room for."""
+
+    points: int
+    """Points of each course in the JSON; 0 leaves the timeline out."""
+    drawn: int
+    """Points of each line in the picture."""
+    hover: int
+    """Columns of values to hover over."""
+    marks: int
+    label: int
+    """Characters of a mark's label."""
+    rows: int
+    """GPUs, those shown first."""
+    reason: int
+    """Characters of the reason for a missing value, and of a note."""
+    terse: bool = False
+    """Whether figures lose the digits that no card shows, and reasons are given once for all GPUs."""
+
+
+PLANS = (
+    Plan(points=120, drawn=120, hover=40, marks=60, label=80, rows=64, reason=300),
+    Plan(points=80, drawn=100, hover=32, marks=40, label=80, rows=64, reason=300),
+    Plan(points=60, drawn=80, hover=24, marks=30, label=60, rows=64, reason=300),
+    Plan(points=40, drawn=60, hover=16, marks=24, label=48, rows=64, reason=200),
+    Plan(points=24, drawn=48, hover=12, marks=16, label=40, rows=64, reason=160),
+    Plan(points=12, drawn=40, hover=0, marks=12, label=40, rows=64, reason=120, terse=True),
+    Plan(points=0, drawn=40, hover=0, marks=12, label=40, rows=64, reason=120, terse=True),
+    Plan(points=0, drawn=24, hover=0, marks=6, label=32, rows=64, reason=80, terse=True),
+    Plan(points=0, drawn=16, hover=0, marks=0, label=0, rows=64, reason=80, terse=True),
+    Plan(points=0, drawn=16, hover=0, marks=0, label=0, rows=16, reason=40, terse=True),
+    Plan(points=0, drawn=0, hover=0, marks=0, label=0, rows=12, reason=40, terse=True),
+    Plan(points=0, drawn=0, hover=0, marks=0, label=0, rows=8, reason=16, terse=True),
+)
+"""From roomy to bare; a card is made by the first that fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A report cut to a plan, twice: what is stored, and what is drawn."""
+
+    stored: Report
+    """For the JSON: fewer points, and fewer GPUs where not all fit."""
+    drawn: Report
+    """For reading: every GPU, and as many points as the picture shows."""
+
+
+def fitted(report: Report, plan: Plan) -> Fitted:
+    """``report`` with what ``plan`` has room for, and a note that says what was left out.
+
+    Sizes in bytes stay exact; other figures are rounded to what the sensors can tell.
+    """
+    gpus = tuple(_rounded(gpu, plan) for gpu in report.gpus)
+    first = sorted(gpus, key=lambda gpu: not gpu.shown)[: plan.rows]
+    kept = tuple(gpu for gpu in gpus if gpu in first)
+    marks = _some_marks(report.timeline.marks, plan) if report.timeline is not None else ()
+    cell = replace(
+        report.cell,
+        label=None if report.cell.label is None else clean(report.cell.label, 80),
+        started=round(report.cell.started, 3),
+        duration_s=_significant(report.cell.duration_s),
+        gpu_tail_s=None if report.cell.gpu_tail_s is None else _significant(report.cell.gpu_tail_s),
+    )
+    notes = tuple(clean(note, plan.reason) for note in report.notes)
+    left_out = _left_out(report, plan, len(marks), len(kept))
+    if left_out:
+        notes += (f"To keep the notebook small, this card leaves out {', '.join(left_out)}.",)
+    drawn = replace(
+        report, gpus=gpus, cell=cell, notes=notes, timeline=_timeline(report.timeline, plan.drawn, marks)
+    )
+    return Fitted(
+        stored=replace(
+            drawn,
+            gpus=_once(kept) if plan.terse else kept,
+            timeline=_timeline(report.timeline, plan.points, marks),
+        ),
+        drawn=drawn,
+    )
+
+
+def may_fit(report: Report, plan: Plan) -> bool:
+    """False where the stored courses alone are certain to be too large; spares the making of the rest."""
+    points = min(plan.points, len(report.timeline.t)) if report.timeline is not None else 0
+    return _LEAST_GPU * min(plan.rows, len(report.gpus)) + _LEAST_POINT * points * len(report.shown) < LIMIT
+
+
+def resampled(timeline: Timeline, points: int) -> Timeline:
+    """At most ``points`` of each course: of what falls together, the highest memory, else the mean."""
+    count = len(timeline.t)
+    if count <= points:
+        bins = [(n, n + 1) for n in range(count)]
+    else:
+        bins = [(n * count // points, (n + 1) * count // points) for n in range(points)]
+    return Timeline(
+        t=tuple(round(timeline.t[until - 1], 3) for _, until in bins),
+        marks=timeline.marks,
+        gpus=tuple(
+            GpuTimeline(
+                uuid=gpu.uuid,
+                utilization=_means(gpu.utilization, bins),
+                device_memory=_highest(gpu.device_memory, bins),
+                power_w=_means(gpu.power_w, bins),
+                sm_activity=_means(gpu.sm_activity, bins),
+            )
+            for gpu in timeline.gpus
+        ),
+    )
+
+
+def _timeline(timeline: Timeline | None, points: int, marks: tuple[Mark, ...]) -> Timeline | None:
+    if timeline is None or points == 0:
+        return None
+    return resampled(replace(timeline, marks=marks), points)
+
+
+def _left_out(report: Report, plan: Plan, marks: int, gpus: int) -> list[str]:
+    found = []
+    if report.timeline is not None and marks < len(report.timeline.marks):
+        missing, set_ = len(report.timeline.marks) - marks, len(report.timeline.marks)
+        found.append(f"{missing} of {set_} marks and printed lines")
+    if gpus < len(report.gpus):
+        found.append(f"{len(report.gpus) - gpus} of {len(report.gpus)} GPUs")
+    if report.timeline is not None and plan.points == 0:
+        found.append("the course from its JSON")
+    return found
+
+
+def _some_marks(marks: Sequence[Mark], plan: Plan) -> tuple[Mark, ...]:
+    """The user's own marks before printed lines, evenly chosen, in the order of time."""
+    own = [mark for mark in marks if mark.kind == "mark"]
+    printed = [mark for mark in marks if mark.kind != "mark"]
+    kept = _evenly(own, plan.marks)
+    kept += _evenly(printed, plan.marks - len(kept))
+    return tuple(
+        replace(mark, t=round(mark.t, 3), label=clean(mark.label, plan.label))
+        for mark in sorted(kept, key=lambda mark: mark.t)
+    )
+
+
+def _evenly(marks: Sequence[Mark], most: int) -> list[Mark]:
+    if len(marks) <= most:
+        return list(marks)
+    return [marks[n * len(marks) // most] for n in range(most)]
+
+
+def _means(values: Sequence[float | None], bins: Sequence[tuple[int, int]]) -> tuple[float | None, ...]:
+    found: list[float | None] = []
+    for since, until in bins:
+        known = [value for value in values[since:until] if value is not None and math.isfinite(value)]
+        found.append(_short(sum(known) / len(known)) if known else None)
+    return tuple(found)
+
+
+def _highest(values: Sequence[int | None], bins: Sequence[tuple[int, int]]) -> tuple[int | None, ...]:
+    return tuple(
+        max((value for value in values[since:until] if value is not None), default=None)
+        for since, until in bins
+    )
+
+
+def _once(gpus: tuple[GpuReport, ...]) -> tuple[GpuReport, ...]:
+    """A reason that an earlier GPU has given already, by that GPU's name."""
+    first: dict[tuple[str, str], str] = {}
+    return tuple(
+        replace(
+            gpu,
+            missing={
+                name: as_before if (as_before := first.setdefault((name, text), named)) != named else text
+                for name, text in gpu.missing.items()
+            },
+        )
+        for gpu, named in ((gpu, f"as for {gpu_name(gpu)}") for gpu in gpus)
+    )
+
+
+def _rounded(gpu: GpuReport, plan: Plan) -> GpuReport:
+    short = _terse if plan.terse else _short
+
+    def level(value: Level | None) -> Level | None:
+        if value is None or not (math.isfinite(value.mean) and math.isfinite(value.max)):
+            return None
+        return Level(short(value.mean), short(value.max))
+
+    energy = gpu.energy_j
+
+    return replace(
+        gpu,
+        name=clean(gpu.name, 60),
+        utilization=level(gpu.utilization),
+        sm_activity=level(gpu.sm_activity),
+        sm_occupancy=level(gpu.sm_occupancy),
+        tensor_activity=level(gpu.tensor_activity),
+        dram_activity=level(gpu.dram_activity),
+        power_w=level(gpu.power_w),
+        energy_j=_short(energy) if energy is not None and math.isfinite(energy) else None,
+        missing={name: clean(text, plan.reason) for name, text in gpu.missing.items()},
+    )
+
+
+def _short(value: float) -> float:
+    """Whole from 100 on, with one decimal from 1 on, with two below: no sensor tells more."""
+    magnitude = abs(value)
+    rounded = round(value, 0 if magnitude >= 100 else 1 if magnitude >= 1 else 2)
+    # 96 is two bytes shorter than 96.0, and there are many.
+    return int(rounded) if rounded == int(rounded) else rounded
+
+
+def _terse(value: float) -> float:
+    """As the card shows it: whole from 10 on."""
+    return round(value) if abs(value) >= 9.95 else _short(value)
+
+
+def _significant(seconds: float) -> float:
+    return float(f"{seconds:.6g}")

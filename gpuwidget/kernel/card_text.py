@@ -1,0 +1,90 @@
+"""A report as text for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gpuwidget import units
+from gpuwidget.kernel import card_facts as facts
+from gpuwidget.kernel.card_table import columns, is_compact, row_names
+from gpuwidget.measure.report import Report
+
+_INDENT = "  "
+_MOST_NOTE = 400
+_MOST_LABEL = 24
+_FEW_COLUMNS = 3
+"""Of a table of many rows: memory and utilization."""
+
+
+def card(report: Report, rows: int) -> str:
+    """The card, with at most ``rows`` GPUs."""
+    label = report.cell.label
+    lines = [f"{facts.clean(label, 80)}:"] if label is not None else []
+    lines.append(" · ".join(facts.headline(report)))
+    second = facts.second_line(report)
+    if second:
+        lines.append(_INDENT + " · ".join(second))
+    lines += [_INDENT + text for text in facts.warnings(report)]
+    lines += [_INDENT + facts.clean(text, _MOST_NOTE) for text in facts.explanations(report)]
+    gpus = report.shown[:rows]
+    if gpus:
+        shown = columns(gpus)[: _FEW_COLUMNS if is_compact(gpus) else None]
+        table = [
+            ["GPU", *(column.title for column in shown)],
+            ["", *(column.unit for column in shown)],
+            *(
+                [name, *(column.cells[place] for column in shown)]
+                for place, name in enumerate(row_names(gpus))
+            ),
+        ]
+        lines += aligned(table)
+        if len(report.shown) > len(gpus):
+            lines.append(f"{_INDENT}and {len(report.shown) - len(gpus)} more GPUs")
+    if not is_compact(gpus):
+        lines += [f"{_INDENT}not known: {facts.clean(text, _MOST_NOTE)}" for text in facts.unknowns(report)]
+        lines += [f"{_INDENT}note: {facts.clean(text, _MOST_NOTE)}" for text in report.notes]
+    return "\n".join(lines)
+
+
+def line(report: Report) -> str:
+    """The one-line form."""
+    return " · ".join(facts.one_line(report))
+
+
+def table(reports: Iterable[Report]) -> str:
+    """A line a report."""
+    return "\n".join(aligned(table_rows(reports), left=2))
+
+
+def table_rows(reports: Iterable[Report]) -> list[list[str]]:
+    """The heads of the columns, then a row a report."""
+    head = ["cell", "label", "time", f"memory {facts.DELTA}", "peak", "busy", "energy", "status"]
+    return [head, *(_row(report) for report in reports)]
+
+
+def _row(report: Report) -> list[str]:
+    cell, gpus = report.cell, report.shown
+    number = f"In [{cell.execution_count}]" if cell.execution_count is not None else ""
+    label = facts.clean(cell.label, _MOST_LABEL) if cell.label is not None else ""
+    start = [number, label, units.duration(cell.duration_s)]
+    if not gpus:
+        return [*start, "no GPU used" if report.gpus else "no GPU", "", "", "", cell.status]
+    memory = facts.memory_shown(report)
+    change = units.memory_delta(memory.start, memory.end)
+    busy, energy = facts.mean_utilization(gpus), facts.energy_sum(gpus)
+    return [*start, change, units.memory(memory.peak), busy, energy, cell.status]
+
+
+def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
+    """Rows as lines, the first ``left`` columns flush left, figures flush right."""
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    return [
+        (
+            _INDENT
+            + "  ".join(
+                cell.ljust(width) if place < left else cell.rjust(width)
+                for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+        ).rstrip()
+        for row in rows
+    ]

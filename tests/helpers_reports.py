@@ -1,0 +1,331 @@
+"""Reports as real runs leave them, for the tests of what is made from reports."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from gpuwidget.measure.report import (
+    REPORT_SCHEMA,
+    CellFacts,
+    Environment,
+    GpuReport,
+    GpuTimeline,
+    Level,
+    Mark,
+    Report,
+    SourceFacts,
+    Span,
+    Timeline,
+    TorchMemory,
+)
+from gpuwidget.units import GIB, MIB
+
+H200 = 150_754_820_096
+"""Bytes of an H200's memory."""
+HOSTILE = "<img src=x onerror=alert(1)>"
+NO_COUNTERS = "the hardware counters (GPM, Hopper and later) are not available here"
+TOO_SHORT = "the run was shorter than two of the driver's windows of 0.2 s"
+NO_TORCH = "torch is not loaded"
+RECORDED = "the processes of a recording are not this machine's"
+_ACTIVITIES = ("sm_activity", "sm_occupancy", "tensor_activity", "dram_activity")
+
+
+def gib(size: float) -> int:
+    """Bytes in ``size`` GiB."""
+    return round(size * GIB)
+
+
+def gpu(index: int = 0, **changes: Any) -> GpuReport:
+    """An H200 that trains: 3.2 GiB more than before, with every value known."""
+    made = GpuReport(
+        uuid=f"GPU-{index:08x}-1b2c-4d3e-8f90-a1b2c3d4e5f6",
+        index=index,
+        mig_index=None,
+        name="NVIDIA H200",
+        torch_device=f"cuda:{index}",
+        mig_parent=None,
+        memory_total=H200,
+        shown=True,
+        device_memory=Span(gib(12.9), gib(16.1), gib(16.1)),
+        process_memory=Span(gib(12.4), gib(15.6), gib(15.6)),
+        torch=TorchMemory(
+            allocated=Span(gib(11.4), gib(14.3), gib(14.6)),
+            reserved=Span(gib(11.8), gib(15.0), gib(15.0)),
+            alloc_retries=0,
+            ooms=0,
+        ),
+        utilization=Level(11.04, 96.0),
+        sm_activity=Level(10.2, 62.0),
+        sm_occupancy=Level(4.4, 23.5),
+        tensor_activity=Level(0.12, 1.5),
+        dram_activity=Level(3.1, 20.4),
+        power_w=Level(165.4, 402.7),
+        energy_j=2315.6,
+        lost_since=None,
+        missing={},
+    )
+    return replace(made, **changes)
+
+
+def bare_gpu(index: int = 0, **changes: Any) -> GpuReport:
+    """A GPU of which little is known: an old driver, no torch, no process memory."""
+    missing = dict.fromkeys(_ACTIVITIES, NO_COUNTERS)
+    missing |= {
+        "torch": NO_TORCH,
+        "process_memory": "the driver does not list processes",
+        "power_w": "not supported by this GPU",
+        "energy_j": "not supported by this GPU",
+    }
+    unknown: dict[str, Any] = dict.fromkeys((*_ACTIVITIES, "torch", "torch_device", "process_memory"))
+    unknown |= {"power_w": None, "energy_j": None, "missing": missing, "name": "Tesla K80"}
+    return gpu(index, **(unknown | {"memory_total": gib(11.2)} | changes))
+
+
+def timeline(gpus: tuple[GpuReport, ...], points: int = 240, duration: float = 14.0) -> Timeline:
+    """A loop that waits for its data: bursts of work, memory that rises."""
+    t = tuple(duration * (n + 1) / points for n in range(points))
+
+    def course(place: int) -> GpuTimeline:
+        of = gpus[place]
+        start, end = of.device_memory.start or 0, of.device_memory.end or of.device_memory.start or 0
+        busy = tuple(96.0 if (n + place) % 16 < 3 else 2.0 + n % 3 for n in range(points))
+        return GpuTimeline(
+            uuid=of.uuid,
+            utilization=(None, *busy[1:]),
+            device_memory=tuple(int(start + (end - start) * min(1.0, 2 * n / points)) for n in range(points)),
+            power_w=tuple(120.4 + 2.8 * value for value in busy),
+            sm_activity=tuple(0.93 * value * abs(math.cos(n)) for n, value in enumerate(busy)),
+        )
+
+    return Timeline(t=t, marks=(), gpus=tuple(course(place) for place in range(len(gpus))))
+
+
+def marks(count: int, duration: float = 14.0, label: str = "epoch {n}: loss 0.4321") -> tuple[Mark, ...]:
+    """Moments evenly over the run, every tenth set by the user, the others printed."""
+    return tuple(
+        Mark(duration * (n + 0.5) / count, label.format(n=n), "mark" if n % 10 == 0 else "printed")
+        for n in range(count)
+    )
+
+
+def report(
+    *gpus: GpuReport, duration: float = 14.0, points: int = 240, marks: tuple[Mark, ...] = (), **changes: Any
+) -> Report:
+    """A report of a run over ``gpus``; changes to ``cell``, ``source`` and so on replace what it has."""
+    shown = tuple(one for one in gpus if one.shown)
+    made = Report(
+        schema=REPORT_SCHEMA,
+        source=SourceFacts("nvml", None, None),
+        environment=Environment("580.159.04", "13.0", "2.13.0+cu130", "13.0", "9.13.0", "cuda:0"),
+        cell=cell(duration),
+        host_memory=Span(gib(1.9), gib(2.1), gib(2.4)),
+        gpus=gpus,
+        attributed=True,
+        timeline=replace(timeline(shown, points, duration), marks=marks),
+        notes=(),
+        advice=(),
+        holders=(),
+        lines=(),
+    )
+    return replace(made, **changes)
+
+
+def cell(duration: float = 14.0, **changes: Any) -> CellFacts:
+    """Facts of a cell that went well."""
+    made = CellFacts(
+        execution_count=3,
+        label=None,
+        started=1_795_255_445.25,
+        duration_s=duration,
+        gpu_tail_s=0.0,
+        status="ok",
+    )
+    return replace(made, **changes)
+
+
+def starved() -> Report:
+    """One GPU that waits for its data, with a training log."""
+    return report(gpu(1), marks=marks(12))
+
+
+def ddp() -> Report:
+    """Data-parallel training on four GPUs."""
+    gpus = tuple(
+        gpu(
+            index,
+            utilization=Level(97.0 + index / 2, 100.0),
+            tensor_activity=Level(31.2, 44.0),
+            power_w=Level(611.0 + 10 * index, 698.0),
+            energy_j=8554.0 + 100 * index,
+        )
+        for index in range(4)
+    )
+    return report(*gpus, marks=marks(5))
+
+
+def sixteen(count: int = 16) -> Report:
+    """The largest card: 16 GPUs, full timelines, 60 marks of 80 characters, long hostile texts."""
+    hostile = (HOSTILE * 40)[:1000]
+    label = ("{n} " + HOSTILE * 3)[:80]
+    return report(
+        *(gpu(index) for index in range(count)),
+        duration=8123.456789,
+        marks=marks(60, 8123.4, label),
+        cell=cell(8123.456789, label=hostile, gpu_tail_s=0.123456789),
+        notes=(f"{hostile[:200]} note", "60 lines were printed; every 2nd is on the timeline."),
+    )
+
+
+def replay() -> Report:
+    """The shipped recording: nobody's GPUs, all of them shown."""
+    unknown: dict[str, Any] = {
+        "process_memory": None,
+        "torch": None,
+        "torch_device": None,
+        "missing": {"process_memory": RECORDED, "torch": NO_TORCH},
+    }
+    return report(
+        *(gpu(index, **unknown) for index in range(4)),
+        attributed=False,
+        source=SourceFacts("replay", None, "Recording of 4 NVIDIA H200, made 2026-11-21"),
+        environment=Environment("580.159.04", "13.0", None, None, None, None),
+    )
+
+
+def no_gpu() -> Report:
+    """A machine without a driver."""
+    return report(
+        duration=1.2,
+        source=SourceFacts("none", "The NVIDIA driver is not installed here. Install it to see GPUs.", None),
+        environment=Environment(None, None, None, None, None, None),
+    )
+
+
+def unused() -> Report:
+    """A cell that used none of the machine's two GPUs."""
+    return report(gpu(0, shown=False), gpu(1, shown=False), duration=2.0)
+
+
+def lost() -> Report:
+    """One of two GPUs fell off the bus halfway."""
+    gone = gpu(
+        1,
+        device_memory=Span(gib(12.9), None, gib(16.1)),
+        process_memory=Span(gib(12.4), None, gib(15.6)),
+        energy_j=None,
+        lost_since=1_795_255_452.0,
+        missing={"device_memory": "the GPU is lost", "energy_j": "the GPU is lost"},
+    )
+    note = "GPU 1 was lost at 10:04:12: the driver no longer reaches it, it may need a reset."
+    return report(gpu(0), gone, notes=(note,))
+
+
+def failed(duration: float = 1.2) -> Report:
+    """A cell that raised."""
+    return report(gpu(0), duration=duration, points=12, cell=cell(duration, status="error", gpu_tail_s=None))
+
+
+def interrupted() -> Report:
+    """A cell that the user stopped."""
+    return report(gpu(0), duration=42.0, cell=cell(42.0, status="interrupted", gpu_tail_s=None))
+
+
+def short() -> Report:
+    """A cell of two milliseconds: too short for most figures."""
+    missing = dict.fromkeys(("utilization", *_ACTIVITIES), TOO_SHORT)
+    missing |= dict.fromkeys(("power_w", "energy_j"), "the run was shorter than 0.1 s")
+    unknown: dict[str, Any] = dict.fromkeys(missing)
+    torch = TorchMemory(
+        Span(gib(15.6), gib(15.6) + 64 * MIB, gib(15.7)), Span(gib(15.7), gib(15.7), gib(15.7)), 0, 0
+    )
+    return report(gpu(1, torch=torch, missing=missing, **unknown), duration=0.0021, points=2)
+
+
+def first_context() -> Report:
+    """A cell that used the GPU for the first time in this process."""
+    torch = TorchMemory(Span(0, 64 * MIB, 64 * MIB), Span(0, 64 * MIB, 64 * MIB), 0, 0)
+    return report(
+        gpu(
+            0,
+            torch=torch,
+            process_memory=Span(0, 682 * MIB, 682 * MIB),
+            device_memory=Span(0, 682 * MIB, 682 * MIB),
+        ),
+        notes=(
+            "CUDA started on GPU 0 in this run: its context and libraries hold 618 MiB, which stays until "
+            "the process ends and is no leak.",
+        ),
+    )
+
+
+def mig() -> Report:
+    """Two slices of one H200."""
+    reason = "a MIG slice has no utilization of its own"
+    slices = tuple(
+        gpu(
+            0,
+            uuid=f"MIG-0000000{number}-1b2c-4d3e-8f90-a1b2c3d4e5f6",
+            mig_index=number,
+            name="NVIDIA H200 MIG 3g.71gb",
+            mig_parent="GPU-00000000-1b2c-4d3e-8f90-a1b2c3d4e5f6",
+            torch_device="cuda:0" if number == 0 else None,
+            memory_total=gib(69.5),
+            utilization=None,
+            missing={"utilization": reason},
+        )
+        for number in range(2)
+    )
+    return report(*slices)
+
+
+def no_torch() -> Report:
+    """CuPy on one GPU, torch not loaded."""
+    return report(gpu(0, torch=None, torch_device=None, missing={"torch": NO_TORCH}))
+
+
+def little_known() -> Report:
+    """An old GPU that says little, with its reasons."""
+    return report(bare_gpu(0), attributed=False)
+
+
+def hostile() -> Report:
+    """Markup in every text that a user, a driver or a program can choose."""
+    bad = gpu(
+        0,
+        name=HOSTILE,
+        torch_device=HOSTILE,
+        uuid=HOSTILE,
+        energy_j=None,
+        missing={"energy_j": HOSTILE, HOSTILE: HOSTILE},
+    )
+    return report(
+        bad,
+        gpu(1, name=HOSTILE, utilization=None, missing={"utilization": HOSTILE}),
+        source=SourceFacts("replay", HOSTILE, HOSTILE),
+        environment=Environment(*[HOSTILE] * 6),
+        cell=cell(label=HOSTILE),
+        marks=marks(6, label=HOSTILE),
+        notes=(HOSTILE,),
+    )
+
+
+ALL = {
+    "starved": starved,
+    "ddp": ddp,
+    "sixteen": sixteen,
+    "replay": replay,
+    "no_gpu": no_gpu,
+    "unused": unused,
+    "lost": lost,
+    "failed": failed,
+    "interrupted": interrupted,
+    "short": short,
+    "first_context": first_context,
+    "mig": mig,
+    "no_torch": no_torch,
+    "little_known": little_known,
+    "hostile": hostile,
+}
+"""Every report above, by name."""
