@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
-from helpers_lab import CHROMIUM_ARGUMENTS, Lab, Notebook, find_chromium
+from helpers_lab import CHROMIUM_ARGUMENTS, Lab, Notebook
 from playwright.sync_api import Browser, sync_playwright
+
+from tools import chromium
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """The system's Chromium; a test that cannot find one fails, for a skipped one proves nothing."""
-    path = find_chromium()
+    path = chromium.find()
     if path is None:
-        pytest.fail("No Chromium found. Install it (Debian, Ubuntu: apt-get install chromium) and run again.")
+        pytest.fail(chromium.MISSING)
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=list(CHROMIUM_ARGUMENTS))
-        yield chromium
-        chromium.close()
+        launched = playwright.chromium.launch(executable_path=path, args=list(CHROMIUM_ARGUMENTS))
+        yield launched
+        launched.close()
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +43,7 @@ def open_notebook(
     """Open a new notebook with the given cells, or an existing file; closed when the test ends."""
     opened: list[Notebook] = []
 
-    def open_notebook(cells: Sequence[str] | Path, **options: object) -> Notebook:
+    def open_notebook(cells: Sequence[str] | Path, **options: Any) -> Notebook:
         path = (
             cells if isinstance(cells, Path) else lab.write(f"{request.node.name}-{len(opened)}.ipynb", cells)
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import shutil
 import socket
 import subprocess
 import sys
@@ -37,12 +36,6 @@ SETTINGS = {
         "doNotDisturbMode": True,
     },
 }
-
-
-def find_chromium() -> str | None:
-    """The system's Chromium or Chrome, or None."""
-    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-    return next((path for name in names if (path := shutil.which(name))), None)
 
 
 class Lab:
