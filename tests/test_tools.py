@@ -1,0 +1,148 @@
+"""The helpers behind make: what a user meets first."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from gpuwidget.sources.none import NoSource
+from tools import check_python, chromium, demo, lock
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_a_good_python_is_no_trouble() -> None:
+    """With the tests' own Python nothing is missing to make an environment."""
+    assert check_python.trouble() is None
+
+
+def test_an_old_python_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has only Python 3.9 reads what is needed and how to say which one to use."""
+    monkeypatch.setattr(
+        check_python, "sys", SimpleNamespace(version_info=(3, 9, 2), executable="/usr/bin/python3")
+    )
+    assert check_python.trouble() == (
+        "gpuwidget needs Python 3.10 or newer, and /usr/bin/python3 is Python 3.9: "
+        "run make with PYTHON=python3.11."
+    )
+
+
+def test_a_missing_venv_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Debian's Python without its venv package says which package to install."""
+    monkeypatch.setitem(sys.modules, "ensurepip", None)
+    major, minor = sys.version_info[:2]
+    assert check_python.trouble() == (
+        f"{sys.executable} has no module ensurepip: install it "
+        f"(Debian, Ubuntu: apt-get install python{major}.{minor}-venv)."
+    )
+
+
+def test_a_missing_chromium_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where Chromium can't be installed, the run fails with what to install."""
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert chromium.main() == chromium.MISSING
+
+
+def test_a_browser_that_does_not_answer_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Ubuntu's placeholder for the snap is no Chromium."""
+    placeholder = tmp_path / "chromium"
+    placeholder.write_text("#!/bin/sh\nexit 1\n")
+    placeholder.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert chromium.find() is None
+
+
+def test_pins_are_versions_of_packages() -> None:
+    """A pin holds on any machine: without the build that one machine chose, and without editable packages."""
+    frozen = ["bqplot==0.13.1", "torch==2.13.0+cpu", "# Editable install", "-e git+ssh://x#egg=y"]
+    assert lock.constraints(frozen) == lock.HEADER + (
+        'bqplot==0.13.1 ; python_version >= "3.11"\ntorch==2.13.0 ; python_version >= "3.11"\n'
+    )
+
+
+def test_the_demo_replays_where_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a driver the demo shows the recording, and says that it is one and why."""
+    monkeypatch.setattr(demo, "open_source", lambda choice: NoSource("No driver."))
+    assert demo.choose_source({}) == (
+        "replay",
+        "No driver. The demo shows a recording of four H200s instead, not live GPUs.",
+    )
+
+
+def test_the_demo_leaves_a_users_choice_alone() -> None:
+    """A GPUWIDGET_SOURCE of the user's own is what the demo shows."""
+    assert demo.choose_source({"GPUWIDGET_SOURCE": "replay:x.jsonl"}) == (
+        "replay:x.jsonl",
+        "GPUWIDGET_SOURCE is replay:x.jsonl.",
+    )
+
+
+def test_the_demo_opens_a_browser_only_where_there_is_one() -> None:
+    """On a machine without a screen no text browser takes over the terminal."""
+    if sys.platform.startswith("linux"):
+        assert demo.has_browser({}) is False
+
+
+def test_the_demo_finds_a_free_port() -> None:
+    """Another notebook on the usual port is no obstacle."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert demo.free_port(port) > port
+
+
+def test_the_demo_serves_the_quickstart(tmp_path: Path) -> None:
+    """make demo prints an address that opens the quickstart, with this environment's kernel, until Ctrl-C."""
+    elsewhere = tmp_path / ".local/share/jupyter/kernels/python3"
+    elsewhere.mkdir(parents=True)
+    decoy = {"argv": ["/bin/false", "{connection_file}"], "display_name": "Decoy", "language": "python"}
+    (elsewhere / "kernel.json").write_text(json.dumps(decoy))
+    private = {
+        "HOME": str(tmp_path),
+        "IPYTHONDIR": str(tmp_path / "ipython"),
+        "JUPYTER_CONFIG_DIR": str(tmp_path / "config"),
+        "JUPYTER_RUNTIME_DIR": str(tmp_path / "runtime"),
+        "GPUWIDGET_SOURCE": "replay",
+    }
+    kept = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
+    with (
+        (tmp_path / "log").open("w") as log,
+        subprocess.Popen(
+            [sys.executable, "-m", "tools.demo"],
+            cwd=ROOT,
+            env={**kept, **private},
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            start_new_session=True,
+        ) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            lines = (line.strip() for line in process.stdout)
+            url = next((line for line in lines if line.startswith("http://127.0.0.1:")), "")
+            assert url, (tmp_path / "log").read_text()
+            base, _, token = url.partition("/lab/tree/quickstart.ipynb?token=")
+            with urllib.request.urlopen(url) as page:
+                assert page.status == 200
+                assert "<title>JupyterLab</title>" in page.read().decode()
+            with urllib.request.urlopen(f"{base}/api/kernelspecs?token={token}") as answer:
+                specs = json.load(answer)
+            with urllib.request.urlopen(f"{base}/api/contents/quickstart.ipynb?token={token}") as answer:
+                assert json.load(answer)["type"] == "notebook"
+            assert specs["default"] == "python3"
+            assert specs["kernelspecs"]["python3"]["spec"]["argv"][0] in ("python", sys.executable)
+        finally:
+            # What a terminal does at Ctrl-C: everybody in it gets the signal.
+            os.killpg(process.pid, signal.SIGINT)
+        assert process.wait() == 0
