@@ -124,7 +124,6 @@ def test_the_demo_serves_the_quickstart(tmp_path: Path) -> None:
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
-            start_new_session=True,
         ) as process,
     ):
         try:
@@ -143,6 +142,9 @@ def test_the_demo_serves_the_quickstart(tmp_path: Path) -> None:
             assert specs["default"] == "python3"
             assert specs["kernelspecs"]["python3"]["spec"]["argv"][0] in ("python", sys.executable)
         finally:
-            # What a terminal does at Ctrl-C: everybody in it gets the signal.
-            os.killpg(process.pid, signal.SIGINT)
-        assert process.wait() == 0
+            process.send_signal(signal.SIGINT)
+            try:
+                status = process.wait(60)
+            finally:
+                process.kill()
+        assert status == 0

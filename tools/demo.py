@@ -51,10 +51,10 @@ def server_environment(environment: Mapping[str, str], source: str, token: str) 
 
 
 def server_command(port: int) -> list[str]:
-    """JupyterLab for this port alone; Ctrl-C ends it without a question."""
+    """JupyterLab for this port alone."""
     command = [
         *(sys.executable, "-m", "jupyterlab", "--no-browser", "--ServerApp.ip=127.0.0.1"),
-        *(f"--ServerApp.port={port}", "--ServerApp.port_retries=0", "--ServerApp.answer_yes=True"),
+        *(f"--ServerApp.port={port}", "--ServerApp.port_retries=0"),
         *(f"--ServerApp.root_dir={NOTEBOOKS}", f"--LabApp.default_url=/lab/tree/{QUICKSTART}"),
         "--ServerApp.log_level=WARN",
     ]
@@ -106,20 +106,17 @@ def main() -> int:
     token, port = secrets.token_hex(16), free_port()
     base = f"http://127.0.0.1:{port}"
     environment = server_environment(os.environ, source, token)
-    with subprocess.Popen(server_command(port), env=environment) as server:
-        for number in (signal.SIGTERM, signal.SIGHUP):
+    # In a session of its own, and ended by SIGTERM: at Ctrl-C Jupyter would ask whether it is meant, from a
+    # thread that its signal handler starts, which can hang.
+    with subprocess.Popen(server_command(port), env=environment, start_new_session=True) as server:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: server.terminate())
-        try:
-            wait_until_ready(server, f"{base}/api?token={token}")
-            url = f"{base}/lab/tree/{QUICKSTART}?token={token}"
-            print(f"\n{sentence}\n\n    {url}\n\nCtrl-C ends it.", flush=True)
-            if has_browser(os.environ):
-                webbrowser.open(url)
-            return server.wait()
-        except KeyboardInterrupt:
-            # The terminal sent it to the server too, which ends its kernels and then itself.
-            server.wait()
-            return 0
+        wait_until_ready(server, f"{base}/api?token={token}")
+        url = f"{base}/lab/tree/{QUICKSTART}?token={token}"
+        print(f"\n{sentence}\n\n    {url}\n\nCtrl-C ends it.", flush=True)
+        if has_browser(os.environ):
+            webbrowser.open(url)
+        return server.wait()
 
 
 if __name__ == "__main__":
