@@ -92,6 +92,6 @@ def test_no_marks_are_drawable() -> None:
 
 def test_thinned_means_of_neighbours() -> None:
     """Too many points become means of neighbours; the oldest group may be smaller, the newest never."""
-    assert thinned((1.0, 2.0, 4.0), 3).tolist() == [1.0, 2.0, 4.0]
-    assert thinned((1.0, 2.0, 4.0, 6.0, 8.0), 3).tolist() == [1.0, 3.0, 7.0]
-    assert np.isnan(thinned((1.0, None, 4.0, 6.0), 2)).tolist() == [True, False]
+    assert thinned([(1.0, 2.0, 4.0)], 3).tolist() == [[1.0, 2.0, 4.0]]
+    assert thinned([(1.0, 2.0, 4.0, 6.0, 8.0), (0.0,) * 5], 3).tolist() == [[1.0, 3.0, 7.0], [0.0, 0.0, 0.0]]
+    assert np.isnan(thinned([(1.0, None, 4.0, 6.0)], 2)).tolist() == [[True, False]]

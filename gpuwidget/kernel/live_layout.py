@@ -7,7 +7,7 @@ stand in rows, many in tiles. Vertical lengths are pixels, horizontal ones perce
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ from gpuwidget.measure.progress import GpuProgress
 from gpuwidget.measure.report import Mark
 
 Floats = NDArray[np.float32]
+Values = NDArray[np.float64]
 Course = tuple[Floats, Floats]
 """x and y of several lines, in the figure's coordinates."""
 
@@ -77,16 +78,25 @@ class Layout:
         if not moments or not gpus:
             return _NOTHING
         points = max(_FEWEST_POINTS, _MOST_NUMBERS // (3 * len(gpus)))
-        t = thinned(moments, points) * (self.width / end)
-        x, y = [], []
-        for panel, gpu in enumerate(gpus):
-            utilization = thinned(gpu.utilization, points)
-            memory = thinned(gpu.device_memory, points) * (100.0 / (gpu.gpu.memory_total or np.nan))
-            lines = np.array([_outline(utilization), _ending(utilization), _ending(memory)])
-            times = np.array([_outline_times(t, utilization), *(np.concatenate((t[:1], t, t[-1:])),) * 2])
-            x.append(self.left(panel) + times)
-            y.append(self.bottom(panel) + lines * (self.height / 100.0))
-        return np.concatenate(x).astype(np.float32), np.concatenate(y).astype(np.float32)
+        t = thinned([moments], points)[0] * (self.width / end)
+        utilization = thinned([gpu.utilization for gpu in gpus], points)
+        totals = np.array([gpu.gpu.memory_total or np.nan for gpu in gpus])
+        memory = thinned([gpu.device_memory for gpu in gpus], points) * (100.0 / totals[:, None])
+        x = np.empty((len(gpus), 3, len(t) + 2))
+        x[:, :, 1:-1] = t
+        x[:, 0, 1:-1] = _upright(t, np.isnan(utilization))
+        x[:, :, 0], x[:, :, -1] = x[:, :, 1], x[:, :, -2]
+        y = np.zeros_like(x)
+        y[:, 0, 1:-1] = np.nan_to_num(utilization)
+        y[:, 1, 1:-1], y[:, 2, 1:-1] = utilization, memory
+        # The lines are as long as the area without more to see; bqplot needs a number at their end.
+        y[:, 1:, 0] = np.nan
+        y[:, 1:, -1] = np.nan_to_num(y[:, 1:, -2])
+        panels = range(len(gpus))
+        x += np.array([self.left(panel) for panel in panels])[:, None, None]
+        y *= self.height / 100.0
+        y += np.array([self.bottom(panel) for panel in panels])[:, None, None]
+        return _lines(x), _lines(y)
 
     def marks(self, marks: Sequence[Mark], end: float) -> Course:
         """Two lines of upright strokes in every panel: tall ones for marks, short ones for printed lines."""
@@ -110,32 +120,26 @@ class Layout:
 _NOTHING: Course = (np.zeros(1, np.float32), np.zeros((2, 1), np.float32))
 
 
-def thinned(values: Iterable[float | None], most: int) -> NDArray[np.float64]:
-    """At most so many means of equally many neighbours; NaN where one of them is None."""
-    whole = np.array(tuple(values), dtype=float)
-    step = -(-len(whole) // most)
+def thinned(courses: Sequence[Sequence[float | None]], most: int) -> Values:
+    """A row a course of at most so many means of equally many neighbours; NaN where one of them is None."""
+    whole = np.array(courses, dtype=float)
+    step = -(-whole.shape[1] // most)
     if step <= 1:
         return whole
-    rest = len(whole) % step
-    # The newest values are kept in whole groups: what moves is the chart's right edge.
-    means = whole[rest:].reshape(-1, step).mean(axis=1)
-    return means if not rest else np.concatenate(([whole[:rest].mean()], means))
+    # The newest values are in whole groups: what moves is the chart's right edge.
+    rest = whole.shape[1] % step
+    means = whole[:, rest:].reshape(len(whole), -1, step).mean(axis=2)
+    return means if not rest else np.column_stack((whole[:, :rest].mean(axis=1), means))
 
 
-def _outline(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The course with a point on the floor before and after it: an area."""
-    return np.concatenate(([0.0], np.nan_to_num(values), [0.0]))
+def _upright(t: Values, gaps: NDArray[np.bool_]) -> Values:
+    """The areas' times: beside a gap an area ends upright, not aslant into what nobody knows."""
+    if not gaps.any():
+        return t
+    after_known, before_known = np.zeros_like(gaps), np.zeros_like(gaps)
+    after_known[:, 1:], before_known[:, :-1] = ~gaps[:, :-1], ~gaps[:, 1:]
+    return np.where(gaps & after_known, np.roll(t, 1), np.where(gaps & before_known, np.roll(t, -1), t))
 
 
-def _outline_times(t: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The outline's times: beside a gap the area ends upright, not aslant into what nobody knows."""
-    known = ~np.isnan(values)
-    before, after = np.append(False, known[:-1]), np.append(known[1:], False)
-    times = np.where(~known & before, np.roll(t, 1), np.where(~known & after, np.roll(t, -1), t))
-    return np.concatenate((times[:1], times, times[-1:]))
-
-
-def _ending(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """As long as the outline, without more to see: bqplot needs a number, not a gap, at the end."""
-    last = values[-1:]
-    return np.concatenate((values[:1] * np.nan, values, np.nan_to_num(last)))
+def _lines(values: Values) -> Floats:
+    return values.reshape(-1, values.shape[-1]).astype(np.float32)
