@@ -79,7 +79,7 @@ def test_which_cells_are_watched(cell: str, options: str | None) -> None:
     [
         ("%%gpuwatch\nx\n", "# %%gpuwatch\nx\n"),
         ("%%gpuwatch --quiet\nx", "# %%gpuwatch --quiet\nx"),
-        ("\n%%gpuwatch\nx", "#\n# %%gpuwatch\nx"),
+        ("\n%%gpuwatch\nx", "\n# %%gpuwatch\nx"),
         ("%%gpuwatch\n    x\n    y", "    # %%gpuwatch\n    x\n    y"),
         ("%%gpuwatch\n\n  x", "  # %%gpuwatch\n\n  x"),
         ("%%gpuwatch\n%%time\nx", "%%time\nx"),

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from gpuwidget.measure.marks import Marks
-from gpuwidget.measure.printed import PrintedLines
+from gpuwidget.measure.printed import Printed
 from gpuwidget.measure.report import Mark
 
 
@@ -20,7 +20,7 @@ def test_whole_lines_are_heard_and_the_output_is_the_same(monkeypatch: pytest.Mo
     """Parts of a line count when it is complete; every character arrives where it should."""
     monkeypatch.setattr(sys, "stdout", out := Stream())
     heard: list[str] = []
-    printed = PrintedLines()
+    printed = Printed()
     printed.listen(heard.append)
     print("loss", end=" ")
     print(0.5)
@@ -35,7 +35,7 @@ def test_a_progress_bar_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a line that is rewritten, what is left standing counts."""
     monkeypatch.setattr(sys, "stdout", out := Stream())
     heard: list[str] = []
-    printed = PrintedLines()
+    printed = Printed()
     printed.listen(heard.append)
     print("\r10 %", end="")
     print("\r100 %", end="")
@@ -44,12 +44,23 @@ def test_a_progress_bar_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert heard == ["100 %"]
 
 
+def test_pieces_of_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks for the text itself hears it as it is written."""
+    monkeypatch.setattr(sys, "stdout", Stream())
+    heard: list[str] = []
+    printed = Printed()
+    printed.listen(heard.append, whole_lines=False)
+    print("a", end="")
+    printed.leave(heard.append)
+    assert heard == ["a", ""]
+
+
 def test_the_stream_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """After the last listener nothing of ours is on the stream; two listeners hear each line once."""
     monkeypatch.setattr(sys, "stdout", out := Stream())
     one: list[str] = []
     two: list[str] = []
-    printed = PrintedLines()
+    printed = Printed()
     listen_one, listen_two = one.append, two.append
     printed.listen(listen_one)
     printed.listen(listen_two)
@@ -62,11 +73,33 @@ def test_the_stream_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "write" not in out.__dict__
 
 
+def test_a_kernels_stream_is_heard_through_its_echo(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing stands before its write, so that even a traceback through it is as it was."""
+
+    class KernelStream(Stream):
+        echo: object = None
+
+        def write(self, text: str) -> int:
+            if self.echo is not None:
+                self.echo.write(text)  # type: ignore[attr-defined]
+            return super().write(text)
+
+    monkeypatch.setattr(sys, "stdout", out := KernelStream())
+    heard: list[str] = []
+    printed = Printed()
+    printed.listen(heard.append)
+    print("a line")
+    assert "write" not in out.__dict__
+    printed.leave(heard.append)
+    print("another")
+    assert (heard, out.echo) == (["a line"], None)
+
+
 def test_another_replacement_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Code that replaced write meanwhile keeps its own."""
     monkeypatch.setattr(sys, "stdout", out := Stream())
     heard: list[str] = []
-    printed = PrintedLines()
+    printed = Printed()
     printed.listen(heard.append)
     mine = lambda text: len(text)  # noqa: E731
     out.write = mine  # type: ignore[method-assign, assignment]

@@ -18,6 +18,7 @@ from typing import Any
 
 from gpuwidget.errors import OptionError
 from gpuwidget.kernel import card, live, watching
+from gpuwidget.kernel.card_place import CardPlace
 from gpuwidget.kernel.options import WatchOptions, find_in_cell, parse
 from gpuwidget.measure.report import Report, Status
 from gpuwidget.measure.run import Run, RunOptions
@@ -35,10 +36,26 @@ class _Armed:
     thread: int
     run: Run | None
     view: live.LiveView | None
+    place: CardPlace | None
     render: Callable[[Report], dict[str, Any]] | None
     """How its card is made; None for no card."""
     asked: bool = True
     """Whether the cell itself asked to be watched."""
+
+    def stop_showing(self, *, followed: bool = False) -> None:
+        """Take the chart away, and what watches over the card's place."""
+        if self.view is not None:
+            self.view.stop()
+        if self.place is not None:
+            self.place.stop(followed=followed)
+
+    def abandon(self) -> None:
+        """Watch no longer, without a card."""
+        if self.run is not None:
+            self.run.abandon()
+            watching.leave_cell(self.run)
+        self.stop_showing()
+        self.run = self.view = self.place = None
 
 
 class CellWatcher:
@@ -57,7 +74,7 @@ class CellWatcher:
 
     def before(self, info: Any) -> None:
         """``pre_run_cell``: start watching the cell if it asks for that."""
-        armed = _Armed(info, threading.get_ident(), None, None, None)
+        armed = _Armed(info, threading.get_ident(), None, None, None, None)
         self._armed.append(armed)
         try:
             self._arm(armed, info)
@@ -70,18 +87,16 @@ class CellWatcher:
         if armed is None or armed.run is None:
             return
         try:
-            self._settle(armed, armed.run, _status(result))
+            status = _status(result)
+            ended_on_output = status != "ok" or getattr(result, "result", None) is not None
+            self._settle(armed, armed.run, status, ended_on_output)
         except Exception:
             log.debug("a watched cell could not be reported", exc_info=True)
 
     def abandon_all(self) -> None:
         """Stop watching whatever runs, without a card."""
-        for armed in self._armed:
-            if armed.run is not None:
-                armed.run.abandon()
-                watching.leave_cell(armed.run)
-            if armed.view is not None:
-                armed.view.stop()
+        for armed in reversed(self._armed):
+            armed.abandon()
         self._armed.clear()
 
     def _arm(self, armed: _Armed, info: Any) -> None:
@@ -100,6 +115,9 @@ class CellWatcher:
         count = self._shell.execution_count if getattr(info, "store_history", False) else None
         run = watching.new_run(options.run, options.label, count)
         armed.run = run
+        if armed.render is not None:
+            armed.place = CardPlace(self._shell)
+            armed.place.start()
         if with_chart:
             armed.view = live.LiveView(run.progress, self._shell)
             armed.view.start()
@@ -107,7 +125,7 @@ class CellWatcher:
         try:
             run.start()
         except BaseException:
-            self._armed_failed(armed, run)
+            armed.abandon()
             raise
 
     def _prepare_chart(self) -> bool:
@@ -120,13 +138,6 @@ class CellWatcher:
             return False
         return True
 
-    @staticmethod
-    def _armed_failed(armed: _Armed, run: Run) -> None:
-        watching.leave_cell(run)
-        if armed.view is not None:
-            armed.view.stop()
-        armed.run = armed.view = None
-
     def _disarm(self, result: Any) -> _Armed | None:
         info = getattr(result, "info", None)
         here = threading.get_ident()
@@ -136,27 +147,22 @@ class CellWatcher:
                 # What was armed later on this thread never heard of its end.
                 for stale in [late for late in self._armed[place + 1 :] if late.thread == here]:
                     self._armed.remove(stale)
-                    if stale.run is not None:
-                        stale.run.abandon()
-                        watching.leave_cell(stale.run)
-                    if stale.view is not None:
-                        stale.view.stop()
+                    stale.abandon()
                 del self._armed[place]
                 return armed
         return None
 
-    def _settle(self, armed: _Armed, run: Run, status: Status) -> None:
+    def _settle(self, armed: _Armed, run: Run, status: Status, ended_on_output: bool) -> None:
         run.end(status)
         with _deaf_to_interrupts():
             watching.leave_cell(run)
             report = run.report()
-            if armed.view is not None:
-                armed.view.stop()
+            armed.stop_showing(followed=ended_on_output)
             if not armed.asked and not self.every_cell:
                 return  # the cell that said `%gpu watch off`
             watching.keep(report)
-            if report is not None and armed.render is not None:
-                self._shell.display_pub.publish(data=armed.render(report), metadata={})
+            if report is not None and armed.render is not None and armed.place is not None:
+                armed.place.show(armed.render(report))
 
 
 def has_front_end(shell: Any) -> bool:

@@ -21,8 +21,12 @@ class ClearWatch:
     ``pending``, and an output of ours would clear the user's too early.
     """
 
-    def __init__(self, shell: Any, message_id: str) -> None:
+    def __init__(
+        self, shell: Any, message_id: str, before_waiting: Callable[[], None] | None = None
+    ) -> None:
+        """``before_waiting`` is called just before a ``clear_output(wait=True)`` is sent."""
         self._message_id = message_id
+        self._before_waiting = before_waiting
         self._publisher: Any = shell.display_pub
         self._original: Callable[..., Any] = self._publisher.clear_output
         self._shadowed = vars(self._publisher).get("clear_output")
@@ -39,11 +43,11 @@ class ClearWatch:
         """
         self._publisher.clear_output = self._replacement
         self._publisher.register_hook(self._see_message)
-        PRINTED.listen(self._see_line)
+        PRINTED.listen(self._see_text, whole_lines=False)
 
     def stop(self) -> None:
         """End, on the same thread. Where other code has shadowed the method since, ours just goes on."""
-        PRINTED.leave(self._see_line)
+        PRINTED.leave(self._see_text)
         self._publisher.unregister_hook(self._see_message)
         if vars(self._publisher).get("clear_output") == self._replacement:
             if self._shadowed is None:
@@ -52,8 +56,10 @@ class ClearWatch:
                 self._publisher.clear_output = self._shadowed
 
     def _clear_output(self, *args: Any, **kwargs: Any) -> Any:
-        result = self._original(*args, **kwargs)
         wait = kwargs.get("wait", args[0] if args else False)
+        if wait and not self.pending:
+            self._announce()
+        result = self._original(*args, **kwargs)
         try:
             if self._concerns_us(self._publisher.parent_header):
                 self.pending = bool(wait)
@@ -61,6 +67,13 @@ class ClearWatch:
         except Exception:
             _LOG.debug("A clearing was not understood", exc_info=True)
         return result
+
+    def _announce(self) -> None:
+        try:
+            if self._before_waiting is not None and self._concerns_us(self._publisher.parent_header):
+                self._before_waiting()
+        except Exception:
+            _LOG.debug("A clearing was not prepared for", exc_info=True)
 
     def _see_message(self, message: Message) -> Message:
         try:
@@ -71,8 +84,8 @@ class ClearWatch:
             _LOG.debug("A message of the cell was not understood", exc_info=True)
         return message
 
-    def _see_line(self, line: str) -> None:
-        if self.pending and not is_captured(self._message_id):
+    def _see_text(self, text: str) -> None:
+        if text and self.pending and not is_captured(self._message_id):
             self._see_output()
 
     def _see_output(self) -> None:

@@ -128,22 +128,20 @@ def find_in_cell(raw_cell: str) -> str | None:
 def without_watch_line(lines: list[str]) -> list[str]:
     """The cell as it would run unwatched.
 
-    The line becomes a comment, so that line numbers hold, with the indentation of the body, which fails
-    otherwise. Where the body begins with a cell magic, that must come first: all before it goes.
+    The line becomes a comment, so that line numbers hold (IPython strips a blank first line), with the
+    indentation of the body, which fails otherwise. Where the body begins with a cell magic, that must come
+    first: all before it goes.
     """
     found = find(lines)
     while found is not None:
         number = found[0]
         body = next((n for n in range(number + 1, len(lines)) if lines[n].strip()), None)
-        if body is None:
-            return _as_comments(lines[: number + 1], "") + lines[number + 1 :]
-        if not lines[body].lstrip().startswith("%%"):
-            indent = lines[body][: len(lines[body]) - len(lines[body].lstrip())]
-            return _as_comments(lines[: number + 1], indent) + lines[number + 1 :]
+        first = lines[body] if body is not None else ""
+        if body is None or not first.lstrip().startswith("%%"):
+            indent = first[: len(first) - len(first.lstrip())]
+            comment = f"{indent}# {lines[number].strip()}\n"
+            return [*lines[:number], comment, *lines[number + 1 :]]
         lines = lines[body:]
         found = find(lines)
     return lines
 
-
-def _as_comments(lines: Sequence[str], indent: str) -> list[str]:
-    return [f"{indent}# {line.strip()}".rstrip() + "\n" for line in lines]

@@ -25,7 +25,7 @@ class CellPlace:
     def __init__(self, shell: Any, channel: CellChannel) -> None:
         self.channel = channel
         self._clears = ClearWatch(shell, channel.message_id)
-        self._display_id = _new_display_id()
+        self._display_id = new_display_id()
 
     @classmethod
     def keep(cls, shell: Any) -> CellPlace | None:
@@ -65,9 +65,10 @@ class CellPlace:
         """Show that mime bundle in a new place at the outputs' end, after this one was cleared."""
         self._clears.cleared = False
         self.fill(EMPTY)
-        self._display_id = _new_display_id()
+        self._display_id = new_display_id()
         self.channel.display(data, self._display_id)
 
 
-def _new_display_id() -> str:
+def new_display_id() -> str:
+    """A display id of ours, never used before."""
     return f"{DISPLAY_ID_PREFIX}{uuid.uuid4().hex}"

@@ -1,7 +1,7 @@
 """The lines that the user's code prints, with their moment, so that a log and the GPU are read together.
 
-``write`` of the stream that is there when a run begins is preceded by a function of ours on that one
-object; the stream itself, its type and everything it does stay as they are.
+A kernel's streams are heard through their own ``echo``; on any other a function of ours stands before
+``write`` on that one object. The stream itself, its type and everything it does stay as they are.
 """
 
 from __future__ import annotations
@@ -9,32 +9,21 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any, TextIO
+from typing import Any
 
 _LONGEST = 200
 
 Listener = Callable[[str], None]
 
 
-class _TappedStream:
-    """One stream whose complete lines are handed to a listener."""
+class _Lines:
+    """Puts a stream's text together to whole lines, and hands these on."""
 
-    def __init__(self, stream: TextIO, on_line: Listener) -> None:
-        self._stream: Any = stream
+    def __init__(self, on_line: Listener) -> None:
         self._on_line = on_line
         self._begun = ""
-        self._shadowed = stream.__dict__.get("write")
-        self._original: Callable[..., Any] = stream.write
-        self._replacement: Callable[..., Any] = self._write
-        setattr(stream, "write", self._replacement)  # noqa: B010 - shadows the method on this one object
 
-    def _write(self, *args: Any, **kwargs: Any) -> Any:
-        result = self._original(*args, **kwargs)
-        if args and isinstance(args[0], str):
-            self._take(args[0])
-        return result
-
-    def _take(self, text: str) -> None:
+    def take(self, text: str) -> None:
         if "\n" not in text:
             if len(self._begun) < _LONGEST:
                 self._begun += text
@@ -47,8 +36,46 @@ class _TappedStream:
             if shown:
                 self._on_line(shown[:_LONGEST])
 
+
+class _Echo:
+    """Hears a kernel's stream, which writes all it gets to its ``echo`` as well."""
+
+    def __init__(self, stream: Any, on_text: Listener) -> None:
+        self._stream = stream
+        self._on_text = on_text
+        stream.echo = self
+
+    def write(self, text: str) -> None:
+        """Called by the stream with whatever is written to it."""
+        self._on_text(text)
+
+    def flush(self) -> None:
+        """Called by the stream; there is nothing to flush."""
+
     def release(self) -> None:
-        """Put ``write`` back, unless other code has replaced it since."""
+        if self._stream.echo is self:
+            self._stream.echo = None
+
+
+class _Shadow:
+    """Hears any other stream, through a ``write`` put over its own on that one object."""
+
+    def __init__(self, stream: Any, on_text: Listener) -> None:
+        self._stream = stream
+        self._on_text = on_text
+        self._shadowed = stream.__dict__.get("write")
+        self._original: Callable[..., Any] = stream.write
+        self._replacement: Callable[..., Any] = self._write
+        stream.write = self._replacement
+
+    def _write(self, *args: Any, **kwargs: Any) -> Any:
+        result = self._original(*args, **kwargs)
+        if args and isinstance(args[0], str):
+            self._on_text(args[0])
+        return result
+
+    def release(self) -> None:
+        # Unless other code has replaced it since.
         if self._stream.__dict__.get("write") == self._replacement:
             if self._shadowed is None:
                 del self._stream.write
@@ -56,38 +83,53 @@ class _TappedStream:
                 self._stream.write = self._shadowed
 
 
-class PrintedLines:
-    """Hands every line printed to stdout and stderr to all listeners, while there are any."""
+class Printed:
+    """Hands what is printed to stdout and stderr to all listeners, while there are any."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._listeners: list[Listener] = []
-        self._streams: list[_TappedStream] = []
+        self._listeners: list[tuple[Listener, bool]] = []
+        self._taps: list[_Echo | _Shadow] = []
 
-    def listen(self, listener: Listener) -> None:
-        """Begin to call ``listener`` with each line printed, on the thread that prints it."""
+    def listen(self, listener: Listener, *, whole_lines: bool = True) -> None:
+        """Begin to call ``listener``, on the thread that prints, with each line that is complete.
+
+        Without ``whole_lines``, with every piece of text as it is written.
+        """
         with self._lock:
-            self._listeners.append(listener)
+            self._listeners.append((listener, whole_lines))
             if len(self._listeners) == 1:
-                for stream in (sys.stdout, sys.stderr):
-                    # A stream without a __dict__ can't be tapped without replacing it: leave it alone.
-                    if stream is not None and hasattr(stream, "__dict__"):
-                        self._streams.append(_TappedStream(stream, self._tell))
+                taps = (self._tap(stream) for stream in (sys.stdout, sys.stderr))
+                self._taps = [tap for tap in taps if tap is not None]
 
     def leave(self, listener: Listener) -> None:
         """End it; with the last listener the streams are as they were. Safe to call twice."""
         with self._lock:
-            if listener in self._listeners:
-                self._listeners.remove(listener)
+            self._listeners = [known for known in self._listeners if known[0] != listener]
             if not self._listeners:
-                for stream in self._streams:
-                    stream.release()
-                self._streams.clear()
+                for tap in self._taps:
+                    tap.release()
+                self._taps.clear()
 
-    def _tell(self, line: str) -> None:
-        for listener in tuple(self._listeners):
-            listener(line)
+    def _tap(self, stream: Any) -> _Echo | _Shadow | None:
+        lines = _Lines(self._tell_line)
+
+        def tell(text: str) -> None:
+            for listener, whole_lines in tuple(self._listeners):
+                if not whole_lines:
+                    listener(text)
+            lines.take(text)
+
+        if getattr(stream, "echo", stream) is None:
+            return _Echo(stream, tell)
+        # A stream without a __dict__ can't be heard without being replaced: it is let alone.
+        return _Shadow(stream, tell) if hasattr(stream, "__dict__") else None
+
+    def _tell_line(self, line: str) -> None:
+        for listener, whole_lines in tuple(self._listeners):
+            if whole_lines:
+                listener(line)
 
 
-PRINTED = PrintedLines()
+PRINTED = Printed()
 """The process's one."""

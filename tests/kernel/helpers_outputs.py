@@ -36,7 +36,7 @@ class Message:
     @property
     def is_card(self) -> bool:
         """Whether it puts out a card."""
-        return self.type == "display_data" and CARD in self.content["data"]
+        return self.type in ("display_data", "update_display_data") and CARD in self.content["data"]
 
     @property
     def opens_chart(self) -> bool:
