@@ -111,7 +111,7 @@ def check_card(ran: Ran) -> dict[str, Any]:
     # A front end would show a live view that was not emptied for good.
     shown: dict[str, dict[str, Any]] = {}
     for message in ran.messages:
-        if message.is_live:
+        if message.is_live and not message.is_card:
             shown[message.content["transient"]["display_id"]] = message.content["data"]
     assert [data for data in shown.values() if data] == []
     report = card[CARD]
