@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import TypeGuard
 
 GIB = 1024**3
@@ -19,7 +20,7 @@ _SIZES = dict(_MEMORY_UNITS) | dict(_ENERGY_UNITS)
 
 
 def memory(size: float | None) -> str:
-    """Bytes as ``15.6 GiB`` from 1 GiB on, as ``64 MiB`` below, as ``512 KiB`` below 1 MiB; ``n/a`` for None."""
+    """Bytes as ``15.6 GiB``, ``64 MiB`` below 1 GiB, ``512 KiB`` below 1 MiB; ``n/a`` for None."""
     if not _known(size):
         return UNKNOWN
     if size == 0:
@@ -135,7 +136,7 @@ def _known(value: float | None) -> TypeGuard[float]:
 
 def _unit(value: float, units: tuple[tuple[str, float], ...], rounds_up_at: float) -> str:
     """The largest unit of which ``value`` is at least one, as it will be rounded."""
-    for (unit, _), (_, smaller) in zip(units, units[1:], strict=False):
+    for (unit, _), (_, smaller) in pairwise(units):
         if abs(value) >= rounds_up_at * smaller:
             return unit
     return units[-1][0]

@@ -80,17 +80,19 @@ def bare_gpu(index: int = 0, **changes: Any) -> GpuReport:
     }
     unknown: dict[str, Any] = dict.fromkeys((*_ACTIVITIES, "torch", "torch_device", "process_memory"))
     unknown |= {"power_w": None, "energy_j": None, "missing": missing, "name": "Tesla K80"}
-    return gpu(index, **(unknown | {"memory_total": gib(11.2)} | changes))
+    return gpu(index, **(unknown | {"memory_total": gib(22.4)} | changes))
 
 
 def timeline(gpus: tuple[GpuReport, ...], points: int = 240, duration: float = 14.0) -> Timeline:
-    """A loop that waits for its data: bursts of work, memory that rises."""
+    """Memory that rises; bursts of work where the mean is low, steady work where it is high."""
     t = tuple(duration * (n + 1) / points for n in range(points))
 
     def course(place: int) -> GpuTimeline:
         of = gpus[place]
         start, end = of.device_memory.start or 0, of.device_memory.end or of.device_memory.start or 0
-        busy = tuple(96.0 if (n + place) % 16 < 3 else 2.0 + n % 3 for n in range(points))
+        steady = of.utilization is not None and of.utilization.mean > 50
+        at_work = [n < 0.95 * points if steady else (n + place) % 16 < 2 for n in range(points)]
+        busy = tuple(96.0 + n % 4 * steady if work else 2.0 + n % 3 for n, work in enumerate(at_work))
         return GpuTimeline(
             uuid=of.uuid,
             utilization=(None, *busy[1:]),

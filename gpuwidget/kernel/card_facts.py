@@ -6,25 +6,17 @@ import re
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from gpuwidget import units
+from gpuwidget.measure.notes import gpu_name
 from gpuwidget.measure.report import GpuReport, Report, Span
 
 DELTA = "\N{GREEK CAPITAL LETTER DELTA}"
 _UNWANTED = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-_NAMES = {
-    "device_memory": "memory of the whole GPU",
-    "process_memory": "memory of this process",
-    "torch": "torch's memory",
-    "utilization": "utilization",
-    "sm_activity": "SM activity",
-    "sm_occupancy": "SM occupancy",
-    "tensor_activity": "tensor activity",
-    "dram_activity": "DRAM activity",
-    "power_w": "power",
-    "energy_j": "energy",
-}
+MOST_NOTE = 400
+"""Characters of a sentence from elsewhere."""
+AT_ONCE_S = 1e-3
+"""A wait for the GPU that is shorter says nothing."""
 _LEAST_TAIL = 0.05
 """Part of the run's time from which on the GPU's going on after it belongs beside that time."""
 
@@ -97,7 +89,7 @@ def second_line(report: Report) -> list[str]:
         segments.append(f"torch {units.memory_course(memory.start, memory.end)}")
     process = _process_spans(gpus)
     if process is not None:
-        segments.append(f"{_self(report)} {_course_of(process, total)}{_first_use(process)}")
+        segments.append(f"{whose(report)} {_course_of(process, total)}{_first_use(process)}")
     else:
         whole = "whole GPU" if len(gpus) == 1 else "whole GPUs"
         segments.append(f"{whole} {_course_of([gpu.device_memory for gpu in gpus], total)}")
@@ -118,21 +110,27 @@ def warnings(report: Report) -> list[str]:
     return found
 
 
+def recording(report: Report) -> str | None:
+    """The words that label a recording."""
+    label = report.source.recording
+    if label is None:
+        return None
+    return f"{clean(label, 120)}: the figures are the recording's, not {whose(report)}'s"
+
+
 def explanations(report: Report) -> list[str]:
-    """Sentences without which the figures would mislead: no GPU, a recording, nobody knows whose."""
+    """Sentences without which the figures would mislead: no GPU, none in use, nobody knows whose."""
     found = []
     source = report.source
-    if source.recording is not None:
-        found.append(f"{source.recording}: the figures are the recording's, not {_self(report)}'s.")
     if source.reason is not None:
-        found.append(source.reason)
+        found.append(clean(source.reason, MOST_NOTE))
     if not report.gpus:
         return found or ["No GPU was seen."]
     if not report.shown:
         which = f"any of the {len(report.gpus)} GPUs here" if len(report.gpus) > 1 else "the GPU here"
-        found.append(f"{_self(report).capitalize()} holds no memory on {which}.")
+        found.append(f"{whose(report).capitalize()} holds no memory on {which}.")
     elif not report.attributed and source.recording is None:
-        found.append(f"Which GPUs {_self(report)} uses can't be told: all that were watched are shown.")
+        found.append(f"Which GPUs {whose(report)} uses can't be told: all that were watched are shown.")
     return found
 
 
@@ -151,54 +149,13 @@ def memory_shown(report: Report) -> Memory:
     return _memory("device", [gpu.device_memory for gpu in gpus], gpus)
 
 
-def unknowns(report: Report) -> list[str]:
-    """Each value nobody knows, with its reason: ``power, energy: not supported by this GPU``."""
-    reasons: dict[str, dict[str, list[GpuReport]]] = {}
-    for gpu in report.shown:
-        for name, words in _NAMES.items():
-            value = getattr(gpu, name)
-            if value is None or (isinstance(value, Span) and None in (value.start, value.end, value.peak)):
-                otherwise = "the GPU is lost" if gpu.lost_since is not None else "no reason was given"
-                reason = gpu.missing.get(name, otherwise)
-                reasons.setdefault(reason, {}).setdefault(words, []).append(gpu)
-    found = []
-    for reason, fields in reasons.items():
-        for gpus, words in groupby(fields, key=lambda field: fields[field]):
-            where = "" if len(gpus) == len(report.shown) else f" of {gpu_names(gpus)}"
-            found.append(f"{', '.join(words)}{where}: {reason}")
-    return found
-
-
-def details(report: Report) -> list[tuple[str, str]]:
-    """What is folded away: a name and a line for each."""
-    host, cell = report.host_memory, report.cell
-    lines: list[tuple[str, str]] = []
-    if len(report.shown) <= 4:
-        lines += [(gpu_name(gpu), " · ".join(_gpu_details(report, gpu))) for gpu in report.shown]
-    lines += [("Not known", line) for line in unknowns(report)]
-    course = f"{units.memory_course(host.start, host.end)}, peak {units.memory(host.peak)}"
-    lines.append(("Host memory", f"{course} of this process"))
-    if report.shown:
-        lines.append(("After the code", _tail(cell.gpu_tail_s)))
-    where = f"In [{cell.execution_count}], " if cell.execution_count is not None else ""
-    started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(cell.started))
-    lines.append(("Started", f"{where}{started}"))
-    lines.append(("Environment", _environment(report)))
-    return lines
-
-
-def gpu_name(gpu: GpuReport) -> str:
-    """``GPU 0``, or ``GPU 0 MIG 1``."""
-    return f"GPU {gpu.index}" if gpu.mig_index is None else f"GPU {gpu.index} MIG {gpu.mig_index}"
-
-
 def gpu_number(gpu: GpuReport) -> str:
     """``0``, or ``0:1`` for a MIG slice."""
     return str(gpu.index) if gpu.mig_index is None else f"{gpu.index}:{gpu.mig_index}"
 
 
 def gpu_names(gpus: Sequence[GpuReport]) -> str:
-    """``GPU 1``, ``GPUs 0–3``, ``GPUs 0, 2, 5``."""
+    """``GPU 1``, ``GPUs 0, 2, 5``, from three in a row on the first and the last."""
     if len(gpus) == 1:
         return gpu_name(gpus[0])
     indices = [gpu.index for gpu in gpus]
@@ -228,7 +185,7 @@ def _time(report: Report) -> str:
     if cell.status == "interrupted":
         return f"Interrupted after {took}"
     tail = cell.gpu_tail_s
-    if tail is not None and tail >= 1e-3 and tail >= _LEAST_TAIL * cell.duration_s:
+    if tail is not None and tail >= AT_ONCE_S and tail >= _LEAST_TAIL * cell.duration_s:
         return f"{took} + {units.duration(tail)} on the GPU"
     return took
 
@@ -291,7 +248,8 @@ def _who(gpus: Sequence[GpuReport]) -> str:
     return f"{name} ({', '.join(devices)})" if len(devices) <= 4 else name
 
 
-def _self(report: Report) -> str:
+def whose(report: Report) -> str:
+    """Whose memory ``process_memory`` is, in words."""
     return "this notebook" if report.cell.execution_count is not None else "this process"
 
 
@@ -338,56 +296,6 @@ def _sum(values: Iterable[int | None]) -> int | None:
             return None
         total += value
     return total
-
-
-# -- the details -----------------------------------------------------------------------------------------
-
-
-def _gpu_details(report: Report, gpu: GpuReport) -> list[str]:
-    def of(name: str, span: Span) -> str:
-        return f"{name} {units.memory_course(span.start, span.end)}, peak {units.memory(span.peak)}"
-
-    parts = [of("whole GPU", gpu.device_memory)]
-    if gpu.process_memory is not None:
-        parts.append(of(_self(report), gpu.process_memory))
-    if gpu.torch is not None:
-        parts += [of("torch allocated", gpu.torch.allocated), of("reserved", gpu.torch.reserved)]
-    for name, level in (
-        ("utilization", gpu.utilization),
-        ("SM", gpu.sm_activity),
-        ("tensor", gpu.tensor_activity),
-        ("DRAM", gpu.dram_activity),
-    ):
-        if level is not None:
-            parts.append(f"{name} up to {units.percent(level.max)}")
-    if gpu.sm_occupancy is not None:
-        mean, most = units.percent(gpu.sm_occupancy.mean), units.percent(gpu.sm_occupancy.max)
-        parts.append(f"SM occupancy {mean}, up to {most}")
-    if gpu.power_w is not None:
-        parts.append(f"power up to {units.power(gpu.power_w.max)}")
-    return parts
-
-
-def _tail(seconds: float | None) -> str:
-    if seconds is None:
-        return "not waited for the GPU to finish"
-    return f"the GPU was done after {units.duration(seconds)}"
-
-
-def _environment(report: Report) -> str:
-    known = report.environment
-    named = (
-        ("driver", known.driver),
-        ("driver's CUDA", known.cuda_driver),
-        ("torch", known.torch),
-        ("its CUDA", known.cuda),
-        ("cuDNN", known.cudnn),
-        ("default device", known.default_device),
-    )
-    parts = [f"{name} {clean(value, 40)}" for name, value in named if value is not None]
-    if known.torch is None:
-        parts.append("torch not loaded")
-    return " · ".join(parts)
 
 
 def _count(number: int, noun: str) -> str:

@@ -7,28 +7,34 @@ and quiet text is the front end's own colour, fainter.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from html import escape
 
 from gpuwidget import units
 from gpuwidget.kernel import card_facts as facts
 from gpuwidget.kernel import card_text
+from gpuwidget.kernel.card_details import details
 from gpuwidget.kernel.card_size import Plan
 from gpuwidget.kernel.card_table import columns, is_compact, row_names
 from gpuwidget.kernel.sparkline import BUSY, Chart, Lane, hover, svg
-from gpuwidget.measure.report import Mark, Report
+from gpuwidget.measure.notes import gpu_name
+from gpuwidget.measure.report import GpuReport, Mark, Report
 
 _ROOT = "font:13px/1.5 var(--jp-ui-font-family,system-ui,sans-serif);font-variant-numeric:tabular-nums;"
 _QUIET = "opacity:.75"
+_CHIP = "border:1px solid;border-radius:9px;padding:0 8px"
 _ALERT = {
     "ok": "var(--jp-warn-color0,#c77700)",
     "error": "var(--jp-error-color1,#e5393f)",
     "interrupted": "var(--jp-warn-color0,#c77700)",
 }
+_DOT = "\N{NO-BREAK SPACE}· "
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=[GMK]iB|B\b|%|[kM]?J\b|W\b|[mµ]?s\b|min\b|h\b)")
+_LEFT = "style='text-align:left'"
 _TABLE = "margin:4px 0 0;text-align:right;table-layout:auto;border-collapse:collapse;"
 _LANES = "position:absolute;left:0;top:0;width:100%;height:100%"
 _FEWEST_POINTS = 3
-_MOST_NOTE = 400
 
 
 def card(report: Report, plan: Plan) -> str:
@@ -40,12 +46,11 @@ def card(report: Report, plan: Plan) -> str:
     beside = chart is not None and len(gpus) == 1
     lead = _lead(report)
     if chart is not None and beside:
-        picture = svg(chart, "display:block;width:100%;height:44px", 240, outlined=True)
+        picture = svg(chart, "display:block;width:300px;height:44px", 240, outlined=True)
         lead = (
             "<div style='display:flex;flex-wrap:wrap;gap:6px 20px'>"
-            f"<div style='flex:1 1 340px'>{lead}</div>"
-            "<div style='flex:1 1 200px;max-width:420px'><div style='position:relative'>"
-            f"{picture}{hover(chart, plan.hover)}</div></div></div>"
+            f"<div style='flex:1 1 380px'>{lead}</div>"
+            f"<div style='position:relative'>{picture}{hover(chart, plan.hover)}</div></div>"
         )
     table = _table(report, plan, None if beside else chart) if gpus else ""
     return (
@@ -67,12 +72,11 @@ def line(report: Report) -> str:
 def table(reports: Sequence[Report]) -> str:
     """Several reports, a row each."""
     head, *rows = card_text.table_rows(reports)
-    left = "style='text-align:left'"
     titles = "".join(
-        f"<th scope='col'{f' {left}' if n < 2 else ''}>{name}</th>" for n, name in enumerate(head)
+        f"<th scope='col'{f' {_LEFT}' if n < 2 else ''}>{name}</th>" for n, name in enumerate(head)
     )
     lines = "".join(
-        f"<tr><th scope='row' {left}>{_unbroken(row[0])}</th><td {left}>{escape(row[1])}</td>"
+        f"<tr><th scope='row' {_LEFT}>{_unbroken(row[0])}</th><td {_LEFT}>{escape(row[1])}</td>"
         f"{''.join(f'<td>{_unbroken(cell)}</td>' for cell in row[2:])}</tr>"
         for row in rows
     )
@@ -91,78 +95,100 @@ def _lead(report: Report) -> str:
     opening = (
         escape(first) if status == "ok" else f"<span style='color:{_ALERT[status]}'>{escape(first)}</span>"
     )
-    following = f" · {_segments(rest)}" if rest else ""
+    following = _segments(["", *rest])
     parts.append(f"<div><b style='font-size:15px'>{opening}{following}</b></div>")
     second = facts.second_line(report)
     if second:
         parts.append(f"<div style='{_QUIET}'>{_segments(second)}</div>")
     for text in facts.warnings(report):
         parts.append(f"<div style='color:{_ALERT['ok']}'>{escape(text)}</div>")
+    label = facts.recording(report)
+    if label is not None:
+        parts.append(f"<div style='{_QUIET}'><span style='{_CHIP}'>{escape(label)}</span></div>")
     for text in facts.explanations(report):
-        parts.append(f"<div style='{_QUIET}'><em>{escape(facts.clean(text, _MOST_NOTE))}</em></div>")
+        parts.append(f"<div style='{_QUIET}'><em>{escape(text)}</em></div>")
     return "".join(parts)
 
 
 def _segments(segments: Sequence[str]) -> str:
-    """Segments that break between each other and not within a number and its unit."""
-    return " · ".join(escape(segment).replace(" ", "\N{NO-BREAK SPACE}") for segment in segments)
+    """Segments in a row that break after the dot between them, never between a number and its unit."""
+    return _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", escape(_DOT.join(segments)))
 
 
 def _chart(report: Report, rows: int) -> Chart | None:
-    course, cell = report.timeline, report.cell
-    if course is None or len(course.t) < _FEWEST_POINTS or not course.gpus:
+    """A lane for each of the first ``rows`` GPUs; None for a course of hardly any points."""
+    timeline, cell = report.timeline, report.cell
+    if timeline is None or len(timeline.t) < _FEWEST_POINTS or not timeline.gpus:
         return None
-    by_uuid = {gpu.uuid: gpu for gpu in report.shown}
-    known = [one for one in course.gpus if one.uuid in by_uuid][:rows]
+    courses = {course.uuid: course for course in timeline.gpus}
+    unknown = (None,) * len(timeline.t)
     lanes = tuple(
         Lane(
-            name=facts.gpu_name(by_uuid[one.uuid]),
-            utilization=one.utilization,
-            memory=one.device_memory,
-            memory_total=by_uuid[one.uuid].memory_total,
+            name=gpu_name(gpu),
+            utilization=courses[gpu.uuid].utilization if gpu.uuid in courses else unknown,
+            memory=courses[gpu.uuid].device_memory if gpu.uuid in courses else unknown,
+            memory_total=gpu.memory_total,
         )
-        for one in known
+        for gpu in report.shown[:rows]
     )
-    whole = max(cell.duration_s + (cell.gpu_tail_s or 0.0), course.t[-1])
+    whole = max(cell.duration_s + (cell.gpu_tail_s or 0.0), timeline.t[-1])
     label = f"Utilization and memory over {units.duration(whole)}"
     if len(lanes) == 1:
         label += f": {', '.join(facts.headline(report)[1:])}"
-    return Chart(course.t, whole, lanes, course.marks, label) if lanes else None
+    return Chart(timeline.t, whole, lanes, timeline.marks, label)
 
 
 def _table(report: Report, plan: Plan, chart: Chart | None) -> str:
     gpus = report.shown[: plan.rows]
-    compact = is_compact(gpus)
-    shown = columns(gpus)
-    left = "style='text-align:left'"
-    head = "".join(f"<th scope='col'>{column.title}<br>{column.unit}</th>" for column in shown)
-    # The lanes lie beside their rows whatever height a theme gives those; the empty second SVG holds the width.
-    lanes = ""
-    if chart is not None:
-        picture = svg(chart, _LANES, 96 if compact else 160, outlined=not compact)
-        spacer = "<svg width='150' height='1'></svg>"
-        lanes = f"<td rowspan='{len(gpus)}' style='position:relative'>{picture}{hover(chart, plan.hover)}{spacer}</td>"
-    tall = " style='height:44px'" if chart is not None else ""
-    rows = []
-    for place, name in enumerate(row_names(gpus)):
-        picture = lanes if place == 0 else ""
-        cells = [_unbroken(column.cells[place]) for column in shown]
-        if compact:
-            # End tags that HTML leaves optional are left out: of many rows they are a third.
-            rows.append(f"<tr><th scope='row'>{escape(name)}{picture}<td>{'<td>'.join(cells)}")
-        else:
-            row = "".join(f"<td>{cell}</td>" for cell in cells)
-            rows.append(f"<tr{tall}><th scope='row' {left}>{_unbroken(name)}</th>{picture}{row}</tr>")
-    empty = "<td></td>" if lanes else ""
     more = len(report.shown) - len(gpus)
     after = f"<div>and {more} more GPUs</div>" if more else ""
-    size = 11 if compact else 12
+    slight = is_compact(gpus)
+    lanes = _lanes(chart, plan, slight) if chart is not None else ""
+    made = _slight_table(gpus, lanes) if slight else _full_table(gpus, lanes)
+    return f"<div style='overflow-x:auto'>{made}</div>{after}"
+
+
+def _full_table(gpus: Sequence[GpuReport], lanes: str) -> str:
+    shown = columns(gpus)
+    quiet = "font-weight:400"
+    heads = "".join(f"<th scope='col' style='{quiet}'>{_unbroken(c.title)}<br>{c.unit}</th>" for c in shown)
+    tall = "height:44px;" if lanes else ""
+    rows = []
+    for place, name in enumerate(row_names(gpus)):
+        cells = "".join(f"<td>{_unbroken(column.cells[place])}</td>" for column in shown)
+        rows.append(
+            f"<tr style='{tall}background:none'><th scope='row' {_LEFT}>{_unbroken(name)}</th>"
+            f"{lanes if place == 0 else ''}{cells}</tr>"
+        )
+    empty = "<td></td>" if lanes else ""
     return (
-        "<div style='overflow-x:auto'>"
-        f"<table cellpadding='4' style='{_TABLE}font-size:{size}px'>"
-        f"<thead><tr><th scope='col' {left}>GPU</th>{empty}{head}</tr></thead>"
-        f"<tbody>{''.join(rows)}</tbody></table></div>{after}"
+        f"<table cellpadding='4' style='{_TABLE}font-size:12px'><thead><tr style='{_QUIET}'>"
+        f"<th scope='col' style='text-align:left;{quiet}'>GPU</th>{empty}{heads}</tr></thead>"
+        f"<tbody>{''.join(rows)}</tbody></table>"
     )
+
+
+def _slight_table(gpus: Sequence[GpuReport], lanes: str) -> str:
+    """Many rows: the end tags that HTML leaves optional, a third of their size, are left out."""
+    shown = columns(gpus)
+    heads = "".join(f"<th scope='col'>{column.title}<br>{column.unit}" for column in shown)
+    rows = []
+    for place, name in enumerate(row_names(gpus)):
+        cells = "".join(f"<td>{_unbroken(column.cells[place])}" for column in shown)
+        rows.append(f"<tr><th scope='row'>{_unbroken(name)}{cells}{lanes if place == 0 else ''}")
+    return (
+        f"<table cellpadding='3' style='{_TABLE}font-size:11px'><thead><tr style='{_QUIET}'>"
+        f"<th scope='col'>GPU{heads}{'<td>' if lanes else ''}<tbody>{''.join(rows)}</table>"
+    )
+
+
+def _lanes(chart: Chart, plan: Plan, slight: bool) -> str:
+    """The courses of all rows in one cell beside them, however high a theme makes the rows."""
+    picture = svg(chart, _LANES, 96 if slight else 160, outlined=not slight)
+    # The absolute picture has no width of its own to give to the cell.
+    spacer = "<svg height='1' style='width:150px;min-width:150px'></svg>"
+    over = hover(chart, plan.hover)
+    return f"<td rowspan='{len(chart.lanes)}' style='position:relative'>{picture}{over}{spacer}</td>"
 
 
 def _unbroken(text: str) -> str:
@@ -171,14 +197,15 @@ def _unbroken(text: str) -> str:
 
 def _details(report: Report, plan: Plan, charted: bool) -> str:
     notes = [("Note", note) for note in report.notes]
-    lines = [*notes, *facts.details(report)]
+    lines = [*notes, *details(report)]
     marks = report.timeline.marks if report.timeline is not None else ()
     if charted:
         legend = "filled: utilization, dashed: memory of the GPU, both 0 to 100 %"
         ticks = "; long ticks: marks, short ones: printed lines" if marks else ""
         lines.append(("Chart", legend + ticks))
     items = "".join(
-        f"<div><b>{escape(name)}:</b> {escape(facts.clean(text, _MOST_NOTE))}</div>" for name, text in lines
+        f"<div><b>{escape(name)}:</b> {escape(facts.clean(text, facts.MOST_NOTE))}</div>"
+        for name, text in lines
     )
     count = f", {len(notes)} note{'s' if len(notes) > 1 else ''}" if notes else ""
     return (

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gpuwidget.kernel.card_facts import clean, gpu_name
+from gpuwidget.kernel.card_facts import clean
+from gpuwidget.measure.notes import gpu_name
 from gpuwidget.measure.report import GpuReport, GpuTimeline, Level, Mark, Report, Timeline
 
 LIMIT = 20_000

@@ -9,7 +9,6 @@ from gpuwidget import units
 from gpuwidget.kernel.card_facts import DELTA, clean, gpu_number, model
 from gpuwidget.measure.report import GpuReport, Level, Span
 
-
 _FEW = 4
 
 
@@ -65,11 +64,7 @@ def columns(gpus: Sequence[GpuReport]) -> list[Column]:
     if not compact:
         found.append(_optional("tensor", [gpu.tensor_activity for gpu in gpus]))
         found.append(_optional("DRAM", [gpu.dram_activity for gpu in gpus]))
-    found.append(
-        _means(
-            "power", "W", [gpu.power_w for gpu in gpus], lambda watts: units.power(watts).removesuffix(" W")
-        )
-    )
+    found.append(_means("power", "W", [gpu.power_w for gpu in gpus], _watts))
     energies = [gpu.energy_j for gpu in gpus]
     unit = units.energy_unit(energies)
     found.append(Column("energy", unit, tuple(units.figure(joules, unit) for joules in energies)))
@@ -105,6 +100,10 @@ def _sizes(title: str, sizes: Sequence[int | None]) -> Column:
 def _means(title: str, unit: str, levels: Sequence[Level | None], figure: Callable[[float], str]) -> Column:
     cells = tuple(units.UNKNOWN if level is None else figure(level.mean) for level in levels)
     return Column(title, unit, cells)
+
+
+def _watts(value: float) -> str:
+    return units.power(value).removesuffix(" W")
 
 
 def _optional(title: str, levels: Sequence[Level | None]) -> Column | None:

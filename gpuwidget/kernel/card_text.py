@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from gpuwidget import units
 from gpuwidget.kernel import card_facts as facts
+from gpuwidget.kernel.card_details import unknowns
 from gpuwidget.kernel.card_table import columns, is_compact, row_names
 from gpuwidget.measure.report import Report
 
 _INDENT = "  "
-_MOST_NOTE = 400
 _MOST_LABEL = 24
 _FEW_COLUMNS = 3
 """Of a table of many rows: memory and utilization."""
@@ -18,14 +18,16 @@ _FEW_COLUMNS = 3
 
 def card(report: Report, rows: int) -> str:
     """The card, with at most ``rows`` GPUs."""
-    label = report.cell.label
-    lines = [f"{facts.clean(label, 80)}:"] if label is not None else []
+    name = report.cell.label
+    lines = [f"{facts.clean(name, 80)}:"] if name is not None else []
     lines.append(" · ".join(facts.headline(report)))
     second = facts.second_line(report)
     if second:
         lines.append(_INDENT + " · ".join(second))
     lines += [_INDENT + text for text in facts.warnings(report)]
-    lines += [_INDENT + facts.clean(text, _MOST_NOTE) for text in facts.explanations(report)]
+    label = facts.recording(report)
+    lines += [_INDENT + label] if label is not None else []
+    lines += [_INDENT + text for text in facts.explanations(report)]
     gpus = report.shown[:rows]
     if gpus:
         shown = columns(gpus)[: _FEW_COLUMNS if is_compact(gpus) else None]
@@ -41,8 +43,8 @@ def card(report: Report, rows: int) -> str:
         if len(report.shown) > len(gpus):
             lines.append(f"{_INDENT}and {len(report.shown) - len(gpus)} more GPUs")
     if not is_compact(gpus):
-        lines += [f"{_INDENT}not known: {facts.clean(text, _MOST_NOTE)}" for text in facts.unknowns(report)]
-        lines += [f"{_INDENT}note: {facts.clean(text, _MOST_NOTE)}" for text in report.notes]
+        lines += [f"{_INDENT}not known: {facts.clean(text, facts.MOST_NOTE)}" for text in unknowns(report)]
+        lines += [f"{_INDENT}note: {facts.clean(text, facts.MOST_NOTE)}" for text in report.notes]
     return "\n".join(lines)
 
 

@@ -89,16 +89,18 @@ def hover(chart: Chart, count: int) -> str:
 
 def _ticks(chart: Chart, width: int, height: int, line: str) -> str:
     """The user's marks over the whole height, printed lines as short ticks from above."""
-    full, short = set(), set()
+    full: set[int] = set()
+    short: set[int] = set()
     for mark in chart.marks:
         x = round(width * min(1.0, max(0.0, mark.t / chart.duration)))
         (full if mark.kind == "mark" else short).add(x)
     lengths = ((sorted(full), height, ".7"), (sorted(short - full), 4, ".5"))
-    return "".join(
-        f"<path d='{''.join(f'M{x} 0v{length}' for x in xs)}' {line} stroke='currentColor' opacity='{opacity}'/>"
-        for xs, length, opacity in lengths
-        if xs
-    )
+    ticks = ""
+    for xs, length, opacity in lengths:
+        if xs:
+            data = "".join(f"M{x} 0v{length}" for x in xs)
+            ticks += f"<path d='{data}' {line} stroke='currentColor' opacity='{opacity}'/>"
+    return ticks
 
 
 def _runs(

@@ -1,0 +1,490 @@
+"""The durable card, in every form it takes."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Callable
+from dataclasses import fields, replace
+from html.parser import HTMLParser
+from typing import Any
+
+import helpers_reports as reports
+import pytest
+from helpers_reports import HOSTILE, bare_gpu, gib, gpu, marks
+from IPython.core.formatters import DisplayFormatter
+
+from gpuwidget.kernel import card
+from gpuwidget.kernel.card import CardReport, Reports
+from gpuwidget.kernel.card_size import LIMIT
+from gpuwidget.measure.report import MIME_TYPE, Level, Report
+
+EVERY = pytest.mark.parametrize("make", reports.ALL.values(), ids=reports.ALL.keys())
+TAGS = {
+    *("div", "span", "b", "em", "i", "br", "pre", "details", "summary"),
+    *("table", "thead", "tbody", "tr", "th", "td", "svg", "path"),
+}
+ATTRIBUTES = {
+    *("style", "title", "scope", "rowspan", "cellpadding", "height", "role", "aria-label", "viewbox"),
+    *("preserveaspectratio", "d", "fill", "stroke", "stroke-width", "stroke-dasharray", "opacity"),
+    "vector-effect",
+}
+
+
+class Page(HTMLParser):
+    """What a browser makes of a piece of HTML."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.styles: list[str] = []
+        self.text = ""
+        self.labels: list[str] = []
+        self.inside_svg = ""
+        self._svg = False
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.styles += [value or "" for name, value in attrs if name == "style"]
+        self.labels += [value or "" for name, value in attrs if name in ("title", "aria-label")]
+        self._svg = self._svg or tag == "svg"
+        if tag in ("div", "tr", "br", "summary", "pre"):
+            self.text += "\n"
+        elif tag in ("td", "th"):
+            self.text += "|"
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "svg":
+            self._svg = False
+
+    def handle_data(self, data: str) -> None:
+        self.text += data.replace("\N{NO-BREAK SPACE}", " ")
+        if self._svg:
+            self.inside_svg += data
+
+
+def html(report: Report) -> str:
+    """The full card."""
+    made = card.bundle(report)["text/html"]
+    assert isinstance(made, str)
+    return made
+
+
+def text(report: Report) -> str:
+    """The full card for a terminal."""
+    made = card.bundle(report)["text/plain"]
+    assert isinstance(made, str)
+    return made
+
+
+def size(bundle: dict[str, Any]) -> int:
+    """Bytes of a bundle as a kernel sends it."""
+    return len(json.dumps(bundle).encode())
+
+
+# -- what it says ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "line"),
+    [
+        (reports.starved, "14.0 s · +2.9 GiB, peak 14.6 GiB · GPU 11 % busy · 2.3 kJ"),
+        (
+            reports.ddp,
+            "14.0 s · +11.6 GiB over 4 GPUs, peak 14.6 GiB on GPU 0 · GPUs 98 % busy · 34.8 kJ",
+        ),
+        (
+            reports.replay,
+            "14.0 s · +12.8 GiB over 4 whole GPUs, peak 16.1 GiB on GPU 0 · GPUs 11 % busy · 9.3 kJ",
+        ),
+        (reports.no_torch, "14.0 s · +3.2 GiB, peak 15.6 GiB · GPU 11 % busy · 2.3 kJ"),
+        (
+            reports.little_known,
+            "14.0 s · +3.2 GiB on the whole GPU, peak 16.1 GiB · GPU 11 % busy · energy n/a",
+        ),
+        (
+            reports.lost,
+            "14.0 s · +5.8 GiB over 2 GPUs, peak 14.6 GiB on GPU 0 · GPUs 11 % busy · at least 2.3 kJ",
+        ),
+        (
+            reports.failed,
+            "Stopped by an error after 1.2 s · +2.9 GiB, peak 14.6 GiB · GPU 11 % busy · 2.3 kJ",
+        ),
+        (
+            reports.interrupted,
+            "Interrupted after 42.0 s · +2.9 GiB, peak 14.6 GiB · GPU 11 % busy · 2.3 kJ",
+        ),
+        (reports.short, "2.1 ms · +64 MiB, peak 15.7 GiB · busy and energy n/a"),
+        (reports.mig, "14.0 s · +5.8 GiB over 2 GPUs, peak 14.6 GiB on GPU 0 MIG 0 · busy n/a · 4.6 kJ"),
+        (reports.unused, "2.0 s · no GPU used · host memory +205 MiB, peak 2.4 GiB"),
+        (reports.no_gpu, "1.2 s · no GPU · host memory +205 MiB, peak 2.4 GiB"),
+    ],
+)
+def test_the_line_to_read_first(make: Callable[[], Report], line: str) -> None:
+    """Time, memory, utilization and energy stand on one line, and how a run ended stands before them."""
+    assert text(make()).splitlines()[0] == line
+    assert Page(html(make())).text.strip().splitlines()[0] == line
+
+
+@pytest.mark.parametrize(
+    ("make", "line"),
+    [
+        (
+            reports.starved,
+            "GPU 1 H200 (cuda:1) · torch 11.4 → 14.3 GiB · this notebook 12.4 → 15.6 of 140.4 GiB",
+        ),
+        (
+            reports.ddp,
+            "GPUs 0–3 H200 (cuda:0 to cuda:3) · torch 45.6 → 57.2 GiB"  # noqa: RUF001 a range's dash
+            " · this notebook 49.6 → 62.4 of 561.6 GiB",
+        ),
+        (reports.no_torch, "GPU 0 H200 · this notebook 12.4 → 15.6 of 140.4 GiB"),
+        (reports.little_known, "GPU 0 Tesla K80 · whole GPU 12.9 → 16.1 of 22.4 GiB"),
+        (
+            reports.first_context,
+            "GPU 0 H200 (cuda:0) · torch 0 → 64 MiB · this notebook 0 → 682 MiB of 140.4 GiB,"
+            " first use: its CUDA context included",
+        ),
+    ],
+)
+def test_the_second_line_says_whose_memory(make: Callable[[], Report], line: str) -> None:
+    """Nobody takes torch's memory for the process's, or the process's for the GPU's."""
+    assert text(make()).splitlines()[1].strip() == line
+
+
+def test_the_card_in_a_terminal() -> None:
+    """In plain IPython the card is a few aligned lines."""
+    assert text(reports.starved()) == (
+        "14.0 s · +2.9 GiB, peak 14.6 GiB · GPU 11 % busy · 2.3 kJ\n"
+        "  GPU 1 H200 (cuda:1) · torch 11.4 → 14.3 GiB · this notebook 12.4 → 15.6 of 140.4 GiB\n"
+        "  GPU              device Δ  torch Δ  torch peak  reserved  util  SM  tensor  DRAM  power  energy\n"
+        "                        GiB      GiB         GiB       GiB     %   %       %     %      W      kJ\n"
+        "  1 H200 · cuda:1      +3.2     +2.9        14.6      15.0    11  10     0.1   3.1    165     2.3"
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (reports.no_gpu, "The NVIDIA driver is not installed here. Install it to see GPUs."),
+        (reports.unused, "This notebook holds no memory on any of the 2 GPUs here."),
+        (
+            reports.replay,
+            "Recording of 4 NVIDIA H200, made 2026-11-21: the figures are the recording's, "
+            "not this notebook's",
+        ),
+        (
+            reports.little_known,
+            "Which GPUs this notebook uses can't be told: all that were watched are shown.",
+        ),
+        (reports.lost, "GPU 1 lost since "),
+    ],
+)
+def test_what_must_be_known_is_not_folded_away(make: Callable[[], Report], sentence: str) -> None:
+    """A recording, unknown owners, a lost GPU and the lack of one are said at once."""
+    assert sentence in text(make())
+    assert sentence in Page(html(make()).partition("<details")[0]).text
+
+
+def test_flushed_caches_and_failed_allocations_are_not_folded_away() -> None:
+    """Memory that ran out, or nearly did, is said at once."""
+    torch = gpu(0).torch
+    assert torch is not None
+    tight = reports.report(gpu(0, torch=replace(torch, alloc_retries=3, ooms=1)))
+    unfolded = Page(html(tight).partition("<details")[0]).text
+    assert "1 out-of-memory error on GPU 0" in unfolded
+    assert "torch flushed its cache 3 times on GPU 0 to find memory" in unfolded
+
+
+def test_a_gpu_that_works_on_after_the_code() -> None:
+    """The time the GPU went on stands beside the time the code took."""
+    late = reports.report(gpu(0), duration=0.02, cell=reports.cell(0.02, gpu_tail_s=1.4))
+    assert text(late).startswith("20 ms + 1.4 s on the GPU · ")
+
+
+def test_a_name_stands_above_the_card() -> None:
+    """Several watches in one cell can be told apart."""
+    named = replace(reports.starved(), cell=reports.cell(label="forward pass"))
+    assert text(named).splitlines()[0] == "forward pass:"
+    assert Page(html(named)).text.strip().splitlines()[0] == "forward pass"
+
+
+# -- what nobody knows -----------------------------------------------------------------------------------
+
+
+def test_unknown_values_read_na_with_their_reason() -> None:
+    """What is not known is 'n/a', never 0, and why is in the card without hovering."""
+    page = Page(html(reports.little_known()))
+    row = next(line for line in page.text.splitlines() if line.startswith("|0 Tesla K80"))
+    assert row == "|0 Tesla K80|+3.2|16.1|11|n/a|n/a"
+    for reason in (
+        "Not known: memory of this process: the driver does not list processes",
+        "Not known: torch's memory: torch is not loaded",
+        "Not known: SM activity, SM occupancy, tensor activity, DRAM activity: "
+        "the hardware counters (GPM, Hopper and later) are not available here",
+        "Not known: power, energy: not supported by this GPU",
+    ):
+        assert reason in page.text.splitlines()
+
+
+def test_a_value_unknown_for_one_gpu_names_it() -> None:
+    """With several GPUs the reason says which of them it is about."""
+    lines = Page(html(reports.lost())).text.splitlines()
+    fields = "memory of the whole GPU, memory of this process, energy"
+    assert f"Not known: {fields} of GPU 1: the GPU is lost" in lines
+
+
+def test_a_missing_reason_is_said_too() -> None:
+    """An unknown value without a reason still reads as unknown."""
+    mute = reports.report(gpu(0, energy_j=None))
+    assert "Not known: energy: no reason was given" in Page(html(mute)).text
+
+
+def test_counters_that_give_no_number_are_unknown() -> None:
+    """NaN reaches neither a card nor its JSON."""
+    odd = gpu(0, utilization=Level(float("nan"), float("nan")), energy_j=float("inf"))
+    bundle = card.bundle(reports.report(odd))
+    assert "nan" not in bundle["text/plain"]
+    assert json.dumps(bundle, allow_nan=False)
+    assert bundle["text/plain"].startswith("14.0 s · +2.9 GiB, peak 14.6 GiB · busy and energy n/a")
+
+
+# -- where it stands -------------------------------------------------------------------------------------
+
+
+@EVERY
+def test_nothing_but_static_html(make: Callable[[], Report]) -> None:
+    """No script, style sheet, link or image: the card shows wherever HTML does and loads nothing."""
+    page = Page(html(make()))
+    assert page.tags <= TAGS
+    assert page.attributes <= ATTRIBUTES
+    assert not any("url(" in style for style in page.styles)
+
+
+@EVERY
+def test_it_reads_whole_without_svg_and_styles(make: Callable[[], Report]) -> None:
+    """An untrusted notebook, which keeps the text of what it removes, shows the same words."""
+    page = Page(html(make()))
+    assert page.inside_svg == ""
+    stripped = re.sub(r"<svg.*?</svg>", "", html(make()), flags=re.S)
+    assert Page(re.sub(r" style='[^']*'", "", stripped)).text == page.text
+
+
+@EVERY
+def test_colours_have_a_fallback(make: Callable[[], Report]) -> None:
+    """Where JupyterLab's variables don't exist, nothing turns black on black."""
+    for variable in re.findall(r"var\([^)]*\)", html(make())):
+        assert re.fullmatch(r"var\(--jp-[a-z0-9-]+,[^,)].*\)", variable)
+
+
+def test_every_text_of_others_is_escaped() -> None:
+    """Markup in labels, printed lines, names, versions and reasons is shown, not run."""
+    made = html(reports.hostile())
+    assert "<img" not in made
+    assert HOSTILE in Page(made).text
+    assert HOSTILE[:20] in " ".join(Page(made).labels)
+    line = card.line_bundle(reports.hostile())["text/html"]
+    assert "<img" not in line
+    table = Reports([reports.hostile()])._repr_mimebundle_()["text/html"]
+    assert "<img" not in table
+
+
+def test_terminal_codes_of_printed_lines_are_left_out() -> None:
+    """A progress bar's colours don't reach a terminal or a page through a card."""
+    coloured = reports.report(gpu(0), marks=marks(1, label="\x1b[31mred\x1b[0m\rbar\u202eend"))
+    assert card.bundle(coloured)[MIME_TYPE]["timeline"]["marks"][0]["label"] == "red bar end"
+
+
+def test_readers_that_do_not_see_it() -> None:
+    """The picture has its essentials in words, and the table's heads say what they head."""
+    made = html(reports.starved())
+    label = "Utilization and memory over 14.0 s: +2.9 GiB, peak 14.6 GiB, GPU 11 % busy, 2.3 kJ"
+    assert f"<svg role='img' aria-label='{label}'" in made
+    assert made.count("<th scope='col'") == 11
+    assert made.count("<th scope='row'") == 1
+
+
+def test_how_it_ended_is_said_in_words_and_colour() -> None:
+    """An error's card has a warm edge and begins with the word."""
+    made = html(reports.failed())
+    assert "border-left:3px solid var(--jp-error-color1,#e5393f)" in made
+    assert "<span style='color:var(--jp-error-color1,#e5393f)'>Stopped by an error after 1.2 s</span>" in made
+
+
+def test_marks_are_listed_with_their_times() -> None:
+    """What a cell printed can be read beside the picture, marks told from printed lines."""
+    lines = Page(html(reports.starved())).text.splitlines()
+    assert "583 ms  mark  epoch 0: loss 0.4321" in lines
+    assert " 1.8 s  epoch 1: loss 0.4321" in lines
+
+
+def test_values_to_hover_over() -> None:
+    """Pointing at the picture says the time, the values there and the marks in it."""
+    titles = Page(html(reports.starved())).labels
+    assert "525 ms\n3.0 % busy, 13.1 GiB\nepoch 0: loss 0.4321" in titles
+
+
+# -- its size --------------------------------------------------------------------------------------------
+
+
+@EVERY
+def test_every_card_is_small(make: Callable[[], Report]) -> None:
+    """A card takes at most 20 kB of a notebook, all its forms together."""
+    assert size(card.bundle(make())) <= LIMIT == 20_000
+    assert size(card.line_bundle(make())) <= LIMIT
+
+
+def test_sixteen_gpus_keep_every_figure() -> None:
+    """The card of 16 GPUs with full courses and 60 long marks has a row and exact sizes for each."""
+    report = reports.sixteen()
+    bundle = card.bundle(report)
+    assert size(bundle) <= 20_000
+    stored = bundle[MIME_TYPE]["gpus"]
+    assert [one["uuid"] for one in stored] == [one.uuid for one in report.gpus]
+    assert stored[5]["torch"] == report.as_json()["gpus"][5]["torch"]
+    assert bundle["text/html"].count("<th scope='row'") == 16
+    assert "<svg role='img'" in bundle["text/html"]
+    assert any("leaves out" in note for note in bundle[MIME_TYPE]["notes"])
+
+
+def test_sixteen_gpus_with_reasons() -> None:
+    """Sixteen older GPUs, each with values missing: the first says why, the others refer to it."""
+    bundle = card.bundle(reports.report(*(bare_gpu(index) for index in range(16))))
+    assert size(bundle) <= 20_000
+    first, second = bundle[MIME_TYPE]["gpus"][:2]
+    assert len(bundle[MIME_TYPE]["gpus"]) == 16
+    assert first["missing"]["power_w"] == "not supported by this GPU"
+    assert second["missing"]["power_w"] == "as for GPU 0"
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_more_gpus_than_a_card_can_hold(shown: bool) -> None:
+    """Of 56 MIG slices the card keeps those in use first, and says how many it leaves out."""
+    slices = (gpu(n // 7, mig_index=n % 7, uuid=f"MIG-{n}", shown=shown or n == 50) for n in range(56))
+    report = reports.report(*slices)
+    bundle = card.bundle(report)
+    assert size(bundle) <= 20_000
+    stored = bundle[MIME_TYPE]["gpus"]
+    assert "MIG-50" in [one["uuid"] for one in stored] or shown
+    assert f"{56 - len(stored)} of 56 GPUs" in bundle[MIME_TYPE]["notes"][-1]
+    change = "+162.4 GiB over 56 GPUs" if shown else "+2.9 GiB"
+    assert text(report).startswith(f"14.0 s · {change}, peak 14.6 GiB")
+
+
+def test_a_thinned_course_keeps_its_peak() -> None:
+    """Fewer points never hide the highest memory, and stand in the order of time."""
+    report = reports.starved()
+    assert report.timeline is not None
+    course = report.timeline.gpus[0]
+    spike = gib(99)
+    spiked = replace(course, device_memory=(*course.device_memory[:100], spike, *course.device_memory[101:]))
+    report = replace(report, timeline=replace(report.timeline, gpus=(spiked,)))
+    thinned = card.compact(report).timeline
+    assert thinned is not None
+    assert len(thinned.t) <= 120
+    assert max(size for size in thinned.gpus[0].device_memory if size is not None) == spike
+    assert list(thinned.t) == sorted(thinned.t)
+    assert thinned.t[-1] == report.timeline.t[-1]
+
+
+def test_the_users_own_marks_are_kept_first() -> None:
+    """Where not all marks fit, printed lines go before those the user set."""
+    many = reports.report(gpu(0), marks=marks(180, label="a line of the training log, {n}"))
+    thinned = card.compact(many)
+    assert thinned.timeline is not None
+    kept = thinned.timeline.marks
+    assert sum(mark.kind == "mark" for mark in kept) == 18
+    assert len(kept) < 180
+    assert f"{180 - len(kept)} of 180 marks and printed lines" in thinned.notes[-1]
+
+
+def test_a_small_report_is_stored_as_it_is() -> None:
+    """Nothing is cut that fits."""
+    report = reports.short()
+    assert card.compact(report).as_json()["gpus"] == report.as_json()["gpus"]
+    assert card.compact(report).notes == ()
+
+
+# -- the other forms -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "line"),
+    [
+        (reports.short, "2.1 ms · +64 MiB on GPU 1 · peak 15.7 GiB"),
+        (
+            reports.ddp,
+            "14.0 s · +11.6 GiB over 4 GPUs · peak 14.6 GiB on GPU 0 · GPUs 98 % busy · 34.8 kJ",
+        ),
+        (reports.little_known, "14.0 s · +3.2 GiB on whole GPU 0 · peak 16.1 GiB · GPU 11 % busy"),
+        (
+            reports.replay,
+            "14.0 s · +12.8 GiB over 4 whole GPUs · peak 16.1 GiB on GPU 0 · GPUs 11 % busy · 9.3 kJ"
+            " · a recording",
+        ),
+        (reports.unused, "2.0 s · no GPU used"),
+        (reports.no_gpu, "1.2 s · no GPU"),
+        (
+            reports.failed,
+            "Stopped by an error after 1.2 s · +2.9 GiB on GPU 0 · peak 14.6 GiB · GPU 11 % busy · 2.3 kJ",
+        ),
+    ],
+)
+def test_the_one_line_form(make: Callable[[], Report], line: str) -> None:
+    """`%gpu watch on` leaves one quiet line with what is known."""
+    bundle = card.line_bundle(make())
+    assert bundle["text/plain"] == line
+    assert Page(bundle["text/html"]).text.strip() == line
+    assert bundle[MIME_TYPE]["timeline"] is None
+
+
+def as_card(report: Report) -> CardReport:
+    """``report`` as runs make it."""
+    return CardReport(**{field.name: getattr(report, field.name) for field in fields(report)})
+
+
+def test_a_report_displays_as_its_card() -> None:
+    """In a notebook and in plain IPython a report shows as its card, and its JSON is the contract's."""
+    report = as_card(reports.starved())
+    shown, _ = DisplayFormatter().format(report)
+    assert shown == card.bundle(reports.starved())
+    assert list(shown) == ["text/plain", "text/html", MIME_TYPE]
+    assert set(shown[MIME_TYPE]) == {field.name for field in fields(Report)}
+    assert shown[MIME_TYPE]["schema"] == 1
+
+
+def test_a_report_in_print_and_in_other_objects() -> None:
+    """Printed it is its card, inside a list a short phrase, and it can be copied and changed."""
+    report = as_card(reports.starved())
+    line = "14.0 s · +2.9 GiB, peak 14.6 GiB · GPU 11 % busy · 2.3 kJ"
+    assert str(report) == text(report)
+    assert repr([report]) == f"[<gpuwidget report: {line}>]"
+    assert copy.copy(report) == report
+    assert isinstance(replace(report, timeline=None), CardReport)
+
+
+def test_many_reports_display_as_a_table() -> None:
+    """`gpuwidget.reports()` is a line a run."""
+    several = Reports(
+        [
+            replace(reports.starved(), cell=reports.cell(label="warm-up")),
+            reports.unused(),
+            replace(reports.failed(), cell=reports.cell(1.2, status="error", execution_count=None)),
+        ]
+    )
+    assert repr(several) == (
+        "  cell    label      time     memory Δ      peak  busy  energy  status\n"
+        "  In [3]  warm-up  14.0 s     +2.9 GiB  14.6 GiB  11 %  2.3 kJ      ok\n"
+        "  In [3]            2.0 s  no GPU used                              ok\n"
+        "                    1.2 s     +2.9 GiB  14.6 GiB  11 %  2.3 kJ   error"
+    )
+    bundle = several._repr_mimebundle_()
+    assert bundle["text/plain"] == repr(several)
+    assert Page(bundle["text/html"]).tags <= TAGS
+    assert "|In [3]|warm-up|14.0 s|+2.9 GiB|14.6 GiB|11 %|2.3 kJ|ok" in Page(bundle["text/html"]).text
+    assert repr(Reports()) == "no reports yet"

@@ -1,0 +1,92 @@
+"""The picture of a run's course."""
+
+from __future__ import annotations
+
+import re
+
+from gpuwidget.kernel.sparkline import Chart, Lane, hover, svg
+from gpuwidget.measure.report import Mark
+from gpuwidget.units import GIB
+
+
+def chart(*lanes: Lane, marks: tuple[Mark, ...] = ()) -> Chart:
+    """A run of four seconds with a value each second."""
+    return Chart(t=(1.0, 2.0, 3.0, 4.0), duration=4.0, lanes=lanes, marks=marks, label="a run")
+
+
+def lane(
+    utilization: tuple[float | None, ...] = (0.0, 100.0, 100.0, 0.0),
+    memory: tuple[int | None, ...] = (GIB, GIB, 2 * GIB, 2 * GIB),
+    total: int | None = 4 * GIB,
+) -> Lane:
+    """One GPU."""
+    return Lane("GPU 0", utilization, memory, total)
+
+
+def paths(picture: str) -> list[str]:
+    """The data of every path."""
+    return re.findall(r"<path d='([^']*)'", picture)
+
+
+def test_utilization_is_filled_and_memory_a_line() -> None:
+    """0 % lies on the ground, 100 % at the top; memory is drawn in shares of the GPU's."""
+    ground, fill, busy, memory = paths(svg(chart(lane()), "", 40, outlined=True))
+    assert ground == "M0 19h40"
+    assert busy == "M10 19l10-18h10l10 18"
+    assert fill == "M10 19h0l10-18h10l10 18h0z"
+    assert memory == "M10 15h10l10-5h10"
+
+
+def test_what_is_unknown_is_a_gap() -> None:
+    """Nothing is drawn where nothing is known, least of all along the ground."""
+    known_at_both_ends = lane(utilization=(50.0, None, None, 50.0), memory=(None,) * 4)
+    _, fill, busy, memory = paths(svg(chart(known_at_both_ends), "", 40, outlined=True))
+    assert busy == "M10 10h1M40 10h1"
+    assert fill == "M10 19v-9v9zM40 19v-9v9z"
+    assert memory == ""
+
+
+def test_lanes_lie_below_each_other() -> None:
+    """Several GPUs share one picture, each with a lane of its own height."""
+    picture = svg(chart(lane(), lane()), "", 40, outlined=False)
+    assert "viewBox='0 0 40 40'" in picture
+    fill, memory = paths(picture)
+    assert fill.split("z")[1] == "M10 39h0l10-18h10l10 18h0"
+    assert memory == "M10 15h10l10-5h10M10 35h10l10-5h10"
+
+
+def test_memory_without_a_total() -> None:
+    """Where the GPU's size is unknown its highest use fills the lane."""
+    assert paths(svg(chart(lane(total=None)), "", 40, outlined=False))[1] == "M10 10h10l10-9h10"
+    nothing = lane(memory=(0, 0, 0, 0), total=None)
+    assert paths(svg(chart(nothing), "", 40, outlined=False))[1] == "M10 19h30"
+
+
+def test_marks_are_ticks() -> None:
+    """The user's marks cross the picture, printed lines are short, and one hides no other."""
+    marks = (Mark(1.0, "a", "mark"), Mark(1.0, "b", "printed"), Mark(3.0, "c", "printed"))
+    full, short = paths(svg(chart(lane(), marks=marks), "", 40, outlined=False))[:2]
+    assert full == "M10 0v20"
+    assert short == "M30 0v4"
+
+
+def test_hover_says_time_values_and_marks() -> None:
+    """Each column speaks for its own stretch of time, the last one for the end too."""
+    marks = (Mark(0.5, "begin", "mark"), Mark(4.0, "<end>", "printed"))
+    titles = re.findall(r"title='([^']*)'", hover(chart(lane(), marks=marks), 2))
+    assert titles == [
+        "1.0 s\n0 % busy, 1.0 GiB\nbegin",
+        "3.0 s\n67 % busy, 2.0 GiB\n&lt;end&gt;",
+    ]
+
+
+def test_hover_over_several_gpus_names_them() -> None:
+    """With more than one lane each value has its GPU, and an unknown one reads n/a."""
+    silent = Lane("GPU 1", (None,) * 4, (None,) * 4, None)
+    titles = re.findall(r"title='([^']*)'", hover(chart(lane(), silent), 1))
+    assert titles == ["2.0 s\nGPU 0: 50 % busy, 2.0 GiB\nGPU 1: n/a busy, n/a"]
+
+
+def test_no_hover_where_there_is_no_room() -> None:
+    """The picture of many GPUs has none."""
+    assert hover(chart(lane()), 0) == ""
