@@ -41,16 +41,17 @@ class Plan:
 
 PLANS = (
     Plan(points=120, drawn=120, hover=40, marks=60, label=80, rows=64, reason=300),
-    Plan(points=80, drawn=100, hover=32, marks=40, label=80, rows=64, reason=300),
-    Plan(points=60, drawn=80, hover=24, marks=30, label=60, rows=64, reason=300),
-    Plan(points=40, drawn=60, hover=16, marks=24, label=48, rows=64, reason=200),
-    Plan(points=24, drawn=48, hover=12, marks=16, label=40, rows=64, reason=160),
-    Plan(points=12, drawn=40, hover=0, marks=12, label=40, rows=64, reason=120, terse=True),
-    Plan(points=0, drawn=40, hover=0, marks=12, label=40, rows=64, reason=120, terse=True),
-    Plan(points=0, drawn=24, hover=0, marks=6, label=32, rows=64, reason=80, terse=True),
+    Plan(points=80, drawn=120, hover=32, marks=40, label=80, rows=64, reason=300),
+    Plan(points=60, drawn=120, hover=24, marks=30, label=60, rows=64, reason=300),
+    Plan(points=40, drawn=120, hover=16, marks=24, label=48, rows=64, reason=200),
+    Plan(points=24, drawn=100, hover=12, marks=16, label=40, rows=64, reason=160),
+    Plan(points=12, drawn=60, hover=0, marks=12, label=40, rows=64, reason=120, terse=True),
+    Plan(points=0, drawn=60, hover=0, marks=12, label=40, rows=64, reason=120, terse=True),
+    Plan(points=0, drawn=30, hover=0, marks=6, label=32, rows=64, reason=80, terse=True),
     Plan(points=0, drawn=16, hover=0, marks=0, label=0, rows=64, reason=80, terse=True),
     Plan(points=0, drawn=16, hover=0, marks=0, label=0, rows=16, reason=40, terse=True),
-    Plan(points=0, drawn=0, hover=0, marks=0, label=0, rows=12, reason=40, terse=True),
+    Plan(points=0, drawn=0, hover=0, marks=0, label=0, rows=16, reason=24, terse=True),
+    Plan(points=0, drawn=0, hover=0, marks=0, label=0, rows=12, reason=24, terse=True),
     Plan(points=0, drawn=0, hover=0, marks=0, label=0, rows=8, reason=16, terse=True),
 )
 """From roomy to bare; a card is made by the first that fits."""
