@@ -11,48 +11,49 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.figures import Figure
 from benchmarks.settings import Settings, environment
 from benchmarks.standin import machine
-from benchmarks.statistics import median
 
 _GPUS = 8
 _BAR = 0.5
-_WINDOW_S = 5.0
-"""The sampler's slowest calls come once in so long: each window holds one round of them."""
+_WINDOW_S = 10.0
+_WINDOWS = 6
+"""As many as hold just one round of the sampler's slowest calls, which it makes once a minute."""
 _SETTLE_S = 2.0
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
     """Eight stand-in GPUs, with the slow calls slept and with them spun, and the real ones, if any."""
-    windows = settings.pick(10, 2)
+    windows = settings.pick(_WINDOWS, 1)
     with TemporaryDirectory() as folder:
         for spun, how in ((False, "slow calls wait"), (True, "slow calls spin, an upper bound")):
-            standin = machine(Path(folder), _GPUS, spun=spun)
-            found = _ask(windows, standin.environment())
-            yield Figure(
-                benchmark="sampling",
-                what=f"CPU of a core for {_GPUS} GPUs at 5 Hz, {how}",
-                unit="%",
-                bar=_BAR,
-                values=found["shares"],
-                details={"samples a second": found["rate"]},
-            )
+            found = _ask(windows, machine(Path(folder), _GPUS, spun=spun).environment())
+            yield _figure(f"CPU of a core for {_GPUS} GPUs at 5 Hz, {how}", found, bar=_BAR)
     found = _ask(windows, {})
     what = "CPU of a core for this machine's real GPUs at 5 Hz"
     if not found["gpus"]:
         reason = "no NVIDIA driver with a GPU answers here"
         yield Figure(benchmark="sampling", what=what, unit="%", not_measured=reason)
     else:
-        details = {
-            "GPUs": found["gpus"],
-            "samples a second": found["rate"],
-            f"% if each of {_GPUS} GPUs took as much": median(found["shares"]) * _GPUS / found["gpus"],
-        }
-        yield Figure(benchmark="sampling", what=what, unit="%", values=found["shares"], details=details)
+        yield _figure(what, found, bar=None)
+
+
+def _figure(what: str, found: Mapping[str, Any], bar: float | None) -> Figure:
+    mean = fmean(found["shares"])
+    details = {
+        "GPUs": found["gpus"],
+        "samples a second": found["rate"],
+        f"% in each window of {_WINDOW_S:g} s": found["shares"],
+    }
+    if found["gpus"] != _GPUS:
+        details[f"% if each of {_GPUS} GPUs took as much"] = mean * _GPUS / found["gpus"]
+    # The mean, not a median of the windows: the round of slow calls falls into one of them.
+    return Figure(benchmark="sampling", what=what, unit="%", bar=bar, values=[mean], details=details)
 
 
 def _ask(windows: int, variables: Mapping[str, str]) -> dict[str, Any]:
