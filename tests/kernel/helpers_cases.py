@@ -399,7 +399,7 @@ ERRORS = [
     Case("syntax error by the compiler", "a = 1\nreturn a", "SyntaxError"),
     Case("indentation error", "if True:\nprint(1)", "IndentationError"),
     Case("tab error", "if True:\n        a = 1\n\tb = 2", "Error"),
-    Case("warnings", "pause()\nwarnings.warn('careful')\nwarnings.simplefilter('default')", "careful"),
+    Case("warnings", "pause()\nwarnings.warn('careful')", "careful"),
     Case("deprecated escape", "s = '\\d'\npause()"),
     Case(
         "error in __repr__",

@@ -154,6 +154,9 @@ class Kernel:
         self._answers.pop(request, None)
         ran = Ran(reply["content"], reply["metadata"], messages, late, self)
         self._ids.note_models(messages, self.our_models)
+        if ran.reply["status"] == "error":
+            # Until it has looked through its queue, a kernel aborts what comes after a failed cell.
+            self.ask(self.client.kernel_info())
         return ran
 
     def setup(self, code: str) -> None:

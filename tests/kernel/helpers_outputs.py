@@ -129,7 +129,7 @@ def where_ours_went(messages: Iterable[Message]) -> set[str]:
     for message in messages:
         if message.type == "comm_msg":
             _note_capture(message.content, capturing)
-        if message.is_card or (message.is_live and message.type == "display_data"):
+        if message.is_card or message.is_live:
             found.add(capturing[-1] if capturing else "cell")
     return found
 
