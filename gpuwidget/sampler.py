@@ -37,6 +37,8 @@ MAX_INTERVAL_S = 60.0
 _STEADY_EVERY_S = 1.0
 _PROCESSES_EVERY_S = 1.0
 _ACTIVITY_EVERY_S = 0.5
+_ACTIVITY_AFTER_S = 0.1
+"""Short cells, which have no whole window of the counters anyway, don't pay for them."""
 _SLOW_EVERY_S = 60.0
 _REOPEN_AFTER_S = 1.0
 _LOOK_FOR_LOST_EVERY_S = 5.0
@@ -97,8 +99,8 @@ class _Worker:
 class Sampler:
     """Reads one source for any number of subscribers.
 
-    ``linger_s`` is how long the source stays open after the last subscriber has gone, so that a cell run
-    soon after does not pay for opening the driver again; nothing is read meanwhile.
+    ``linger_s`` is how long source and threads stay after the last subscriber has gone, so that a cell run
+    soon after does not pay for them again; nothing is read meanwhile, and the threads sleep.
     """
 
     def __init__(self, source: Source, clock: Clock = SYSTEM_CLOCK, *, linger_s: float = 0.0) -> None:
@@ -145,6 +147,11 @@ class Sampler:
         return tuple(state.gpu for state in self._states.values())
 
     @property
+    def wanted(self) -> bool:
+        """Whether anybody subscribes."""
+        return bool(self._subscriptions)
+
+    @property
     def running(self) -> bool:
         """Whether any thread of this sampler is alive."""
         threads = [worker.thread for worker in self._workers.values()]
@@ -170,9 +177,10 @@ class Sampler:
         with self._changed:
             if not self._subscriptions:
                 # Not the slow calls: they hold the driver's lock for milliseconds, at a run's start.
-                self._next_full = self._next_memory = self._next_activity = float("-inf")
+                self._next_full = self._next_memory = float("-inf")
+                self._next_activity = self._clock.monotonic() + _ACTIVITY_AFTER_S
             elif activity and not any(other.activity for other in self._subscriptions):
-                self._next_activity = float("-inf")
+                self._next_activity = self._clock.monotonic() + _ACTIVITY_AFTER_S
             self._stopping = False
             self._subscriptions.append(subscription)
             self._next_full = min(self._next_full, self._clock.monotonic() + interval_s)
@@ -282,6 +290,7 @@ class Sampler:
         # Under the lock: a subscriber who comes now must find the lane empty and start a new thread.
         if self._workers.get(worker.lane) is worker:
             del self._workers[worker.lane]
+            self._changed.notify_all()
 
     def _run_fast(self, worker: _Worker) -> None:
         idle_since: float | None = None
@@ -317,12 +326,12 @@ class Sampler:
             with self._changed:
                 if worker.abandoned:
                     return
-                if self._stopping or not self._subscriptions:
+                if self._over:
                     self._retire(worker)
-                    self._counters_on = False
-                    for state in self._states.values():
-                        state.activity = None
                     break
+                if not self._subscriptions and not self._counters_on:
+                    self._clock.wait(self._changed, None)
+                    continue
                 now = self._clock.monotonic()
                 due = self._slow_due()
                 if due > now:
@@ -330,6 +339,11 @@ class Sampler:
                     continue
             self._slow_round(worker)
         self._forget_activity()
+
+    @property
+    def _over(self) -> bool:
+        """Whether the threads are to end: the fast one has, or all are told to."""
+        return self._stopping or "fast" not in self._workers
 
     def _forget_activity(self) -> None:
         try:
@@ -340,9 +354,12 @@ class Sampler:
     def _run_watchdog(self) -> None:
         while True:
             with self._changed:
-                if self._stopping or not self._subscriptions:
+                if self._over:
                     self._watchdog = None
                     return
+                if not self._subscriptions:
+                    self._clock.wait(self._changed, None)
+                    continue
                 before = self._clock.monotonic()
                 self._clock.wait(self._changed, _WATCHDOG_EVERY_S)
                 late = self._clock.monotonic() - before - _WATCHDOG_EVERY_S
@@ -448,7 +465,8 @@ class Sampler:
             state.memory_at_processes = fast.memory_used
         else:
             processes = state.processes
-        if now - state.steady_read >= _STEADY_EVERY_S:
+        # Somebody waits for a pass that was asked for: what changes slowly can wait for the next.
+        if now - state.steady_read >= _STEADY_EVERY_S and not (asked and state.steady_known):
             state.steady = source.read_steady(gpu)
             state.steady_read = now
         state.fast = fast

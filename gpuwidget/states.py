@@ -49,6 +49,11 @@ class GpuState:
         """Whether it may be called: no call to it hangs, and it is not lost or was found anew since."""
         return not self._hung and (self.lost_since is None or self._retry)
 
+    @property
+    def steady_known(self) -> bool:
+        """Whether what changes slowly has been read."""
+        return self.steady_read != _NEVER
+
     def hang(self, caller: object, since: float) -> None:
         """A call by ``caller`` has not returned since ``since`` (epoch seconds)."""
         self._hung[caller] = since

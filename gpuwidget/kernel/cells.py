@@ -156,8 +156,10 @@ class CellWatcher:
         run.end(status)
         with _deaf_to_interrupts():
             watching.leave_cell(run)
-            report = run.report()
-            armed.stop_showing(followed=ended_on_output)
+            try:
+                report = run.report()
+            finally:
+                armed.stop_showing(followed=ended_on_output)
             if not armed.asked and not self.every_cell:
                 return  # the cell that said `%gpu watch off`
             watching.keep(report)
