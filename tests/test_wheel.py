@@ -97,12 +97,13 @@ def test_it_asks_for_no_jupyterlab_and_no_torch(wheel: Path) -> None:
     assert told["License-Expression"] == "BSD-3-Clause"
     assert sorted(told.get_all("Provides-Extra") or []) == ["lab", "notebook", "torch"]
     assert sorted(required) == [
-        "bqplot>=0.12.40",
+        "bqplot<0.13,>=0.12.40",
         "ipykernel>=6.17",
         "ipython>=7.34",
         "ipywidgets>=7.7",
         "nvidia-ml-py>=12.535.108",
         "psutil>=5.9.4",
+        "six>=1.15",
     ]
 
 
