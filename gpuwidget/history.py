@@ -127,7 +127,9 @@ class Course:
         for column, value in zip(self._columns, values, strict=True):
             column.append(value)
 
-    def points(self, most: int = MAX_POINTS) -> tuple[tuple[float, ...], tuple[tuple[float | None, ...], ...]]:
+    def points(
+        self, most: int = MAX_POINTS
+    ) -> tuple[tuple[float, ...], tuple[tuple[float | None, ...], ...]]:
         """The time axis and the quantities, thinned to at most ``most`` points."""
         t, columns = self._t, self._columns
         while len(t) > most:

@@ -31,7 +31,7 @@ class Origin:
     driver: str | None
     """Driver version, nvmlSystemGetDriverVersion (nvidia-smi: Driver Version)."""
     cuda_driver: str | None
-    """Newest CUDA the driver runs, as "13.0", nvmlSystemGetCudaDriverVersion_v2 (nvidia-smi: CUDA Version)."""
+    """Newest CUDA it runs, as "13.0", nvmlSystemGetCudaDriverVersion_v2 (nvidia-smi: CUDA Version)."""
 
 
 @dataclass(frozen=True, slots=True)

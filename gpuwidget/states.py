@@ -82,7 +82,7 @@ class GpuState:
         self._forget()
 
     def fail(self, reason: str) -> None:
-        """It could not be read, for a reason that no source foresaw; the next reading is tried all the same."""
+        """It could not be read, for a reason no source foresaw; the next reading is tried all the same."""
         self._failure = reason
         self._forget()
 

@@ -54,13 +54,20 @@ def test_what_names_none_says_what_is_there(word: str, says: str) -> None:
 
 def test_without_a_gpu_none_can_be_named() -> None:
     """On a machine without GPU the error says just that."""
-    with pytest.raises(OptionError, match="--gpu 0: no GPU is visible here."):
+    with pytest.raises(OptionError, match="--gpu 0: no GPU is visible here"):
         choose(["0"], (), {})
 
 
 @pytest.mark.parametrize(
     ("visible", "places"),
-    [("2,0", [2, 0]), ("1", [1]), ("0,9,1", [0]), ("", []), (f"{UUIDS[1]},GPU-00000000", [1, 0]), ("0,0", [0])],
+    [
+        ("2,0", [2, 0]),
+        ("1", [1]),
+        ("0,9,1", [0]),
+        ("", []),
+        (f"{UUIDS[1]},GPU-00000000", [1, 0]),
+        ("0,0", [0]),
+    ],
 )
 def test_cuda_visible_devices_cuts_and_permutes(visible: str, places: list[int]) -> None:
     """cuda:N before CUDA is up is what the environment will make of it, up to the first invalid item."""

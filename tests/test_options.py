@@ -26,7 +26,16 @@ def test_every_option() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["--wrong", "something", "--interval abc", "--interval 0", "--interval nan", "--interval 61", "--name", "--gpu"],
+    [
+        "--wrong",
+        "something",
+        "--interval abc",
+        "--interval 0",
+        "--interval nan",
+        "--interval 61",
+        "--name",
+        "--gpu",
+    ],
 )
 def test_bad_options_are_one_line(line: str) -> None:
     """What can't be used is said in one line that names the option and where to read on."""

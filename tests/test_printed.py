@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from itertools import pairwise
 
 import pytest
 
@@ -33,7 +34,7 @@ def test_whole_lines_are_heard_and_the_output_is_the_same(monkeypatch: pytest.Mo
 
 def test_a_progress_bar_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a line that is rewritten, what is left standing counts."""
-    monkeypatch.setattr(sys, "stdout", out := Stream())
+    monkeypatch.setattr(sys, "stdout", Stream())
     heard: list[str] = []
     printed = Printed()
     printed.listen(heard.append)
@@ -123,7 +124,7 @@ def test_a_cell_that_prints_a_million_lines() -> None:
         marks.printed(float(number), str(number))
     kept = [int(mark.label) for mark in marks.all()]
     assert len(kept) <= 100
-    assert {after - before for before, after in zip(kept, kept[1:])} == {16}
+    assert {after - before for before, after in pairwise(kept)} == {16}
     assert marks.left_out() == ["1000 lines were printed; every 16th is on the timeline."]
 
 

@@ -31,6 +31,9 @@ def host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: True)
 
 
+DEFAULTS = RunOptions()
+
+
 class Bench:
     """A clock, a source, a sampler, and runs on them."""
 
@@ -44,7 +47,7 @@ class Bench:
     def _count(self, sample: object) -> None:
         self.samples += 1
 
-    def run(self, options: RunOptions = RunOptions(), label: str | None = None) -> Run:
+    def run(self, options: RunOptions = DEFAULTS, label: str | None = None) -> Run:
         run = Run(self.sampler, options, label=label, clock=self.clock)
         run.start()
         return run
@@ -187,7 +190,10 @@ def test_without_a_gpu_the_reason_is_there() -> None:
     bench = Bench(source, clock)
     report = bench.report(bench.run())
     bench.close()
-    assert (report.source.kind, report.source.reason) == ("none", "There is no NVIDIA driver on this machine.")
+    assert (report.source.kind, report.source.reason) == (
+        "none",
+        "There is no NVIDIA driver on this machine.",
+    )
     assert report.gpus == ()
     assert report.host_memory.start is not None
 
@@ -236,7 +242,7 @@ def test_the_timeline_of_a_long_run_is_short(bench: Bench) -> None:
 
 
 def test_a_gpu_lost_in_the_run(bench: Bench) -> None:
-    """The report says since when it is lost; what it had read before stands, its end and energy are unknown."""
+    """Since when it is lost is said; what it had read before stands, its end and energy are unknown."""
     from gpuwidget.errors import GpuLostError
 
     run = bench.run()
@@ -274,9 +280,7 @@ def test_torch_peaks_are_exact(bench: Bench, monkeypatch: pytest.MonkeyPatch, ho
     assert fake.waited == [0]
 
 
-def test_a_container_proves_that_process_ids_match(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_container_proves_that_process_ids_match(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where this process is seen listed on a GPU on which torch says it has a context, ids do match."""
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
     fake = FakeTorch()
@@ -292,7 +296,11 @@ def test_nobody_waits_after_an_error(bench: Bench, monkeypatch: pytest.MonkeyPat
     """After an error or interrupt, and with --no-sync, the GPU is not waited for."""
     fake = FakeTorch()
     monkeypatch.setitem(sys.modules, "torch", fake)
-    for options, status in ((RunOptions(), "error"), (RunOptions(), "interrupted"), (RunOptions(sync=False), "ok")):
+    for options, status in (
+        (RunOptions(), "error"),
+        (RunOptions(), "interrupted"),
+        (RunOptions(sync=False), "ok"),
+    ):
         assert bench.report(bench.run(options), status).cell.gpu_tail_s is None
     assert fake.waited == []
 

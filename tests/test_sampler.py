@@ -66,7 +66,7 @@ def test_it_can_be_started_again(sampler: Sampler, source: FakeSource, clock: Fa
 
 
 def test_the_source_stays_open_for_a_while(source: FakeSource, clock: FakeClock) -> None:
-    """A cell run soon after another does not pay for opening the driver again, and nothing is read meanwhile."""
+    """A cell run soon after another does not pay for opening the driver; nothing is read meanwhile."""
     sampler = Sampler(source, clock, linger_s=30)
     with sampler.subscribe():
         clock.until(lambda: sampler.latest is not None)
@@ -155,9 +155,7 @@ def test_read_now_without_a_subscriber_is_none(sampler: Sampler) -> None:
     assert sampler.read_now(1.0) is None
 
 
-def test_one_lost_gpu_leaves_the_others_alone(
-    sampler: Sampler, source: FakeSource, clock: FakeClock
-) -> None:
+def test_one_lost_gpu_leaves_the_others_alone(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
     """A lost GPU shows since when, has no values but reasons, and comes back by itself."""
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
@@ -196,7 +194,7 @@ def test_a_found_but_still_lost_gpu_keeps_its_time(
 def test_a_driver_that_goes_away_is_opened_again(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:
-    """After the driver was reloaded, readings go on by themselves; meanwhile its GPUs are lost, and why is said."""
+    """After the driver was reloaded, readings go on by themselves; meanwhile why there are none is said."""
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
         clock.until(lambda: len(taken) == 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -61,10 +60,10 @@ class FakeTorch(SimpleNamespace):
 
 
 @pytest.fixture
-def torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeTorch]:
+def torch(monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
     fake = FakeTorch()
     monkeypatch.setitem(sys.modules, "torch", fake)
-    yield fake
+    return fake
 
 
 def test_without_torch_there_is_nothing_and_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:

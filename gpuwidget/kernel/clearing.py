@@ -21,9 +21,7 @@ class ClearWatch:
     ``pending``, and an output of ours would clear the user's too early.
     """
 
-    def __init__(
-        self, shell: Any, message_id: str, before_waiting: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, shell: Any, message_id: str, before_waiting: Callable[[], None] | None = None) -> None:
         """``before_waiting`` is called just before a ``clear_output(wait=True)`` is sent."""
         self._message_id = message_id
         self._before_waiting = before_waiting

@@ -70,7 +70,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--no-live", action="store_true", help="no live chart while the cell runs")
     parser.add_argument(
-        "--no-sync", action="store_true", help="don't wait for the GPU to finish when the Python code has ended"
+        "--no-sync",
+        action="store_true",
+        help="don't wait for the GPU to finish when the Python code has ended",
     )
     parser.add_argument("--quiet", action="store_true", help="no chart and no card: only gpuwidget.reports()")
     parser.add_argument("--name", metavar="LABEL", help="a name for the run, shown on its card")
@@ -144,4 +146,3 @@ def without_watch_line(lines: list[str]) -> list[str]:
         lines = lines[body:]
         found = find(lines)
     return lines
-

@@ -133,6 +133,7 @@ class WatchedFunction(Generic[P, R]):
         return self if instance is None else MethodType(self, instance)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function, and measure that."""
         function: Any = self._function
         if inspect.iscoroutinefunction(function):
             return self._await(function, *args, **kwargs)  # type: ignore[return-value]

@@ -313,10 +313,7 @@ class Run:
         with_context = set(torch_state.devices_with_context())
         devices = [device for device in self._devices() if device.index in with_context]
         return {
-            uuid
-            for uuid in self._tracks
-            for device in devices
-            if torch_state.same_gpu(uuid, device.uuid)
+            uuid for uuid in self._tracks for device in devices if torch_state.same_gpu(uuid, device.uuid)
         }
 
     def _torch_names(self) -> dict[str, str]:
