@@ -34,7 +34,7 @@ class CardPlace:
     def stop(self, *, followed: bool = False) -> None:
         """Watch no longer; safe to call twice.
 
-        ``followed`` says that the cell ended on a result or a traceback, which cleared what there was to clear.
+        ``followed`` says that the cell ended on a result or a traceback, which cleared what waited.
         """
         if self._clears is not None:
             self._clear_pending = self._clears.pending and not followed
