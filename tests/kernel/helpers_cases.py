@@ -463,7 +463,8 @@ OUTPUTS = [
     Case("writelines", "sys.stdout.writelines(['a\\n', 'b\\n'])\npause()", "b"),
     Case(
         "subprocess",
-        "import subprocess\npause()\nsubprocess.run(['echo', 'child'], check=True, capture_output=True).stdout",
+        "import subprocess\npause()\n"
+        "subprocess.run(['echo', 'child'], check=True, capture_output=True).stdout",
         "child",
     ),
     Case(
@@ -524,7 +525,8 @@ OUTPUTS = [
         "display several kinds",
         "class Rich:\n    def __repr__(self): return 'rich'\n"
         "    def _repr_html_(self): return '<b>rich</b>'\n    def _repr_png_(self): return b'\\x89PNG'\n"
-        "    def _repr_svg_(self): return '<svg/>'\n    def _repr_json_(self): return {'a': 1}\npause()\nRich()",
+        "    def _repr_svg_(self): return '<svg/>'\n    def _repr_json_(self): return {'a': 1}\n"
+        "pause()\nRich()",
         "<b>rich</b>",
     ),
     Case(
@@ -701,7 +703,8 @@ INTERPRETER = [
     Case(
         "interpreter's settings",
         "pause()\nsys.gettrace(), sys.getprofile(), sys.getswitchinterval(), "
-        "sys.getrecursionlimit(), sys.excepthook.__name__, gc.isenabled(), gc.get_threshold(), len(gc.callbacks)",
+        "sys.getrecursionlimit(), sys.excepthook.__name__, gc.isenabled(), gc.get_threshold(), "
+        "len(gc.callbacks)",
         "None",
     ),
     Case(

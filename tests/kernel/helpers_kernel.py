@@ -183,6 +183,13 @@ class Kernel:
         self._take_until(lambda: found() is not None or (request in self._replies and request in self._idle))
         return found()
 
+    def has_ended(self, request: str, within_s: float) -> bool:
+        """Whether ``request`` ends within that time."""
+        deadline = time.monotonic() + within_s
+        while request not in self._replies and time.monotonic() < deadline:
+            self._poll(20)
+        return request in self._replies
+
     def wait_for_file(self, name: str) -> None:
         """Wait until the cell has made a file of that name in its folder; the file is taken away."""
         path = self.folder / name
@@ -237,7 +244,8 @@ class Kernel:
         elif channel is self.client.stdin_channel:
             published = self._published.setdefault(parent, [])
             published.append(Message(kind, message["content"]))
-            self.client.input(self._answers[parent].pop(0))
+            if self._answers[parent]:
+                self.client.input(self._answers[parent].pop(0))
         elif kind == "status":
             if message["content"]["execution_state"] == "idle":
                 self._idle.add(parent)

@@ -34,29 +34,36 @@ class Pair:
         return plain, watched
 
     def run(
-        self, plain: str, watched: str, *, until: Callable[[Message], bool] | None = None, **options: Any
+        self, plain: str, watched: str, *, during: Callable[[Kernel, str], None] | None = None, **options: Any
     ) -> tuple[Ran, Ran]:
-        """Run a cell in each, at the same time.
+        """Run a cell in each, at the same time; ``during`` is told each kernel and request meanwhile."""
+        cells = ((self.plain, plain), (self.watched, watched))
+        requests = [(kernel, kernel.send(code, **options)) for kernel, code in cells]
+        if during is not None:
+            for kernel, request in reversed(requests):
+                during(kernel, request)
+        ran_plain, ran_watched = (kernel.wait(request) for kernel, request in requests)
+        return ran_plain, ran_watched
 
-        With ``until`` they pause (see helpers_cases) until the watched one has sent such a message.
-        """
-        long = until is not None
-        kernels = (self.plain, self.watched)
-        if long:
-            for kernel in kernels:
-                (kernel.folder / "long").touch()
-        requests = self.plain.send(plain, **options), self.watched.send(watched, **options)
+    def run_until(
+        self, plain: str, watched: str, wanted: Callable[[Message], bool], **options: Any
+    ) -> tuple[Ran, Ran]:
+        """Run cells that pause (see helpers_cases) until the watched one has sent a wanted message."""
+
+        def wait(kernel: Kernel, request: str) -> None:
+            if kernel is self.watched:
+                kernel.wait_for_message(request, wanted)
+            (kernel.folder / "go").touch()
+
+        folders = (self.plain.folder, self.watched.folder)
+        for folder in folders:
+            (folder / "long").touch()
         try:
-            if until is not None:
-                self.watched.wait_for_message(requests[1], until)
+            return self.run(plain, watched, during=wait, **options)
         finally:
-            for kernel in kernels if long else ():
-                (kernel.folder / "go").touch()
-        ran = self.plain.wait(requests[0]), self.watched.wait(requests[1])
-        for kernel in kernels if long else ():
-            (kernel.folder / "long").unlink()
-            (kernel.folder / "go").unlink()
-        return ran
+            for folder in folders:
+                (folder / "long").unlink()
+                (folder / "go").unlink(missing_ok=True)
 
     def same(
         self,
@@ -79,7 +86,10 @@ class Pair:
             plain = body.lstrip() if body.lstrip().startswith("%%") else f"# {magic}\n{body}"
         if watched is None:
             watched = f"{magic}\n{body}"
-        ran_plain, ran_watched = self.run(plain, watched, until=until, **sending)
+        if until is not None:
+            ran_plain, ran_watched = self.run_until(plain, watched, until, **sending)
+        else:
+            ran_plain, ran_watched = self.run(plain, watched, **sending)
         assert_same(ran_plain, ran_watched)
         assert ran_plain.cards == []
         assert len(ran_watched.cards) == cards

@@ -1,0 +1,170 @@
+"""The stop button on a watched cell: the same as on a plain one, and there is still a card."""
+
+from __future__ import annotations
+
+import pytest
+from helpers_kernel import Kernel
+from helpers_pair import Pair, check_card
+
+SETUP = """
+import asyncio, itertools, linecache, os, sys, threading, time
+HERE = "# he" + "re"
+def reached():
+    open('reached', 'w').close()
+def say_when_here():
+    "Makes a file as soon as the main thread is on a line with the comment."
+    main = threading.main_thread().ident
+    def look():
+        while True:
+            frame = sys._current_frames()[main]
+            place = (frame.f_code.co_filename, frame.f_lineno)
+            # The source of what %%time runs is nowhere to be read.
+            if place == ("<timed exec>", 2) or HERE in linecache.getline(*place):
+                return reached()
+            time.sleep(0.002)
+    threading.Thread(target=look, daemon=True).start()
+"""
+
+CASES = {
+    "sleep": "say_when_here()\ntime.sleep(60)  # here",
+    "pure Python": "say_when_here()\nwhile True: pass  # here",
+    "finally": "try:\n    say_when_here()\n    time.sleep(60)  # here\nfinally:\n    print('cleaned up')",
+    "caught": "try:\n    say_when_here()\n    time.sleep(60)  # here\n"
+    "except KeyboardInterrupt:\n    print('caught')\n'went on'",
+    "another error instead": "try:\n    say_when_here()\n    time.sleep(60)  # here\n"
+    "except KeyboardInterrupt:\n    raise RuntimeError('stopped') from None",
+    "in a function": "def wait():\n    say_when_here()\n    time.sleep(60)  # here\nwait()",
+    "%%time": "%%time\nsay_when_here()\ntime.sleep(60)  # here",
+    "%%capture": "%%capture\nprint('kept to itself')\nsay_when_here()\ntime.sleep(60)  # here",
+    "a lock": "lock = threading.Lock()\nlock.acquire()\nsay_when_here()\nlock.acquire()  # here",
+}
+
+AWAITING = {
+    "await": "asyncio.get_running_loop().call_soon(reached)\n"
+    "while not os.path.exists('go'): await asyncio.sleep(0.005)",
+    "await in a function": "async def wait():\n    asyncio.get_running_loop().call_soon(reached)\n"
+    "    while not os.path.exists('go'): await asyncio.sleep(0.005)\nawait wait()",
+}
+IGNORED_AFTER_S = 2
+"""A kernel may take no notice of an interrupt while a cell awaits."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _prepared(pair: Pair) -> None:
+    pair.setup(SETUP)
+
+
+def interrupted(pair: Pair, body: str, options: str, times: int = 1) -> None:
+    """Run ``body`` plain and watched, interrupt both as often as they say they are there, and compare."""
+
+    def stop(kernel: Kernel, request: str) -> None:
+        for _ in range(times):
+            kernel.wait_for_file("reached")
+            kernel.interrupt()
+
+    pair.same(body, options=options, during=stop)
+    pair.both("_, 1 + 1")
+
+
+@pytest.mark.parametrize("options", ["", "--no-live"])
+@pytest.mark.parametrize("name", CASES)
+def test_interrupted_alike(pair: Pair, name: str, options: str) -> None:
+    """An interrupt ends, or is caught by, the same line with the same traceback, and leaves a card."""
+    interrupted(pair, CASES[name], options)
+
+
+@pytest.mark.parametrize("name", AWAITING)
+def test_interrupted_while_awaiting(pair: Pair, name: str) -> None:
+    """An interrupt of an `await` does what it does in a plain cell of this kernel, and leaves a card."""
+
+    def stop(kernel: Kernel, request: str) -> None:
+        kernel.wait_for_file("reached")
+        kernel.interrupt()
+        if not kernel.has_ended(request, within_s=IGNORED_AFTER_S):
+            (kernel.folder / "go").touch()
+
+    pair.same(AWAITING[name], options="", during=stop)
+    for kernel in (pair.plain, pair.watched):
+        (kernel.folder / "go").unlink(missing_ok=True)
+    pair.both("1 + 1")
+
+
+def test_interrupted_twice(pair: Pair) -> None:
+    """A cell that outlives a first interrupt is ended by a second."""
+    body = "for i in range(2):\n    try:\n        say_when_here()\n        time.sleep(60)  # here\n"
+    body += "    except KeyboardInterrupt:\n        if i == 1: raise\n        print('not yet')"
+    interrupted(pair, body, "", times=2)
+
+
+def test_interrupted_while_the_chart_shows(pair: Pair) -> None:
+    """An interrupted cell takes its chart away and leaves its card."""
+
+    def stop(kernel: Kernel, request: str) -> None:
+        kernel.wait_for_file("reached")
+        if kernel is pair.watched:
+            assert kernel.wait_for_message(request, lambda message: message.shows_chart) is not None
+        kernel.interrupt()
+
+    pair.same("say_when_here()\ntime.sleep(60)  # here", options="", during=stop)
+
+
+def test_interrupted_input(pair: Pair) -> None:
+    """A question that is interrupted ends the cell as ever."""
+
+    def stop(kernel: Kernel, request: str) -> None:
+        kernel.wait_for_message(request, lambda message: message.type == "input_request")
+        kernel.interrupt()
+
+    pair.same("input('who? ')", during=stop, allow_stdin=True)
+
+
+def test_interrupted_while_printing(kernel: Kernel) -> None:
+    """Wherever a printing loop is interrupted: one traceback without a line of ours, and a card."""
+    kernel.setup(SETUP)
+    body = "for i in itertools.count():\n    print(i)\n    if i == 100: reached()\n    time.sleep(0.0001)"
+    request = kernel.send(f"%%gpuwatch\n{body}")
+    kernel.wait_for_file("reached")
+    kernel.interrupt()
+    ran = kernel.wait(request)
+    (error,) = [message.content for message in ran.messages if message.type == "error"]
+    assert error["ename"] == "KeyboardInterrupt"
+    assert "gpuwidget" not in "".join(error["traceback"])
+    assert check_card(ran)["cell"]["status"] == "interrupted"
+
+
+def test_interrupt_after_the_end(kernel: Kernel) -> None:
+    """An interrupt that comes when the code has ended, as the card is made, has nothing left to stop."""
+    kernel.setup(SETUP)
+    kernel.setup(
+        "from gpuwidget.kernel import card\nmade = card.bundle\n"
+        "def slow_bundle(report):\n    reached()\n    while not os.path.exists('go'): time.sleep(0.002)\n"
+        "    return made(report)\n"
+        "card.bundle = slow_bundle"
+    )
+    request = kernel.send("%%gpuwatch\n6 * 7")
+    kernel.wait_for_file("reached")
+    kernel.interrupt()
+    (kernel.folder / "go").touch()
+    ran = kernel.wait(request)
+    kernel.setup("card.bundle = made")
+    assert (ran.reply["status"], ran.result) == ("ok", "42")
+    assert check_card(ran)["cell"]["status"] == "ok"
+    assert kernel.run("%%gpuwatch\n1 / 0").reply["ename"] == "ZeroDivisionError"
+
+
+def test_next_cells_are_not_run(pair: Pair) -> None:
+    """Run All stops at a watched cell that fails or is interrupted; the cells behind it are not run."""
+    for body, exception in (("1 / 0", "ZeroDivisionError"), (CASES["sleep"], "KeyboardInterrupt")):
+        replies = []
+        for kernel, line in ((pair.plain, "# %%gpuwatch\n"), (pair.watched, "%%gpuwatch\n")):
+            first, second, third = (kernel.send(code) for code in (line + body, "behind = 1", line + "2"))
+            if exception == "KeyboardInterrupt":
+                kernel.wait_for_file("reached")
+                kernel.interrupt()
+            replies.append([kernel.wait(request) for request in (first, second, third)])
+        for plain, watched in zip(*replies, strict=True):
+            assert watched.as_seen() == plain.as_seen()
+        assert [ran.reply["status"] for ran in replies[1]] == ["error", "aborted", "aborted"]
+        assert replies[1][0].reply["ename"] == exception
+        assert [len(ran.cards) for ran in replies[1]] == [1, 0, 0]
+    pair.both("'behind' in globals()")
