@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from benchmarks.figures import Figure, table
 from benchmarks.settings import ROOT, Settings
 from benchmarks.statistics import alternating, median_interval, p99, ratios
 
-FACTS = {"date": "2025-01-01T00:00Z", "gpus": [], "driver": None}
+FACTS: dict[str, Any] = {"date": "2025-01-01T00:00Z", "gpus": [], "driver": None}
 
 
 def test_p99_is_a_value_that_was_measured() -> None:

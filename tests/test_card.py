@@ -386,6 +386,7 @@ def test_a_thinned_course_keeps_its_peak() -> None:
     report = replace(report, timeline=replace(report.timeline, gpus=(spiked,)))
     thinned = card.compact(report).timeline
     assert thinned is not None
+    assert report.timeline is not None
     assert len(thinned.t) <= 120
     assert max(size for size in thinned.gpus[0].device_memory if size is not None) == spike
     assert list(thinned.t) == sorted(thinned.t)
@@ -451,7 +452,7 @@ def as_card(report: Report) -> CardReport:
 def test_a_report_displays_as_its_card() -> None:
     """In a notebook and in plain IPython a report shows as its card, and its JSON is the contract's."""
     report = as_card(reports.starved())
-    shown, _ = DisplayFormatter().format(report)
+    shown, _ = DisplayFormatter().format(report)  # type: ignore[no-untyped-call]
     assert shown == card.bundle(reports.starved())
     assert list(shown) == ["text/plain", "text/html", MIME_TYPE]
     assert set(shown[MIME_TYPE]) == {field.name for field in fields(Report)}

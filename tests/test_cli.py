@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes import EPOCH, FakeClock, FakeSource
@@ -47,11 +48,11 @@ def replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def run(*arguments: str, **more: object) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own."""
     return subprocess.run(
         [*GPUWIDGET, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False, **more
-    )  # type: ignore[call-overload]
+    )
 
 
 def look(source: FakeSource, *arguments: str) -> int:

@@ -103,7 +103,7 @@ def test_another_replacement_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> N
     printed = Printed()
     printed.listen(heard.append)
     mine = lambda text: len(text)  # noqa: E731
-    out.write = mine  # type: ignore[method-assign, assignment]
+    out.write = mine  # type: ignore[method-assign]
     printed.leave(heard.append)
     assert out.__dict__["write"] is mine
 

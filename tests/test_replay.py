@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers_recordings import GPM, SetClock, meta, tick, values, write
@@ -200,7 +201,7 @@ def test_a_driver_loaded_again_while_recording_costs_no_negative_energy(
 def counters(tmp_path: Path) -> str:
     """Windows of the counters that end at 2 and 4 of 5 s, tensor unknown in the second."""
     second = GPM | {"sm": 80.0, "tensor": None, "nvlink_tx_mib_s": 8.0}
-    gpms = {2: {"gpm": GPM}, 4: {"gpm": second}}
+    gpms: dict[int, dict[str, Any]] = {2: {"gpm": GPM}, 4: {"gpm": second}}
     return str(write(tmp_path / "x.jsonl", meta(), *(tick(t, values(**gpms.get(t, {}))) for t in range(5))))
 
 

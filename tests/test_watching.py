@@ -116,7 +116,7 @@ def test_a_decorated_function() -> None:
     nothing()
     assert double.report is not None
     assert double.report.cell.label == "test_a_decorated_function.<locals>.double"
-    assert (double.__name__, double.__doc__) == ("double", "Twice.")  # type: ignore[attr-defined]
+    assert (double.__name__, double.__doc__) == ("double", "Twice.")
     assert nothing.report is not None
     assert nothing.report.cell.label == "named"
 
@@ -144,7 +144,7 @@ def test_a_decorated_coroutine_is_measured_to_its_end() -> None:
         gpuwidget.mark("awaited")
         return 42
 
-    assert asyncio.run(answer()) == 42  # type: ignore[arg-type]
+    assert asyncio.run(answer()) == 42
     assert labels(answer.report) == ["awaited"]
 
 
