@@ -112,7 +112,8 @@ class Kernel:
     @property
     def process_id(self) -> int:
         """The kernel's process id."""
-        pid = self._manager.provisioner.pid
+        provisioner: Any = self._manager.provisioner
+        pid = provisioner.pid
         assert isinstance(pid, int)
         return pid
 

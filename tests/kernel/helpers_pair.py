@@ -101,13 +101,13 @@ class Pair:
 
 def assert_same(plain: Ran, watched: Ran) -> None:
     """All that is seen of the two is the same; else the lines that differ are shown."""
-    lines = [pprint.pformat(ran.as_seen(), width=160).splitlines() for ran in (plain, watched)]
-    difference = "\n".join(difflib.unified_diff(*lines, "plain", "watched", lineterm="", n=1))
+    before, after = (pprint.pformat(ran.as_seen(), width=160).splitlines() for ran in (plain, watched))
+    difference = "\n".join(difflib.unified_diff(before, after, "plain", "watched", lineterm="", n=1))
     assert not difference, f"watched, the cell differs:\n{difference}"
 
 
 def check_card(ran: Ran) -> dict[str, Any]:
-    """The one card of ``ran``: whole, small, last of its outputs, and true to the reply. Returns its report."""
+    """The one card of ``ran``: whole, small, last of its outputs, and true to the reply; its report."""
     (card,) = ran.cards
     assert set(card) == {"text/plain", "text/html", CARD}
     assert len(json.dumps(card)) <= LARGEST_CARD
