@@ -34,11 +34,16 @@ INTERVAL_S = 0.2
 MIN_INTERVAL_S = 0.05
 MAX_INTERVAL_S = 60.0
 
-_STEADY_EVERY_S = 1.0
+_STEADY_EVERY_S = 2.0
 _PROCESSES_EVERY_S = 1.0
+_PROCESSES_HOLD_S = 10.0
+"""So long a list of processes holds for a pass that somebody waits for, while not a byte has moved."""
 _ACTIVITY_EVERY_S = 0.5
 _ACTIVITY_AFTER_S = 0.1
 """Short cells, which have no whole window of the counters anyway, don't pay for them."""
+_ACTIVITY_SLOWS_AFTER_S = 5.0
+_ACTIVITY_LATER_EVERY_S = 1.0
+"""Later windows are longer: a run of many seconds has enough of them, and each costs 0.2 ms a GPU."""
 _SLOW_EVERY_S = 60.0
 _REOPEN_AFTER_S = 1.0
 _LOOK_FOR_LOST_EVERY_S = 5.0
@@ -49,7 +54,7 @@ _OPEN_HUNG_AFTER_S = 10.0
 _WATCHDOG_EVERY_S = 0.25
 _LINGER_S = 30.0
 _WARM_UP_SAMPLES = 10
-_SHARE_OF_TIME = 0.25
+_SHARE_OF_TIME = 0.1
 """At most this share of the fast thread's time goes into memory-only passes, however slow the driver."""
 
 _OPENING = "(open)"
@@ -132,6 +137,7 @@ class Sampler:
         self._done_pass = 0
         self._next_activity = float("-inf")
         self._next_slow = float("-inf")
+        self._activity_since = float("-inf")
         self._counters_on = False
 
     # -- what subscribers call -----------------------------------------------------------------------
@@ -178,9 +184,9 @@ class Sampler:
             if not self._subscriptions:
                 # Not the slow calls: they hold the driver's lock for milliseconds, at a run's start.
                 self._next_full = self._next_memory = float("-inf")
-                self._next_activity = self._clock.monotonic() + _ACTIVITY_AFTER_S
-            elif activity and not any(other.activity for other in self._subscriptions):
-                self._next_activity = self._clock.monotonic() + _ACTIVITY_AFTER_S
+            if activity:
+                self._activity_since = self._clock.monotonic()
+                self._next_activity = self._activity_since + _ACTIVITY_AFTER_S
             self._stopping = False
             self._subscriptions.append(subscription)
             self._next_full = min(self._next_full, self._clock.monotonic() + interval_s)
@@ -457,9 +463,10 @@ class Sampler:
         source, gpu = self._source, state.gpu
         now = self._clock.monotonic()
         fast = source.read_fast(gpu)
-        moved = fast.memory_used != state.memory_at_processes
-        if asked or moved or now - state.processes_read >= _PROCESSES_EVERY_S:
-            # Who holds the memory changes where the amount does; otherwise a look a second is enough.
+        moved = fast.memory_used is None or fast.memory_used != state.memory_at_processes
+        hold = _PROCESSES_HOLD_S if asked else _PROCESSES_EVERY_S
+        if moved or now - state.processes_read >= hold:
+            # Who holds the memory changes where the amount does; otherwise a look now and then is enough.
             processes = source.read_processes(gpu)
             state.processes_read = now
             state.memory_at_processes = fast.memory_used
@@ -587,7 +594,8 @@ class Sampler:
             forget = self._counters_on and not wants
             self._counters_on = wants
             if activity:
-                self._next_activity = now + _ACTIVITY_EVERY_S
+                young = now - self._activity_since < _ACTIVITY_SLOWS_AFTER_S
+                self._next_activity = now + (_ACTIVITY_EVERY_S if young else _ACTIVITY_LATER_EVERY_S)
             if slow:
                 self._next_slow = now + _SLOW_EVERY_S
             states = [state for state in self._states.values() if state.reachable]

@@ -89,14 +89,14 @@ def me(memory: int | None) -> tuple[Process, ...]:
 
 def test_memory_at_start_end_and_peak(bench: Bench, host: None) -> None:
     """The report has each GPU's memory, this process's share of it, and the highest of both."""
-    bench.source.processes[0] = me(500)
+    bench.source.memory[0], bench.source.processes[0] = 2_000_000, me(500)
     run = bench.run()
     bench.source.memory[0], bench.source.processes[0] = 9_000_000, me(8_000)
     bench.pass_time(1.0)
     bench.source.memory[0], bench.source.processes[0] = 3_000_000, me(2_000)
     report = bench.report(run)
     first = report.gpus[0]
-    assert first.device_memory == Span(1_000_000, 3_000_000, 9_000_000)
+    assert first.device_memory == Span(2_000_000, 3_000_000, 9_000_000)
     assert first.process_memory == Span(500, 2_000, 8_000)
     assert (first.shown, report.gpus[1].shown, report.attributed) == (True, False, True)
     assert report.gpus[1].process_memory == Span(0, 0, 0)
@@ -289,7 +289,7 @@ def test_a_container_proves_that_process_ids_match(bench: Bench, monkeypatch: py
     uuid = bench.source.gpus[0].uuid[4:]
     fake.cuda.get_device_properties = lambda index: type("P", (), {"uuid": uuid})
     monkeypatch.setitem(sys.modules, "torch", fake)
-    bench.source.processes[0] = me(5_000)
+    bench.source.memory[0], bench.source.processes[0] = 6_000, me(5_000)
     report = bench.report(bench.run())
     assert report.gpus[0].process_memory == Span(5_000, 5_000, 5_000)
 
@@ -331,6 +331,7 @@ def test_the_first_context_is_no_leak(bench: Bench, monkeypatch: pytest.MonkeyPa
     run = bench.run()
     fake.up = True
     fake.allocate(1 * GIB)
+    bench.source.memory[0] = 2 * GIB
     bench.source.processes[0] = me(1 * GIB + 618 * 1024**2)
     report = bench.report(run)
     assert report.gpus[0].torch is not None

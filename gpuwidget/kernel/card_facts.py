@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import time
 from collections.abc import Iterable, Sequence
@@ -37,6 +38,7 @@ class Memory:
     """Where that was."""
 
 
+@functools.lru_cache(maxsize=1024)  # the same names and reasons come again on every card
 def clean(text: str, most: int) -> str:
     """User text in one printable line of at most ``most`` characters."""
     line = "".join(c if c.isprintable() else " " for c in _UNWANTED.sub("", text[: 4 * most]))

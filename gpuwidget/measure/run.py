@@ -98,6 +98,7 @@ class Run:
         self._host = Span(None, None, None)
         self._host_peak: int | None = None
         self._host_mark: int | None = None
+        self._host_due = 0.0
 
     # -- while it runs -------------------------------------------------------------------------------
 
@@ -238,9 +239,11 @@ class Run:
             for gpu, reading in self._pairs(sample):
                 self._tracks[gpu.uuid].add(t, reading, self._holding(gpu, reading), self._started)
             self._add_to_course(t)
-            resident = processes.resident_memory()
-            if resident is not None and (self._host_peak is None or resident > self._host_peak):
-                self._host_peak = resident
+            if t >= self._host_due:
+                self._host_due = t + self._options.interval_s
+                resident = processes.resident_memory()
+                if resident is not None and (self._host_peak is None or resident > self._host_peak):
+                    self._host_peak = resident
 
     def _on_line(self, line: str) -> None:
         if self._running:
