@@ -1,0 +1,326 @@
+"""Loading, reloading and unloading; ``%gpu watch``; reports; child processes; what is imported when."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from helpers_kernel import Kernel, Ran
+from helpers_outputs import CARD, sequence
+from helpers_pair import Pair, assert_same, check_card
+
+SNAPSHOT = """
+import asyncio, os, signal, sys, threading, time
+def hooked():
+    "All that an extension could hook into, with ours in it."
+    ip = get_ipython()
+    return {
+        "cleanup": len(ip.input_transformers_cleanup), "post": len(ip.input_transformers_post),
+        "ast": len(ip.ast_transformers),
+        "events": {name: len(hooks) for name, hooks in ip.events.callbacks.items()},
+        "magics": sorted(n for k in ip.magics_manager.magics.values() for n in k if "gpu" in n),
+        "formatters": {mime: len(f.type_printers) + len(f.deferred_printers) + len(f.singleton_printers)
+                       for mime, f in ip.display_formatter.formatters.items()},
+        "publisher": sorted(vars(ip.display_pub)), "streams": [sorted(vars(s)) for s in (sys.stdout, sys.stderr)],
+        "echo": [sys.stdout.echo, sys.stderr.echo],
+        "control": sorted(ip.kernel.control_handlers), "comms": sorted(ip.kernel.comm_manager.targets),
+        "sigint": signal.getsignal(signal.SIGINT) is signal.default_int_handler,
+    }
+def threads():
+    return sorted(t.name for t in threading.enumerate() if "gpuwidget" in t.name)
+"""
+
+
+def shape(kernel: Kernel) -> dict[str, Any]:
+    """What is hooked into the kernel now."""
+    found = ast.literal_eval(kernel.value("hooked()"))
+    assert isinstance(found, dict)
+    return found
+
+
+def succeeds(kernel: Kernel, code: str) -> Ran:
+    """Run ``code``, which must end well."""
+    ran = kernel.run(code)
+    assert ran.reply["status"] == "ok", ran.reply
+    return ran
+
+
+@pytest.fixture(scope="module")
+def fresh(start_kernel: Callable[..., Kernel]) -> Kernel:
+    """A kernel in which gpuwidget is loaded and unloaded."""
+    kernel = start_kernel()
+    # Widgets register comm targets of their own when they are first imported.
+    kernel.setup("import bqplot, ipywidgets\n" + SNAPSHOT)
+    return kernel
+
+
+def test_loading_again_doubles_nothing(fresh: Kernel) -> None:
+    """%load_ext twice and %reload_ext leave one of everything, and each cell has one card."""
+    before = shape(fresh)
+    succeeds(fresh, "%load_ext gpuwidget")
+    once = shape(fresh)
+    assert once != before
+    assert once["magics"] == ["gpu", "gpuwatch"]
+    assert len(succeeds(fresh, "%%gpuwatch\n1").cards) == 1
+    for line in ("%load_ext gpuwidget", "%reload_ext gpuwidget", "%reload_ext gpuwidget"):
+        succeeds(fresh, line)
+        assert shape(fresh) == once
+        assert len(succeeds(fresh, "%%gpuwatch --no-live\n1").cards) == 1
+    succeeds(fresh, "%unload_ext gpuwidget")
+    assert shape(fresh) == before
+
+
+def test_unloading_leaves_nothing(fresh: Kernel) -> None:
+    """After %unload_ext there is no hook, no magic and no thread of ours, also after live views."""
+    before = shape(fresh)
+    succeeds(fresh, "%load_ext gpuwidget")
+    succeeds(fresh, "%gpu watch on")
+    request = fresh.send("%%gpuwatch\nwhile not os.path.exists('go'): time.sleep(0.01)")
+    fresh.wait_for_message(request, lambda message: message.shows_chart)
+    (fresh.folder / "go").touch()
+    assert len(fresh.wait(request).cards) == 1
+    assert succeeds(fresh, "%unload_ext gpuwidget").cards == []
+    assert shape(fresh) == before
+    assert fresh.value("threads()") == "[]"
+    ran = fresh.run("%%gpuwatch\n1")
+    assert (ran.reply["status"], ran.reply["ename"], ran.cards) == ("error", "UsageError", [])
+    assert "not found" in ran.reply["evalue"]
+    assert succeeds(fresh, "'unwatched'").cards == []
+
+
+def test_loading_within_a_watched_cell(fresh: Kernel) -> None:
+    """A watched cell that reloads or unloads the extension ends as it would have."""
+    before = shape(fresh)
+    succeeds(fresh, "%load_ext gpuwidget")
+    once = shape(fresh)
+    ran = succeeds(fresh, "%%gpuwatch\n%reload_ext gpuwidget\n6 * 7")
+    assert ran.result == "42"
+    assert len(ran.cards) <= 1
+    assert shape(fresh) == once
+    assert len(succeeds(fresh, "%%gpuwatch\n1").cards) == 1
+    ran = succeeds(fresh, "%%gpuwatch\n%unload_ext gpuwidget\n6 * 7")
+    assert (ran.result, ran.cards) == ("42", [])
+    assert (shape(fresh), fresh.value("threads()")) == (before, "[]")
+
+
+def test_card_names_its_cell(kernel: Kernel) -> None:
+    """The card carries the N of In[N]; a cell that is not stored has none."""
+    ran = succeeds(kernel, "%%gpuwatch\n1")
+    assert check_card(ran)["cell"]["execution_count"] == ran.reply["execution_count"]
+    ran = kernel.run("%%gpuwatch\n1", store_history=False)
+    assert check_card(ran)["cell"]["execution_count"] is None
+
+
+def test_card_stands_last(kernel: Kernel) -> None:
+    """The card comes below everything that the cell puts out, its error included."""
+    for body in ("print(1)\ndisplay(2)\n3", "print(1)\n1 / 0"):
+        ran = kernel.run(f"%%gpuwatch\n{body}")
+        assert ran.messages[-1].is_card
+        assert ran.messages[-1].type == "display_data"
+
+
+def test_watch_every_cell(pair: Pair) -> None:
+    """With %gpu watch on each cell behaves as ever and has one line of a card; off ends it."""
+    pair.run("pass", "%gpu watch on")
+    cells = [
+        "6 * 7",
+        "print('x')\n1 / 0",
+        "import asyncio\nawait asyncio.sleep(0)\n'awaited'",
+        "%%time\n'timed'",
+        "!echo shell",
+        "%%capture kept\nprint('kept')\n5",
+        "kept.stdout, kept.outputs",
+        "len?",
+        "# nothing",
+        "def",
+        "import sys; sys.exit(1)",
+        "get_ipython().run_cell('8'); 9",
+    ]
+    for cell in cells:
+        plain, watched = pair.run(cell, cell)
+        assert_same(plain, watched)
+        if cell.startswith("get_ipython"):
+            assert len(watched.cards) == 2
+            continue
+        assert check_card(watched)["timeline"] is None
+        (card,) = watched.cards
+        assert "\n" not in card["text/plain"].strip()
+        assert "<svg" not in card["text/html"]
+        assert watched.live == []
+    pair.run("pass", "%gpu watch on")
+    _, watched = pair.run("'once'", "'once'")
+    assert len(watched.cards) == 1
+    pair.run("pass", "%gpu watch off")
+    pair.both("'unwatched'")
+
+
+def test_watch_every_cell_and_this_one(kernel: Kernel) -> None:
+    """A %%gpuwatch of a cell's own goes before %gpu watch on: one card, the full one."""
+    succeeds(kernel, "%gpu watch on")
+    ran = succeeds(kernel, "%%gpuwatch --name own\n1")
+    report = check_card(ran)
+    assert report["cell"]["label"] == "own"
+    assert report["timeline"] is not None
+    assert "\n" in ran.cards[0]["text/plain"].strip()
+    assert succeeds(kernel, "%gpu watch off").cards == []
+    assert succeeds(kernel, "1").cards == []
+    assert len(succeeds(kernel, "%%gpuwatch\n1").cards) == 1
+
+
+@pytest.mark.parametrize("line", ["%gpu", "%gpu watch", "%gpu watch maybe", "%gpu nonsense <b>"])
+def test_unknown_gpu_line(kernel: Kernel, line: str) -> None:
+    """What %gpu does not know is answered in one line, with what it knows."""
+    ran = kernel.run(line)
+    assert (ran.reply["status"], ran.reply["ename"]) == ("error", "UsageError")
+    assert "watch on" in ran.text + ran.reply["evalue"]
+    assert [m for m in ran.messages if m.type == "error"] == []
+    assert len(ran.text.strip().splitlines()) == 1
+
+
+def test_run_cell_magic(kernel: Kernel) -> None:
+    """get_ipython().run_cell_magic('gpuwatch', …) runs its body with a card, in the user's namespace."""
+    ran = succeeds(kernel, "get_ipython().run_cell_magic('gpuwatch', '', 'through = 1\\nthrough + 1')")
+    assert (ran.result, len(ran.cards)) == ("2", 1)
+    assert succeeds(kernel, "through").result == "1"
+    ran = kernel.run("get_ipython().run_cell_magic('gpuwatch', '--no-live', '1 / 0')")
+    assert (ran.reply["ename"], len(ran.cards)) == ("ZeroDivisionError", 1)
+    assert [m.content["ename"] for m in ran.messages if m.type == "error"] == ["ZeroDivisionError"]
+    assert ran.cards[0][CARD]["cell"]["status"] == "error"
+
+
+def test_history_holds_what_was_typed(kernel: Kernel) -> None:
+    """History has the cell as it was typed, and %rerun watches it again."""
+    typed = "%%gpuwatch --no-live\ntyped_here = 1\ntyped_here + 1"
+    succeeds(kernel, typed)
+    assert kernel.value("get_ipython().history_manager.input_hist_raw[-1]") == repr(typed)
+    answer = kernel.ask(kernel.client.history(raw=True, output=False, hist_access_type="tail", n=1))
+    assert answer["history"][-1][2] == typed
+    assert typed in succeeds(kernel, "%history -l 1").text
+    succeeds(kernel, typed)
+    ran = succeeds(kernel, "%rerun")
+    assert typed in ran.text
+    assert len(ran.cards) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "1 + 1",
+        "for i in range(3):",
+        "for i in range(3):\n    i\n",
+        "'''open",
+        "(1,",
+        "!ls",
+        "len?",
+        "1 +",
+    ],
+)
+def test_completeness(pair: Pair, body: str) -> None:
+    """A console that asks whether a watched cell is complete gets a plain cell's answer."""
+    plain = pair.plain.ask(pair.plain.client.is_complete(f"# comment\n{body}"))
+    watched = pair.watched.ask(pair.watched.client.is_complete(f"%%gpuwatch\n{body}"))
+    assert watched == plain
+
+
+def test_completion_and_inspection(pair: Pair) -> None:
+    """Completion and tooltips work in a watched cell as in any, and nothing runs or shows."""
+    pair.setup("import sys")
+    answers = []
+    for kernel, line in ((pair.plain, "# %%gpuwatch\n"), (pair.watched, "%%gpuwatch   \n")):
+        code = f"{line}sys.getswi"
+        completed = kernel.ask(kernel.client.complete(code, len(code)))
+        inspected = kernel.ask(kernel.client.inspect(f"{line}sys.getswitchinterval", len(line) + 8))
+        answers.append((completed["matches"], kernel.clean(inspected)))
+    assert answers[1] == answers[0]
+    offered = pair.watched.ask(pair.watched.client.complete("%%gpuw", 6))["matches"]
+    assert offered == ["%%gpuwatch"]
+    pair.both("'still in step'")
+
+
+def test_marks_and_printed_lines(kernel: Kernel) -> None:
+    """gpuwidget.mark and what the cell prints are on the card's timeline, in order."""
+    ran = succeeds(
+        kernel,
+        "%%gpuwatch\nimport gpuwidget\nprint('begin')\ngpuwidget.mark('epoch <1>')\n"
+        "print('loss 0.5')\nprint('part', end='')",
+    )
+    marks = check_card(ran)["timeline"]["marks"]
+    assert [(mark["kind"], mark["label"]) for mark in marks] == [
+        ("printed", "begin"),
+        ("mark", "epoch <1>"),
+        ("printed", "loss 0.5"),
+    ]
+    assert "<1>" not in ran.cards[0]["text/html"]
+
+
+def test_with_statement_shows_nothing_by_itself(kernel: Kernel) -> None:
+    """gpuwidget.watch() in a cell prints nothing; its report displays as its card when it is the result."""
+    ran = succeeds(kernel, "import gpuwidget\nwith gpuwidget.watch('inner') as w:\n    print('body')\n")
+    assert sequence(ran.messages, set()) == [("stdout", "body\n")]
+    ran = succeeds(kernel, "w.report")
+    (result,) = [message.content["data"] for message in ran.messages if message.type == "execute_result"]
+    assert result[CARD]["cell"]["label"] == "inner"
+    assert {"text/plain", "text/html"} <= set(result)
+
+
+def test_reports_keeps_the_last_200(kernel: Kernel) -> None:
+    """gpuwidget.reports() has the last 200 in order, watched cells and with statements, quiet ones too."""
+    succeeds(
+        kernel,
+        "import gpuwidget\nfor i in range(201):\n    with gpuwidget.watch(str(i)): pass\n",
+    )
+    succeeds(kernel, "%%gpuwatch --quiet --name quiet\n1")
+    assert succeeds(kernel, "len(gpuwidget.reports())").result == "200"
+    ran = succeeds(
+        kernel, "[r.cell.label for r in gpuwidget.reports()][:1] + [gpuwidget.reports()[-1].cell.label]"
+    )
+    assert ran.result == "['2', 'quiet']"
+    ran = succeeds(kernel, "gpuwidget.reports()[-1]")
+    (result,) = [message.content["data"] for message in ran.messages if message.type == "execute_result"]
+    assert result[CARD]["cell"]["label"] == "quiet"
+
+
+def test_forked_child_watches_too(kernel: Kernel) -> None:
+    """A child forked in a watched cell measures with threads of its own, ends well, and shows no card."""
+    ran = succeeds(
+        kernel,
+        "%%gpuwatch\nimport gpuwidget, os\npid = os.fork()\nif pid == 0:\n    code = 1\n    try:\n"
+        "        with gpuwidget.watch('child') as w: pass\n"
+        "        code = 0 if w.report.cell.status == 'ok' and w.report.source.kind == 'replay' else 2\n"
+        "    finally:\n        os._exit(code)\nos.waitpid(pid, 0)[1]",
+    )
+    assert (ran.result, len(ran.cards)) == ("0", 1)
+
+
+def test_multiprocessing(kernel: Kernel) -> None:
+    """Worker processes of a watched cell, forked or spawned, work and end as ever."""
+    for method, function in (("fork", "task"), ("spawn", "abs")):
+        ran = succeeds(
+            kernel,
+            "%%gpuwatch\nimport multiprocessing\ndef task(n):\n    import gpuwidget\n"
+            "    with gpuwidget.watch() as w: pass\n    return n if w.report.cell.status == 'ok' else None\n"
+            f"with multiprocessing.get_context('{method}').Pool(2) as pool:\n"
+            f"    found = pool.map({function}, range(4))\nfound",
+        )
+        assert (ran.result, len(ran.cards)) == ("[0, 1, 2, 3]", 1)
+
+
+def test_nothing_is_imported_on_the_user_s_behalf(start_kernel: Callable[..., Kernel]) -> None:
+    """torch is never imported, and bqplot never while a user's cell runs, awaiting or not."""
+    kernel = start_kernel()
+    kernel.setup(
+        "import sys, asyncio, time\ndef loaded(): return [n in sys.modules for n in ('torch', 'bqplot')]"
+    )
+    # At once, before an idle kernel has come to import what the live view needs.
+    first = kernel.send("%load_ext gpuwidget")
+    quiet = kernel.send(
+        "%%gpuwatch --no-live\nbefore = loaded()\nfor i in range(40): await asyncio.sleep(0.02)\n"
+        "before == loaded(), before[0]"
+    )
+    live = kernel.send("%%gpuwatch\nbefore = loaded()\ntime.sleep(0.01)\nbefore, before == loaded()")
+    assert kernel.wait(first).reply["status"] == "ok"
+    assert kernel.wait(quiet).result == "(True, False)"
+    assert kernel.wait(live).result == "([False, True], True)"

@@ -1,0 +1,119 @@
+"""The options of ``%%gpuwatch``: what each does, and what becomes of bad ones."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from helpers_kernel import Kernel
+from helpers_pair import check_card
+
+NAMES = ["--gpu", "--interval", "--no-live", "--no-sync", "--quiet", "--name"]
+BAD = [
+    "--nonsense",
+    "--nonsense --no-live",
+    "-x",
+    "positional",
+    "--interval abc",
+    "--interval 0",
+    "--interval -1",
+    "--interval nan",
+    "--interval",
+    "--gpu 99",
+    "--gpu 0 99",
+    "--gpu cuda:9",
+    "--gpu cuda:x",
+    "--gpu GPU-ffffffff",
+    "--gpu",
+    "--name",
+    "--name 'unclosed",
+    "--no-liv",
+    "--no-live=3",
+]
+
+
+@pytest.mark.parametrize("options", BAD)
+def test_bad_options(kernel: Kernel, options: str) -> None:
+    """A bad option is answered by one line that says what to do; the body does not run, Run All stops."""
+    kernel.setup("ran = False")
+    behind = [kernel.send(f"%%gpuwatch {options}\nran = True"), kernel.send("ran = True")]
+    refused, next_one = (kernel.wait(request) for request in behind)
+    assert (refused.reply["status"], refused.reply["ename"]) == ("error", "UsageError")
+    assert next_one.reply["status"] == "aborted"
+    assert kernel.value("ran") == "False"
+    assert len(refused.text.strip().splitlines()) == 1
+    assert refused.text.startswith("UsageError: ")
+    assert options.split()[0].split("=")[0] in refused.text
+    assert "Traceback" not in refused.text
+    assert [message.type for message in refused.messages if message.type in ("error", "display_data")] == []
+    assert len(check_card(kernel.run("%%gpuwatch\n1"))["gpus"]) == 4
+
+
+def test_help(kernel: Kernel) -> None:
+    """%%gpuwatch? shows every option, and runs nothing."""
+    ran = kernel.run("%%gpuwatch?")
+    assert ran.reply["status"] == "ok"
+    (page,) = [payload["data"]["text/plain"] for payload in ran.reply["payload"]]
+    assert [name for name in NAMES if name not in page] == []
+    assert ran.cards == []
+
+
+@pytest.mark.parametrize(
+    ("options", "indices"),
+    [
+        ("", [0, 1, 2, 3]),
+        ("--gpu 2", [2]),
+        ("--gpu 3 1", [1, 3]),
+        ("--gpu 0,2", [0, 2]),
+        ("--gpu 0 --gpu 1", [0, 1]),
+        ("--gpu=1", [1]),
+        ("--gpu 1 --no-live --name 'two words'", [1]),
+    ],
+)
+def test_gpus_by_index(kernel: Kernel, options: str, indices: list[int]) -> None:
+    """--gpu takes nvidia-smi's indices, several ways, and reports those alone."""
+    report = check_card(kernel.run(f"%%gpuwatch {options}\n1"))
+    assert [gpu["index"] for gpu in report["gpus"]] == indices
+    assert {gpu["uuid"] for gpu in report["timeline"]["gpus"]} == {gpu["uuid"] for gpu in report["gpus"]}
+
+
+def test_gpus_by_uuid(kernel: Kernel) -> None:
+    """--gpu takes a UUID, or as much of its beginning as tells it from the others."""
+    wanted = check_card(kernel.run("%%gpuwatch\n1"))["gpus"][2]["uuid"]
+    for name in (wanted, wanted[:16]):
+        report = check_card(kernel.run(f"%%gpuwatch --gpu {name}\n1"))
+        assert [gpu["uuid"] for gpu in report["gpus"]] == [wanted]
+
+
+def test_name(kernel: Kernel) -> None:
+    """--name labels the card, as text, whatever is in it."""
+    ran = kernel.run("%%gpuwatch --name '<b>run</b> & co'\n1")
+    assert check_card(ran)["cell"]["label"] == "<b>run</b> & co"
+    assert "&lt;b&gt;run&lt;/b&gt; &amp; co" in ran.cards[0]["text/html"]
+    assert "<b>run" not in ran.cards[0]["text/html"]
+    assert "<b>run</b> & co" in ran.cards[0]["text/plain"]
+
+
+def test_quiet(kernel: Kernel) -> None:
+    """--quiet puts out nothing at all, and keeps the report."""
+    ran = kernel.run("%%gpuwatch --quiet --name silently\nprint('only this')\n6 * 7")
+    assert [message.type for message in ran.messages] == ["execute_input", "stream", "execute_result"]
+    assert kernel.value("__import__('gpuwidget').reports()[-1].cell.label") == "'silently'"
+
+
+def test_interval(kernel: Kernel) -> None:
+    """--interval asks for samples that often, within its bounds."""
+    for interval in ("0.05", "0.5", "60"):
+        report = check_card(kernel.run(f"%%gpuwatch --interval {interval}\n1"))
+        assert report["cell"]["status"] == "ok"
+
+
+def test_recording_is_called_one(kernel: Kernel) -> None:
+    """The card of a recording says so, in its text and in its picture."""
+    ran = kernel.run("%%gpuwatch\n1")
+    report = check_card(ran)
+    assert report["source"]["kind"] == "replay"
+    label = report["source"]["recording"]
+    assert re.search("recording", label, re.IGNORECASE)
+    assert label in ran.cards[0]["text/plain"]
+    assert label in ran.cards[0]["text/html"]

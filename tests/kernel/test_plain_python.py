@@ -1,0 +1,163 @@
+"""Where there is no kernel: IPython in a terminal, and plain scripts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from helpers_kernel import KERNEL_PYTHON
+
+
+def run(tmp_path: Path, *arguments: str, source: str = "replay") -> subprocess.CompletedProcess[str]:
+    """Run the kernels' Python, with a private home, to its end."""
+    environment = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "IPYTHONDIR": str(tmp_path / "ipython"),
+        "GPUWIDGET_SOURCE": source,
+        "PYTHONWARNINGS": "default::ResourceWarning",
+    }
+    environment.pop("PYTHONPATH", None)
+    return subprocess.run(
+        [KERNEL_PYTHON, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+    )
+
+
+def script(tmp_path: Path, text: str, source: str = "replay") -> str:
+    """What a script prints; it must end well and say nothing on stderr."""
+    path = tmp_path / "script.py"
+    path.write_text(text)
+    ran = run(tmp_path, str(path), source=source)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    return ran.stdout
+
+
+@pytest.mark.parametrize("source", ["replay", "none"])
+def test_script(tmp_path: Path, source: str) -> None:
+    """A script's with statement gives a report, whether or not there is a GPU."""
+    text = "import gpuwidget\nwith gpuwidget.watch('x') as w:\n    w.mark('half')\n"
+    text += "print(w.report.cell.status, w.report.cell.label, w.report.cell.execution_count)\n"
+    text += "print([mark.label for mark in w.report.timeline.marks], w.report.source.kind)"
+    assert script(tmp_path, text, source) == f"ok x None\n['half'] {source}\n"
+
+
+def test_script_loads_no_notebook_packages(tmp_path: Path) -> None:
+    """A watching script loads neither IPython nor widgets nor torch."""
+    text = "import gpuwidget, sys\nwith gpuwidget.watch() as w: pass\n"
+    text += (
+        "print(sorted({'IPython', 'ipywidgets', 'bqplot', 'torch', 'tornado', 'pandas'} & set(sys.modules)))"
+    )
+    assert script(tmp_path, text) == "[]\n"
+
+
+def test_script_nested_and_in_threads(tmp_path: Path) -> None:
+    """Watches nest, and run in several threads at once; each has its own report."""
+    text = """
+import gpuwidget, threading
+with gpuwidget.watch("outer") as outer:
+    with gpuwidget.watch("inner") as inner:
+        gpuwidget.mark("deep")
+    gpuwidget.mark("shallow")
+for w in (outer, inner):
+    print(w.report.cell.label, [m.label for m in w.report.timeline.marks])
+together = threading.Barrier(4)
+found = {}
+def work(n):
+    with gpuwidget.watch(f"thread {n}") as w:
+        together.wait()
+        gpuwidget.mark(str(n))
+        together.wait()
+    found[n] = [w.report.cell.label, *(m.label for m in w.report.timeline.marks)]
+threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+for t in threads: t.start()
+for t in threads: t.join()
+print([found[n] for n in range(4)])
+"""
+    expected = "outer ['shallow']\ninner ['deep']\n"
+    expected += f"{[[f'thread {n}', str(n)] for n in range(4)]}\n"
+    assert script(tmp_path, text) == expected
+
+
+def test_script_decorators(tmp_path: Path) -> None:
+    """A decorated function works as before, keeps its name, and has the report of its last call."""
+    text = """
+import asyncio, gpuwidget
+@gpuwidget.watch
+def bare(a, b=2):
+    "Adds."
+    return a + b
+@gpuwidget.watch("named")
+def named():
+    raise ValueError("no")
+@gpuwidget.watch("slow")
+async def slow():
+    await asyncio.sleep(0)
+    return "awaited"
+class Model:
+    @gpuwidget.watch
+    def step(self):
+        return type(self).__name__
+print(bare.report, bare(1), bare.__name__, bare.__doc__, bare.report.cell.status)
+try:
+    named()
+except ValueError as error:
+    print(error, named.report.cell.label, named.report.cell.status)
+print(asyncio.run(slow()), slow.report.cell.label, Model().step(), Model.step.report.cell.status)
+"""
+    expected = "None 3 bare Adds. ok\nno named error\nawaited slow Model ok\n"
+    assert script(tmp_path, text) == expected
+
+
+def test_script_ends_while_watching(tmp_path: Path) -> None:
+    """A script that ends in the midst of a watch ends at once, with its own status."""
+    path = tmp_path / "script.py"
+    path.write_text(
+        "import gpuwidget, sys\nw = gpuwidget.watch()\nw.__enter__()\nprint('ending')\nsys.exit(3)"
+    )
+    ran = run(tmp_path, str(path))
+    assert (ran.returncode, ran.stdout, ran.stderr) == (3, "ending\n", "")
+
+
+def test_report_as_text(tmp_path: Path) -> None:
+    """Printing a report in a terminal gives its card as text."""
+    text = "import gpuwidget\nwith gpuwidget.watch('in a terminal') as w: pass\nprint(w.report)"
+    assert "in a terminal" in script(tmp_path, text)
+
+
+def test_terminal_ipython(tmp_path: Path) -> None:
+    """In IPython without a kernel a watched cell shows its result and a card of text, once."""
+    path = tmp_path / "cells.py"
+    path.write_text(
+        "from IPython.core.interactiveshell import InteractiveShell\n"
+        "shell = InteractiveShell.instance(colors='NoColor')\n"
+        "def run(cell):\n"
+        "    print('>>>')\n"
+        "    return shell.run_cell(cell, store_history=True)\n"
+        "assert run('%load_ext gpuwidget').success\n"
+        "assert run('%%gpuwatch --name labelled\\n6 * 7').result == 42\n"
+        "assert type(run('%%gpuwatch\\n1 / 0').error_in_exec) is ZeroDivisionError\n"
+        "assert run('%%gpuwatch\\nimport asyncio\\nawait asyncio.sleep(0, 5)').result == 5\n"
+        "assert not run('%%gpuwatch --nonsense\\nran = 1').success and 'ran' not in shell.user_ns\n"
+        "assert run('%gpu watch on').success and run('7').result == 7\n"
+        "assert run('%unload_ext gpuwidget').success\n"
+        "run('8')\n"
+    )
+    ran = run(tmp_path, str(path))
+    assert ran.returncode == 0
+    assert "Traceback" not in ran.stderr
+    parts = ran.stdout.split(">>>\n")[1:]
+    cards = ["recording" in part.lower() for part in parts]
+    assert cards == [False, True, True, True, False, False, True, False, False]
+    assert parts[1].count("labelled") == 1
+    assert parts[2].count("ZeroDivisionError: division by zero") == 1
+
+
+def test_ipython_command(tmp_path: Path) -> None:
+    """`ipython -c` with a watched cell ends with status 0, and says nothing of threads or sockets."""
+    cell = "get_ipython().run_cell('%load_ext gpuwidget'); get_ipython().run_cell('%%gpuwatch\\n6 * 7')"
+    ran = run(tmp_path, "-m", "IPython", "--colors=NoColor", "-c", cell)
+    assert ran.returncode == 0
+    assert "42" in ran.stdout
+    assert "Exception" not in ran.stderr
