@@ -112,7 +112,7 @@ class CellWatcher:
         with_chart = options.live and self._prepare_chart()
         armed.asked = line is not None
         armed.render = None if options.quiet else card.bundle if line is not None else card.line_bundle
-        # IPython 9 has counted shell.execution_count up by now, older ones not yet; N of Out[N] is the cell's.
+        # IPython 9 has counted shell.execution_count up by now, older ones not yet; Out[N] is the cell's N.
         stored = getattr(info, "store_history", False)
         count = self._shell.displayhook.prompt_count if stored else None
         run = watching.new_run(options.run, options.label, count)

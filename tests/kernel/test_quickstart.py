@@ -1,0 +1,52 @@
+"""The quickstart notebook: its five cells run anywhere, and its committed outputs are a real GPU's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "quickstart.ipynb"
+REPORT = "application/vnd.gpuwidget.report+json"
+
+
+def reports(notebook: Any) -> list[dict[str, Any]]:
+    return [
+        output["data"][REPORT]
+        for cell in notebook.cells
+        for output in cell.get("outputs", ())
+        if REPORT in output.get("data", {})
+    ]
+
+
+@pytest.mark.parametrize("source", ["replay", "none"])
+def test_it_runs_without_a_gpu(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a recording, and with no GPU at all, every cell runs and every watched one leaves its card."""
+    monkeypatch.setenv("GPUWIDGET_SOURCE", source)
+    notebook: Any = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
+    NotebookClient(notebook, timeout=200).execute()
+    found = reports(notebook)
+    assert [report["cell"]["label"] for report in found] == [
+        "a small model",
+        "gone in a millisecond",
+        "two phases",
+    ]
+    assert {report["source"]["kind"] for report in found} == {source}
+    assert {report["cell"]["status"] for report in found} == {"ok"}
+
+
+def test_its_committed_outputs_are_a_real_gpus() -> None:
+    """What a reader sees was measured on a real H200: exact peak, energy, and no recording."""
+    notebook: Any = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
+    assert sum(cell.cell_type == "code" for cell in notebook.cells) == 5
+    training, gone, phases = reports(notebook)
+    for report in (training, gone, phases):
+        assert (report["source"]["kind"], report["gpus"][0]["name"]) == ("nvml", "NVIDIA H200")
+    allocated = gone["gpus"][0]["torch"]["allocated"]
+    assert allocated["peak"] - allocated["start"] == 4 * 1024**3
+    assert training["gpus"][0]["energy_j"] > 0
+    assert [mark["label"] for mark in phases["timeline"]["marks"]] == ["the GPU waits", "the GPU works"]
+    assert "widgets" not in notebook.metadata
