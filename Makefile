@@ -49,7 +49,7 @@ check: $(INSTALLED) ## format, lint, types and layers
 	$(RUN) ruff check .
 	$(RUN) mypy
 	$(RUN) mypy tests/*.py tests/nvml_standin
-	$(RUN) mypy tests/kernel
+	$(RUN) mypy tests/kernel tests/nvml_standin
 	$(RUN) mypy tests/browser
 	$(RUN) mypy tests/hardware
 	$(VENV)/bin/lint-imports --no-cache

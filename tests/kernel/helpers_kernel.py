@@ -191,6 +191,10 @@ class Kernel:
             self._poll(20)
         return request in self._replies
 
+    def idle_for(self, seconds: float) -> None:
+        """Take messages for that long: between two looks at something that will come."""
+        self._poll(round(seconds * 1000))
+
     def wait_for_file(self, name: str) -> None:
         """Wait until the cell has made a file of that name in its folder; the file is taken away."""
         path = self.folder / name
@@ -217,7 +221,9 @@ class Kernel:
         return content
 
     def shutdown(self) -> None:
-        """End the kernel."""
+        """End the kernel. Safe to call twice."""
+        if self._log.closed:
+            return
         self.client.stop_channels()
         self._manager.shutdown_kernel(now=True)
         self._log.close()

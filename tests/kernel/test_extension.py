@@ -23,7 +23,8 @@ def hooked():
         "magics": sorted(n for k in ip.magics_manager.magics.values() for n in k if "gpu" in n),
         "formatters": {mime: len(f.type_printers) + len(f.deferred_printers) + len(f.singleton_printers)
                        for mime, f in ip.display_formatter.formatters.items()},
-        "publisher": sorted(vars(ip.display_pub)), "streams": [sorted(vars(s)) for s in (sys.stdout, sys.stderr)],
+        "publisher": sorted(vars(ip.display_pub)),
+        "streams": [sorted(vars(s)) for s in (sys.stdout, sys.stderr)],
         "echo": [sys.stdout.echo, sys.stderr.echo],
         "control": sorted(ip.kernel.control_handlers), "comms": sorted(ip.kernel.comm_manager.targets),
         "sigint": signal.getsignal(signal.SIGINT) is signal.default_int_handler,

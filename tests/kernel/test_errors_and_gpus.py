@@ -1,0 +1,284 @@
+"""Watched cells on machines without a driver, and with GPUs that get lost, hang, or are cut in slices."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers_kernel import PATIENCE_S, Kernel, Ran
+from helpers_outputs import sequence
+from helpers_pair import check_card
+from nvml_standin import Standin, build
+
+GIB = 1024**3
+TOTAL = 150_754_820_096
+WAIT = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.005)\n'finished'"
+SOURCE = "GPUWIDGET_SOURCE"
+MEMORY = "nvmlDeviceGetMemoryInfo_v2"
+BASE = ("driver=580.95.05", "cuda=13000", f"gpu.*.memory_used={GIB}", f"gpu.*.compute=self:{GIB}")
+IDLE = (*BASE, "gpus=2", "gpu.*.util=0", "gpu.*.power=80")
+
+
+def has_driver() -> bool:
+    """Whether this machine has NVIDIA's library."""
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return False
+    return True
+
+
+def watched(kernel: Kernel, body: str = "6 * 7", options: str = "") -> tuple[Ran, dict[str, Any]]:
+    """Run a watched cell that must end well; what it sent, and its report."""
+    ran = kernel.run(f"%%gpuwatch {options}\n{body}")
+    assert ran.reply["status"] == "ok", ran.reply
+    return ran, check_card(ran)
+
+
+def explained(ran: Ran, report: dict[str, Any]) -> str:
+    """The reason why there is no GPU, which the card must say, in a cell that is otherwise as ever."""
+    assert [name for name, _ in sequence(ran.messages, set())] == ["execute_result"]
+    assert (ran.result, report["gpus"], report["source"]["kind"]) == ("42", [], "none")
+    assert report["cell"]["duration_s"] > 0
+    assert report["host_memory"]["end"] > 0
+    reason = report["source"]["reason"]
+    assert isinstance(reason, str)
+    (card,) = ran.cards
+    assert reason in card["text/plain"].replace("\n", " ")
+    assert reason.split("'")[0] in card["text/html"]
+    return reason
+
+
+# -- no GPU --------------------------------------------------------------------------------------------
+
+
+def test_source_switched_off(start_kernel: Callable[..., Kernel]) -> None:
+    """With GPUWIDGET_SOURCE=none the card says how to switch it on again."""
+    kernel = start_kernel(**{SOURCE: "none"})
+    kernel.run("%load_ext gpuwidget")
+    assert SOURCE in explained(*watched(kernel))
+
+
+@pytest.mark.skipif(has_driver(), reason="this machine has an NVIDIA driver")
+def test_no_driver(start_kernel: Callable[..., Kernel]) -> None:
+    """On a machine without NVIDIA's driver a watched cell works, and its card says what is missing."""
+    kernel = start_kernel(**{SOURCE: None})
+    kernel.run("%load_ext gpuwidget")
+    assert "driver" in explained(*watched(kernel)).lower()
+
+
+@pytest.mark.parametrize("choice", ["nonsense", "replay-once"])
+def test_unknown_source(start_kernel: Callable[..., Kernel], choice: str) -> None:
+    """A source that does not exist is said in one line when the extension is loaded, and it is not."""
+    kernel = start_kernel(**{SOURCE: choice})
+    ran = kernel.run("%load_ext gpuwidget")
+    assert (ran.reply["status"], ran.reply["ename"]) == ("error", "UsageError")
+    assert choice in ran.text
+    assert len(ran.text.strip().splitlines()) == 1
+    assert kernel.run("1").result == "1"
+
+
+def test_recording_that_is_not_there(start_kernel: Callable[..., Kernel]) -> None:
+    """A recording that can't be read is no reason for a cell to fail."""
+    kernel = start_kernel(**{SOURCE: "replay:nowhere.jsonl"})
+    kernel.run("%load_ext gpuwidget")
+    ran = kernel.run("%%gpuwatch\n6 * 7")
+    assert (ran.reply["status"], ran.result) == ("ok", "42")
+    if ran.cards:
+        assert "nowhere.jsonl" in ran.cards[0]["text/plain"]
+
+
+# -- a driver ------------------------------------------------------------------------------------------
+
+
+class Machine:
+    """A kernel whose NVML is the stand-in."""
+
+    def __init__(self, kernel: Kernel, standin: Standin) -> None:
+        self.kernel = kernel
+        self.standin = standin
+
+    def says(self, *lines: str) -> None:
+        """What the driver answers from now on."""
+        self.standin.scenario(*lines)
+
+    def asked(self, times: int = 3, call: str = MEMORY) -> None:
+        """Wait until the driver was asked that as often from now on."""
+        self.standin.calls()
+        seen = 0
+        deadline = time.monotonic() + PATIENCE_S
+        while seen < times:
+            assert time.monotonic() < deadline, f"{call} was not called"
+            self.kernel.idle_for(0.01)
+            seen += self.standin.calls()[call]
+
+    def during_cell(
+        self, *lines: str, times: int = 3, call: str = "nvmlDeviceGetMemoryInfo_v2"
+    ) -> tuple[Ran, dict[str, Any]]:
+        """A watched cell, its chart showing, in whose midst the driver begins to answer otherwise."""
+        request = self.kernel.send(f"%%gpuwatch\n{WAIT}")
+        self.kernel.wait_for_message(request, lambda message: message.shows_chart)
+        self.says(*lines)
+        self.asked(times, call)
+        return self.finish(request)
+
+    def finish(self, request: str) -> tuple[Ran, dict[str, Any]]:
+        """Let a cell that waits come to its end."""
+        go = self.kernel.folder / "go"
+        go.touch()
+        ran = self.kernel.wait(request)
+        go.unlink()
+        assert (ran.reply["status"], ran.result) == ("ok", "'finished'")
+        return ran, check_card(ran)
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The stand-in, compiled."""
+    library: Path = build(tmp_path_factory.mktemp("nvml"))
+    return library
+
+
+@pytest.fixture
+def machine(start_kernel: Callable[..., Kernel], library: Path, tmp_path: Path) -> Iterator[Machine]:
+    """Two idle GPUs."""
+    standin = Standin(library, tmp_path / "driver")
+    standin.scenario(*IDLE)
+    path = {"LD_LIBRARY_PATH": standin.environment()["LD_LIBRARY_PATH"]}
+    kernel = start_kernel(**{SOURCE: None}, **standin.variables, **path)
+    assert kernel.run("%load_ext gpuwidget").reply["status"] == "ok"
+    yield Machine(kernel, standin)
+    kernel.shutdown()
+
+
+def test_real_numbers(machine: Machine) -> None:
+    """The card has the driver's own numbers, for each GPU, the highest of the run included."""
+    ran, report = machine.during_cell(*IDLE, f"gpu.1.memory_used={5 * GIB}")
+    assert report["source"] == {"kind": "nvml", "reason": None, "recording": None}
+    assert report["environment"]["driver"] == "580.95.05"
+    assert [gpu["device_memory"] for gpu in report["gpus"]] == [
+        {"start": GIB, "end": GIB, "peak": GIB},
+        {"start": GIB, "end": 5 * GIB, "peak": 5 * GIB},
+    ]
+    assert [gpu["process_memory"] for gpu in report["gpus"]] == [{"start": GIB, "end": GIB, "peak": GIB}] * 2
+    assert [gpu["memory_total"] for gpu in report["gpus"]] == [TOTAL, TOTAL]
+    assert "recording" not in ran.cards[0]["text/plain"].lower()
+
+
+def test_gpu_lost_in_a_cell(machine: Machine) -> None:
+    """A GPU that falls off the bus is named as lost; the other goes on, the cell ends well; it comes back."""
+    ran, report = machine.during_cell(*IDLE, "gpu.1.*=error 15")
+    first, second = report["gpus"]
+    assert first["lost_since"] is None
+    assert first["device_memory"]["end"] == GIB
+    assert report["cell"]["started"] < second["lost_since"]
+    assert second["device_memory"]["start"] == GIB
+    assert second["device_memory"]["end"] is None
+    assert "device_memory" in second["missing"]
+    assert "lost" in ran.cards[0]["text/plain"]
+    machine.says(*IDLE)
+    request = machine.kernel.send(f"%%gpuwatch\n{WAIT}")
+    machine.asked(2)
+    machine.kernel.wait_for_message(request, lambda message: message.shows_chart)
+    _, report = machine.finish(request)
+    assert report["gpus"][0]["device_memory"]["end"] == GIB
+
+
+@pytest.mark.parametrize("call", [MEMORY, "nvmlDeviceGetUtilizationRates", "*"])
+def test_call_hangs_in_a_cell(machine: Machine, call: str) -> None:
+    """A call that never returns holds up neither the cell nor the other GPU; later cells do without it."""
+    request = machine.kernel.send(f"%%gpuwatch\n{WAIT}")
+    machine.kernel.wait_for_message(request, lambda message: message.shows_chart)
+    machine.says(*IDLE, f"gpu.1.{call}=hang", f"gpu.0.memory_used={2 * GIB}")
+    # The cell ends while the call hangs, given up or not yet.
+    _, report = machine.finish(request)
+    assert report["gpus"][1]["device_memory"]["start"] == GIB
+    request = machine.kernel.send(f"%%gpuwatch\n{WAIT}")
+    machine.asked(4)
+    ran, report = machine.finish(request)
+    assert report["gpus"][0]["device_memory"]["end"] == 2 * GIB
+    assert report["gpus"][1]["device_memory"]["end"] is None
+    assert report["gpus"][1]["missing"]["device_memory"]
+    assert "n/a" in ran.cards[0]["text/plain"]
+    machine.says(*IDLE)
+    for _ in range(50):
+        _, report = watched(machine.kernel)
+        if report["gpus"][1]["device_memory"]["end"] is not None:
+            break
+        machine.kernel.idle_for(0.1)
+    assert report["gpus"][1]["device_memory"]["end"] == GIB
+
+
+def test_driver_goes_away_in_a_cell(machine: Machine) -> None:
+    """A driver that goes away altogether leaves the cell alone, and no number is made up."""
+    _, report = machine.during_cell(*IDLE, "*=error 9", "gpu.*.*=error 9", times=1, call="nvmlInitWithFlags")
+    for gpu in report["gpus"]:
+        assert gpu["device_memory"]["start"] == GIB
+        assert gpu["device_memory"]["end"] is None
+
+
+@pytest.mark.parametrize("error", [9, 18, 4, 17, 999])
+def test_driver_broken(
+    start_kernel: Callable[..., Kernel], library: Path, tmp_path: Path, error: int
+) -> None:
+    """A driver that can't be used is explained in a sentence on the card."""
+    standin = Standin(library, tmp_path / "driver")
+    standin.scenario(f"nvmlInitWithFlags=error {error}", f"nvmlInit_v2=error {error}")
+    path = {"LD_LIBRARY_PATH": standin.environment()["LD_LIBRARY_PATH"]}
+    kernel = start_kernel(**{SOURCE: None}, **standin.variables, **path)
+    kernel.run("%load_ext gpuwidget")
+    reason = explained(*watched(kernel))
+    assert reason.endswith(".")
+    kernel.shutdown()
+
+
+def test_driver_hangs_from_the_beginning(
+    start_kernel: Callable[..., Kernel], library: Path, tmp_path: Path
+) -> None:
+    """A driver that does not even start to answer keeps no cell from running to its end."""
+    standin = Standin(library, tmp_path / "driver")
+    standin.scenario("nvmlInitWithFlags=hang", "nvmlInit_v2=hang")
+    path = {"LD_LIBRARY_PATH": standin.environment()["LD_LIBRARY_PATH"]}
+    kernel = start_kernel(**{SOURCE: None}, **standin.variables, **path)
+    kernel.run("%load_ext gpuwidget")
+    ran = kernel.run("%%gpuwatch\n6 * 7")
+    assert (ran.reply["status"], ran.result, len(ran.cards)) == ("ok", "42", 1)
+    assert check_card(ran)["source"]["reason"]
+    kernel.shutdown()
+
+
+def test_slices(machine: Machine) -> None:
+    """The slices of a GPU that is cut by MIG are on the card as devices of their own."""
+    machine.kernel.run("%unload_ext gpuwidget")
+    machine.says(*IDLE, "gpu.0.mig=0 2", f"gpu.0.mig.2.memory_used={3 * GIB}")
+    machine.kernel.run("%load_ext gpuwidget")
+    _, report = watched(machine.kernel)
+    found = [(gpu["index"], gpu["mig_index"], gpu["device_memory"]["end"]) for gpu in report["gpus"]]
+    assert found == [(0, None, GIB), (0, 0, GIB), (0, 2, 3 * GIB), (1, None, GIB)]
+    parent = report["gpus"][0]["uuid"]
+    assert [gpu["mig_parent"] for gpu in report["gpus"]] == [None, parent, parent, None]
+
+
+def test_names_are_text(machine: Machine) -> None:
+    """Whatever a GPU is called, it is shown as text."""
+    machine.kernel.run("%unload_ext gpuwidget")
+    machine.says(*IDLE, "gpu.*.name=<img src=x onerror=1> & co")
+    machine.kernel.run("%load_ext gpuwidget")
+    ran, _ = watched(machine.kernel)
+    assert "<img" not in ran.cards[0]["text/html"]
+    assert "&lt;img" in ran.cards[0]["text/html"]
+
+
+def test_many_gpus(machine: Machine) -> None:
+    """With 16 busy GPUs and a run with many marks the card stays small."""
+    machine.kernel.run("%unload_ext gpuwidget")
+    machine.says(*BASE, "gpus=16", f"gpu.*.memory_used={17 * GIB}", "gpu.*.util=93", "gpu.*.power=612.5")
+    machine.kernel.run("%load_ext gpuwidget")
+    request = machine.kernel.send(f"%%gpuwatch\nfor i in range(300): print('a line of a log', i)\n{WAIT}")
+    machine.kernel.wait_for_message(request, lambda message: message.shows_chart)
+    _, report = machine.finish(request)
+    assert len(report["gpus"]) == 16
