@@ -29,6 +29,7 @@ def pair(start_kernel: Callable[..., Kernel]) -> Pair:
     """A plain kernel and one with gpuwidget loaded, at the same execution count."""
     made = Pair(start_kernel(), start_kernel())
     made.run("pass", "%load_ext gpuwidget")
+    made.both("'in step'")
     return made
 
 

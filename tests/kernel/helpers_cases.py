@@ -48,8 +48,9 @@ class Case:
     """An unwatched cell run afterwards in both."""
     sending: dict[str, Any] | None = None
 
-    captured: bool = False
-    """Whether it pauses where an Output widget takes all messages, so that no chart can be shown."""
+    hidden: bool = False
+    """Whether it pauses where no chart can be shown: an Output widget takes all messages, or what the user
+    sees waits to be cleared by the next output."""
 
     @property
     def pauses(self) -> bool:
@@ -561,6 +562,42 @@ OUTPUTS = [
         "print('old')\npause()\nclear_output(wait=True)\n1 / 0",
         "ZeroDivisionError",
     ),
+    Case("clear_output then quiet result", "print('old')\nclear_output(wait=True)\npause()\n'res';"),
+    Case("clear_output then nothing", "print('old')\nclear_output(wait=True)\npause()\nprint(end='')"),
+    Case(
+        "clear_output then stderr",
+        "print('old')\nclear_output(wait=True)\npause()\nsys.stderr.write('e')",
+        "e",
+    ),
+    Case(
+        "clear_output then an update",
+        "h = display('old', display_id=True)\nclear_output(wait=True)\npause()\nh.update('new')",
+        "new",
+    ),
+    Case(
+        "clear_output then publish",
+        "from IPython.display import publish_display_data\nprint('old')\nclear_output(wait=True)\npause()\n"
+        "publish_display_data({'text/plain': 'published'})",
+        "published",
+    ),
+    Case(
+        "clear_output twice",
+        "print('old')\nclear_output(wait=True)\npause()\nclear_output()\nprint('new')",
+        "new",
+    ),
+    Case(
+        "clear_output waiting after clear_output",
+        "print('old')\nclear_output()\nprint('new')\nclear_output(wait=True)\npause()",
+        "new",
+        hidden=True,
+    ),
+    Case("clear_output waiting alone", "clear_output(wait=True)\npause()"),
+    Case(
+        "clear_output waiting, told by hand",
+        "print('old')\nget_ipython().display_pub.clear_output(True)\npause()",
+        "old",
+    ),
+    Case("display that clears", "print('old')\npause()\ndisplay('new', clear=True)", "new"),
     Case("clear_output then result", "print('old')\nclear_output(wait=True)\npause()\n'res'", "res"),
     Case(
         "display pub captured",
@@ -594,24 +631,24 @@ WIDGETS = [
         "out = ipywidgets.Output()\ndisplay(out)\nwith out:\n    print('inside')\n    pause()\n"
         "    print('still inside')\n    display('and this')\nprint('outside')",
         "outside",
-        captured=True,
+        hidden=True,
     ),
     Case(
         "output widget to the end",
         "out2 = ipywidgets.Output()\ndisplay(out2)\nwith out2:\n    print('inside')\n    pause()",
         "widget-view",
-        captured=True,
+        hidden=True,
     ),
     Case(
         "output widget clears",
         "with out:\n    clear_output(wait=True)\n    pause()\n    print('again')",
-        captured=True,
+        hidden=True,
     ),
-    Case("output widget takes an error", "with out:\n    pause()\n    1 / 0", captured=True),
+    Case("output widget takes an error", "with out:\n    pause()\n    1 / 0", hidden=True),
     Case(
         "output widget decorates",
         "@out.capture()\ndef captured():\n    print('captured')\n    pause()\ncaptured()",
-        captured=True,
+        hidden=True,
     ),
     Case("output widget appended", "out.append_stdout('more')\npause()"),
     Case("interact", "ipywidgets.interact(lambda x: print('x is', x), x=(0, 10));pause()", "widget-view"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,13 +63,13 @@ def cards(messages: Iterable[Message]) -> list[dict[str, Any]]:
     return [message.content["data"] for message in messages if message.is_card]
 
 
-def sequence(messages: Iterable[Message], our_models: set[str]) -> list[tuple[str, Any]]:
+def sequence(messages: Sequence[Message], our_models: set[str]) -> list[tuple[str, Any]]:
     """The messages that are not ours, in order, without what was typed.
 
     stdout and stderr are buffered apart and sent when a timer says so: between two other messages only
-    the whole text of each is certain.
+    the whole text of each is certain. Questions come by another channel: only their own order is certain.
     """
-    found: list[tuple[str, Any]] = []
+    found: list[tuple[str, Any]] = [(m.type, m.content) for m in messages if m.type == "input_request"]
     streams: dict[str, str] = {}
 
     def end_streams() -> None:
@@ -77,7 +77,7 @@ def sequence(messages: Iterable[Message], our_models: set[str]) -> list[tuple[st
         streams.clear()
 
     for message in messages:
-        if _ours(message, our_models) or message.type == "execute_input":
+        if _ours(message, our_models) or message.type in ("execute_input", "input_request"):
             continue
         if message.type == _STREAM:
             name = message.content["name"]

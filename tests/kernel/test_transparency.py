@@ -38,7 +38,7 @@ def _prepared(pair: Pair) -> None:
 
 
 def _chart_is_there(case: Case) -> Callable[[Message], bool]:
-    return attrgetter("opens_chart" if case.captured else "shows_chart")
+    return attrgetter("opens_chart" if case.hidden else "shows_chart")
 
 
 def run_case(pair: Pair, case: Case, options: str, long: bool = False) -> None:
@@ -57,7 +57,7 @@ def run_case(pair: Pair, case: Case, options: str, long: bool = False) -> None:
     assert case.shows in f"{seen} {plain.reply}"
     assert watched.late == []
     if long:
-        assert any(message.shows_chart for message in watched.messages) == (not case.captured)
+        assert any(message.shows_chart for message in watched.messages) == (not case.hidden)
     if case.then:
         pair.both(case.then)
 
@@ -84,3 +84,18 @@ def test_names_and_counters_agree_in_the_end(pair: Pair) -> None:
     """Many watched cells later, the user's namespace, history and counters are those of plain cells."""
     pair.both("sorted(name for name in globals()), len(In), sorted(Out), len(_ih), len(_dh)")
     pair.both("sorted(get_ipython().user_ns_hidden), get_ipython().execution_count")
+
+
+def test_debugger(pair: Pair) -> None:
+    """Post-mortem and breakpoints show the cell's own frames, as without the magic."""
+    pair.same("def deep(n):\n    return 1 / n\ndeep(0)")
+    pair.both("%debug", answers=["where", "p n", "up", "list", "quit"])
+    body = "import pdb\nlocal = 3\npdb.set_trace()\nprint('went on')"
+    plain, _ = pair.same(body, answers=["where", "p local", "continue"])
+    assert "went on" in plain.text
+
+
+def test_reset(pair: Pair) -> None:
+    """%reset in a watched cell empties the namespace, and the cell goes on and has its card."""
+    pair.same("%reset -f\nprint(sorted(name for name in globals() if name[0] != '_'))")
+    pair.same("kept = 1\nkept")
