@@ -127,6 +127,11 @@ class Course:
         for column, value in zip(self._columns, values, strict=True):
             column.append(value)
 
+    def widen(self, highest: Sequence[bool]) -> None:
+        """Take up further quantities, unknown until now."""
+        for keep in highest:
+            self._columns.append(_Column(keep, [None] * len(self._t), [0] * len(self._t)))
+
     def points(
         self, most: int = MAX_POINTS
     ) -> tuple[tuple[float, ...], tuple[tuple[float | None, ...], ...]]:

@@ -49,6 +49,8 @@ _REOPEN_AFTER_S = 1.0
 _LOOK_FOR_LOST_EVERY_S = 5.0
 _LOOK_FOR_DRIVER_EVERY_S = 30.0
 _EMPTY_EVERY_S = 1.0
+_ACTIVITY_HOLDS_S = 2.5
+"""So long a window of the counters is shown when no new one comes."""
 _HUNG_AFTER_S = 1.0
 _OPEN_HUNG_AFTER_S = 10.0
 _WATCHDOG_EVERY_S = 0.25
@@ -477,6 +479,7 @@ class Sampler:
             state.steady = source.read_steady(gpu)
             state.steady_read = now
         state.fast = fast
+        state.measured = self._clock.time()
         state.memory_used = fast.memory_used
         state.processes = processes
 
@@ -613,7 +616,11 @@ class Sampler:
                     return
 
     def _read_activity(self, state: GpuState, asked: bool) -> None:
-        state.activity = self._source.read_activity(state.gpu) or state.activity
+        window = self._source.read_activity(state.gpu)
+        held = state.activity
+        if window is None and held is not None and self._clock.time() - held.until < _ACTIVITY_HOLDS_S:
+            window = held
+        state.activity = window
 
     def _read_slow(self, state: GpuState, asked: bool) -> None:
         state.slow = self._source.read_slow(state.gpu)

@@ -119,6 +119,9 @@ class Reading:
     """Since when a call to it has not returned, epoch seconds; None while it answers."""
     lost_since: float | None
     """Since when the driver calls it lost (fell off the bus, needs a reset), epoch seconds, or None."""
+    measured: float | None
+    """When ``utilization``, ``memory_utilization`` and ``power_w`` were read, epoch seconds; between two such
+    reads a sample may bring new ``memory_used`` only. None before the first."""
     utilization: float | None
     """Percent of the driver's last window in which any kernel ran, nvmlDeviceGetUtilizationRates gpu
     (nvidia-smi: utilization.gpu). Says nothing about how much of the GPU worked: see ``activity``."""

@@ -15,7 +15,7 @@ _NO_SLOW = Slow(None, None, {})
 _VALUES = tuple(
     field.name
     for field in fields(Reading)
-    if field.name not in ("uuid", "answered", "silent_since", "lost_since", "missing")
+    if field.name not in ("uuid", "answered", "silent_since", "lost_since", "measured", "missing")
 )
 
 
@@ -27,6 +27,7 @@ class GpuState:
         self.answered: float | None = None
         self.lost_since: float | None = None
         self.fast = _NO_FAST
+        self.measured: float | None = None
         self.memory_used: int | None = None
         self.processes: tuple[Process, ...] | None = None
         self.memory_at_processes: int | None = None
@@ -87,6 +88,7 @@ class GpuState:
         self._forget()
 
     def _forget(self) -> None:
+        self.measured = None
         self.fast, self.steady, self.slow = _NO_FAST, _NO_STEADY, _NO_SLOW
         self.memory_used = self.processes = self.activity = None
         self.processes_read = self.steady_read = _NEVER
@@ -107,6 +109,7 @@ class GpuState:
             answered=self.answered,
             silent_since=None,
             lost_since=None,
+            measured=self.measured,
             utilization=fast.utilization,
             utilization_window=slow.utilization_window,
             memory_utilization=fast.memory_utilization,
@@ -134,6 +137,7 @@ def _blank(
         answered=answered,
         silent_since=silent_since,
         lost_since=lost_since,
+        measured=None,
         missing=dict.fromkeys(_VALUES, reason),
         **unknown,
     )

@@ -9,6 +9,7 @@ The allocator has one peak counter a device, which anybody may reset and nobody 
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -151,16 +152,19 @@ def synchronize() -> None:
     kernel that failed left behind.
     """
     torch = _torch_with_cuda_up()
-    if torch is None or torch.cuda.is_current_stream_capturing():
-        # To synchronize would spoil the capture of a CUDA graph.
+    if torch is None:
         return
     for index in devices_with_context():
         torch.cuda.synchronize(index)
 
 
-def has_pending_work() -> bool:
-    """Whether there may be anything to wait for: CUDA is up and this process has a context."""
-    return bool(devices_with_context())
+def may_wait() -> bool:
+    """Whether there may be work to wait for, and waiting does no harm; asked on the thread that queued it.
+
+    While that thread captures a CUDA graph, to synchronize would spoil the capture.
+    """
+    torch = _torch_with_cuda_up()
+    return torch is not None and not torch.cuda.is_current_stream_capturing() and bool(devices_with_context())
 
 
 def counters() -> dict[int, Counters]:
@@ -266,7 +270,8 @@ class Ledger:
             for index, now in before.items():
                 if now.allocated_peak > now.allocated or now.reserved_peak > now.reserved:
                     self._reset(index, now)
-                    account.hidden_peaks[index] = now.allocated_peak
+                    hidden = now.allocated_peak if now.allocated_peak > now.allocated else now.reserved_peak
+                    account.hidden_peaks[index] = hidden
             self._accounts.append(account)
             self.listen()
             return account
@@ -332,6 +337,15 @@ class Ledger:
         original, _ = self._tapped.get(_RESETS[0], (None, None))
         (original or getattr(torch._C, _RESETS[0]))(index)
 
+    def begin_anew_in_child(self) -> None:
+        """After a fork no run is the child's, and a lock that another thread held is free."""
+        self._lock = threading.RLock()
+        self._accounts = []
+        self._stop_listening()
+
 
 LEDGER = Ledger()
 """The process's one."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=LEDGER.begin_anew_in_child)

@@ -41,6 +41,7 @@ def reading(index: int, utilization: float | None = 97.0, memory: int | None = 5
         answered=1000.0,
         silent_since=None,
         lost_since=None,
+        measured=1000.0,
         utilization=utilization,
         utilization_window=0.2,
         memory_utilization=40.0,

@@ -27,6 +27,7 @@ def reading(one: Gpu, **values: Any) -> Reading:
         answered=EPOCH,
         silent_since=None,
         lost_since=None,
+        measured=EPOCH,
         utilization=97.0,
         utilization_window=0.2,
         memory_utilization=40.0,

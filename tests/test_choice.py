@@ -52,6 +52,13 @@ def test_what_names_none_says_what_is_there(word: str, says: str) -> None:
     assert str(raised.value).startswith(says)
 
 
+def test_a_slice_is_named_by_its_parent_and_number() -> None:
+    """0:1 is MIG slice 1 of GPU 0, as cards name it."""
+    piece = replace(GPUS[0], uuid="MIG-1", mig_index=1, mig_parent=UUIDS[0])
+    assert choose(["0:1"], (GPUS[0], piece, GPUS[1]), {}) == ("MIG-1",)
+    assert choose(["0"], (GPUS[0], piece, GPUS[1]), {}) == (UUIDS[0],)
+
+
 def test_without_a_gpu_none_can_be_named() -> None:
     """On a machine without GPU the error says just that."""
     with pytest.raises(OptionError, match="--gpu 0: no GPU is visible here"):

@@ -46,6 +46,15 @@ def test_a_short_course_is_kept_as_it_is() -> None:
     assert course.points() == ((0.0, 1.0), ((10.0, None), (1.0, 2.0)))
 
 
+def test_quantities_may_join_late() -> None:
+    """What was not there yet is unknown, and what was is kept."""
+    course = Course((False,))
+    course.add(0.0, (10.0,))
+    course.widen((True,))
+    course.add(1.0, (20.0, 5.0))
+    assert course.points() == ((0.0, 1.0), ((10.0, 20.0), (None, 5.0)))
+
+
 def test_a_long_course_keeps_peaks_and_means() -> None:
     """An hour at ten samples a second is at most 240 points; a single spike of memory is still there."""
     course = Course((False, True))

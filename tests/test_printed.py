@@ -45,6 +45,27 @@ def test_a_progress_bar_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert heard == ["100 %"]
 
 
+def test_a_long_progress_bar_counts_in_its_last_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it is rewritten, and however long it is, its end is what stands."""
+    monkeypatch.setattr(sys, "stdout", Stream())
+    heard: list[str] = []
+    printed = Printed()
+    printed.listen(heard.append)
+    for percent in range(101):
+        print(f"\r{percent}% |{'#' * 60}|", end="")
+    print()
+    printed.leave(heard.append)
+    assert heard == ["100% |" + "#" * 60 + "|"]
+
+
+def test_printing_within_printing_does_not_hang() -> None:
+    """A signal handler or a finalizer may print while a line is being noted."""
+    marks = Marks()
+    with marks._lock:
+        marks.printed(1.0, "from a handler")
+    assert [mark.label for mark in marks.all()] == ["from a handler"]
+
+
 def test_pieces_of_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who asks for the text itself hears it as it is written."""
     monkeypatch.setattr(sys, "stdout", Stream())

@@ -13,7 +13,7 @@ from fakes import FakeClock, FakeSource
 from test_torch_state import GIB, FakeTorch
 
 from gpuwidget import processes
-from gpuwidget.errors import OptionError
+from gpuwidget.errors import GpuLostError, OptionError
 from gpuwidget.measure.report import Level, Report, Span
 from gpuwidget.measure.run import Run, RunOptions
 from gpuwidget.sampler import Sampler
@@ -243,10 +243,106 @@ def test_the_timeline_of_a_long_run_is_short(bench: Bench) -> None:
     assert json.loads(json.dumps(report.as_json(), allow_nan=False))["schema"] == 1
 
 
+def test_the_gpus_tail_is_sampled_too(bench: Bench, monkeypatch: pytest.MonkeyPatch, host: None) -> None:
+    """What the GPU does after the Python code ended is measured like the rest, and is no part of the time."""
+    fake = FakeTorch()
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    run = bench.run()
+    bench.pass_time(1.0)
+    bench.source.power[0] = 300.0
+
+    def work(index: int) -> None:
+        bench.pass_time(3.0)
+
+    fake.cuda.synchronize = work
+    report = bench.report(run)
+    assert report.cell.duration_s == pytest.approx(1.0)
+    assert report.cell.gpu_tail_s == pytest.approx(3.0)
+    assert report.gpus[0].energy_j == pytest.approx(1.0 * 100 + 3.0 * 300, rel=0.05)
+    assert report.timeline is not None
+    assert len(report.timeline.t) > 30
+
+
+def test_a_long_interval_shows_nothing_of_the_time_before(bench: Bench) -> None:
+    """Between two readings the last one from before the run is not taken for the run's."""
+    bench.source.utilization[0], bench.source.power[0] = 100.0, 700.0
+    bench.pass_time(0.4, step=0.2)
+    run = bench.run(RunOptions(interval_s=4.0))
+    bench.source.utilization[0], bench.source.power[0] = 0.0, 100.0
+    bench.sampler.unsubscribe(bench._keep)
+    bench.pass_time(3.0)
+    gpu = bench.report(run).gpus[0]
+    assert gpu.utilization == Level(0.0, 0.0)
+    assert gpu.power_w == Level(100.0, 100.0)
+
+
+def test_a_gap_in_sampling_is_not_filled_in(bench: Bench) -> None:
+    """Where nothing could be read for seconds, what happened in them is unknown, and so is the energy."""
+    run = bench.run(RunOptions(gpus=("0",)))
+    bench.pass_time(1.0)
+    bench.clock.advance(6.0)
+    bench.clock.until(bench._all_wait)
+    bench.pass_time(1.0)
+    report = bench.report(run)
+    assert report.gpus[0].energy_j is None
+    assert report.gpus[0].missing["energy_j"] == "the driver did not say it throughout the run"
+    assert report.timeline is not None
+    assert None in report.timeline.gpus[0].power_w
+
+
+def test_a_gpu_that_came_back_is_not_lost(bench: Bench) -> None:
+    """The report says that it was away, not that it is."""
+    run = bench.run()
+    bench.source.failing[0] = GpuLostError("lost")
+    bench.pass_time(1.0)
+    bench.source.failing.clear()
+    bench.pass_time(7.0)
+    report = bench.report(run)
+    assert (report.gpus[0].lost_since, report.gpus[0].energy_j) == (None, None)
+    assert report.notes[-1].startswith("GPU 0 was lost for a part of the run, and came back")
+
+
+def test_a_gpu_that_joins_late_is_weighted_from_there(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is said of it for the time before, and the others' course is kept."""
+    monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
+    late = bench.source.present.pop()
+    bench.sampler.stop()
+    bench.sampler = Sampler(bench.source, bench.clock)
+    run = bench.run()
+    bench.source.utilization[0] = 100.0
+    bench.pass_time(2.0)
+    bench.source.present.append(late)
+    bench.source.failing[0] = GpuLostError("a look at the driver")
+    bench.clock.until(lambda: len(bench.sampler.known_gpus) == 2, step=0.1)
+    bench.source.failing.clear()
+    bench.pass_time(8.0)
+    report = bench.report(run)
+    joined = report.gpus[1]
+    assert joined.device_memory == Span(None, 1_000_000, 1_000_000)
+    assert joined.utilization == Level(pytest.approx(50.0), 50.0)
+    assert (joined.energy_j, report.timeline is not None) == (None, True)
+    assert report.timeline is not None
+    assert report.timeline.gpus[0].utilization[4] == 100.0
+    assert report.timeline.gpus[1].utilization[4] is None
+
+
+def test_counters_that_user_code_reset_are_unknown(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A count is never negative: where it fell, what was counted is not known."""
+    fake = FakeTorch()
+    uuid = bench.source.gpus[0].uuid[4:]
+    fake.cuda.get_device_properties = lambda index: type("P", (), {"uuid": uuid})
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    run = bench.run()
+    stats = fake.cuda.memory_stats_as_nested_dict
+    fake.cuda.memory_stats_as_nested_dict = lambda index: {**stats(index), "num_ooms": 0}
+    gpu = bench.report(run).gpus[0]
+    assert gpu.torch is not None
+    assert (gpu.torch.ooms, gpu.torch.alloc_retries) == (None, 0)
+    assert gpu.missing["ooms"] == "code in this run reset torch's counters"
+
+
 def test_a_gpu_lost_in_the_run(bench: Bench) -> None:
     """Since when it is lost is said; what it had read before stands, its end and energy are unknown."""
-    from gpuwidget.errors import GpuLostError
-
     run = bench.run()
     bench.pass_time(1.0)
     bench.source.failing[0] = GpuLostError("lost")

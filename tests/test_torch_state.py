@@ -118,9 +118,9 @@ def test_only_devices_with_a_context_are_waited_for(monkeypatch: pytest.MonkeyPa
 
 def test_a_graph_capture_is_not_spoiled(torch: FakeTorch) -> None:
     """While a CUDA graph is captured nobody synchronizes."""
+    assert torch_state.may_wait()
     torch.cuda.is_current_stream_capturing = lambda: True
-    torch_state.synchronize()
-    assert torch.waited == []
+    assert not torch_state.may_wait()
 
 
 def test_the_peak_of_a_tensor_that_is_gone_is_exact(torch: FakeTorch) -> None:
@@ -177,6 +177,18 @@ def test_a_reset_by_the_users_code_loses_nothing(torch: FakeTorch) -> None:
     torch.allocate(1 * GIB)
     assert ledger.close(account)[0].allocated_peak == 4 * GIB
     assert account.user_resets == 1
+
+
+def test_a_child_of_a_fork_has_no_run(torch: FakeTorch) -> None:
+    """What the parent's threads held or had put in place is gone in the child."""
+    before = torch._C._cuda_resetPeakMemoryStats
+    ledger = Ledger()
+    ledger.open()
+    ledger._lock.acquire()
+    ledger.begin_anew_in_child()
+    assert torch._C._cuda_resetPeakMemoryStats is before
+    account = ledger.open()
+    assert ledger.close(account)[0].allocated_peak == 0
 
 
 def test_torch_is_left_as_it_was(torch: FakeTorch) -> None:

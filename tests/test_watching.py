@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -169,6 +170,70 @@ def test_decorated_generators_are_measured_to_their_end() -> None:
     assert list(count()) == [1, 2]
     assert asyncio.run(collect()) == [1, 2]
     assert labels(count.report) == labels(count_async.report) == ["between"]
+
+
+def test_a_generator_that_is_left_early_has_not_failed() -> None:
+    """A loop that breaks out of it is no error."""
+
+    @gpuwidget.watch
+    def count() -> Iterator[int]:
+        yield 1
+        yield 2
+
+    for _ in count():
+        break
+    assert count.report is not None
+    assert count.report.cell.status == "ok"
+
+
+def test_a_generator_may_be_advanced_in_several_contexts() -> None:
+    """Frameworks that do so get their items, and the report is there."""
+
+    @gpuwidget.watch
+    def count() -> Iterator[int]:
+        yield 1
+        yield 2
+
+    items = count()
+    assert [contextvars.copy_context().run(next, items, None) for _ in range(3)] == [1, 2, None]
+    assert count.report is not None
+
+
+def test_one_watch_in_two_threads_at_once() -> None:
+    """Each thread leaves what it entered."""
+    w = gpuwidget.watch("shared")
+    both = threading.Barrier(2)
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            with w:
+                both.wait(10)
+                both.wait(10)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert len(gpuwidget.reports()) == 2
+    assert not watching.process_sampler().wanted
+
+
+def test_an_interrupt_while_it_starts_leaves_nothing_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sampling does not go on for a watch that never began."""
+
+    def interrupt(timeout_s: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(watching.process_sampler(), "read_now", interrupt)
+    with pytest.raises(KeyboardInterrupt), gpuwidget.watch():
+        raise AssertionError("the body must not run")
+    assert not watching.process_sampler().wanted
+    gpuwidget.mark("goes nowhere")
 
 
 def test_a_decorated_coroutine_function_is_still_one() -> None:

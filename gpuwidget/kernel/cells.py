@@ -25,6 +25,7 @@ from gpuwidget.measure.run import Run, RunOptions
 
 log = logging.getLogger("gpuwidget")
 
+_INTERRUPT_AFTER_S = 0.05
 _EVERY_CELL = WatchOptions(run=RunOptions(), live=False, quiet=False, label=None)
 
 
@@ -78,7 +79,13 @@ class CellWatcher:
         self._armed.append(armed)
         try:
             self._arm(armed, info)
+        except KeyboardInterrupt:
+            # Stop was pressed before the cell's own code began. IPython takes no exception from here: the
+            # interrupt is delivered again, to the code it was meant for.
+            armed.abandon()
+            _interrupt_soon()
         except Exception:
+            armed.abandon()
             log.debug("a cell could not be watched", exc_info=True)
 
     def after(self, result: Any) -> None:
@@ -86,12 +93,19 @@ class CellWatcher:
         armed = self._disarm(result)
         if armed is None or armed.run is None:
             return
+        interrupted = False
         try:
             status = _status(result)
             ended_on_output = status != "ok" or getattr(result, "result", None) is not None
             self._settle(armed, armed.run, status, ended_on_output)
+            interrupted = armed.run.wait_interrupted
         except Exception:
             log.debug("a watched cell could not be reported", exc_info=True)
+        finally:
+            armed.abandon()
+        if interrupted:
+            # Stop was pressed while the GPU finished: that ends the wait, and is meant for Run All too.
+            _interrupt_soon()
 
     def abandon_all(self) -> None:
         """Stop watching whatever runs, without a card."""
@@ -101,7 +115,8 @@ class CellWatcher:
 
     def _arm(self, armed: _Armed, info: Any) -> None:
         line = find_in_cell(info.raw_cell or "")
-        if line is None and not self.every_cell:
+        # A cell within a cell, as %%capture makes of its body, is the outer one's doing: one line for both.
+        if line is None and (not self.every_cell or len(self._armed) > 1):
             return
         try:
             options = parse(line) if line is not None else _EVERY_CELL
@@ -124,11 +139,7 @@ class CellWatcher:
             armed.view = live.LiveView(run.progress, self._shell)
             armed.view.start()
         watching.enter_cell(run)
-        try:
-            run.start()
-        except BaseException:
-            armed.abandon()
-            raise
+        run.start()
 
     def _prepare_chart(self) -> bool:
         if not has_front_end(self._shell):
@@ -181,6 +192,8 @@ def _status(result: Any) -> Status:
     error = result.error_before_exec or result.error_in_exec
     if type(error).__name__ == "CancelledError":
         return "interrupted"
+    if isinstance(error, GeneratorExit):
+        return "error"  # which ends a generator as it should, but no cell
     return watching.status_of(error)
 
 
@@ -194,8 +207,22 @@ def _deaf_to_interrupts() -> Iterator[None]:
     def ignore(number: int, frame: FrameType | None) -> None:
         pass
 
-    before = signal.signal(signal.SIGINT, ignore)
+    before = signal.getsignal(signal.SIGINT)
+    if before is None:  # not set from Python: it could not be put back
+        yield
+        return
+    signal.signal(signal.SIGINT, ignore)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _interrupt_soon() -> None:
+    """Interrupt whatever the main thread runs in a moment; an idle kernel ignores it."""
+    main = threading.main_thread().ident
+    if main is None or threading.current_thread() is not threading.main_thread():
+        return
+    timer = threading.Timer(_INTERRUPT_AFTER_S, signal.pthread_kill, (main, signal.SIGINT))
+    timer.daemon = True
+    timer.start()

@@ -29,6 +29,8 @@ class ClearWatch:
         self._original: Callable[..., Any] = self._publisher.clear_output
         self._shadowed = vars(self._publisher).get("clear_output")
         self._replacement: Callable[..., Any] = self._clear_output
+        # Not where %%capture has put another publisher there, which keeps everything to itself.
+        self._hears = hasattr(self._publisher, "register_hook")
         self.pending = False
         """Whether a ``clear_output(wait=True)`` has not taken effect yet."""
         self.cleared = False
@@ -39,12 +41,16 @@ class ClearWatch:
 
         Those of older ipykernels see no clearing, so that the publisher's method is shadowed for it.
         """
+        if not self._hears:
+            return
         self._publisher.clear_output = self._replacement
         self._publisher.register_hook(self._see_message)
         PRINTED.listen(self._see_text, whole_lines=False)
 
     def stop(self) -> None:
         """End, on the same thread. Where other code has shadowed the method since, ours just goes on."""
+        if not self._hears:
+            return
         PRINTED.leave(self._see_text)
         self._publisher.unregister_hook(self._see_message)
         if vars(self._publisher).get("clear_output") == self._replacement:

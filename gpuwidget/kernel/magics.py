@@ -57,7 +57,9 @@ class Extension:
         for kind, name, ours in (("cell", "gpuwatch", self._gpuwatch), ("line", "gpu", self._gpu)):
             if magics[kind].get(name) == ours:
                 del magics[kind][name]
-        process_sampler().stop()
+        sampler = process_sampler()
+        if not sampler.wanted:  # else a watch in another thread goes on, and its end is the sampler's
+            sampler.stop()
 
     # -- the cell's first line -----------------------------------------------------------------------
 
@@ -97,6 +99,8 @@ class Extension:
         finally:
             run.end(watching.status_of(left_by))
             watching.leave_cell(run)
+            # The error holds this frame; would this frame hold the error, the user's tensors would stay.
+            left_by = None
             report = run.report()
             watching.keep(report)
             if report is not None and not options.quiet:

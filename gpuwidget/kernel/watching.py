@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import suppress
 from contextvars import ContextVar, Token
 from types import MethodType, TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
@@ -78,30 +80,47 @@ class Watch:
 
     def __init__(self, label: str | None = None) -> None:
         self._label = label
-        self._entered: list[tuple[Run, Token[Run | None]]] = []
+        self._entered: dict[int, list[tuple[Run, Token[Run | None]]]] = {}
+        """By thread: one watch may be entered by several at once, and by one again within itself."""
         self.report: Report | None = None
 
     def __enter__(self) -> Watch:
         run = new_run(RunOptions(), self._label, None)
-        self._entered.append((run, _innermost.set(run)))
         run.start()
+        self._entered.setdefault(threading.get_ident(), []).append((run, _innermost.set(run)))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        run, token = self._entered.pop()
-        run.end(status_of(error))
-        _innermost.reset(token)
-        self.report = run.report()
+        run, token = self._leave()
+        try:
+            run.end(status_of(error))
+            with suppress(ValueError):
+                # Left in another context than it was entered in, as a generator may be: that one is gone.
+                _innermost.reset(token)
+            self.report = run.report()
+        finally:
+            run.abandon()
         keep(self.report)
         if run.wait_interrupted:
             raise KeyboardInterrupt
 
+    def _leave(self) -> tuple[Run, Token[Run | None]]:
+        # A generator may be left by another thread than entered it: then the last that is still open.
+        here = threading.get_ident()
+        thread = here if here in self._entered else next(reversed(self._entered))
+        entries = self._entered[thread]
+        entry = entries.pop()
+        if not entries:
+            del self._entered[thread]
+        return entry
+
     def mark(self, text: str) -> None:
         """Put a mark on the timeline."""
-        if self._entered:
-            self._entered[-1][0].mark(text)
+        entries = self._entered.get(threading.get_ident()) or next(reversed(self._entered.values()), None)
+        if entries:
+            entries[-1][0].mark(text)
 
     def __call__(self, function: Callable[P, R]) -> WatchedFunction[P, R]:
         """Decorate ``function``: every call is measured, under the label or the function's name."""
@@ -175,8 +194,10 @@ class _Recording:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # A generator that nobody asks for more has not failed.
+        left_early = isinstance(error, GeneratorExit)
         try:
-            self._watch.__exit__(kind, error, trace)
+            self._watch.__exit__(kind, None if left_early else error, trace)
         finally:
             self._function.report = self._watch.report
 

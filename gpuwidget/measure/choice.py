@@ -16,8 +16,8 @@ def choose(
 ) -> tuple[str, ...]:
     """UUIDs of the GPUs that ``words`` name, each once, in the order of ``gpus``.
 
-    A number is NVML's index (nvidia-smi's), ``cuda:N`` is torch's, anything else a UUID or an unambiguous
-    prefix of one. Raises OptionError, saying what is there, for a word that names none.
+    A number is NVML's index (nvidia-smi's), ``0:1`` MIG slice 1 of GPU 0, ``cuda:N`` is torch's, anything
+    else a UUID or an unambiguous prefix of one. Raises OptionError, saying what is there, for a word that names none.
     """
     environment = os.environ if environment is None else environment
     chosen: set[str] = set()
@@ -31,6 +31,9 @@ def _named(word: str, gpus: Sequence[Gpu], environment: Mapping[str, str]) -> li
         raise OptionError(f"--gpu {word}: no GPU is visible here.")
     if word.isdigit():
         found = [gpu.uuid for gpu in gpus if gpu.index == int(word) and gpu.mig_parent is None]
+    elif re.fullmatch(r"\d+:\d+", word):
+        parent, _, number_in = word.partition(":")
+        found = [gpu.uuid for gpu in gpus if (gpu.index, gpu.mig_index) == (int(parent), int(number_in))]
     elif re.fullmatch(r"cuda:\d+", word):
         number = int(word.partition(":")[2])
         found = _cuda_device(number, gpus, environment)

@@ -14,7 +14,8 @@ class Marks:
     """Keeps the first 200 marks, and printed lines evenly thinned to at most 100."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # Reentrant: what prints may be a signal handler, or a finalizer that the garbage collector runs.
+        self._lock = threading.RLock()
         self._marks: list[Mark] = []
         self._printed: list[Mark] = []
         self._stride = 1

@@ -49,6 +49,11 @@ def lost(gpu: GpuReport) -> str:
     return f"{gpu_name(gpu)} was lost at {at}: the driver no longer reaches it, it may need a reset."
 
 
+def came_back(gpu: GpuReport) -> str:
+    """``gpu`` was lost during the run, for a while."""
+    return f"{gpu_name(gpu)} was lost for a part of the run, and came back: what it did meanwhile is unknown."
+
+
 def unattributed(gpus: Sequence[GpuReport], origin: Origin) -> str | None:
     """Nobody can say which GPUs this process uses."""
     if not gpus or origin.kind == "replay":

@@ -6,6 +6,7 @@ A kernel's streams are heard through their own ``echo``; on any other a function
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -24,17 +25,18 @@ class _Lines:
         self._begun = ""
 
     def take(self, text: str) -> None:
-        if "\n" not in text:
-            if len(self._begun) < _LONGEST:
-                self._begun += text
-            return
-        first, *others = text.split("\n")
-        begun, self._begun = self._begun, others.pop()[-_LONGEST:]
-        for line in (begun + first, *others):
-            # A progress bar rewrites its line: what is left standing is what counts.
-            shown = line.rstrip("\r").rpartition("\r")[2].strip()
+        *whole, self._begun = (self._begun + text).split("\n")
+        for line in whole:
+            shown = _standing(line).strip()
             if shown:
-                self._on_line(shown[:_LONGEST])
+                self._on_line(shown)
+        self._begun = _standing(self._begun)
+
+
+def _standing(line: str) -> str:
+    """What is left of a line that rewrites itself, as progress bars do; its beginning, if it is long."""
+    text = line.rstrip("\r")
+    return text.rpartition("\r")[2][:_LONGEST] + ("\r" if text != line else "")
 
 
 class _Echo:
@@ -130,6 +132,17 @@ class Printed:
             if whole_lines:
                 listener(line)
 
+    def begin_anew_in_child(self) -> None:
+        """After a fork nobody in the child listens, and a lock that another thread held is free."""
+        self._lock = threading.RLock()
+        self._listeners = []
+        for tap in self._taps:
+            tap.release()
+        self._taps.clear()
+
 
 PRINTED = Printed()
 """The process's one."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=PRINTED.begin_anew_in_child)

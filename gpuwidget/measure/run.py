@@ -40,6 +40,9 @@ OPEN_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 0.25
 """How long a run's start and end wait for a fresh reading; a GPU that does not answer by then has none."""
 _MEMORY_INTERVAL_S = 0.1
+_COUNTERS_RESET = "code in this run reset torch's counters"
+_WIDEST_GAP_S = 1.0
+_LONGEST_MARK = 200
 _NOT_SAMPLED = "The NVIDIA driver did not answer in time."
 _SERIES = (False, True, False, False)
 """Of utilization, memory, power and SM activity, memory keeps its highest value in a merged bin."""
@@ -91,6 +94,7 @@ class Run:
         self._contexts: frozenset[int] = frozenset()
         self._subscription: Subscription | None = None
         self._running = False
+        self._sampling = False
         self._cell: CellFacts | None = None
         self.wait_interrupted = False
         self._started = 0.0
@@ -99,6 +103,8 @@ class Run:
         self._host_peak: int | None = None
         self._host_mark: int | None = None
         self._host_due = 0.0
+        self._last_row = 0.0
+        self._widest_gap = max(_WIDEST_GAP_S, 3 * options.interval_s)
 
     # -- while it runs -------------------------------------------------------------------------------
 
@@ -107,6 +113,16 @@ class Run:
 
         Raises OptionError for GPUs that don't exist, with nothing begun.
         """
+        try:
+            self._prepare()
+        except BaseException:
+            self.abandon()
+            raise
+        self._started = self._clock.time()
+        self._began = self._clock.monotonic()
+        self._running = self._sampling = True
+
+    def _prepare(self) -> None:
         self._subscription = self._sampler.subscribe(
             self._on_sample,
             interval_s=self._options.interval_s,
@@ -115,21 +131,13 @@ class Run:
         )
         self._sampler.wait_until_open(OPEN_TIMEOUT_S)
         asked = self._clock.time()
-        sample = self._sampler.read_now(ANSWER_TIMEOUT_S)
-        try:
-            self._begin(sample, asked)
-        except BaseException:
-            self._subscription.close()
-            raise
+        self._begin(self._sampler.read_now(ANSWER_TIMEOUT_S), asked)
         self._account = LEDGER.open()
         PRINTED.listen(self._on_line)
         resident = processes.resident_memory()
         self._host = Span(resident, None, None)
         self._host_peak = resident
         self._host_mark = processes.peak_resident_memory()
-        self._started = self._clock.time()
-        self._began = self._clock.monotonic()
-        self._running = True
 
     def _begin(self, sample: Sample | None, asked: float) -> None:
         self._contexts = frozenset(torch_state.devices_with_context())
@@ -139,14 +147,14 @@ class Run:
             self._wanted = frozenset(choose(self._options.gpus, sample.gpus))
         self._meet(sample)
         for gpu, reading in self._pairs(sample):
-            fresh = reading.answered is not None and reading.answered >= asked
+            fresh = reading.measured is not None and reading.measured >= asked
             self._tracks[gpu.uuid].begin(reading, self._holding(gpu, reading), fresh)
         self._add_to_course(0.0)
 
     def mark(self, label: str) -> None:
         """Put a mark on the timeline."""
-        if self._running:
-            self._marks.mark(self._clock.monotonic() - self._began, str(label))
+        if self._running and os.getpid() == self._process:
+            self._marks.mark(self._clock.monotonic() - self._began, str(label)[:_LONGEST_MARK])
 
     def progress(self) -> Progress:
         """The run so far, for a live chart; may be called from any thread."""
@@ -198,26 +206,31 @@ class Run:
         cell, self._cell = self._cell, None
         if cell is None or os.getpid() != self._process:
             return None
+        try:
+            return self._measured(cell)
+        finally:
+            self.abandon()
+
+    def _measured(self, cell: CellFacts) -> Report:
         asked = self._clock.time()
         sample = self._sampler.read_now(ANSWER_TIMEOUT_S)
         t = self._clock.monotonic() - self._began
         accounts = LEDGER.close(self._account) if self._account is not None else {}
         with self._lock:
+            self._sampling = False
             if sample is not None:
-                self._meet(sample)
+                self._meet(sample, t)
                 for gpu, reading in self._pairs(sample):
-                    fresh = reading.answered is not None and reading.answered >= asked
+                    fresh = reading.measured is not None and reading.measured >= asked
                     holding = self._holding(gpu, reading)
                     self._tracks[gpu.uuid].end(t, reading, holding, self._started, fresh)
                 self._add_to_course(t)
             self._settle_host_memory()
-            if self._subscription is not None:
-                self._subscription.close()
             return self._report(cell, t, accounts)
 
     def abandon(self) -> None:
-        """End without a report."""
-        self._running = False
+        """End without a report; safe to call at any time, and twice."""
+        self._running = self._sampling = False
         PRINTED.leave(self._on_line)
         if self._subscription is not None:
             self._subscription.close()
@@ -227,15 +240,15 @@ class Run:
     # -- samples -------------------------------------------------------------------------------------
 
     def _on_sample(self, sample: Sample) -> None:
-        if not self._running:
+        if not self._sampling:
             return
         LEDGER.listen()
         t = self._clock.monotonic() - self._began
         with self._lock:
             # The end may have come in between: what it has read is the last word.
-            if not self._running:
+            if not self._sampling:
                 return
-            self._meet(sample)
+            self._meet(sample, t)
             for gpu, reading in self._pairs(sample):
                 self._tracks[gpu.uuid].add(t, reading, self._holding(gpu, reading), self._started)
             self._add_to_course(t)
@@ -246,20 +259,23 @@ class Run:
                     self._host_peak = resident
 
     def _on_line(self, line: str) -> None:
-        if self._running:
+        if self._running and os.getpid() == self._process:
             self._marks.printed(self._clock.monotonic() - self._began, line)
 
-    def _meet(self, sample: Sample) -> None:
-        """Take note of the GPUs of a sample; one that joins late has no start."""
+    def _meet(self, sample: Sample, t: float = 0.0) -> None:
+        """Take note of the GPUs of a sample, ``t`` seconds into the run; one that joins late has no start."""
         if self._origin is None or self._origin.reason != sample.origin.reason:
             self._origin = sample.origin
         if self._attribution is None:
             self._attribution = Attribution(sample.origin)
         new = [pair for pair in self._pairs(sample) if pair[0].uuid not in self._tracks]
         for gpu, reading in new:
-            self._tracks[gpu.uuid] = Track(gpu, reading)
-        if new:
-            self._course = Course(_SERIES * len(self._tracks), spacing_s=_MEMORY_INTERVAL_S / 2)
+            self._tracks[gpu.uuid] = Track(gpu, reading, self._widest_gap)
+            self._tracks[gpu.uuid].join(t)
+        if new and self._course is None:
+            self._course = Course((), spacing_s=_MEMORY_INTERVAL_S / 2)
+        if new and self._course is not None:
+            self._course.widen(_SERIES * len(new))
         if self._attribution.wants_proof:
             in_use = self._uuids_with_context()
             for gpu, reading in self._pairs(sample):
@@ -283,11 +299,16 @@ class Run:
     def _add_to_course(self, t: float) -> None:
         if self._course is None:
             return
+        if t - self._last_row > self._widest_gap:
+            # A gap is no straight line from what was before it to what came after.
+            self._course.add((t + self._last_row) / 2, (None,) * len(_SERIES) * len(self._tracks))
+        self._last_row = t
         row: list[float | None] = []
         for track in self._tracks.values():
             reading = track.reading
             # What the driver said of a window before the run is no part of the run's course.
-            inside = t >= (reading.utilization_window or INTERVAL_S)
+            window = reading.utilization_window or INTERVAL_S
+            inside = reading.measured is not None and reading.measured >= self._started + window
             activity = reading.activity
             sm = activity.sm if activity is not None and activity.since >= self._started else None
             utilization = reading.utilization if inside else None
@@ -385,8 +406,11 @@ class Run:
         device = next((d for d in devices if torch_state.same_gpu(gpu.uuid, d.uuid)), None)
         account = accounts.get(device.index) if device is not None else None
         process_memory = track.process_memory()
-        if account is None:
+        torch_memory = _torch_memory(account) if account is not None else None
+        if torch_memory is None:
             track.missing["torch"] = self._why_no_torch()
+        elif None in (torch_memory.alloc_retries, torch_memory.ooms):
+            track.missing["alloc_retries"] = track.missing["ooms"] = _COUNTERS_RESET
         report = GpuReport(
             uuid=gpu.uuid,
             index=gpu.index,
@@ -398,7 +422,7 @@ class Run:
             shown=shown,
             device_memory=track.device_memory(),
             process_memory=process_memory,
-            torch=_torch_memory(account) if account is not None else None,
+            torch=torch_memory,
             utilization=track.utilization(t),
             sm_activity=track.activity("sm_activity", t),
             sm_occupancy=track.activity("sm_occupancy", t),
@@ -446,6 +470,8 @@ class Run:
                 found.append(notes.first_context(gpu))
             if gpu.lost_since is not None:
                 found.append(notes.lost(gpu))
+            elif track.came_back:
+                found.append(notes.came_back(gpu))
         if self._account is not None:
             named = {gpu.torch_device: notes.gpu_name(gpu) for gpu in gpus}
             names = {device.index: named.get(device.name, device.name) for device in devices}
@@ -461,9 +487,13 @@ def _torch_memory(account: DeviceAccount) -> TorchMemory:
     return TorchMemory(
         allocated=Span(before.allocated if before else 0, after.allocated, account.allocated_peak),
         reserved=Span(before.reserved if before else 0, after.reserved, account.reserved_peak),
-        alloc_retries=after.alloc_retries - (before.alloc_retries if before else 0),
-        ooms=after.ooms - (before.ooms if before else 0),
+        alloc_retries=_risen(before.alloc_retries if before else 0, after.alloc_retries),
+        ooms=_risen(before.ooms if before else 0, after.ooms),
     )
+
+
+def _risen(before: int, after: int) -> int | None:
+    return after - before if after >= before else None
 
 
 def _whole(values: Sequence[float | None]) -> tuple[int | None, ...]:

@@ -46,12 +46,13 @@ class Track:
     gpu: Gpu
     reading: Reading
     """The newest reading."""
+    widest_gap: float
+    """Seconds without a reading from which on what happened in them counts as unknown."""
     used_by_us: bool = False
     """Whether this process was seen to hold memory, or a context, on it."""
     held_at_start: bool | None = None
     """Whether it did at the start; None where nobody can say."""
     process_memory_now: int | None = None
-    lost_since: float | None = None
     missing: dict[str, str] = field(default_factory=dict)
     _device: _Extent = field(default_factory=_Extent)
     _process: _Extent = field(default_factory=_Extent)
@@ -61,27 +62,36 @@ class Track:
     _activities: dict[str, Average] = field(default_factory=lambda: {n: Average() for n, _ in _ACTIVITIES})
     _last_activity: float | None = None
     _last_t: float = 0.0
+    """When, in seconds since the run's start, its utilization and power were last read."""
+    _last_measured: float | None = None
+    _was_lost: bool = False
 
     def begin(self, reading: Reading, holding: Holding, fresh: bool) -> None:
-        """The reading at the run's start; where it is not ``fresh`` the start is unknown."""
-        self._take(0.0, reading, holding)
+        """The reading just before the run's start; where it is not ``fresh`` the start is unknown."""
+        self._meet(reading, holding)
+        self._last_measured = reading.measured
         if fresh:
             self._device.start = reading.memory_used
             self._process.start = holding.memory
+            self._device.add(reading.memory_used)
+            self._process.add(holding.memory)
+            self._energy.add(0.0, reading.power_w)
         self.held_at_start = None if holding.memory is None else holding.present
-        self._last_activity = None
+
+    def join(self, t: float) -> None:
+        """It was first seen ``t`` seconds into the run: nothing is known of the time before."""
+        self._last_t = t
 
     def add(self, t: float, reading: Reading, holding: Holding, started: float) -> None:
         """A reading ``t`` seconds into the run that began at ``started`` (epoch seconds)."""
-        self._take(t, reading, holding)
-        seconds = t - self._last_t
-        window = reading.utilization_window or _WIDEST_UTILIZATION_WINDOW_S
-        # A reading tells of the driver's last window, which may be a window old itself: only from two
-        # windows on is it certain to lie inside the run.
-        if t >= 2 * window:
-            self._utilization.add(reading.utilization, seconds)
-        self._power.add(reading.power_w, seconds)
-        self._last_t = t
+        self._meet(reading, holding)
+        self._device.add(reading.memory_used)
+        self._process.add(holding.memory)
+        if reading.measured is None:
+            self._energy.add(t, None)
+        elif reading.measured != self._last_measured:
+            self._last_measured = reading.measured
+            self._measure(t, reading)
         if reading.activity is not None:
             self._add_activity(reading.activity, started)
 
@@ -92,17 +102,39 @@ class Track:
             self._device.end = reading.memory_used
             self._process.end = holding.memory
 
-    def _take(self, t: float, reading: Reading, holding: Holding) -> None:
+    @property
+    def lost_since(self) -> float | None:
+        """Since when the driver calls it lost, epoch seconds; None while it is there."""
+        return self.reading.lost_since
+
+    @property
+    def came_back(self) -> bool:
+        """Whether it was lost in the run, and is there again."""
+        return self._was_lost and self.lost_since is None
+
+    def _meet(self, reading: Reading, holding: Holding) -> None:
         self.reading = reading
         self.process_memory_now = holding.memory
         self.used_by_us = self.used_by_us or holding.present
-        if reading.lost_since is not None:
-            self.lost_since = self.lost_since or reading.lost_since
-        self._device.add(reading.memory_used)
-        self._process.add(holding.memory)
-        self._energy.add(t, reading.power_w)
+        self._was_lost = self._was_lost or reading.lost_since is not None
         if holding.reason is not None:
             self.missing["process_memory"] = holding.reason
+
+    def _measure(self, t: float, reading: Reading) -> None:
+        seconds = t - self._last_t
+        self._last_t = t
+        if seconds > self.widest_gap:
+            # Nothing could be read for that long (something held the interpreter): what was is unknown.
+            self._energy.add(t, None)
+            self._energy.add(t, reading.power_w)
+            return
+        window = reading.utilization_window or _WIDEST_UTILIZATION_WINDOW_S
+        # A reading tells of the driver's last window, which may be a window old itself: only from two
+        # windows on is it certain to lie inside the run.
+        if t >= 2 * window:
+            self._utilization.add(reading.utilization, seconds)
+        self._power.add(reading.power_w, seconds)
+        self._energy.add(t, reading.power_w)
 
     def _add_activity(self, activity: Activity, started: float) -> None:
         if activity.until == self._last_activity or activity.since < started:
@@ -135,8 +167,6 @@ class Track:
     def activity(self, name: str, duration_s: float) -> Level | None:
         """Time-weighted mean of the hardware counters' windows that lay inside the run."""
         reason = "no window of the hardware counters (0.5 s) lay inside the run"
-        if duration_s > 2 and self._last_activity is None:
-            reason = "the hardware counters (GPM, Hopper and later) are not available here"
         return self._level(name, self._activities[name], "activity", reason)
 
     def power(self, duration_s: float) -> Level | None:
@@ -151,7 +181,7 @@ class Track:
         if duration_s < SHORTEST_ENERGY_S:
             self.missing["energy_j"] = _TOO_SHORT_FOR_ENERGY
             return None
-        if self._energy.covered < 0.9 * duration_s:
+        if self._was_lost or self._energy.covered < 0.99 * duration_s:
             self._explain("energy_j", "power_w", _GAP)
             return None
         return self._energy.total
