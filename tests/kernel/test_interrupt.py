@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from helpers_kernel import Kernel
-from helpers_pair import Pair, check_card
+from helpers_pair import Pair, assert_same, check_card
 
 SETUP = """
 import asyncio, itertools, linecache, os, sys, threading, time
@@ -153,18 +153,27 @@ def test_interrupt_after_the_end(kernel: Kernel) -> None:
 
 
 def test_next_cells_are_not_run(pair: Pair) -> None:
-    """Run All stops at a watched cell that fails or is interrupted; the cells behind it are not run."""
-    for body, exception in (("1 / 0", "ZeroDivisionError"), (CASES["sleep"], "KeyboardInterrupt")):
-        replies = []
-        for kernel, line in ((pair.plain, "# %%gpuwatch\n"), (pair.watched, "%%gpuwatch\n")):
-            first, second, third = (kernel.send(code) for code in (line + body, "behind = 1", line + "2"))
-            if exception == "KeyboardInterrupt":
-                kernel.wait_for_file("reached")
-                kernel.interrupt()
-            replies.append([kernel.wait(request) for request in (first, second, third)])
-        for plain, watched in zip(*replies, strict=True):
-            assert watched.as_seen() == plain.as_seen()
-        assert [ran.reply["status"] for ran in replies[1]] == ["error", "aborted", "aborted"]
-        assert replies[1][0].reply["ename"] == exception
-        assert [len(ran.cards) for ran in replies[1]] == [1, 0, 0]
+    """Run All stops at a watched cell that fails; the cells behind it are not run."""
+    plain = pair.plain.run_all("# %%gpuwatch\n1 / 0", "behind = 1", "# %%gpuwatch\nbehind = 2")
+    watched = pair.watched.run_all("%%gpuwatch\n1 / 0", "behind = 1", "%%gpuwatch\nbehind = 2")
+    for ran_plain, ran_watched in zip(plain, watched, strict=True):
+        assert_same(ran_plain, ran_watched)
+    assert [ran.reply["status"] for ran in watched] == ["error", "aborted", "aborted"]
+    assert [len(ran.cards) for ran in watched] == [1, 0, 0]
+    pair.both("'behind' in globals()")
+
+
+def test_next_cells_are_not_run_after_an_interrupt(pair: Pair) -> None:
+    """Run All stops at a watched cell that is interrupted, too."""
+    rans = []
+    for kernel, line in ((pair.plain, "# %%gpuwatch\n"), (pair.watched, "%%gpuwatch\n")):
+        requests = [kernel.send(code) for code in (line + CASES["sleep"], "behind = 1")]
+        kernel.wait_for_file("reached")
+        kernel.interrupt()
+        rans.append([kernel.wait(request) for request in requests])
+    for ran_plain, ran_watched in zip(*rans, strict=True):
+        assert_same(ran_plain, ran_watched)
+    assert [ran.reply["status"] for ran in rans[1]] == ["error", "aborted"]
+    assert rans[1][0].reply["ename"] == "KeyboardInterrupt"
+    assert [len(ran.cards) for ran in rans[1]] == [1, 0]
     pair.both("'behind' in globals()")

@@ -36,8 +36,7 @@ BAD = [
 def test_bad_options(kernel: Kernel, options: str) -> None:
     """A bad option is answered by one line that says what to do; the body does not run, Run All stops."""
     kernel.setup("ran = False")
-    behind = [kernel.send(f"%%gpuwatch {options}\nran = True"), kernel.send("ran = True")]
-    refused, next_one = (kernel.wait(request) for request in behind)
+    refused, next_one = kernel.run_all(f"%%gpuwatch {options}\nran = True", "ran = True")
     assert (refused.reply["status"], refused.reply["ename"]) == ("error", "UsageError")
     assert next_one.reply["status"] == "aborted"
     assert kernel.value("ran") == "False"
