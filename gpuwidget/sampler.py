@@ -54,6 +54,8 @@ _ACTIVITY_HOLDS_S = 2.5
 _HUNG_AFTER_S = 1.0
 _OPEN_HUNG_AFTER_S = 10.0
 _WATCHDOG_EVERY_S = 0.25
+_LOOK_UP_EVERY_S = 0.25
+"""So often the slow lane looks whether somebody wants something new of it."""
 _LINGER_S = 30.0
 _WARM_UP_SAMPLES = 10
 _SHARE_OF_TIME = 0.1
@@ -118,7 +120,14 @@ class Sampler:
         _samplers.add(self)
 
     def _forget_everything(self) -> None:
-        self._changed = threading.Condition(threading.Lock())
+        # One lock; who waits for what is told apart, so that a short cell wakes only whom it needs.
+        lock = threading.Lock()
+        self._changed = threading.Condition(lock)
+        """The fast lane waits here."""
+        self._others = threading.Condition(lock)
+        """The slow lane and the watchdog wait here; they also look up by themselves."""
+        self._answers = threading.Condition(lock)
+        """Who asked for something waits here."""
         self._subscriptions: list[Subscription] = []
         self._workers: dict[str, _Worker] = {}
         self._watchdog: threading.Thread | None = None
@@ -216,7 +225,8 @@ class Sampler:
         with self._changed:
             if subscription in self._subscriptions:
                 self._subscriptions.remove(subscription)
-                self._changed.notify_all()
+                if not self._subscriptions and not self._linger_s:
+                    self._changed.notify_all()
 
     def read_now(self, timeout_s: float) -> Sample | None:
         """A sample whose every call was made after this one; needs a subscriber.
@@ -235,7 +245,7 @@ class Sampler:
                 left = deadline - self._clock.monotonic()
                 if left <= 0:
                     break
-                self._clock.wait(self._changed, left)
+                self._clock.wait(self._answers, left)
             return self._compose() if self._opened else None
 
     def wait_until_open(self, timeout_s: float) -> bool:
@@ -251,7 +261,7 @@ class Sampler:
                 left = deadline - self._clock.monotonic()
                 if left <= 0:
                     break
-                self._clock.wait(self._changed, left)
+                self._clock.wait(self._answers, left)
             return self._opened
 
     def stop(self) -> None:
@@ -265,7 +275,8 @@ class Sampler:
             threads = [worker.thread for worker in self._workers.values()]
             if self._watchdog is not None:
                 threads.append(self._watchdog)
-            self._changed.notify_all()
+            for condition in (self._changed, self._others, self._answers):
+                condition.notify_all()
         for thread in threads:
             if thread is not threading.current_thread():
                 thread.join(timeout=_HUNG_AFTER_S)
@@ -298,7 +309,7 @@ class Sampler:
         # Under the lock: a subscriber who comes now must find the lane empty and start a new thread.
         if self._workers.get(worker.lane) is worker:
             del self._workers[worker.lane]
-            self._changed.notify_all()
+            self._others.notify_all()
 
     def _run_fast(self, worker: _Worker) -> None:
         idle_since: float | None = None
@@ -337,13 +348,10 @@ class Sampler:
                 if self._over:
                     self._retire(worker)
                     break
-                if not self._subscriptions and not self._counters_on:
-                    self._clock.wait(self._changed, None)
-                    continue
                 now = self._clock.monotonic()
                 due = self._slow_due()
                 if due > now:
-                    self._clock.wait(self._changed, due - now)
+                    self._clock.wait(self._others, min(due - now, _LOOK_UP_EVERY_S))
                     continue
             self._slow_round(worker)
         self._forget_activity()
@@ -365,11 +373,8 @@ class Sampler:
                 if self._over:
                     self._watchdog = None
                     return
-                if not self._subscriptions:
-                    self._clock.wait(self._changed, None)
-                    continue
                 before = self._clock.monotonic()
-                self._clock.wait(self._changed, _WATCHDOG_EVERY_S)
+                self._clock.wait(self._others, _WATCHDOG_EVERY_S)
                 late = self._clock.monotonic() - before - _WATCHDOG_EVERY_S
                 # Where this thread itself was kept from running (something held the GIL), a call that
                 # looks long may have returned long ago: judge at the next look.
@@ -442,7 +447,7 @@ class Sampler:
             self._next_memory = ended + max(memory_interval - (ended - now), rest)
             sample = self._compose()
             self._latest = sample
-            self._changed.notify_all()
+            self._answers.notify_all()
             receivers = [s for s in self._subscriptions if self._takes(s, full, ended)]
         for subscription in receivers:
             if subscription.on_sample is not None:
@@ -554,7 +559,8 @@ class Sampler:
             self._opened_at = self._clock.monotonic()
             wait = _LOOK_FOR_LOST_EVERY_S if self._states else _LOOK_FOR_DRIVER_EVERY_S
             self._open_due = self._opened_at + wait
-            self._changed.notify_all()
+            self._answers.notify_all()
+            self._others.notify_all()
             return not worker.abandoned
 
     def _must_look_again(self) -> bool:
@@ -579,8 +585,8 @@ class Sampler:
     # -- the slow lane -------------------------------------------------------------------------------
 
     def _slow_due(self) -> float:
-        if not self._opened:
-            return self._clock.monotonic() + _ACTIVITY_EVERY_S
+        if not self._opened or not (self._subscriptions or self._counters_on):
+            return float("inf")
         if self._wants_activity():
             return min(self._next_activity, self._next_slow)
         return float("-inf") if self._counters_on else self._next_slow

@@ -133,7 +133,7 @@ def test_counters_are_read_only_while_someone_asks(
         clock.until(lambda: source.calls["activity"] == 2, step=0.05)
         clock.until(lambda: source.calls["activity"] == 4, step=0.1)
         watching.close()
-        clock.until(lambda: source.calls["forget"] == 1)
+        clock.until(lambda: source.calls["forget"] == 1, step=0.05)
         read = source.calls["activity"]
         for _ in range(10):
             clock.advance(0.5)

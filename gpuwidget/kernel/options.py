@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import re
 import shlex
 from collections.abc import Sequence
@@ -84,6 +85,7 @@ HELP = _PARSER.format_help()
 """The options in words."""
 
 
+@functools.lru_cache(maxsize=64)  # asked several times for each run of a cell
 def parse(line: str) -> WatchOptions:
     """The options that ``line`` gives. Raises OptionError, in one line, for what can't be used."""
     try:

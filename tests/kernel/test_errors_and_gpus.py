@@ -144,15 +144,29 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def machine(start_kernel: Callable[..., Kernel], library: Path, tmp_path: Path) -> Iterator[Machine]:
-    """Two idle GPUs."""
-    standin = Standin(library, tmp_path / "driver")
-    standin.scenario(*IDLE)
-    path = {"LD_LIBRARY_PATH": standin.environment()["LD_LIBRARY_PATH"]}
-    kernel = start_kernel(**{SOURCE: None}, **standin.variables, **path)
-    assert kernel.run("%load_ext gpuwidget").reply["status"] == "ok"
-    yield Machine(kernel, standin)
-    kernel.shutdown()
+def start_machine(
+    start_kernel: Callable[..., Kernel], library: Path, tmp_path: Path
+) -> Iterator[Callable[..., Machine]]:
+    """Starts a kernel on a machine whose driver says what the lines say, and loads gpuwidget there."""
+    kernels: list[Kernel] = []
+
+    def start(*lines: str) -> Machine:
+        standin = Standin(library, tmp_path / "driver")
+        standin.scenario(*lines)
+        path = {"LD_LIBRARY_PATH": standin.environment()["LD_LIBRARY_PATH"]}
+        kernels.append(start_kernel(**{SOURCE: None}, **standin.variables, **path))
+        assert kernels[-1].run("%load_ext gpuwidget").reply["status"] == "ok"
+        return Machine(kernels[-1], standin)
+
+    yield start
+    for kernel in kernels:
+        kernel.shutdown()
+
+
+@pytest.fixture
+def machine(start_machine: Callable[..., Machine]) -> Machine:
+    """Two idle GPUs, on which the kernel holds memory."""
+    return start_machine(*IDLE)
 
 
 def test_real_numbers(machine: Machine) -> None:
@@ -222,40 +236,23 @@ def test_driver_goes_away_in_a_cell(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("error", [9, 18, 4, 17, 999])
-def test_driver_broken(
-    start_kernel: Callable[..., Kernel], library: Path, tmp_path: Path, error: int
-) -> None:
+def test_driver_broken(start_machine: Callable[..., Machine], error: int) -> None:
     """A driver that can't be used is explained in a sentence on the card."""
-    standin = Standin(library, tmp_path / "driver")
-    standin.scenario(f"nvmlInitWithFlags=error {error}", f"nvmlInit_v2=error {error}")
-    path = {"LD_LIBRARY_PATH": standin.environment()["LD_LIBRARY_PATH"]}
-    kernel = start_kernel(**{SOURCE: None}, **standin.variables, **path)
-    kernel.run("%load_ext gpuwidget")
-    reason = explained(*watched(kernel))
-    assert reason.endswith(".")
-    kernel.shutdown()
+    machine = start_machine(f"nvmlInitWithFlags=error {error}", f"nvmlInit_v2=error {error}")
+    assert explained(*watched(machine.kernel)).endswith(".")
 
 
-def test_driver_hangs_from_the_beginning(
-    start_kernel: Callable[..., Kernel], library: Path, tmp_path: Path
-) -> None:
+def test_driver_hangs_from_the_beginning(start_machine: Callable[..., Machine]) -> None:
     """A driver that does not even start to answer keeps no cell from running to its end."""
-    standin = Standin(library, tmp_path / "driver")
-    standin.scenario("nvmlInitWithFlags=hang", "nvmlInit_v2=hang")
-    path = {"LD_LIBRARY_PATH": standin.environment()["LD_LIBRARY_PATH"]}
-    kernel = start_kernel(**{SOURCE: None}, **standin.variables, **path)
-    kernel.run("%load_ext gpuwidget")
-    ran = kernel.run("%%gpuwatch\n6 * 7")
-    assert (ran.reply["status"], ran.result, len(ran.cards)) == ("ok", "42", 1)
-    assert check_card(ran)["source"]["reason"]
-    kernel.shutdown()
+    machine = start_machine("nvmlInitWithFlags=hang", "nvmlInit_v2=hang")
+    for _ in range(2):
+        _, report = watched(machine.kernel)
+        assert report["source"]["reason"]
 
 
-def test_slices(machine: Machine) -> None:
+def test_slices(start_machine: Callable[..., Machine]) -> None:
     """The slices of a GPU that is cut by MIG are on the card as devices of their own."""
-    machine.kernel.run("%unload_ext gpuwidget")
-    machine.says(*IDLE, "gpu.0.mig=0 2", f"gpu.0.mig.2.memory_used={3 * GIB}")
-    machine.kernel.run("%load_ext gpuwidget")
+    machine = start_machine(*IDLE, "gpu.0.mig=0 2", f"gpu.0.mig.2.memory_used={3 * GIB}")
     _, report = watched(machine.kernel)
     found = [(gpu["index"], gpu["mig_index"], gpu["device_memory"]["end"]) for gpu in report["gpus"]]
     assert found == [(0, None, GIB), (0, 0, GIB), (0, 2, 3 * GIB), (1, None, GIB)]
@@ -263,21 +260,18 @@ def test_slices(machine: Machine) -> None:
     assert [gpu["mig_parent"] for gpu in report["gpus"]] == [None, parent, parent, None]
 
 
-def test_names_are_text(machine: Machine) -> None:
+def test_names_are_text(start_machine: Callable[..., Machine]) -> None:
     """Whatever a GPU is called, it is shown as text."""
-    machine.kernel.run("%unload_ext gpuwidget")
-    machine.says(*IDLE, "gpu.*.name=<img src=x onerror=1> & co")
-    machine.kernel.run("%load_ext gpuwidget")
+    machine = start_machine(*IDLE, "gpu.*.name=<img src=x onerror=1> & co")
     ran, _ = watched(machine.kernel)
     assert "<img" not in ran.cards[0]["text/html"]
     assert "&lt;img" in ran.cards[0]["text/html"]
 
 
-def test_many_gpus(machine: Machine) -> None:
+def test_many_gpus(start_machine: Callable[..., Machine]) -> None:
     """With 16 busy GPUs and a run with many marks the card stays small."""
-    machine.kernel.run("%unload_ext gpuwidget")
-    machine.says(*BASE, "gpus=16", f"gpu.*.memory_used={17 * GIB}", "gpu.*.util=93", "gpu.*.power=612.5")
-    machine.kernel.run("%load_ext gpuwidget")
+    busy = ("gpus=16", f"gpu.*.memory_used={17 * GIB}", "gpu.*.util=93", "gpu.*.power=612.5")
+    machine = start_machine(*BASE, *busy)
     request = machine.kernel.send(f"%%gpuwatch\nfor i in range(300): print('a line of a log', i)\n{WAIT}")
     machine.kernel.wait_for_message(request, lambda message: message.shows_chart)
     _, report = machine.finish(request)

@@ -91,6 +91,14 @@ def test_unloading_leaves_nothing(fresh: Kernel) -> None:
     assert succeeds(fresh, "'unwatched'").cards == []
 
 
+def test_unloading_at_once(fresh: Kernel) -> None:
+    """%unload_ext right after %load_ext, before the driver has answered, leaves nothing either."""
+    before = shape(fresh)
+    for _ in range(5):
+        succeeds(fresh, "%load_ext gpuwidget\n%unload_ext gpuwidget")
+        assert (shape(fresh), fresh.value("threads()")) == (before, "[]")
+
+
 def test_loading_within_a_watched_cell(fresh: Kernel) -> None:
     """A watched cell that reloads or unloads the extension ends as it would have."""
     before = shape(fresh)
