@@ -205,9 +205,11 @@ class Sampler:
             self._changed.notify_all()
         return subscription
 
-    def warm_up(self) -> None:
-        """Open the source and make the first slow calls in the background, for a run that may begin soon."""
+    def warm_up(self) -> Subscription:
+        """Open the source and make the first slow calls in the background, for a run that may begin soon.
 
+        The subscription that this takes ends by itself; who needs nothing any more may close it before.
+        """
         subscription = self.subscribe()
         seen = 0
 
@@ -219,6 +221,7 @@ class Sampler:
                 subscription.close()
 
         subscription.on_sample = stop_when_known
+        return subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:
         """End a subscription; the last one's end stops the threads."""

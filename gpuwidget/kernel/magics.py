@@ -14,7 +14,7 @@ from gpuwidget.errors import OptionError
 from gpuwidget.kernel import card, live, watching
 from gpuwidget.kernel.cells import CellWatcher, has_front_end
 from gpuwidget.kernel.options import HELP, find, parse, without_watch_line
-from gpuwidget.sampler import process_sampler
+from gpuwidget.sampler import Subscription, process_sampler
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -32,10 +32,11 @@ class Extension:
         self._shell = shell
         self._cells = CellWatcher(shell)
         self._loop_handle: asyncio.TimerHandle | None = None
+        self._opening: Subscription | None = None
 
     def load(self) -> None:
         """Register the magics and the hooks, and let the driver be opened on the sampler's thread."""
-        process_sampler().warm_up()
+        self._opening = process_sampler().warm_up()
         self._shell.input_transformers_cleanup.insert(0, self._transform)
         self._shell.events.register("pre_run_cell", self._cells.before)
         self._shell.events.register("post_run_cell", self._cells.after)
@@ -57,6 +58,8 @@ class Extension:
         for kind, name, ours in (("cell", "gpuwatch", self._gpuwatch), ("line", "gpu", self._gpu)):
             if magics[kind].get(name) == ours:
                 del magics[kind][name]
+        if self._opening is not None:
+            self._opening.close()
         sampler = process_sampler()
         if not sampler.wanted:  # else a watch in another thread goes on, and its end is the sampler's
             sampler.stop()
