@@ -54,7 +54,7 @@ def run_case(pair: Pair, case: Case, options: str, long: bool = False) -> None:
         **(case.sending or {}),
     )
     seen = [message.content for message in plain.messages if message.type != "execute_input"]
-    assert case.shows in f"{seen} {plain.reply}"
+    assert case.shows in f"{plain.text!r} {seen} {plain.reply}"
     assert watched.late == []
     if long and not case.hidden:
         assert any(message.shows_chart for message in watched.messages)
