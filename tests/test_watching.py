@@ -18,11 +18,11 @@ from gpuwidget.sampler import Sampler
 
 
 @pytest.fixture(autouse=True)
-def _own_sampler(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def sampler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sampler]:
     sampler = Sampler(FakeSource(gpus=1))
     monkeypatch.setattr(watching, "process_sampler", lambda: sampler)
     monkeypatch.setattr(watching, "_reports", type(watching._reports)(maxlen=200))
-    yield
+    yield sampler
     sampler.stop()
 
 
@@ -199,7 +199,7 @@ def test_a_generator_may_be_advanced_in_several_contexts() -> None:
     assert count.report is not None
 
 
-def test_one_watch_in_two_threads_at_once() -> None:
+def test_one_watch_in_two_threads_at_once(sampler: Sampler) -> None:
     """Each thread leaves what it entered."""
     w = gpuwidget.watch("shared")
     both = threading.Barrier(2)
@@ -220,19 +220,21 @@ def test_one_watch_in_two_threads_at_once() -> None:
         thread.join()
     assert failed == []
     assert len(gpuwidget.reports()) == 2
-    assert not watching.process_sampler().wanted
+    assert not sampler.wanted
 
 
-def test_an_interrupt_while_it_starts_leaves_nothing_running(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_while_it_starts_leaves_nothing_running(
+    sampler: Sampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Sampling does not go on for a watch that never began."""
 
     def interrupt(timeout_s: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(watching.process_sampler(), "read_now", interrupt)
+    monkeypatch.setattr(sampler, "read_now", interrupt)
     with pytest.raises(KeyboardInterrupt), gpuwidget.watch():
         raise AssertionError("the body must not run")
-    assert not watching.process_sampler().wanted
+    assert not sampler.wanted
     gpuwidget.mark("goes nowhere")
 
 

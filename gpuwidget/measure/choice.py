@@ -17,7 +17,8 @@ def choose(
     """UUIDs of the GPUs that ``words`` name, each once, in the order of ``gpus``.
 
     A number is NVML's index (nvidia-smi's), ``0:1`` MIG slice 1 of GPU 0, ``cuda:N`` is torch's, anything
-    else a UUID or an unambiguous prefix of one. Raises OptionError, saying what is there, for a word that names none.
+    else a UUID or an unambiguous prefix of one. Raises OptionError, saying what is there, for a word that
+    names none.
     """
     environment = os.environ if environment is None else environment
     chosen: set[str] = set()

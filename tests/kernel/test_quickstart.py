@@ -26,7 +26,7 @@ def reports(notebook: Any) -> list[dict[str, Any]]:
 def test_it_runs_without_a_gpu(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a recording, and with no GPU at all, every cell runs and every watched one leaves its card."""
     monkeypatch.setenv("GPUWIDGET_SOURCE", source)
-    notebook: Any = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
+    notebook: Any = nbformat.read(NOTEBOOK, as_version=4)
     NotebookClient(notebook, timeout=200).execute()
     found = reports(notebook)
     assert [report["cell"]["label"] for report in found] == [
@@ -40,7 +40,7 @@ def test_it_runs_without_a_gpu(source: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_its_committed_outputs_are_a_real_gpus() -> None:
     """What a reader sees was measured on a real H200: exact peak, energy, and no recording."""
-    notebook: Any = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
+    notebook: Any = nbformat.read(NOTEBOOK, as_version=4)
     assert sum(cell.cell_type == "code" for cell in notebook.cells) == 5
     training, gone, phases = reports(notebook)
     for report in (training, gone, phases):
