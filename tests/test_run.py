@@ -276,6 +276,18 @@ def test_a_long_interval_shows_nothing_of_the_time_before(bench: Bench) -> None:
     assert gpu.power_w == Level(100.0, 100.0)
 
 
+def test_the_course_begins_with_the_run(bench: Bench) -> None:
+    """Utilization read just before the run is no part of its timeline."""
+    bench.source.utilization[0] = 99.0
+    run = bench.run(RunOptions(gpus=("0",)))
+    bench.source.utilization[0] = 40.0
+    bench.pass_time(1.0)
+    report = bench.report(run)
+    assert report.timeline is not None
+    assert report.timeline.gpus[0].utilization[0] is None
+    assert set(report.timeline.gpus[0].utilization) == {None, 40.0}
+
+
 def test_a_gap_in_sampling_is_not_filled_in(bench: Bench) -> None:
     """Where nothing could be read for seconds, what happened in them is unknown, and so is the energy."""
     run = bench.run(RunOptions(gpus=("0",)))

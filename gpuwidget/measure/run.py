@@ -97,7 +97,8 @@ class Run:
         self._sampling = False
         self._cell: CellFacts | None = None
         self.wait_interrupted = False
-        self._started = 0.0
+        # Until it starts, whatever was read belongs to the time before.
+        self._started = float("inf")
         self._began = 0.0
         self._host = Span(None, None, None)
         self._host_peak: int | None = None
