@@ -96,7 +96,8 @@ class Family:
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self.pid = os.getpid()
         self._clock = clock
-        self._judged: dict[int, tuple[float, bool, float]] = {}
+        self._judged: dict[int, tuple[float | None, bool, float]] = {}
+        """When it was started (None: not there), whether it is ours, and when that was found."""
 
     def contains(self, pid: int) -> bool:
         """Whether ``pid`` is this process, a child of it, a child's child and so on; False when gone."""
@@ -108,12 +109,14 @@ class Family:
             return known[1]
         origin = _origin(pid)
         if origin is None:
-            self._judged.pop(pid, None)
-            return False
-        ours = known[1] if known is not None and known[0] == origin.started else self._descends(origin)
+            ours = False
+        elif known is not None and known[0] == origin.started:
+            ours = known[1]
+        else:
+            ours = self._descends(origin)
         if len(self._judged) >= _MOST_REMEMBERED:
             self._judged.clear()
-        self._judged[pid] = (origin.started, ours, now)
+        self._judged[pid] = (origin.started if origin is not None else None, ours, now)
         return ours
 
     def _descends(self, origin: _Origin) -> bool:
@@ -133,7 +136,8 @@ class Directory:
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
-        self._known: dict[int, tuple[float, Identity, float]] = {}
+        self._known: dict[int, tuple[float | None, Identity, float]] = {}
+        """When it was started (None: not there), who it is, and when that was found."""
 
     def look_up(self, pid: int) -> Identity:
         """Who ``pid`` is, as far as this user may read it."""
@@ -143,12 +147,14 @@ class Directory:
             return known[1]
         origin = _origin(pid)
         if origin is None:
-            self._known.pop(pid, None)
-            return Identity(None, None)
-        identity = known[1] if known is not None and known[0] == origin.started else _identify(pid)
+            identity = Identity(None, None)
+        elif known is not None and known[0] == origin.started:
+            identity = known[1]
+        else:
+            identity = _identify(pid)
         if len(self._known) >= _MOST_REMEMBERED:
             self._known.clear()
-        self._known[pid] = (origin.started, identity, now)
+        self._known[pid] = (origin.started if origin is not None else None, identity, now)
         return identity
 
 

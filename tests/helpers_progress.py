@@ -69,7 +69,6 @@ def gpu_progress(index: int, points: int = 3) -> GpuProgress:
         process_memory=42 * GIB,
         utilization=(97.0,) * points,
         device_memory=(56 * GIB,) * points,
-        power_w=(611.4,) * points,
     )
 
 

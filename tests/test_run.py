@@ -61,7 +61,7 @@ class Bench:
             self.clock.until(self._all_wait)
 
     def _all_wait(self) -> bool:
-        return all(worker.call is None for worker in self.sampler._workers.values())
+        return all(worker.call is None for worker in self.sampler._workers.present)
 
     def report(self, run: Run, status: str = "ok") -> Report:
         run.end(status)  # type: ignore[arg-type]
@@ -269,7 +269,7 @@ def test_a_long_interval_shows_nothing_of_the_time_before(bench: Bench) -> None:
     bench.pass_time(0.4, step=0.2)
     run = bench.run(RunOptions(interval_s=4.0))
     bench.source.utilization[0], bench.source.power[0] = 0.0, 100.0
-    bench.sampler.unsubscribe(bench._keep)
+    bench._keep.close()
     bench.pass_time(3.0)
     gpu = bench.report(run).gpus[0]
     assert gpu.utilization == Level(0.0, 0.0)

@@ -64,7 +64,7 @@ class LiveView:
         shell: Any,
         *,
         delay_s: float = 0.5,
-        period_s: float = 0.18,
+        period_s: float = 0.19,
     ) -> None:
         self._progress = progress
         self._shell = shell

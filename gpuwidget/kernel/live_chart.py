@@ -18,7 +18,7 @@ from gpuwidget.kernel.time_axis import TimeAxis
 from gpuwidget.measure.progress import Progress
 
 WIDGET_MIME_TYPE = "application/vnd.jupyter.widget-view+json"
-_WORDS_EVERY = 2
+_WORDS_EVERY = 3
 _MARKS_EVERY = 5
 _ROWS_MARGIN = {"top": 0, "bottom": 0, "left": 28, "right": 22}
 _TILES_MARGIN = {"top": 0, "bottom": 0, "left": 0, "right": 0}

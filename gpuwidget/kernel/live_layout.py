@@ -136,9 +136,10 @@ def _upright(t: Values, gaps: NDArray[np.bool_]) -> Values:
     """The areas' times: beside a gap an area ends upright, not aslant into what nobody knows."""
     if not gaps.any():
         return t
-    after_known, before_known = np.zeros_like(gaps), np.zeros_like(gaps)
-    after_known[:, 1:], before_known[:, :-1] = ~gaps[:, :-1], ~gaps[:, 1:]
-    return np.where(gaps & after_known, np.roll(t, 1), np.where(gaps & before_known, np.roll(t, -1), t))
+    upright = np.repeat(t[None], len(gaps), axis=0)
+    np.copyto(upright[:, :-1], t[1:], where=gaps[:, :-1] & ~gaps[:, 1:])
+    np.copyto(upright[:, 1:], t[:-1], where=gaps[:, 1:] & ~gaps[:, :-1])
+    return upright
 
 
 def _lines(values: Values) -> Floats:

@@ -10,7 +10,7 @@ from gpuwidget.samples import Gpu, Origin, Reading
 
 @dataclass(frozen=True, slots=True)
 class GpuProgress:
-    """One GPU so far. The three courses have a value for each ``t`` of the progress."""
+    """One GPU so far. The two courses have a value for each ``t`` of the progress."""
 
     gpu: Gpu
     reading: Reading
@@ -20,9 +20,8 @@ class GpuProgress:
     """Bytes that this process and its children hold now; None where nobody can say."""
     utilization: tuple[float | None, ...]
     """Percent."""
-    device_memory: tuple[int | None, ...]
+    device_memory: tuple[float | None, ...]
     """Bytes of the whole GPU in use."""
-    power_w: tuple[float | None, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,8 +175,7 @@ class Run:
                         torch_device=names.get(track.gpu.uuid),
                         process_memory=track.process_memory_now,
                         utilization=series[place],
-                        device_memory=_whole(series[place + 1]),
-                        power_w=series[place + 2],
+                        device_memory=series[place + 1],
                     )
                     for place, track in ((self._place(track), track) for track in tracks)
                 ),

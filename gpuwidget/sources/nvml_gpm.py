@@ -32,6 +32,8 @@ _METRICS = (
 """NVML_GPM_METRIC number, field of Activity, and what makes percent or bytes a second of its unit."""
 
 
+_Question = tuple[Any, list[tuple[Any, tuple[int, str, int]]]]
+"""NVML's structure for a question and its answer, and the place of each metric in it."""
 TakeSample = Callable[[Any], object]
 """nvmlGpmSampleGet, or nvmlGpmMigSampleGet, of one GPU into a sample; raises pynvml's NVMLError."""
 
@@ -53,6 +55,7 @@ class Counters:
         self._last: Any = None
         self._next: Any = None
         self._last_time = self._last_monotonic = float("-inf")
+        self._question: _Question | None = None
 
     def read(self) -> Activity | None:
         """What the hardware did since the last call; None at the first and within 100 ms of the last.
@@ -96,17 +99,15 @@ class Counters:
 
     def _between(self, first: Any, second: Any, since: float, until: float) -> Activity:
         nvml = self._nvml
-        get = nvml.c_nvmlGpmMetricsGet_t()
-        get.version = nvml.NVML_GPM_METRICS_GET_VERSION
-        get.numMetrics = len(_METRICS)
+        if self._question is None:
+            self._question = _question(nvml)
+        get, slots = self._question
         get.sample1, get.sample2 = first, second
-        for slot, (number, _, _) in zip(get.metrics, _METRICS, strict=False):
-            slot.metricId = number
         nvml.nvmlGpmMetricsGet(get)
-        values = {
-            name: slot.value * factor if slot.nvmlReturn == 0 and math.isfinite(slot.value) else None
-            for slot, (_, name, factor) in zip(get.metrics, _METRICS, strict=False)
-        }
+        values = {}
+        for slot, (_, name, factor) in slots:
+            value = slot.value
+            values[name] = value * factor if slot.nvmlReturn == 0 and math.isfinite(value) else None
         return Activity(since=since, until=until, **values)
 
     def _free(self) -> None:
@@ -115,3 +116,14 @@ class Counters:
                 with suppress(self._nvml.NVMLError):
                     self._nvml.nvmlGpmSampleFree(sample)
         self._last = self._next = None
+
+
+def _question(nvml: Any) -> _Question:
+    """What is asked at every read, made once: setting it up takes longer than the answer."""
+    get = nvml.c_nvmlGpmMetricsGet_t()
+    get.version = nvml.NVML_GPM_METRICS_GET_VERSION
+    get.numMetrics = len(_METRICS)
+    slots = list(zip(get.metrics, _METRICS, strict=False))
+    for slot, (number, _, _) in slots:
+        slot.metricId = number
+    return get, slots
