@@ -7,6 +7,9 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
+
+_N = TypeVar("_N", int, float)
 
 ROOT = Path(__file__).resolve().parent.parent
 """The checkout: what is measured is the gpuwidget beside this package, where there is one."""
@@ -19,7 +22,7 @@ class Settings:
     quick: bool = False
     """Fewer and shorter runs: shows that everything works, not how good it is."""
 
-    def pick(self, full: int, quick: int) -> int:
+    def pick(self, full: _N, quick: _N) -> _N:
         """``full``, or ``quick`` where that is asked for."""
         return quick if self.quick else full
 

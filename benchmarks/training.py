@@ -18,42 +18,43 @@ from benchmarks.statistics import alternating, ratios
 
 @dataclass(frozen=True)
 class _Loop:
+    benchmark: str
     kind: str
     words: str
     bar: float
     seconds: float
     pairs: int
+    kernel_seconds: float
     kernel_pairs: int
 
 
-_LOOPS = (
-    _Loop("heavy", "a training loop of large matrix products", 1.005, 4.0, 16, 8),
-    _Loop("launch", "a launch-bound training loop", 1.02, 2.0, 40, 20),
-)
+_HEAVY = _Loop("training", "heavy", "a training loop of large matrix products", 1.005, 4.0, 16, 4.0, 8)
+_LAUNCH = _Loop("launch", "launch", "a launch-bound training loop", 1.02, 2.0, 24, 10.0, 8)
 
 
-def measure(settings: Settings) -> Iterator[Figure]:
-    """Both loops, both ways; nothing without a GPU that torch can use."""
-    for one in _LOOPS:
-        yield from _in_a_process(one, settings)
-        yield from _in_a_kernel(one, settings)
+def measure_heavy(settings: Settings) -> Iterator[Figure]:
+    """A loop that keeps the GPU busy; nothing without a GPU that torch can use."""
+    yield from _in_a_process(_HEAVY, settings)
+    yield from _in_a_kernel(_HEAVY, settings)
 
 
-def _seconds(one: _Loop, settings: Settings) -> float:
-    return 0.5 if settings.quick else one.seconds
+def measure_launch(settings: Settings) -> Iterator[Figure]:
+    """A loop whose steps take as long as Python takes to launch them."""
+    yield from _in_a_process(_LAUNCH, settings)
+    yield from _in_a_kernel(_LAUNCH, settings)
 
 
 def _in_a_process(one: _Loop, settings: Settings) -> Iterator[Figure]:
-    arguments = [one.kind, str(settings.pick(one.pairs, 4)), str(_seconds(one, settings))]
+    arguments = [one.kind, str(settings.pick(one.pairs, 4)), str(settings.pick(one.seconds, 0.5))]
     found = _ask("-m", "benchmarks.training_loops", *arguments)
     what = f"{one.words}, in gpuwidget.watch()"
     if "not_measured" in found:
         reason = found["not_measured"]
-        yield Figure(benchmark="training", what=what, unit="ratio", bar=one.bar, not_measured=reason)
+        yield Figure(benchmark=one.benchmark, what=what, unit="ratio", bar=one.bar, not_measured=reason)
         return
     for place, where in enumerate(("start and report included", "inside")):
         yield Figure(
-            benchmark="training",
+            benchmark=one.benchmark,
             what=f"{what}, {where}",
             unit="ratio",
             bar=one.bar,
@@ -63,16 +64,15 @@ def _in_a_process(one: _Loop, settings: Settings) -> Iterator[Figure]:
 
 
 def _in_a_kernel(one: _Loop, settings: Settings) -> Iterator[Figure]:
-    what = f"{one.words}, in a %%gpuwatch cell with live chart, request to reply"
+    seconds = settings.pick(one.kernel_seconds, 0.5)
+    what = f"{one.words} of {seconds:g} s, in a %%gpuwatch cell with live chart, request to reply"
     reason = _ask("-c", _PROBE).get("not_measured")
     if reason is not None:
-        yield Figure(benchmark="training", what=what, unit="ratio", bar=one.bar, not_measured=reason)
+        yield Figure(benchmark=one.benchmark, what=what, unit="ratio", bar=one.bar, not_measured=reason)
         return
     with Kernel(environment()) as kernel:
         kernel.run("from benchmarks import training_loops as _loops")
-        kernel.run(
-            f"_step = _loops.{one.kind}(); _steps = _loops.steps_for(_step, {_seconds(one, settings)})"
-        )
+        kernel.run(f"_step = _loops.{one.kind}(); _steps = _loops.steps_for(_step, {seconds})")
         kernel.run("%load_ext gpuwidget")
         kernel.run("pass", rest_s=3.0)
         cell = "_ = _loops.loop(_step, _steps)"
@@ -83,7 +83,7 @@ def _in_a_kernel(one: _Loop, settings: Settings) -> Iterator[Figure]:
             partial(kernel.run, f"%%gpuwatch\n{cell}"),
         )
     yield Figure(
-        benchmark="training",
+        benchmark=one.benchmark,
         what=what,
         unit="ratio",
         bar=one.bar,
