@@ -1,0 +1,29 @@
+import js from '@eslint/js';
+import ts from 'typescript-eslint';
+
+export default ts.config(
+  { ignores: ['labextension/lib/**', 'labextension/tests/lib/**'] },
+  js.configs.recommended,
+  ...ts.configs.strictTypeChecked,
+  ...ts.configs.stylisticTypeChecked,
+  {
+    languageOptions: {
+      parserOptions: {
+        project: ['labextension/tsconfig.json', 'labextension/tests/tsconfig.json'],
+        tsconfigRootDir: import.meta.dirname
+      }
+    },
+    rules: {
+      '@typescript-eslint/explicit-module-boundary-types': 'error',
+      '@typescript-eslint/consistent-type-imports': 'error',
+      eqeqeq: 'error'
+    }
+  },
+  // Plain JavaScript, of no TypeScript project.
+  { files: ['labextension/style/*.js'], extends: [ts.configs.disableTypeChecked] },
+  {
+    files: ['labextension/tests/*.ts'],
+    // node:test awaits what test() returns by itself.
+    rules: { '@typescript-eslint/no-floating-promises': 'off' }
+  }
+);

@@ -1,0 +1,62 @@
+import type { JupyterFrontEnd } from '@jupyterlab/application';
+import type { ICommandPalette } from '@jupyterlab/apputils';
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import { gpuIcon } from './icon';
+import type { Kernels } from './kernels';
+import type { GpuPanel } from './panel';
+import { CommandIds } from './tokens';
+
+const NO_ARGUMENTS = { args: { type: 'object', properties: {} } } as const;
+
+/** Add the commands, and show them in the palette where there is one. */
+export function addCommands(
+  app: JupyterFrontEnd,
+  panel: GpuPanel,
+  kernels: Kernels,
+  trans: TranslationBundle,
+  palette: ICommandPalette | null
+): void {
+  const { commands, shell } = app;
+  const answers = (): boolean => kernels.state !== null;
+  commands.addCommand(CommandIds.show, {
+    label: trans.__('Show GPUs'),
+    caption: trans.__('Show the GPU panel in the sidebar'),
+    icon: gpuIcon,
+    describedBy: NO_ARGUMENTS,
+    execute: () => {
+      shell.activateById(panel.id);
+    }
+  });
+  commands.addCommand(CommandIds.device, {
+    label: trans.__('Choose the Default Torch Device'),
+    caption: trans.__('Go to the device dropdown of the notebook in front'),
+    describedBy: NO_ARGUMENTS,
+    execute: () => {
+      shell.activateById(panel.id);
+      panel.focusDevice();
+    }
+  });
+  commands.addCommand(CommandIds.watch, {
+    label: trans.__('Watch Every Cell of This Notebook'),
+    caption: trans.__('Annotate every cell with what it did to the GPU (%gpu watch on)'),
+    describedBy: NO_ARGUMENTS,
+    isEnabled: answers,
+    isToggled: () => kernels.state?.watching === true,
+    execute: () => kernels.watch(kernels.state?.watching !== true)
+  });
+  commands.addCommand(CommandIds.load, {
+    label: trans.__('Load gpuwidget in This Kernel'),
+    caption: trans.__('Load it silently, outside the history (%load_ext gpuwidget)'),
+    describedBy: NO_ARGUMENTS,
+    isEnabled: () => !answers() && !['no-notebook', 'no-kernel', 'not-python'].includes(kernels.view.condition.kind),
+    execute: () => kernels.load()
+  });
+  kernels.changed.connect(() => {
+    commands.notifyCommandChanged(CommandIds.watch);
+    commands.notifyCommandChanged(CommandIds.load);
+  });
+  for (const command of Object.values(CommandIds)) {
+    palette?.addItem({ command, category: trans.__('GPU') });
+  }
+}

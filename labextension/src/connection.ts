@@ -1,0 +1,170 @@
+import { Signal, type ISignal } from '@lumino/signaling';
+
+import type { Timers } from './timers';
+import type { Hello, Tick } from './wire';
+
+/** The one version of the stream that this side understands. */
+export const STREAM_SCHEMA = 1;
+const FIRST_WAIT_MS = 500;
+const LONGEST_WAIT_MS = 10_000;
+
+export type Message = Hello | Tick;
+
+/**
+ * How it stands with the server:
+ * `off` nobody looks, `opening` not yet, `open` samples come, `lost` it was there and is tried again,
+ * `absent` its extension is not enabled, `refused` the login is over, `blocked` it answers but a websocket does
+ * not come through, `foreign` it speaks another version.
+ */
+export type Link = 'off' | 'opening' | 'open' | 'lost' | 'absent' | 'refused' | 'blocked' | 'foreign';
+
+/** What is needed of a WebSocket. */
+export type Socket = Pick<WebSocket, 'onmessage' | 'onclose' | 'close'>;
+
+/** How the server is reached. */
+export interface Server {
+  /** Open the stream. */
+  stream(): Socket;
+  /** The HTTP status of a route beside it: a browser hides why a websocket failed. Rejects when unreachable. */
+  status(): Promise<number>;
+}
+
+/** The stream of samples: opened while somebody looks, opened again when it broke off. */
+export class Connection {
+  private link: Link = 'off';
+  private socket: Socket | null = null;
+  private timer: number | null = null;
+  private attempts = 0;
+  private readonly changes = new Signal<this, Link>(this);
+  private readonly messages = new Signal<this, Message>(this);
+
+  constructor(
+    private readonly server: Server,
+    private readonly timers: Timers,
+    private readonly random: () => number
+  ) {}
+
+  /** How it stands with the server. */
+  get state(): Link {
+    return this.link;
+  }
+
+  /** Emitted when that changes. */
+  get changed(): ISignal<this, Link> {
+    return this.changes;
+  }
+
+  /** Every message of the stream. */
+  get received(): ISignal<this, Message> {
+    return this.messages;
+  }
+
+  /** Somebody looks: open the stream. */
+  start(): void {
+    if (this.link === 'off') {
+      this.attempts = 0;
+      this.become('opening');
+      this.open();
+    }
+  }
+
+  /** Nobody looks: close it, and forget every timer. */
+  stop(): void {
+    this.release();
+    this.become('off');
+  }
+
+  /** Close it and open it anew, as after a change of what is asked for. */
+  restart(): void {
+    if (this.link !== 'off') {
+      this.stop();
+      this.start();
+    }
+  }
+
+  private open(): void {
+    this.timer = null;
+    const socket = this.server.stream();
+    this.socket = socket;
+    socket.onmessage = event => {
+      this.read(event.data);
+    };
+    socket.onclose = () => {
+      this.closed();
+    };
+  }
+
+  private read(data: unknown): void {
+    const message = JSON.parse(String(data)) as Message;
+    if (message.type === 'hello') {
+      if (message.schema !== STREAM_SCHEMA) {
+        this.release();
+        this.become('foreign');
+        return;
+      }
+      this.attempts = 0;
+      this.messages.emit(message);
+      this.become('open');
+    } else {
+      this.messages.emit(message);
+    }
+  }
+
+  private closed(): void {
+    this.socket = null;
+    if (this.link === 'open') {
+      this.become('lost');
+    }
+    const wait = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** this.attempts);
+    this.attempts++;
+    // Spread, so that a server that comes back does not meet all its tabs at once.
+    this.timer = this.timers.after(wait * (0.5 + this.random() / 2), () => {
+      void this.retry();
+    });
+  }
+
+  private async retry(): Promise<void> {
+    // The timer's own number marks this attempt: stop() in between makes it another's.
+    const mine = this.timer;
+    const answer = await this.server.status().catch(() => null);
+    if (mine === null || this.timer !== mine) {
+      return;
+    }
+    this.become(this.meaning(answer));
+    this.open();
+  }
+
+  private meaning(status: number | null): Link {
+    if (status === 404) {
+      return 'absent';
+    }
+    if (status === 401 || status === 403) {
+      return 'refused';
+    }
+    // The server is back and the stream has failed more than once since: it is what stands between.
+    if (status !== null && status < 500 && this.attempts > 3) {
+      return 'blocked';
+    }
+    return 'lost';
+  }
+
+  private release(): void {
+    if (this.timer !== null) {
+      this.timers.cancel(this.timer);
+      this.timer = null;
+    }
+    if (this.socket !== null) {
+      this.socket.onmessage = null;
+      this.socket.onclose = null;
+      this.socket.close();
+      this.socket = null;
+    }
+  }
+
+  private become(link: Link): void {
+    if (link !== this.link) {
+      this.link = link;
+      this.changes.emit(link);
+    }
+  }
+}

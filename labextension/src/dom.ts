@@ -1,0 +1,48 @@
+/** An element with its class and children; text is text and never markup. */
+export function element<Name extends keyof HTMLElementTagNameMap>(
+  name: Name,
+  className: string,
+  ...children: (Node | string)[]
+): HTMLElementTagNameMap[Name] {
+  const made = document.createElement(name);
+  if (className !== '') {
+    made.className = `jp-gpuwidget-${className}`;
+  }
+  made.append(...children);
+  return made;
+}
+
+/** A text that is written in place: only when it differs, and without a new node, so that nothing is laid out. */
+export class Text {
+  readonly node: HTMLElement;
+  private readonly text = document.createTextNode('');
+
+  constructor(className: string, name: 'span' | 'div' | 'code' | 'b' = 'span') {
+    this.node = element(name, className, this.text);
+  }
+
+  /** What stands there. */
+  get value(): string {
+    return this.text.data;
+  }
+
+  /** Write `value`, with the whole of it or a reason to hover. */
+  set(value: string, title = ''): void {
+    if (this.text.data !== value) {
+      this.text.data = value;
+    }
+    setAttribute(this.node, 'title', title);
+  }
+}
+
+/** Set an attribute when it differs; an empty one is taken away. */
+export function setAttribute(node: Element, name: string, value: string): void {
+  if ((node.getAttribute(name) ?? '') === value) {
+    return;
+  }
+  if (value === '') {
+    node.removeAttribute(name);
+  } else {
+    node.setAttribute(name, value);
+  }
+}

@@ -1,0 +1,102 @@
+/** Numbers in the units that people read, in the same words as gpuwidget/units.py. */
+
+const KIB = 1024;
+const MIB = 1024 ** 2;
+const GIB = 1024 ** 3;
+
+export const UNKNOWN = 'n/a';
+/** As wide as a digit where digits are tabular: keeps a number's start in its place. */
+const FIGURE_SPACE = '\u2007';
+
+export type MemoryUnit = 'GiB' | 'MiB';
+
+type Unsure = number | null | undefined;
+
+function known(value: Unsure): value is number {
+  return value !== null && value !== undefined && Number.isFinite(value);
+}
+
+/** Bytes as `15.6 GiB`, `64 MiB` below 1 GiB, `512 KiB` below 1 MiB; `n/a` for what is not known. */
+export function memory(size: Unsure): string {
+  if (!known(size)) {
+    return UNKNOWN;
+  }
+  if (size === 0) {
+    return '0 MiB';
+  }
+  if (size >= 1023.5 * MIB) {
+    return `${(size / GIB).toFixed(1)} GiB`;
+  }
+  if (size >= 1023.5 * KIB) {
+    return `${(size / MIB).toFixed(size < 9.95 * MIB ? 1 : 0)} MiB`;
+  }
+  return size >= 1023.5 ? `${(size / KIB).toFixed(0)} KiB` : `${size.toFixed(0)} B`;
+}
+
+/** The one unit for figures that stand together: that of the largest, MiB at least. */
+export function memoryUnit(sizes: readonly Unsure[]): MemoryUnit {
+  return Math.max(0, ...sizes.filter(known)) >= 1023.5 * MIB ? 'GiB' : 'MiB';
+}
+
+/** Bytes as a bare number of `unit`; what would round to nothing there keeps a unit of its own. */
+export function figure(size: Unsure, unit: MemoryUnit): string {
+  if (!known(size)) {
+    return UNKNOWN;
+  }
+  if (size === 0) {
+    return '0';
+  }
+  const one = unit === 'GiB' ? GIB : MIB;
+  if (size < 0.095 * one) {
+    return memory(size);
+  }
+  return (size / one).toFixed(unit === 'MiB' && size >= 9.95 * MIB ? 0 : 1);
+}
+
+/** A whole number, `n/a` for what is not known. */
+export function whole(value: Unsure): string {
+  return known(value) ? value.toFixed(0) : UNKNOWN;
+}
+
+/** A whole number as wide as `digits` digits, so that the text does not move when it grows. */
+export function padded(value: Unsure, digits: number): string {
+  return whole(value).padStart(digits, FIGURE_SPACE);
+}
+
+/** A part of a whole with the unit once, `611 of 700 W`; the part alone where the whole is not known. */
+export function powerOf(watts: Unsure, limit: Unsure): string {
+  if (!known(watts)) {
+    return UNKNOWN;
+  }
+  return known(limit) ? `${whole(watts)} of ${whole(limit)} W` : `${whole(watts)} W`;
+}
+
+/** Whole seconds as `12 s`, `3 min 05 s` or `2 h 04 min`. */
+export function duration(seconds: number): string {
+  const all = Math.max(0, Math.round(seconds));
+  if (all < 60) {
+    return `${String(all)} s`;
+  }
+  const two = (value: number): string => String(value).padStart(2, '0');
+  if (all < 3600) {
+    return `${String(Math.floor(all / 60))} min ${two(all % 60)} s`;
+  }
+  const minutes = Math.round(all / 60);
+  return `${String(Math.floor(minutes / 60))} h ${two(minutes % 60)} min`;
+}
+
+/** A time of the day as `14:03:20`, with the date unless it is that of `now`; both in epoch seconds. */
+export function moment(epoch: number, now: number): string {
+  const then = new Date(epoch * 1000);
+  const two = (value: number): string => String(value).padStart(2, '0');
+  const time = [then.getHours(), then.getMinutes(), then.getSeconds()].map(two).join(':');
+  if (then.toDateString() === new Date(now * 1000).toDateString()) {
+    return time;
+  }
+  return `${String(then.getFullYear())}-${two(then.getMonth() + 1)}-${two(then.getDate())} ${time}`;
+}
+
+/** A model's name without its maker, whose end tells more: `H200`, `GeForce RTX 4090 Laptop GPU`. */
+export function model(name: string): string {
+  return name.replace(/^NVIDIA /, '');
+}

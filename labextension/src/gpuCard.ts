@@ -1,0 +1,153 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import { Chart, type Span } from './chart';
+import { element, setAttribute, Text } from './dom';
+import { figure, memoryUnit, powerOf, UNKNOWN, whole } from './format';
+import { GpuRow } from './gpuRow';
+import { MemoryBar } from './memoryBar';
+import { shares, type GpuNow, type Shares } from './model';
+import type { Palette } from './palette';
+import { gpuName, gpuNumber, QUIET_THROTTLES, trouble } from './words';
+
+const CHART_HEIGHT = 44;
+const SPARK_HEIGHT = 18;
+
+/** What all cards share. */
+export interface CardPorts {
+  readonly trans: TranslationBundle;
+  readonly palette: () => Palette;
+  /** The user folds or unfolds a card. */
+  readonly toggled: (uuid: string, open: boolean) => void;
+}
+
+/** One GPU: a row that unfolds into a card. */
+export class GpuCard {
+  readonly node: HTMLElement;
+  private readonly row: GpuRow;
+  private readonly spark: Chart;
+  private readonly chart: Chart;
+  private readonly rowBar = new MemoryBar();
+  private readonly bar = new MemoryBar();
+  private readonly memory = [new Text('here-text'), new Text('other-text'), new Text('free-text')] as const;
+  private readonly facts = [new Text('power'), new Text('temperature'), new Text('clock')] as const;
+  private readonly state = new Text('state', 'div');
+  private readonly trans: TranslationBundle;
+  private open = false;
+
+  constructor(
+    private readonly uuid: string,
+    ports: CardPorts
+  ) {
+    this.trans = ports.trans;
+    this.spark = new Chart('jp-gpuwidget-spark', SPARK_HEIGHT, ports.palette);
+    this.chart = new Chart('jp-gpuwidget-chart', CHART_HEIGHT, ports.palette);
+    this.row = new GpuRow(ports.trans, this.spark, this.rowBar);
+    this.row.node.onclick = () => {
+      this.unfold(!this.open);
+      ports.toggled(uuid, this.open);
+    };
+    const nodes = (texts: readonly Text[]): HTMLElement[] => texts.map(text => text.node);
+    const body = element(
+      'div',
+      'body',
+      this.chart.node,
+      this.bar.node,
+      element('div', 'memory', ...nodes(this.memory)),
+      element('div', 'facts', ...nodes(this.facts)),
+      this.state.node
+    );
+    body.id = `jp-gpuwidget-${uuid}`;
+    setAttribute(this.row.node, 'aria-controls', body.id);
+    this.node = element('section', 'gpu', this.row.node, body);
+    this.node.dataset['gpuUuid'] = uuid;
+    this.unfold(false);
+  }
+
+  /** Show or hide what is below the row. */
+  unfold(open: boolean): void {
+    this.open = open;
+    setAttribute(this.node, 'data-open', String(open));
+    this.row.open(open);
+  }
+
+  /** Show `now`, put together at `time` (epoch seconds), with the past that `span` tells. */
+  update(now: GpuNow, time: number, span: Omit<Span, 'uuid' | 'total'>): void {
+    const { gpu, reading } = now;
+    const away = trouble(this.trans, reading, time);
+    const worries = (reading.throttle ?? []).filter(word => !QUIET_THROTTLES.has(word));
+    setAttribute(this.node, 'aria-label', this.trans.__('GPU %1, %2', gpuNumber(gpu), gpuName(this.trans, gpu)));
+    this.row.update(now, time, worries);
+    const parts = shares(now);
+    const words = this.writeMemory(parts, now);
+    this.rowBar.update(parts, gpu.memory_total, words);
+    this.bar.update(parts, gpu.memory_total, words);
+    this.writeFacts(now);
+    this.writeState(now, away, worries);
+    const all = { ...span, uuid: this.uuid, total: gpu.memory_total };
+    this.spark.update(all);
+    this.chart.update(all);
+    setAttribute(
+      this.chart.node,
+      'aria-label',
+      this.trans.__('Utilization and memory of the last %1 seconds', span.seconds)
+    );
+  }
+
+  /** Draw the charts in another theme's colours. */
+  recolour(): void {
+    this.spark.recolour();
+    this.chart.recolour();
+  }
+
+  /** Take it away. */
+  dispose(): void {
+    this.spark.dispose();
+    this.chart.dispose();
+    this.node.remove();
+  }
+
+  private writeMemory(parts: Shares, { gpu, reading }: GpuNow): string {
+    const { here, other, used, free } = parts;
+    const unit = memoryUnit([gpu.memory_total, used]);
+    const [hereText, otherText, freeText] = this.memory;
+    const why = reading.missing['memory_used'] ?? '';
+    if (used === null) {
+      hereText.set(this.trans.__('memory %1', UNKNOWN), why);
+      otherText.set('');
+    } else if (here === null) {
+      hereText.set(
+        this.trans.__('%1 used', figure(used, unit)),
+        this.trans.__('Which part of it is this notebook’s is not known')
+      );
+      otherText.set('');
+    } else {
+      hereText.set(this.trans.__('%1 here', figure(here, unit)), this.trans.__('Held by this notebook'));
+      otherText.set(this.trans.__('%1 other', figure(other, unit)), this.trans.__('Held by others'));
+    }
+    freeText.set(free === null ? '' : this.trans.__('%1 %2 free', figure(free, unit), unit));
+    return this.memory
+      .map(text => text.value)
+      .filter(text => text !== '')
+      .join(', ');
+  }
+
+  private writeFacts({ reading }: GpuNow): void {
+    const [power, temperature, clock] = this.facts;
+    const fact = (text: Text, value: number | null, words: string, field: string): void => {
+      text.set(words, value === null ? (reading.missing[field] ?? '') : '');
+    };
+    fact(power, reading.power_w, powerOf(reading.power_w, reading.power_limit_w), 'power_w');
+    fact(temperature, reading.temperature_c, `${whole(reading.temperature_c)} °C`, 'temperature_c');
+    fact(clock, reading.sm_clock_mhz, `${whole(reading.sm_clock_mhz)} MHz`, 'sm_clock_mhz');
+  }
+
+  /** The line at the foot keeps its height, so that nothing moves when a clock is held down. */
+  private writeState(now: GpuNow, away: [string, string] | null, worries: readonly string[]): void {
+    const quiet = (now.reading.throttle ?? []).filter(word => QUIET_THROTTLES.has(word) && word !== 'idle');
+    const warm = away === null ? worries : [away[1]];
+    const words = warm.length > 0 ? warm : quiet;
+    this.state.set(words.join(', '), words.join(', '));
+    setAttribute(this.state.node, 'data-warm', warm.length > 0 ? 'true' : '');
+    setAttribute(this.node, 'data-away', away === null ? '' : 'true');
+  }
+}

@@ -1,0 +1,76 @@
+import { element } from './dom';
+import { GpuCard, type CardPorts } from './gpuCard';
+import { opensByItself, type GpuNow, type Model } from './model';
+import type { KernelState } from './wire';
+
+/** All GPUs, one below the other. */
+export class GpuList {
+  readonly node = element('div', 'gpus');
+  private readonly cards = new Map<string, GpuCard>();
+  /** What the user folded or unfolded stays so. */
+  private readonly wishes = new Map<string, boolean>();
+  /** For which hold of the notebook the cards were last folded and unfolded by themselves. */
+  private decidedFor = '';
+
+  constructor(private readonly ports: Omit<CardPorts, 'toggled'>) {}
+
+  /** Show the newest sample of `model` and its past, with what `state` says of them. */
+  update(model: Model, state: KernelState | null): void {
+    const gpus = model.gpus(state);
+    this.reconcile(gpus);
+    this.decide(gpus, state);
+    const gap = Math.max(2, 3 * (model.server?.interval ?? 0));
+    const span = { past: model.past, seconds: model.seconds, gap };
+    for (const now of gpus) {
+      this.cards.get(now.gpu.uuid)?.update(now, model.sample?.time ?? NaN, span);
+    }
+  }
+
+  /** Draw all charts in another theme's colours. */
+  recolour(): void {
+    for (const card of this.cards.values()) {
+      card.recolour();
+    }
+  }
+
+  /** Take all cards away. */
+  dispose(): void {
+    this.reconcile([]);
+  }
+
+  private reconcile(gpus: readonly GpuNow[]): void {
+    const wanted = new Set(gpus.map(({ gpu }) => gpu.uuid));
+    for (const [uuid, card] of this.cards) {
+      if (!wanted.has(uuid)) {
+        card.dispose();
+        this.cards.delete(uuid);
+      }
+    }
+    if (this.cards.size === wanted.size) {
+      return;
+    }
+    const toggled = (uuid: string, open: boolean): void => {
+      this.wishes.set(uuid, open);
+    };
+    for (const uuid of wanted) {
+      if (!this.cards.has(uuid)) {
+        this.cards.set(uuid, new GpuCard(uuid, { ...this.ports, toggled }));
+      }
+    }
+    this.node.replaceChildren(...[...wanted].flatMap(uuid => this.cards.get(uuid)?.node ?? []));
+  }
+
+  private decide(gpus: readonly GpuNow[], state: KernelState | null): void {
+    const holds = gpus.map(({ gpu, kernel }) => [gpu.uuid, kernel?.context ?? false]);
+    const decision = JSON.stringify([holds, state?.device.chosen ?? null]);
+    if (decision === this.decidedFor) {
+      return;
+    }
+    this.decidedFor = decision;
+    for (const now of gpus) {
+      const { uuid } = now.gpu;
+      const open = opensByItself(now, gpus.length, state?.device.chosen ?? null);
+      this.cards.get(uuid)?.unfold(this.wishes.get(uuid) ?? open);
+    }
+  }
+}

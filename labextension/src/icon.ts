@@ -1,0 +1,10 @@
+import { LabIcon } from '@jupyterlab/ui-components';
+
+/** A graphics card seen from its side, in the colours of JupyterLab's own icons. */
+export const gpuIcon = new LabIcon({
+  name: 'gpuwidget:gpu',
+  svgstr:
+    '<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 24 24"><path class="jp-icon3 jp-icon-selectable" ' +
+    'fill="#616161" d="M2 5h2v14H2zm4 1h16v10H6zm8 1.5a3.5 3.5 0 1 0 0 7 3.5 3.5 0 0 0 0-7zm0 2a1.5 1.5 0 1 1 0 3 1.5 ' +
+    '1.5 0 0 1 0-3zM8 17h4v2H8zm6 0h5v2h-5z"/></svg>'
+});

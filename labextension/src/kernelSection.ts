@@ -1,0 +1,87 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import { DeviceDropdown } from './deviceDropdown';
+import { element, setAttribute, Text } from './dom';
+import type { Kernels } from './kernels';
+import { NoticeView } from './notice';
+import { deviceNotes, kernelNotice } from './words';
+
+/** The notebook in front: its default device, and whether its cells are watched. Always there. */
+export class KernelSection {
+  readonly node: HTMLElement;
+  private readonly notebook = new Text('notebook', 'b');
+  private readonly busy = new Text('busy');
+  private readonly dropdown: DeviceDropdown;
+  private readonly watch = element('button', 'watch jp-Button jp-mod-styled');
+  private readonly tensors = element('input', '');
+  private readonly mode: HTMLElement;
+  private readonly notes = new Text('notes', 'div');
+  private readonly notice: NoticeView;
+
+  constructor(
+    private readonly trans: TranslationBundle,
+    private readonly kernels: Kernels
+  ) {
+    this.dropdown = new DeviceDropdown(trans, device => {
+      void kernels.choose(device, this.tensors.checked);
+    });
+    this.watch.type = 'button';
+    this.watch.textContent = trans.__('Watch');
+    this.watch.title = trans.__('Annotate every cell of this notebook with what it did to the GPU (%gpu watch on)');
+    this.watch.onclick = () => {
+      void kernels.watch(this.watch.getAttribute('aria-pressed') !== 'true');
+    };
+    this.tensors.type = 'checkbox';
+    this.tensors.checked = true;
+    this.tensors.onchange = () => {
+      const state = kernels.state;
+      if (state !== null && state.device.chosen !== null) {
+        void kernels.choose(state.device.chosen, this.tensors.checked);
+      }
+    };
+    this.mode = element('label', 'mode', this.tensors, trans.__('New tensors too (about 1 µs a torch call)'));
+    this.mode.title = trans.__(
+      'Off: only the current CUDA device moves, which is what "cuda" without an index means, and costs nothing. On: tensors made without a device go there too.'
+    );
+    this.notice = new NoticeView(trans, () => {
+      void kernels.load();
+    });
+    this.notes.node.setAttribute('role', 'status');
+    this.node = element(
+      'section',
+      'kernel',
+      element('div', 'title', element('span', 'label', trans.__('Default device of '), this.notebook.node), this.busy.node),
+      element('div', 'choose', this.dropdown.node, this.watch),
+      this.mode,
+      this.notes.node,
+      this.notice.node
+    );
+    this.node.setAttribute('aria-label', trans.__('The notebook in front'));
+  }
+
+  /** Show what is known of the kernel; `here` is gpuwidget's version in the server. */
+  update(here: string | null): void {
+    const { view, state } = this.kernels;
+    const notice = kernelNotice(this.trans, view, here);
+    this.notebook.set(view.notebook ?? this.trans.__('(no notebook)'), view.notebook ?? '');
+    this.busy.set(
+      view.busy ? this.trans.__('busy') : '',
+      view.busy ? this.trans.__('The kernel is running a cell: a choice holds from the next one') : ''
+    );
+    this.dropdown.show(state, notice?.text ?? state?.unavailable ?? '');
+    this.watch.disabled = state === null;
+    setAttribute(this.watch, 'aria-pressed', String(state?.watching ?? false));
+    const mode = state !== null && state.choices.length > 0;
+    this.tensors.disabled = !mode;
+    if (state !== null && state.device.chosen !== null) {
+      this.tensors.checked = state.device.new_tensors;
+    }
+    this.notes.set(deviceNotes(this.trans, view, here));
+    this.notice.show(notice);
+  }
+
+  /** Put the keyboard on the dropdown. */
+  focus(): void {
+    this.dropdown.node.focus();
+  }
+}

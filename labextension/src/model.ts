@@ -1,0 +1,91 @@
+import type { Message } from './connection';
+import { Past } from './past';
+import type { Gpu, KernelGpu, KernelState, Reading, Sample } from './wire';
+
+/** More than at the server's rate: a cell that is watched in the same process may be sampled faster. */
+const ROOM = 1.25;
+const AT_LEAST = 64;
+/** So many GPUs all get a card. */
+const FEW = 2;
+/** Up to so many, those that are in use get one. */
+const SOME = 4;
+
+/** What is known about one GPU at one moment. */
+export interface GpuNow {
+  readonly gpu: Gpu;
+  readonly reading: Reading;
+  /** As the notebook in front uses it, null where that is not known. */
+  readonly kernel: KernelGpu | null;
+}
+
+/** How the memory of a GPU is shared out, in bytes. */
+export interface Shares {
+  readonly here: number | null;
+  readonly other: number | null;
+  readonly used: number | null;
+  readonly free: number | null;
+}
+
+/** The stream's newest sample and its past. */
+export class Model {
+  /** What the server said of itself, null before it did. */
+  server: { readonly version: string; readonly interval: number } | null = null;
+  sample: Sample | null = null;
+  past = new Past(AT_LEAST);
+  /** How much of the past is kept, from the next stream on. */
+  seconds = 0;
+
+
+  /** Take one message of the stream. */
+  take(message: Message): void {
+    if (message.type === 'sample') {
+      this.sample = message.sample;
+      this.past.add(message.sample);
+      return;
+    }
+    this.server = { version: message.version, interval: message.interval_s };
+    const room = Math.ceil((ROOM * this.seconds) / message.interval_s) + AT_LEAST;
+    this.past = new Past(room);
+    this.past.restart(message.history);
+    this.sample = message.sample ?? this.sample;
+  }
+
+  /** Every GPU of the newest sample, with what `state` says of it. */
+  gpus(state: KernelState | null): GpuNow[] {
+    const kernel = new Map(state?.gpus.map(gpu => [gpu.uuid, gpu]));
+    const { gpus = [], readings = [] } = this.sample ?? {};
+    return gpus.flatMap((gpu, place) => {
+      const reading = readings[place];
+      return reading === undefined ? [] : [{ gpu, reading, kernel: kernel.get(gpu.uuid) ?? null }];
+    });
+  }
+}
+
+/** This notebook's memory, that of others and what is free; null where it is not known. */
+export function shares({ gpu, reading, kernel }: GpuNow): Shares {
+  const used = reading.memory_used;
+  const total = gpu.memory_total;
+  const mine = kernel?.process_memory ?? null;
+  // Asked at different moments: more than all that is used cannot be this notebook's.
+  const here = mine === null || used === null ? mine : Math.min(mine, used);
+  return {
+    here,
+    other: here === null || used === null ? null : used - here,
+    used,
+    free: total === null || used === null ? null : Math.max(0, total - used)
+  };
+}
+
+/** Whether this GPU does something now or is held by the notebook in front. */
+export function inUse({ reading, kernel }: GpuNow): boolean {
+  return (reading.utilization ?? 0) > 0 || kernel?.context === true;
+}
+
+/**
+ * Whether a GPU is shown as a card where the user has not said so: asked when it is first seen and when the
+ * notebook's hold on it changes, and not for each value, so that nothing jumps.
+ */
+export function opensByItself(now: GpuNow, count: number, chosen: string | null): boolean {
+  const mine = now.kernel?.context === true || (chosen !== null && now.kernel?.torch_device === chosen);
+  return mine || count <= FEW || (count <= SOME && inUse(now));
+}

@@ -1,0 +1,94 @@
+import { Signal, type ISignal } from '@lumino/signaling';
+
+import type { Connection, Link, Message } from './connection';
+import type { Kernels } from './kernels';
+import type { Model } from './model';
+import type { Timers } from './timers';
+
+/** So long without a sample on an open stream, and the panel says so. */
+const QUIET_S = 3;
+
+/** What a view needs: the samples, the kernel of the notebook in front, and a way to say that it looks. */
+export class Monitor {
+  private looking = false;
+  private heard = NaN;
+  private timer: number | null = null;
+  private readonly changes = new Signal<this, void>(this);
+
+  constructor(
+    readonly model: Model,
+    readonly kernels: Kernels,
+    private readonly connection: Connection,
+    private readonly timers: Timers
+  ) {
+    connection.received.connect(this.received, this);
+    connection.changed.connect(this.tell, this);
+    kernels.changed.connect(this.tell, this);
+  }
+
+  /** Emitted when anything shown may have changed. */
+  get changed(): ISignal<this, void> {
+    return this.changes;
+  }
+
+  /** How it stands with the server. */
+  get link(): Link {
+    return this.connection.state;
+  }
+
+  /** Seconds since the server last said something on an open stream, null while it speaks. */
+  get quietFor(): number | null {
+    const seconds = (this.timers.now() - this.heard) / 1000;
+    const patience = Math.max(QUIET_S, 3 * (this.model.server?.interval ?? 0));
+    return this.link === 'open' && seconds > patience ? seconds : null;
+  }
+
+  /** Whether somebody looks; nothing is done while nobody does. */
+  look(looking: boolean): void {
+    if (looking === this.looking) {
+      return;
+    }
+    this.looking = looking;
+    if (looking) {
+      this.heard = this.timers.now();
+      this.connection.start();
+      this.kernels.start();
+      this.listen();
+    } else {
+      if (this.timer !== null) {
+        this.timers.cancel(this.timer);
+        this.timer = null;
+      }
+      this.kernels.stop();
+      this.connection.stop();
+    }
+  }
+
+  /** Keep so many seconds of the past. */
+  keep(seconds: number): void {
+    if (seconds !== this.model.seconds) {
+      this.model.seconds = seconds;
+      this.connection.restart();
+    }
+  }
+
+  private received(_: Connection, message: Message): void {
+    this.heard = this.timers.now();
+    this.model.take(message);
+    this.tell();
+  }
+
+  /** Look once a second whether the stream has fallen silent. */
+  private listen(): void {
+    this.timer = this.timers.after(1000, () => {
+      if (this.quietFor !== null) {
+        this.tell();
+      }
+      this.listen();
+    });
+  }
+
+  private tell(): void {
+    this.changes.emit();
+  }
+}

@@ -1,0 +1,142 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { Message } from '@lumino/messaging';
+import { Widget } from '@lumino/widgets';
+
+import { element, setAttribute, Text } from './dom';
+import { duration } from './format';
+import { GpuList } from './gpuList';
+import { gpuIcon } from './icon';
+import { KernelSection } from './kernelSection';
+import type { Monitor } from './monitor';
+import { NoticeView } from './notice';
+import { readPalette, type Palette } from './palette';
+import { serverNotice, type Notice } from './words';
+
+/** The panel of the sidebar. It looks, and so has work done, only while it can be seen. */
+export class GpuPanel extends Widget {
+  private readonly dot = element('span', 'dot');
+  private readonly rate = new Text('rate');
+  private readonly recording = new Text('recording', 'div');
+  private readonly notice: NoticeView;
+  private readonly kernel: KernelSection;
+  private readonly key: HTMLElement;
+  private readonly span = new Text('span');
+  private readonly list: GpuList;
+  private colours: Palette | null = null;
+
+  constructor(
+    private readonly trans: TranslationBundle,
+    private readonly monitor: Monitor
+  ) {
+    super();
+    this.id = 'jp-gpuwidget-panel';
+    this.addClass('jp-gpuwidget-panel');
+    this.title.icon = gpuIcon;
+    this.title.caption = trans.__('GPUs');
+    this.node.setAttribute('role', 'region');
+    this.node.setAttribute('aria-label', trans.__('GPUs'));
+    this.notice = new NoticeView(trans, () => undefined);
+    this.kernel = new KernelSection(trans, monitor.kernels);
+    this.list = new GpuList({ trans, palette: () => (this.colours ??= readPalette(this.node)) });
+    this.key = element(
+      'div',
+      'key',
+      element('span', 'key-utilization', trans.__('utilization')),
+      element('span', 'key-memory', trans.__('memory')),
+      this.span.node
+    );
+    this.node.append(
+      element('div', 'header', this.dot, element('h2', '', trans.__('GPUs')), this.rate.node),
+      this.kernel.node,
+      element('div', 'scroll', this.recording.node, this.notice.node, this.key, this.list.node)
+    );
+    monitor.changed.connect(this.update, this);
+    document.addEventListener('visibilitychange', this.look);
+  }
+
+  /** The theme has changed. */
+  recolour(): void {
+    this.colours = null;
+    this.list.recolour();
+  }
+
+  /** Put the keyboard on the device dropdown. */
+  focusDevice(): void {
+    this.kernel.focus();
+  }
+
+  override dispose(): void {
+    if (this.isDisposed) {
+      return;
+    }
+    document.removeEventListener('visibilitychange', this.look);
+    this.monitor.changed.disconnect(this.update, this);
+    this.monitor.look(false);
+    this.list.dispose();
+    super.dispose();
+  }
+
+  protected override onAfterShow(): void {
+    this.look();
+  }
+
+  protected override onAfterAttach(): void {
+    this.look();
+  }
+
+  protected override onAfterHide(): void {
+    this.look();
+  }
+
+  protected override onBeforeDetach(): void {
+    this.monitor.look(false);
+  }
+
+  protected override onActivateRequest(): void {
+    this.focusDevice();
+  }
+
+  protected override onUpdateRequest(_: Message): void {
+    if (!this.isVisible) {
+      return;
+    }
+    const { model, kernels, link } = this.monitor;
+    const origin = model.sample?.origin;
+    const quiet = this.monitor.quietFor;
+    const live = link === 'open' && quiet === null;
+    setAttribute(this.node, 'data-link', live ? 'live' : link === 'open' || link === 'opening' ? 'waiting' : 'lost');
+    this.rate.set(this.rateText(live));
+    this.recording.set(origin?.recording ?? '');
+    this.recording.node.hidden = origin?.recording == null;
+    this.notice.show(this.serverNotice(quiet, origin?.reason ?? null));
+    this.kernel.update(model.server?.version ?? null);
+    this.span.set(this.trans.__('last %1', duration(model.seconds)));
+    this.key.hidden = (model.sample?.gpus.length ?? 0) === 0;
+    this.list.update(model, kernels.state);
+  }
+
+  private readonly look = (): void => {
+    this.monitor.look(this.isVisible && document.visibilityState === 'visible');
+    this.update();
+  };
+
+  private rateText(live: boolean): string {
+    const interval = this.monitor.model.server?.interval;
+    if (!live || interval === undefined) {
+      return this.monitor.link === 'lost' ? this.trans.__('reconnecting…') : '';
+    }
+    return interval < 1
+      ? this.trans.__('%1 Hz', Math.round(10 / interval) / 10)
+      : this.trans.__('every %1 s', Math.round(10 * interval) / 10);
+  }
+
+  private serverNotice(quiet: number | null, reason: string | null): Notice | null {
+    if (quiet !== null) {
+      return { text: this.trans.__('The server has sent nothing for %1.', duration(quiet)) };
+    }
+    if (this.monitor.link === 'open' && this.monitor.model.sample === null) {
+      return { text: this.trans.__('Waiting for the first sample…') };
+    }
+    return serverNotice(this.trans, this.monitor.link) ?? (reason === null ? null : { text: reason });
+  }
+}
