@@ -42,6 +42,11 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     magics.load(shell)
 
 
+def _jupyter_server_extension_points() -> list[dict[str, str]]:
+    """Where a Jupyter server finds its extension."""
+    return [{"module": "gpuwidget.server"}]
+
+
 def unload_ipython_extension(shell: InteractiveShell) -> None:
     """``%unload_ext gpuwidget``."""
     from gpuwidget.kernel import magics

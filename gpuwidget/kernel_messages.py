@@ -1,0 +1,64 @@
+"""The panel's questions to a notebook's kernel, asked and answered on the control channel.
+
+A busy kernel answers there too. One that does not answer has no gpuwidget loaded that could.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gpuwidget.kernel_state import KernelState
+
+REQUEST = "gpuwidget_request"
+"""Message type of a question."""
+REPLY = "gpuwidget_reply"
+"""Message type of an answer, whose parent is the question."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateRequest:
+    """How is it with you?"""
+
+    schema: int
+    ask: Literal["state"]
+
+
+@dataclass(frozen=True, slots=True)
+class SetDeviceRequest:
+    """Make this the default torch device."""
+
+    schema: int
+    ask: Literal["set_device"]
+    device: str | None
+    """``cuda:1`` or ``cpu``; None restores what was before the first choice."""
+    new_tensors: bool
+    """Whether new tensors go there too; False moves the current CUDA device only."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchRequest:
+    """Watch every cell from now on, or no longer."""
+
+    schema: int
+    ask: Literal["watch"]
+    on: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OkReply:
+    """It was done; the state is that after it."""
+
+    status: Literal["ok"]
+    state: KernelState
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorReply:
+    """It could not be done."""
+
+    status: Literal["error"]
+    reason: str
+    """Why not, as a sentence to show."""
+    state: KernelState | None
+    """The state as it is, None where that can't be told either."""

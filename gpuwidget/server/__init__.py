@@ -1,0 +1,50 @@
+"""The server's extension: the routes that the panel reads, for whichever Jupyter server loads it.
+
+Nothing here waits for a driver: it is opened on the sampler's thread, when the first client comes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gpuwidget.clock import SYSTEM_CLOCK, Clock
+from gpuwidget.kernel_messages import REPLY, REQUEST
+from gpuwidget.sampler import Sampler
+from gpuwidget.server.handlers import routes
+from gpuwidget.server.hub import Hub
+from gpuwidget.server.settings import chosen_source, configured
+
+if TYPE_CHECKING:
+    from jupyter_server.serverapp import ServerApp
+
+_LINGER_S = 10.0
+"""So long the driver stays open after the last client has left: a page is reloaded sooner."""
+
+
+def _load_jupyter_server_extension(serverapp: ServerApp) -> None:
+    load(serverapp, SYSTEM_CLOCK)
+
+
+def load(serverapp: ServerApp, clock: Clock) -> Hub:
+    """Add the routes to a server, and have questions to kernels count as nobody's activity."""
+    settings = configured(serverapp.config, serverapp.log)
+    source = chosen_source(settings.source, clock, serverapp.log)
+    sampler = Sampler(source, clock, linger_s=_LINGER_S)
+    hub = Hub(sampler, clock, interval_s=settings.interval, history_s=settings.history)
+    # Tornado takes a pattern, and a user's name in a hub's base URL may have a + in it.
+    base = re.escape(serverapp.web_app.settings["base_url"].rstrip("/"))
+    serverapp.web_app.add_handlers(
+        ".*$", [(f"{base}/{path}", handler, known) for path, handler, known in routes(hub)]
+    )
+    _leave_untracked(serverapp)
+    return hub
+
+
+def _leave_untracked(serverapp: ServerApp) -> None:
+    # Otherwise each question of the panel makes a busy kernel read idle, and keeps an idle one from being
+    # culled. JupyterLab gets the list with its page.
+    manager = serverapp.kernel_manager
+    if hasattr(manager, "untracked_message_types"):
+        new = [name for name in (REQUEST, REPLY) if name not in manager.untracked_message_types]
+        manager.untracked_message_types = [*manager.untracked_message_types, *new]

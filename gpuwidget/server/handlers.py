@@ -1,0 +1,154 @@
+"""The routes under ``gpuwidget/api``. All ask for authentication, and none counts as activity of the user."""
+
+from __future__ import annotations
+
+import json
+import math
+from asyncio import Future
+from types import TracebackType
+from typing import Any
+
+from jupyter_server.auth.decorator import authorized
+from jupyter_server.base.handlers import APIHandler, JupyterHandler
+from jupyter_server.base.websocket import WebSocketMixin
+from tornado import web
+from tornado.websocket import WebSocketHandler
+
+from gpuwidget.server.hub import Hub
+from gpuwidget.server.outbox import Outbox
+
+_PATIENCE_S = 5.0
+_BEHIND_S = 10.0
+_LEAST_BACKLOG = 10
+_TRY_AGAIN_LATER = 1013
+
+_SILENT = (
+    f"The driver has not answered within {_PATIENCE_S:g} seconds. Where nothing keeps it initialised it may "
+    "take longer to come up: ask again. If nvidia-smi hangs too, the driver or a GPU is stuck: look into the "
+    "kernel log (dmesg)."
+)
+
+
+def routes(hub: Hub) -> list[tuple[str, type[web.RequestHandler], dict[str, Any]]]:
+    """Each route's path under the server's base URL, with who answers it."""
+    known = {"hub": hub}
+    return [
+        (r"gpuwidget/api/sample", SampleHandler, known),
+        (r"gpuwidget/api/history", HistoryHandler, known),
+        (r"gpuwidget/api/stream", StreamHandler, known),
+    ]
+
+
+def seconds_asked(handler: web.RequestHandler, name: str, most: float) -> float:
+    """The seconds of the past that a query asks for, ``most`` without one; 400 outside 0 to ``most``."""
+    text = handler.get_query_argument(name, None)
+    if text is None:
+        return most
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds <= most:
+        raise web.HTTPError(400, f"{name} must be a number of seconds from 0 to {most:g}.")
+    return seconds
+
+
+class _Ours(JupyterHandler):
+    """What the routes have in common."""
+
+    auth_resource = "gpuwidget"
+    _track_activity = False
+
+    def initialize(self, hub: Hub) -> None:
+        """``hub`` is the server's."""
+        self._hub = hub
+
+    def log_exception(
+        self,
+        typ: type[BaseException] | None,
+        value: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        """Log a failure without the request's query, which may hold the user's token as Tornado writes it."""
+        # A refusal is in the server's log of requests, which leaves tokens out.
+        if not isinstance(value, web.HTTPError):
+            self.log.error("gpuwidget could not answer %s", self.request.path, exc_info=value)
+
+
+class SampleHandler(_Ours, APIHandler):
+    """``GET gpuwidget/api/sample``: the newest sample."""
+
+    @web.authenticated
+    @authorized
+    async def get(self) -> None:
+        """A :class:`gpuwidget.samples.Sample`; 503 where none can be had in time."""
+        sample = await self._hub.sample(_PATIENCE_S)
+        if sample is None:
+            raise web.HTTPError(503, _SILENT)
+        await self.finish(sample)
+
+
+class HistoryHandler(_Ours, APIHandler):
+    """``GET gpuwidget/api/history?seconds=N``: what was read while somebody looked."""
+
+    @web.authenticated
+    @authorized
+    async def get(self) -> None:
+        """A :class:`gpuwidget.server.wire.History` of all that is held, or of the last N seconds."""
+        await self.finish(self._hub.history(seconds_asked(self, "seconds", self._hub.history_s)))
+
+
+class StreamHandler(WebSocketMixin, WebSocketHandler, _Ours):
+    """``WS gpuwidget/api/stream?history=SECONDS``: a hello with the past, then every sample."""
+
+    def initialize(self, hub: Hub) -> None:
+        """``hub`` is the server's."""
+        super().initialize(hub)
+        self._history_s = 0.0
+        backlog = max(_LEAST_BACKLOG, math.ceil(_BEHIND_S / hub.interval_s))
+        self._outbox = Outbox(self._write, backlog)
+
+    def set_default_headers(self) -> None:
+        """None: those of a page do not belong on a websocket."""
+
+    async def get(self, *args: Any, **kwargs: Any) -> None:
+        """Become a websocket, for who may read and asked for a past that there is."""
+        if self.current_user is None:
+            raise web.HTTPError(403)
+        await self._get()
+
+    @authorized
+    async def _get(self) -> None:
+        self._history_s = seconds_asked(self, "history", self._hub.history_s)
+        await super().get()
+
+    def open(self, *args: Any, **kwargs: Any) -> None:
+        """Say hello, and begin to look whether the client still answers pings."""
+        super().open(*args, **kwargs)
+        self._hub.join(self, self._history_s)
+
+    def on_message(self, message: str | bytes) -> None:
+        """What a client says is not listened to."""
+
+    def on_close(self) -> None:
+        """The client has gone, or did not answer pings."""
+        self._hub.leave(self)
+
+    def send(self, message: bytes) -> bool:
+        """Send a message without waiting; False where the client is gone or too far behind."""
+        return self._outbox.put(message)
+
+    def drop(self) -> None:
+        """End the connection; what was not sent by a few seconds from now never is."""
+        self.close(_TRY_AGAIN_LATER, "too slow: samples piled up")
+
+    def _write(self, message: bytes) -> Future[None]:
+        # Bytes, encoded once for all clients, but as a text message.
+        return self.write_message(message, binary=False)
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """Errors before the websocket begins are JSON, as those of the other routes."""
+        error = kwargs.get("exc_info", (None, None))[1]
+        sentence = getattr(error, "log_message", None) or self._reason
+        self.set_header("Content-Type", "application/json")
+        self.finish(json.dumps({"message": sentence}))

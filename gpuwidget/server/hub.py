@@ -1,0 +1,152 @@
+"""One sampler for all of a server's clients, the past, and who gets which message."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from typing import Protocol
+
+import gpuwidget
+from gpuwidget.clock import Clock
+from gpuwidget.plain import plain
+from gpuwidget.sampler import Sampler, Subscription
+from gpuwidget.samples import Sample
+from gpuwidget.server.past import Past
+from gpuwidget.server.wire import SCHEMA
+
+_MOST_ARRIVED = 64
+"""Samples that wait for a busy event loop, at most; beyond that the oldest are let go of."""
+
+
+class Listener(Protocol):
+    """A client of the stream."""
+
+    def send(self, message: bytes) -> bool:
+        """Send a message without waiting; False where the client is gone or too far behind."""
+        ...
+
+    def drop(self) -> None:
+        """End the connection: no further message will come."""
+        ...
+
+
+class Hub:
+    """Samples while somebody listens, and hands each sample, encoded once, to all who do.
+
+    All methods belong to the server's event loop. ``interval_s`` and ``history_s`` are seconds from sample
+    to sample and of the past that is held.
+    """
+
+    def __init__(self, sampler: Sampler, clock: Clock, *, interval_s: float, history_s: float) -> None:
+        self.interval_s = interval_s
+        self.history_s = history_s
+        self._sampler = sampler
+        self._clock = clock
+        self._past = Past(history_s, interval_s)
+        self._listeners: set[Listener] = set()
+        self._waiting: set[asyncio.Future[bytes]] = set()
+        self._subscription: Subscription | None = None
+        self._newest: bytes | None = None
+        self._arrived: deque[tuple[Sample, bytes]] = deque(maxlen=_MOST_ARRIVED)
+
+    # -- clients -------------------------------------------------------------------------------------
+
+    def join(self, listener: Listener, history_s: float) -> None:
+        """Say hello with the past of ``history_s`` seconds; every sample from then on follows."""
+        self._start()
+        self._listeners.add(listener)
+        self._send(listener, self._hello(history_s))
+
+    def leave(self, listener: Listener) -> None:
+        """That client has gone. Safe to call twice."""
+        self._listeners.discard(listener)
+        self._stop_if_alone()
+
+    async def sample(self, timeout_s: float) -> bytes | None:
+        """The newest sample as JSON, at most one interval old; None where none comes in time."""
+        if self._newest is not None:
+            return self._newest
+        waiting: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._waiting.add(waiting)
+        self._start()
+        try:
+            return await asyncio.wait_for(waiting, timeout_s)
+        except asyncio.TimeoutError:
+            return None
+        finally:
+            self._waiting.discard(waiting)
+            self._stop_if_alone()
+
+    def history(self, history_s: float) -> bytes:
+        """The last ``history_s`` seconds of what is held, as JSON."""
+        return self._past.encoded(self._clock.time() - history_s).encode()
+
+    def close(self) -> None:
+        """End all connections and the sampling."""
+        for listener in list(self._listeners):
+            self._drop(listener)
+        self._stop_if_alone()
+        self._sampler.stop()
+
+    # -- sampling ------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        if self._subscription is None:
+            loop = asyncio.get_running_loop()
+
+            def arrive(sample: Sample) -> None:
+                # On the sampler's thread, so that the server's has only to send.
+                self._arrived.append((sample, _encoded(sample)))
+                if len(self._arrived) == 1:
+                    loop.call_soon_threadsafe(self._take)
+
+            self._subscription = self._sampler.subscribe(arrive, interval_s=self.interval_s)
+
+    def _stop_if_alone(self) -> None:
+        if self._subscription is not None and not self._listeners and not self._waiting:
+            self._subscription.close()
+            self._subscription = None
+            self._newest = None
+
+    def _take(self) -> None:
+        while self._arrived:
+            self._tick(*self._arrived.popleft())
+
+    def _tick(self, sample: Sample, text: bytes) -> None:
+        self._past.add(sample)
+        if self._subscription is not None:
+            self._newest = text
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(text)
+        message = b'{"type":"sample","sample":' + text + b"}"
+        for listener in list(self._listeners):
+            self._send(listener, message)
+
+    # -- messages ------------------------------------------------------------------------------------
+
+    def _send(self, listener: Listener, message: bytes) -> None:
+        if not listener.send(message):
+            self._drop(listener)
+
+    def _drop(self, listener: Listener) -> None:
+        self.leave(listener)
+        listener.drop()
+
+    def _hello(self, history_s: float) -> bytes:
+        head = {
+            "type": "hello",
+            "schema": SCHEMA,
+            "version": gpuwidget.__version__,
+            "interval_s": self.interval_s,
+            "history_s": self.history_s,
+        }
+        # The sample and the past are text already: put in place, not decoded and encoded again.
+        begun = json.dumps(head, separators=(",", ":")).encode()[:-1]
+        sample = self._newest or b"null"
+        return begun + b',"sample":' + sample + b',"history":' + self.history(history_s) + b"}"
+
+
+def _encoded(sample: Sample) -> bytes:
+    return json.dumps(plain(sample), allow_nan=False, separators=(",", ":")).encode()

@@ -1,0 +1,92 @@
+"""The server's configuration: ``c.GpuWidget`` in jupyter_server_config.py, ``--GpuWidget`` in a command."""
+
+from __future__ import annotations
+
+import os
+from logging import Logger
+from typing import Any
+
+from traitlets import Float, TraitError, Unicode
+from traitlets.config import Config, Configurable
+
+from gpuwidget.clock import Clock
+from gpuwidget.errors import OptionError
+from gpuwidget.sampler import INTERVAL_S, MAX_INTERVAL_S, MIN_INTERVAL_S
+from gpuwidget.sources import SOURCE_VARIABLE, Source, open_source
+from gpuwidget.sources.none import NoSource
+
+HISTORY_S = 600.0
+MIN_HISTORY_S = 10.0
+MAX_HISTORY_S = 3600.0
+
+_RANGES = {
+    "interval": f"a number of seconds from {MIN_INTERVAL_S:g} to {MAX_INTERVAL_S:g}",
+    "history": f"a number of seconds from {MIN_HISTORY_S:g} to {MAX_HISTORY_S:g}",
+    "source": "a word in quotes, as 'auto' or 'replay'",
+}
+
+
+class GpuWidget(Configurable):
+    """What the panel's readings are and how long they are held."""
+
+    source = Unicode(
+        "auto",
+        help="""Where readings come from: auto (NVML, else none with its reason), nvml, replay or replay:PATH
+        (a recording, in a loop), replay-once:PATH, or none. The environment variable GPUWIDGET_SOURCE, which
+        kernels see too, wins.""",
+    ).tag(config=True)
+    interval = Float(
+        INTERVAL_S,
+        min=MIN_INTERVAL_S,
+        max=MAX_INTERVAL_S,
+        help="Seconds from one sample to the next, from 0.05 to 60.",
+    ).tag(config=True)
+    history = Float(
+        HISTORY_S,
+        min=MIN_HISTORY_S,
+        max=MAX_HISTORY_S,
+        help="Seconds of the past that are held for who comes late, from 10 to 3600.",
+    ).tag(config=True)
+
+
+def configured(config: Config, log: Logger) -> GpuWidget:
+    """The traits as configured; each value that can't be is logged in a sentence, and its default used."""
+    good = Config()
+    for name, value in config.get("GpuWidget", Config()).items():
+        alone = Config({"GpuWidget": {name: value}})
+        try:
+            GpuWidget(config=alone)
+        except TraitError:
+            default = GpuWidget.class_traits()[name].default()
+            log.error(
+                "GpuWidget.%s can't be %s: give %s. Its default, %r, is used.",
+                *(name, _shown(value), _RANGES[name], default),
+            )
+        else:
+            good.merge(alone)
+    return GpuWidget(config=good)
+
+
+def chosen_source(trait: str, clock: Clock, log: Logger) -> Source:
+    """The source that GPUWIDGET_SOURCE or else the trait names, not opened yet.
+
+    Where it names none there are no GPUs, and the reason says what to mend: GPUs that were not asked for
+    would be taken for those that were.
+    """
+    variable = os.environ.get(SOURCE_VARIABLE, "").strip()
+    where = SOURCE_VARIABLE if variable else "GpuWidget.source"
+    choice = variable or trait
+    try:
+        source = open_source(choice, clock)
+    except OptionError as error:
+        reason = f"{where} can't be used. {error}"
+        log.error("%s", reason)
+        return NoSource(reason)
+    if choice.strip() == "none":
+        return NoSource(f"{where} is 'none': unset it to see this machine's GPUs.")
+    return source
+
+
+def _shown(value: Any) -> str:
+    # What comes from a command line is not turned into a value yet, and shows itself in its own words.
+    return repr(str(value)) if isinstance(value, str) else repr(value)

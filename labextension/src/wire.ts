@@ -1,0 +1,324 @@
+// GENERATED from gpuwidget's dataclasses by `python -m tools.wire`: change those, never this file.
+
+/** Version of a sample's shape that this labextension was made for. */
+export const SAMPLE_SCHEMA = 1;
+
+/** Version of the stream's shape that this labextension was made for. */
+export const STREAM_SCHEMA = 1;
+
+/** Version of the kernel's answers that it was made for. */
+export const KERNEL_SCHEMA = 1;
+
+/** Message type of a question to a kernel. */
+export const KERNEL_REQUEST = 'gpuwidget_request';
+
+/** Message type of a kernel's answer. */
+export const KERNEL_REPLY = 'gpuwidget_reply';
+
+/** Where the numbers come from. */
+export interface Origin {
+  /** `nvml` for a driver's GPUs, `replay` for a recording, `none` where there is no GPU. */
+  readonly kind: 'nvml' | 'replay' | 'none';
+  /** Why there is no GPU and what to do, or null. */
+  readonly reason: string | null;
+  /** For a recording, the words that label it wherever it is shown; null for live GPUs. */
+  readonly recording: string | null;
+  /** Driver version, nvmlSystemGetDriverVersion (nvidia-smi: Driver Version). */
+  readonly driver: string | null;
+  /** Newest CUDA it runs, as "13.0", nvmlSystemGetCudaDriverVersion_v2 (nvidia-smi: CUDA Version). */
+  readonly cuda_driver: string | null;
+}
+
+/** Who a GPU, or a MIG slice of one, is: what does not change while it is there. */
+export interface Gpu {
+  /** `GPU-…` or `MIG-…`, nvmlDeviceGetUUID (nvidia-smi -L). The key that joins everything. */
+  readonly uuid: string;
+  /** NVML's index, nvidia-smi's number; a MIG slice has that of its parent. */
+  readonly index: number;
+  /** Index of a MIG slice within its parent (nvidia-smi -L: MIG Device), null for a whole GPU. */
+  readonly mig_index: number | null;
+  /** UUID of the GPU that a MIG slice is cut from, null for a whole GPU. */
+  readonly mig_parent: string | null;
+  /** Product name, nvmlDeviceGetName. */
+  readonly name: string;
+  /** PCI bus id as "00000000:17:00.0", nvmlDeviceGetPciInfo_v3. */
+  readonly pci_bus_id: string | null;
+  /** Bytes of memory, nvmlDeviceGetMemoryInfo_v2 total. */
+  readonly memory_total: number | null;
+  /** true where the GPU has no memory of its own and `memory_*` are the host's (GB10, Jetson). */
+  readonly unified_memory: boolean;
+  /** As "9.0", nvmlDeviceGetCudaComputeCapability. */
+  readonly compute_capability: string | null;
+}
+
+/**
+ * What the hardware did between two GPU performance-monitoring (GPM) samples; Hopper and later.
+ *
+ * All ratios are percent of the window. A value the counters did not give is null.
+ */
+export interface Activity {
+  /** Start of the window, epoch seconds. */
+  readonly since: number;
+  /** End of the window, epoch seconds. */
+  readonly until: number;
+  /** Time any graphics or compute engine was active. */
+  readonly graphics: number | null;
+  /** Share of the multiprocessors with work in them (NVML_GPM_METRIC_SM_UTIL). */
+  readonly sm: number | null;
+  /** Warps resident over warps possible (NVML_GPM_METRIC_SM_OCCUPANCY). */
+  readonly sm_occupancy: number | null;
+  /** Tensor-core pipes in use (NVML_GPM_METRIC_ANY_TENSOR_UTIL). */
+  readonly tensor: number | null;
+  /** Memory bandwidth in use (NVML_GPM_METRIC_DRAM_BW_UTIL). */
+  readonly dram: number | null;
+  readonly fp64: number | null;
+  readonly fp32: number | null;
+  readonly fp16: number | null;
+  /** Bytes a second sent by the GPU over PCIe. */
+  readonly pcie_tx: number | null;
+  /** Bytes a second received by the GPU over PCIe. */
+  readonly pcie_rx: number | null;
+  /** Bytes a second sent over all NVLinks. */
+  readonly nvlink_tx: number | null;
+  /** Bytes a second received over all NVLinks. */
+  readonly nvlink_rx: number | null;
+}
+
+/** One process that has a context on a GPU. */
+export interface Process {
+  /** Process id as NVML reports it: the host's, which in a container may name nobody or a stranger. */
+  readonly pid: number;
+  /** Which of NVML's lists it is in; a process in both is listed once, as compute. */
+  readonly kind: 'compute' | 'graphics';
+  /** Bytes it holds, usedGpuMemory; null where the driver does not say (WSL, WDDM). */
+  readonly memory: number | null;
+  /** Login name of its owner; null where unreadable or where process ids do not match. */
+  readonly user: string | null;
+  /** Its command line, shortened; null where unreadable or where process ids do not match. */
+  readonly command: string | null;
+}
+
+/** What one GPU read at one moment, put together from calls made at different rates. */
+export interface Reading {
+  readonly uuid: string;
+  /** When the GPU last answered, epoch seconds; null when it has not yet. */
+  readonly answered: number | null;
+  /** Since when a call to it has not returned, epoch seconds; null while it answers. */
+  readonly silent_since: number | null;
+  /** Since when the driver calls it lost (fell off the bus, needs a reset), epoch seconds, or null. */
+  readonly lost_since: number | null;
+  /**
+   * When `utilization`, `memory_utilization` and `power_w` were read, epoch seconds; between two such reads a
+   * sample may bring new `memory_used` only. null before the first.
+   */
+  readonly measured: number | null;
+  /**
+   * Percent of the driver's last window in which any kernel ran, nvmlDeviceGetUtilizationRates gpu
+   * (nvidia-smi: utilization.gpu). Says nothing about how much of the GPU worked: see `activity`.
+   */
+  readonly utilization: number | null;
+  /** Seconds of the window that `utilization` is taken over (200 ms on H200), null where unknown. */
+  readonly utilization_window: number | null;
+  /** Percent of that window in which device memory was read or written (nvidia-smi: utilization.memory). */
+  readonly memory_utilization: number | null;
+  /**
+   * Bytes in use without what the driver reserves, nvmlDeviceGetMemoryInfo_v2 used (nvidia-smi: memory.used).
+   */
+  readonly memory_used: number | null;
+  /** Watts now, NVML_FI_DEV_POWER_INSTANT (nvidia-smi: power.draw.instant). */
+  readonly power_w: number | null;
+  /** Watts the GPU may draw, nvmlDeviceGetEnforcedPowerLimit (nvidia-smi: enforced.power.limit). */
+  readonly power_limit_w: number | null;
+  /** Degrees Celsius of the core, nvmlDeviceGetTemperature (nvidia-smi: temperature.gpu). */
+  readonly temperature_c: number | null;
+  /** Degrees Celsius of the memory, NVML_FI_DEV_MEMORY_TEMP (nvidia-smi: temperature.memory). */
+  readonly memory_temperature_c: number | null;
+  /** Clock of the multiprocessors, nvmlDeviceGetClockInfo SM (nvidia-smi: clocks.sm). */
+  readonly sm_clock_mhz: number | null;
+  /** Performance state, 0 the fastest to 15, nvmlDeviceGetPerformanceState (nvidia-smi: pstate). */
+  readonly pstate: number | null;
+  /**
+   * What holds the clock down, in words; empty when nothing does (nvmlDeviceGetCurrentClocksEventReasons,
+   * nvidia-smi: clocks_event_reasons).
+   */
+  readonly throttle: readonly string[] | null;
+  /** Joules since the driver was loaded, nvmlDeviceGetTotalEnergyConsumption, read seldom. */
+  readonly energy_j: number | null;
+  /** The newest window of the hardware's own counters, null without GPM or while nobody asks for it. */
+  readonly activity: Activity | null;
+  /** Who has a context on it, null where the driver does not say. */
+  readonly processes: readonly Process[] | null;
+  /** For each field that is null for good or for now: why, by field name. */
+  readonly missing: Readonly<Record<string, string>>;
+}
+
+/** All GPUs at one moment. */
+export interface Sample {
+  readonly schema: number;
+  /** When it was put together, epoch seconds. */
+  readonly time: number;
+  readonly origin: Origin;
+  /** Every GPU the source knows, lost ones included, in NVML's order, a parent before its MIG slices. */
+  readonly gpus: readonly Gpu[];
+  /** One for each of `gpus`, in the same order. */
+  readonly readings: readonly Reading[];
+}
+
+/** The past of one GPU. Every list is as long as `History.t`; a value nobody knew is null. */
+export interface GpuHistory {
+  readonly uuid: string;
+  /** Percent, as `Reading.utilization`. */
+  readonly utilization: readonly (number | null)[];
+  /** Bytes, as `Reading.memory_used`. */
+  readonly memory_used: readonly (number | null)[];
+  /** Watts, as `Reading.power_w`. */
+  readonly power_w: readonly (number | null)[];
+}
+
+/** What was read while somebody looked, oldest first. While nobody did there is a gap in `t`. */
+export interface History {
+  /** Epoch seconds, rising. */
+  readonly t: readonly number[];
+  readonly gpus: readonly GpuHistory[];
+}
+
+/** The body of an answer with an error's status. */
+export interface Refusal {
+  /** What is wrong and what to do, as a sentence. */
+  readonly message: string;
+}
+
+/** The default torch device of one kernel: what was chosen, and what torch says. */
+export interface DeviceState {
+  /** `cpu` or `cuda:N` as last chosen, null for torch's own default. */
+  readonly chosen: string | null;
+  /** Whether new tensors go there too (torch.set_default_device), or the current CUDA device only. */
+  readonly new_tensors: boolean;
+  /** Whether the choice is stored and not applied yet: it holds from the next cell. */
+  readonly pending: boolean;
+  /** torch's default device on the cells' thread, as last seen between cells; null while unknown. */
+  readonly present: string | null;
+  /** A sentence that the reader should know, or null. */
+  readonly note: string | null;
+}
+
+/** A device that can be chosen, and the GPU behind it. */
+export interface DeviceChoice {
+  /** `cpu` or `cuda:N`, torch's name. */
+  readonly device: string;
+  /** NVML's UUID of the GPU, null for the CPU and where it is not known which GPU it will be. */
+  readonly uuid: string | null;
+  /** NVML's index, nvidia-smi's number. */
+  readonly index: number | null;
+  /** Product name. */
+  readonly name: string | null;
+  /** As "9.0". */
+  readonly compute_capability: string | null;
+  /** Bytes. */
+  readonly memory_total: number | null;
+  /** Bytes that nobody uses; null where not known. */
+  readonly memory_free: number | null;
+  /** Who has a context on it, "this notebook" or user and command; also empty where not known. */
+  readonly holders: readonly string[];
+}
+
+/** What this kernel has on one GPU. */
+export interface KernelGpu {
+  readonly uuid: string;
+  /** `cuda:N` of this kernel; null where it is none, or not known. */
+  readonly torch_device: string | null;
+  /** Bytes that the kernel and its children hold, null where nobody can say. */
+  readonly process_memory: number | null;
+  /** Whether the kernel is known to have a CUDA context there, which stays until its process ends. */
+  readonly context: boolean;
+}
+
+/** All that a kernel tells a view. */
+export interface KernelState {
+  readonly schema: number;
+  /** gpuwidget's, in the kernel's environment. */
+  readonly version: string;
+  /** The kernel's process id, in its own namespace. */
+  readonly pid: number;
+  /** Version of the torch that is loaded. */
+  readonly torch: string | null;
+  /** Whether torch has brought CUDA up in the kernel's process. */
+  readonly cuda_initialized: boolean;
+  /** Whether every cell leaves a one-line card (`%gpu watch on`). */
+  readonly watching: boolean;
+  readonly device: DeviceState;
+  readonly choices: readonly DeviceChoice[];
+  /** A sentence that says why nothing can be chosen, or null. */
+  readonly unavailable: string | null;
+  /** One for each GPU that the kernel's source of readings sees, in NVML's order. */
+  readonly gpus: readonly KernelGpu[];
+}
+
+/** The first message of a stream. */
+export interface Hello {
+  readonly type: 'hello';
+  readonly schema: number;
+  /** gpuwidget's version in the server. */
+  readonly version: string;
+  /** Seconds from one sample to the next. */
+  readonly interval_s: number;
+  /** Seconds of the past that the server holds at most. */
+  readonly history_s: number;
+  /** The newest sample, null where nobody looked until now; the next message then brings one. */
+  readonly sample: Sample | null;
+  /** The past, `sample` included. */
+  readonly history: History;
+}
+
+/** Every further message of a stream. */
+export interface Tick {
+  readonly type: 'sample';
+  readonly sample: Sample;
+}
+
+/** How is it with you? */
+export interface StateRequest {
+  readonly schema: number;
+  readonly ask: 'state';
+}
+
+/** Make this the default torch device. */
+export interface SetDeviceRequest {
+  readonly schema: number;
+  readonly ask: 'set_device';
+  /** `cuda:1` or `cpu`; null restores what was before the first choice. */
+  readonly device: string | null;
+  /** Whether new tensors go there too; false moves the current CUDA device only. */
+  readonly new_tensors: boolean;
+}
+
+/** Watch every cell from now on, or no longer. */
+export interface WatchRequest {
+  readonly schema: number;
+  readonly ask: 'watch';
+  readonly on: boolean;
+}
+
+/** It was done; the state is that after it. */
+export interface OkReply {
+  readonly status: 'ok';
+  readonly state: KernelState;
+}
+
+/** It could not be done. */
+export interface ErrorReply {
+  readonly status: 'error';
+  /** Why not, as a sentence to show. */
+  readonly reason: string;
+  /** The state as it is, null where that can't be told either. */
+  readonly state: KernelState | null;
+}
+
+/** What comes over the stream. */
+export type StreamMessage = Hello | Tick;
+
+/** The content of a question to a kernel. */
+export type KernelRequest = StateRequest | SetDeviceRequest | WatchRequest;
+
+/** The content of a kernel's answer. */
+export type KernelReply = OkReply | ErrorReply;

@@ -1,0 +1,176 @@
+"""The labextension's types, made from the dataclasses: ``python -m tools.wire`` writes, ``--check`` compares.
+
+Each dataclass becomes an interface, each docstring, and with it each unit, a comment.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+import sys
+import textwrap
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from gpuwidget import kernel_messages, kernel_state, samples
+from gpuwidget.server import wire
+
+FILE = Path(__file__).resolve().parent.parent / "labextension" / "src" / "wire.ts"
+
+HEADER = """\
+// GENERATED from gpuwidget's dataclasses by `python -m tools.wire`: change those, never this file.
+"""
+
+CONSTANTS: Mapping[str, tuple[object, str]] = {
+    "SAMPLE_SCHEMA": (samples.SCHEMA, "Version of a sample's shape that this labextension was made for."),
+    "STREAM_SCHEMA": (wire.SCHEMA, "Version of the stream's shape that this labextension was made for."),
+    "KERNEL_SCHEMA": (kernel_state.SCHEMA, "Version of the kernel's answers that it was made for."),
+    "KERNEL_REQUEST": (kernel_messages.REQUEST, "Message type of a question to a kernel."),
+    "KERNEL_REPLY": (kernel_messages.REPLY, "Message type of a kernel's answer."),
+}
+UNIONS: Mapping[str, tuple[Sequence[type], str]] = {
+    "StreamMessage": ((wire.Hello, wire.Tick), "What comes over the stream."),
+    "KernelRequest": (
+        (kernel_messages.StateRequest, kernel_messages.SetDeviceRequest, kernel_messages.WatchRequest),
+        "The content of a question to a kernel.",
+    ),
+    "KernelReply": (
+        (kernel_messages.OkReply, kernel_messages.ErrorReply),
+        "The content of a kernel's answer.",
+    ),
+}
+ROOTS: Sequence[type] = (
+    samples.Sample,
+    wire.History,
+    wire.Refusal,
+    kernel_state.KernelState,
+    *(one for members, _ in UNIONS.values() for one in members),
+)
+"""What is sent; the dataclasses within these follow by themselves."""
+
+_NAMES = {str: "string", bool: "boolean", int: "number", float: "number", type(None): "null"}
+_WORDS = {"None": "null", "True": "true", "False": "false"}
+_WIDTH = 110
+
+
+def typescript() -> str:
+    """The whole file."""
+    parts = [HEADER]
+    for name, (value, words) in CONSTANTS.items():
+        parts.append(f"{_comment(words, '')}export const {name} = {_literal(value)};\n")
+    parts += [_interface(one) for one in _reached(ROOTS)]
+    for name, (members, words) in UNIONS.items():
+        names = [one.__name__ for one in members]
+        line = f"export type {name} = {' | '.join(names)};"
+        if len(line) > _WIDTH:
+            line = f"export type {name} =\n  | " + "\n  | ".join(names) + ";"
+        parts.append(f"{_comment(words, '')}{line}\n")
+    return "\n".join(parts)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the file, or with ``--check`` compare with it; 1 where it differs."""
+    text = typescript()
+    if "--check" in arguments:
+        if FILE.is_file() and FILE.read_text(encoding="utf-8") == text:
+            return 0
+        print(f"{FILE.name} is not what the dataclasses say: run python -m tools.wire.", file=sys.stderr)
+        return 1
+    FILE.parent.mkdir(parents=True, exist_ok=True)
+    FILE.write_text(text, encoding="utf-8")
+    return 0
+
+
+def _reached(roots: Sequence[type]) -> list[type]:
+    """The dataclasses that ``roots`` are made of, those within others first."""
+    found: dict[type, None] = {}
+
+    def visit(one: Any) -> None:
+        if is_dataclass(one):
+            for hint in get_type_hints(one).values():
+                visit(hint)
+            assert isinstance(one, type)
+            found.setdefault(one)
+        for argument in () if get_origin(one) is Literal else get_args(one):
+            visit(argument)
+
+    for root in roots:
+        visit(root)
+    return list(found)
+
+
+def _interface(one: type) -> str:
+    hints, words = get_type_hints(one), _field_docstrings(one)
+    lines = [_comment(inspect.cleandoc(one.__doc__ or ""), ""), f"export interface {one.__name__} {{\n"]
+    for field in fields(one):
+        lines.append(_comment(words.get(field.name, ""), "  "))
+        lines.append(f"  readonly {field.name}: {_type(hints[field.name])};\n")
+    return "".join(lines) + "}\n"
+
+
+def _type(hint: Any) -> str:
+    if hint in _NAMES:
+        return _NAMES[hint]
+    if is_dataclass(hint):
+        assert isinstance(hint, type)
+        return hint.__name__
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return " | ".join(_literal(value) for value in arguments)
+    if origin in (Union, types.UnionType):
+        return " | ".join(dict.fromkeys(_type(argument) for argument in arguments))
+    if origin is tuple and arguments[1:] == (Ellipsis,):
+        item = _type(arguments[0])
+        return f"readonly ({item})[]" if " " in item else f"readonly {item}[]"
+    if origin is Mapping and arguments[0] is str:
+        return f"Readonly<Record<string, {_type(arguments[1])}>>"
+    raise TypeError(f"{hint!r} has no counterpart in TypeScript here: teach tools/wire.py one.")
+
+
+def _literal(value: object) -> str:
+    # Single quotes, as the labextension's other files have them.
+    return f"'{value}'" if isinstance(value, str) else json.dumps(value)
+
+
+def _field_docstrings(one: type) -> dict[str, str]:
+    """The string below each field, which Python itself forgets."""
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(one))).body
+    assert isinstance(tree, ast.ClassDef)
+    return dict(_documented(tree.body))
+
+
+def _documented(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
+    for statement, after in pairwise(body):
+        if (
+            isinstance(statement, ast.AnnAssign)
+            and isinstance(statement.target, ast.Name)
+            and isinstance(after, ast.Expr)
+            and isinstance(after.value, ast.Constant)
+        ):
+            yield statement.target.id, inspect.cleandoc(str(after.value.value))
+
+
+def _comment(words: str, indent: str) -> str:
+    if not words:
+        return ""
+    # Python's markup as Markdown, which editors show.
+    text = re.sub(r":class:`(?:[\w.]+\.)?(\w+)`", r"`\1`", words).replace("``", "`").replace("*/", "* /")
+    text = re.sub(r"\b(None|True|False)\b", lambda found: _WORDS[found[0]], text)
+    paragraphs = [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
+    if len(paragraphs) == 1 and len(indent + paragraphs[0]) + len("/**  */") <= _WIDTH:
+        return f"{indent}/** {paragraphs[0]} */\n"
+    lines: list[str] = []
+    for paragraph in paragraphs:
+        lines += ["", *textwrap.wrap(paragraph, _WIDTH - len(indent) - 3, break_on_hyphens=False)]
+    body = "".join(f"{indent} * {line}".rstrip() + "\n" for line in lines[1:])
+    return f"{indent}/**\n{body}{indent} */\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
