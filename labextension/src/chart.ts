@@ -98,7 +98,12 @@ export class Chart {
       scales: { x: { time: false, auto: false }, y: { auto: false, range: [0, 100] } },
       series: [
         {},
-        { stroke: () => this.palette().utilization, fill: () => this.palette().area, width: 1.25, points: hidden },
+        {
+          stroke: () => this.palette().utilization,
+          fill: () => this.palette().area,
+          width: 1.25,
+          points: hidden
+        },
         { stroke: () => this.palette().memory, width: 1.25, dash: [3, 2], points: hidden }
       ]
     };

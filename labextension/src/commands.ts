@@ -49,7 +49,8 @@ export function addCommands(
     label: trans.__('Load gpuwidget in This Kernel'),
     caption: trans.__('Load it silently, outside the history (%load_ext gpuwidget)'),
     describedBy: NO_ARGUMENTS,
-    isEnabled: () => !answers() && !['no-notebook', 'no-kernel', 'not-python'].includes(kernels.view.condition.kind),
+    isEnabled: () =>
+      !answers() && !['no-notebook', 'no-kernel', 'not-python'].includes(kernels.view.condition.kind),
     execute: () => kernels.load()
   });
   kernels.changed.connect(() => {

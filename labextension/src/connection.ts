@@ -1,10 +1,8 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { Timers } from './timers';
-import type { Hello, Tick } from './wire';
+import { STREAM_SCHEMA, type Hello, type Tick } from './wire';
 
-/** The one version of the stream that this side understands. */
-export const STREAM_SCHEMA = 1;
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 10_000;
 

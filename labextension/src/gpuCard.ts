@@ -75,7 +75,11 @@ export class GpuCard {
     const { gpu, reading } = now;
     const away = trouble(this.trans, reading, time);
     const worries = (reading.throttle ?? []).filter(word => !QUIET_THROTTLES.has(word));
-    setAttribute(this.node, 'aria-label', this.trans.__('GPU %1, %2', gpuNumber(gpu), gpuName(this.trans, gpu)));
+    setAttribute(
+      this.node,
+      'aria-label',
+      this.trans.__('GPU %1, %2', gpuNumber(gpu), gpuName(this.trans, gpu))
+    );
     this.row.update(now, time, worries);
     const parts = shares(now);
     const words = this.writeMemory(parts, now);

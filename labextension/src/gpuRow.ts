@@ -26,7 +26,17 @@ export class GpuRow {
     const caret = caretRightIcon.element({ tag: 'span', className: 'jp-gpuwidget-caret' });
     const who = element('span', 'who', this.name.node, this.badge.node);
     const now = element('span', 'now', this.warm.node, this.utilization.node);
-    this.node = element('button', 'row', caret, this.number.node, who, spark.node, now, bar.node, this.away.node);
+    this.node = element(
+      'button',
+      'row',
+      caret,
+      this.number.node,
+      who,
+      spark.node,
+      now,
+      bar.node,
+      this.away.node
+    );
     this.node.type = 'button';
   }
 
@@ -44,7 +54,11 @@ export class GpuRow {
     const context = kernel?.context === true;
     this.badge.set(
       device,
-      device === '' ? '' : context ? this.trans.__('This notebook has a CUDA context here') : this.trans.__("This notebook's name for it")
+      device === ''
+        ? ''
+        : context
+          ? this.trans.__('This notebook has a CUDA context here')
+          : this.trans.__("This notebook's name for it")
     );
     setAttribute(this.badge.node, 'data-context', context ? 'true' : '');
     const [short, long] = trouble(this.trans, reading, time) ?? ['', ''];

@@ -1,9 +1,8 @@
 import { KernelMessage, type Kernel as JupyterKernel } from '@jupyterlab/services';
 
 import type { Answer, Kernel, Loading, Question } from './kernel';
+import { KERNEL_REPLY, KERNEL_REQUEST } from './wire';
 
-const REQUEST = 'gpuwidget_request';
-const REPLY = 'gpuwidget_reply';
 const ANSWER_WITHIN_MS = 2000;
 /** Evaluated one after the other, outside the history; an error in one is its value and shown nowhere. */
 const LOAD = {
@@ -26,7 +25,7 @@ export class ConnectedKernel implements Kernel {
     // The types know Jupyter's own messages only; the protocol leaves room for others.
     const message = KernelMessage.createMessage({
       channel: 'control',
-      msgType: REQUEST as 'debug_request',
+      msgType: KERNEL_REQUEST as 'debug_request',
       session: this.connection.clientId,
       username: this.connection.username,
       content: question as unknown as KernelMessage.IDebugRequestMsg['content']
@@ -43,7 +42,7 @@ export class ConnectedKernel implements Kernel {
       }, ANSWER_WITHIN_MS);
       future.onReply = reply => {
         const type: string = reply.header.msg_type;
-        settle(type === REPLY ? (reply.content as unknown as Answer) : null);
+        settle(type === KERNEL_REPLY ? (reply.content as unknown as Answer) : null);
       };
       // Rejected when it is disposed of, and when the kernel goes away.
       future.done.catch(() => {

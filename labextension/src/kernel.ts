@@ -1,10 +1,4 @@
-import type {
-  ErrorReply,
-  OkReply,
-  SetDeviceRequest,
-  StateRequest,
-  WatchRequest
-} from './wire';
+import type { ErrorReply, OkReply, SetDeviceRequest, StateRequest, WatchRequest } from './wire';
 
 export type Question = StateRequest | SetDeviceRequest | WatchRequest;
 export type Answer = OkReply | ErrorReply;

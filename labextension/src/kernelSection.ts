@@ -27,7 +27,9 @@ export class KernelSection {
     });
     this.watch.type = 'button';
     this.watch.textContent = trans.__('Watch');
-    this.watch.title = trans.__('Annotate every cell of this notebook with what it did to the GPU (%gpu watch on)');
+    this.watch.title = trans.__(
+      'Annotate every cell of this notebook with what it did to the GPU (%gpu watch on)'
+    );
     this.watch.onclick = () => {
       void kernels.watch(this.watch.getAttribute('aria-pressed') !== 'true');
     };
@@ -50,7 +52,12 @@ export class KernelSection {
     this.node = element(
       'section',
       'kernel',
-      element('div', 'title', element('span', 'label', trans.__('Default device of '), this.notebook.node), this.busy.node),
+      element(
+        'div',
+        'title',
+        element('span', 'label', trans.__('Default device of '), this.notebook.node),
+        this.busy.node
+      ),
       element('div', 'choose', this.dropdown.node, this.watch),
       this.mode,
       this.notes.node,

@@ -2,10 +2,8 @@ import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { Answer, Front, Kernel, Loading, Phase, Question } from './kernel';
 import type { Timers } from './timers';
-import type { KernelState } from './wire';
+import { KERNEL_SCHEMA, type KernelState } from './wire';
 
-/** The one version of questions and answers that this side understands. */
-export const KERNEL_SCHEMA = 1;
 /** How often a kernel that answers is asked again while somebody looks. */
 export const POLL_MS = 3000;
 

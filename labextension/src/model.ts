@@ -35,7 +35,6 @@ export class Model {
   /** How much of the past is kept, from the next stream on. */
   seconds = 0;
 
-
   /** Take one message of the stream. */
   take(message: Message): void {
     if (message.type === 'sample') {

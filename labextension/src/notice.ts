@@ -13,7 +13,9 @@ export class NoticeView {
   constructor(trans: TranslationBundle, act: () => void) {
     this.button.type = 'button';
     this.button.textContent = trans.__('Load gpuwidget');
-    this.button.title = trans.__('Loads it in this kernel, silently and outside the history (%load_ext gpuwidget)');
+    this.button.title = trans.__(
+      'Loads it in this kernel, silently and outside the history (%load_ext gpuwidget)'
+    );
     this.button.onclick = act;
     this.node = element('div', 'notice', this.text.node, this.command.node, this.button);
     this.node.setAttribute('role', 'status');

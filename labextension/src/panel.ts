@@ -104,7 +104,11 @@ export class GpuPanel extends Widget {
     const origin = model.sample?.origin;
     const quiet = this.monitor.quietFor;
     const live = link === 'open' && quiet === null;
-    setAttribute(this.node, 'data-link', live ? 'live' : link === 'open' || link === 'opening' ? 'waiting' : 'lost');
+    setAttribute(
+      this.node,
+      'data-link',
+      live ? 'live' : link === 'open' || link === 'opening' ? 'waiting' : 'lost'
+    );
     this.rate.set(this.rateText(live));
     this.recording.set(origin?.recording ?? '');
     this.recording.node.hidden = origin?.recording == null;

@@ -4,7 +4,10 @@ import type { Monitor } from './monitor';
 import type { GpuPanel } from './panel';
 
 /** The samples of the server and the kernel of the notebook in front. */
-export const IMonitor = new Token<Monitor>('jupyterlab-gpuwidget:IMonitor', 'Live GPU samples, while somebody looks.');
+export const IMonitor = new Token<Monitor>(
+  'jupyterlab-gpuwidget:IMonitor',
+  'Live GPU samples, while somebody looks.'
+);
 
 /** The panel of the sidebar. */
 export const IGpuPanel = new Token<GpuPanel>('jupyterlab-gpuwidget:IGpuPanel', 'The GPU panel.');

@@ -34,7 +34,9 @@ export function serverNotice(trans: TranslationBundle, link: Link): Notice | nul
     case 'opening':
       return { text: trans.__('Waiting for the first sample…') };
     case 'lost':
-      return { text: trans.__('The server does not answer. Trying again; what is shown is the last it said.') };
+      return {
+        text: trans.__('The server does not answer. Trying again; what is shown is the last it said.')
+      };
     case 'absent':
       return {
         text: trans.__(
@@ -43,7 +45,9 @@ export function serverNotice(trans: TranslationBundle, link: Link): Notice | nul
         command: 'jupyter server extension enable gpuwidget'
       };
     case 'refused':
-      return { text: trans.__('The server does not accept this login any more. Reload the page and log in.') };
+      return {
+        text: trans.__('The server does not accept this login any more. Reload the page and log in.')
+      };
     case 'blocked':
       return {
         text: trans.__(
@@ -51,16 +55,14 @@ export function serverNotice(trans: TranslationBundle, link: Link): Notice | nul
         )
       };
     case 'foreign':
-      return { text: trans.__('The server has another version of gpuwidget than this page. Reload the page.') };
+      return {
+        text: trans.__('The server has another version of gpuwidget than this page. Reload the page.')
+      };
   }
 }
 
 /** Why the notebook's kernel cannot be asked, and what to do; null where it answers. */
-export function kernelNotice(
-  trans: TranslationBundle,
-  view: KernelView,
-  here: string | null
-): Notice | null {
+export function kernelNotice(trans: TranslationBundle, view: KernelView, here: string | null): Notice | null {
   const { condition } = view;
   const install = `%pip install jupyterlab-gpuwidget${here === null ? '' : `==${here}`}`;
   switch (condition.kind) {
@@ -90,17 +92,23 @@ export function kernelNotice(
     case 'not-loaded':
       return {
         text: view.restarted
-          ? trans.__("The kernel was restarted: gpuwidget is no longer loaded, and torch's own default holds.")
+          ? trans.__(
+              "The kernel was restarted: gpuwidget is no longer loaded, and torch's own default holds."
+            )
           : trans.__('gpuwidget is not loaded in this kernel.'),
         action: 'load'
       };
     case 'loading':
       return {
-        text: view.busy ? trans.__('Loading gpuwidget once the running cell has ended…') : trans.__('Loading gpuwidget…')
+        text: view.busy
+          ? trans.__('Loading gpuwidget once the running cell has ended…')
+          : trans.__('Loading gpuwidget…')
       };
     case 'not-installed':
       return {
-        text: trans.__("gpuwidget is not installed in this kernel's environment. Run in a cell, then ask again:"),
+        text: trans.__(
+          "gpuwidget is not installed in this kernel's environment. Run in a cell, then ask again:"
+        ),
         command: install,
         action: 'load'
       };
@@ -139,15 +147,20 @@ export function deviceNotes(trans: TranslationBundle, view: KernelView, here: st
   const other =
     here === null || version === here
       ? null
-      : trans.__('This kernel has gpuwidget %1, the server %2: restart the kernel if it was updated.', version, here);
+      : trans.__(
+          'This kernel has gpuwidget %1, the server %2: restart the kernel if it was updated.',
+          version,
+          here
+        );
   const silent =
     view.silentFor === null
       ? null
       : trans.__('The kernel has not answered for %1: a long call holds it.', duration(view.silentFor));
   const restarted =
-    view.restarted && device.chosen === null ? trans.__("The kernel was restarted: torch's own default holds.") : null;
-  const pending =
-    device.pending && device.note === null ? trans.__('Holds from the next cell.') : null;
+    view.restarted && device.chosen === null
+      ? trans.__("The kernel was restarted: torch's own default holds.")
+      : null;
+  const pending = device.pending && device.note === null ? trans.__('Holds from the next cell.') : null;
   return [view.refusal, unavailable, silent, pending, device.note, restarted, other]
     .filter(sentence => sentence !== null)
     .join(' ');
@@ -190,7 +203,10 @@ export function trouble(trans: TranslationBundle, reading: Reading, now: number)
     const since = moment(reading.lost_since, now);
     return [
       trans.__('lost'),
-      trans.__('Lost since %1: the driver no longer reaches it. It needs a reset or a restart of the machine.', since)
+      trans.__(
+        'Lost since %1: the driver no longer reaches it. It needs a reset or a restart of the machine.',
+        since
+      )
     ];
   }
   if (reading.silent_since !== null) {

@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +39,19 @@ SETTINGS = {
 
 
 class Lab:
-    """A running JupyterLab server whose kernels see the GPUs of ``source``."""
+    """A running JupyterLab server that sees the GPUs of ``source``, as its kernels do.
 
-    def __init__(self, root: Path, source: str) -> None:
+    ``variables`` are added to its environment, ``options`` to its command.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        source: str,
+        *,
+        variables: Mapping[str, str] | None = None,
+        options: Sequence[str] = (),
+    ) -> None:
         self.notebooks = root / "notebooks"
         self.token = secrets.token_hex(8)
         self._log = root / "server.log"
@@ -68,9 +78,11 @@ class Lab:
             **{name: str(root / folder) for name, folder in home.items()},
             "JUPYTER_PREFER_ENV_PATH": "1",
             "GPUWIDGET_SOURCE": source,
+            **(variables or {}),
         }
         environment.pop("PYTEST_CURRENT_TEST", None)
-        command = [
+        self._environment = environment
+        self._command = [
             *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"),
             f"--ServerApp.port={self.url.rpartition(':')[2]}",
             "--ServerApp.port_retries=0",
@@ -80,9 +92,14 @@ class Lab:
             f"--LabApp.user_settings_dir={settings}",
             "--LabApp.expose_app_in_browser=True",
             "--LabApp.extension_manager=readonly",
+            *options,
         ]
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        self.start()
+
+    def start(self) -> None:
+        """Start the server, or start it again where it was, with the same token."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, env=self._environment, stdout=log, stderr=log)
 
     def wait_until_ready(self, seconds: float = 60) -> None:
         """Return when the server answers; raise with its log when it ends or stays silent."""
