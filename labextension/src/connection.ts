@@ -1,12 +1,10 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { Timers } from './timers';
-import { STREAM_SCHEMA, type Hello, type Tick } from './wire';
+import { STREAM_SCHEMA, type StreamMessage } from './wire';
 
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 10_000;
-
-export type Message = Hello | Tick;
 
 /**
  * How it stands with the server:
@@ -34,7 +32,7 @@ export class Connection {
   private timer: number | null = null;
   private attempts = 0;
   private readonly changes = new Signal<this, Link>(this);
-  private readonly messages = new Signal<this, Message>(this);
+  private readonly messages = new Signal<this, StreamMessage>(this);
 
   constructor(
     private readonly server: Server,
@@ -53,7 +51,7 @@ export class Connection {
   }
 
   /** Every message of the stream. */
-  get received(): ISignal<this, Message> {
+  get received(): ISignal<this, StreamMessage> {
     return this.messages;
   }
 
@@ -93,7 +91,7 @@ export class Connection {
   }
 
   private read(data: unknown): void {
-    const message = JSON.parse(String(data)) as Message;
+    const message = JSON.parse(String(data)) as StreamMessage;
     if (message.type === 'hello') {
       if (message.schema !== STREAM_SCHEMA) {
         this.release();

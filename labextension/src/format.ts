@@ -58,9 +58,9 @@ export function whole(value: Unsure): string {
   return known(value) ? value.toFixed(0) : UNKNOWN;
 }
 
-/** A whole number as wide as `digits` digits, so that the text does not move when it grows. */
-export function padded(value: Unsure, digits: number): string {
-  return whole(value).padStart(digits, FIGURE_SPACE);
+/** As wide as `digits` characters, so that what is flush right does not begin elsewhere when it grows. */
+export function padded(text: string, digits: number): string {
+  return text.padStart(digits, FIGURE_SPACE);
 }
 
 /** A part of a whole with the unit once, `611 of 700 W`; the part alone where the whole is not known. */

@@ -2,7 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { Chart, type Span } from './chart';
 import { element, setAttribute, Text } from './dom';
-import { figure, memoryUnit, powerOf, UNKNOWN, whole } from './format';
+import { figure, memoryUnit, padded, powerOf, UNKNOWN, whole } from './format';
 import { GpuRow } from './gpuRow';
 import { MemoryBar } from './memoryBar';
 import { shares, type GpuNow, type Shares } from './model';
@@ -59,7 +59,7 @@ export class GpuCard {
     body.id = `jp-gpuwidget-${uuid}`;
     setAttribute(this.row.node, 'aria-controls', body.id);
     this.node = element('section', 'gpu', this.row.node, body);
-    this.node.dataset['gpuUuid'] = uuid;
+    this.node.dataset.gpuUuid = uuid;
     this.unfold(false);
   }
 
@@ -114,7 +114,7 @@ export class GpuCard {
     const { here, other, used, free } = parts;
     const unit = memoryUnit([gpu.memory_total, used]);
     const [hereText, otherText, freeText] = this.memory;
-    const why = reading.missing['memory_used'] ?? '';
+    const why = reading.missing.memory_used ?? '';
     if (used === null) {
       hereText.set(this.trans.__('memory %1', UNKNOWN), why);
       otherText.set('');
@@ -128,7 +128,8 @@ export class GpuCard {
       hereText.set(this.trans.__('%1 here', figure(here, unit)), this.trans.__('Held by this notebook'));
       otherText.set(this.trans.__('%1 other', figure(other, unit)), this.trans.__('Held by others'));
     }
-    freeText.set(free === null ? '' : this.trans.__('%1 %2 free', figure(free, unit), unit));
+    const width = figure(gpu.memory_total, unit).length;
+    freeText.set(free === null ? '' : this.trans.__('%1 %2 free', padded(figure(free, unit), width), unit));
     return this.memory
       .map(text => text.value)
       .filter(text => text !== '')
@@ -142,7 +143,7 @@ export class GpuCard {
     };
     fact(power, reading.power_w, powerOf(reading.power_w, reading.power_limit_w), 'power_w');
     fact(temperature, reading.temperature_c, `${whole(reading.temperature_c)} °C`, 'temperature_c');
-    fact(clock, reading.sm_clock_mhz, `${whole(reading.sm_clock_mhz)} MHz`, 'sm_clock_mhz');
+    fact(clock, reading.sm_clock_mhz, `${padded(whole(reading.sm_clock_mhz), 4)} MHz`, 'sm_clock_mhz');
   }
 
   /** The line at the foot keeps its height, so that nothing moves when a clock is held down. */

@@ -1,7 +1,7 @@
 import { KernelMessage, type Kernel as JupyterKernel } from '@jupyterlab/services';
 
-import type { Answer, Kernel, Loading, Question } from './kernel';
-import { KERNEL_REPLY, KERNEL_REQUEST } from './wire';
+import type { Kernel, Loading } from './kernel';
+import { KERNEL_REPLY, KERNEL_REQUEST, type KernelReply, type KernelRequest } from './wire';
 
 const ANSWER_WITHIN_MS = 2000;
 /** Evaluated one after the other, outside the history; an error in one is its value and shown nowhere. */
@@ -21,7 +21,7 @@ export class ConnectedKernel implements Kernel {
   }
 
   /** Ask on the control channel; null where no answer came within two seconds. */
-  ask(question: Question): Promise<Answer | null> {
+  ask(question: KernelRequest): Promise<KernelReply | null> {
     // The types know Jupyter's own messages only; the protocol leaves room for others.
     const message = KernelMessage.createMessage({
       channel: 'control',
@@ -32,7 +32,7 @@ export class ConnectedKernel implements Kernel {
     });
     const future = this.connection.sendControlMessage(message, true, true);
     return new Promise(resolve => {
-      const settle = (answer: Answer | null): void => {
+      const settle = (answer: KernelReply | null): void => {
         window.clearTimeout(timer);
         resolve(answer);
         future.dispose();
@@ -42,7 +42,7 @@ export class ConnectedKernel implements Kernel {
       }, ANSWER_WITHIN_MS);
       future.onReply = reply => {
         const type: string = reply.header.msg_type;
-        settle(type === KERNEL_REPLY ? (reply.content as unknown as Answer) : null);
+        settle(type === KERNEL_REPLY ? (reply.content as unknown as KernelReply) : null);
       };
       // Rejected when it is disposed of, and when the kernel goes away.
       future.done.catch(() => {

@@ -1,7 +1,4 @@
-import type { ErrorReply, OkReply, SetDeviceRequest, StateRequest, WatchRequest } from './wire';
-
-export type Question = StateRequest | SetDeviceRequest | WatchRequest;
-export type Answer = OkReply | ErrorReply;
+import type { KernelReply, KernelRequest } from './wire';
 
 /** What a kernel is doing. */
 export type Phase = 'starting' | 'idle' | 'busy' | 'restarting' | 'dead' | 'unreachable';
@@ -18,7 +15,7 @@ export interface Kernel {
   /** The language of its kernelspec, as `python`. */
   language(): Promise<string>;
   /** Ask on the control channel, where a busy kernel answers too; null where no answer came in time. */
-  ask(question: Question): Promise<Answer | null>;
+  ask(question: KernelRequest): Promise<KernelReply | null>;
   /** Load gpuwidget there without a trace in history, outputs or names. */
   load(): Promise<Loading>;
 }

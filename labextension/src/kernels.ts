@@ -1,8 +1,8 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 
-import type { Answer, Front, Kernel, Loading, Phase, Question } from './kernel';
+import type { Front, Kernel, Loading, Phase } from './kernel';
 import type { Timers } from './timers';
-import { KERNEL_SCHEMA, type KernelState } from './wire';
+import { KERNEL_SCHEMA, type KernelReply, type KernelRequest, type KernelState } from './wire';
 
 /** How often a kernel that answers is asked again while somebody looks. */
 export const POLL_MS = 3000;
@@ -146,14 +146,14 @@ export class Kernels {
     await this.ask(kernel, { schema: KERNEL_SCHEMA, ask: 'state' });
   }
 
-  private async wish(question: Question): Promise<void> {
+  private async wish(question: KernelRequest): Promise<void> {
     const { kernel } = this.front;
     if (kernel !== null && this.answers()) {
       await this.ask(kernel, question);
     }
   }
 
-  private async ask(kernel: Kernel, question: Question): Promise<void> {
+  private async ask(kernel: Kernel, question: KernelRequest): Promise<void> {
     // One routine question at a time; a wish never waits.
     if (question.ask === 'state' && this.asked.has(kernel)) {
       return;
@@ -175,7 +175,7 @@ export class Kernels {
     this.schedule();
   }
 
-  private take(known: Known, question: Question, answer: Answer | null): void {
+  private take(known: Known, question: KernelRequest, answer: KernelReply | null): void {
     if (answer === null) {
       known.silent = true;
       if (known.condition === null || known.condition.kind === 'unanswered') {

@@ -1,6 +1,5 @@
-import type { Message } from './connection';
 import { Past } from './past';
-import type { Gpu, KernelGpu, KernelState, Reading, Sample } from './wire';
+import type { Gpu, KernelGpu, KernelState, Reading, Sample, StreamMessage } from './wire';
 
 /** More than at the server's rate: a cell that is watched in the same process may be sampled faster. */
 const ROOM = 1.25;
@@ -36,7 +35,7 @@ export class Model {
   seconds = 0;
 
   /** Take one message of the stream. */
-  take(message: Message): void {
+  take(message: StreamMessage): void {
     if (message.type === 'sample') {
       this.sample = message.sample;
       this.past.add(message.sample);

@@ -1,9 +1,10 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 
-import type { Connection, Link, Message } from './connection';
+import type { Connection, Link } from './connection';
 import type { Kernels } from './kernels';
 import type { Model } from './model';
 import type { Timers } from './timers';
+import type { StreamMessage } from './wire';
 
 /** So long without a sample on an open stream, and the panel says so. */
 const QUIET_S = 3;
@@ -72,7 +73,7 @@ export class Monitor {
     }
   }
 
-  private received(_: Connection, message: Message): void {
+  private received(_: Connection, message: StreamMessage): void {
     this.heard = this.timers.now();
     this.model.take(message);
     this.tell();

@@ -6,7 +6,7 @@ import type { Front, Phase } from './kernel';
 import { ConnectedKernel } from './jupyterKernel';
 import type { Kernels } from './kernels';
 
-const PHASES: { readonly [status in JupyterKernel.Status]: Phase } = {
+const PHASES: Readonly<Record<JupyterKernel.Status, Phase>> = {
   unknown: 'starting',
   starting: 'starting',
   idle: 'idle',

@@ -1,5 +1,4 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
-import type { Message } from '@lumino/messaging';
 import { Widget } from '@lumino/widgets';
 
 import { element, setAttribute, Text } from './dom';
@@ -96,7 +95,7 @@ export class GpuPanel extends Widget {
     this.focusDevice();
   }
 
-  protected override onUpdateRequest(_: Message): void {
+  protected override onUpdateRequest(): void {
     if (!this.isVisible) {
       return;
     }
@@ -110,11 +109,12 @@ export class GpuPanel extends Widget {
       live ? 'live' : link === 'open' || link === 'opening' ? 'waiting' : 'lost'
     );
     this.rate.set(this.rateText(live));
-    this.recording.set(origin?.recording ?? '');
-    this.recording.node.hidden = origin?.recording == null;
+    const recording = origin?.recording ?? null;
+    this.recording.set(recording ?? '');
+    this.recording.node.hidden = recording === null;
     this.notice.show(this.serverNotice(quiet, origin?.reason ?? null));
     this.kernel.update(model.server?.version ?? null);
-    this.span.set(this.trans.__('last %1', duration(model.seconds)));
+    this.span.set(this.spanText(model.seconds));
     this.key.hidden = (model.sample?.gpus.length ?? 0) === 0;
     this.list.update(model, kernels.state);
   }
@@ -123,6 +123,12 @@ export class GpuPanel extends Widget {
     this.monitor.look(this.isVisible && document.visibilityState === 'visible');
     this.update();
   };
+
+  private spanText(seconds: number): string {
+    return seconds >= 60 && seconds % 60 === 0
+      ? this.trans.__('last %1 min', seconds / 60)
+      : this.trans.__('last %1', duration(seconds));
+  }
 
   private rateText(live: boolean): string {
     const interval = this.monitor.model.server?.interval;

@@ -8,5 +8,5 @@ export interface Settings {
 
 /** What the settings say now. */
 export function read(settings: ISettingRegistry.ISettings): Settings {
-  return { chartSeconds: settings.composite['chartSeconds'] as number };
+  return { chartSeconds: settings.composite.chartSeconds as number };
 }

@@ -1,0 +1,232 @@
+import type { Kernel, Loading } from '../src/kernel';
+import type { Server, Socket } from '../src/connection';
+import type { Timers } from '../src/timers';
+import type {
+  Gpu,
+  Hello,
+  History,
+  KernelGpu,
+  KernelReply,
+  KernelRequest,
+  KernelState,
+  Reading,
+  Sample
+} from '../src/wire';
+
+export const GIB = 1024 ** 3;
+
+/** A clock that stands still until it is told to go on. */
+export class FakeTimers implements Timers {
+  private time = 0;
+  private last = 0;
+  private readonly waiting = new Map<number, { at: number; action: () => void }>();
+
+  now(): number {
+    return this.time;
+  }
+
+  after(milliseconds: number, action: () => void): number {
+    this.last++;
+    this.waiting.set(this.last, { at: this.time + milliseconds, action });
+    return this.last;
+  }
+
+  cancel(timer: number): void {
+    this.waiting.delete(timer);
+  }
+
+  /** How many timers run. */
+  get running(): number {
+    return this.waiting.size;
+  }
+
+  /** Let so many milliseconds pass, and everything that is due with them. */
+  async pass(milliseconds: number): Promise<void> {
+    const end = this.time + milliseconds;
+    for (;;) {
+      await settled();
+      const due = [...this.waiting].filter(([, { at }]) => at <= end).sort(([, a], [, b]) => a.at - b.at)[0];
+      if (due === undefined) {
+        break;
+      }
+      const [timer, { at, action }] = due;
+      this.waiting.delete(timer);
+      this.time = at;
+      action();
+    }
+    this.time = end;
+    await settled();
+  }
+}
+
+/** Return when every promise that can be has been settled. */
+export function settled(): Promise<void> {
+  return new Promise(resolve => setImmediate(resolve));
+}
+
+/** A socket whose other end is the test. */
+export class FakeSocket implements Socket {
+  onmessage: Socket['onmessage'] = null;
+  onclose: Socket['onclose'] = null;
+  closed = false;
+
+  close(): void {
+    this.closed = true;
+  }
+
+  say(message: unknown): void {
+    this.onmessage?.call(this as unknown as WebSocket, { data: JSON.stringify(message) } as MessageEvent);
+  }
+
+  breakOff(): void {
+    this.onclose?.call(this as unknown as WebSocket, {} as CloseEvent);
+  }
+}
+
+/** A server that answers `code`, or not at all. */
+export class FakeServer implements Server {
+  readonly sockets: FakeSocket[] = [];
+  code: number | null = 200;
+
+  stream(): Socket {
+    const socket = new FakeSocket();
+    this.sockets.push(socket);
+    return socket;
+  }
+
+  status(): Promise<number> {
+    return this.code === null ? Promise.reject(new Error('unreachable')) : Promise.resolve(this.code);
+  }
+
+  /** The newest socket. */
+  get socket(): FakeSocket {
+    const socket = this.sockets.at(-1);
+    if (socket === undefined) {
+      throw new Error('Nothing was opened.');
+    }
+    return socket;
+  }
+}
+
+/** A kernel whose answers are the test's. */
+export class FakeKernel implements Kernel {
+  readonly questions: KernelRequest[] = [];
+  answer: KernelReply | null = null;
+  loading: Loading = { outcome: 'loaded', version: '0.1.0' };
+
+  constructor(private readonly speaks = 'python') {}
+
+  language(): Promise<string> {
+    return Promise.resolve(this.speaks);
+  }
+
+  ask(question: KernelRequest): Promise<KernelReply | null> {
+    this.questions.push(question);
+    return Promise.resolve(this.answer);
+  }
+
+  load(): Promise<Loading> {
+    return Promise.resolve(this.loading);
+  }
+}
+
+export function gpu(index: number, changes: Partial<Gpu> = {}): Gpu {
+  return {
+    uuid: `GPU-${String(index)}`,
+    index,
+    mig_index: null,
+    mig_parent: null,
+    name: 'NVIDIA H200',
+    pci_bus_id: null,
+    memory_total: 140 * GIB,
+    unified_memory: false,
+    compute_capability: '9.0',
+    ...changes
+  };
+}
+
+export function reading(index: number, changes: Partial<Reading> = {}): Reading {
+  return {
+    uuid: `GPU-${String(index)}`,
+    answered: 1000,
+    silent_since: null,
+    lost_since: null,
+    measured: 1000,
+    utilization: 50,
+    utilization_window: 0.2,
+    memory_utilization: 10,
+    memory_used: 35 * GIB,
+    power_w: 300,
+    power_limit_w: 700,
+    temperature_c: 40,
+    memory_temperature_c: 45,
+    sm_clock_mhz: 1980,
+    pstate: 0,
+    throttle: [],
+    energy_j: null,
+    activity: null,
+    processes: [],
+    missing: {},
+    ...changes
+  };
+}
+
+export function sample(time: number, readings: readonly Reading[] = [reading(0)]): Sample {
+  return {
+    schema: 1,
+    time,
+    origin: { kind: 'nvml', reason: null, recording: null, driver: '580.95.05', cuda_driver: '13.0' },
+    gpus: readings.map((_, index) => gpu(index)),
+    readings
+  };
+}
+
+export function history(t: readonly number[], utilization: readonly (number | null)[] = t): History {
+  return {
+    t,
+    gpus: [{ uuid: 'GPU-0', utilization, memory_used: t.map(() => 35 * GIB), power_w: t.map(() => null) }]
+  };
+}
+
+export function hello(changes: Partial<Hello> = {}): Hello {
+  return {
+    type: 'hello',
+    schema: 1,
+    version: '0.1.0',
+    interval_s: 0.2,
+    history_s: 600,
+    sample: null,
+    history: { t: [], gpus: [] },
+    ...changes
+  };
+}
+
+export function kernelGpu(index: number, changes: Partial<KernelGpu> = {}): KernelGpu {
+  return {
+    uuid: `GPU-${String(index)}`,
+    torch_device: `cuda:${String(index)}`,
+    process_memory: 14 * GIB,
+    context: true,
+    ...changes
+  };
+}
+
+export function kernelState(changes: Partial<KernelState> = {}): KernelState {
+  return {
+    schema: 1,
+    version: '0.1.0',
+    pid: 4711,
+    torch: '2.13.0',
+    cuda_initialized: false,
+    watching: false,
+    device: { chosen: null, new_tensors: true, pending: false, present: 'cpu', note: null },
+    choices: [],
+    unavailable: null,
+    gpus: [],
+    ...changes
+  };
+}
+
+export function ok(changes: Partial<KernelState> = {}): KernelReply {
+  return { status: 'ok', state: kernelState(changes) };
+}

