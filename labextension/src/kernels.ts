@@ -38,6 +38,8 @@ interface Known {
   silent: boolean;
   restarted: boolean;
   refusal: string | null;
+  /** Whether something happened since the question that is out. */
+  askAgain: boolean;
 }
 
 /** Asks the kernel of the notebook in front how it is with its default device, while somebody looks. */
@@ -154,12 +156,13 @@ export class Kernels {
   }
 
   private async ask(kernel: Kernel, question: KernelRequest): Promise<void> {
+    const known = this.of(kernel);
     // One routine question at a time; a wish never waits.
     if (question.ask === 'state' && this.asked.has(kernel)) {
+      known.askAgain = true;
       return;
     }
     this.unschedule();
-    const known = this.of(kernel);
     known.language ??= (await kernel.language()).toLowerCase();
     if (known.language !== 'python') {
       known.condition = { kind: 'not-python', language: known.language };
@@ -172,7 +175,12 @@ export class Kernels {
       this.take(known, question, answer);
     }
     this.changes.emit();
-    this.schedule();
+    if (known.askAgain) {
+      known.askAgain = false;
+      this.again();
+    } else {
+      this.schedule();
+    }
   }
 
   private take(known: Known, question: KernelRequest, answer: KernelReply | null): void {
@@ -260,7 +268,8 @@ const UNKNOWN: Known = {
   answered: null,
   silent: false,
   restarted: false,
-  refusal: null
+  refusal: null,
+  askAgain: false
 };
 
 function failure(loading: Exclude<Loading, { outcome: 'loaded' }>): Condition {

@@ -112,9 +112,21 @@ export class FakeServer implements Server {
 export class FakeKernel implements Kernel {
   readonly questions: KernelRequest[] = [];
   answer: KernelReply | null = null;
+  private held: Promise<KernelReply | null> | null = null;
   loading: Loading = { outcome: 'loaded', version: '0.1.0' };
 
   constructor(private readonly speaks = 'python') {}
+
+  /** Keep the next question waiting until the function that comes back is called with its answer. */
+  hold(): (answer: KernelReply | null) => void {
+    let settle: (answer: KernelReply | null) => void = () => undefined;
+    this.held = new Promise(resolve => {
+      settle = resolve;
+    });
+    return answer => {
+      settle(answer);
+    };
+  }
 
   language(): Promise<string> {
     return Promise.resolve(this.speaks);
@@ -122,7 +134,9 @@ export class FakeKernel implements Kernel {
 
   ask(question: KernelRequest): Promise<KernelReply | null> {
     this.questions.push(question);
-    return Promise.resolve(this.answer);
+    const held = this.held;
+    this.held = null;
+    return held ?? Promise.resolve(this.answer);
   }
 
   load(): Promise<Loading> {

@@ -195,3 +195,15 @@ test('two notebooks are told apart', async () => {
   await show(kernels, one, 'idle');
   assert.equal(kernels.state?.watching, true);
 });
+
+test('gpuwidget loaded by a cell while a question is out is found all the same', async () => {
+  const { kernels } = made();
+  const kernel = new FakeKernel();
+  const first = kernel.hold();
+  await show(kernels, kernel, 'idle');
+  kernels.again();
+  kernel.answer = ok();
+  first(null);
+  await settled();
+  assert.deepEqual([kind(kernels), kernel.questions.length], ['ready', 2]);
+});

@@ -1,0 +1,71 @@
+"""A cell that makes its kernel answer the panel as told, whatever torch and GPUs this machine has."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+_CELL = """\
+import json as _json
+def _answer():
+    kernel = get_ipython().kernel
+    state = _json.loads({state!r})
+    async def handler(stream, ident, parent):
+        asked = parent["content"]
+        if asked["ask"] == "set_device":
+            state["device"] |= dict(chosen=asked["device"], new_tensors=asked["new_tensors"], pending=True)
+        if asked["ask"] == "watch":
+            state["watching"] = asked["on"]
+        kernel.session.send(stream, "gpuwidget_reply", dict(status="ok", state=state), parent, ident=ident)
+    kernel.control_handlers["gpuwidget_request"] = handler
+_answer()
+# gpuwidget"""
+
+
+def cell(state: dict[str, Any]) -> str:
+    """The source of that cell, for the ``state`` that the kernel begins with."""
+    return _CELL.format(state=json.dumps(state))
+
+
+def state(uuids: list[str], **changes: Any) -> dict[str, Any]:
+    """A kernel with torch that sees these GPUs, ``cuda:0`` the last of them, and holds 14 GiB on that one."""
+    gib = 1024**3
+    order = list(reversed(uuids))
+    return {
+        "schema": 1,
+        "version": "0.1.0",
+        "pid": 4711,
+        "torch": "2.13.0",
+        "cuda_initialized": True,
+        "watching": False,
+        "device": {"chosen": None, "new_tensors": True, "pending": False, "present": "cpu", "note": None},
+        "choices": [
+            dict.fromkeys(
+                ("uuid", "index", "name", "compute_capability", "memory_total", "memory_free")
+            )
+            | {"device": "cpu", "holders": []},
+            *(
+                {
+                    "device": f"cuda:{number}",
+                    "uuid": uuid,
+                    "index": uuids.index(uuid),
+                    "name": "NVIDIA H200",
+                    "compute_capability": "9.0",
+                    "memory_total": 140 * gib,
+                    "memory_free": 82 * gib,
+                    "holders": ["this notebook"] if number == 0 else ["ada: python train.py"],
+                }
+                for number, uuid in enumerate(order)
+            ),
+        ],
+        "unavailable": None,
+        "gpus": [
+            {
+                "uuid": uuid,
+                "torch_device": f"cuda:{number}",
+                "process_memory": 14 * gib if number == 0 else 0,
+                "context": number == 0,
+            }
+            for number, uuid in enumerate(order)
+        ],
+    } | changes
