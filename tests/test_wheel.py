@@ -79,14 +79,27 @@ def test_it_holds_the_package_and_nothing_else(wheel: Path) -> None:
         names = set(archive.namelist())
     outside = {name for name in names if not name.startswith("gpuwidget/")}
     information = f"jupyterlab_gpuwidget-{gpuwidget.__version__}.dist-info"
+    shared = f"jupyterlab_gpuwidget-{gpuwidget.__version__}.data/data"
     assert set(tracked) - names == set()
     assert "gpuwidget/py.typed" in names
     assert outside == {
         f"{information}/{name}"
         for name in ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")
-    }
+    } | {f"{shared}/etc/jupyter/jupyter_server_config.d/gpuwidget.json"}
     assert wheel.name == f"jupyterlab_gpuwidget-{gpuwidget.__version__}-py3-none-any.whl"
     assert wheel.stat().st_size < LARGEST
+
+
+def test_installing_it_enables_the_server_extension(wheel: Path, installed: Path) -> None:
+    """``pip install`` alone: the configuration is put where a Jupyter server of that environment reads it."""
+    enabled = installed / "etc" / "jupyter" / "jupyter_server_config.d" / "gpuwidget.json"
+    assert json.loads(enabled.read_text()) == {"ServerApp": {"jpserver_extensions": {"gpuwidget": True}}}
+    program = (
+        "import importlib, gpuwidget\n"
+        "(point,) = gpuwidget._jupyter_server_extension_points()\n"
+        "print(importlib.import_module(point['module'])._load_jupyter_server_extension.__name__)"
+    )
+    assert run(installed, program) == "_load_jupyter_server_extension"
 
 
 def test_it_asks_for_no_jupyterlab_and_no_torch(wheel: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from logging import Logger
 from typing import Any
@@ -26,6 +27,16 @@ _RANGES = {
 }
 
 
+class _Seconds(Float):
+    """A Float of which NaN, which is neither too small nor too large, is no value."""
+
+    def validate(self, obj: Any, value: Any) -> float:
+        seconds = super().validate(obj, value)
+        if math.isnan(seconds):
+            self.error(obj, value)
+        return seconds
+
+
 class GpuWidget(Configurable):
     """What the panel's readings are and how long they are held."""
 
@@ -35,13 +46,13 @@ class GpuWidget(Configurable):
         (a recording, in a loop), replay-once:PATH, or none. The environment variable GPUWIDGET_SOURCE, which
         kernels see too, wins.""",
     ).tag(config=True)
-    interval = Float(
+    interval = _Seconds(
         INTERVAL_S,
         min=MIN_INTERVAL_S,
         max=MAX_INTERVAL_S,
         help="Seconds from one sample to the next, from 0.05 to 60.",
     ).tag(config=True)
-    history = Float(
+    history = _Seconds(
         HISTORY_S,
         min=MIN_HISTORY_S,
         max=MAX_HISTORY_S,
@@ -51,16 +62,19 @@ class GpuWidget(Configurable):
 
 def configured(config: Config, log: Logger) -> GpuWidget:
     """The traits as configured; each value that can't be is logged in a sentence, and its default used."""
+    traits = GpuWidget.class_traits(config=True)
     good = Config()
     for name, value in config.get("GpuWidget", Config()).items():
+        if name not in traits:
+            log.error("GpuWidget has no %r: there are %s.", name, ", ".join(sorted(traits)))
+            continue
         alone = Config({"GpuWidget": {name: value}})
         try:
             GpuWidget(config=alone)
         except TraitError:
-            default = GpuWidget.class_traits()[name].default()
             log.error(
                 "GpuWidget.%s can't be %s: give %s. Its default, %r, is used.",
-                *(name, _shown(value), _RANGES[name], default),
+                *(name, _shown(value), _RANGES[name], traits[name].default()),
             )
         else:
             good.merge(alone)
