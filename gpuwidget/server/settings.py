@@ -7,7 +7,7 @@ import os
 from logging import Logger
 from typing import Any
 
-from traitlets import Float, TraitError, Unicode
+from traitlets import Bunch, Float, TraitError, Unicode, validate
 from traitlets.config import Config, Configurable
 
 from gpuwidget.clock import Clock
@@ -27,16 +27,6 @@ _RANGES = {
 }
 
 
-class _Seconds(Float):
-    """A Float of which NaN, which is neither too small nor too large, is no value."""
-
-    def validate(self, obj: Any, value: Any) -> float:
-        seconds = super().validate(obj, value)
-        if math.isnan(seconds):
-            self.error(obj, value)
-        return seconds
-
-
 class GpuWidget(Configurable):
     """What the panel's readings are and how long they are held."""
 
@@ -46,18 +36,26 @@ class GpuWidget(Configurable):
         (a recording, in a loop), replay-once:PATH, or none. The environment variable GPUWIDGET_SOURCE, which
         kernels see too, wins.""",
     ).tag(config=True)
-    interval = _Seconds(
+    interval = Float(
         INTERVAL_S,
         min=MIN_INTERVAL_S,
         max=MAX_INTERVAL_S,
         help="Seconds from one sample to the next, from 0.05 to 60.",
     ).tag(config=True)
-    history = _Seconds(
+    history = Float(
         HISTORY_S,
         min=MIN_HISTORY_S,
         max=MAX_HISTORY_S,
         help="Seconds of the past that are held for who comes late, from 10 to 3600.",
     ).tag(config=True)
+
+    @validate("interval", "history")
+    def _is_a_number(self, proposal: Bunch) -> float:
+        # NaN is neither too small nor too large.
+        seconds: float = proposal["value"]
+        if math.isnan(seconds):
+            raise TraitError("not a number")
+        return seconds
 
 
 def configured(config: Config, log: Logger) -> GpuWidget:
