@@ -18,8 +18,8 @@ JLPM := PATH="$(CURDIR)/$(VENV)/bin:$$PATH" jlpm
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-python test-kernel test-kernel-newest test-kernel-oldest test-browser test-typescript \
-	hardware check format build lock bench clean compiler chromium
+.PHONY: help demo test test-python test-typescript test-server test-kernel test-kernel-newest \
+	test-kernel-oldest test-browser hardware check format build lock bench clean compiler chromium
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' Makefile
@@ -28,11 +28,15 @@ help: ## list the verbs
 demo: $(INSTALLED) $(LABEXTENSION) ## JupyterLab with the quickstart notebook, on this machine's GPUs or a recording
 	@$(RUN) tools.demo
 
-test: test-python test-typescript test-kernel test-browser ## all tests, one group after the other
-	@echo "All tests passed: Python, TypeScript, kernel (newest and oldest packages), browser."
+test: test-python test-typescript test-server test-kernel test-browser ## all tests, one group after the other
+	@echo "All tests passed: Python, TypeScript, server, kernel (newest and oldest packages), browser."
 
 test-python: $(INSTALLED) compiler ## the package's own tests; those on a real GPU where there is one
-	$(RUN) pytest tests --ignore=tests/kernel --ignore=tests/browser
+	$(RUN) pytest tests --ignore=tests/server --ignore=tests/kernel --ignore=tests/browser
+
+# A process of its own: asynchronous tests share none with Playwright's synchronous interface.
+test-server: $(INSTALLED) ## the Jupyter server's extension
+	$(RUN) pytest tests/server
 
 test-kernel: test-kernel-newest test-kernel-oldest ## cells in a real kernel, with the newest and the oldest packages
 
@@ -57,10 +61,12 @@ check: $(INSTALLED) $(NODE_MODULES) ## format, lint, types and layers
 	$(RUN) ruff check .
 	$(RUN) mypy
 	$(RUN) mypy tests/*.py tests/nvml_standin
+	$(RUN) mypy tests/server tests/fakes.py tests/helpers_samples.py
 	$(RUN) mypy tests/kernel tests/nvml_standin
 	$(RUN) mypy tests/browser
 	$(RUN) mypy tests/hardware
 	$(VENV)/bin/lint-imports --no-cache
+	$(RUN) tools.wire --check
 	$(JLPM) check
 
 format: $(INSTALLED) $(NODE_MODULES) ## put the sources in order

@@ -30,12 +30,11 @@ def _busy(rounds):
 """
 _CELL = """\
 import time as _time
-_began, _others = _time.perf_counter(), _time.process_time() - _time.thread_time()
+_began, _own, _all = _time.perf_counter(), _time.thread_time(), _time.process_time()
 _busy({rounds})
-_seconds = _time.perf_counter() - _began
-_others = _time.process_time() - _time.thread_time() - _others
+_seconds, _own, _all = _time.perf_counter() - _began, _time.thread_time() - _own, _time.process_time() - _all
 """
-_VALUES = {"seconds": "_seconds", "others": "_others"}
+_VALUES = {"seconds": "_seconds", "others": "_all - _own", "waited": "_seconds - _own"}
 _REST_S = 3.0
 _AT_ONCE = "the first live one, at once after %load_ext (Run All)"
 _RESTED = f"the first live one, {_REST_S:g} s after %load_ext"
@@ -49,11 +48,14 @@ _PEER_VARIABLE = "GPUWIDGET_BENCH_PEER_PYTHON"
 
 @dataclass(frozen=True)
 class _Timed:
-    """One cell: seconds from request to reply and of its body, and the CPU seconds of other threads."""
+    """One cell, in seconds: from request to reply, and its body."""
 
     reply: float
     inside: float
     others: float
+    """CPU time of other threads."""
+    waited: float
+    """The body's time that its thread was not running in: for the GIL, or a CPU."""
 
 
 @dataclass
@@ -64,12 +66,17 @@ class _Compared:
     inside: list[float] = field(default_factory=list)
     others: list[float] = field(default_factory=list)
     """CPU of the kernel's other threads, percent of the body's time, less the plain ones'."""
+    waited: list[float] = field(default_factory=list)
+    """Time that the body's thread was kept from running, percent of the body's time, less the plain ones'.
+    The clock rate of a shared machine, which makes most of the ratios' noise, has no part in it."""
 
     def add(self, cell: _Timed, before: _Timed, after: _Timed) -> None:
         self.reply.append(2 * cell.reply / (before.reply + after.reply))
         self.inside.append(2 * cell.inside / (before.inside + after.inside))
-        plain = (before.others / before.inside + after.others / after.inside) / 2
-        self.others.append(100 * (cell.others / cell.inside - plain))
+        others = (before.others / before.inside + after.others / after.inside) / 2
+        self.others.append(100 * (cell.others / cell.inside - others))
+        waited = (before.waited / before.inside + after.waited / after.inside) / 2
+        self.waited.append(100 * (cell.waited / cell.inside - waited))
 
 
 def measure_one(settings: Settings) -> Iterator[Figure]:
@@ -101,14 +108,17 @@ def _measure(settings: Settings, gpus: int, kernels: int) -> Iterator[Figure]:
                 unit="ratio",
                 bar=bar,
                 values=values,
-                details={"CPU of the kernel's other threads, median % of a core": median(compared.others)},
+                details={
+                    "CPU of the kernel's other threads, median % of a core": median(compared.others),
+                    "the body's thread kept from running, median % of its time": median(compared.waited),
+                },
             )
 
 
 def _one_kernel(kernel: Kernel, cell: str, number: int, found: dict[str, _Compared]) -> None:
     def run(name: str | None, rest_s: float = 0.2) -> _Timed:
         ran = kernel.run(_FIRST_LINES.get(name, _ANY_LIVE) + cell, _VALUES, rest_s=rest_s)
-        return _Timed(ran.seconds, float(ran.values["seconds"]), float(ran.values["others"]))
+        return _Timed(ran.seconds, *(float(ran.values[name]) for name in _VALUES))
 
     kernel.run(_DEFINE)
     before = run(None)

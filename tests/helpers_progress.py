@@ -108,9 +108,7 @@ def moving(gpus: int, origin: Origin = LIVE, attributed: bool = True) -> Callabl
             memory = tuple(int(part * TOTAL) for part in share)
             now = replace(reading(index, utilization[-1], memory[-1]), power_w=80 + 6 * utilization[-1])
             shown.append(
-                GpuProgress(
-                    gpu(index), now, f"cuda:{index}", int(memory[-1] * 0.8), utilization, memory, memory
-                )
+                GpuProgress(gpu(index), now, f"cuda:{index}", int(memory[-1] * 0.8), utilization, memory)
             )
         marks = [Mark(float(s), f"epoch {s // 3}", "mark") for s in range(3, int(elapsed), 3)]
         marks += [Mark(0.7 * line, f"step {line}", "printed") for line in range(int(elapsed / 0.7))]

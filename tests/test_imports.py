@@ -20,13 +20,17 @@ HOMES = {
     "kernel/live_layout.py": {"numpy"},
     "kernel/magics.py": {"IPython"},
     "processes.py": {"psutil"},
+    "server/__init__.py": {"jupyter_server"},
+    "server/handlers.py": {"jupyter_server", "tornado"},
+    "server/outbox.py": {"tornado"},
+    "server/settings.py": {"traitlets"},
     "sources/nvml.py": {"pynvml"},
 }
 """Every module that imports a package from outside, lazily or for annotations included."""
 
 HEAVY = {
-    *("IPython", "bqplot", "ipykernel", "ipywidgets", "numpy", "pandas", "psutil", "pynvml"),
-    *("torch", "tornado", "traitlets", "zmq"),
+    *("IPython", "bqplot", "ipykernel", "ipywidgets", "jupyter_server", "numpy", "pandas", "psutil"),
+    *("pynvml", "torch", "tornado", "traitlets", "zmq"),
 }
 
 

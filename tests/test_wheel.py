@@ -115,6 +115,18 @@ def test_it_brings_the_panel(wheel: Path) -> None:
     assert sum(len(gzip.compress(script)) for script in scripts.values()) < LARGEST_PANEL
 
 
+def test_installing_it_enables_the_server_extension(wheel: Path, installed: Path) -> None:
+    """``pip install`` alone: the configuration is put where a Jupyter server of that environment reads it."""
+    enabled = installed / "etc" / "jupyter" / "jupyter_server_config.d" / "gpuwidget.json"
+    assert json.loads(enabled.read_text()) == {"ServerApp": {"jpserver_extensions": {"gpuwidget": True}}}
+    program = (
+        "import importlib, gpuwidget\n"
+        "(point,) = gpuwidget._jupyter_server_extension_points()\n"
+        "print(importlib.import_module(point['module'])._load_jupyter_server_extension.__name__)"
+    )
+    assert run(installed, program) == "_load_jupyter_server_extension"
+
+
 def test_it_asks_for_no_jupyterlab_and_no_torch(wheel: Path) -> None:
     """Installing it into a hosted notebook's image changes nothing there: those two are extras."""
     told = metadata(wheel)

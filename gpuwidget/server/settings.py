@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 from logging import Logger
 from typing import Any
 
-from traitlets import Float, TraitError, Unicode
+from traitlets import Bunch, Float, TraitError, Unicode, validate
 from traitlets.config import Config, Configurable
 
 from gpuwidget.clock import Clock
@@ -48,19 +49,30 @@ class GpuWidget(Configurable):
         help="Seconds of the past that are held for who comes late, from 10 to 3600.",
     ).tag(config=True)
 
+    @validate("interval", "history")
+    def _is_a_number(self, proposal: Bunch) -> float:
+        # NaN is neither too small nor too large.
+        seconds: float = proposal["value"]
+        if math.isnan(seconds):
+            raise TraitError("not a number")
+        return seconds
+
 
 def configured(config: Config, log: Logger) -> GpuWidget:
     """The traits as configured; each value that can't be is logged in a sentence, and its default used."""
+    traits = GpuWidget.class_traits(config=True)
     good = Config()
     for name, value in config.get("GpuWidget", Config()).items():
+        if name not in traits:
+            log.error("GpuWidget has no %r: there are %s.", name, ", ".join(sorted(traits)))
+            continue
         alone = Config({"GpuWidget": {name: value}})
         try:
             GpuWidget(config=alone)
         except TraitError:
-            default = GpuWidget.class_traits()[name].default()
             log.error(
                 "GpuWidget.%s can't be %s: give %s. Its default, %r, is used.",
-                *(name, _shown(value), _RANGES[name], default),
+                *(name, _shown(value), _RANGES[name], traits[name].default()),
             )
         else:
             good.merge(alone)

@@ -1,0 +1,106 @@
+"""A Jupyter server with gpuwidget's extension, whose GPUs and clock a test sets."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from fakes import FakeClock, FakeSource
+from helpers_server import Server
+from traitlets.config import Config
+
+import gpuwidget.server
+from gpuwidget.clock import Clock
+from gpuwidget.server.hub import Hub
+
+pytest_plugins = ["pytest_jupyter.jupyter_server"]
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """Stands still until the test advances it."""
+    return FakeClock()
+
+
+@pytest.fixture
+def source() -> FakeSource:
+    """Two GPUs."""
+    return FakeSource(gpus=2)
+
+
+@pytest.fixture
+def configuration() -> dict[str, object]:
+    """Values of the traits; a test module or parametrization gives others."""
+    return {}
+
+
+@pytest.fixture
+def jp_server_config(configuration: dict[str, object]) -> Config:
+    """Only our extension, as in ``jupyter_server_config.d``."""
+    return Config(
+        {"ServerApp": {"jpserver_extensions": {"gpuwidget": True}}, "GpuWidget": dict(configuration)}
+    )
+
+
+@pytest.fixture
+def told() -> list[str]:
+    """The warnings and errors that the extension logs while it is loaded."""
+    return []
+
+
+@pytest.fixture
+def hubs(monkeypatch: pytest.MonkeyPatch, told: list[str]) -> Iterator[list[Hub]]:
+    """The hub of every server that the test starts; ended with the test."""
+    made: list[Hub] = []
+    load = gpuwidget.server.load
+
+    def remember(serverapp: Any, clock: Clock) -> Hub:
+        listener = logging.Handler(logging.WARNING)
+        listener.emit = lambda record: told.append(listener.format(record))  # type: ignore[method-assign]
+        serverapp.log.addHandler(listener)
+        made.append(load(serverapp, clock))
+        serverapp.log.removeHandler(listener)
+        return made[-1]
+
+    monkeypatch.setattr(gpuwidget.server, "load", remember)
+    yield made
+    for hub in made:
+        hub.close()
+
+
+@pytest.fixture
+def faked(
+    hubs: list[Hub], clock: FakeClock, source: FakeSource, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """The server's source and clock are the test's."""
+    monkeypatch.setattr(gpuwidget.server, "SYSTEM_CLOCK", clock)
+    monkeypatch.setattr("gpuwidget.server.settings.open_source", lambda *_: source)
+    yield
+    for event in (*source.hanging.values(), source.hang_in_open):
+        if event is not None:
+            event.set()
+
+
+@pytest.fixture
+def server(
+    faked: None,
+    jp_serverapp: Any,
+    jp_fetch: Callable[..., Any],
+    jp_ws_fetch: Callable[..., Any],
+    hubs: list[Hub],
+    clock: FakeClock,
+) -> Server:
+    """A running server on the test's GPUs and clock."""
+    (hub,) = hubs
+    return Server(jp_serverapp, jp_fetch, jp_ws_fetch, hub, clock)
+
+
+@pytest.fixture
+def real(
+    hubs: list[Hub], jp_serverapp: Any, jp_fetch: Callable[..., Any], jp_ws_fetch: Callable[..., Any]
+) -> Server:
+    """A running server as a user has it: the source by configuration or environment, the system's clock."""
+    (hub,) = hubs
+    return Server(jp_serverapp, jp_fetch, jp_ws_fetch, hub, None)

@@ -1,0 +1,101 @@
+"""A server under test, asked as a browser asks it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from fakes import FakeClock
+from tornado.httpclient import HTTPClientError
+
+from gpuwidget.server.hub import Hub
+
+TICK_S = 0.2
+_PATIENCE_S = 20.0
+_LOOK_S = 0.02
+
+
+class Stream:
+    """One client's websocket."""
+
+    def __init__(self, socket: Any, clock: FakeClock | None) -> None:
+        self._socket = socket
+        self._clock = clock
+        self._coming: asyncio.Future[Any] | None = None
+
+    async def next(self) -> Any:
+        """The next message, decoded, with time passing while none comes; None where the server ended."""
+        text = await self.next_text()
+        return None if text is None else json.loads(text)
+
+    async def next_text(self) -> str | None:
+        """The same as it came."""
+        if self._coming is None:
+            self._coming = asyncio.ensure_future(self._socket.read_message())
+        for _ in range(int(_PATIENCE_S / _LOOK_S)):
+            done, _pending = await asyncio.wait({self._coming}, timeout=_LOOK_S)
+            if done:
+                text: str | None = self._coming.result()
+                self._coming = None
+                return text
+            if self._clock is not None:
+                self._clock.advance(TICK_S)
+        raise AssertionError("no message came")
+
+    def close(self) -> None:
+        """The tab is closed."""
+        self._socket.close()
+
+
+class Server:
+    """The routes of a running server."""
+
+    def __init__(
+        self,
+        app: Any,
+        fetch: Callable[..., Awaitable[Any]],
+        ws_fetch: Callable[..., Awaitable[Any]],
+        hub: Hub,
+        clock: FakeClock | None,
+    ) -> None:
+        self.app = app
+        self.fetch = fetch
+        self.ws_fetch = ws_fetch
+        self.hub = hub
+        self.clock = clock
+
+    async def get(self, *path: str, **query: object) -> tuple[int, Any]:
+        """Status and decoded answer of ``gpuwidget/api/…``."""
+        try:
+            answer = await self.fetch("gpuwidget", "api", *path, params=query)
+        except HTTPClientError as error:
+            return _refusal(error)
+        return answer.code, json.loads(answer.body)
+
+    async def stream(self, **query: object) -> Stream:
+        """A new client."""
+        return Stream(await self.ws_fetch("gpuwidget", "api", "stream", params=query), self.clock)
+
+    async def refused(self, **query: object) -> tuple[int, Any]:
+        """Status and decoded answer of a stream that is not given."""
+        try:
+            await self.ws_fetch("gpuwidget", "api", "stream", params=query)
+        except HTTPClientError as error:
+            return _refusal(error)
+        raise AssertionError("the stream was given")
+
+    async def until(self, happened: Callable[[], bool]) -> None:
+        """Let the server and its threads run, and time pass, until something has happened."""
+        for _ in range(int(_PATIENCE_S / _LOOK_S)):
+            if happened():
+                return
+            if self.clock is not None:
+                self.clock.advance(TICK_S)
+            await asyncio.sleep(_LOOK_S)
+        raise AssertionError("what was waited for has not happened")
+
+
+def _refusal(error: HTTPClientError) -> tuple[int, Any]:
+    return error.code, json.loads(error.response.body if error.response is not None else "null")

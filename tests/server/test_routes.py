@@ -1,0 +1,166 @@
+"""The routes: who may ask, what they answer, and that asking counts as nobody's activity."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fakes import FakeSource
+from helpers_server import Server
+from tornado.httpclient import HTTPClientError
+
+from gpuwidget.server import handlers
+
+ROUTES = ("sample", "history", "stream")
+
+
+async def test_sample_is_the_newest(server: Server, source: FakeSource) -> None:
+    """One look at the GPUs, also where nobody streams, and nothing goes on afterwards."""
+    status, sample = await server.get("sample")
+    assert status == 200
+    assert (sample["schema"], sample["origin"]["kind"]) == (1, "nvml")
+    assert [reading["memory_used"] for reading in sample["readings"]] == [1_000_000, 1_000_000]
+    assert not server.hub._sampler.wanted
+
+
+async def test_sample_reads_nothing_anew_while_somebody_streams(server: Server, source: FakeSource) -> None:
+    """A thousand looks cost the driver no more than the stream that runs."""
+    stream = await server.stream()
+    await stream.next()
+    await stream.next()
+    await server.until(lambda: True)
+    calls = source.calls["fast"]
+    samples = [await server.get("sample") for _ in range(5)]
+    assert {status for status, _ in samples} == {200}
+    assert source.calls["fast"] - calls in (0, 2)  # One pass over both may have been under way.
+
+
+async def test_a_driver_that_hangs_gives_503(
+    server: Server, source: FakeSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no sample can be had in time the answer says so, and what to do."""
+    source.hang_in_open = threading.Event()
+    monkeypatch.setattr(handlers, "_PATIENCE_S", 0.01)
+    status, answer = await server.get("sample")
+    assert status == 503
+    assert answer["message"] == handlers._SILENT
+    assert not server.hub._sampler.wanted
+
+
+async def test_history_is_what_was_read(server: Server) -> None:
+    """All that is held, or the last seconds of it."""
+    stream = await server.stream()
+    await stream.next()
+    times = [round((await stream.next())["sample"]["time"], 3) for _ in range(3)]
+    _, whole = await server.get("history")
+    assert whole["t"][:3] == times
+    assert server.clock is not None
+    seconds = server.clock.time() - times[-1] + 0.01
+    _, part = await server.get("history", seconds=seconds)
+    assert part["t"] == [t for t in whole["t"] if t >= times[-1]]
+    assert [len(one["power_w"]) for one in part["gpus"]] == [len(part["t"])] * 2
+
+
+@pytest.mark.parametrize("seconds", ["601", "-0.1", "nan", "1e999", "ten", ""])
+async def test_seconds_out_of_range_are_refused(server: Server, seconds: str) -> None:
+    """A query that makes no sense gets 400 with a sentence."""
+    status, answer = await server.get("history", seconds=seconds)
+    assert (status, answer["message"]) == (400, "seconds must be a number of seconds from 0 to 600.")
+
+
+@pytest.mark.parametrize("route", ROUTES)
+async def test_every_route_asks_who_you_are(
+    server: Server, jp_auth_header: dict[str, str], route: str
+) -> None:
+    """Nobody without the token sees which GPUs there are and whose processes run on them."""
+    fetch = server.ws_fetch if route == "stream" else server.fetch
+    jp_auth_header.clear()
+    with pytest.raises(HTTPClientError) as refused:
+        await fetch("gpuwidget", "api", route)
+    assert refused.value.code == 403
+    assert refused.value.response is not None
+    assert json.loads(refused.value.response.body)["message"] == "Forbidden"
+    assert not server.hub._sampler.wanted
+
+
+@pytest.mark.parametrize("route", ROUTES)
+async def test_every_route_asks_what_you_may(server: Server, route: str) -> None:
+    """An authorizer that denies reading ``gpuwidget`` is obeyed."""
+    asked = []
+
+    async def deny(handler: Any, user: Any, action: str, resource: str) -> bool:
+        asked.append((action, resource))
+        return False
+
+    server.app.authorizer.is_authorized = deny
+    fetch = server.ws_fetch if route == "stream" else server.fetch
+    with pytest.raises(HTTPClientError) as refused:
+        await fetch("gpuwidget", "api", route)
+    assert (refused.value.code, asked) == (403, [("read", "gpuwidget")])
+    assert not server.hub._sampler.wanted
+
+
+async def test_a_page_of_another_site_gets_no_stream(
+    server: Server, jp_auth_header: dict[str, str], jp_http_port: int
+) -> None:
+    """The user's cookie alone opens the stream to Jupyter's own pages, and to those of no other site."""
+    answer = await server.fetch("api", "status", headers={"Host": f"localhost:{jp_http_port}"})
+    jp_auth_header.clear()
+    jp_auth_header["Cookie"] = "; ".join(
+        cookie.partition(";")[0] for cookie in answer.headers.get_list("Set-Cookie")
+    )
+    await (await server.stream()).next()
+    jp_auth_header["Origin"] = "https://elsewhere.example"
+    with pytest.raises(HTTPClientError) as refused:
+        await server.stream()
+    assert refused.value.code == 403
+
+
+@pytest.mark.parametrize("jp_base_url", ["/", "/user/a.b+c/", "/a%40b/lab-1/"])
+async def test_the_base_url_is_kept(server: Server, jp_base_url: str) -> None:
+    """The routes are where the server's other routes are, behind a hub too."""
+    assert (await server.get("sample"))[0] == 200
+    assert (await (await server.stream()).next())["type"] == "hello"
+
+
+async def test_looking_is_no_activity(server: Server) -> None:
+    """An open panel does not keep an idle server from being culled."""
+    before = server.app.web_app.last_activity()
+    stream = await server.stream()
+    await stream.next()
+    await stream.next()
+    assert (await server.get("sample"))[0] == 200
+    assert (await server.get("history"))[0] == 200
+    assert server.app.web_app.last_activity() == before
+    assert "api_last_activity" not in server.app.web_app.settings
+
+
+@pytest.mark.parametrize("query", ["history?seconds=-1", "sample?", "stream?history=-1"])
+async def test_no_token_in_the_log(
+    server: Server,
+    jp_auth_header: dict[str, str],
+    jp_logging_stream: Any,
+    caplog: pytest.LogCaptureFixture,
+    query: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A refused or failed request leaves no line with the token that came with it."""
+    token = server.app.identity_provider.token
+    jp_auth_header.clear()
+
+    async def fail(timeout_s: float) -> bytes:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(server.hub, "sample", fail)
+    route, _, rest = query.partition("?")
+    name, _, value = rest.partition("=")
+    parameters = {"token": token, **({name: value} if name else {})}
+    fetch: Callable[..., Any] = server.ws_fetch if route == "stream" else server.fetch
+    with pytest.raises(HTTPClientError) as failed:
+        await fetch("gpuwidget", "api", route, params=parameters)
+    assert failed.value.code == (500 if route == "sample" else 400)
+    assert f"gpuwidget/api/{route}" in caplog.text
+    assert token not in caplog.text + jp_logging_stream.getvalue()

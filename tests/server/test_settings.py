@@ -1,0 +1,150 @@
+"""The configuration: limits, what is said of a value that can't be, and that the server starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fakes import FakeSource
+from helpers_server import Server
+
+from gpuwidget.server.hub import Hub
+from gpuwidget.sources import SOURCE_VARIABLE
+
+INTERVAL = "give a number of seconds from 0.05 to 60. Its default, 0.2, is used."
+HISTORY = "give a number of seconds from 10 to 3600. Its default, 600.0, is used."
+
+
+@pytest.mark.parametrize("configuration", [{"interval": 1, "history": 30}])
+async def test_rate_and_length_are_the_configured_ones(
+    server: Server, configuration: dict[str, object], told: list[str]
+) -> None:
+    """``c.GpuWidget.interval`` and ``.history`` hold, and hello tells them to the panel."""
+    hello = await (await server.stream()).next()
+    assert (hello["interval_s"], hello["history_s"]) == (1.0, 30.0)
+    assert await server.refused(history=31) == (
+        400,
+        {"message": "history must be a number of seconds from 0 to 30."},
+    )
+    assert told == []
+
+
+@pytest.mark.parametrize(
+    ("configuration", "said"),
+    [
+        ({"interval": 0.01}, [f"GpuWidget.interval can't be 0.01: {INTERVAL}"]),
+        ({"interval": 61}, [f"GpuWidget.interval can't be 61: {INTERVAL}"]),
+        ({"interval": float("nan")}, [f"GpuWidget.interval can't be nan: {INTERVAL}"]),
+        ({"interval": "fast"}, [f"GpuWidget.interval can't be 'fast': {INTERVAL}"]),
+        ({"history": 9, "interval": 0.2}, [f"GpuWidget.history can't be 9: {HISTORY}"]),
+        ({"history": None}, [f"GpuWidget.history can't be None: {HISTORY}"]),
+        (
+            {"history": 1e9, "interval": -1},
+            [
+                f"GpuWidget.history can't be 1000000000.0: {HISTORY}",
+                f"GpuWidget.interval can't be -1: {INTERVAL}",
+            ],
+        ),
+        (
+            {"source": 3},
+            [
+                "GpuWidget.source can't be 3: give a word in quotes, as 'auto' or 'replay'. "
+                "Its default, 'auto', is used."
+            ],
+        ),
+        ({"intervall": 1}, ["GpuWidget has no 'intervall': there are history, interval, source."]),
+    ],
+)
+async def test_a_value_that_cannot_be_is_told_in_a_sentence(
+    server: Server, configuration: dict[str, object], said: list[str], told: list[str]
+) -> None:
+    """The server starts with the default, and its log says which value, what it may be and what is used."""
+    hello = await (await server.stream()).next()
+    assert (hello["interval_s"], hello["history_s"]) == (0.2, 600.0)
+    assert sorted(told) == said
+
+
+@pytest.mark.parametrize("jp_argv", [["--GpuWidget.interval=0.5", "--GpuWidget.history=soon"]])
+async def test_a_command_line_does_the_same(server: Server, jp_argv: list[str], told: list[str]) -> None:
+    """``--GpuWidget.interval=0.5`` holds, and a bad value on a command line ends no server either."""
+    hello = await (await server.stream()).next()
+    assert (hello["interval_s"], hello["history_s"]) == (0.5, 600.0)
+    assert told == [f"GpuWidget.history can't be 'soon': {HISTORY}"]
+
+
+@pytest.mark.parametrize("configuration", [{"source": "replay"}])
+async def test_a_recording_by_the_trait(real: Server, configuration: dict[str, object]) -> None:
+    """``c.GpuWidget.source = 'replay'`` shows the recording, labelled as one."""
+    _, sample = await real.get("sample")
+    assert sample["origin"]["recording"] == "Recording of 4 \N{MULTIPLICATION SIGN} NVIDIA H200"
+    assert [gpu["index"] for gpu in sample["gpus"]] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("configuration", [{"source": "none"}])
+async def test_no_gpus_by_the_trait(real: Server, configuration: dict[str, object]) -> None:
+    """``c.GpuWidget.source = 'none'`` shows no GPU and says where that was chosen."""
+    _, sample = await real.get("sample")
+    assert (sample["gpus"], sample["origin"]["reason"]) == (
+        [],
+        "GpuWidget.source is 'none': unset it to see this machine's GPUs.",
+    )
+
+
+class TestWithTheVariable:
+    """GPUWIDGET_SOURCE is set where the server runs."""
+
+    @pytest.fixture(autouse=True)
+    def variable(self, monkeypatch: pytest.MonkeyPatch, chosen: str) -> None:
+        monkeypatch.setenv(SOURCE_VARIABLE, chosen)
+
+    @pytest.mark.parametrize(("configuration", "chosen"), [({"source": "replay"}, "none")])
+    async def test_the_variable_wins(
+        self, variable: None, real: Server, configuration: dict[str, object]
+    ) -> None:
+        """What kernels and command line show, the panel shows too, whatever the trait says."""
+        _, sample = await real.get("sample")
+        assert sample["origin"]["reason"] == (
+            "GPUWIDGET_SOURCE is 'none': unset it to see this machine's GPUs."
+        )
+
+    @pytest.mark.parametrize("chosen", ["nvidia"])
+    async def test_a_source_that_is_none_shows_no_gpus(
+        self, variable: None, real: Server, told: list[str]
+    ) -> None:
+        """A misspelt source is told in the log and in the panel; no other is shown in its place."""
+        reason = (
+            "GPUWIDGET_SOURCE can't be used. 'nvidia' names no source of GPU readings. "
+            "Use auto, nvml, replay, replay:PATH, replay-once:PATH or none."
+        )
+        _, sample = await real.get("sample")
+        assert (sample["gpus"], sample["origin"]["reason"]) == ([], reason)
+        assert told == [reason]
+
+
+class TestWithABrokenDriver:
+    """Whatever opening the source does."""
+
+    async def test_the_start_does_not_touch_it(
+        self, faked: None, source: FakeSource, jp_serverapp: Any, hubs: list[Hub]
+    ) -> None:
+        """A server starts without a look at the driver."""
+        assert source.calls == {}
+        assert not hubs[0]._sampler.running
+
+    async def test_it_is_told_and_nothing_else(
+        self, server: Server, source: FakeSource, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A driver that can't be opened leaves no GPU and the reason; the stream goes on."""
+
+        def fail() -> None:
+            raise OSError("no permission")
+
+        monkeypatch.setattr(source, "open", fail)
+        stream = await server.stream()
+        await stream.next()
+        sample = (await stream.next())["sample"]
+        assert sample["gpus"] == []
+        assert "OSError: no permission" in sample["origin"]["reason"]
+        hello = await (await server.stream()).next()
+        assert hello["history"]["gpus"] == []
+        assert len(hello["history"]["t"]) >= 1

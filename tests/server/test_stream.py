@@ -1,0 +1,180 @@
+"""The stream: what a client sees, when sampling runs, and what becomes of a client that is too slow."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+
+import pytest
+from fakes import FakeSource, gpu
+from helpers_server import Server
+
+import gpuwidget
+from gpuwidget.errors import GpuLostError
+from gpuwidget.server import wire
+
+
+async def test_hello_comes_first_then_every_sample(server: Server) -> None:
+    """A client learns versions, rate and past at once, and then gets one message a sample."""
+    stream = await server.stream()
+    hello = await stream.next()
+    assert hello == {
+        "type": "hello",
+        "schema": 1,
+        "version": gpuwidget.__version__,
+        "interval_s": 0.2,
+        "history_s": 600.0,
+        "sample": None,
+        "history": {"t": [], "gpus": []},
+    }
+    tick = await stream.next()
+    assert set(tick) == {field.name for field in fields(wire.Tick)}
+    assert tick["type"] == "sample"
+    assert [one["index"] for one in tick["sample"]["gpus"]] == [0, 1]
+    assert [one["utilization"] for one in tick["sample"]["readings"]] == [50.0, 50.0]
+
+
+async def test_a_late_client_starts_with_the_past(server: Server, source: FakeSource) -> None:
+    """Who opens the panel later sees the course since the first one did, up to the newest sample."""
+    first = await server.stream()
+    await first.next()
+    seen = [(await first.next())["sample"]]
+    source.utilization[0] = 90.0
+    source.power[1] = None
+    while seen[-1]["readings"][0]["utilization"] != 90.0:
+        seen.append((await first.next())["sample"])
+    late = await (await server.stream()).next()
+    assert set(late) == {field.name for field in fields(wire.Hello)}
+    assert late["sample"] == seen[-1]
+    assert late["history"] == {
+        "t": [round(one["time"], 3) for one in seen],
+        "gpus": [
+            {
+                "uuid": gpu(place).uuid,
+                "utilization": [one["readings"][place]["utilization"] for one in seen],
+                "memory_used": [1_000_000] * len(seen),
+                "power_w": [one["readings"][place]["power_w"] for one in seen],
+            }
+            for place in (0, 1)
+        ],
+    }
+    assert late["history"]["gpus"][1]["power_w"][-1] is None
+
+
+async def test_no_past_where_none_is_asked_for(server: Server) -> None:
+    """``history=0`` gives the newest sample alone."""
+    first = await server.stream()
+    await first.next()
+    newest = await first.next()
+    await server.until(lambda: len(server.hub.history(600.0)) > 200)
+    assert server.clock is not None
+    server.clock.advance(0.01)
+    hello = await (await server.stream(history=0)).next()
+    assert hello["history"] == {"t": [], "gpus": []}
+    assert hello["sample"]["time"] >= newest["sample"]["time"]
+
+
+async def test_all_clients_get_the_same_tick(server: Server) -> None:
+    """Two tabs show the same numbers, read once from the driver and encoded once."""
+    one, other = await server.stream(), await server.stream()
+    await one.next()
+    await other.next()
+    ticks = [await other.next_text() for _ in range(3)]
+    first = await one.next_text()
+    while first != ticks[0]:  # It came earlier, and has seen more.
+        first = await one.next_text()
+    assert [first, await one.next_text(), await one.next_text()] == ticks
+
+
+async def test_sampling_runs_while_somebody_looks(server: Server, source: FakeSource) -> None:
+    """Without a client the driver is not asked; the last to leave ends the sampling, a new one begins it."""
+    sampler = server.hub._sampler
+    assert (sampler.running, source.calls["open"]) == (False, 0)
+    one, other = await server.stream(), await server.stream()
+    await one.next()
+    await one.next()
+    one.close()
+    await server.until(lambda: len(server.hub._listeners) == 1)
+    assert sampler.wanted
+    other.close()
+    await server.until(lambda: not sampler.wanted)
+    await server.until(lambda: not sampler.running)
+    assert source.closed == 1
+    calls = source.calls.copy()
+    assert server.clock is not None
+    server.clock.advance(60.0)
+    assert source.calls == calls
+    again = await server.stream()
+    hello = await again.next()
+    assert (hello["sample"], len(hello["history"]["t"]) > 0) == (None, True)
+    assert (await again.next())["type"] == "sample"
+
+
+async def test_a_lost_gpu_is_told_and_spoils_no_other(server: Server, source: FakeSource) -> None:
+    """A GPU that fell off the bus has no numbers from then on, with the reason; the other one goes on."""
+    stream = await server.stream()
+    await stream.next()
+    await stream.next()
+    source.failing[1] = GpuLostError("gone")
+    sample = (await stream.next())["sample"]
+    while sample["readings"][1]["lost_since"] is None:
+        sample = (await stream.next())["sample"]
+    assert sample["readings"][1]["utilization"] is None
+    assert sample["readings"][1]["missing"]["utilization"] == "the GPU is lost"
+    assert sample["readings"][0]["utilization"] == 50.0
+    late = await (await server.stream()).next()
+    assert [one["utilization"][-1] for one in late["history"]["gpus"]] == [50.0, None]
+
+
+class Slow:
+    """A client whose network takes so many messages and no more."""
+
+    def __init__(self, takes: int) -> None:
+        self.left = takes
+        self.got: list[bytes] = []
+        self.dropped = 0
+
+    def send(self, message: bytes) -> bool:
+        self.left -= 1
+        if self.left >= 0:
+            self.got.append(message)
+        return self.left >= 0
+
+    def drop(self) -> None:
+        self.dropped += 1
+
+
+async def test_a_slow_client_is_dropped_and_nobody_waits_for_it(server: Server) -> None:
+    """A tab behind a stalled network is let go of; the others get every sample all the while."""
+    slow = Slow(takes=3)
+    quick = await server.stream()
+    await quick.next()
+    server.hub.join(slow, 0.0)
+    ticks = [await quick.next_text()]
+    while not slow.dropped:
+        ticks.append(await quick.next_text())
+    hello, *samples = [one.decode() for one in slow.got]
+    assert json.loads(hello)["type"] == "hello"
+    begin = ticks.index(samples[0])
+    assert ticks[begin : begin + 2] == samples
+    assert (await quick.next())["type"] == "sample"
+    assert slow.dropped == 1
+    quick.close()
+    await server.until(lambda: not server.hub._sampler.wanted)
+
+
+async def test_a_client_that_is_gone_before_hello_leaves_nothing_running(server: Server) -> None:
+    """A tab that closes while it connects starts no sampling for nobody."""
+    gone = Slow(takes=0)
+    server.hub.join(gone, 0.0)
+    assert (gone.dropped, server.hub._sampler.wanted) == (1, False)
+
+
+@pytest.mark.parametrize("history", ["601", "-1", "nan", "inf", "x", ""])
+async def test_a_past_out_of_range_is_refused(server: Server, history: str) -> None:
+    """A query that makes no sense gets 400 with a sentence, and starts nothing."""
+    assert await server.refused(history=history) == (
+        400,
+        {"message": "history must be a number of seconds from 0 to 600."},
+    )
+    assert not server.hub._sampler.wanted

@@ -1,0 +1,114 @@
+"""The labextension's types: the same as Python's, units and all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from tools import wire
+
+
+@dataclass(frozen=True)
+class Inner:
+    """What is within."""
+
+    at: float
+    """Epoch seconds; see :class:`gpuwidget.samples.Sample`."""
+
+
+@dataclass(frozen=True)
+class Outer:
+    """What is sent.
+
+    More of it: ``code`` and None.
+    """
+
+    kind: Literal["a", "b"]
+    inner: Inner | None
+    several: tuple[Inner, ...]
+    unsure: tuple[int | None, ...]
+    by_name: Mapping[str, str]
+    ready: bool
+    """True when it is ready, which takes so many words to say that they do not fit into one
+    line of the file."""
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A set has no counterpart."""
+
+    names: set[str]
+
+
+def test_the_file_is_what_the_dataclasses_say() -> None:
+    """Whoever changes a dataclass is told to generate the types anew."""
+    assert wire.FILE.read_text(encoding="utf-8") == wire.typescript()
+    assert wire.main(["--check"]) == 0
+
+
+def test_drift_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``--check`` fails on a file that differs or is not there, and changes nothing."""
+    file = tmp_path / "src" / "wire.ts"
+    monkeypatch.setattr(wire, "FILE", file)
+    assert wire.main(["--check"]) == 1
+    assert capsys.readouterr().err == ("wire.ts is not what the dataclasses say: run python -m tools.wire.\n")
+    assert not file.exists()
+    assert wire.main([]) == 0
+    assert wire.main(["--check"]) == 0
+    file.write_text("")
+    assert wire.main(["--check"]) == 1
+
+
+def test_a_dataclass_becomes_an_interface(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is optional, what nobody knows is null, and each docstring is a comment."""
+    monkeypatch.setattr(wire, "ROOTS", (Outer,))
+    monkeypatch.setattr(wire, "CONSTANTS", {"SCHEMA": (1, "Its version."), "NAME": ("x", "Its name.")})
+    monkeypatch.setattr(wire, "UNIONS", {"Either": ((Inner, Outer), "One of them.")})
+    assert wire.typescript() == wire.HEADER + (
+        """
+/** Its version. */
+export const SCHEMA = 1;
+
+/** Its name. */
+export const NAME = 'x';
+
+/** What is within. */
+export interface Inner {
+  /** Epoch seconds; see `Sample`. */
+  readonly at: number;
+}
+
+/**
+ * What is sent.
+ *
+ * More of it: `code` and null.
+ */
+export interface Outer {
+  readonly kind: 'a' | 'b';
+  readonly inner: Inner | null;
+  readonly several: readonly Inner[];
+  readonly unsure: readonly (number | null)[];
+  readonly by_name: Readonly<Record<string, string>>;
+  /**
+   * true when it is ready, which takes so many words to say that they do not fit into one line of the file.
+   */
+  readonly ready: boolean;
+}
+
+/** One of them. */
+export type Either = Inner | Outer;
+"""
+    )
+
+
+def test_a_type_without_counterpart_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No type is guessed."""
+    monkeypatch.setattr(wire, "ROOTS", (Unknown,))
+    with pytest.raises(TypeError, match=r"set\[str\] has no counterpart in TypeScript"):
+        wire.typescript()
