@@ -1,0 +1,85 @@
+"""What a kernel answers when a view asks for its state: its torch devices, and what it holds on each GPU.
+
+Every class is frozen and every field without a default: what nobody knows is None. Sizes are bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SCHEMA = 1
+"""Version of the state's shape, sent with every state."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceState:
+    """The default torch device of one kernel: what was chosen, and what torch says."""
+
+    chosen: str | None
+    """``cpu`` or ``cuda:N`` as last chosen, None for torch's own default."""
+    new_tensors: bool
+    """Whether new tensors go there too (torch.set_default_device), or only the current CUDA device moves."""
+    pending: bool
+    """Whether the choice is stored and not applied yet: it holds from the next cell."""
+    present: str | None
+    """torch's default device on the cells' thread when a cell last began or ended; None while unknown."""
+    note: str | None
+    """A sentence that the reader should know, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceChoice:
+    """A device that can be chosen, and the GPU behind it."""
+
+    device: str
+    """``cpu`` or ``cuda:N``, torch's name."""
+    uuid: str | None
+    """NVML's UUID of the GPU, None for the CPU and where it is not known which GPU it will be."""
+    index: int | None
+    """NVML's index, nvidia-smi's number."""
+    name: str | None
+    """Product name."""
+    compute_capability: str | None
+    """As "9.0"."""
+    memory_total: int | None
+    """Bytes."""
+    memory_free: int | None
+    """Bytes that nobody uses; None where not known."""
+    holders: tuple[str, ...]
+    """Who has a context on it, "this notebook" or user and command; also empty where not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelGpu:
+    """What this kernel has on one GPU."""
+
+    uuid: str
+    torch_device: str | None
+    """``cuda:N`` of this kernel; None where it is none, or not known."""
+    process_memory: int | None
+    """Bytes that the kernel and its children hold, None where nobody can say."""
+    context: bool
+    """Whether the kernel is known to have a CUDA context there, which stays until its process ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelState:
+    """All that a kernel tells a view."""
+
+    schema: int
+    version: str
+    """gpuwidget's, in the kernel's environment."""
+    pid: int
+    """The kernel's process id, in its own namespace."""
+    torch: str | None
+    """Version of the torch that is loaded."""
+    cuda_initialized: bool
+    """Whether torch has brought CUDA up in the kernel's process."""
+    watching: bool
+    """Whether every cell leaves a one-line card (``%gpu watch on``)."""
+    device: DeviceState
+    choices: tuple[DeviceChoice, ...]
+    unavailable: str | None
+    """A sentence that says why nothing can be chosen, or None."""
+    gpus: tuple[KernelGpu, ...]
+    """One for each GPU that the kernel's source of readings sees, in NVML's order."""
