@@ -8,10 +8,13 @@ __version__ = "0.1.0"
 
 __all__ = [
     "__version__",
+    "dashboard",
+    "devices",
     "load_ipython_extension",
     "mark",
     "reports",
     "sample",
+    "set_device",
     "unload_ipython_extension",
     "watch",
 ]
@@ -19,6 +22,8 @@ __all__ = [
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+    from gpuwidget.kernel.dashboard import dashboard
+    from gpuwidget.kernel.devices import devices, set_device
     from gpuwidget.kernel.watching import mark, reports, sample, watch
 
 
@@ -28,6 +33,14 @@ def __getattr__(name: str) -> Any:
         from gpuwidget.kernel import watching
 
         return getattr(watching, name)
+    if name in ("devices", "set_device"):
+        from gpuwidget.kernel import devices
+
+        return getattr(devices, name)
+    if name == "dashboard":
+        from gpuwidget.kernel.dashboard import dashboard
+
+        return dashboard
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

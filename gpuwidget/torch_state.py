@@ -72,6 +72,32 @@ def _torch_with_cuda_up() -> Any | None:
     return torch if torch is not None and torch.cuda.is_initialized() else None
 
 
+def loaded() -> Any | None:
+    """The torch that the user's code has imported, None before."""
+    return _torch()
+
+
+def without_cuda() -> str | None:
+    """Why the torch that is loaded can use no CUDA device at all, or None where it may."""
+    torch: Any = _torch()
+    if torch is None:
+        return None
+    version = getattr(torch, "version", None)
+    if getattr(version, "cuda", None) is not None or getattr(version, "hip", None) is not None:
+        return None
+    return f"this torch ({getattr(torch, '__version__', 'of unknown version')}) was built without CUDA"
+
+
+def is_rocm() -> bool:
+    """Whether the torch that is loaded is AMD's, whose devices are called ``cuda:N`` too."""
+    return getattr(getattr(_torch(), "version", None), "hip", None) is not None
+
+
+def cuda_initialized() -> bool:
+    """Whether torch has brought CUDA up in this process."""
+    return _torch_with_cuda_up() is not None
+
+
 def absent() -> str | None:
     """Why torch can say nothing of any device, or None where it can."""
     torch = _torch()
@@ -85,13 +111,40 @@ def versions() -> TorchVersions:
     torch: Any = _torch()
     if torch is None:
         return TorchVersions(None, None, None, None)
-    default = getattr(torch, "get_default_device", None)
     return TorchVersions(
         torch=str(getattr(torch, "__version__", "")) or None,
         cuda=getattr(getattr(torch, "version", None), "cuda", None),
         cudnn=_cudnn_version(torch) if torch.cuda.is_initialized() else None,
-        default_device=str(default()) if callable(default) else None,
+        default_device=default_device(),
     )
+
+
+def default_device() -> str | None:
+    """torch's default device on this thread, None where torch is not loaded.
+
+    Asks nothing of CUDA: for a device without a number torch.get_default_device makes a tensor, and so
+    starts CUDA.
+    """
+    torch = _torch()
+    if torch is None:
+        return None
+    context = device_scope(torch) or default_context(torch)
+    return "cpu" if context is None else str(context.device)
+
+
+def default_context(torch: Any) -> Any:
+    """What torch.set_default_device has put in place on this thread; None where nobody called it."""
+    return getattr(getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None), "device_context", None)
+
+
+def device_scope(torch: Any) -> Any:
+    """The ``with torch.device(...)`` that this thread is in; None outside of one."""
+    stack = getattr(getattr(torch, "overrides", None), "_get_current_function_mode_stack", None)
+    default = default_context(torch)
+    for mode in reversed(stack() if callable(stack) else []):
+        if type(mode).__name__ == "DeviceContext" and mode is not default:
+            return mode
+    return None
 
 
 def _cudnn_version(torch: Any) -> str | None:

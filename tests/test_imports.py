@@ -16,6 +16,7 @@ PACKAGE = ROOT / "gpuwidget"
 
 HOMES = {
     "__init__.py": {"IPython"},
+    "kernel/dashboard_view.py": {"ipywidgets"},
     "kernel/live_chart.py": {"bqplot", "ipywidgets"},
     "kernel/live_layout.py": {"numpy"},
     "kernel/magics.py": {"IPython"},
@@ -85,10 +86,13 @@ def test_public_names() -> None:
     """gpuwidget offers what its documentation names, and nothing else."""
     documented = {
         "__version__",
+        "dashboard",
+        "devices",
         "load_ipython_extension",
         "mark",
         "reports",
         "sample",
+        "set_device",
         "unload_ipython_extension",
         "watch",
     }

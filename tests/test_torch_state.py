@@ -34,7 +34,7 @@ class FakeTorch(SimpleNamespace):
             __version__="2.13.0",
             version=SimpleNamespace(cuda="13.0"),
             backends=SimpleNamespace(cudnn=SimpleNamespace(version=lambda: 90701)),
-            get_default_device=lambda: "cuda:0",
+            _GLOBAL_DEVICE_CONTEXT=SimpleNamespace(device_context=SimpleNamespace(device="cuda:0")),
             cuda=SimpleNamespace(
                 is_initialized=lambda: self.up,
                 device_count=lambda: devices,

@@ -17,16 +17,17 @@ from types import FrameType
 from typing import Any
 
 from gpuwidget.errors import OptionError
-from gpuwidget.kernel import card, live, watching
+from gpuwidget.kernel import card, devices, live, watching
 from gpuwidget.kernel.card_place import CardPlace
 from gpuwidget.kernel.options import WatchOptions, find_in_cell, parse
 from gpuwidget.measure.report import Report, Status
 from gpuwidget.measure.run import Run, RunOptions
+from gpuwidget.torch_device import SWITCH
 
 log = logging.getLogger("gpuwidget")
 
 _INTERRUPT_AFTER_S = 0.05
-_EVERY_CELL = WatchOptions(run=RunOptions(), live=False, quiet=False, label=None)
+_EVERY_CELL = WatchOptions(run=RunOptions(), live=False, quiet=False, label=None, device=None)
 
 
 @dataclass(slots=True)
@@ -42,6 +43,8 @@ class _Armed:
     """How its card is made; None for no card."""
     asked: bool = True
     """Whether the cell itself asked to be watched."""
+    leave_device: Callable[[], str | None] | None = None
+    """Takes back the torch device that the cell asked for."""
 
     def stop_showing(self, *, followed: bool = False) -> None:
         """Take the chart away, and what watches over the card's place."""
@@ -49,6 +52,14 @@ class _Armed:
             self.view.stop()
         if self.place is not None:
             self.place.stop(followed=followed)
+
+    def restore_device(self) -> None:
+        """Put torch's default device back to what it was before the cell. Safe to call twice."""
+        leave, self.leave_device = self.leave_device, None
+        if leave is not None:
+            left = leave()
+            if left is not None:
+                log.warning("%s", left)
 
     def abandon(self) -> None:
         """Watch no longer, without a card."""
@@ -78,11 +89,13 @@ class CellWatcher:
         armed = _Armed(info, threading.get_ident(), None, None, None, None)
         self._armed.append(armed)
         try:
+            SWITCH.before_cell()
             self._arm(armed, info)
         except KeyboardInterrupt:
             # Stop was pressed before the cell's own code began. IPython takes no exception from here: the
             # interrupt is delivered again, to the code it was meant for.
             armed.abandon()
+            armed.restore_device()
             _interrupt_soon()
         except Exception:
             armed.abandon()
@@ -92,6 +105,7 @@ class CellWatcher:
         """``post_run_cell``: settle the run, and show its card."""
         armed = self._disarm(result)
         if armed is None or armed.run is None:
+            self._device_after(armed)
             return
         interrupted = False
         try:
@@ -102,6 +116,7 @@ class CellWatcher:
         except Exception:
             log.debug("a watched cell could not be reported", exc_info=True)
         finally:
+            self._device_after(armed)
             armed.abandon()
         if interrupted:
             # Stop was pressed while the GPU finished: that ends the wait, and is meant for Run All too.
@@ -111,6 +126,7 @@ class CellWatcher:
         """Stop watching whatever runs, without a card."""
         for armed in reversed(self._armed):
             armed.abandon()
+            armed.restore_device()
         self._armed.clear()
 
     def _arm(self, armed: _Armed, info: Any) -> None:
@@ -120,10 +136,12 @@ class CellWatcher:
             return
         try:
             options = parse(line) if line is not None else _EVERY_CELL
-            watching.check(options.run)
+            check(options)
         except OptionError:
             # The body does not run either: what stands in its place shows the error.
             return
+        if options.device is not None:
+            armed.leave_device = enter_device(options.device)
         with_chart = options.live and self._prepare_chart()
         armed.asked = line is not None
         armed.render = None if options.quiet else card.bundle if line is not None else card.line_bundle
@@ -161,9 +179,19 @@ class CellWatcher:
                 for stale in [late for late in self._armed[place + 1 :] if late.thread == here]:
                     self._armed.remove(stale)
                     stale.abandon()
+                    stale.restore_device()
                 del self._armed[place]
                 return armed
         return None
+
+    def _device_after(self, armed: _Armed | None) -> None:
+        with _deaf_to_interrupts():
+            try:
+                if armed is not None:
+                    armed.restore_device()
+            except Exception:
+                log.warning("The cell's --device could not be put back", exc_info=True)
+            SWITCH.after_cell()
 
     def _settle(self, armed: _Armed, run: Run, status: Status, ended_on_output: bool) -> None:
         run.end(status)
@@ -178,6 +206,18 @@ class CellWatcher:
             watching.keep(report)
             if report is not None and armed.render is not None and armed.place is not None:
                 armed.place.show(armed.render(report))
+
+
+def check(options: WatchOptions) -> None:
+    """Raise OptionError where a GPU or a device that ``options`` name can't be used."""
+    watching.check(options.run)
+    if options.device is not None:
+        devices.check_for_cell(options.device)
+
+
+def enter_device(device: str) -> Callable[[], str | None]:
+    """Use ``device`` until what is returned is called; see :meth:`DeviceSwitch.enter`."""
+    return SWITCH.enter(devices.checked(device) or "cpu")
 
 
 def has_front_end(shell: Any) -> bool:

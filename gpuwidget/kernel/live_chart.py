@@ -27,11 +27,13 @@ _TILES_MARGIN = {"top": 0, "bottom": 0, "left": 0, "right": 0}
 class LiveChart:
     """The widgets of one live view, for a number of GPUs that does not change."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Progress, window: TimeAxis | None = None) -> None:
+        """``window`` for the last minutes of all GPUs, rather than for a run's course from its beginning."""
+        self._window = window
         self._layout = Layout.of(len(progress.gpus))
         self._widgets: list[Any] = []
         self._updates = 0
-        self._axis = TimeAxis.reaching(progress.elapsed_s)
+        self._axis = window or TimeAxis.reaching(progress.elapsed_s)
         self._marks_shown: object = None
         plain = self._own(ipywidgets.Layout())
         self._frame = self._html(live_text.frame(self._layout, self._axis), plain)
@@ -59,6 +61,11 @@ class LiveChart:
         )
         self.update(progress)
 
+    @property
+    def widget(self) -> Any:
+        """The widget that holds all of it."""
+        return self._root
+
     def fits(self, progress: Progress) -> bool:
         """Whether this chart can show that progress; another number of GPUs needs another chart."""
         return self._layout.panels == len(progress.gpus)
@@ -70,7 +77,7 @@ class LiveChart:
 
     def update(self, progress: Progress) -> None:
         """Show how far the run is: the course each time, what nobody reads that fast less often."""
-        axis = TimeAxis.reaching(progress.elapsed_s)
+        axis = self._window or TimeAxis.reaching(progress.elapsed_s)
         stretched = axis != self._axis
         if stretched:
             self._axis = axis
@@ -81,7 +88,8 @@ class LiveChart:
                 self._marks_shown = progress.marks
                 _draw(self._marks, self._layout.marks(progress.marks, axis.end_s))
         if self._updates % _WORDS_EVERY == 0:
-            self._words.value = live_text.words(progress, self._layout, time.time())
+            overview = self._window is not None
+            self._words.value = live_text.words(progress, self._layout, time.time(), overview=overview)
         self._updates += 1
 
     def close(self) -> None:

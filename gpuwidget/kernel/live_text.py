@@ -42,23 +42,35 @@ def header(progress: Progress) -> str:
     return f'<div class="gpuwidget-header">{"".join(parts)}</div>'
 
 
-def words(progress: Progress, layout: Layout, now: float) -> str:
+def overview_header(progress: Progress) -> str:
+    """The line on top of all GPUs: legend, and what the reader must know."""
+    origin = progress.origin
+    parts = [f'<span class="gpuwidget-quiet">{_LEGEND}</span>']
+    if not progress.gpus:
+        reason = (origin.reason if origin is not None else None) or "No GPU is known yet."
+        parts = [f"<span>{escape(reason)}</span>"]
+    if origin is not None and origin.recording is not None:
+        parts.append(_chip(origin.recording))
+    return f'<div class="gpuwidget-header">{"".join(parts)}</div>'
+
+
+def words(progress: Progress, layout: Layout, now: float, *, overview: bool = False) -> str:
     """The line on top, and the current values of each GPU beside (in tiles: around) its plot.
 
-    ``now`` is in epoch seconds, to say for how long a GPU has not answered.
+    ``now`` is in epoch seconds, to say for how long a GPU has not answered; ``overview`` for all GPUs, rather
+    than for a run.
     """
     block = _tile if layout.tiles else _row
-    return header(progress) + _grid(block(gpu, now) for gpu in progress.gpus)
+    return (overview_header if overview else header)(progress) + _grid(
+        block(gpu, now) for gpu in progress.gpus
+    )
 
 
 def frame(layout: Layout, axis: TimeAxis) -> str:
     """The axes of each plot."""
     numbers = ""
     if not layout.tiles:
-        ticks = axis.ticks
-        places = [(100 * tick / axis.end, f"{tick:g}") for tick in ticks[:-1]]
-        places.append((100.0, f"{ticks[-1]:g} {axis.unit}"))
-        numbers = "".join(f'<span style="left:{place:g}%">{text}</span>' for place, text in places)
+        numbers = "".join(f'<span style="left:{place:g}%">{text}</span>' for place, text in axis.labels)
         numbers += "".join(f'<i style="bottom:{percent}%">{percent}</i>' for percent in (0, 50, 100))
     place = f"margin-top:{layout.top}px;height:{layout.height}px"
     plot = f'<div class="gpuwidget-plot" style="{place}">{numbers}</div>'

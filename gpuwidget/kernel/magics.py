@@ -6,22 +6,30 @@ import ast
 import asyncio
 import inspect
 import logging
+import threading
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
-from gpuwidget.errors import OptionError
-from gpuwidget.kernel import card, live, watching
-from gpuwidget.kernel.cells import CellWatcher, has_front_end
+from gpuwidget.errors import GpuWidgetError, OptionError
+from gpuwidget.kernel import card, dashboard, devices, live, watching
+from gpuwidget.kernel.cells import CellWatcher, check, enter_device, has_front_end
 from gpuwidget.kernel.options import HELP, find, parse, without_watch_line
+from gpuwidget.kernel.requests import Requests
+from gpuwidget.kernel.traps import TrapHints
 from gpuwidget.sampler import Subscription, process_sampler
+from gpuwidget.torch_device import SWITCH
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
 log = logging.getLogger("gpuwidget")
 
-_GPU_USAGE = "%gpu watch on: a one-line card under every cell; %gpu watch off: no more."
+_GPU_USAGE = (
+    "%gpu: the live dashboard. %gpu watch on: a one-line card under every cell; %gpu watch off: no more. "
+    "%gpu device: the default torch device; %gpu device cuda:1, cpu or none: choose it, with --light the "
+    "current CUDA device only."
+)
 _WARM_UP_AFTER_S = 0.3
 
 
@@ -31,6 +39,8 @@ class Extension:
     def __init__(self, shell: Any) -> None:
         self._shell = shell
         self._cells = CellWatcher(shell)
+        self._requests = Requests(shell, self._cells)
+        self._hints = TrapHints(shell)
         self._loop_handle: asyncio.TimerHandle | None = None
         self._opening: Subscription | None = None
 
@@ -39,17 +49,28 @@ class Extension:
         self._opening = process_sampler().warm_up()
         self._shell.input_transformers_cleanup.insert(0, self._transform)
         self._shell.events.register("pre_run_cell", self._cells.before)
+        self._shell.events.register("post_run_cell", self._hints.after)  # below the traceback, above the card
         self._shell.events.register("post_run_cell", self._cells.after)
         self._shell.register_magic_function(self._gpuwatch, "cell", "gpuwatch")
         self._shell.register_magic_function(self._gpu, "line", "gpu")
+        # ipykernel runs the cells on the main thread; a subshell's thread has torch's defaults of its own.
+        SWITCH.attach(threading.main_thread().ident or 0)
+        self._requests.start()
         self._warm_up_soon()
 
     def unload(self) -> None:
         """Take everything back, and end the threads."""
         if self._loop_handle is not None:
             self._loop_handle.cancel()
+        self._requests.stop()
         self._cells.abandon_all()
-        for event, hook in (("pre_run_cell", self._cells.before), ("post_run_cell", self._cells.after)):
+        SWITCH.detach()
+        dashboard.close()
+        for event, hook in (
+            ("pre_run_cell", self._cells.before),
+            ("post_run_cell", self._cells.after),
+            ("post_run_cell", self._hints.after),
+        ):
             if hook in self._shell.events.callbacks[event]:
                 self._shell.events.unregister(event, hook)
         if self._transform in self._shell.input_transformers_cleanup:
@@ -72,7 +93,7 @@ class Extension:
             return lines
         try:
             options = parse(found[1])
-            watching.check(options.run)
+            check(options)
         except OptionError:
             # Called in place of the body, the magic shows what is wrong; the body does not run.
             return [f"get_ipython().run_cell_magic('gpuwatch', {found[1]!r}, 'pass')\n"]
@@ -84,8 +105,10 @@ class Extension:
         __tracebackhide__ = True
         try:
             options = parse(line)
+            check(options)
             run = watching.new_run(options.run, options.label, None)
             code, last = self._compiled(cell)
+            leave_device = enter_device(options.device) if options.device is not None else None
             run.start()
         except OptionError as error:
             raise UsageError(str(error)) from None
@@ -100,6 +123,8 @@ class Extension:
             left_by = raised
             raise
         finally:
+            if leave_device is not None:
+                leave_device()
             run.end(watching.status_of(left_by))
             watching.leave_cell(run)
             # The error holds this frame; would this frame hold the error, the user's tensors would stay.
@@ -129,11 +154,30 @@ class Extension:
     # -- %gpu ----------------------------------------------------------------------------------------
 
     def _gpu(self, line: str) -> None:
-        """Watch every cell with a one-line card: ``%gpu watch on``, and no more: ``%gpu watch off``."""
+        """The live dashboard: ``%gpu``. A one-line card for every cell: ``%gpu watch on`` and ``off``.
+
+        torch's default device: ``%gpu device`` shows it and what there is, ``%gpu device cuda:1`` (``cpu``,
+        ``none``) chooses it from the next cell on; with ``--light`` only the current CUDA device, which costs
+        nothing.
+        """
         words = line.split()
-        if words not in (["watch", "on"], ["watch", "off"]):
-            raise UsageError(f"{'%gpu ' + line!r} is not known. {_GPU_USAGE}" if line else _GPU_USAGE)
-        self._cells.every_cell = words[1] == "on"
+        try:
+            if not words:
+                dashboard.show(self._shell)
+            elif words in (["watch", "on"], ["watch", "off"]):
+                self._cells.every_cell = words[1] == "on"
+            elif words[0] == "device" and (len(words) <= 2 or words[2:] == ["--light"]):
+                self._device(*words[1:])
+            else:
+                raise UsageError(f"{'%gpu ' + line!r} is not known. {_GPU_USAGE}")
+        except GpuWidgetError as error:
+            raise UsageError(str(error)) from None
+
+    def _device(self, device: str | None = None, mode: str | None = None) -> None:
+        if device is not None:
+            devices.set_device(device, new_tensors=mode is None)
+        text = devices.words(SWITCH.state) if device is not None else devices.overview()
+        self._shell.display_pub.publish(data={"text/plain": text}, metadata={})
 
     # -- the live chart's libraries ------------------------------------------------------------------
 

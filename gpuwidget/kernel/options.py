@@ -28,6 +28,8 @@ class WatchOptions:
     live: bool
     quiet: bool
     label: str | None
+    device: str | None
+    """The torch device for this cell, as written."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -77,6 +79,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--quiet", action="store_true", help="no chart and no card: only gpuwidget.reports()")
     parser.add_argument("--name", metavar="LABEL", help="a name for the run, shown on its card")
+    parser.add_argument(
+        "--device",
+        metavar="DEVICE",
+        help="torch's default device for this cell: cpu or cuda:N; afterwards it is what it was",
+    )
     return parser
 
 
@@ -99,6 +106,7 @@ def parse(line: str) -> WatchOptions:
         live=not given.no_live and not given.quiet,
         quiet=given.quiet,
         label=given.name,
+        device=given.device,
     )
 
 

@@ -23,6 +23,8 @@ class TimeAxis:
     """Its last value, in that unit; it begins at 0."""
     step: float
     """Distance of its ticks, in that unit."""
+    until_now: bool = False
+    """Whether its end is now, rather than so long after a beginning."""
 
     @classmethod
     def reaching(cls, elapsed_s: float) -> TimeAxis:
@@ -35,6 +37,23 @@ class TimeAxis:
         while elapsed_s > end * seconds:
             end, step = end * 2, step * 2
         return cls(unit, seconds, float(end), float(step))
+
+    @classmethod
+    def back(cls, seconds: float) -> TimeAxis:
+        """An axis of the last ``seconds``, whose numbers count up to now."""
+        axis = cls.reaching(seconds)
+        return cls(axis.unit, axis.seconds, axis.end, axis.step, until_now=True)
+
+    @property
+    def labels(self) -> list[tuple[float, str]]:
+        """Its numbers, each with its place in percent; the last one names the unit."""
+        if self.until_now:
+            texts = [f"\N{MINUS SIGN}{self.end - tick:g}" for tick in self.ticks[:-1]]
+            texts = [f"{texts[0]} {self.unit}", *texts[1:], "now"]
+        else:
+            texts = [f"{tick:g}" for tick in self.ticks]
+            texts[-1] += f" {self.unit}"
+        return [(100 * tick / self.end, text) for tick, text in zip(self.ticks, texts, strict=True)]
 
     @property
     def end_s(self) -> float:

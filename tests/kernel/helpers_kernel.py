@@ -238,6 +238,24 @@ class Kernel:
         self._manager.shutdown_kernel(now=True)
         self._log.close()
 
+    def ask_control(
+        self, kind: str, content: dict[str, Any], patience_s: float = PATIENCE_S
+    ) -> dict[str, Any]:
+        """Reply's content to a request on the control channel, also while a cell runs."""
+        channel = self.client.control_channel
+        message = self.client.session.msg(kind, content)
+        channel.send(message)
+        deadline = time.monotonic() + patience_s
+        while time.monotonic() < deadline:
+            if channel.socket.poll(20):
+                reply = channel.get_msg(timeout=0)
+                if reply["parent_header"].get("msg_id") == message["header"]["msg_id"]:
+                    self._published.pop(message["header"]["msg_id"], None)
+                    answer = reply["content"]
+                    assert isinstance(answer, dict)
+                    return answer
+        raise TimeoutError(f"no reply to {kind}")
+
     # -- messages ------------------------------------------------------------------------------------
 
     def _take_until(self, done: Callable[[], bool]) -> None:

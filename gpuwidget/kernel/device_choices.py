@@ -1,0 +1,189 @@
+"""Which devices can be chosen in this kernel, each with the GPU behind it and who is on that.
+
+Nothing here starts CUDA: before the user's code has, which GPU ``cuda:N`` will be is told from the driver's
+list and the environment, as far as that can be told.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gpuwidget import torch_state
+from gpuwidget.clock import SYSTEM_CLOCK, Clock
+from gpuwidget.errors import OptionError
+from gpuwidget.kernel_state import DeviceChoice, KernelGpu
+from gpuwidget.measure.attribution import Attribution
+from gpuwidget.measure.choice import cuda_order
+from gpuwidget.processes import Family, in_host_pid_namespace
+from gpuwidget.sampler import Sampler, Subscription
+from gpuwidget.samples import Gpu, Process, Reading, Sample
+from gpuwidget.torch_device import cuda_index
+
+CPU = DeviceChoice("cpu", None, None, None, None, None, None, ())
+THIS_NOTEBOOK = "this notebook"
+
+_FRESH_S = 1.0
+_TOO_OLD_S = 10.0
+_FIRST_WAIT_S = 0.05
+_MOST_HOLDERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The devices that can be chosen."""
+
+    devices: tuple[DeviceChoice, ...]
+    unavailable: str | None
+    """Why there is nothing to choose."""
+    complete: bool
+    """Whether no other device exists: False where the CUDA devices can't be counted yet."""
+
+
+class Observer:
+    """Looks at the GPUs for a view that asks now and then; nothing samples in between."""
+
+    def __init__(self, sampler: Sampler, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._sampler = sampler
+        self._clock = clock
+        self._looking: Subscription | None = None
+        self._attribution: Attribution | None = None
+        self._family = Family(clock)
+
+    def look(self, timeout_s: float = _FIRST_WAIT_S) -> Sample | None:
+        """A sample of the last seconds. None where there is none within ``timeout_s``: then ask again later.
+
+        Where the newest is not fresh, another one is under way for the next time.
+        """
+        latest = self._sampler.latest
+        age = None if latest is None else self._clock.time() - latest.time
+        if age is None or age > _FRESH_S:
+            subscription = self._sampler.subscribe()
+            subscription.on_sample = lambda sample: subscription.close()
+            if age is None or age > _TOO_OLD_S:
+                self._sampler.wait_until_open(timeout_s)
+                return self._sampler.read_now(timeout_s)
+        return latest
+
+    def choices(self, sample: Sample | None) -> Choices:
+        """What can be chosen, as of ``sample``."""
+        reason = _unavailable(sample)
+        if reason is not None:
+            return Choices((CPU,), reason, complete=True)
+        uuids = _cuda_uuids(sample)
+        if uuids is None:
+            return Choices((CPU,), None, complete=False)
+        found = [self._choice(f"cuda:{number}", uuid, sample) for number, uuid in enumerate(uuids)]
+        return Choices((CPU, *found), None, complete=True)
+
+    def gpus(self, sample: Sample | None) -> tuple[KernelGpu, ...]:
+        """What this kernel has on each GPU of ``sample``."""
+        if sample is None:
+            return ()
+        if self._attribution is None:
+            self._attribution = Attribution(sample.origin)
+        devices = torch_state.devices()
+        contexts = torch_state.devices_with_context()
+        if self._attribution.wants_proof:
+            for gpu, reading in zip(sample.gpus, sample.readings, strict=True):
+                if any(device.index in contexts for device in devices if _same(gpu, device.uuid)):
+                    self._attribution.confirm(reading)
+        found = []
+        for gpu, reading in zip(sample.gpus, sample.readings, strict=True):
+            device = next((device for device in devices if _same(gpu, device.uuid)), None)
+            holding = self._attribution.holding(gpu, reading)
+            context = holding.present or (device is not None and device.index in contexts)
+            name = None if device is None else device.name
+            found.append(KernelGpu(gpu.uuid, name, holding.memory, context))
+        return tuple(found)
+
+    def _choice(self, device: str, uuid: str | None, sample: Sample | None) -> DeviceChoice:
+        for gpu, reading in zip(sample.gpus, sample.readings, strict=True) if sample is not None else ():
+            if uuid is not None and _same(gpu, uuid):
+                return DeviceChoice(
+                    device=device,
+                    uuid=gpu.uuid,
+                    index=gpu.index,
+                    name=gpu.name,
+                    compute_capability=gpu.compute_capability,
+                    memory_total=gpu.memory_total,
+                    memory_free=_free(gpu, reading),
+                    holders=self._holders(reading),
+                )
+        return DeviceChoice(device, None, None, None, None, None, None, ())
+
+    def _holders(self, reading: Reading) -> tuple[str, ...]:
+        named = [self._named(process) for process in reading.processes or ()]
+        # This notebook and its children are one holder.
+        return tuple(dict.fromkeys(sorted(named, key=lambda name: name != THIS_NOTEBOOK)))[:_MOST_HOLDERS]
+
+    def _named(self, process: Process) -> str:
+        if in_host_pid_namespace() and self._family.contains(process.pid):
+            return THIS_NOTEBOOK
+        known = [word for word in (process.user, process.command) if word is not None]
+        return ": ".join(known) or f"process {process.pid}"
+
+
+def check(device: str, choices: Choices, sample: Sample | None) -> None:
+    """Raise OptionError, saying what is there, where ``device`` can't be chosen."""
+    names = [choice.device for choice in choices.devices]
+    if device in names or (not choices.complete and cuda_index(device) is not None):
+        return
+    if cuda_index(device) is not None and choices.unavailable is not None:
+        raise OptionError(f"{device}: {choices.unavailable}")
+    if device == "cuda" or device.isdigit():
+        raise OptionError(
+            f"{device!r} names no one device: give its number too. There are: {_list(choices)}."
+        )
+    raise OptionError(f"{device!r}: no such device. There are: {_list(choices)}.")
+
+
+def _list(choices: Choices) -> str:
+    names = []
+    for choice in choices.devices:
+        gpu = None if choice.index is None else f"GPU {choice.index}, {choice.name}"
+        names.append(choice.device if gpu is None else f"{choice.device} ({gpu})")
+    if not choices.complete:
+        names.append("cuda:N (how many will be known once your code has started CUDA)")
+    return ", ".join(names)
+
+
+def _unavailable(sample: Sample | None) -> str | None:
+    """Why no CUDA device can be chosen."""
+    if torch_state.loaded() is None and importlib.util.find_spec("torch") is None:
+        return "torch is not installed in this kernel's environment."
+    without = torch_state.without_cuda()
+    if without is not None:
+        return f"{without[0].upper()}{without[1:]}: there is only the CPU."
+    if torch_state.cuda_initialized() or sample is None:
+        return None
+    if sample.origin.kind == "none" and not torch_state.is_rocm():
+        return sample.origin.reason or "No NVIDIA GPU is visible here."
+    return None
+
+
+def _cuda_uuids(sample: Sample | None) -> Sequence[str | None] | None:
+    """UUIDs in the order of CUDA's devices, None for one that can't be told; None where nobody can count."""
+    if torch_state.cuda_initialized():
+        return [device.uuid for device in torch_state.devices()]
+    if sample is None or sample.origin.kind != "nvml" or torch_state.is_rocm():
+        return None  # a recording's GPUs are not this machine's
+    order = cuda_order(sample.gpus, os.environ)
+    if order is not None:
+        return order
+    # Which is which depends on their speed, how many there are does not.
+    by_bus: Mapping[str, str] = {**os.environ, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    counted = cuda_order(sample.gpus, by_bus)
+    return None if counted is None else [None] * len(counted)
+
+
+def _same(gpu: Gpu, uuid: str | None) -> bool:
+    return gpu.uuid == uuid or torch_state.same_gpu(gpu.uuid, uuid)
+
+
+def _free(gpu: Gpu, reading: Reading) -> int | None:
+    if gpu.memory_total is None or reading.memory_used is None or reading.lost_since is not None:
+        return None
+    return max(0, gpu.memory_total - reading.memory_used)

@@ -1,0 +1,93 @@
+"""A view's questions to this kernel, answered on the control channel: also while a cell runs.
+
+A question ``gpuwidget_request`` has ``{"schema": 1, "ask": …}``; the reply ``gpuwidget_reply`` has ``status``
+``ok`` and the kernel's state, or ``error`` with a reason and, where it can be had, the state.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from gpuwidget.errors import GpuWidgetError
+from gpuwidget.kernel import devices
+from gpuwidget.kernel_state import SCHEMA, KernelState
+from gpuwidget.plain import plain
+from gpuwidget.torch_device import SWITCH
+
+REQUEST = "gpuwidget_request"
+REPLY = "gpuwidget_reply"
+
+_LOG = logging.getLogger(__name__)
+
+
+class EveryCell(Protocol):
+    """Whether every cell is watched, and the switch for it."""
+
+    every_cell: bool
+
+
+class Requests:
+    """Answers on one kernel's control channel, from :meth:`start` to :meth:`stop`."""
+
+    def __init__(self, shell: Any, cells: EveryCell) -> None:
+        self._kernel: Any = getattr(shell, "kernel", None)
+        self._cells = cells
+
+    def start(self) -> None:
+        """Begin to answer; does nothing outside a Jupyter kernel."""
+        if self._kernel is not None:
+            self._kernel.control_handlers[REQUEST] = self._handle
+
+    def stop(self) -> None:
+        """Answer no longer."""
+        if self._kernel is not None and self._kernel.control_handlers.get(REQUEST) == self._handle:
+            del self._kernel.control_handlers[REQUEST]
+
+    async def _handle(self, stream: Any, ident: Any, parent: Mapping[str, Any]) -> None:
+        # ipykernel awaits it, and would log whatever came out of it into the notebook's server.
+        try:
+            reply = self.answer(parent.get("content") or {})
+            self._kernel.session.send(stream, REPLY, reply, parent, ident)
+        except Exception:
+            _LOG.debug("a view's question was not answered", exc_info=True)
+
+    def answer(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        """The reply's content to a question's; never raises."""
+        try:
+            reason = self._do(content)
+        except GpuWidgetError as error:
+            reason = str(error)
+        except Exception as error:
+            reason = f"gpuwidget failed in the kernel ({type(error).__name__}: {error})."
+        state = self._state()
+        if reason is None and state is not None:
+            return {"status": "ok", "state": plain(state)}
+        reason = reason or "gpuwidget could not tell this kernel's state."
+        return {"status": "error", "reason": reason, "state": plain(state)}
+
+    def _state(self) -> KernelState | None:
+        try:
+            return devices.kernel_state(watching=self._cells.every_cell)
+        except Exception:
+            _LOG.debug("the kernel's state could not be told", exc_info=True)
+            return None
+
+    def _do(self, content: Mapping[str, Any]) -> str | None:
+        """What is asked; a sentence where that can't be done."""
+        if content.get("schema") != SCHEMA:
+            return "The page and this kernel's gpuwidget are of different versions: reload the page."
+        ask, device, on = content.get("ask"), content.get("device"), content.get("on")
+        if ask == "state":
+            return None
+        if ask == "watch" and isinstance(on, bool):
+            self._cells.every_cell = on
+            return None
+        if ask == "set_device" and (device is None or isinstance(device, str)):
+            new_tensors = content.get("new_tensors", True) is not False
+            SWITCH.choose(
+                devices.checked(device, new_tensors=new_tensors, patience_s=0.05), new_tensors=new_tensors
+            )
+            return None
+        return "This kernel's gpuwidget does not know that question: reload the page."

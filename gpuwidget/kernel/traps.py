@@ -1,0 +1,167 @@
+"""A plain sentence under a traceback that comes of the default device: what happened, where, and the fix.
+
+It is an output of its own after the traceback, which stays as it is, and so do the reply and ``sys.last_*``.
+"""
+
+from __future__ import annotations
+
+import html
+import linecache
+import logging
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType, TracebackType
+from typing import Any
+
+from gpuwidget import torch_state, units
+from gpuwidget.torch_device import cuda_index
+from gpuwidget.torch_tensors import devices_of
+
+_LOG = logging.getLogger(__name__)
+
+_LONGEST = 20_000
+_MOST_NAMES = 12
+_MOST_FRAMES = 200
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+_SHUFFLE = re.compile(r"Expected a '(\w+)' device type for generator but found '(\w+)'")
+_SEVERAL_DEVICES = re.compile(
+    r"Expected all tensors to be on the same device"
+    r"|Tensor on device \S+ is not on the expected device"
+    r"|[Ii]nput type \(\S+\) and weight type \(\S+\) should be the same"
+)
+_SHARED_MEMORY = re.compile(
+    r"DataLoader worker \(pid.*\) is killed by signal: Bus error"
+    r"|[Uu]nexpected bus error encountered in worker"
+    r"|unable to (?:write to file|mmap|allocate shared memory).*/(?:torch_|dev/shm)",
+    re.DOTALL,
+)
+_FORKED = re.compile(r"Cannot re-initialize CUDA in forked subprocess")
+
+
+class TrapHints:
+    """Looks at a shell's failed cells."""
+
+    def __init__(self, shell: Any) -> None:
+        self._shell = shell
+
+    def after(self, result: Any) -> None:
+        """``post_run_cell``: show a hint where the cell fell into a known trap."""
+        error = getattr(result, "error_in_exec", None)
+        if error is None:
+            return
+        try:
+            text = hint(error, self._shell.user_ns)
+            if text is not None:
+                self._shell.display_pub.publish(data=_bundle(text), metadata={})
+        except Exception:
+            _LOG.debug("a failed cell was not looked at", exc_info=True)
+
+
+def hint(error: BaseException, user_ns: Mapping[str, object]) -> str | None:
+    """What happened and the one-line fix, the fix on a line of its own; None for all other errors."""
+    # The errors of torch's that are meant; to ask any other object for its text may run the user's code.
+    if torch_state.loaded() is None or type(error).__module__ not in ("builtins", "torch"):
+        return None
+    if not isinstance(error, (RuntimeError, OSError)):
+        return None
+    message = str(error)[:_LONGEST]
+    traps: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
+        (_FORKED, lambda match: _forked()),
+        (_SHARED_MEMORY, lambda match: _shared_memory()),
+        (_SHUFFLE, _shuffle),
+        (_SEVERAL_DEVICES, lambda match: _several_devices(error.__traceback__, user_ns)),
+    )
+    for pattern, explain in traps:
+        match = pattern.search(message)
+        if match is not None:
+            return explain(match)
+    return None
+
+
+def _shuffle(match: re.Match[str]) -> str:
+    wanted, found = match.groups()
+    return (
+        f"The default torch device is {torch_state.default_device()}, so random numbers are drawn there, "
+        f"with a generator that is on {found} where one on {wanted} is expected. "
+        "DataLoader(shuffle=True) and random_split make theirs on the CPU.\n"
+        f'Fix: give them one: generator=torch.Generator(device="{wanted}")'
+    )
+
+
+def _several_devices(trace: TracebackType | None, user_ns: Mapping[str, object]) -> str:
+    where = _where(trace, user_ns)
+    devices = sorted({device for name in where for device in where[name].split(" and ")})
+    fix = "move one to the other's device: x.to(y.device), model.to(x.device)"
+    said = "One operation was given tensors on different devices"
+    if not where:
+        return f"{said}.\nFix: {fix}"
+    names = [f"{name} on {device}" for name, device in list(where.items())[:_MOST_NAMES]]
+    more = f" and {len(where) - _MOST_NAMES} more" if len(where) > _MOST_NAMES else ""
+    if len(devices) > 1:
+        target = next((device for device in devices if cuda_index(device) is not None), devices[-1])
+        other = next((name for name, device in where.items() if device != target), None)
+        if other is not None:
+            fix = f'{other} = {other}.to("{target}")'
+    return f"{said}: {', '.join(names)}{more}.\nFix: {fix}"
+
+
+def _where(trace: TracebackType | None, user_ns: Mapping[str, object]) -> dict[str, str]:
+    """Devices by variable: those of the line that failed, where they differ, else all that line could see."""
+    around: dict[str, str] = {}
+    for frame, line in _users_frames(trace):
+        names = dict.fromkeys(_NAME.findall(line))
+        seen = {**frame.f_globals, **frame.f_locals}
+        named = devices_of((name, seen[name]) for name in names if name in seen)
+        if len(set(named.values())) > 1:
+            return named
+        around = around or devices_of(frame.f_locals.items())
+    return around or devices_of((n, value) for n, value in user_ns.items() if not n.startswith("_"))
+
+
+def _users_frames(trace: TracebackType | None) -> Iterator[tuple[FrameType, str]]:
+    """Frames outside of torch and of IPython, innermost first, with the line that each was at."""
+    frames: list[tuple[FrameType, str]] = []
+    while trace is not None and len(frames) < _MOST_FRAMES:
+        module = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
+        if module not in ("torch", "IPython", "ipykernel"):
+            line = linecache.getline(trace.tb_frame.f_code.co_filename, trace.tb_lineno)
+            frames.append((trace.tb_frame, line))
+        trace = trace.tb_next
+    yield from reversed(frames)
+
+
+def _shared_memory() -> str:
+    try:
+        room = os.statvfs("/dev/shm")
+        whole, free = room.f_frsize * room.f_blocks, room.f_frsize * room.f_bavail
+        there = f"/dev/shm ({units.memory(whole)}, {units.memory(free)} free)"
+    except OSError:
+        there = "/dev/shm"
+    return (
+        f"A DataLoader worker died because the shared memory that it hands its batches over in, {there}, "
+        "is too small; a container has 64 MiB unless told otherwise.\n"
+        "Fix: DataLoader(..., num_workers=0), or start the container with --shm-size=8g"
+    )
+
+
+def _forked() -> str:
+    inherited = ""
+    if cuda_index(torch_state.default_device()) is not None:
+        inherited = (
+            f" It inherits the default device {torch_state.default_device()}, so that its new tensors "
+            "go there; %gpu device none, or the light mode, spares it that."
+        )
+    return (
+        "A child process that was forked, as a DataLoader worker is, used CUDA, which its parent had already "
+        f"started: CUDA does not survive a fork.{inherited}\n"
+        'Fix: DataLoader(..., multiprocessing_context="spawn"), or make only CPU tensors in the worker'
+    )
+
+
+def _bundle(text: str) -> dict[str, str]:
+    what, _, fix = text.partition("\n")
+    code = f"<br><b>Fix:</b> <code>{html.escape(fix.removeprefix('Fix: '))}</code>" if fix else ""
+    style = "border-left:3px solid #b53d00;padding:2px 10px"
+    return {"text/plain": text, "text/html": f'<div style="{style}">{html.escape(what)}{code}</div>'}

@@ -1,0 +1,242 @@
+"""The default torch device in a real kernel: choosing, applying, one cell's own, and a view's questions.
+
+torch is a stand-in with two GPUs that are not there; test_device_torch.py has the real one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers_kernel import Kernel, Ran
+from helpers_outputs import CARD
+
+STANDIN = str(Path(__file__).parent.parent / "torch_standin")
+NOW = "str(torch.get_default_device())"
+
+
+@pytest.fixture
+def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
+    """A kernel of its own with gpuwidget loaded, in which the stand-in can be imported."""
+    made = start_kernel(PYTHONPATH=STANDIN, GPUWIDGET_SOURCE="none")
+    run(made, "%load_ext gpuwidget\nimport gpuwidget, threading")
+    return made
+
+
+@pytest.fixture
+def with_torch(kernel: Kernel) -> Kernel:
+    """The same, with CUDA up."""
+    run(kernel, "import torch\ntorch.cuda.init()")
+    return kernel
+
+
+def run(kernel: Kernel, code: str) -> Ran:
+    """Run ``code``, which must end well."""
+    ran = kernel.run(code)
+    assert ran.reply["status"] == "ok", ran.reply
+    return ran
+
+
+def shown(ran: Ran) -> str:
+    """The plain text of what a cell displayed."""
+    return "\n".join(m.content["data"]["text/plain"] for m in ran.messages if m.type == "display_data")
+
+
+def ask(kernel: Kernel, **question: Any) -> dict[str, Any]:
+    """The answer to a view's question."""
+    return kernel.ask_control("gpuwidget_request", {"schema": 1, **question})
+
+
+def test_choosing_by_magic(with_torch: Kernel) -> None:
+    """%gpu device cuda:1 holds from the next cell, and for all that means 'the GPU'; none ends it."""
+    ran = run(with_torch, f"%gpu device cuda:1\nprint({NOW})")
+    assert ran.text == "cpu\n"
+    assert shown(ran).startswith("Default torch device from the next cell: cuda:1 (full mode, about 1 µs")
+    cell = (
+        "[str(one.device) for one in (torch.empty(3), torch.empty(3, device='cuda'), torch.empty(1).cuda())]"
+    )
+    assert run(with_torch, cell).result == "['cuda:1', 'cuda:1', 'cuda:1']"
+    assert run(with_torch, "torch.cuda.current_device()").result == "1"
+    run(with_torch, "%gpu device none")
+    assert run(with_torch, f"{NOW}, torch.cuda.current_device()").result == "('cpu', 0)"
+
+
+def test_listing(with_torch: Kernel) -> None:
+    """%gpu device shows what is chosen and every device there is."""
+    lines = shown(run(with_torch, "%gpu device")).splitlines()
+    assert lines[0] == "No default torch device is chosen. torch says cpu."
+    assert [line.split()[0] for line in lines[1:]] == ["cpu", "cuda:0", "cuda:1"]
+    assert run(with_torch, "[d.device for d in gpuwidget.devices()]").result == "['cpu', 'cuda:0', 'cuda:1']"
+
+
+def test_light_mode(with_torch: Kernel) -> None:
+    """With --light only the current CUDA device moves, and new tensors stay where they were."""
+    assert "current CUDA device only, no cost" in shown(run(with_torch, "%gpu device cuda:1 --light"))
+    assert run(with_torch, f"{NOW}, torch.cuda.current_device()").result == "('cpu', 1)"
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("%gpu device cuda:5", "'cuda:5': no such device. There are: cpu, cuda:0, cuda:1."),
+        (
+            "%gpu device cuda",
+            "'cuda' names no one device: give its number too. There are: cpu, cuda:0, cuda:1.",
+        ),
+        ("%gpu device cpu --light", "cpu: the light mode moves the current CUDA device only."),
+        ("%gpu device cuda:1 twice", "'%gpu device cuda:1 twice' is not known."),
+        ("%%gpuwatch --device cuda:5\nprint('ran')", "'cuda:5': no such device."),
+    ],
+)
+def test_what_is_not_there(with_torch: Kernel, line: str, says: str) -> None:
+    """A device that does not exist is refused in a sentence that says what is there."""
+    ran = with_torch.run(line)
+    assert (ran.reply["status"], ran.reply["ename"]) == ("error", "UsageError")
+    assert "ran\n" not in ran.text
+    assert ran.reply["evalue"].startswith(says)
+
+
+def test_torch_without_cuda(start_kernel: Callable[..., Kernel]) -> None:
+    """Where torch was built without CUDA, that is said, and the CPU can be chosen."""
+    kernel = start_kernel(PYTHONPATH=STANDIN, GPUWIDGET_SOURCE="none", TORCH_STANDIN_GPUS="0")
+    run(kernel, "%load_ext gpuwidget\nimport gpuwidget, torch")
+    reason = "This torch (2.13.0+cpu) was built without CUDA: there is only the CPU."
+    assert kernel.run("gpuwidget.set_device('cuda:0')").reply["evalue"] == f"cuda:0: {reason}"
+    state = ask(kernel, ask="state")["state"]
+    assert (state["unavailable"], [choice["device"] for choice in state["choices"]]) == (reason, ["cpu"])
+    run(kernel, "gpuwidget.set_device('cpu')")
+    assert ask(kernel, ask="state")["state"]["device"]["chosen"] == "cpu"
+
+
+def test_before_torch_is_imported(start_kernel: Callable[..., Kernel]) -> None:
+    """A choice is kept, says so, never imports torch, and holds from the cell after the import."""
+    kernel = start_kernel(PYTHONPATH=STANDIN)
+    run(kernel, "%load_ext gpuwidget\nimport sys")
+    assert "torch is not imported yet. The choice holds" in shown(run(kernel, "%gpu device cuda:1"))
+    assert run(kernel, "'torch' in sys.modules").result == "False"
+    ran = kernel.run("%%gpuwatch --device cuda:1\nprint('ran')")
+    assert ran.text == f"UsageError: {ran.reply['evalue']}\n"
+    assert "torch is not imported yet" in ran.reply["evalue"]
+    assert run(kernel, f"import torch\n{NOW}").result == "'cpu'"
+    assert run(kernel, NOW).result == "'cuda:1'"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "print(NOW)\n6 * 7",
+        "print(NOW)\n1 / 0",
+        "print(NOW)\nraise KeyboardInterrupt",
+        "import asyncio\nawait asyncio.sleep(0)\nprint(NOW)",
+        "%%time\nprint(NOW)",
+        "get_ipython().run_cell('1 / 0');\nprint(NOW)",
+        "print(NOW)\n%gpu device none",
+    ],
+)
+def test_one_cells_device(with_torch: Kernel, body: str) -> None:
+    """%%gpuwatch --device is for one cell, however it ends."""
+    ran = with_torch.run(f"%%gpuwatch --device cuda:1\n{body}".replace("NOW", NOW))
+    assert "cuda:1" in ran.text
+    assert len(ran.cards) == 1
+    assert ran.cards[0][CARD]["environment"]["default_device"] == "cuda:1"
+    assert run(with_torch, f"{NOW}, torch.cuda.current_device()").result == "('cpu', 0)"
+
+
+def test_one_cells_device_under_another_magic(with_torch: Kernel) -> None:
+    """It holds too where %%gpuwatch is reached as a registered magic, by run_cell_magic."""
+    cell = f"get_ipython().run_cell_magic('gpuwatch', '--device cuda:1', \"print({NOW})\")"
+    assert run(with_torch, cell).text == "cuda:1\n"
+    assert run(with_torch, NOW).result == "'cpu'"
+
+
+def test_one_cells_device_and_an_interrupt(with_torch: Kernel) -> None:
+    """The stop button puts everything back."""
+    body = "open('on', 'w').close()\nwhile True: threading.Event().wait(0.01)"
+    request = with_torch.send(f"%%gpuwatch --device cuda:1\n{body}")
+    with_torch.wait_for_file("on")
+    with_torch.interrupt()
+    assert with_torch.wait(request).reply["ename"] == "KeyboardInterrupt"
+    assert run(with_torch, f"{NOW}, torch.cuda.current_device()").result == "('cpu', 0)"
+
+
+def test_a_views_question_while_a_cell_runs(with_torch: Kernel) -> None:
+    """The panel's question is answered meanwhile, and a choice made so holds from the next cell."""
+    run(with_torch, "import os\ndef stopped(): return os.path.exists('stop')")
+    request = with_torch.send(f"open('on', 'w').close()\nwhile not stopped(): pass\n{NOW}")
+    with_torch.wait_for_file("on")
+    answer = ask(with_torch, ask="set_device", device="cuda:1", new_tensors=True)
+    assert answer["status"] == "ok"
+    device = answer["state"]["device"]
+    assert (device["chosen"], device["pending"], device["present"]) == ("cuda:1", True, "cpu")
+    assert not with_torch.has_ended(request, 0)
+    (with_torch.folder / "stop").touch()
+    assert with_torch.wait(request).result == "'cpu'"
+    assert run(with_torch, NOW).result == "'cuda:1'"
+    device = ask(with_torch, ask="state")["state"]["device"]
+    assert device == {
+        "chosen": "cuda:1",
+        "new_tensors": True,
+        "pending": False,
+        "present": "cuda:1",
+        "note": None,
+    }
+
+
+def test_what_a_view_is_told(with_torch: Kernel) -> None:
+    """The state names version, process, torch and choices; what can't be done is said beside it."""
+    state = ask(with_torch, ask="state")["state"]
+    assert state["pid"] == with_torch.process_id
+    assert (state["schema"], state["torch"], state["cuda_initialized"]) == (1, "2.13.0", True)
+    assert [choice["device"] for choice in state["choices"]] == ["cpu", "cuda:0", "cuda:1"]
+    refused = ask(with_torch, ask="set_device", device="cuda:9", new_tensors=True)
+    assert refused["status"] == "error"
+    assert refused["reason"].startswith("'cuda:9': no such device.")
+    assert refused["state"]["device"]["chosen"] is None
+    for question in ({"ask": "what"}, {"ask": "watch", "on": "yes"}, {"ask": "set_device", "device": 1}, {}):
+        assert ask(with_torch, **question)["status"] == "error"
+    assert with_torch.ask_control("gpuwidget_request", {"schema": 2, "ask": "state"})["status"] == "error"
+
+
+def test_watching_by_a_view(with_torch: Kernel) -> None:
+    """The panel's toggle is that of %gpu watch."""
+    assert ask(with_torch, ask="watch", on=True)["state"]["watching"] is True
+    assert len(run(with_torch, "1").cards) == 1
+    assert ask(with_torch, ask="watch", on=False)["state"]["watching"] is False
+    assert run(with_torch, "1").cards == []
+
+
+def test_a_questions_answer_comes_soon(with_torch: Kernel) -> None:
+    """A view hears within its two seconds, also where the driver is silent."""
+    began = time.monotonic()
+    ask(with_torch, ask="state")
+    with pytest.raises(TimeoutError):
+        with_torch.ask_control("gpuwidget_other", {}, patience_s=0.5)
+    assert time.monotonic() > began
+
+
+def test_after_unloading_nothing_is_left(with_torch: Kernel) -> None:
+    """%unload_ext puts torch's defaults back and answers no view any more."""
+    run(with_torch, "%gpu device cuda:1")
+    run(with_torch, "1")
+    run(with_torch, "%unload_ext gpuwidget")
+    assert run(with_torch, f"{NOW}, torch.cuda.current_device()").result == "('cpu', 0)"
+    with pytest.raises(TimeoutError):
+        with_torch.ask_control("gpuwidget_request", {"schema": 1, "ask": "state"}, patience_s=1.0)
+
+
+def test_tensors_on_different_devices(with_torch: Kernel) -> None:
+    """Below the traceback stands which variables are where, and the one-line fix; all else is untouched."""
+    plain = "x = torch.empty(3)\ny = torch.empty(3, device='cuda:1')\ndef add(a, b):\n    return a + b"
+    run(with_torch, plain)
+    ran = with_torch.run("add(x, y)")
+    kinds = [m.type for m in ran.messages if m.type in ("error", "display_data")]
+    assert (ran.reply["ename"], kinds) == ("RuntimeError", ["error", "display_data"])
+    assert shown(ran) == (
+        "One operation was given tensors on different devices: a on cpu, b on cuda:1.\n"
+        'Fix: a = a.to("cuda:1")'
+    )
+    assert run(with_torch, "import sys\ntype(sys.last_value).__name__").result == "'RuntimeError'"
+    assert shown(with_torch.run("1 / 0")) == ""

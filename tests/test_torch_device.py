@@ -1,0 +1,333 @@
+"""What a choice of the default torch device does, when, on which thread, and what it leaves alone."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuwidget.errors import OptionError
+from gpuwidget.kernel_state import DeviceState
+from gpuwidget.torch_device import DeviceSwitch, cuda_index
+
+STANDIN = Path(__file__).with_name("torch_standin") / "torch" / "__init__.py"
+
+
+def make_torch() -> Any:
+    """A fresh stand-in with two GPUs, in which CUDA is not up."""
+    spec = importlib.util.spec_from_file_location("torch", STANDIN)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
+    made = make_torch()
+    monkeypatch.setitem(sys.modules, "torch", made)
+    return made
+
+
+@pytest.fixture
+def switch() -> DeviceSwitch:
+    """The switch of a notebook whose cells run on this thread."""
+    made = DeviceSwitch()
+    made.attach(threading.get_ident())
+    return made
+
+
+def cell(switch: DeviceSwitch, body: Callable[[], Any] = lambda: None) -> Any:
+    """Run a cell, and give what it does."""
+    switch.before_cell()
+    result = body()
+    switch.after_cell()
+    return result
+
+
+def in_a_thread(work: Callable[[], Any]) -> Any:
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(work()))
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def test_a_choice_holds_from_the_next_cell(torch: Any, switch: DeviceSwitch) -> None:
+    """A choice made while a cell runs changes nothing in it, says so, and holds in the next."""
+    switch.before_cell()
+    switch.choose("cuda:1")
+    assert switch.state == DeviceState("cuda:1", True, True, "cpu", None)
+    assert str(torch.get_default_device()) == "cpu"
+    switch.after_cell()
+    assert str(cell(switch, torch.get_default_device)) == "cuda:1"
+    assert (switch.state.pending, switch.state.present) == (False, "cuda:1")
+
+
+def test_new_tensors_cuda_and_the_current_device_follow(torch: Any, switch: DeviceSwitch) -> None:
+    """After cuda:1 was chosen, new tensors, "cuda" without a number and .cuda() are all there."""
+    torch.cuda.init()
+    switch.choose("cuda:1")
+
+    def body() -> list[str]:
+        made = (torch.empty(3), torch.empty(3, device="cuda"), torch.empty(3, device="cpu").cuda())
+        return [str(one.device) for one in made] + [str(torch.cuda.current_device())]
+
+    assert cell(switch, body) == ["cuda:1", "cuda:1", "cuda:1", "1"]
+
+
+def test_choosing_opens_no_context(torch: Any, switch: DeviceSwitch) -> None:
+    """Choosing alone starts no CUDA, however many cells run; the note says what it waits for."""
+    switch.choose("cuda:1")
+    for _ in range(3):
+        cell(switch)
+    assert (torch.cuda.is_initialized(), torch.events) == (False, [])
+    assert "when your code first uses CUDA" in (switch.state.note or "")
+
+
+def test_cuda_that_comes_up_within_a_cell_is_followed_at_once(torch: Any, switch: DeviceSwitch) -> None:
+    """The cell whose code starts CUDA finds the chosen device current from its first call on."""
+    switch.choose("cuda:1", new_tensors=False)
+    assert str(cell(switch, lambda: torch.empty(3, device="cuda").device)) == "cuda:1"
+    assert torch.events == ["context on 1"]
+    assert switch.state.note is None
+    switch.choose(None)
+    cell(switch)
+    assert torch.cuda.current_device() == 0
+    assert torch.events == ["context on 1"]
+
+
+def test_cuda_that_another_thread_starts_is_followed_in_the_next_cell(
+    torch: Any, switch: DeviceSwitch
+) -> None:
+    """The user's other threads keep torch's own current device; the cells' thread has the chosen one."""
+    switch.choose("cuda:1")
+    current = cell(switch, lambda: in_a_thread(torch.cuda.current_device))
+    assert (current, torch.events) == (0, [])
+    assert cell(switch, torch.cuda.current_device) == 1
+
+
+def test_light_mode_moves_the_current_device_only(torch: Any, switch: DeviceSwitch) -> None:
+    """Without new tensors nothing is put into torch's calls: they cost what they did."""
+    torch.cuda.init()
+    switch.choose("cuda:1", new_tensors=False)
+    assert str(cell(switch, lambda: torch.empty(1).device)) == "cpu"
+    assert torch.cuda.current_device() == 1
+    assert torch._GLOBAL_DEVICE_CONTEXT.__dict__ == {}
+
+
+def test_from_full_to_light_takes_the_default_back(torch: Any, switch: DeviceSwitch) -> None:
+    """The lighter mode after the full one leaves new tensors where they were before."""
+    torch.cuda.init()
+    switch.choose("cuda:1")
+    cell(switch)
+    switch.choose("cuda:1", new_tensors=False)
+    assert str(cell(switch, torch.get_default_device)) == "cpu"
+    assert torch.cuda.current_device() == 1
+
+
+def test_none_restores_what_was_before(torch: Any, switch: DeviceSwitch) -> None:
+    """After any number of choices, 'none' brings back what the user's code had set."""
+    torch.set_default_device("meta")
+    torch.cuda.set_device(1)
+    for device in ("cuda:0", "cpu", "cuda:1", "cuda:0"):
+        switch.choose(device)
+        assert str(cell(switch, torch.get_default_device)) == device
+    switch.choose(None)
+    assert str(cell(switch, torch.get_default_device)) == "meta"
+    assert torch.cuda.current_device() == 1
+    assert switch.state == DeviceState(None, True, False, "meta", None)
+
+
+def test_what_the_users_code_has_set_since_is_left(torch: Any, switch: DeviceSwitch) -> None:
+    """The user's own setting is shown and stays, in later cells and after 'none'."""
+    torch.cuda.init()
+    switch.choose("cuda:1")
+    cell(switch)
+    cell(switch, lambda: torch.set_default_device("cuda:0"))
+    said = "Your code has set torch's default device to cuda:0 since, and it is left so."
+    assert switch.state == DeviceState("cuda:1", True, False, "cuda:0", said)
+    assert str(cell(switch, torch.get_default_device)) == "cuda:0"
+    switch.choose(None)
+    assert str(cell(switch, torch.get_default_device)) == "cuda:0"
+    assert switch.state == DeviceState(None, True, False, "cuda:0", said)
+
+
+def test_a_users_own_equal_setting_is_theirs(torch: Any, switch: DeviceSwitch) -> None:
+    """Who sets the very device that was chosen has set it: 'none' leaves it."""
+    switch.choose("cpu")
+    cell(switch)
+    cell(switch, lambda: torch.set_default_device("cpu"))
+    context = torch._GLOBAL_DEVICE_CONTEXT.device_context
+    switch.choose(None)
+    cell(switch)
+    assert torch._GLOBAL_DEVICE_CONTEXT.device_context is context
+
+
+def test_a_users_own_current_device_is_left(torch: Any, switch: DeviceSwitch) -> None:
+    """torch.cuda.set_device in a cell wins over the choice made before it."""
+    torch.cuda.init()
+    switch.choose("cuda:1")
+    cell(switch)
+    cell(switch, lambda: torch.cuda.set_device(0))
+    said = "Your code has set the current CUDA device to cuda:0 since, and it is left so."
+    assert switch.state.note == said
+    switch.choose(None)
+    cell(switch)
+    assert torch.cuda.current_device() == 0
+
+
+def test_a_choice_before_the_import_of_torch(monkeypatch: pytest.MonkeyPatch, switch: DeviceSwitch) -> None:
+    """It is kept, says so, imports nothing, and holds from the cell after the one that imports torch."""
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    switch.choose("cuda:1")
+    cell(switch)
+    assert "torch" not in sys.modules
+    assert (switch.state.pending, (switch.state.note or "")[:30]) == (True, "torch is not imported yet. The")
+    made = make_torch()
+    cell(switch, lambda: monkeypatch.setitem(sys.modules, "torch", made))
+    assert str(made.get_default_device()) == "cpu"
+    assert str(cell(switch, made.get_default_device)) == "cuda:1"
+    assert switch.state.pending is False
+
+
+def test_a_torch_that_turns_out_to_have_no_cuda(
+    monkeypatch: pytest.MonkeyPatch, switch: DeviceSwitch
+) -> None:
+    """A choice made before the import that can't be had is dropped, with the reason."""
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    switch.choose("cuda:1")
+    monkeypatch.setenv("TORCH_STANDIN_GPUS", "0")
+    made = make_torch()
+    monkeypatch.setitem(sys.modules, "torch", made)
+    cell(switch)
+    assert switch.state == DeviceState(
+        None,
+        True,
+        False,
+        "cpu",
+        "cuda:1 was chosen and can't be had: this torch (2.13.0+cpu) was built without CUDA.",
+    )
+
+
+def test_a_device_that_cuda_refuses_is_said(torch: Any, switch: DeviceSwitch) -> None:
+    """What CUDA answers reaches the user, in one line, and no cell fails of it."""
+    switch.choose("cuda:7", new_tensors=False)
+    cell(switch, torch.cuda.init)
+    cell(switch)
+    said = "cuda:7 can't be the current CUDA device: RuntimeError: CUDA error: invalid device ordinal"
+    assert switch.state.note == said
+
+
+def test_within_the_users_own_scope_nothing_is_touched(torch: Any, switch: DeviceSwitch) -> None:
+    """A `with torch.device` that spans cells is left alone; the choice holds when it has ended."""
+    scope = torch.device("meta")
+    cell(switch, scope.__enter__)
+    switch.choose("cuda:1")
+    assert str(cell(switch, torch.get_default_device)) == "meta"
+    assert switch.state.pending
+    assert "inside a `with torch.device(...)`" in (switch.state.note or "")
+    cell(switch, lambda: scope.__exit__(None, None, None))
+    assert str(cell(switch, torch.get_default_device)) == "cuda:1"
+    assert switch.state.pending is False
+
+
+def test_other_threads_apply_nothing(torch: Any, switch: DeviceSwitch) -> None:
+    """A cell of a subshell, on a thread of its own, neither applies a choice nor tells what is present."""
+    switch.choose("cuda:1")
+    assert str(in_a_thread(lambda: cell(switch, torch.get_default_device))) == "cpu"
+    assert switch.state.pending
+    assert str(cell(switch, torch.get_default_device)) == "cuda:1"
+
+
+def test_one_cells_device(torch: Any, switch: DeviceSwitch) -> None:
+    """It holds for the cell, on top of what was chosen, and afterwards all is as it was."""
+    torch.cuda.init()
+    switch.choose("cuda:1")
+    cell(switch)
+    leave = switch.enter("cuda:0")
+    assert (str(torch.get_default_device()), torch.cuda.current_device()) == ("cuda:0", 0)
+    assert leave() is None
+    assert (str(torch.get_default_device()), torch.cuda.current_device()) == ("cuda:1", 1)
+    assert leave() is None
+    switch.choose(None)
+    cell(switch)
+    assert (str(torch.get_default_device()), torch.cuda.current_device()) == ("cpu", 0)
+
+
+def test_one_cells_device_and_a_choice_made_in_it(torch: Any, switch: DeviceSwitch) -> None:
+    """What is chosen within such a cell waits for the next one, also past a cell within the cell."""
+    leave = switch.enter("cuda:0")
+    switch.choose("cuda:1")
+    assert str(cell(switch, torch.get_default_device)) == "cuda:0"
+    leave()
+    assert str(cell(switch, torch.get_default_device)) == "cuda:1"
+
+
+def test_one_cells_device_where_the_cell_starts_cuda(torch: Any, switch: DeviceSwitch) -> None:
+    """CUDA that comes up in such a cell has that device current, and its former one afterwards."""
+    leave = switch.enter("cuda:1")
+    assert str(torch.empty(1, device="cuda").device) == "cuda:1"
+    leave()
+    assert torch.cuda.current_device() == 0
+    assert torch.events == ["context on 1"]
+
+
+def test_one_cells_device_that_the_cell_changes(torch: Any, switch: DeviceSwitch) -> None:
+    """What the cell's own code has set stays, and that is said."""
+    leave = switch.enter("cuda:1")
+    torch.set_default_device("meta")
+    assert leave() == "Your code has set torch's default device to meta since, and it is left so."
+    assert str(torch.get_default_device()) == "meta"
+
+
+def test_one_cells_device_without_torch(monkeypatch: pytest.MonkeyPatch, switch: DeviceSwitch) -> None:
+    """Without torch it is refused, rather than silently not there."""
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    with pytest.raises(OptionError, match="torch is not imported yet"):
+        switch.enter("cuda:1")
+
+
+def test_without_cells_it_holds_at_once(torch: Any) -> None:
+    """In a script the choice is applied where it is made."""
+    switch = DeviceSwitch()
+    switch.choose("cuda:1")
+    assert str(torch.get_default_device()) == "cuda:1"
+    switch.choose(None)
+    assert str(torch.get_default_device()) == "cpu"
+
+
+def test_unloading_gives_everything_back(torch: Any, switch: DeviceSwitch) -> None:
+    """After %unload_ext torch is as it was, and nothing is chosen."""
+    torch.cuda.init()
+    switch.choose("cuda:1")
+    cell(switch)
+    switch.detach()
+    assert (str(torch.get_default_device()), torch.cuda.current_device()) == ("cpu", 0)
+    assert switch.state == DeviceState(None, True, False, None, None)
+
+
+def test_views_hear_of_every_change(torch: Any, switch: DeviceSwitch) -> None:
+    """Each view is told of a choice, of its application and of what the user's code did, once each."""
+    heard: list[tuple[str | None, bool, str | None]] = []
+    switch.listen(lambda state: heard.append((state.chosen, state.pending, state.present)))
+    switch.listen(lambda state: 1 / 0)  # type: ignore[arg-type]
+    switch.choose("cpu")
+    cell(switch)
+    cell(switch)
+    cell(switch, lambda: torch.set_default_device("meta"))
+    assert heard == [("cpu", True, "cpu"), ("cpu", False, "cpu"), ("cpu", False, "meta")]
+
+
+def test_names_of_devices() -> None:
+    """cuda:N is one device, cuda alone none."""
+    assert [cuda_index(name) for name in ("cuda:1", "cuda:12", "cuda", "cpu", "cuda:x", None)] == [
+        *(1, 12),
+        *(None, None, None, None),
+    ]
