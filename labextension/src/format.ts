@@ -63,6 +63,11 @@ export function padded(text: string, digits: number): string {
   return text.padStart(digits, FIGURE_SPACE);
 }
 
+/** A number with its unit; what is not known has none. */
+export function withUnit(text: string, unit: string): string {
+  return text.endsWith(UNKNOWN) ? text : `${text} ${unit}`;
+}
+
 /** A part of a whole with the unit once, `611 of 700 W`; the part alone where the whole is not known. */
 export function powerOf(watts: Unsure, limit: Unsure): string {
   if (!known(watts)) {

@@ -2,7 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { Chart, type Span } from './chart';
 import { element, setAttribute, Text } from './dom';
-import { figure, memoryUnit, padded, powerOf, UNKNOWN, whole } from './format';
+import { figure, memoryUnit, padded, powerOf, UNKNOWN, whole, withUnit } from './format';
 import { GpuRow } from './gpuRow';
 import { MemoryBar } from './memoryBar';
 import { shares, type GpuNow, type Shares } from './model';
@@ -142,8 +142,13 @@ export class GpuCard {
       text.set(words, value === null ? (reading.missing[field] ?? '') : '');
     };
     fact(power, reading.power_w, powerOf(reading.power_w, reading.power_limit_w), 'power_w');
-    fact(temperature, reading.temperature_c, `${whole(reading.temperature_c)} °C`, 'temperature_c');
-    fact(clock, reading.sm_clock_mhz, `${padded(whole(reading.sm_clock_mhz), 4)} MHz`, 'sm_clock_mhz');
+    fact(temperature, reading.temperature_c, withUnit(whole(reading.temperature_c), '°C'), 'temperature_c');
+    fact(
+      clock,
+      reading.sm_clock_mhz,
+      withUnit(padded(whole(reading.sm_clock_mhz), 4), 'MHz'),
+      'sm_clock_mhz'
+    );
   }
 
   /** The line at the foot keeps its height, so that nothing moves when a clock is held down. */

@@ -3,7 +3,7 @@ import { caretRightIcon } from '@jupyterlab/ui-components';
 
 import type { Chart } from './chart';
 import { element, setAttribute, Text } from './dom';
-import { padded, whole } from './format';
+import { padded, whole, withUnit } from './format';
 import type { MemoryBar } from './memoryBar';
 import type { GpuNow } from './model';
 import { gpuName, gpuNumber, trouble } from './words';
@@ -65,7 +65,7 @@ export class GpuRow {
     this.away.set(short, long);
     setAttribute(this.node, 'data-away', short === '' ? '' : 'true');
     this.utilization.set(
-      `${padded(whole(reading.utilization), 3)} %`,
+      withUnit(padded(whole(reading.utilization), 3), '%'),
       reading.utilization === null ? (reading.missing.utilization ?? '') : ''
     );
     this.warm.set(worries.length > 0 ? '▲' : '', worries.join(', '));

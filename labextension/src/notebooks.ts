@@ -21,6 +21,7 @@ const PHASES: Readonly<Record<JupyterKernel.Status, Phase>> = {
 export class Notebooks {
   private panel: NotebookPanel | null = null;
   private readonly connected = new WeakMap<JupyterKernel.IKernelConnection, ConnectedKernel>();
+  private readonly reached = new WeakSet<JupyterKernel.IKernelConnection>();
 
   constructor(
     private readonly tracker: INotebookTracker,
@@ -61,6 +62,17 @@ export class Notebooks {
     this.kernels.show(this.front());
   }
 
+  /** What it does; where its connection broke off, `unreachable` and not, as before the first one, `starting`. */
+  private phase(connection: JupyterKernel.IKernelConnection): Phase {
+    if (connection.connectionStatus === 'connected') {
+      this.reached.add(connection);
+      return PHASES[connection.status];
+    }
+    return this.reached.has(connection) || connection.connectionStatus === 'disconnected'
+      ? 'unreachable'
+      : PHASES[connection.status];
+  }
+
   private front(): Front {
     const panel = this.panel;
     if (panel === null || panel.isDisposed) {
@@ -77,7 +89,6 @@ export class Notebooks {
       kernel = new ConnectedKernel(connection);
       this.connected.set(connection, kernel);
     }
-    const away = connection.connectionStatus === 'disconnected';
-    return { notebook, kernel, phase: away ? 'unreachable' : PHASES[connection.status] };
+    return { notebook, kernel, phase: this.phase(connection) };
   }
 }

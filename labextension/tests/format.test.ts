@@ -1,7 +1,18 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { duration, figure, memory, memoryUnit, model, moment, padded, powerOf, whole } from '../src/format';
+import {
+  duration,
+  figure,
+  memory,
+  memoryUnit,
+  model,
+  moment,
+  padded,
+  powerOf,
+  whole,
+  withUnit
+} from '../src/format';
 
 const KIB = 1024;
 const MIB = 1024 ** 2;
@@ -42,6 +53,10 @@ test('a number that grows a digit begins where it did', () => {
 
 test('power names its limit where that is known', () => {
   assert.deepEqual([powerOf(611.4, 700), powerOf(611.4, null)], ['611 of 700 W', '611 W']);
+});
+
+test('what is not known has no unit', () => {
+  assert.deepEqual([withUnit('51', '°C'), withUnit(padded('n/a', 4), 'MHz')], ['51 °C', '\u2007n/a']);
 });
 
 test('durations are those of the other views', () => {
