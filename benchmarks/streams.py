@@ -57,9 +57,10 @@ def measure(settings: Settings) -> Iterator[Figure]:
                         calls[count].append(sum(standin.calls().values()) / (time.perf_counter() - began))
     alone = p95[0]
     for count in _COUNTS:
+        clients = "1 stream client" if count == 1 else f"{count} stream clients"
         yield Figure(
             benchmark="streams",
-            what=f"p95 of GET /api/status beside {count} stream client{'s'[: count > 1]}, minus that without",
+            what=f"p95 of GET /api/status beside {clients}, minus that without",
             unit="ms",
             bar=_BAR_MS,
             values=[there - before for there, before in zip(p95[count], alone, strict=True)],
