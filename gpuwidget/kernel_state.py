@@ -18,11 +18,11 @@ class DeviceState:
     chosen: str | None
     """``cpu`` or ``cuda:N`` as last chosen, None for torch's own default."""
     new_tensors: bool
-    """Whether new tensors go there too (torch.set_default_device), or the current CUDA device only."""
+    """Whether new tensors go there too (torch.set_default_device), or only the current CUDA device moves."""
     pending: bool
     """Whether the choice is stored and not applied yet: it holds from the next cell."""
     present: str | None
-    """torch's default device on the cells' thread, as last seen between cells; None while unknown."""
+    """torch's default device on the cells' thread when a cell last began or ended; None while unknown."""
     note: str | None
     """A sentence that the reader should know, or None."""
 

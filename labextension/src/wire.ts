@@ -192,11 +192,11 @@ export interface Refusal {
 export interface DeviceState {
   /** `cpu` or `cuda:N` as last chosen, null for torch's own default. */
   readonly chosen: string | null;
-  /** Whether new tensors go there too (torch.set_default_device), or the current CUDA device only. */
+  /** Whether new tensors go there too (torch.set_default_device), or only the current CUDA device moves. */
   readonly new_tensors: boolean;
   /** Whether the choice is stored and not applied yet: it holds from the next cell. */
   readonly pending: boolean;
-  /** torch's default device on the cells' thread, as last seen between cells; null while unknown. */
+  /** torch's default device on the cells' thread when a cell last began or ended; null while unknown. */
   readonly present: string | null;
   /** A sentence that the reader should know, or null. */
   readonly note: string | null;
