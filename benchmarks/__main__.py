@@ -24,6 +24,7 @@ from benchmarks import (
     loading,
     pure_python,
     sampling,
+    streams,
     ticks,
     training,
 )
@@ -44,6 +45,7 @@ BENCHMARKS: dict[str, Measure] = {
     "sampling": sampling.measure,
     "card": card_size.measure,
     "ticks": ticks.measure,
+    "streams": streams.measure,
 }
 _RESULTS = Path(__file__).with_name("results")
 _PACKAGES = (
@@ -52,8 +54,10 @@ _PACKAGES = (
     "ipywidgets",
     "bqplot",
     "jupyter-client",
+    "jupyter-server",
     "nvidia-ml-py",
     "psutil",
+    "tornado",
     "torch",
     "ipyexperiments",
 )
