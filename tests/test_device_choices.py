@@ -104,7 +104,7 @@ def test_no_gpu(torch: Any, observer: Observer) -> None:
 def test_torch_is_not_installed(observer: Observer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing can be chosen in an environment without torch, and that is said."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
-    monkeypatch.setattr(device_choices.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert observer.choices(NOW).unavailable == "torch is not installed in this kernel's environment."
 
 

@@ -62,7 +62,7 @@ class TrapHints:
 def hint(error: BaseException, user_ns: Mapping[str, object]) -> str | None:
     """What happened and the one-line fix, the fix on a line of its own; None for all other errors."""
     # The errors of torch's that are meant; to ask any other object for its text may run the user's code.
-    if torch_state.loaded() is None or type(error).__module__ not in ("builtins", "torch"):
+    if torch_state.loaded() is None or type(error).__module__.partition(".")[0] not in ("builtins", "torch"):
         return None
     if not isinstance(error, (RuntimeError, OSError)):
         return None
