@@ -19,6 +19,7 @@ from typing import Any
 
 from benchmarks import (
     card_size,
+    device,
     empty_cell,
     importing,
     loading,
@@ -46,6 +47,7 @@ BENCHMARKS: dict[str, Measure] = {
     "card": card_size.measure,
     "ticks": ticks.measure,
     "streams": streams.measure,
+    "device": device.measure,
 }
 _RESULTS = Path(__file__).with_name("results")
 _PACKAGES = (

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers_torch import make_torch
 
 from gpuwidget.errors import OptionError
 from gpuwidget.kernel_state import DeviceState
 from gpuwidget.torch_device import DeviceSwitch, cuda_index
-
-STANDIN = Path(__file__).with_name("torch_standin") / "torch" / "__init__.py"
-
-
-def make_torch() -> Any:
-    """A fresh stand-in with two GPUs, in which CUDA is not up."""
-    spec = importlib.util.spec_from_file_location("torch", STANDIN)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture

@@ -116,7 +116,7 @@ def label(choice: DeviceChoice) -> str:
             parts.append(choice.compute_capability)
         parts.append(f"{units.memory(choice.memory_free)} free")
         parts += [", ".join(choice.holders)] if choice.holders else []
-    elif choice.device != "cpu":
+    elif choice.device != "cpu" and not torch_state.cuda_initialized():
         parts.append("which GPU will be known once your code has started CUDA")
     return " · ".join(parts)
 

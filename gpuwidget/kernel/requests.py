@@ -1,7 +1,6 @@
 """A view's questions to this kernel, answered on the control channel: also while a cell runs.
 
-A question ``gpuwidget_request`` has ``{"schema": 1, "ask": …}``; the reply ``gpuwidget_reply`` has ``status``
-``ok`` and the kernel's state, or ``error`` with a reason and, where it can be had, the state.
+:mod:`gpuwidget.kernel_messages` says what questions there are, and what the answers look like.
 """
 
 from __future__ import annotations
@@ -12,12 +11,10 @@ from typing import Any, Protocol
 
 from gpuwidget.errors import GpuWidgetError
 from gpuwidget.kernel import devices
+from gpuwidget.kernel_messages import REPLY, REQUEST, ErrorReply, OkReply
 from gpuwidget.kernel_state import SCHEMA, KernelState
 from gpuwidget.plain import plain
 from gpuwidget.torch_device import SWITCH
-
-REQUEST = "gpuwidget_request"
-REPLY = "gpuwidget_reply"
 
 _LOG = logging.getLogger(__name__)
 
@@ -63,9 +60,8 @@ class Requests:
             reason = f"gpuwidget failed in the kernel ({type(error).__name__}: {error})."
         state = self._state()
         if reason is None and state is not None:
-            return {"status": "ok", "state": plain(state)}
-        reason = reason or "gpuwidget could not tell this kernel's state."
-        return {"status": "error", "reason": reason, "state": plain(state)}
+            return _content(OkReply("ok", state))
+        return _content(ErrorReply("error", reason or "gpuwidget could not tell this kernel's state.", state))
 
     def _state(self) -> KernelState | None:
         try:
@@ -91,3 +87,8 @@ class Requests:
             )
             return None
         return "This kernel's gpuwidget does not know that question: reload the page."
+
+
+def _content(reply: OkReply | ErrorReply) -> dict[str, Any]:
+    content: dict[str, Any] = plain(reply)
+    return content

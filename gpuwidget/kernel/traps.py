@@ -62,7 +62,7 @@ class TrapHints:
 def hint(error: BaseException, user_ns: Mapping[str, object]) -> str | None:
     """What happened and the one-line fix, the fix on a line of its own; None for all other errors."""
     # The errors of torch's that are meant; to ask any other object for its text may run the user's code.
-    if torch_state.loaded() is None or type(error).__module__ not in ("builtins", "torch"):
+    if torch_state.loaded() is None or type(error).__module__.partition(".")[0] not in ("builtins", "torch"):
         return None
     if not isinstance(error, (RuntimeError, OSError)):
         return None
@@ -82,11 +82,13 @@ def hint(error: BaseException, user_ns: Mapping[str, object]) -> str | None:
 
 def _shuffle(match: re.Match[str]) -> str:
     wanted, found = match.groups()
+    default = torch_state.default_device() or "cpu"
+    device = default if default.startswith(wanted) else wanted
     return (
-        f"The default torch device is {torch_state.default_device()}, so random numbers are drawn there, "
+        f"The default torch device is {default}, so random numbers are drawn there, "
         f"with a generator that is on {found} where one on {wanted} is expected. "
         "DataLoader(shuffle=True) and random_split make theirs on the CPU.\n"
-        f'Fix: give them one: generator=torch.Generator(device="{wanted}")'
+        f'Fix: DataLoader(..., generator=torch.Generator(device="{device}"))'
     )
 
 
@@ -100,7 +102,9 @@ def _several_devices(trace: TracebackType | None, user_ns: Mapping[str, object])
     names = [f"{name} on {device}" for name, device in list(where.items())[:_MOST_NAMES]]
     more = f" and {len(where) - _MOST_NAMES} more" if len(where) > _MOST_NAMES else ""
     if len(devices) > 1:
-        target = next((device for device in devices if cuda_index(device) is not None), devices[-1])
+        default = torch_state.default_device()
+        gpu = next((device for device in devices if cuda_index(device) is not None), devices[-1])
+        target = default if default in devices and default != "cpu" else gpu
         other = next((name for name, device in where.items() if device != target), None)
         if other is not None:
             fix = f'{other} = {other}.to("{target}")'
