@@ -53,6 +53,7 @@ class Lab:
         options: Sequence[str] = (),
     ) -> None:
         self.notebooks = root / "notebooks"
+        self.data = root / "data"
         self.token = secrets.token_hex(8)
         self._log = root / "server.log"
         with socket.socket() as free:
@@ -120,6 +121,11 @@ class Lab:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+    @property
+    def log(self) -> str:
+        """What the server and its kernels have logged."""
+        return self._log.read_text(errors="replace")
 
     def write(self, name: str, cells: Sequence[str]) -> Path:
         """A new notebook file with these code cells."""
@@ -218,5 +224,5 @@ class Notebook:
 
     def close(self) -> None:
         """Shut its kernel down and close the page, without a question about unsaved changes."""
-        self.script("await panel.sessionContext.shutdown();")
+        self.script("await panel?.sessionContext.shutdown();")
         self.page.close(run_before_unload=False)

@@ -40,9 +40,7 @@ def state(uuids: list[str], **changes: Any) -> dict[str, Any]:
         "watching": False,
         "device": {"chosen": None, "new_tensors": True, "pending": False, "present": "cpu", "note": None},
         "choices": [
-            dict.fromkeys(
-                ("uuid", "index", "name", "compute_capability", "memory_total", "memory_free")
-            )
+            dict.fromkeys(("uuid", "index", "name", "compute_capability", "memory_total", "memory_free"))
             | {"device": "cpu", "holders": []},
             *(
                 {
