@@ -92,6 +92,7 @@ class Lab:
             f"--LabApp.workspaces_dir={root / 'workspaces'}",
             f"--LabApp.user_settings_dir={settings}",
             "--LabApp.expose_app_in_browser=True",
+            "--JupyterNotebookApp.expose_app_in_browser=True",
             "--LabApp.extension_manager=readonly",
             *options,
         ]
