@@ -150,3 +150,14 @@ def test_the_demo_serves_the_quickstart(tmp_path: Path) -> None:
             finally:
                 process.kill()
         assert status == 0
+
+
+def test_the_demo_begins_with_the_panel_open(tmp_path: Path) -> None:
+    """Panel, chart and dropdown are there at once; a layout that the user made is left alone."""
+    demo.open_panel(tmp_path)
+    (workspace,) = tmp_path.iterdir()
+    layout = json.loads(workspace.read_text())["data"]["layout-restorer:data"]
+    assert (layout["right"]["collapsed"], layout["right"]["current"]) == (False, "jp-gpuwidget-panel")
+    workspace.write_text(json.dumps({"data": {}, "metadata": {"id": "default"}}))
+    demo.open_panel(tmp_path)
+    assert json.loads(workspace.read_text())["data"] == {}

@@ -6,6 +6,7 @@ made here, so that every kernel and the server agree; a GPUWIDGET_SOURCE of the 
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import signal
@@ -20,6 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import nbformat
+from jupyterlab_server.workspaces_handler import WorkspacesManager
 from nbformat.sign import NotebookNotary
 
 from gpuwidget.sources import SOURCE_VARIABLE, open_source
@@ -27,8 +29,15 @@ from gpuwidget.sources import SOURCE_VARIABLE, open_source
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 QUICKSTART = "quickstart.ipynb"
 FIRST_PORT = 8888
+PANEL = "jp-gpuwidget-panel"
 SIGNATURES = Path(sys.prefix) / "demo_signatures.db"
 """Apart from the user's own, so that what the demo trusts is trusted nowhere else."""
+WORKSPACES = Path(sys.prefix) / "demo_workspaces"
+"""Where the demo's layout is kept, apart from the user's own."""
+_LAYOUT = {
+    "right": {"collapsed": False, "visible": True, "current": PANEL, "widgets": [PANEL]},
+    "relativeSizes": [0, 0.72, 0.28],
+}
 _READY_S = 120.0
 
 
@@ -61,6 +70,7 @@ def server_command(port: int) -> list[str]:
         *(sys.executable, "-m", "jupyterlab", "--no-browser", "--ServerApp.ip=127.0.0.1"),
         *(f"--ServerApp.port={port}", "--ServerApp.port_retries=0"),
         *(f"--ServerApp.root_dir={NOTEBOOKS}", f"--LabApp.default_url=/lab/tree/{QUICKSTART}"),
+        f"--LabApp.workspaces_dir={WORKSPACES}",
         *(f"--NotebookNotary.db_file={SIGNATURES}", "--ServerApp.log_level=WARN"),
     ]
     # Jupyter asks root for this word; the server listens on 127.0.0.1 alone.
@@ -71,6 +81,14 @@ def trust_quickstart() -> None:
     """Have its committed cards shown whole: JupyterLab strips drawings from notebooks that nobody signed."""
     notary = NotebookNotary(db_file=str(SIGNATURES))
     notary.sign(nbformat.read(NOTEBOOKS / QUICKSTART, nbformat.current_nbformat))
+
+
+def open_panel(folder: Path = WORKSPACES) -> None:
+    """Begin with the GPU panel open; how the user leaves the layout, the next demo finds it."""
+    workspaces = WorkspacesManager(str(folder))
+    if not workspaces.list_workspaces():
+        layout = {"data": {"layout-restorer:data": _LAYOUT}, "metadata": {"id": "default"}}
+        workspaces.save("default", json.dumps(layout))
 
 
 def free_port(first: int = FIRST_PORT) -> int:
@@ -118,6 +136,7 @@ def main() -> int:
     base = f"http://127.0.0.1:{port}"
     environment = server_environment(os.environ, source, token)
     trust_quickstart()
+    open_panel()
     # In a session of its own, and ended by SIGTERM: at Ctrl-C Jupyter would ask whether it is meant, from a
     # thread that its signal handler starts, which can hang.
     with subprocess.Popen(server_command(port), env=environment, start_new_session=True) as server:

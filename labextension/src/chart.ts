@@ -37,12 +37,12 @@ export class Chart {
     this.observer.observe(this.node);
   }
 
-  /** Draw the newest, unless that would move the curve by less than a pixel. */
+  /** Draw the newest, unless that would move the curve by less than two pixels. */
   update(span: Span): void {
     const other = this.span?.past !== span.past || this.span.seconds !== span.seconds;
     this.span = span;
     const newest = span.past.newest;
-    if (this.width > 0 && (other || !(newest - this.drawnAt < span.seconds / this.width))) {
+    if (this.width > 0 && (other || !(newest - this.drawnAt < (2 * span.seconds) / this.width))) {
       this.draw(span, newest);
     }
   }

@@ -2,7 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { Chart, type Span } from './chart';
 import { element, setAttribute, Text } from './dom';
-import { figure, memoryUnit, padded, powerOf, UNKNOWN, whole, withUnit } from './format';
+import { figure, memoryUnit, powerOf, UNKNOWN, whole, withUnit } from './format';
 import { GpuRow } from './gpuRow';
 import { MemoryBar } from './memoryBar';
 import { shares, type GpuNow, type Shares } from './model';
@@ -128,8 +128,7 @@ export class GpuCard {
       hereText.set(this.trans.__('%1 here', figure(here, unit)), this.trans.__('Held by this notebook'));
       otherText.set(this.trans.__('%1 other', figure(other, unit)), this.trans.__('Held by others'));
     }
-    const width = figure(gpu.memory_total, unit).length;
-    freeText.set(free === null ? '' : this.trans.__('%1 %2 free', padded(figure(free, unit), width), unit));
+    freeText.set(free === null ? '' : this.trans.__('%1 %2 free', figure(free, unit), unit));
     return this.memory
       .map(text => text.value)
       .filter(text => text !== '')
@@ -143,12 +142,7 @@ export class GpuCard {
     };
     fact(power, reading.power_w, powerOf(reading.power_w, reading.power_limit_w), 'power_w');
     fact(temperature, reading.temperature_c, withUnit(whole(reading.temperature_c), '°C'), 'temperature_c');
-    fact(
-      clock,
-      reading.sm_clock_mhz,
-      withUnit(padded(whole(reading.sm_clock_mhz), 4), 'MHz'),
-      'sm_clock_mhz'
-    );
+    fact(clock, reading.sm_clock_mhz, withUnit(whole(reading.sm_clock_mhz), 'MHz'), 'sm_clock_mhz');
   }
 
   /** The line at the foot keeps its height, so that nothing moves when a clock is held down. */

@@ -1,6 +1,6 @@
 import { element } from './dom';
 import { GpuCard, type CardPorts } from './gpuCard';
-import { opensByItself, type GpuNow, type Model } from './model';
+import { openByThemselves, type GpuNow, type Model } from './model';
 import type { KernelState } from './wire';
 
 /** All GPUs, one below the other. */
@@ -9,7 +9,7 @@ export class GpuList {
   private readonly cards = new Map<string, GpuCard>();
   /** What the user folded or unfolded stays so. */
   private readonly wishes = new Map<string, boolean>();
-  /** For which hold of the notebook the cards were last folded and unfolded by themselves. */
+  /** For which GPUs, and which hold of the notebook on them, cards were last folded and unfolded by themselves. */
   private decidedFor = '';
 
   constructor(private readonly ports: Omit<CardPorts, 'toggled'>) {}
@@ -61,16 +61,20 @@ export class GpuList {
   }
 
   private decide(gpus: readonly GpuNow[], state: KernelState | null): void {
-    const holds = gpus.map(({ gpu, kernel }) => [gpu.uuid, kernel?.context ?? false]);
-    const decision = JSON.stringify([holds, state?.device.chosen ?? null]);
+    const chosen = state?.device.chosen ?? null;
+    const seen = gpus.map(({ gpu, reading, kernel }) => [
+      gpu.uuid,
+      reading.answered !== null,
+      kernel?.context ?? false
+    ]);
+    const decision = JSON.stringify([seen, chosen]);
     if (decision === this.decidedFor) {
       return;
     }
     this.decidedFor = decision;
-    for (const now of gpus) {
-      const { uuid } = now.gpu;
-      const open = opensByItself(now, gpus.length, state?.device.chosen ?? null);
-      this.cards.get(uuid)?.unfold(this.wishes.get(uuid) ?? open);
+    const open = openByThemselves(gpus, chosen);
+    for (const [uuid, card] of this.cards) {
+      card.unfold(this.wishes.get(uuid) ?? open.has(uuid));
     }
   }
 }

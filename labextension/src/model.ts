@@ -80,10 +80,15 @@ export function inUse({ reading, kernel }: GpuNow): boolean {
 }
 
 /**
- * Whether a GPU is shown as a card where the user has not said so: asked when it is first seen and when the
- * notebook's hold on it changes, and not for each value, so that nothing jumps.
+ * Which GPUs are shown as cards where the user has not said so, by UUID: those of the notebook, all of few, the busy
+ * ones of some, and one at least. Asked when GPUs are first seen and when the notebook's hold on them changes, and not
+ * for each value, so that nothing jumps.
  */
-export function opensByItself(now: GpuNow, count: number, chosen: string | null): boolean {
-  const mine = now.kernel?.context === true || (chosen !== null && now.kernel?.torch_device === chosen);
-  return mine || count <= FEW || (count <= SOME && inUse(now));
+export function openByThemselves(gpus: readonly GpuNow[], chosen: string | null): ReadonlySet<string> {
+  const mine = ({ kernel }: GpuNow): boolean =>
+    kernel?.context === true || (chosen !== null && kernel?.torch_device === chosen);
+  const open = gpus.filter(now => mine(now) || gpus.length <= FEW || (gpus.length <= SOME && inUse(now)));
+  const one = gpus.find(inUse) ?? gpus[0];
+  const shown = open.length > 0 || one === undefined ? open : [one];
+  return new Set(shown.map(({ gpu }) => gpu.uuid));
 }

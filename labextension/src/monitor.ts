@@ -8,11 +8,14 @@ import type { StreamMessage } from './wire';
 
 /** So long without a sample on an open stream, and the panel says so. */
 const QUIET_S = 3;
+/** Nobody reads figures that change more often; the page would be laid out and painted for each. */
+const READABLE_MS = 450;
 
 /** What a view needs: the samples, the kernel of the notebook in front, and a way to say that it looks. */
 export class Monitor {
   private looking = false;
   private heard = NaN;
+  private told = -Infinity;
   private timer: number | null = null;
   private readonly changes = new Signal<this, void>(this);
 
@@ -76,7 +79,9 @@ export class Monitor {
   private received(_: Connection, message: StreamMessage): void {
     this.heard = this.timers.now();
     this.model.take(message);
-    this.tell();
+    if (message.type === 'hello' || this.heard - this.told >= READABLE_MS) {
+      this.tell();
+    }
   }
 
   /** Look once a second whether the stream has fallen silent. */
@@ -90,6 +95,7 @@ export class Monitor {
   }
 
   private tell(): void {
+    this.told = this.timers.now();
     this.changes.emit();
   }
 }

@@ -11,6 +11,10 @@ import { NoticeView } from './notice';
 import { readPalette, type Palette } from './palette';
 import { serverNotice, type Notice } from './words';
 
+/** Widths in pixels below and from which a row is laid out otherwise. */
+const NARROW = 280;
+const WIDE = 360;
+
 /** The panel of the sidebar. It looks, and so has work done, only while it can be seen. */
 export class GpuPanel extends Widget {
   private readonly dot = element('span', 'dot');
@@ -89,6 +93,13 @@ export class GpuPanel extends Widget {
 
   protected override onBeforeDetach(): void {
     this.monitor.look(false);
+  }
+
+  protected override onResize({ width }: Widget.ResizeMessage): void {
+    if (width > 0) {
+      // An attribute, not a container query, which would cost every layout twice.
+      setAttribute(this.node, 'data-size', width < NARROW ? 'narrow' : width < WIDE ? 'normal' : 'wide');
+    }
   }
 
   protected override onActivateRequest(): void {

@@ -1,7 +1,7 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { Model, opensByItself, shares, type GpuNow } from '../src/model';
+import { Model, openByThemselves, shares, type GpuNow } from '../src/model';
 import { GIB, gpu, hello, history, kernelGpu, kernelState, reading, sample } from './fakes';
 
 function now(changes: Partial<GpuNow> = {}): GpuNow {
@@ -33,20 +33,39 @@ test('a notebook is never shown with more than the whole GPU has in use', () => 
   assert.deepEqual([both.here, both.other], [35 * GIB, 0]);
 });
 
-test('a GPU of few is a card, an idle one of some is a row, and so is any of many', () => {
-  const idle = now({ reading: reading(0, { utilization: 0 }) });
-  assert.deepEqual(
-    [opensByItself(idle, 2, null), opensByItself(idle, 4, null), opensByItself(now(), 4, null)],
-    [true, false, true]
+/** Which of so many GPUs, the busy ones of them at 50 %, are cards by themselves. */
+function open(
+  count: number,
+  busy: readonly number[],
+  changes: Partial<GpuNow> = {},
+  chosen: string | null = null
+): string[] {
+  const gpus = Array.from({ length: count }, (_, index) =>
+    now({
+      gpu: gpu(index),
+      reading: reading(index, { utilization: busy.includes(index) ? 50 : 0 }),
+      ...(index === count - 1 ? changes : {})
+    })
   );
-  assert.equal(opensByItself(now(), 8, null), false);
+  return [...openByThemselves(gpus, chosen)];
+}
+
+test('of few GPUs all are cards, of some the busy ones, of many none but one', () => {
+  assert.deepEqual(open(2, []), ['GPU-0', 'GPU-1']);
+  assert.deepEqual(open(4, [1, 3]), ['GPU-1', 'GPU-3']);
+  assert.deepEqual(open(8, [2, 3, 4]), ['GPU-2']);
+});
+
+test('there is a chart to see though all GPUs are idle', () => {
+  assert.deepEqual(open(4, []), ['GPU-0']);
+  assert.deepEqual(open(0, []), []);
 });
 
 test('the GPU that the notebook is on is a card among however many', () => {
-  assert.equal(opensByItself(now({ kernel: kernelGpu(0) }), 16, null), true);
-  const chosen = kernelGpu(0, { context: false });
-  assert.equal(opensByItself(now({ kernel: chosen }), 16, 'cuda:0'), true);
-  assert.equal(opensByItself(now({ kernel: chosen }), 16, 'cuda:1'), false);
+  const chosen = kernelGpu(15, { context: false });
+  assert.deepEqual(open(16, [2], { kernel: kernelGpu(15) }), ['GPU-15']);
+  assert.deepEqual(open(16, [2], { kernel: chosen }, 'cuda:15'), ['GPU-15']);
+  assert.deepEqual(open(16, [2], { kernel: chosen }, 'cuda:1'), ['GPU-2']);
 });
 
 test('GPUs are joined with what the notebook says of them by their UUID', () => {

@@ -53,6 +53,7 @@ class Lab:
         options: Sequence[str] = (),
     ) -> None:
         self.notebooks = root / "notebooks"
+        self.data = root / "data"
         self.token = secrets.token_hex(8)
         self._log = root / "server.log"
         with socket.socket() as free:
@@ -91,6 +92,7 @@ class Lab:
             f"--LabApp.workspaces_dir={root / 'workspaces'}",
             f"--LabApp.user_settings_dir={settings}",
             "--LabApp.expose_app_in_browser=True",
+            "--JupyterNotebookApp.expose_app_in_browser=True",
             "--LabApp.extension_manager=readonly",
             *options,
         ]
@@ -120,6 +122,11 @@ class Lab:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+    @property
+    def log(self) -> str:
+        """What the server and its kernels have logged."""
+        return self._log.read_text(errors="replace")
 
     def write(self, name: str, cells: Sequence[str]) -> Path:
         """A new notebook file with these code cells."""
@@ -218,5 +225,5 @@ class Notebook:
 
     def close(self) -> None:
         """Shut its kernel down and close the page, without a question about unsaved changes."""
-        self.script("await panel.sessionContext.shutdown();")
+        self.script("await panel?.sessionContext.shutdown();")
         self.page.close(run_before_unload=False)

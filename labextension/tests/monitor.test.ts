@@ -1,0 +1,62 @@
+import { strict as assert } from 'node:assert';
+import { test } from 'node:test';
+
+import { Connection } from '../src/connection';
+import { Kernels } from '../src/kernels';
+import { Model } from '../src/model';
+import { Monitor } from '../src/monitor';
+import { FakeServer, FakeTimers, hello, sample } from './fakes';
+
+function made(): { monitor: Monitor; server: FakeServer; timers: FakeTimers; told: () => number } {
+  const server = new FakeServer();
+  const timers = new FakeTimers();
+  const connection = new Connection(server, timers, () => 1);
+  const monitor = new Monitor(new Model(), new Kernels(timers), connection, timers);
+  let count = 0;
+  monitor.changed.connect(() => count++);
+  return { monitor, server, timers, told: () => count };
+}
+
+test('nothing is done before somebody looks nor after', async () => {
+  const { monitor, server, timers } = made();
+  await timers.pass(60_000);
+  assert.deepEqual([server.sockets.length, timers.running], [0, 0]);
+  monitor.look(true);
+  server.socket.say(hello());
+  monitor.look(false);
+  assert.deepEqual([server.socket.closed, timers.running, monitor.link], [true, 0, 'off']);
+});
+
+test('an open stream that falls silent is told, and for how long', async () => {
+  const { monitor, server, timers } = made();
+  monitor.look(true);
+  server.socket.say(hello({ sample: sample(1) }));
+  await timers.pass(2000);
+  assert.equal(monitor.quietFor, null);
+  await timers.pass(10_000);
+  assert.equal(monitor.quietFor, 12);
+  server.socket.say({ type: 'sample', sample: sample(2) });
+  assert.equal(monitor.quietFor, null);
+});
+
+test('figures change no faster than they can be read, and none is lost', async () => {
+  const { monitor, server, timers, told } = made();
+  monitor.look(true);
+  server.socket.say(hello());
+  const before = told();
+  for (let tick = 1; tick <= 10; tick++) {
+    await timers.pass(200);
+    server.socket.say({ type: 'sample', sample: sample(tick) });
+  }
+  assert.equal(told() - before, 3);
+  assert.equal(monitor.model.sample?.time, 10);
+});
+
+test('another length of the past is asked of the server at once', () => {
+  const { monitor, server } = made();
+  monitor.look(true);
+  monitor.keep(300);
+  assert.deepEqual([server.sockets.length, server.sockets[0]?.closed], [2, true]);
+  monitor.keep(300);
+  assert.equal(server.sockets.length, 2);
+});

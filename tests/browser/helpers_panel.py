@@ -1,0 +1,131 @@
+"""The panel of the sidebar as a user sees it, and the machines that its tests look at."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from helpers_lab import Lab, Notebook
+
+from tests.nvml_standin import Standin, build
+
+GIB = 1024**3
+PANEL = ".jp-gpuwidget-panel"
+CARD = f"{PANEL} [data-gpu-uuid]"
+NOTICE = f"{PANEL} .jp-gpuwidget-kernel .jp-gpuwidget-notice"
+SERVER_NOTICE = f"{PANEL} .jp-gpuwidget-scroll > .jp-gpuwidget-notice"
+DEVICE = f"{PANEL} .jp-gpuwidget-device"
+LOAD = f"{PANEL} .jp-gpuwidget-kernel .jp-gpuwidget-act"
+
+_UTILIZATION = (97, 11, 100, 0, 94, 12, 0, 88)
+_USED = (57, 16, 129, 1, 60, 15, 1, 99)
+_KERNEL = """\
+import sys
+{before}
+from ipykernel.kernelapp import launch_new_instance
+launch_new_instance()
+"""
+
+
+def machine(gpus: int, step: int = 0) -> list[str]:
+    """A scenario of so many busy and idle H200s; each ``step`` has other values."""
+    lines = [f"gpus={gpus}", f"gpu.*.memory_total={140 * GIB}", "gpu.*.power_limit=700"]
+    for gpu in range(gpus):
+        place = gpu + step
+        lines += [
+            f"gpu.{gpu}.util={_UTILIZATION[place % 8]}",
+            f"gpu.{gpu}.memory_used={_USED[place % 8] * GIB}",
+            f"gpu.{gpu}.power={(611, 98, 1000, 90)[place % 4]}",
+            f"gpu.{gpu}.temperature={(51, 101, 9)[place % 3]}",
+            f"gpu.{gpu}.sm_clock={(1980, 345)[place % 2]}",
+            f"gpu.{gpu}.throttle={(0, 4)[place % 2]}",
+        ]
+    return lines
+
+
+@contextmanager
+def lab_with(folder: Path, *scenario: str) -> Iterator[tuple[Lab, Standin]]:
+    """A JupyterLab on a machine of that scenario, and the machine."""
+    standin = Standin(build(folder / "build"), folder / "nvml")
+    standin.scenario(*scenario)
+    variables = {**standin.variables, "LD_LIBRARY_PATH": standin.environment()["LD_LIBRARY_PATH"]}
+    (folder / "lab").mkdir()
+    lab = Lab(folder / "lab", "nvml", variables=variables)
+    try:
+        lab.wait_until_ready()
+        yield lab, standin
+    finally:
+        lab.stop()
+
+
+def add_kernel(lab: Lab, name: str, language: str, before: str) -> None:
+    """A kernelspec of that ``language``: Python's own kernel, which runs ``before`` first."""
+    folder = lab.data / "kernels" / name
+    folder.mkdir(parents=True)
+    program = folder / "kernel.py"
+    program.write_text(_KERNEL.format(before=before))
+    spec = {
+        "argv": ["python", str(program), "-f", "{connection_file}"],
+        "display_name": name,
+        "language": language,
+    }
+    (folder / "kernel.json").write_text(json.dumps(spec))
+
+
+def use_kernel(path: Path, name: str, language: str) -> None:
+    """Have the notebook file at ``path`` start that kernel."""
+    content = json.loads(path.read_text())
+    content["metadata"]["kernelspec"] = {"name": name, "display_name": name, "language": language}
+    path.write_text(json.dumps(content))
+
+
+def uuids(lab: Lab) -> list[str]:
+    """The UUIDs of the server's GPUs."""
+    with urllib.request.urlopen(f"{lab.url}/gpuwidget/api/sample?token={lab.token}", timeout=30) as answer:
+        return [gpu["uuid"] for gpu in json.load(answer)["gpus"]]
+
+
+def show(notebook: Notebook, width: int | None = None) -> None:
+    """Open the panel, ``width`` pixels wide."""
+    notebook.script("await app.commands.execute('gpuwidget:show-panel');")
+    notebook.page.wait_for_selector(PANEL, state="visible")
+    if width is not None:
+        notebook.script(
+            "const split = app.shell._hsplitPanel; const part = argument / split.node.clientWidth;"
+            "split.setRelativeSizes([0, 1 - part, part]);",
+            width,
+        )
+        notebook.page.wait_for_function(
+            "([panel, width]) => Math.abs(document.querySelector(panel).clientWidth - width) < 12",
+            arg=[PANEL, width],
+        )
+
+
+def hide(notebook: Notebook) -> None:
+    """Close the sidebar."""
+    notebook.script("app.shell.collapseRight();")
+    notebook.page.wait_for_selector(PANEL, state="hidden")
+
+
+def wait_for_text(notebook: Notebook, selector: str, text: str, seconds: float = 30) -> None:
+    """Return when ``selector`` says ``text``."""
+    notebook.page.wait_for_function(
+        "([selector, text]) =>"
+        " [...document.querySelectorAll(selector)].some(node => node.innerText.includes(text))",
+        arg=[selector, text],
+        timeout=seconds * 1000,
+    )
+
+
+def cards(notebook: Notebook) -> list[dict[str, Any]]:
+    """Each GPU in the panel: its UUID, whether it is unfolded, and its text in one line."""
+    shown: list[dict[str, Any]] = notebook.page.eval_on_selector_all(
+        CARD,
+        "nodes => nodes.map(node => ({uuid: node.dataset.gpuUuid, open: node.dataset.open === 'true',"
+        " text: node.innerText.replace(/\\s+/g, ' ').trim()}))",
+    )
+    return shown

@@ -1,0 +1,210 @@
+"""The GPU panel on a recording: what it shows, what it asks of the kernel, what it does not do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from helpers_lab import Lab, Notebook
+from helpers_panel import (
+    CARD,
+    DEVICE,
+    LOAD,
+    NOTICE,
+    PANEL,
+    SERVER_NOTICE,
+    add_kernel,
+    cards,
+    hide,
+    show,
+    use_kernel,
+    uuids,
+    wait_for_text,
+)
+from playwright.sync_api import WebSocket
+
+Open = Callable[..., Notebook]
+LABEL = "Recording of 4 \N{MULTIPLICATION SIGN} NVIDIA H200"
+SLEEP = "import time; time.sleep(8)"
+
+
+def test_a_card_for_each_gpu(open_notebook: Open, lab: Lab) -> None:
+    """Every GPU has a card with a live chart, and a recording is labelled as one."""
+    notebook = open_notebook(["1"])
+    show(notebook)
+    notebook.page.wait_for_selector(f"{CARD} canvas")
+    assert [card["uuid"] for card in cards(notebook)] == uuids(lab)
+    assert "H200" in cards(notebook)[0]["text"]
+    assert notebook.page.inner_text(f"{PANEL} .jp-gpuwidget-recording") == LABEL
+
+
+def test_the_chart_starts_with_the_past(open_notebook: Open) -> None:
+    """A page that is opened later begins with what the server held, not with an empty chart."""
+    first = open_notebook(["1"])
+    show(first)
+    first.page.wait_for_selector(f"{CARD} canvas")
+    first.page.wait_for_timeout(4000)
+    second = open_notebook(["2"])
+    messages: list[str] = []
+
+    def opened(socket: WebSocket) -> None:
+        if "gpuwidget/api/stream" in socket.url:
+            socket.on("framereceived", lambda frame: messages.append(str(frame)))
+
+    second.page.on("websocket", opened)
+    show(second)
+    second.page.wait_for_selector(f"{CARD} canvas")
+    hello = json.loads(messages[0])
+    assert hello["type"] == "hello"
+    assert len(hello["history"]["t"]) > 10
+
+
+def test_it_loads_itself_silently(open_notebook: Open) -> None:
+    """The button loads gpuwidget outside the history: no output, no number, no name of the user's changed."""
+    notebook = open_notebook(["sorted(n for n in dir() if not n.startswith('_'))", "In"])
+    show(notebook)
+    wait_for_text(notebook, NOTICE, "gpuwidget is not loaded in this kernel.")
+    assert notebook.page.is_disabled(DEVICE)
+    notebook.page.click(LOAD)
+    notebook.page.wait_for_selector(f"{DEVICE}:enabled")
+    notebook.run(0)
+    notebook.wait_until_done()
+    notebook.run(1)
+    notebook.wait_until_done()
+    assert "gpuwidget" not in str(notebook.outputs(0))
+    (history,) = notebook.outputs(1)
+    assert history["execution_count"] == 2
+    assert "load_ext" not in str(history)
+
+
+def test_a_choice_made_while_a_cell_runs(open_notebook: Open) -> None:
+    """While a cell runs the panel is answered: the choice holds from the next cell, which it says."""
+    notebook = open_notebook(["%load_ext gpuwidget\nimport torch", SLEEP, "torch.zeros(2).device"])
+    show(notebook)
+    notebook.run(0)
+    notebook.wait_until_done()
+    wait_for_text(notebook, f"{DEVICE} option", "cpu")
+    notebook.run(1)
+    notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-busy:text('busy')")
+    notebook.page.select_option(DEVICE, "cpu")
+    wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-notes", "next cell", seconds=5)
+    assert not notebook.script("return window.gpuwidgetDone;")
+    notebook.wait_until_done()
+    notebook.run(2)
+    notebook.wait_until_done()
+    (output,) = notebook.outputs(2)
+    assert output["data"]["text/plain"] == "device(type='cpu')"
+    assert notebook.page.input_value(DEVICE) == "cpu"
+
+
+def test_views_stay_in_step(open_notebook: Open) -> None:
+    """What a cell chooses the panel shows, the watch too."""
+    notebook = open_notebook(["%load_ext gpuwidget\nimport torch", "%gpu device cpu\n%gpu watch on"])
+    show(notebook)
+    for cell in (0, 1):
+        notebook.run(cell)
+        notebook.wait_until_done()
+    notebook.page.wait_for_function(f"() => document.querySelector('{DEVICE}').value === 'cpu'")
+    notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-watch[aria-pressed=true]")
+    notebook.page.click(f"{PANEL} .jp-gpuwidget-watch")
+    notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-watch[aria-pressed=false]")
+
+
+def test_a_restarted_kernel(open_notebook: Open) -> None:
+    """After a restart the panel shows that nothing is chosen and nothing loaded any more."""
+    notebook = open_notebook(["%load_ext gpuwidget\nimport torch", "%gpu device cpu"])
+    show(notebook)
+    for cell in (0, 1):
+        notebook.run(cell)
+        notebook.wait_until_done()
+    notebook.page.wait_for_function(f"() => document.querySelector('{DEVICE}').value === 'cpu'")
+    notebook.script("await panel.sessionContext.session.kernel.restart();")
+    wait_for_text(notebook, NOTICE, "The kernel was restarted")
+    assert notebook.page.input_value(DEVICE) == ""
+    assert notebook.page.is_disabled(DEVICE)
+
+
+@pytest.mark.parametrize(
+    ("name", "language", "before", "sentence"),
+    [
+        ("not-python", "R", "", "This kernel speaks r, not Python."),
+        ("bare", "python", "sys.modules['gpuwidget'] = None", "gpuwidget is not installed"),
+    ],
+)
+def test_other_kernels(
+    open_notebook: Open, lab: Lab, name: str, language: str, before: str, sentence: str
+) -> None:
+    """A kernel that is not Python is never asked; one without gpuwidget gets the command that installs it."""
+    add_kernel(lab, name, language, before)
+    path = lab.write(f"{name}.ipynb", ["1"])
+    use_kernel(path, name, language)
+    notebook = open_notebook(path)
+    show(notebook)
+    if language == "python":
+        wait_for_text(notebook, NOTICE, "gpuwidget is not loaded in this kernel.")
+        notebook.page.click(LOAD)
+    wait_for_text(notebook, NOTICE, sentence)
+    command = notebook.page.locator(f"{NOTICE} code")
+    assert command.is_visible() == (language == "python")
+    if language == "python":
+        assert command.inner_text() == "%pip install jupyterlab-gpuwidget==0.1.0"
+    asked = lab.log.count("UNKNOWN CONTROL MESSAGE")
+    notebook.run(0)
+    notebook.wait_until_done()
+    assert lab.log.count("UNKNOWN CONTROL MESSAGE") == asked
+
+
+def test_nothing_is_done_while_hidden(open_notebook: Open) -> None:
+    """A hidden panel has no socket open and asks no kernel."""
+    notebook = open_notebook(["%load_ext gpuwidget"])
+    streams: list[str] = []
+
+    def opened(socket: WebSocket) -> None:
+        if "gpuwidget/api/stream" in socket.url:
+            streams.append("open")
+            socket.on("close", lambda _: streams.append("closed"))
+
+    notebook.page.on("websocket", opened)
+    notebook.run(0)
+    notebook.wait_until_done()
+    assert streams == []
+    show(notebook)
+    notebook.page.wait_for_selector(f"{CARD} canvas")
+    hide(notebook)
+    notebook.page.wait_for_timeout(500)
+    assert streams == ["open", "closed"]
+    notebook.script(
+        "window.asked = 0; const kernel = panel.sessionContext.session.kernel;"
+        "kernel.anyMessage.connect((_, {msg}) => {"
+        " if (msg.header.msg_type.startsWith('gpuwidget')) window.asked++; });"
+    )
+    notebook.page.wait_for_timeout(4000)
+    assert notebook.script("return window.asked;") == 0
+
+
+def test_it_is_reached_by_keyboard(open_notebook: Open) -> None:
+    """From the palette's command the keyboard is on the dropdown; a card folds and unfolds by Enter."""
+    notebook = open_notebook(["%load_ext gpuwidget"])
+    show(notebook)
+    notebook.run(0)
+    notebook.wait_until_done()
+    notebook.page.wait_for_selector(f"{DEVICE}:enabled")
+    notebook.script("await app.commands.execute('gpuwidget:choose-device');")
+    focused = "() => document.activeElement.getAttribute('aria-label')"
+    assert notebook.page.evaluate(focused) == "Default torch device"
+    row = notebook.page.locator(f"{CARD} .jp-gpuwidget-row").first
+    before = row.get_attribute("aria-expanded")
+    row.focus()
+    notebook.page.keyboard.press("Enter")
+    assert {before, row.get_attribute("aria-expanded")} == {"true", "false"}
+
+
+def test_without_a_notebook(open_notebook: Open) -> None:
+    """With no notebook open the dropdown is there, disabled, and says why."""
+    notebook = open_notebook(["1"])
+    show(notebook)
+    notebook.script("await panel.sessionContext.shutdown(); await panel.context.save(); panel.dispose();")
+    wait_for_text(notebook, NOTICE, "Open a notebook to choose its default device.")
+    assert notebook.page.get_attribute(DEVICE, "title") == "Open a notebook to choose its default device."
+    assert notebook.page.is_hidden(SERVER_NOTICE)

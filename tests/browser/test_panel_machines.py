@@ -1,0 +1,154 @@
+"""The GPU panel on all kinds of machines: many GPUs, none, lost ones, and a server that comes and goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import helpers_kernel_state
+import pytest
+from helpers_lab import Notebook
+from helpers_panel import (
+    CARD,
+    DEVICE,
+    PANEL,
+    SERVER_NOTICE,
+    cards,
+    lab_with,
+    machine,
+    show,
+    uuids,
+    wait_for_text,
+)
+from playwright.sync_api import Browser
+
+CLIPPED = """
+return [...document.querySelectorAll('.jp-gpuwidget-panel *')]
+    .filter(node => node.checkVisibility() && !node.matches('select, option, canvas, .jp-gpuwidget-label'))
+    .filter(node => node.scrollWidth > node.clientWidth + 1 && getComputedStyle(node).display !== 'inline')
+    .map(node => `${node.className}: ${node.textContent}`);
+"""
+WATCH_SHIFTS = """
+window.shifts = [];
+new PerformanceObserver(list => {
+    for (const entry of list.getEntries()) {
+        window.shifts.push(...entry.sources.map(source => source.node?.parentElement?.className ?? '?'));
+    }
+}).observe({type: 'layout-shift'});
+"""
+
+
+def answering(notebook: Notebook, gpus: list[str]) -> None:
+    """Have the kernel answer as one whose torch sees these GPUs, and wait until the panel knows."""
+    notebook.run(0)
+    notebook.wait_until_done()
+    wait_for_text(notebook, f"{CARD} .jp-gpuwidget-badge", f"cuda:{len(gpus) - 1}")
+
+
+@pytest.mark.parametrize("gpus", [1, 8, 16])
+def test_many_gpus_at_any_width(browser: Browser, tmp_path: Path, gpus: int) -> None:
+    """From 240 px on every GPU's model can be read and nothing is cut off; this notebook's GPU has a card."""
+    with lab_with(tmp_path, *machine(gpus)) as (lab, _):
+        known = uuids(lab)
+        state = helpers_kernel_state.state(known)
+        notebook = lab.open(browser, lab.write("many.ipynb", [helpers_kernel_state.cell(state)]))
+        show(notebook)
+        answering(notebook, known)
+        shown = cards(notebook)
+        assert [card["uuid"] for card in shown] == known
+        assert [card["open"] for card in shown] == [gpus == 1 or number == gpus - 1 for number in range(gpus)]
+        assert all("H200" in card["text"] for card in shown)
+        for width in (240, 300, 480):
+            show(notebook, width)
+            assert notebook.script(CLIPPED) == []
+        notebook.close()
+
+
+def test_memory_of_this_notebook_and_of_others(browser: Browser, tmp_path: Path) -> None:
+    """A GPU's memory is told as this notebook's, others' and free, and cuda:N is joined by UUID."""
+    with lab_with(tmp_path, *machine(2), f"gpu.1.memory_used={99 * 1024**3}") as (lab, _):
+        known = uuids(lab)
+        state = helpers_kernel_state.state(known)
+        notebook = lab.open(browser, lab.write("memory.ipynb", [helpers_kernel_state.cell(state)]))
+        show(notebook)
+        answering(notebook, known)
+        assert "H200cuda:1 97 %" in cards(notebook)[0]["text"].replace(" cuda", "cuda").replace("\u2007", "")
+        assert "14.0 here 85.0 other 41.0 GiB free" in cards(notebook)[1]["text"]
+        options = notebook.page.eval_on_selector_all(f"{DEVICE} option", "nodes => nodes.map(n => n.text)")
+        assert options[2:] == [
+            "cuda:0 · GPU 1 H200 (9.0) · 82.0 GiB free · this notebook",
+            "cuda:1 · GPU 0 H200 (9.0) · 82.0 GiB free · ada: python train.py",
+        ]
+        notebook.close()
+
+
+def test_nothing_shifts_when_a_value_changes(browser: Browser, tmp_path: Path) -> None:
+    """Whatever the values do, no word of a card or a row moves from its place."""
+    with lab_with(tmp_path, *machine(8)) as (lab, standin):
+        notebook = lab.open(browser, lab.write("still.ipynb", ["1"]), height=1400)
+        show(notebook, 300)
+        notebook.page.wait_for_selector(f"{CARD}[data-open=false]")
+        for row in notebook.page.query_selector_all(f"{CARD} .jp-gpuwidget-row")[:4]:
+            row.click()
+        notebook.page.wait_for_timeout(3000)
+        notebook.script(WATCH_SHIFTS)
+        for step in range(1, 7):
+            standin.scenario(*machine(8, step))
+            notebook.page.wait_for_timeout(1000)
+        assert notebook.script("return window.shifts;") == []
+        notebook.close()
+
+
+def test_no_driver(browser: Browser, tmp_path: Path) -> None:
+    """Without a driver the panel says why and what to do, and JupyterLab works."""
+    with lab_with(tmp_path, "nvmlInitWithFlags=error 9") as (lab, standin):
+        notebook = lab.open(browser, lab.write("none.ipynb", ["1"]))
+        show(notebook)
+        wait_for_text(notebook, SERVER_NOTICE, "driver")
+        assert cards(notebook) == []
+        standin.scenario(*machine(2))
+        notebook.page.wait_for_selector(CARD, timeout=90_000)
+        assert notebook.page.is_hidden(SERVER_NOTICE)
+        notebook.close()
+
+
+def test_a_lost_gpu(browser: Browser, tmp_path: Path) -> None:
+    """A GPU that fell off the bus says since when, shows no number, and leaves the others alone."""
+    with lab_with(tmp_path, *machine(2)) as (lab, standin):
+        notebook = lab.open(browser, lab.write("lost.ipynb", ["1"]))
+        show(notebook)
+        notebook.page.wait_for_selector(CARD)
+        standin.scenario(*machine(2), "gpu.1.*=error 15")
+        wait_for_text(notebook, CARD, "Lost since")
+        here, gone = cards(notebook)
+        assert "97 %" in here["text"].replace("\u2007", "")
+        assert "%" not in gone["text"]
+        notebook.close()
+
+
+def test_the_server_comes_back(browser: Browser, tmp_path: Path) -> None:
+    """While the server is away the panel says so; when it is back the samples come by themselves."""
+    with lab_with(tmp_path, *machine(2)) as (lab, _):
+        notebook = lab.open(browser, lab.write("back.ipynb", ["1"]))
+        show(notebook)
+        notebook.page.wait_for_selector(f"{PANEL}[data-link=live] {CARD.removeprefix(PANEL)}")
+        lab.stop()
+        wait_for_text(notebook, SERVER_NOTICE, "The server does not answer. Trying again")
+        lab.start()
+        lab.wait_until_ready()
+        notebook.page.wait_for_selector(f"{PANEL}[data-link=live]", timeout=60_000)
+        assert notebook.page.is_hidden(SERVER_NOTICE)
+        notebook.page.close(run_before_unload=False)
+
+
+def test_notebook_7(browser: Browser, tmp_path: Path) -> None:
+    """In Notebook 7 the same panel is in the right sidebar."""
+    with lab_with(tmp_path, *machine(2)) as (lab, _):
+        path = lab.write("seven.ipynb", ["1"])
+        page = browser.new_page(viewport={"width": 1200, "height": 900})
+        page.goto(f"{lab.url}/notebooks/{path.name}?token={lab.token}")
+        page.wait_for_function("() => window.jupyterapp?.commands.hasCommand('gpuwidget:show-panel')")
+        page.wait_for_selector(".jp-Notebook .jp-Cell")
+        page.evaluate("() => window.jupyterapp.commands.execute('gpuwidget:show-panel')")
+        page.wait_for_selector(f"{CARD} canvas", state="visible")
+        page.wait_for_selector(f"{PANEL} .jp-gpuwidget-notebook:text('seven.ipynb')")
+        page.close(run_before_unload=False)

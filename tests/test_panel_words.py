@@ -1,0 +1,25 @@
+"""The panel's words and versions, which TypeScript has to write down a second time."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import gpuwidget
+from gpuwidget.sources import throttle
+
+ROOT = Path(__file__).parent.parent
+WORDS = ROOT / "labextension" / "src" / "words.ts"
+
+
+def test_the_panel_is_warm_where_the_other_views_are() -> None:
+    """What holds a clock down is a worry in the panel if and only if it is one in the table."""
+    (quiet,) = re.findall(r"QUIET_THROTTLES[^[]*\[([^]]*)\]", WORDS.read_text(encoding="utf-8"))
+    every = set(throttle.words((1 << 11) - 1)) | set(throttle.words(throttle.HW_SLOWDOWN))
+    assert set(re.findall(r"'([^']*)'", quiet)) == every - throttle.ATTENTION
+
+
+def test_the_panel_has_the_package_s_version() -> None:
+    """What JupyterLab lists as installed is what pip lists."""
+    assert json.loads((ROOT / "package.json").read_text())["version"] == gpuwidget.__version__
