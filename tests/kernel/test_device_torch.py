@@ -74,6 +74,9 @@ def test_a_scope_that_spans_cells(kernel: Kernel) -> None:
     run(kernel, "%gpu device cpu")
     assert run(kernel, "torch.empty(3).device").result == "device(type='meta')"
     assert "inside a `with torch.device(...)`" in shown(run(kernel, "%gpu device"))
+    refused = kernel.run("%%gpuwatch --device cpu\nprint('ran')")
+    assert refused.reply["evalue"].startswith("--device cpu: Your code is inside a `with torch.device(...)`")
+    assert refused.text == f"UsageError: {refused.reply['evalue']}\n"
     run(kernel, "scope.__exit__(None, None, None)")
     assert run(kernel, "torch._GLOBAL_DEVICE_CONTEXT.device_context.device").result == "device(type='cpu')"
     run(kernel, "%gpu device none")
