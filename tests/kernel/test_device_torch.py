@@ -104,10 +104,10 @@ def test_new_threads_have_their_own(kernel: Kernel) -> None:
 
 TRAPS = {
     "shuffle": (
-        """raise RuntimeError("Expected a 'cuda' device type for generator but found 'cpu'")""",
+        """raise RuntimeError("Expected a 'meta' device type for generator but found 'cpu'")""",
         "RuntimeError",
-        "The default torch device is meta, so random numbers are drawn there",
-        'DataLoader(..., generator=torch.Generator(device="cuda"))',
+        "Random numbers were to be drawn on meta with a generator that is on cpu. The default torch device",
+        'DataLoader(..., generator=torch.Generator(device="meta"))',
     ),
     "two devices": (
         "x = torch.ones(2, device='cpu')\ndef scaled(batch):\n    return batch + layer.weight\nscaled(x)",
