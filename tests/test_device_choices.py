@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from gpuwidget.kernel import device_choices, devices
 from gpuwidget.kernel.device_choices import CPU, Choices, Observer, check
 from gpuwidget.kernel_state import DeviceChoice
 from gpuwidget.sampler import Sampler
+from gpuwidget.sources import Inventory
 
 ONE, TWO = h200(0), h200(1)
 NOW = sample((ONE, reading(ONE)), (TWO, reading(TWO, memory_used=20 * GIB)))
@@ -131,3 +134,27 @@ def test_looking_leaves_nothing_running() -> None:
         assert latest.time >= EPOCH
     finally:
         sampler.stop()
+
+
+def test_a_silent_driver_is_asked_once() -> None:
+    """However often a view asks while the driver is silent, one question waits for its answer."""
+    source, asked = FakeSource(), threading.Event()
+
+    def silent() -> Inventory:
+        asked.wait(10)
+        return found()
+
+    found, source.open = source.open, silent  # type: ignore[method-assign]
+    sampler = Sampler(source)
+    observer = Observer(sampler)
+    for _ in range(5):
+        assert observer.look(0.0) is None
+    assert len(sampler._subscriptions._all) == 1
+    asked.set()
+    sampler.stop()
+
+
+def test_a_module_that_only_bears_torchs_name(monkeypatch: pytest.MonkeyPatch, observer: Observer) -> None:
+    """A stand-in of the user's, which came from no file, is no torch, and no error either."""
+    monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
+    assert observer.choices(NOW).unavailable == "torch is not installed in this kernel's environment."

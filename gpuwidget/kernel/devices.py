@@ -10,7 +10,7 @@ from gpuwidget.errors import OptionError
 from gpuwidget.kernel.device_choices import Observer, check
 from gpuwidget.kernel_state import SCHEMA, DeviceChoice, DeviceState, KernelState
 from gpuwidget.sampler import process_sampler
-from gpuwidget.torch_device import SWITCH
+from gpuwidget.torch_device import SWITCH, within
 
 FULL_COST = "about 1 µs on every call into torch"
 """What the full mode costs, as measured (docs/device.md)."""
@@ -74,6 +74,9 @@ def check_for_cell(device: str) -> None:
         raise OptionError(
             f"--device {device}: torch is not imported yet. Import it in a cell before this one."
         )
+    hindrance = within()
+    if hindrance is not None:
+        raise OptionError(f"--device {device}: {hindrance}")
 
 
 def kernel_state(*, watching: bool) -> KernelState:

@@ -74,6 +74,9 @@ def test_a_scope_that_spans_cells(kernel: Kernel) -> None:
     run(kernel, "%gpu device cpu")
     assert run(kernel, "torch.empty(3).device").result == "device(type='meta')"
     assert "inside a `with torch.device(...)`" in shown(run(kernel, "%gpu device"))
+    refused = kernel.run("%%gpuwatch --device cpu\nprint('ran')")
+    assert refused.reply["evalue"].startswith("--device cpu: Your code is inside a `with torch.device(...)`")
+    assert refused.text == f"UsageError: {refused.reply['evalue']}\n"
     run(kernel, "scope.__exit__(None, None, None)")
     assert run(kernel, "torch._GLOBAL_DEVICE_CONTEXT.device_context.device").result == "device(type='cpu')"
     run(kernel, "%gpu device none")
@@ -101,10 +104,10 @@ def test_new_threads_have_their_own(kernel: Kernel) -> None:
 
 TRAPS = {
     "shuffle": (
-        """raise RuntimeError("Expected a 'cuda' device type for generator but found 'cpu'")""",
+        """raise RuntimeError("Expected a 'meta' device type for generator but found 'cpu'")""",
         "RuntimeError",
-        "The default torch device is meta, so random numbers are drawn there",
-        'DataLoader(..., generator=torch.Generator(device="cuda"))',
+        "Random numbers were to be drawn on meta with a generator that is on cpu. The default torch device",
+        'DataLoader(..., generator=torch.Generator(device="meta"))',
     ),
     "two devices": (
         "x = torch.ones(2, device='cpu')\ndef scaled(batch):\n    return batch + layer.weight\nscaled(x)",
