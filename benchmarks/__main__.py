@@ -22,6 +22,7 @@ from benchmarks import (
     empty_cell,
     importing,
     loading,
+    panel,
     pure_python,
     sampling,
     ticks,
@@ -44,6 +45,7 @@ BENCHMARKS: dict[str, Measure] = {
     "sampling": sampling.measure,
     "card": card_size.measure,
     "ticks": ticks.measure,
+    "panel": panel.measure,
 }
 _RESULTS = Path(__file__).with_name("results")
 _PACKAGES = (
