@@ -23,6 +23,7 @@ from benchmarks import (
     empty_cell,
     importing,
     loading,
+    panel,
     pure_python,
     sampling,
     streams,
@@ -48,6 +49,7 @@ BENCHMARKS: dict[str, Measure] = {
     "ticks": ticks.measure,
     "streams": streams.measure,
     "device": device.measure,
+    "panel": panel.measure,
 }
 _RESULTS = Path(__file__).with_name("results")
 _PACKAGES = (

@@ -30,8 +30,9 @@ return [...document.querySelectorAll('.jp-gpuwidget-panel *')]
 WATCH_SHIFTS = """
 window.shifts = [];
 new PerformanceObserver(list => {
-    for (const entry of list.getEntries()) {
-        window.shifts.push(...entry.sources.map(source => source.node?.parentElement?.className ?? '?'));
+    for (const { node } of list.getEntries().flatMap(entry => entry.sources)) {
+        const moved = node instanceof Element ? node : node?.parentElement;
+        if (moved?.closest('.jp-gpuwidget-panel')) { window.shifts.push(moved.className); }
     }
 }).observe({type: 'layout-shift'});
 """
