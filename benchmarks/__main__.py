@@ -25,6 +25,7 @@ from benchmarks import (
     panel,
     pure_python,
     sampling,
+    streams,
     ticks,
     training,
 )
@@ -45,6 +46,7 @@ BENCHMARKS: dict[str, Measure] = {
     "sampling": sampling.measure,
     "card": card_size.measure,
     "ticks": ticks.measure,
+    "streams": streams.measure,
     "panel": panel.measure,
 }
 _RESULTS = Path(__file__).with_name("results")
@@ -54,8 +56,10 @@ _PACKAGES = (
     "ipywidgets",
     "bqplot",
     "jupyter-client",
+    "jupyter-server",
     "nvidia-ml-py",
     "psutil",
+    "tornado",
     "torch",
     "ipyexperiments",
 )

@@ -17,6 +17,11 @@ from gpuwidget.server.wire import SCHEMA
 
 _MOST_ARRIVED = 64
 """Samples that wait for a busy event loop, at most; beyond that the oldest are let go of."""
+_AT_ONCE = 4
+_PORTIONS = 16
+_REST_S = 0.002
+"""A hundred messages in a row would keep other requests waiting for milliseconds. They go out a few at a
+time, with a rest between, and all of a tick's within ``_PORTIONS`` rests."""
 
 
 class Listener(Protocol):
@@ -49,6 +54,7 @@ class Hub:
         self._subscription: Subscription | None = None
         self._newest: bytes | None = None
         self._arrived: deque[tuple[Sample, bytes]] = deque(maxlen=_MOST_ARRIVED)
+        self._outgoing: deque[tuple[Listener, bytes]] = deque()
 
     # -- clients -------------------------------------------------------------------------------------
 
@@ -86,6 +92,7 @@ class Hub:
         """End all connections and the sampling."""
         for listener in list(self._listeners):
             self._drop(listener)
+        self._outgoing.clear()
         self._stop_if_alone()
         self._sampler.stop()
 
@@ -121,8 +128,19 @@ class Hub:
             if not waiting.done():
                 waiting.set_result(text)
         message = b'{"type":"sample","sample":' + text + b"}"
-        for listener in list(self._listeners):
-            self._send(listener, message)
+        under_way = bool(self._outgoing)
+        self._outgoing.extend((listener, message) for listener in self._listeners)
+        if not under_way:
+            self._hand_out()
+
+    def _hand_out(self) -> None:
+        share = max(_AT_ONCE, -(-len(self._listeners) // _PORTIONS))
+        for _ in range(min(share, len(self._outgoing))):
+            listener, message = self._outgoing.popleft()
+            if listener in self._listeners:
+                self._send(listener, message)
+        if self._outgoing:
+            asyncio.get_running_loop().call_later(_REST_S, self._hand_out)
 
     # -- messages ------------------------------------------------------------------------------------
 

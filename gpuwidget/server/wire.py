@@ -46,9 +46,9 @@ class Hello:
     history_s: float
     """Seconds of the past that the server holds at most."""
     sample: Sample | None
-    """The newest sample, None where nobody looked until now; the next message then brings one."""
+    """The newest sample, None where nobody else is looking; the next message then brings one."""
     history: History
-    """The past, ``sample`` included."""
+    """What is held of the past, ``sample`` included."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -264,9 +264,9 @@ export interface Hello {
   readonly interval_s: number;
   /** Seconds of the past that the server holds at most. */
   readonly history_s: number;
-  /** The newest sample, null where nobody looked until now; the next message then brings one. */
+  /** The newest sample, null where nobody else is looking; the next message then brings one. */
   readonly sample: Sample | null;
-  /** The past, `sample` included. */
+  /** What is held of the past, `sample` included. */
   readonly history: History;
 }
 

@@ -7,7 +7,7 @@ from dataclasses import fields
 
 import pytest
 from fakes import FakeSource, gpu
-from helpers_server import Server
+from helpers_server import TICK_S, Server
 
 import gpuwidget
 from gpuwidget.errors import GpuLostError
@@ -161,6 +161,36 @@ async def test_a_slow_client_is_dropped_and_nobody_waits_for_it(server: Server) 
     assert slow.dropped == 1
     quick.close()
     await server.until(lambda: not server.hub._sampler.wanted)
+
+
+async def test_every_client_of_many_gets_every_sample_in_order(server: Server) -> None:
+    """However many tabs are open, each has all samples since its hello, in the order they were read."""
+    many = [Slow(takes=10_000) for _ in range(100)]
+    for one in many:
+        server.hub.join(one, 0.0)
+    await server.until(lambda: min(len(one.got) for one in many) >= 20)
+    assert {tuple(one.got[:20]) for one in many} == {tuple(many[0].got[:20])}
+    times = [json.loads(message)["sample"]["time"] for message in many[0].got[1:20]]
+    assert times == sorted(set(times))
+    server.hub.leave(many[0])
+    got = len(many[0].got)
+    await server.until(lambda: len(many[1].got) > got + 2)
+    assert len(many[0].got) == got
+    assert sum(one.dropped for one in many) == 0
+
+
+async def test_a_server_that_was_busy_catches_up(server: Server, source: FakeSource) -> None:
+    """Samples that came while the server did something else are sent in order, and in bounded number."""
+    late = Slow(takes=10_000)
+    server.hub.join(late, 0.0)
+    await server.until(lambda: len(late.got) >= 2)
+    before, calls = len(late.got), source.calls["fast"]
+    assert server.clock is not None
+    server.clock.until(lambda: source.calls["fast"] - calls >= 2 * 80, step=TICK_S)
+    await server.until(lambda: len(late.got) > before + 60)
+    times = [json.loads(message)["sample"]["time"] for message in late.got[before:]]
+    assert times == sorted(set(times))
+    assert 60 < len(times) < 80
 
 
 async def test_a_client_that_is_gone_before_hello_leaves_nothing_running(server: Server) -> None:
