@@ -19,6 +19,7 @@ from typing import Any
 
 from benchmarks import (
     card_size,
+    device,
     empty_cell,
     importing,
     loading,
@@ -48,6 +49,7 @@ BENCHMARKS: dict[str, Measure] = {
     "ticks": ticks.measure,
     "streams": streams.measure,
     "panel": panel.measure,
+    "device": device.measure,
 }
 _RESULTS = Path(__file__).with_name("results")
 _PACKAGES = (

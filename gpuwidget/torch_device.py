@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -26,6 +27,8 @@ from gpuwidget.kernel_state import DeviceState
 log = logging.getLogger("gpuwidget")
 
 Listener = Callable[[DeviceState], None]
+
+_CUDA_DEVICE = re.compile(r"cuda:(0|[1-9][0-9]{0,2})")
 
 _NO_TORCH = (
     "torch is not imported yet. The choice holds from the cell after the one that imports it; "
@@ -42,8 +45,8 @@ _KEPT_CURRENT = "Your code has set the current CUDA device to cuda:{now} since, 
 
 def cuda_index(device: str | None) -> int | None:
     """The N of ``cuda:N``; None for everything else."""
-    kind, _, number = (device or "").partition(":")
-    return int(number) if kind == "cuda" and number.isdigit() else None
+    named = _CUDA_DEVICE.fullmatch(device or "")
+    return None if named is None else int(named[1])
 
 
 class _Wish(NamedTuple):
@@ -80,7 +83,8 @@ class _DefaultDevice:
         if not self.is_ours(torch):
             now = _context(torch)
             self._before = None if now is None else str(now.device)
-        torch.set_default_device(device)
+        # One that is no device fails here: within set_default_device it would fail with the old one off.
+        torch.set_default_device(torch.device(device))
         self._ours = _context(torch)
 
     def give_back(self, torch: Any) -> None:
@@ -208,9 +212,8 @@ class DeviceSwitch:
         self._listeners: list[Listener] = []
         self._cells: int | None = None
         """Identity of the thread whose cells choices wait for; None in a process without cells."""
-        self._thread: int | None = None
-        """Where the levels are in place."""
-        self._levels = [_Level()]
+        self._here = threading.local()
+        self._applied = _Wish(None, True)
         self._wish: _Wish | None = None
         """The choice that is not applied yet."""
         self._present: str | None = None
@@ -220,14 +223,22 @@ class DeviceSwitch:
         self._told: DeviceState | None = None
         self._called_back_by: Any = None
 
+    @property
+    def _levels(self) -> list[_Level]:
+        """What is in place on the calling thread, the choice first: torch keeps its settings by thread."""
+        levels: list[_Level] | None = getattr(self._here, "levels", None)
+        if levels is None:
+            levels = self._here.levels = [_Level()]
+        return levels
+
     # -- from any thread -----------------------------------------------------------------------------
 
     @property
     def state(self) -> DeviceState:
         """What was chosen, and what torch said of it when a cell last began or ended."""
         with self._lock:
-            base, wish = self._levels[0], self._wish
-            device, new_tensors = wish or (base.device, base.new_tensors)
+            wish = self._wish
+            device, new_tensors = wish or self._applied
             return DeviceState(device, new_tensors, wish is not None, self._present, self._note)
 
     def choose(self, device: str | None, *, new_tensors: bool = True) -> None:
@@ -267,13 +278,20 @@ class DeviceSwitch:
     def detach(self) -> None:
         """Put torch's defaults back, where that is this thread's to do, and forget what was chosen."""
         torch: Any = torch_state.loaded()
-        if torch is not None and self._thread == threading.get_ident():
+        if torch is not None:
             for level in reversed(self._levels):
                 self._guarded(partial(level.take_away, torch))
+            self._levels[:] = [_Level()]
         with self._lock:
-            self._cells = self._thread = self._wish = self._present = self._said = self._note = None
-            self._levels = [_Level()]
+            self._cells = self._wish = self._present = self._said = self._note = None
+            self._applied = _Wish(None, True)
         self._tell()
+
+    def begin_anew_in_child(self) -> None:
+        """After a fork no view listens, no cell follows, and a lock that another thread held is free."""
+        self._lock = threading.RLock()
+        self._listeners = []
+        self._cells = None
 
     def before_cell(self) -> None:
         """Apply what was chosen, where this is the cells' thread; never raises."""
@@ -296,27 +314,31 @@ class DeviceSwitch:
             raise OptionError("torch is not imported yet: import it in a cell before this one.")
         level = _Level()
         before = _context(torch)
-        self._thread = threading.get_ident()
         self._levels.append(level)
         try:
-            level.put_in_place(torch, device, True)
+            said = level.put_in_place(torch, device, True)
         except _Within as within:
             self._levels.remove(level)
             raise OptionError(str(within)) from None
         except BaseException:
             self._leave_level(torch, level, before)
             raise
+        if said is not None:
+            log.warning("%s", said)
         self._call_back(torch)
         return partial(self._leave_level, torch, level, before)
 
     def _leave_level(self, torch: Any, level: _Level, before: Any) -> str | None:
         if level not in self._levels:
             return None
-        left = level.take_away(torch)
-        self._levels.remove(level)
-        for outer in self._levels:
-            outer.default.adopt(before, _context(torch))
-        return left
+        ours = level.default.is_ours(torch)
+        try:
+            return level.take_away(torch)
+        finally:
+            self._levels.remove(level)
+            if ours:  # else what is there now is the cell's own setting
+                for outer in self._levels:
+                    outer.default.adopt(before, _context(torch))
 
     def _apply(self) -> None:
         torch: Any = torch_state.loaded()
@@ -327,7 +349,6 @@ class DeviceSwitch:
             if wish is not None:
                 self._wish = None  # taken: one that comes meanwhile waits for the next cell
         if wish is not None:
-            self._thread = threading.get_ident()
             self._put_in_place(torch, base, wish)
         elif len(self._levels) == 1 and base.waits_for_cuda and torch.cuda.is_initialized():
             self._follow(torch, base)
@@ -346,7 +367,10 @@ class DeviceSwitch:
             note = str(within)
             with self._lock:
                 self._wish = self._wish or wish
+        except Exception as error:
+            note = f"{wish.device} can't be torch's default device: {_first_line(error)}"
         with self._lock:
+            self._applied = _Wish(base.device, base.new_tensors)
             self._said = missing or note
 
     def _look(self) -> None:
@@ -391,7 +415,7 @@ class DeviceSwitch:
 
         def cuda_is_up() -> None:
             # What is raised here would be the user's own call's failure. A forked child decides for itself.
-            if os.getpid() == process and self._thread == threading.get_ident():
+            if os.getpid() == process:
                 self._guarded(partial(self._follow_now, torch))
 
         queue(cuda_is_up)
@@ -418,6 +442,8 @@ def _said_by(give_back: Callable[[Any], None], torch: Any) -> list[str]:
         give_back(torch)
     except _Left as left:
         return [str(left)]
+    except Exception as error:  # as after a failed kernel, when CUDA answers nothing else any more
+        return [f"The torch device of before can't be put back: {_first_line(error)}"]
     return []
 
 
@@ -436,5 +462,14 @@ def _refuse_within(torch: Any) -> None:
         raise _Within(_WITHIN)
 
 
+def within() -> str | None:
+    """A sentence where this thread is inside a ``with torch.device(...)``, so that nothing can be changed."""
+    torch: Any = torch_state.loaded()
+    return None if torch is None or torch_state.device_scope(torch) is None else _WITHIN
+
+
 SWITCH = DeviceSwitch()
 """The process's one."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=SWITCH.begin_anew_in_child)

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers_torch import make_torch
 
 from gpuwidget.errors import OptionError
 from gpuwidget.kernel_state import DeviceState
 from gpuwidget.torch_device import DeviceSwitch, cuda_index
-
-STANDIN = Path(__file__).with_name("torch_standin") / "torch" / "__init__.py"
-
-
-def make_torch() -> Any:
-    """A fresh stand-in with two GPUs, in which CUDA is not up."""
-    spec = importlib.util.spec_from_file_location("torch", STANDIN)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture
@@ -287,6 +274,91 @@ def test_one_cells_device_that_the_cell_changes(torch: Any, switch: DeviceSwitch
     assert str(torch.get_default_device()) == "meta"
 
 
+def test_one_cells_own_setting_stays_above_a_choice(torch: Any, switch: DeviceSwitch) -> None:
+    """What such a cell has set itself is the user's: 'none' leaves it, also where a device was chosen."""
+    switch.choose("cuda:1")
+    cell(switch)
+    leave = switch.enter("cuda:0")
+    torch.set_default_device("meta")
+    leave()
+    cell(switch)
+    said = "Your code has set torch's default device to meta since, and it is left so."
+    assert switch.state == DeviceState("cuda:1", True, False, "meta", said)
+    switch.choose(None)
+    assert str(cell(switch, torch.get_default_device)) == "meta"
+
+
+def test_one_cells_device_on_another_thread(torch: Any, switch: DeviceSwitch) -> None:
+    """A subshell's cell with a device of its own neither delays a choice nor hinders unloading."""
+    torch.cuda.init()
+    begun, over = threading.Event(), threading.Event()
+    seen: list[str] = []
+
+    def subshell() -> None:
+        leave = switch.enter("cuda:0")
+        begun.set()
+        over.wait(10)
+        seen.append(str(torch.get_default_device()))
+        leave()
+        seen.append(str(torch.get_default_device()))
+
+    thread = threading.Thread(target=subshell)
+    thread.start()
+    begun.wait(10)
+    switch.choose("cuda:1")
+    assert str(cell(switch, torch.get_default_device)) == "cuda:1"
+    over.set()
+    thread.join()
+    assert seen == ["cuda:0", "cpu"]
+    switch.detach()
+    assert (str(torch.get_default_device()), torch.cuda.current_device()) == ("cpu", 0)
+
+
+def test_one_cells_device_after_cuda_has_failed(
+    torch: Any, switch: DeviceSwitch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where CUDA answers with an error from then on, that is said, and new tensors go back."""
+    torch.cuda.init()
+    leave = switch.enter("cuda:1")
+
+    def failed() -> int:
+        raise RuntimeError("CUDA error: device-side assert triggered\nCompile with TORCH_USE_CUDA_DSA")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.cuda, "current_device", failed)
+        assert leave() == (
+            "The torch device of before can't be put back: "
+            "RuntimeError: CUDA error: device-side assert triggered"
+        )
+    assert str(torch.get_default_device()) == "cpu"
+    switch.choose("cpu")
+    assert str(cell(switch, torch.get_default_device)) == "cpu"
+    assert switch.state.pending is False
+
+
+def test_one_cells_device_that_cuda_refuses(
+    torch: Any, switch: DeviceSwitch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A cell whose device can't be had hears of it."""
+    torch.cuda.init()
+    switch.enter("cuda:7")()
+    assert "cuda:7 can't be the current CUDA device" in caplog.text
+
+
+def test_a_forked_child_waits_for_nobody(torch: Any, switch: DeviceSwitch) -> None:
+    """In a child no cell follows and no lock is held: a choice holds at once, and can be taken back."""
+    switch.choose("cuda:1")
+    cell(switch)
+    held = threading.Thread(target=switch._lock.acquire)
+    held.start()
+    held.join()
+    switch.begin_anew_in_child()
+    switch.choose("cuda:0")
+    assert str(torch.get_default_device()) == "cuda:0"
+    switch.choose(None)
+    assert str(torch.get_default_device()) == "cpu"
+
+
 def test_one_cells_device_without_torch(monkeypatch: pytest.MonkeyPatch, switch: DeviceSwitch) -> None:
     """Without torch it is refused, rather than silently not there."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
@@ -326,8 +398,7 @@ def test_views_hear_of_every_change(torch: Any, switch: DeviceSwitch) -> None:
 
 
 def test_names_of_devices() -> None:
-    """cuda:N is one device, cuda alone none."""
-    assert [cuda_index(name) for name in ("cuda:1", "cuda:12", "cuda", "cpu", "cuda:x", None)] == [
-        *(1, 12),
-        *(None, None, None, None),
-    ]
+    """cuda:N is one device, cuda alone none, nor what torch itself would refuse."""
+    assert [cuda_index(name) for name in ("cuda:0", "cuda:1", "cuda:12")] == [0, 1, 12]
+    for name in ("cuda", "cpu", "cuda:x", "cuda:01", "cuda:\N{SUPERSCRIPT TWO}", "cuda:1\n", "", None):
+        assert cuda_index(name) is None

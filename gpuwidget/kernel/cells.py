@@ -89,7 +89,8 @@ class CellWatcher:
         armed = _Armed(info, threading.get_ident(), None, None, None, None)
         self._armed.append(armed)
         try:
-            SWITCH.before_cell()
+            with _deaf_to_interrupts(later=True):
+                SWITCH.before_cell()
             self._arm(armed, info)
         except KeyboardInterrupt:
             # Stop was pressed before the cell's own code began. IPython takes no exception from here: the
@@ -141,7 +142,10 @@ class CellWatcher:
             # The body does not run either: what stands in its place shows the error.
             return
         if options.device is not None:
-            armed.leave_device = enter_device(options.device)
+            try:
+                armed.leave_device = enter_device(options.device)
+            except Exception as error:
+                log.warning("The cell runs without --device %s: %s", options.device, error)
         with_chart = options.live and self._prepare_chart()
         armed.asked = line is not None
         armed.render = None if options.quiet else card.bundle if line is not None else card.line_bundle
@@ -176,7 +180,7 @@ class CellWatcher:
             armed = self._armed[place]
             if armed.info is info if info is not None else armed.thread == here:
                 # What was armed later on this thread never heard of its end.
-                for stale in [late for late in self._armed[place + 1 :] if late.thread == here]:
+                for stale in [late for late in self._armed[:place:-1] if late.thread == here]:
                     self._armed.remove(stale)
                     stale.abandon()
                     stale.restore_device()
@@ -217,7 +221,9 @@ def check(options: WatchOptions) -> None:
 
 def enter_device(device: str) -> Callable[[], str | None]:
     """Use ``device`` until what is returned is called; see :meth:`DeviceSwitch.enter`."""
-    return SWITCH.enter(devices.checked(device) or "cpu")
+    name = devices.checked(device) or "cpu"
+    with _deaf_to_interrupts(later=True):
+        return SWITCH.enter(name)
 
 
 def has_front_end(shell: Any) -> bool:
@@ -238,14 +244,20 @@ def _status(result: Any) -> Status:
 
 
 @contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """A second press on 'stop', milliseconds after the cell's end, has nothing left to stop."""
+def _deaf_to_interrupts(*, later: bool = False) -> Iterator[None]:
+    """A second press on 'stop', milliseconds after the cell's end, has nothing left to stop.
+
+    ``later`` delivers it afterwards, for what must not be left half done.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
+    pressed = False
+
     def ignore(number: int, frame: FrameType | None) -> None:
-        pass
+        nonlocal pressed
+        pressed = True
 
     before = signal.getsignal(signal.SIGINT)
     if before is None:  # not set from Python: it could not be put back
@@ -256,6 +268,8 @@ def _deaf_to_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+        if pressed and later:
+            _interrupt_soon()
 
 
 def _interrupt_soon() -> None:

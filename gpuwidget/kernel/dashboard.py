@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from gpuwidget.clock import SYSTEM_CLOCK, Clock
@@ -41,6 +42,9 @@ _DEVICES_EVERY_S = 10.0
 _PAUSED_LOOK_S = 30.0
 _STOP_TIMEOUT_S = 0.5
 _PAUSED = "Paused: nothing has run in this notebook for a while. The next cell goes on with it, or a click."
+
+
+_FAILED = "This dashboard has failed and shows what was last known: %gpu shows a new one."
 
 
 class Presence:
@@ -230,6 +234,9 @@ class Dashboard:
                         self._changed.wait(_PAUSED_LOOK_S if self._paused else PERIOD_S)
         except Exception:
             _LOG.debug("the dashboard ended early", exc_info=True)
+            if view is not None:
+                with suppress(Exception):
+                    view.show_words(_FAILED)
         finally:
             self._let_go()
 

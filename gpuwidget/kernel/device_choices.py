@@ -62,6 +62,10 @@ class Observer:
         if age is None or age > _FRESH_S:
             subscription = self._sampler.subscribe()
             subscription.on_sample = lambda sample: subscription.close()
+            # While the driver is silent nothing ends it: one that waits is enough, however often is asked.
+            before, self._looking = self._looking, subscription
+            if before is not None:
+                before.close()
             if age is None or age > _TOO_OLD_S:
                 self._sampler.wait_until_open(timeout_s)
                 return self._sampler.read_now(timeout_s)
@@ -152,7 +156,7 @@ def _list(choices: Choices) -> str:
 
 def _unavailable(sample: Sample | None) -> str | None:
     """Why no CUDA device can be chosen."""
-    if torch_state.loaded() is None and importlib.util.find_spec("torch") is None:
+    if torch_state.loaded() is None and not _installed():
         return "torch is not installed in this kernel's environment."
     without = torch_state.without_cuda()
     if without is not None:
@@ -162,6 +166,13 @@ def _unavailable(sample: Sample | None) -> str | None:
     if sample.origin.kind == "none" and not torch_state.is_rocm():
         return sample.origin.reason or "No NVIDIA GPU is visible here."
     return None
+
+
+def _installed() -> bool:
+    try:
+        return importlib.util.find_spec("torch") is not None
+    except (ImportError, ValueError):  # a module of that name that was not imported from anywhere
+        return False
 
 
 def _cuda_uuids(sample: Sample | None) -> Sequence[str | None] | None:

@@ -10,7 +10,7 @@ from gpuwidget.errors import OptionError
 from gpuwidget.kernel.device_choices import Observer, check
 from gpuwidget.kernel_state import SCHEMA, DeviceChoice, DeviceState, KernelState
 from gpuwidget.sampler import process_sampler
-from gpuwidget.torch_device import SWITCH
+from gpuwidget.torch_device import SWITCH, within
 
 FULL_COST = "about 1 µs on every call into torch"
 """What the full mode costs, as measured (docs/device.md)."""
@@ -74,6 +74,9 @@ def check_for_cell(device: str) -> None:
         raise OptionError(
             f"--device {device}: torch is not imported yet. Import it in a cell before this one."
         )
+    hindrance = within()
+    if hindrance is not None:
+        raise OptionError(f"--device {device}: {hindrance}")
 
 
 def kernel_state(*, watching: bool) -> KernelState:
@@ -116,7 +119,7 @@ def label(choice: DeviceChoice) -> str:
             parts.append(choice.compute_capability)
         parts.append(f"{units.memory(choice.memory_free)} free")
         parts += [", ".join(choice.holders)] if choice.holders else []
-    elif choice.device != "cpu":
+    elif choice.device != "cpu" and not torch_state.cuda_initialized():
         parts.append("which GPU will be known once your code has started CUDA")
     return " · ".join(parts)
 

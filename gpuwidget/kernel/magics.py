@@ -109,13 +109,16 @@ class Extension:
             run = watching.new_run(options.run, options.label, None)
             code, last = self._compiled(cell)
             leave_device = enter_device(options.device) if options.device is not None else None
-            run.start()
         except OptionError as error:
             raise UsageError(str(error)) from None
         result = None
         left_by: BaseException | None = None
-        watching.enter_cell(run)
         try:
+            try:
+                run.start()
+            except OptionError as error:
+                raise UsageError(str(error)) from None
+            watching.enter_cell(run)
             exec(code, self._shell.user_ns)
             if last is not None:
                 result = eval(last, self._shell.user_ns)
@@ -123,8 +126,9 @@ class Extension:
             left_by = raised
             raise
         finally:
-            if leave_device is not None:
-                leave_device()
+            left = leave_device() if leave_device is not None else None
+            if left is not None:
+                log.warning("%s", left)
             run.end(watching.status_of(left_by))
             watching.leave_cell(run)
             # The error holds this frame; would this frame hold the error, the user's tensors would stay.

@@ -29,12 +29,12 @@ _SHUFFLE = re.compile(r"Expected a '(\w+)' device type for generator but found '
 _SEVERAL_DEVICES = re.compile(
     r"Expected all tensors to be on the same device"
     r"|Tensor on device \S+ is not on the expected device"
-    r"|[Ii]nput type \(\S+\) and weight type \(\S+\) should be the same"
 )
+_TWO_TYPES = re.compile(r"[Ii]nput type \((\S+)\) and (?:weight|bias) type \((\S+)\) should be the same")
 _SHARED_MEMORY = re.compile(
     r"DataLoader worker \(pid.*\) is killed by signal: Bus error"
     r"|[Uu]nexpected bus error encountered in worker"
-    r"|unable to (?:write to file|mmap|allocate shared memory).*/(?:torch_|dev/shm)",
+    r"|unable to (?:write to file|allocate shared memory).*/(?:torch_|dev/shm)",
     re.DOTALL,
 )
 _FORKED = re.compile(r"Cannot re-initialize CUDA in forked subprocess")
@@ -62,16 +62,17 @@ class TrapHints:
 def hint(error: BaseException, user_ns: Mapping[str, object]) -> str | None:
     """What happened and the one-line fix, the fix on a line of its own; None for all other errors."""
     # The errors of torch's that are meant; to ask any other object for its text may run the user's code.
-    if torch_state.loaded() is None or type(error).__module__ not in ("builtins", "torch"):
+    if torch_state.loaded() is None or type(error).__module__.partition(".")[0] not in ("builtins", "torch"):
         return None
     if not isinstance(error, (RuntimeError, OSError)):
         return None
     message = str(error)[:_LONGEST]
-    traps: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
+    traps: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]], ...] = (
         (_FORKED, lambda match: _forked()),
         (_SHARED_MEMORY, lambda match: _shared_memory()),
         (_SHUFFLE, _shuffle),
         (_SEVERAL_DEVICES, lambda match: _several_devices(error.__traceback__, user_ns)),
+        (_TWO_TYPES, lambda match: _two_types(match, error.__traceback__, user_ns)),
     )
     for pattern, explain in traps:
         match = pattern.search(message)
@@ -82,16 +83,27 @@ def hint(error: BaseException, user_ns: Mapping[str, object]) -> str | None:
 
 def _shuffle(match: re.Match[str]) -> str:
     wanted, found = match.groups()
+    default = torch_state.default_device() or "cpu"
+    drawn = f"Random numbers were to be drawn on {wanted} with a generator that is on {found}."
+    if wanted == "cpu" or default.partition(":")[0] != wanted:
+        return f'{drawn}\nFix: give it one that is there: generator=torch.Generator(device="{wanted}")'
     return (
-        f"The default torch device is {torch_state.default_device()}, so random numbers are drawn there, "
-        f"with a generator that is on {found} where one on {wanted} is expected. "
-        "DataLoader(shuffle=True) and random_split make theirs on the CPU.\n"
-        f'Fix: give them one: generator=torch.Generator(device="{wanted}")'
+        f"{drawn} The default torch device is {default}, so they are drawn there unless something else is "
+        f"said; DataLoader(shuffle=True) and random_split make their generator on the CPU.\n"
+        f'Fix: DataLoader(..., generator=torch.Generator(device="{default}"))'
     )
 
 
+def _two_types(
+    match: re.Match[str], trace: TracebackType | None, user_ns: Mapping[str, object]
+) -> str | None:
+    # "torch.cuda.FloatTensor" and "CUDAFloatType"; two dtypes on one device are another error.
+    first, second = ("cuda" in one.lower() for one in match.groups())
+    return None if first == second else _several_devices(trace, user_ns)
+
+
 def _several_devices(trace: TracebackType | None, user_ns: Mapping[str, object]) -> str:
-    where = _where(trace, user_ns)
+    where, operands = _where(trace, user_ns)
     devices = sorted({device for name in where for device in where[name].split(" and ")})
     fix = "move one to the other's device: x.to(y.device), model.to(x.device)"
     said = "One operation was given tensors on different devices"
@@ -99,25 +111,33 @@ def _several_devices(trace: TracebackType | None, user_ns: Mapping[str, object])
         return f"{said}.\nFix: {fix}"
     names = [f"{name} on {device}" for name, device in list(where.items())[:_MOST_NAMES]]
     more = f" and {len(where) - _MOST_NAMES} more" if len(where) > _MOST_NAMES else ""
+    if not operands:
+        return f"{said}. Around it are {', '.join(names)}{more}.\nFix: {fix}"
     if len(devices) > 1:
-        target = next((device for device in devices if cuda_index(device) is not None), devices[-1])
+        default = torch_state.default_device()
+        gpu = next((device for device in devices if cuda_index(device) is not None), devices[-1])
+        target = default if default in devices and default != "cpu" else gpu
         other = next((name for name, device in where.items() if device != target), None)
         if other is not None:
             fix = f'{other} = {other}.to("{target}")'
     return f"{said}: {', '.join(names)}{more}.\nFix: {fix}"
 
 
-def _where(trace: TracebackType | None, user_ns: Mapping[str, object]) -> dict[str, str]:
-    """Devices by variable: those of the line that failed, where they differ, else all that line could see."""
+def _where(trace: TracebackType | None, user_ns: Mapping[str, object]) -> tuple[dict[str, str], bool]:
+    """Devices by variable, and whether they are those of the line that failed.
+
+    Those where they differ, else all that line could see.
+    """
     around: dict[str, str] = {}
     for frame, line in _users_frames(trace):
         names = dict.fromkeys(_NAME.findall(line))
         seen = {**frame.f_globals, **frame.f_locals}
         named = devices_of((name, seen[name]) for name in names if name in seen)
         if len(set(named.values())) > 1:
-            return named
+            return named, True
         around = around or devices_of(frame.f_locals.items())
-    return around or devices_of((n, value) for n, value in user_ns.items() if not n.startswith("_"))
+    seen_by_all = ((name, value) for name, value in user_ns.items() if not name.startswith("_"))
+    return around or devices_of(seen_by_all), False
 
 
 def _users_frames(trace: TracebackType | None) -> Iterator[tuple[FrameType, str]]:

@@ -175,7 +175,7 @@ def test_watch_every_cell_and_this_one(kernel: Kernel) -> None:
     assert len(succeeds(kernel, "%%gpuwatch\n1").cards) == 1
 
 
-@pytest.mark.parametrize("line", ["%gpu", "%gpu watch", "%gpu watch maybe", "%gpu nonsense <b>"])
+@pytest.mark.parametrize("line", ["%gpu watch", "%gpu watch maybe", "%gpu nonsense <b>"])
 def test_unknown_gpu_line(kernel: Kernel, line: str) -> None:
     """What %gpu does not know is answered in one line, with what it knows."""
     ran = kernel.run(line)

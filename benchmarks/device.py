@@ -1,0 +1,50 @@
+"""What a call into torch costs with a chosen default device, over torch's own setting and over none."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from benchmarks.figures import Figure
+from benchmarks.settings import Settings, environment
+from benchmarks.statistics import median, ratios
+
+_ROWS = (
+    ("full", "full mode over torch.set_default_device", 1.02),
+    ("light", "light mode over none", 1.02),
+    ("cost", "torch.set_default_device over none: what the full mode costs", None),
+)
+
+
+def measure(settings: Settings) -> Iterator[Figure]:
+    """Microseconds of a factory and of an addition, compared in one process; light needs a CUDA device."""
+    found = _ask(str(settings.pick(40, 4)), str(settings.pick(20_000, 2_000)))
+    for comparison, words, bar in _ROWS:
+        for call in ("empty", "add"):
+            pairs = found.get("runs", {}).get(comparison, {}).get(call)
+            reason = None if pairs else found.get("not_measured", "torch finds no CUDA GPU here")
+            yield Figure(
+                benchmark="device",
+                what=f"{'torch.empty(1)' if call == 'empty' else 'a + b'}, {words}",
+                unit="ratio",
+                bar=bar,
+                values=ratios(pairs) if pairs else (),
+                not_measured=reason,
+                details=_details(pairs, found) if pairs else {},
+            )
+
+
+def _details(pairs: list[tuple[float, float]], found: dict[str, Any]) -> dict[str, Any]:
+    before, after = (median([pair[place] for pair in pairs]) for place in (0, 1))
+    return {"µs a call": [before, after], "device": found["device"]}
+
+
+def _ask(*arguments: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.device_loops", *arguments]
+    done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, text=True, check=True)
+    answer = json.loads(done.stdout.splitlines()[-1])
+    assert isinstance(answer, dict)
+    return answer

@@ -1,0 +1,78 @@
+"""``python -m benchmarks.device_loops PAIRS CALLS``: calls into torch under each setting, in one process."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import gpuwidget
+from benchmarks.statistics import alternating
+
+Call = Callable[[], object]
+
+
+def main() -> None:
+    """Print what was measured as JSON."""
+    try:
+        import torch
+    except ImportError:
+        print(json.dumps({"not_measured": "torch is not installed"}))
+        return
+    pairs, calls = int(sys.argv[1]), int(sys.argv[2])
+    with_cuda = torch.cuda.is_available()
+    device = "cuda:0" if with_cuda else "cpu"
+    one = torch.ones(1, device=device)
+
+    def none() -> None:
+        gpuwidget.set_device(None)
+        torch.set_default_device(None)
+
+    def torchs_own() -> None:
+        none()
+        torch.set_default_device(device)
+
+    def full() -> None:
+        none()
+        gpuwidget.set_device(device)
+
+    def light() -> None:
+        none()
+        gpuwidget.set_device(device, new_tensors=False)
+
+    comparisons = {"full": (torchs_own, full), "cost": (none, torchs_own)}
+    if with_cuda:
+        comparisons["light"] = (none, light)
+    kinds: dict[str, Call] = {"empty": partial(torch.empty, 1), "add": lambda: one + one}
+
+    def timed(setting: Callable[[], None], call: Call) -> float:
+        """Microseconds a call."""
+        setting()
+        for _ in range(calls // 10):
+            call()
+        if with_cuda:
+            torch.cuda.synchronize()
+        began = time.perf_counter()
+        for _ in range(calls):
+            call()
+        took = time.perf_counter() - began
+        if with_cuda:
+            torch.cuda.synchronize()
+        return took / calls * 1e6
+
+    runs: dict[str, dict[str, Any]] = {
+        name: {
+            kind: alternating(pairs, partial(timed, before, call), partial(timed, after, call))
+            for kind, call in kinds.items()
+        }
+        for name, (before, after) in comparisons.items()
+    }
+    none()
+    print(json.dumps({"device": device, "runs": runs}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""The inline dashboard as a user sees it: charts that move, and a dropdown that works."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from helpers_lab import Notebook
+
+STANDIN = Path(__file__).parent.parent / "torch_standin"
+LOAD = (
+    f"import sys\nsys.path.insert(0, {str(STANDIN)!r})\nimport torch\ntorch.cuda.init()\n%load_ext gpuwidget"
+)
+CHARTS = ".gpuwidget-live .bqplot path.line"
+DROPDOWN = ".jp-OutputArea .widget-dropdown select"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_dashboard(open_notebook: Callable[..., Notebook], theme: str) -> None:
+    """%gpu shows a chart of every GPU with the dropdown; a device picked there holds in the next cell."""
+    notebook = open_notebook([LOAD, "%gpu", "str(torch.get_default_device())"], theme=theme)
+    for cell in (0, 1):
+        notebook.run(cell)
+        notebook.wait_until_done()
+    page = notebook.page
+    page.wait_for_selector(CHARTS, state="attached")
+    page.wait_for_function("s => document.querySelector(s)?.options.length === 4", arg=DROPDOWN)
+    before = page.eval_on_selector_all(CHARTS, "lines => lines.map(line => line.getAttribute('d'))")
+    page.wait_for_function(
+        "([chart, before]) => [...document.querySelectorAll(chart)]"
+        ".some((line, place) => line.getAttribute('d') !== before[place])",
+        arg=[CHARTS, before],
+    )
+    assert page.locator(".gpuwidget-live .gpuwidget-block").count() == 4
+    page.select_option(DROPDOWN, index=3)
+    page.wait_for_function("() => document.body.innerText.includes('from the next cell: cuda:1')")
+    if folder := os.environ.get("GPUWIDGET_SCREENSHOTS"):
+        page.screenshot(path=f"{folder}/dashboard-{theme}.png")
+    notebook.run(2)
+    notebook.wait_until_done()
+    assert notebook.outputs(2)[0]["data"]["text/plain"] == "'cuda:1'"

@@ -1,0 +1,187 @@
+"""On two real GPUs: what choosing the default device moves, in torch, CuPy and Numba, and what it opens."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import pytest
+from helpers_gpu import run_program
+
+pytestmark = [pytest.mark.gpu, pytest.mark.two_gpus]
+
+SHELL = """
+import os, sys, threading
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+def cell(code):
+    ran = shell.run_cell(code)
+    return ran.result
+def contexts():
+    import torch
+    if not torch.cuda.is_initialized():
+        return []
+    return [i for i in range(torch.cuda.device_count()) if torch._C._cuda_hasPrimaryContext(i)]
+cell("%load_ext gpuwidget")
+cell("import gpuwidget")
+"""
+
+WHERE = """
+def where():
+    import torch
+    made = (torch.empty(3), torch.empty(3, device="cuda"), torch.empty(3, device="cpu").cuda())
+    return [str(one.device) for one in made] + [torch.cuda.current_device()]
+"""
+
+
+def run_cells(code: str, **environment: str) -> Any:
+    """Run ``code`` in a process with a shell of its own, whose cells ``cell(…)`` runs."""
+    return run_program(f"{SHELL}{WHERE}\n{code}", **environment)
+
+
+def test_the_next_cell_is_on_the_chosen_gpu() -> None:
+    """New tensors, "cuda", .cuda() and the current device are cuda:1, and back after 'none'."""
+    result = run_cells(
+        "cell('import torch; torch.cuda.init()')\n"
+        "shell.user_ns['where'] = where\n"
+        "cell('%gpu device cuda:1')\nafter = cell('where()')\n"
+        "cell('%gpu device none')\nresult = [after, cell('where()')]"
+    )
+    assert result == [["cuda:1", "cuda:1", "cuda:1", 1], ["cpu", "cuda:0", "cuda:0", 0]]
+
+
+def test_choosing_opens_no_context() -> None:
+    """After choosing and three cells CUDA is not up, and the process is on no GPU."""
+    result = run_cells(
+        "cell('import torch')\ncell('%gpu device cuda:1')\n"
+        "for _ in range(3): cell('torch.ones(3, device=\"cpu\")')\n"
+        "cell('gpuwidget.devices()')\n"
+        "import torch\n"
+        "mine = [r.uuid for r in cell('gpuwidget.sample()').readings for p in (r.processes or ()) "
+        "if p.pid == os.getpid()]\n"
+        "result = [torch.cuda.is_initialized(), mine]"
+    )
+    assert result == [False, []]
+
+
+def test_a_fork_after_choosing_may_use_cuda() -> None:
+    """Choosing has not started CUDA behind the user's back: a forked child may start it."""
+    result = run_cells(
+        """
+        cell('import torch')
+        cell('%gpu device cuda:1')
+        cell('1')
+        import torch
+        child = os.fork()
+        if child == 0:
+            try:
+                torch.ones(1, device="cuda:0").item()
+                os._exit(0)
+            except BaseException:
+                os._exit(1)
+        result = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        """.replace("\n        ", "\n")
+    )
+    assert result == 0
+
+
+@pytest.mark.parametrize("light", ["", " --light"])
+def test_the_cell_that_starts_cuda_follows_at_once(light: str) -> None:
+    """The first use of "cuda" is on the chosen GPU already, and no context is opened on another."""
+    result = run_cells(
+        f"cell('import torch')\ncell('%gpu device cuda:1{light}')\n"
+        "first = cell('str(torch.ones(3, device=\"cuda\").device)')\n"
+        "result = [first, contexts()]"
+    )
+    assert result == ["cuda:1", [1]]
+
+
+def test_none_opens_no_context_on_the_gpu_before() -> None:
+    """Back to cuda:0, on which nothing has run: torch means it again, and it stays untouched."""
+    result = run_cells(
+        "cell('import torch')\ncell('%gpu device cuda:1')\ncell('torch.ones(3)')\ncell('%gpu device none')\n"
+        "result = [cell('torch.cuda.current_device()'), contexts()]"
+    )
+    assert result == [0, [1]]
+
+
+def test_the_users_own_first_choice_wins() -> None:
+    """A cell that starts CUDA by setting cuda:0 has cuda:0, now and later."""
+    result = run_cells(
+        "cell('import torch')\ncell('%gpu device cuda:1 --light')\ncell('torch.cuda.set_device(0)')\n"
+        "result = cell('torch.cuda.current_device()')"
+    )
+    assert result == 0
+
+
+def test_one_cells_device_restores() -> None:
+    """%%gpuwatch --device holds for its cell only, also when that fails."""
+    result = run_cells(
+        "cell('import torch; torch.cuda.init()')\nseen = []\nshell.user_ns.update(seen=seen, where=where)\n"
+        "cell('%%gpuwatch --device cuda:1\\nseen.append(where())\\n1 / 0')\nresult = [*seen, cell('where()')]"
+    )
+    assert result == [["cuda:1", "cuda:1", "cuda:1", 1], ["cpu", "cuda:0", "cuda:0", 0]]
+
+
+@pytest.mark.parametrize(
+    ("package", "current"),
+    [("cupy", "cupy.cuda.Device().id"), ("numba", "__import__('numba.cuda').cuda.get_current_device().id")],
+)
+def test_other_libraries_follow(package: str, current: str) -> None:
+    """CuPy's and Numba's current device is the chosen one, also after they were used on another."""
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed")
+    result = run_cells(
+        f"cell('import torch, {package}; torch.cuda.init()')\nfound = []\n"
+        "for device in ('cuda:1', 'cuda:0', 'cuda:1', 'none'):\n"
+        "    cell(f'%gpu device {device}')\n"
+        f"    found.append(cell({current!r}))\n"
+        "result = found"
+    )
+    assert result == [1, 0, 1, 0]
+
+
+@pytest.mark.parametrize("visible", ["0,1", "1,0", "1"])
+def test_choices_are_joined_by_uuid(visible: str) -> None:
+    """Before CUDA is up and after, each cuda:N is the GPU that CUDA_VISIBLE_DEVICES makes it."""
+    result = run_cells(
+        "ask = '[(d.device, d.index, d.uuid is not None, d.memory_free is not None) '\\\n"
+        "      'for d in gpuwidget.devices()]'\n"
+        "cell('import torch')\nbefore = cell(ask)\ncell('torch.cuda.init()')\nresult = [before, cell(ask)]",
+        CUDA_VISIBLE_DEVICES=visible,
+    )
+    expected: list[list[Any]] = [["cpu", None, False, False]]
+    expected += [[f"cuda:{n}", int(i), True, True] for n, i in enumerate(visible.split(","))]
+    assert result == [expected, expected]
+
+
+def test_new_threads_have_torchs_own_default() -> None:
+    """As the docs say, a new thread begins with cpu and cuda:0."""
+    result = run_cells(
+        "cell('import torch; torch.cuda.init()')\ncell('%gpu device cuda:1')\nfound = []\n"
+        "shell.user_ns.update(found=found, where=where)\n"
+        "cell('import threading; t = threading.Thread(target=lambda: found.append(where()))')\n"
+        "cell('t.start(); t.join()')\n"
+        "result = found[0]"
+    )
+    assert result == ["cpu", "cuda:0", "cuda:0", 0]
+
+
+def test_shuffling_fails_with_the_fix_and_works_with_it() -> None:
+    """The error that the hint is for comes as it is known, and its fix is one."""
+    result = run_cells(
+        """
+        from gpuwidget.kernel.traps import hint
+        cell('import torch; from torch.utils.data import DataLoader')
+        cell('%gpu device cuda:1')
+        failed = shell.run_cell('list(DataLoader(list(range(8)), shuffle=True))')
+        fixed = shell.run_cell(
+            'list(DataLoader(list(range(8)), shuffle=True, generator=torch.Generator(device="cuda:1")))')
+        said = None if failed.success else hint(failed.error_in_exec, shell.user_ns)
+        result = [failed.success, said, fixed.success]
+        """.replace("\n        ", "\n")
+    )
+    if result[0]:
+        pytest.skip("this torch shuffles under a CUDA default")
+    assert 'generator=torch.Generator(device="cuda:1")' in result[1]
+    assert result[2] is True

@@ -1,0 +1,160 @@
+"""Which devices are offered, with which GPU behind each, before CUDA is up and after."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import pytest
+from fakes import EPOCH, FakeClock, FakeSource
+from helpers_samples import GIB, LIVE, h200, process, reading, sample
+from helpers_torch import make_torch
+
+from gpuwidget.errors import OptionError
+from gpuwidget.kernel import device_choices, devices
+from gpuwidget.kernel.device_choices import CPU, Choices, Observer, check
+from gpuwidget.kernel_state import DeviceChoice
+from gpuwidget.sampler import Sampler
+from gpuwidget.sources import Inventory
+
+ONE, TWO = h200(0), h200(1)
+NOW = sample((ONE, reading(ONE)), (TWO, reading(TWO, memory_used=20 * GIB)))
+NOBODY = replace(
+    NOW, origin=replace(LIVE, kind="none", reason="No NVIDIA driver was found."), gpus=(), readings=()
+)
+
+
+@pytest.fixture
+def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
+    made = make_torch()
+    monkeypatch.setitem(sys.modules, "torch", made)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return made
+
+
+@pytest.fixture
+def observer(monkeypatch: pytest.MonkeyPatch) -> Observer:
+    monkeypatch.setattr(device_choices, "in_host_pid_namespace", lambda: True)
+    return Observer(Sampler(FakeSource(), FakeClock()))
+
+
+def of(choices: Choices) -> list[tuple[str, int | None]]:
+    """Each device with NVML's index of the GPU behind it."""
+    return [(choice.device, choice.index) for choice in choices.devices]
+
+
+def test_each_device_has_its_gpu(torch: Any, observer: Observer) -> None:
+    """Model, capability, free memory and who is on it, as the driver says."""
+    torch.cuda.init()
+    held = (
+        process(11, GIB, command="train.py"),
+        process(os.getpid(), GIB),
+        process(12, GIB, user=None, command=None),
+    )
+    now = sample((ONE, reading(ONE)), (TWO, reading(TWO, memory_used=20 * GIB, processes=held)))
+    assert observer.choices(now).devices[2] == DeviceChoice(
+        device="cuda:1",
+        uuid=TWO.uuid,
+        index=1,
+        name="NVIDIA H200",
+        compute_capability="9.0",
+        memory_total=140 * GIB,
+        memory_free=120 * GIB,
+        holders=("this notebook", "anna: train.py", "process 12"),
+    )
+    label = "cuda:1 · GPU 1 H200 · 9.0 · 120.0 GiB free · this notebook, anna: train.py, process 12"
+    assert devices.label(observer.choices(now).devices[2]) == label
+
+
+def test_before_cuda_is_up(torch: Any, observer: Observer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which GPU each will be is told without starting CUDA, CUDA_VISIBLE_DEVICES considered."""
+    assert of(observer.choices(NOW)) == [("cpu", None), ("cuda:0", 0), ("cuda:1", 1)]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    assert of(observer.choices(NOW)) == [("cpu", None), ("cuda:0", 1)]
+    assert torch.cuda.is_initialized() is False
+
+
+def test_gpus_that_differ(torch: Any, observer: Observer) -> None:
+    """Where nobody can say yet which is which, the devices are offered without a GPU."""
+    mixed = sample((ONE, reading(ONE)), (h200(1, name="NVIDIA T4"), reading(TWO)))
+    choices = observer.choices(mixed)
+    assert of(choices) == [("cpu", None), ("cuda:0", None), ("cuda:1", None)]
+    assert (
+        devices.label(choices.devices[1])
+        == "cuda:0 · which GPU will be known once your code has started CUDA"
+    )
+
+
+def test_a_recordings_gpus_are_not_this_machines(torch: Any, observer: Observer) -> None:
+    """They are no choice, and CUDA's devices can't be counted yet: any cuda:N is taken."""
+    choices = observer.choices(replace(NOW, origin=replace(LIVE, kind="replay")))
+    assert (of(choices), choices.complete) == ([("cpu", None)], False)
+    check("cuda:3", choices, NOW)
+
+
+def test_no_gpu(torch: Any, observer: Observer) -> None:
+    """The driver's own reason is given."""
+    choices = observer.choices(NOBODY)
+    assert choices == Choices((CPU,), "No NVIDIA driver was found.", complete=True)
+    with pytest.raises(OptionError, match=r"^cuda:0: No NVIDIA driver was found\.$"):
+        check("cuda:0", choices, NOBODY)
+
+
+def test_torch_is_not_installed(observer: Observer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can be chosen in an environment without torch, and that is said."""
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert observer.choices(NOW).unavailable == "torch is not installed in this kernel's environment."
+
+
+def test_what_this_kernel_has_on_each_gpu(torch: Any, observer: Observer) -> None:
+    """A context shows from its first moment, and stays after 'none'."""
+    torch.cuda.set_device(1)
+    assert [(gpu.uuid, gpu.torch_device, gpu.context) for gpu in observer.gpus(NOW)] == [
+        (ONE.uuid, "cuda:0", False),
+        (TWO.uuid, "cuda:1", True),
+    ]
+
+
+def test_looking_leaves_nothing_running() -> None:
+    """A look takes one sample and ends; soon after, the same is shown, and the next one has come."""
+    source = FakeSource(2, clock=(clock := FakeClock()))
+    sampler = Sampler(source, clock)
+    observer = Observer(sampler, clock)
+    try:
+        while observer.look() is None:
+            clock.until(lambda: sampler.latest is not None, step=0.01)
+        clock.until(lambda: not sampler.wanted, step=0.01)
+        latest = observer.look()
+        assert latest is not None
+        assert latest.time >= EPOCH
+    finally:
+        sampler.stop()
+
+
+def test_a_silent_driver_is_asked_once() -> None:
+    """However often a view asks while the driver is silent, one question waits for its answer."""
+    source, asked = FakeSource(), threading.Event()
+
+    def silent() -> Inventory:
+        asked.wait(10)
+        return found()
+
+    found, source.open = source.open, silent  # type: ignore[method-assign]
+    sampler = Sampler(source)
+    observer = Observer(sampler)
+    for _ in range(5):
+        assert observer.look(0.0) is None
+    assert len(sampler._subscriptions._all) == 1
+    asked.set()
+    sampler.stop()
+
+
+def test_a_module_that_only_bears_torchs_name(monkeypatch: pytest.MonkeyPatch, observer: Observer) -> None:
+    """A stand-in of the user's, which came from no file, is no torch, and no error either."""
+    monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
+    assert observer.choices(NOW).unavailable == "torch is not installed in this kernel's environment."

@@ -1,0 +1,59 @@
+"""What stands under the tracebacks of known traps, and where nothing does."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+from helpers_torch import make_torch
+
+from gpuwidget.kernel.traps import hint
+
+
+@pytest.fixture
+def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
+    made = make_torch()
+    monkeypatch.setitem(sys.modules, "torch", made)
+    return made
+
+
+def test_two_dtypes_are_not_two_devices(torch: Any) -> None:
+    """A layer given another dtype on the same device is another error, and goes without a hint."""
+    for types in (
+        "(torch.cuda.HalfTensor) and weight type (torch.cuda.FloatTensor)",
+        "(CUDAHalfType) and weight type (CUDAFloatType)",
+        "(float) and bias type (c10::Half)",
+        "(torch.DoubleTensor) and weight type (torch.FloatTensor)",
+    ):
+        assert hint(RuntimeError(f"Input type {types} should be the same"), {}) is None
+
+
+def test_a_layer_on_another_device(torch: Any) -> None:
+    """Which variables are where is said of convolutions too, in both of torch's wordings."""
+    variables = {"batch": torch.empty(1), "image": torch.empty(1, device="cuda:1"), "n": 3}
+    for types in (
+        "(torch.FloatTensor) and weight type (torch.cuda.FloatTensor)",
+        "(CUDAFloatType) and weight type (CPUFloatType)",
+    ):
+        assert hint(RuntimeError(f"Input type {types} should be the same"), variables) == (
+            "One operation was given tensors on different devices. Around it are batch on cpu, "
+            "image on cuda:1.\nFix: move one to the other's device: x.to(y.device), model.to(x.device)"
+        )
+
+
+def test_a_generator_elsewhere_without_a_default_device(torch: Any) -> None:
+    """Where no default device is to blame, none is blamed."""
+    error = RuntimeError("Expected a 'cuda' device type for generator but found 'cpu'")
+    assert hint(error, {}) == (
+        "Random numbers were to be drawn on cuda with a generator that is on cpu.\n"
+        'Fix: give it one that is there: generator=torch.Generator(device="cuda")'
+    )
+
+
+def test_shuffling_under_a_default_device(torch: Any) -> None:
+    """The default device is named, and the fix makes the generator there."""
+    torch.set_default_device("cuda:1")
+    said = hint(RuntimeError("Expected a 'cuda' device type for generator but found 'cpu'"), {}) or ""
+    assert "The default torch device is cuda:1" in said
+    assert said.endswith('\nFix: DataLoader(..., generator=torch.Generator(device="cuda:1"))')
