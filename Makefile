@@ -10,16 +10,18 @@ PIP := -m pip install $(if $(CI),--quiet) --disable-pip-version-check
 TORCH_PACKAGE := $(if $(filter 0,$(TORCH)),,torch==2.13.0)
 INSTALLED := $(VENV)/.installed-torch$(TORCH)
 OLDEST_INSTALLED := $(OLDEST)/.installed
+OLDEST_LAB := .venv-oldest-lab
+OLDEST_LAB_INSTALLED := $(OLDEST_LAB)/.installed
 NODE_MODULES := node_modules/.installed
 LABEXTENSION := $(VENV)/.labextension
 LABEXTENSION_SOURCES := $(wildcard labextension/src/* labextension/style/* labextension/schema/* labextension/*.json)
-LINKED := $(VENV)/share/jupyter/labextensions/jupyterlab-gpuwidget
+LINK := share/jupyter/labextensions/jupyterlab-gpuwidget
 JLPM := PATH="$(CURDIR)/$(VENV)/bin:$$PATH" jlpm
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-python test-typescript test-server test-kernel test-kernel-newest \
-	test-kernel-oldest test-browser hardware check format build lock bench clean compiler chromium
+	test-kernel-oldest test-browser test-browser-newest test-browser-oldest hardware check format build lock bench clean compiler chromium
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' Makefile
@@ -47,8 +49,14 @@ test-kernel-oldest: $(INSTALLED) $(OLDEST_INSTALLED) compiler
 	GPUWIDGET_TEST_PYTHON=$(CURDIR)/$(OLDEST)/bin/python $(RUN) pytest tests/kernel
 
 # A process of its own: Playwright's synchronous interface shares none with asynchronous tests.
-test-browser: $(INSTALLED) $(LABEXTENSION) chromium ## notebooks in JupyterLab and Chromium
+test-browser: test-browser-newest test-browser-oldest ## notebooks and the panel in Chromium, with the newest and the oldest JupyterLab
+
+test-browser-newest: $(INSTALLED) $(LABEXTENSION) compiler chromium
 	$(RUN) pytest tests/browser
+
+# The panel on all kinds of machines: what asks for no torch, which the oldest JupyterLab is installed without.
+test-browser-oldest: $(INSTALLED) $(OLDEST_LAB_INSTALLED) $(LABEXTENSION) compiler chromium
+	GPUWIDGET_TEST_LAB=$(CURDIR)/$(OLDEST_LAB)/bin/python $(RUN) pytest tests/browser/test_panel_machines.py
 
 test-typescript: $(NODE_MODULES) ## the labextension's own tests
 	$(JLPM) test
@@ -90,7 +98,7 @@ bench: $(INSTALLED) ## measure the figures this project holds itself to
 	$(RUN) benchmarks
 
 clean: ## remove everything that was installed or built here
-	rm -rf $(VENV) $(VENV)-lock $(OLDEST) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(VENV)-lock $(OLDEST) $(OLDEST_LAB) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 	rm -rf node_modules .yarn labextension/lib labextension/tests/lib gpuwidget/labextension
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -109,16 +117,24 @@ $(NODE_MODULES): package.json yarn.lock .yarnrc.yml | $(INSTALLED)
 
 # Linked, not copied: what JupyterLab finds is what was built last.
 $(LABEXTENSION): $(NODE_MODULES) $(LABEXTENSION_SOURCES) | $(INSTALLED)
-	rm -rf gpuwidget/labextension labextension/lib $(LINKED)
+	rm -rf gpuwidget/labextension labextension/lib $(VENV)/$(LINK)
 	$(JLPM) build
-	mkdir -p $(dir $(LINKED))
-	ln -s $(CURDIR)/gpuwidget/labextension $(LINKED)
+	mkdir -p $(VENV)/$(dir $(LINK))
+	ln -s $(CURDIR)/gpuwidget/labextension $(VENV)/$(LINK)
 	@touch $@
 
 $(OLDEST_INSTALLED): pyproject.toml requirements/oldest.txt
 	@$(PYTHON) tools/check_python.py
 	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/python $(PIP) --constraint requirements/oldest.txt --editable .
+	@touch $@
+
+$(OLDEST_LAB_INSTALLED): pyproject.toml requirements/oldest-lab.txt
+	@$(PYTHON) tools/check_python.py
+	test -x $(OLDEST_LAB)/bin/python || $(PYTHON) -m venv $(OLDEST_LAB)
+	$(OLDEST_LAB)/bin/python $(PIP) --constraint requirements/oldest-lab.txt --editable '.[lab,notebook]'
+	mkdir -p $(OLDEST_LAB)/$(dir $(LINK))
+	ln -sfn $(CURDIR)/gpuwidget/labextension $(OLDEST_LAB)/$(LINK)
 	@touch $@
 
 compiler:

@@ -48,8 +48,8 @@ BENCHMARKS: dict[str, Measure] = {
     "card": card_size.measure,
     "ticks": ticks.measure,
     "streams": streams.measure,
-    "device": device.measure,
     "panel": panel.measure,
+    "device": device.measure,
 }
 _RESULTS = Path(__file__).with_name("results")
 _PACKAGES = (

@@ -27,6 +27,8 @@ CHROMIUM_ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
+PYTHON = os.environ.get("GPUWIDGET_TEST_LAB", sys.executable)
+"""The interpreter of the JupyterLab to test, and of its kernels."""
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 SETTINGS = {
     # Neither news nor update checks: both pop up over the notebook and ask the network.
@@ -84,7 +86,7 @@ class Lab:
         environment.pop("PYTEST_CURRENT_TEST", None)
         self._environment = environment
         self._command = [
-            *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"),
+            *(PYTHON, "-m", "jupyterlab", "--no-browser", "--allow-root"),
             f"--ServerApp.port={self.url.rpartition(':')[2]}",
             "--ServerApp.port_retries=0",
             f"--ServerApp.root_dir={self.notebooks}",
