@@ -38,7 +38,7 @@ export function memoryUnit(sizes: readonly Unsure[]): MemoryUnit {
   return Math.max(0, ...sizes.filter(known)) >= 1023.5 * MIB ? 'GiB' : 'MiB';
 }
 
-/** Bytes as a bare number of `unit`; what would round to nothing there keeps a unit of its own. */
+/** Bytes as a bare number of `unit`, `<0.1` for what would round to nothing: a little memory is not none. */
 export function figure(size: Unsure, unit: MemoryUnit): string {
   if (!known(size)) {
     return UNKNOWN;
@@ -47,8 +47,8 @@ export function figure(size: Unsure, unit: MemoryUnit): string {
     return '0';
   }
   const one = unit === 'GiB' ? GIB : MIB;
-  if (size < 0.095 * one) {
-    return memory(size);
+  if (size < 0.05 * one) {
+    return '<0.1';
   }
   return (size / one).toFixed(unit === 'MiB' && size >= 9.95 * MIB ? 0 : 1);
 }
