@@ -163,8 +163,8 @@ export class Kernels {
       return;
     }
     this.unschedule();
-    known.language ??= (await kernel.language()).toLowerCase();
-    if (known.language !== 'python') {
+    known.language ??= await kernel.language();
+    if (known.language.toLowerCase() !== 'python') {
       known.condition = { kind: 'not-python', language: known.language };
       this.changes.emit();
       return;

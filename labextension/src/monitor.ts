@@ -6,7 +6,7 @@ import type { Model } from './model';
 import type { Timers } from './timers';
 import type { StreamMessage } from './wire';
 
-/** So long without a sample on an open stream, and the panel says so. */
+/** So long without a word of the server, and the panel says so. */
 const QUIET_S = 3;
 /** Nobody reads figures that change more often; the page would be laid out and painted for each. */
 const READABLE_MS = 450;
@@ -15,6 +15,7 @@ const READABLE_MS = 450;
 export class Monitor {
   private looking = false;
   private heard = NaN;
+  private sampledSince = false;
   private told = -Infinity;
   private timer: number | null = null;
   private readonly changes = new Signal<this, void>(this);
@@ -40,11 +41,16 @@ export class Monitor {
     return this.connection.state;
   }
 
-  /** Seconds since the server last said something on an open stream, null while it speaks. */
+  /** Whether a sample has come since the stream was opened. */
+  get sampled(): boolean {
+    return this.sampledSince;
+  }
+
+  /** Seconds since the server last said something, or was asked to; null while it speaks. */
   get quietFor(): number | null {
     const seconds = (this.timers.now() - this.heard) / 1000;
     const patience = Math.max(QUIET_S, 3 * (this.model.server?.interval ?? 0));
-    return this.link === 'open' && seconds > patience ? seconds : null;
+    return (this.link === 'open' || this.link === 'opening') && seconds > patience ? seconds : null;
   }
 
   /** Whether somebody looks; nothing is done while nobody does. */
@@ -78,6 +84,7 @@ export class Monitor {
 
   private received(_: Connection, message: StreamMessage): void {
     this.heard = this.timers.now();
+    this.sampledSince = message.type === 'sample' || message.sample !== null;
     this.model.take(message);
     if (message.type === 'hello' || this.heard - this.told >= READABLE_MS) {
       this.tell();

@@ -152,12 +152,8 @@ export class GpuPanel extends Widget {
   }
 
   private serverNotice(quiet: number | null, reason: string | null): Notice | null {
-    if (quiet !== null) {
-      return { text: this.trans.__('The server has sent nothing for %1.', duration(quiet)) };
-    }
-    if (this.monitor.link === 'open' && this.monitor.model.sample === null) {
-      return { text: this.trans.__('Waiting for the first sample…') };
-    }
-    return serverNotice(this.trans, this.monitor.link) ?? (reason === null ? null : { text: reason });
+    const { link, sampled, model } = this.monitor;
+    const notice = serverNotice(this.trans, { link, quiet, sampled, known: model.sample !== null });
+    return notice ?? (reason === null ? null : { text: reason });
   }
 }

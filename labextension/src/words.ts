@@ -25,14 +25,32 @@ export interface Notice {
   readonly action?: 'load';
 }
 
-/** How it stands with the server, in a sentence; null while samples come. */
-export function serverNotice(trans: TranslationBundle, link: Link): Notice | null {
+/**
+ * How it stands with the server, in a sentence; null while samples come. `quiet` is for how many seconds none did, if
+ * for too long; `sampled` whether one has come since the stream was opened; `known` whether any has ever.
+ */
+export function serverNotice(
+  trans: TranslationBundle,
+  { link, quiet, sampled, known }: { link: Link; quiet: number | null; sampled: boolean; known: boolean }
+): Notice | null {
+  if (quiet !== null) {
+    return {
+      text:
+        link === 'open' && !sampled
+          ? trans.__(
+              'The driver has not answered for %1. Where nothing keeps it initialised it takes longer to come up; if nvidia-smi hangs too, the driver or a GPU is stuck: look into the kernel log (dmesg).',
+              duration(quiet)
+            )
+          : trans.__('The server has sent nothing for %1.', duration(quiet))
+    };
+  }
   switch (link) {
     case 'off':
-    case 'open':
       return null;
     case 'opening':
-      return { text: trans.__('Waiting for the first sample…') };
+    case 'open':
+      // Shown again after a moment out of sight, the last sample bridges the time until the next.
+      return known ? null : { text: trans.__('Waiting for the first sample…') };
     case 'lost':
       return {
         text: trans.__('The server does not answer. Trying again; what is shown is the last it said.')
@@ -107,7 +125,7 @@ export function kernelNotice(trans: TranslationBundle, view: KernelView, here: s
     case 'not-installed':
       return {
         text: trans.__(
-          "gpuwidget is not installed in this kernel's environment. Run in a cell, then ask again:"
+          "gpuwidget is not installed in this kernel's environment. Run in a cell, then load it:"
         ),
         command: install,
         action: 'load'

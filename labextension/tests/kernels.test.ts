@@ -43,7 +43,7 @@ test('a kernel that is not Python is never asked', async () => {
   await show(kernels, kernel, 'busy');
   await show(kernels, kernel, 'idle');
   await timers.pass(10 * POLL_MS);
-  assert.deepEqual(kernels.view.condition, { kind: 'not-python', language: 'r' });
+  assert.deepEqual(kernels.view.condition, { kind: 'not-python', language: 'R' });
   assert.deepEqual(kernel.questions, []);
 });
 

@@ -39,6 +39,19 @@ test('an open stream that falls silent is told, and for how long', async () => {
   assert.equal(monitor.quietFor, null);
 });
 
+test('a server that does not answer and one whose driver does not are told apart', async () => {
+  const { monitor, server, timers } = made();
+  monitor.look(true);
+  await timers.pass(5000);
+  assert.deepEqual([monitor.link, monitor.quietFor, monitor.sampled], ['opening', 5, false]);
+  server.socket.say(hello({ sample: null }));
+  await timers.pass(5000);
+  assert.deepEqual([monitor.link, monitor.quietFor, monitor.sampled], ['open', 5, false]);
+  server.socket.say({ type: 'sample', sample: sample(1) });
+  await timers.pass(5000);
+  assert.deepEqual([monitor.link, monitor.quietFor, monitor.sampled], ['open', 5, true]);
+});
+
 test('figures change no faster than they can be read, and none is lost', async () => {
   const { monitor, server, timers, told } = made();
   monitor.look(true);

@@ -128,7 +128,7 @@ def test_a_restarted_kernel(open_notebook: Open) -> None:
 @pytest.mark.parametrize(
     ("name", "language", "before", "sentence"),
     [
-        ("not-python", "R", "", "This kernel speaks r, not Python."),
+        ("not-python", "R", "", "This kernel speaks R, not Python."),
         ("bare", "python", "sys.modules['gpuwidget'] = None", "gpuwidget is not installed"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import helpers_kernel_state
 import pytest
@@ -123,6 +124,61 @@ def test_a_lost_gpu(browser: Browser, tmp_path: Path) -> None:
         here, gone = cards(notebook)
         assert "97 %" in here["text"].replace("\u2007", "")
         assert "%" not in gone["text"]
+        notebook.close()
+
+
+def test_a_gpu_that_hangs(browser: Browser, tmp_path: Path) -> None:
+    """A GPU whose driver calls do not return says for how long; the others go on, and so does it afterwards."""
+    with lab_with(tmp_path, *machine(2)) as (lab, standin):
+        notebook = lab.open(browser, lab.write("hung.ipynb", ["1"]))
+        show(notebook)
+        notebook.page.wait_for_selector(CARD)
+        standin.scenario(*machine(2), "gpu.0.*=hang")
+        wait_for_text(notebook, CARD, "No answer for")
+        standin.scenario(*machine(2), "gpu.0.*=hang", "gpu.1.util=42")
+        wait_for_text(notebook, CARD, "42 %")
+        assert "%" not in cards(notebook)[0]["text"]
+        assert notebook.page.is_hidden(SERVER_NOTICE)
+        standin.scenario(*machine(2))
+        wait_for_text(notebook, CARD, "97 %")
+        notebook.close()
+
+
+def test_a_driver_that_hangs(browser: Browser, tmp_path: Path) -> None:
+    """Where not even the start of the driver returns, the panel says that it is the driver, and for how long."""
+    with lab_with(tmp_path, *machine(2), "*=hang") as (lab, standin):
+        notebook = lab.open(browser, lab.write("stuck.ipynb", ["1"]))
+        show(notebook)
+        wait_for_text(notebook, SERVER_NOTICE, "The driver has not answered for")
+        standin.scenario(*machine(2))
+        notebook.page.wait_for_selector(CARD)
+        assert notebook.page.is_hidden(SERVER_NOTICE)
+        notebook.close()
+
+
+@pytest.mark.parametrize(
+    ("said", "notice", "disabled"),
+    [
+        ({"schema": 2, "version": "9.9.9"}, "This kernel has gpuwidget 9.9.9, the server 0.1.0", True),
+        (
+            {"version": "0.0.9"},
+            "This kernel has gpuwidget 0.0.9, the server 0.1.0: restart the kernel",
+            False,
+        ),
+    ],
+)
+def test_another_version_in_the_kernel(
+    browser: Browser, tmp_path: Path, said: dict[str, Any], notice: str, disabled: bool
+) -> None:
+    """Another version in the kernel is told; a choice is offered as long as the two understand each other."""
+    with lab_with(tmp_path, *machine(2)) as (lab, _):
+        state = helpers_kernel_state.state(uuids(lab), **said)
+        notebook = lab.open(browser, lab.write("old.ipynb", [helpers_kernel_state.cell(state)]))
+        show(notebook)
+        notebook.run(0)
+        notebook.wait_until_done()
+        wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-kernel", notice)
+        assert notebook.page.is_disabled(DEVICE) == disabled
         notebook.close()
 
 
