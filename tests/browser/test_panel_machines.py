@@ -128,7 +128,7 @@ def test_a_lost_gpu(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_a_gpu_that_hangs(browser: Browser, tmp_path: Path) -> None:
-    """A GPU whose driver calls do not return says for how long; the others go on, and so does it afterwards."""
+    """A GPU whose driver calls do not return says for how long; the others go on, and later it does."""
     with lab_with(tmp_path, *machine(2)) as (lab, standin):
         notebook = lab.open(browser, lab.write("hung.ipynb", ["1"]))
         show(notebook)
@@ -145,7 +145,7 @@ def test_a_gpu_that_hangs(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_a_driver_that_hangs(browser: Browser, tmp_path: Path) -> None:
-    """Where not even the start of the driver returns, the panel says that it is the driver, and for how long."""
+    """Where the driver does not even start, the panel says that it is the driver, and for how long."""
     with lab_with(tmp_path, *machine(2), "*=hang") as (lab, standin):
         notebook = lab.open(browser, lab.write("stuck.ipynb", ["1"]))
         show(notebook)
