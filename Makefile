@@ -72,7 +72,7 @@ check: $(INSTALLED) $(NODE_MODULES) ## format, lint, types and layers
 	$(RUN) mypy tests/server tests/fakes.py tests/helpers_samples.py
 	$(RUN) mypy tests/kernel tests/nvml_standin
 	$(RUN) mypy tests/browser
-	$(RUN) mypy tests/hardware
+	$(RUN) mypy tests/hardware tests/kernel/helpers_kernel.py tests/kernel/helpers_outputs.py
 	$(VENV)/bin/lint-imports --no-cache
 	$(RUN) tools.wire --check
 	$(JLPM) check

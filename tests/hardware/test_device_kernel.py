@@ -1,0 +1,186 @@
+"""The default device in a real kernel on two real GPUs: what views are told, running cells, known traps."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers_gpu import nvidia_smi
+from helpers_kernel import Kernel, Ran
+
+pytestmark = [pytest.mark.gpu, pytest.mark.two_gpus]
+
+GIB = 1024**3
+NOW = "str(torch.get_default_device()), torch.cuda.current_device()"
+USE = "torch.ones(2**28, device='{device}')"
+"""One GiB on a device."""
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> Iterator[Kernel]:
+    """A kernel of its own with gpuwidget loaded."""
+    made = Kernel(tmp_path, {"GPUWIDGET_SOURCE": None, "PYTHONPATH": os.environ.get("PYTHONPATH")})
+    run(made, "%load_ext gpuwidget")
+    yield made
+    made.shutdown()
+
+
+def run(kernel: Kernel, code: str) -> Ran:
+    """Run ``code``, which must end well."""
+    ran = kernel.run(code)
+    assert ran.reply["status"] == "ok", ran.reply
+    return ran
+
+
+def shown(ran: Ran) -> str:
+    """The plain text of what a cell displayed."""
+    return "\n".join(m.content["data"]["text/plain"] for m in ran.messages if m.type == "display_data")
+
+
+def ask(kernel: Kernel, **question: Any) -> Any:
+    """The state that a view is told."""
+    answer = kernel.ask_control("gpuwidget_request", {"schema": 1, **question})
+    assert answer["status"] == "ok", answer
+    return answer["state"]
+
+
+def test_what_views_are_told(kernel: Kernel) -> None:
+    """Each choice is a GPU as nvidia-smi has it, and who is on it; contexts stay after 'none'."""
+    run(kernel, "import torch")
+    before = ask(kernel, ask="state")
+    assert (before["cuda_initialized"], [gpu["context"] for gpu in before["gpus"]]) == (False, [False] * 2)
+    run(kernel, f"x = {USE.format(device='cuda:0')}\n%gpu device cuda:1")
+    run(kernel, f"y = {USE.format(device='cuda')}\n%gpu device none")
+    run(kernel, "z = 1")
+    state = ask(kernel, ask="state")
+    smi = nvidia_smi("index,uuid,name,compute_cap,memory.total,memory.free")
+    choices = state["choices"]
+    assert [choice["device"] for choice in choices] == ["cpu", "cuda:0", "cuda:1"]
+    for choice, (index, uuid, name, capability, total, free) in zip(choices[1:], smi, strict=True):
+        assert [str(choice["index"]), choice["uuid"], choice["name"]] == [index, uuid, name]
+        assert choice["compute_capability"] == capability
+        assert choice["memory_total"] == int(total) * 2**20
+        assert choice["memory_free"] == pytest.approx(int(free) * 2**20, abs=GIB)
+        assert choice["holders"][0] == "this notebook"
+    assert [gpu["torch_device"] for gpu in state["gpus"]] == ["cuda:0", "cuda:1"]
+    assert [gpu["context"] for gpu in state["gpus"]] == [True, True]
+    assert all(gpu["process_memory"] > GIB for gpu in state["gpus"])
+    assert state["device"]["chosen"] is None
+    assert run(kernel, NOW).result == "('cpu', 0)"
+
+
+def test_a_choice_while_a_cell_computes(kernel: Kernel) -> None:
+    """While a cell keeps a GPU busy, a choice is answered; it holds from the next cell."""
+    run(kernel, "import os, torch\na = torch.ones(4096, 4096, device='cuda')")
+    busy = "open('on', 'w').close()\nwhile not os.path.exists('off'): a @ a\ntorch.cuda.synchronize()\n" + NOW
+    request = kernel.send(busy)
+    kernel.wait_for_file("on")
+    device = ask(kernel, ask="set_device", device="cuda:1", new_tensors=True)["device"]
+    assert (device["chosen"], device["pending"], device["present"]) == ("cuda:1", True, "cpu")
+    (kernel.folder / "off").touch()
+    assert kernel.wait(request).result == "('cpu', 0)"
+    assert run(kernel, NOW).result == "('cuda:1', 1)"
+    assert ask(kernel, ask="state")["device"]["pending"] is False
+
+
+@pytest.mark.parametrize(
+    ("package", "current"),
+    [("cupy", "cupy.cuda.Device().id"), ("numba.cuda", "numba.cuda.get_current_device().id")],
+)
+def test_other_libraries_follow_the_next_cell(kernel: Kernel, package: str, current: str) -> None:
+    """In a kernel too CuPy and Numba are where torch is, from the cell after the choice, and back again."""
+    if importlib.util.find_spec(package.partition(".")[0]) is None:
+        pytest.skip(f"{package} is not installed")
+    run(kernel, f"import torch, {package}\ntorch.cuda.init()\n%gpu device cuda:1")
+    assert run(kernel, f"{current}, {NOW}").result == "(1, 'cuda:1', 1)"
+    run(kernel, "%gpu device cuda:0 --light")
+    assert run(kernel, f"{current}, {NOW}").result == "(0, 'cpu', 0)"
+    run(kernel, "%gpu device none")
+    assert run(kernel, f"{current}, {NOW}").result == "(0, 'cpu', 0)"
+
+
+def test_a_choice_before_torch(kernel: Kernel) -> None:
+    """It says that it waits, imports nothing, and holds from the cell after the import."""
+    assert "torch is not imported yet" in shown(run(kernel, "import sys\n%gpu device cuda:1"))
+    assert run(kernel, "'torch' in sys.modules").result == "False"
+    assert run(kernel, "import torch\nstr(torch.get_default_device())").result == "'cpu'"
+    assert (
+        run(kernel, "torch.cuda.is_initialized(), str(torch.empty(3).device)").result == "(False, 'cuda:1')"
+    )
+
+
+def test_what_the_users_code_sets_stays(kernel: Kernel) -> None:
+    """torch.cuda.set_device and set_default_device after a choice are shown and left alone."""
+    run(kernel, "import torch\ntorch.cuda.init()\n%gpu device cuda:1")
+    run(kernel, "torch.cuda.set_device(0)")
+    assert run(kernel, NOW).result == "('cuda:1', 0)"
+    assert "set the current CUDA device to cuda:0" in ask(kernel, ask="state")["device"]["note"]
+    run(kernel, "torch.set_default_device('cpu')")
+    assert run(kernel, NOW).result == "('cpu', 0)"
+    assert "set torch's default device to cpu" in ask(kernel, ask="state")["device"]["note"]
+
+
+def test_one_cells_device_and_an_interrupt(kernel: Kernel) -> None:
+    """The stop button in a cell of its own device ends the cell and puts everything back."""
+    run(kernel, "import torch\ntorch.cuda.init()")
+    work = "a = torch.ones(4096, 4096)\nopen('on', 'w').close()\nwhile True: (a @ a).sum().item()"
+    request = kernel.send(f"%%gpuwatch --device cuda:1\n{work}")
+    kernel.wait_for_file("on")
+    kernel.interrupt()
+    ran = kernel.wait(request)
+    assert (ran.reply["ename"], len(ran.cards)) == ("KeyboardInterrupt", 1)
+    assert run(kernel, f"str(a.device), {NOW}").result == "('cuda:1', 'cpu', 0)"
+
+
+def test_the_dashboard(kernel: Kernel) -> None:
+    """%gpu offers both GPUs by name, with what is free."""
+    ran = run(kernel, "import time, torch, gpuwidget\nboard = gpuwidget.dashboard()\nboard")
+    offered: list[str] = []
+    for _ in range(20):
+        states = [m.content["data"].get("state", {}) for m in ran.messages + ran.late if "comm" in m.type]
+        labels = [str(label) for state in states for label in state.get("_options_labels") or ()]
+        offered = [label for label in labels if label.startswith("cuda:")]
+        if offered:
+            break
+        ran = run(kernel, "time.sleep(0.5)")
+    assert [option.split(" · ")[0] for option in offered] == ["cuda:0", "cuda:1"]
+    assert all("H200" in option and "free" in option for option in offered)
+
+
+TRAPS = {
+    "fork": (
+        "import os\ntorch.cuda.init()\n"
+        "class Work(torch.utils.data.Dataset):\n"
+        "    def __len__(self): return 4\n"
+        "    def __getitem__(self, i): return torch.ones(2, device='cuda')\n"
+        "list(torch.utils.data.DataLoader(Work(), num_workers=1, multiprocessing_context='fork'))",
+        "A child process that was forked",
+        'multiprocessing_context="spawn"',
+    ),
+    "two devices": (
+        "x = torch.ones(3, device='cuda:0')\ny = torch.ones(3, device='cuda:1')\nx + y",
+        "One operation was given tensors on different devices: x on cuda:0, y on cuda:1.",
+        'x = x.to("cuda:1")',
+    ),
+    "module": (
+        "net = torch.nn.Linear(3, 3).to('cuda:1')\nbatch = torch.ones(2, 3)\nnet(batch)",
+        "One operation was given tensors on different devices: batch on cpu, net on cuda:1.",
+        'batch = batch.to("cuda:1")',
+    ),
+}
+
+
+@pytest.mark.parametrize("trap", TRAPS.values(), ids=TRAPS.keys())
+def test_traps_as_cuda_sets_them(kernel: Kernel, trap: tuple[str, str, str]) -> None:
+    """Below the real error stands what happened, which variables are where, and the fix."""
+    code, happened, fix = trap
+    run(kernel, "import torch")
+    ran = kernel.run(code)
+    assert ran.reply["status"] == "error"
+    said = shown(ran).splitlines()
+    assert said[0].startswith(happened), ran.reply["evalue"]
+    assert fix in said[1]
