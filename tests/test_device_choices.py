@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from fakes import EPOCH, FakeClock, FakeSource
+from fakes import FakeClock, FakeSource
 from helpers_samples import GIB, LIVE, h200, process, reading, sample
 from helpers_torch import make_torch
 
@@ -20,6 +20,8 @@ from gpuwidget.kernel.device_choices import CPU, Choices, Observer, check
 from gpuwidget.kernel_state import DeviceChoice
 from gpuwidget.sampler import Sampler
 from gpuwidget.sources import Inventory
+
+_PATIENCE_S = 30.0
 
 ONE, TWO = h200(0), h200(1)
 NOW = sample((ONE, reading(ONE)), (TWO, reading(TWO, memory_used=20 * GIB)))
@@ -120,20 +122,18 @@ def test_what_this_kernel_has_on_each_gpu(torch: Any, observer: Observer) -> Non
     ]
 
 
-def test_looking_leaves_nothing_running() -> None:
-    """A look takes one sample and ends; soon after, the same is shown, and the next one has come."""
-    source = FakeSource(2, clock=(clock := FakeClock()))
-    sampler = Sampler(source, clock)
-    observer = Observer(sampler, clock)
-    try:
-        while observer.look() is None:
-            clock.until(lambda: sampler.latest is not None, step=0.01)
-        clock.until(lambda: not sampler.wanted, step=0.01)
-        latest = observer.look()
-        assert latest is not None
-        assert latest.time >= EPOCH
-    finally:
-        sampler.stop()
+def test_a_look_sees_what_is_now() -> None:
+    """A view that asks after a cell sees what that cell took, and nothing goes on sampling for it."""
+    source = FakeSource(2)
+    sampler = Sampler(source)
+    observer = Observer(sampler)
+    for used in (2 * GIB, 3 * GIB):
+        source.memory[1] = used
+        now = observer.look(_PATIENCE_S)
+        assert now is not None
+        assert [reading.memory_used for reading in now.readings] == [1_000_000, used]
+        assert not sampler.wanted
+    sampler.stop()
 
 
 def test_a_silent_driver_is_asked_once() -> None:

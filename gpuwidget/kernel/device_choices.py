@@ -25,7 +25,6 @@ from gpuwidget.torch_device import cuda_index
 CPU = DeviceChoice("cpu", None, None, None, None, None, None, ())
 THIS_NOTEBOOK = "this notebook"
 
-_FRESH_S = 1.0
 _TOO_OLD_S = 10.0
 _FIRST_WAIT_S = 0.05
 _MOST_HOLDERS = 8
@@ -53,23 +52,24 @@ class Observer:
         self._family = Family(clock)
 
     def look(self, timeout_s: float = _FIRST_WAIT_S) -> Sample | None:
-        """A sample of the last seconds. None where there is none within ``timeout_s``: then ask again later.
+        """What the driver says now; where it takes longer than ``timeout_s``, what it last said.
 
-        Where the newest is not fresh, another one is under way for the next time.
+        None where that is too old or nothing: then ask again later, it is under way.
         """
         latest = self._sampler.latest
-        age = None if latest is None else self._clock.time() - latest.time
-        if age is None or age > _FRESH_S:
-            subscription = self._sampler.subscribe()
-            subscription.on_sample = lambda sample: subscription.close()
-            # While the driver is silent nothing ends it: one that waits is enough, however often is asked.
-            before, self._looking = self._looking, subscription
-            if before is not None:
-                before.close()
-            if age is None or age > _TOO_OLD_S:
-                self._sampler.wait_until_open(timeout_s)
-                return self._sampler.read_now(timeout_s)
-        return latest
+        subscription = self._sampler.subscribe()
+        # While the driver is silent nothing ends it: one that waits is enough, however often is asked.
+        before, self._looking = self._looking, subscription
+        if before is not None:
+            before.close()
+        self._sampler.wait_until_open(timeout_s)
+        now = self._sampler.read_now(timeout_s)
+        if now is not None:
+            subscription.close()
+            return now
+        subscription.on_sample = lambda sample: subscription.close()
+        young = latest is not None and self._clock.time() - latest.time <= _TOO_OLD_S
+        return latest if young else None
 
     def choices(self, sample: Sample | None) -> Choices:
         """What can be chosen, as of ``sample``."""

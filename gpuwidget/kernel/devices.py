@@ -12,7 +12,7 @@ from gpuwidget.kernel_state import SCHEMA, DeviceChoice, DeviceState, KernelStat
 from gpuwidget.sampler import process_sampler
 from gpuwidget.torch_device import SWITCH, within
 
-FULL_COST = "about 1 µs on every call into torch"
+FULL_COST = "1 to 2 µs on every call into torch"
 """What the full mode costs, as measured (docs/device.md)."""
 
 _PATIENCE_S = 1.0
@@ -42,7 +42,7 @@ def set_device(device: object, *, new_tensors: bool = True) -> None:
     """Make ``device`` torch's default: ``"cpu"``, ``"cuda:1"`` or a torch.device; None for what was before.
 
     In a notebook it holds from the next cell, elsewhere at once on the calling thread. New tensors go there
-    (torch.set_default_device), at the cost of about 1 µs on every call into torch; with
+    (torch.set_default_device), at a cost of 1 to 2 µs on every call into torch; with
     ``new_tensors=False`` only the current CUDA device is moved, at no cost: what ``"cuda"`` without a number,
     ``.cuda()``, CuPy and Numba mean. Opens no CUDA context by itself.
 

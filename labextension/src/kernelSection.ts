@@ -41,9 +41,9 @@ export class KernelSection {
         void kernels.choose(state.device.chosen, this.tensors.checked);
       }
     };
-    this.mode = element('label', 'mode', this.tensors, trans.__('New tensors too (≈ 1 µs a call)'));
+    this.mode = element('label', 'mode', this.tensors, trans.__('New tensors too (1–2 µs a call)'));
     this.mode.title = trans.__(
-      'Off: only the current CUDA device moves, which is what "cuda" without an index means, and costs nothing. On: tensors made without a device go there too, which costs every torch call about 1 µs.'
+      'Off: only the current CUDA device moves, which is what "cuda" without an index means, and costs nothing. On: tensors made without a device go there too, which costs every torch call 1–2 µs.'
     );
     this.notice = new NoticeView(trans, () => {
       void kernels.load();

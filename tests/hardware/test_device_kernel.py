@@ -164,11 +164,11 @@ TRAPS = {
     "two devices": (
         "x = torch.ones(3, device='cuda:0')\ny = torch.ones(3, device='cuda:1')\nx + y",
         "One operation was given tensors on different devices: x on cuda:0, y on cuda:1.",
-        'x = x.to("cuda:1")',
+        'y = y.to("cuda:0")',
     ),
     "module": (
         "net = torch.nn.Linear(3, 3).to('cuda:1')\nbatch = torch.ones(2, 3)\nnet(batch)",
-        "One operation was given tensors on different devices: batch on cpu, net on cuda:1.",
+        "One operation was given tensors on different devices: net on cuda:1, batch on cpu.",
         'batch = batch.to("cuda:1")',
     ),
 }

@@ -54,7 +54,7 @@ def test_choosing_by_magic(with_torch: Kernel) -> None:
     """%gpu device cuda:1 holds from the next cell, and for all that means 'the GPU'; none ends it."""
     ran = run(with_torch, f"%gpu device cuda:1\nprint({NOW})")
     assert ran.text == "cpu\n"
-    assert shown(ran).startswith("Default torch device from the next cell: cuda:1 (full mode, about 1 µs")
+    assert shown(ran).startswith("Default torch device from the next cell: cuda:1 (full mode, 1 to 2 µs")
     cell = (
         "[str(one.device) for one in (torch.empty(3), torch.empty(3, device='cuda'), torch.empty(1).cuda())]"
     )
