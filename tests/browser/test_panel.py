@@ -183,6 +183,19 @@ def test_nothing_is_done_while_hidden(open_notebook: Open) -> None:
     assert notebook.script("return window.asked;") == 0
 
 
+def test_the_layout_is_restored(open_notebook: Open, lab: Lab) -> None:
+    """A page that is loaded again has the panel where it was, open and live."""
+    notebook = open_notebook(["1"])
+    with notebook.page.expect_request(
+        lambda request: request.method == "PUT" and "jp-gpuwidget-panel" in (request.post_data or "")
+    ):
+        show(notebook)
+    workspace = notebook.page.url.partition("/workspaces/")[2].partition("/")[0]
+    notebook.page.goto(f"{lab.url}/lab/workspaces/{workspace}?token={lab.token}")
+    notebook.page.wait_for_selector(f"{PANEL}[data-link=live] {CARD.removeprefix(PANEL)} canvas")
+    notebook.wait_until_open(kernel=True)
+
+
 def test_it_is_reached_by_keyboard(open_notebook: Open) -> None:
     """From the palette's command the keyboard is on the dropdown; a card folds and unfolds by Enter."""
     notebook = open_notebook(["%load_ext gpuwidget"])
