@@ -19,6 +19,7 @@ from typing import Any
 
 from benchmarks import (
     card_size,
+    dashboard_peer,
     device,
     empty_cell,
     importing,
@@ -49,6 +50,7 @@ BENCHMARKS: dict[str, Measure] = {
     "ticks": ticks.measure,
     "streams": streams.measure,
     "panel": panel.measure,
+    "dashboard-peer": dashboard_peer.measure,
     "device": device.measure,
 }
 _RESULTS = Path(__file__).with_name("results")
@@ -59,6 +61,7 @@ _PACKAGES = (
     "bqplot",
     "jupyter-client",
     "jupyter-server",
+    "jupyterlab",
     "nvidia-ml-py",
     "psutil",
     "tornado",

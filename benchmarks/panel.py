@@ -7,19 +7,17 @@ beside.
 
 from __future__ import annotations
 
-import gzip
-import importlib
-import random
-import sys
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from benchmarks import pages
 from benchmarks.figures import Figure
+from benchmarks.labextensions import compressed_kib
 from benchmarks.settings import ROOT, Settings, environment
-from benchmarks.standin import machine
+from benchmarks.standin import changing, machine
 from tools import chromium
 
 _GPUS = 8
@@ -27,7 +25,6 @@ _MAIN_THREAD_BAR_MS = 20.0
 _HEAP_BAR_KIB = 200.0
 _QUESTION_BAR_MS = 200.0
 _SIZE_BAR_KIB = 100.0
-_GIB = 1 << 30
 _SHIFTS = """
 window.shifts = [];
 new PerformanceObserver(list => {
@@ -62,24 +59,16 @@ def measure(settings: Settings) -> Iterator[Figure]:
     if path is None:
         yield Figure("panel", "main thread", "ms", not_measured=chromium.MISSING)
         return
-    helpers, playwright = _browser_helpers(), importlib.import_module("playwright.sync_api")
-    with TemporaryDirectory() as folder, playwright.sync_playwright() as started:
+    with TemporaryDirectory() as folder:
         standin = machine(Path(folder), _GPUS)
-        browser = started.chromium.launch(executable_path=path, args=list(helpers.CHROMIUM_ARGUMENTS))
-        place = Path(folder) / "lab"
-        place.mkdir()
-        lab = helpers.Lab(place, "nvml", variables=environment(standin.environment()))
-        try:
-            lab.wait_until_ready()
-            yield from _figures(settings, lab, browser, standin)
-        finally:
-            lab.stop()
+        cells = ["%load_ext gpuwidget", _BUSY]
+        variables = environment(standin.environment())
+        with pages.notebook(path, Path(folder) / "lab", cells, variables) as notebook:
+            yield from _figures(settings, notebook, pages.Page(notebook, standin, partial(changing, _GPUS)))
 
 
-def _figures(settings: Settings, lab: Any, browser: Any, standin: Any) -> Iterator[Figure]:
+def _figures(settings: Settings, notebook: Any, page: pages.Page) -> Iterator[Figure]:
     windows, questions = settings.pick(6, 1), settings.pick(20, 3)
-    notebook = lab.open(browser, lab.write("panel.ipynb", ["%load_ext gpuwidget", _BUSY]), height=1500)
-    page = _Page(notebook, standin)
     closed = [page.window()["busy"] for _ in range(windows)]
     yield Figure("panel", "main thread a second, panel closed", "ms", values=closed)
     notebook.script("await app.commands.execute('gpuwidget:show-panel');")
@@ -114,57 +103,11 @@ def _figures(settings: Settings, lab: Any, browser: Any, standin: Any) -> Iterat
     what = "a question to a kernel busy in pure Python"
     yield Figure("panel", what, "ms", bar=_QUESTION_BAR_MS, values=asked)
     notebook.script("await panel.sessionContext.session.kernel.interrupt();")
-    notebook.close()
-
-
-class _Page:
-    """One page's accounts while the machine's values change."""
-
-    def __init__(self, notebook: Any, standin: Any) -> None:
-        self._standin = standin
-        self._session = notebook.page.context.new_cdp_session(notebook.page)
-        self._session.send("Performance.enable")
-
-    def window(self, seconds: float = 10.0) -> Mapping[str, float]:
-        """Milliseconds a second that the main thread was busy, and the bytes of heap that are left then."""
-        before = self._metrics()
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            self._standin.scenario(*_machine())
-            time.sleep(0.2)
-        after = self._metrics()
-        self._session.send("HeapProfiler.collectGarbage")
-        busy = (after["TaskDuration"] - before["TaskDuration"]) / (after["Timestamp"] - before["Timestamp"])
-        return {"busy": 1e3 * busy, "heap": self._metrics()["JSHeapUsedSize"]}
-
-    def _metrics(self) -> dict[str, float]:
-        told = self._session.send("Performance.getMetrics")["metrics"]
-        return {metric["name"]: metric["value"] for metric in told}
-
-
-def _machine() -> list[str]:
-    lines = [f"gpus={_GPUS}", "latency=h200", f"gpu.*.memory_total={140 * _GIB}", "gpu.*.power_limit=700"]
-    for gpu in range(_GPUS):
-        lines += [
-            f"gpu.{gpu}.util={random.randint(0, 100)}",
-            f"gpu.{gpu}.memory_used={random.randint(0, 140) * _GIB}",
-            f"gpu.{gpu}.power={random.randint(60, 1000)}",
-            f"gpu.{gpu}.temperature={random.randint(9, 101)}",
-            f"gpu.{gpu}.sm_clock={random.randint(300, 1980)}",
-            f"gpu.{gpu}.throttle={random.choice((0, 4))}",
-        ]
-    return lines
 
 
 def _size() -> Figure:
     what = "labextension, compressed"
-    scripts = sorted((ROOT / "gpuwidget" / "labextension" / "static").glob("*.js"))
-    if not scripts:
+    size = compressed_kib(ROOT / "gpuwidget" / "labextension")
+    if size is None:
         return Figure("panel", what, "KiB", not_measured="it is not built: make demo, or make test-browser")
-    size = sum(len(gzip.compress(script.read_bytes())) for script in scripts) / 1024
     return Figure("panel", what, "KiB", bar=_SIZE_BAR_KIB, values=[size])
-
-
-def _browser_helpers() -> Any:
-    sys.path.insert(0, str(ROOT / "tests" / "browser"))
-    return importlib.import_module("helpers_lab")

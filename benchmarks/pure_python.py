@@ -7,7 +7,6 @@ without a chart, in orders that take turns, each between two plain ones, with wh
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from benchmarks import peers
 from benchmarks.figures import Figure
 from benchmarks.kernels import Kernel
 from benchmarks.settings import Settings, complain, environment
@@ -43,7 +43,6 @@ _NOT_LIVE = "without the live chart"
 _BARS = {_NOT_LIVE: 1.01, _LIVE: 1.02, _RESTED: 1.02, _AT_ONCE: 1.02}
 _FIRST_LINES = {None: "", _NOT_LIVE: "%%gpuwatch --no-live\n"}
 _ANY_LIVE = "%%gpuwatch\n"
-_PEER_VARIABLE = "GPUWIDGET_BENCH_PEER_PYTHON"
 
 
 @dataclass(frozen=True)
@@ -147,18 +146,16 @@ def _calibrate(wanted_s: float) -> int:
 
 def measure_peer(settings: Settings) -> Iterator[Figure]:
     """The same with ipyexperiments, where the interpreter that GPUWIDGET_BENCH_PEER_PYTHON names has it."""
-    python = os.environ.get(_PEER_VARIABLE, sys.executable)
     seconds = settings.pick(10, 2)
     what = f"{seconds} s of pure Python, ipyexperiments"
-    probe = "import ipyexperiments, importlib.metadata as m; print(m.version('ipyexperiments'))"
-    found = subprocess.run([python, "-c", probe], capture_output=True, text=True, check=False)
-    if found.returncode:
-        reason = f"ipyexperiments can't be imported; {_PEER_VARIABLE} may name a Python that has it"
+    peer = peers.find("ipyexperiments")
+    if peer is None:
+        reason = peers.missing("ipyexperiments")
         yield Figure(benchmark="python-peer", what=what, unit="ratio", not_measured=reason)
         return
     cell = _CELL.format(rounds=_calibrate(seconds))
     # Not the checkout's environment: the peer's has what it needs, and the driver's GPU where there is one.
-    with Kernel(dict(os.environ), python) as kernel:
+    with Kernel(peers.environment({}), peer.python) as kernel:
         kernel.run(_DEFINE)
         backend = kernel.run(_PEER_BACKEND, {"backend": "_backend"}).values["backend"].strip("'")
 
@@ -179,7 +176,7 @@ def measure_peer(settings: Settings) -> Iterator[Figure]:
             what=f"{what}, {where}",
             unit="ratio",
             values=ratios([(before[place], after[place]) for before, after in runs]),
-            details={"version": found.stdout.strip(), "backend": backend},
+            details={**peer.versions, "backend": backend},
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import random
 import subprocess
 from pathlib import Path
 from types import ModuleType
@@ -12,21 +13,24 @@ from typing import Any
 from benchmarks.settings import ROOT
 
 _PACKAGE = ROOT / "tests" / "nvml_standin" / "__init__.py"
-_HELD_BYTES = 4 << 30
+_GIB = 1 << 30
+_HELD_BYTES = 4 * _GIB
 
 
-def machine(folder: Path, gpus: int, *, spun: bool = False) -> Any:
+def machine(folder: Path, gpus: int, *, spun: bool = False, source: Path | None = None) -> Any:
     """A stand-in of ``gpus`` GPUs built in ``folder``; its ``environment()`` is for a measured process.
 
     The caller holds memory on each GPU, so that a card shows them all. The calls that take more than a
     millisecond sleep for as long as the H200's do; ``spun``: they keep the CPU busy instead, which no
-    driver does throughout, so that what is measured is more than any machine would show.
+    driver does throughout, so that what is measured is more than any machine would show. ``source`` is a C
+    file that includes the stand-in's and knows more calls.
     """
     standin = _tests_package()
-    built = folder / ("spun" if spun else "slept")
+    source = source or standin.SOURCE
+    built = folder / f"{source.stem}-{'spun' if spun else 'slept'}"
     library = built / standin.LIBRARY
     if not library.exists():
-        _build_spun(standin, library) if spun else standin.build(built)
+        _build(source, library, spun=spun)
     place = folder / f"{built.name}-{gpus}"
     made = standin.Standin(library, place)
     made.scenario(
@@ -40,6 +44,21 @@ def machine(folder: Path, gpus: int, *, spun: bool = False) -> Any:
     return made
 
 
+def changing(gpus: int) -> list[str]:
+    """Lines of a scenario of ``gpus`` GPUs, each of whose readings is another each time this is called."""
+    lines = [f"gpus={gpus}", "latency=h200", f"gpu.*.memory_total={140 * _GIB}", "gpu.*.power_limit=700"]
+    for gpu in range(gpus):
+        lines += [
+            f"gpu.{gpu}.util={random.randint(0, 100)}",
+            f"gpu.{gpu}.memory_used={random.randint(0, 140) * _GIB}",
+            f"gpu.{gpu}.power={random.randint(60, 1000)}",
+            f"gpu.{gpu}.temperature={random.randint(9, 101)}",
+            f"gpu.{gpu}.sm_clock={random.randint(300, 1980)}",
+            f"gpu.{gpu}.throttle={random.choice((0, 4))}",
+        ]
+    return lines
+
+
 def _tests_package() -> ModuleType:
     spec = importlib.util.spec_from_file_location("nvml_standin", _PACKAGE)
     assert spec is not None
@@ -49,11 +68,13 @@ def _tests_package() -> ModuleType:
     return module
 
 
-def _build_spun(standin: ModuleType, library: Path) -> None:
+def _build(source: Path, library: Path, *, spun: bool) -> None:
     library.parent.mkdir(parents=True)
-    header = library.with_name("spun.h")
-    # What is left of a call's time once it does not sleep, the stand-in waits for busily.
-    header.write_text("#include <unistd.h>\n#define usleep(microseconds) ((void)(microseconds))\n")
-    options = ("-O2", "-D_GNU_SOURCE=", "-shared", "-fPIC", "-include", header)
-    command = (os.environ.get("CC", "cc"), *options, "-o", library, standin.SOURCE, "-lm", "-lpthread")
+    options: tuple[str | Path, ...] = ("-O2", "-shared", "-fPIC")
+    if spun:
+        header = library.with_name("spun.h")
+        # What is left of a call's time once it does not sleep, the stand-in waits for busily.
+        header.write_text("#include <unistd.h>\n#define usleep(microseconds) ((void)(microseconds))\n")
+        options = (*options, "-D_GNU_SOURCE=", "-include", header)
+    command = (os.environ.get("CC", "cc"), *options, "-o", library, source, "-lm", "-lpthread")
     subprocess.run(command, check=True)

@@ -7,14 +7,23 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import TypeVar
 
-__all__ = ["alternating", "median", "median_interval", "p99", "ratios"]
+__all__ = ["alternating", "median", "median_interval", "p95", "p99", "ratios"]
 
 T = TypeVar("T")
 
 
+def p95(values: Sequence[float]) -> float:
+    """The 95th percentile by nearest rank; with fewer than 20 values that is the highest."""
+    return _percentile(values, 95)
+
+
 def p99(values: Sequence[float]) -> float:
     """The 99th percentile by nearest rank; with fewer than 100 values that is the highest."""
-    return sorted(values)[math.ceil(0.99 * len(values)) - 1]
+    return _percentile(values, 99)
+
+
+def _percentile(values: Sequence[float], percent: int) -> float:
+    return sorted(values)[math.ceil(percent * len(values) / 100) - 1]
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float] | None:

@@ -1,0 +1,179 @@
+"""What jupyterlab-nvdashboard costs: a server's other requests, a browser's main thread, its scripts' size.
+
+Measured as ``streams`` and ``panel`` measure ours, on stand-in GPUs that also answer what it asks for beyond
+our calls (peer_nvml.c), and with its own default settings.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks import pages, peers
+from benchmarks.clients import clients
+from benchmarks.figures import Figure
+from benchmarks.labextensions import compressed_kib
+from benchmarks.servers import server
+from benchmarks.settings import Settings
+from benchmarks.standin import changing, machine
+from benchmarks.statistics import alternating, p95
+from tools import chromium
+
+_NAME = "dashboard-peer"
+_PACKAGES = ("jupyterlab-nvdashboard", "jupyterlab")
+_SOURCE = Path(__file__).with_name("peer_nvml.c")
+_GPUS = 8
+_SETTLE_S = 2.0
+_CHARTS = ("gpu_utilization", "gpu_usage", "gpu_resource", "pci_stats", "nvlink_throughput")
+_PERIOD_MS = 100
+"""Its setting "Frequency of Updates" unless the user changes it."""
+_TOLD = json.dumps({"updateFrequency": _PERIOD_MS, "isPaused": False})
+_ONCE_EACH_UPDATE = "nvmlDeviceGetMaxPcieLinkWidth"
+"""What its PCIe chart's handler asks once each time, and nothing else does."""
+_TABS = (
+    "gpu-memory-widget",
+    "gpu-utilization-widget",
+    "gpu-resource-widget",
+    "machine-resource-widget",
+    "pci-throughput-widget",
+    "nvlink-throughput-widget",
+)
+# It adds its command once its sidebar has been seen.
+_SHOW = "app.shell.activateById('gpu-dashboard');"
+_OPEN = """
+for (const id of argument) { await app.commands.execute('gpu-dashboard-widget:open', {id, title: id}); }
+app.shell.collapseLeft();
+"""
+_BESIDE = """
+const tabs = argument.map(id => [...app.shell.widgets('main')].find(widget => widget.id === id));
+tabs.forEach((tab, n) => {
+    if (n === 1) { app.shell.add(tab, 'main', {mode: 'split-right', ref: argument[0]}); }
+    if (n > 1) { app.shell.add(tab, 'main', {mode: 'split-bottom', ref: argument[n - 2]}); }
+});
+"""
+_DRAWN = """
+() => [...document.querySelectorAll('.lm-DockPanel-widget:not(.lm-mod-hidden)')]
+    .filter(widget => widget.querySelector('svg.recharts-surface')).length
+"""
+
+
+def measure(settings: Settings) -> Iterator[Figure]:
+    """Each of the three, where the interpreter that GPUWIDGET_BENCH_PEER_PYTHON names has it."""
+    peer = peers.find(*_PACKAGES)
+    if peer is None:
+        reason = peers.missing(*_PACKAGES)
+        yield Figure(_NAME, "jupyterlab-nvdashboard", "ms", not_measured=reason)
+        return
+    yield _size(peer)
+    with TemporaryDirectory() as folder:
+        yield _requests(settings, peer, Path(folder))
+    path = chromium.find()
+    if path is None:
+        yield Figure(_NAME, "jupyterlab-nvdashboard, main thread", "ms", not_measured=chromium.MISSING)
+        return
+    with TemporaryDirectory() as folder:
+        yield from _page(settings, peer, Path(folder), path)
+
+
+def _size(peer: peers.Peer) -> Figure:
+    what = "jupyterlab-nvdashboard's labextension, compressed"
+    size = compressed_kib(peer.data / "share" / "jupyter" / "labextensions" / "jupyterlab-nvdashboard")
+    if size is None:
+        return Figure(_NAME, what, "KiB", not_measured="its scripts are not where Jupyter looks for them")
+    return Figure(_NAME, what, "KiB", values=[size], details=peer.versions)
+
+
+def _requests(settings: Settings, peer: peers.Peer, folder: Path) -> Figure:
+    rounds, window_s = settings.pick(6, 1), settings.pick(20.0, 5.0)
+    standin = machine(folder, _GPUS, source=_SOURCE)
+    updates: list[float] = []
+    counts: list[int] = []
+    variables = peers.environment(standin.environment())
+    with server(folder, "jupyterlab_nvdashboard", variables, python=peer.python) as running:
+
+        def alone() -> float:
+            time.sleep(_SETTLE_S)
+            return p95(running.status_times(window_s))
+
+        def beside() -> float:
+            with clients(running, [f"/nvdashboard/{chart}" for chart in _CHARTS], _TOLD):
+                time.sleep(_SETTLE_S)
+                standin.calls()
+                began = time.perf_counter()
+                times = running.status_times(window_s)
+                updates.append(standin.calls()[_ONCE_EACH_UPDATE] / (time.perf_counter() - began))
+                counts.append(len(times))
+                return p95(times)
+
+        pairs = alternating(rounds, alone, beside)
+    return Figure(
+        benchmark=_NAME,
+        what="p95 of GET /api/status beside 1 client of nvdashboard's five charts, minus that without",
+        unit="ms",
+        values=[there - before for before, there in pairs],
+        details={
+            **peer.versions,
+            "p95 without, ms": [before for before, _ in pairs],
+            "p95 with, ms": [there for _, there in pairs],
+            "requests with": counts,
+            f"updates a second of a chart, of {1000 / _PERIOD_MS:g} asked for": updates,
+        },
+    )
+
+
+def _page(settings: Settings, peer: peers.Peer, folder: Path, path: str) -> Iterator[Figure]:
+    windows = settings.pick(6, 1)
+    standin = machine(folder, _GPUS, source=_SOURCE)
+    values = _Values()
+    standin.scenario(*values())
+    variables = peers.environment(standin.environment())
+    with pages.notebook(path, folder / "lab", ["pass", "pass"], variables, python=peer.python) as notebook:
+        page = pages.Page(notebook, standin, values)
+
+        def seen(what: str) -> Figure:
+            standin.calls()
+            began = time.perf_counter()
+            busy = [page.window()["busy"] for _ in range(windows)]
+            rate = standin.calls()[_ONCE_EACH_UPDATE] / (time.perf_counter() - began)
+            details = {
+                **peer.versions,
+                "updates a second of a chart": rate,
+                "tabs in view with a chart drawn": notebook.page.evaluate(_DRAWN),
+            }
+            return Figure(_NAME, f"main thread a second, {what}", "ms", values=busy, details=details)
+
+        yield seen("nvdashboard installed, no tab of it open")
+        notebook.script(_SHOW)
+        notebook.page.wait_for_selector(".gpu-dashboard-container")
+        notebook.script(_OPEN, _TABS)
+        notebook.page.wait_for_timeout(5000)
+        yield seen("nvdashboard's six tabs as they open, one in view")
+        notebook.script(_BESIDE, _TABS)
+        notebook.page.wait_for_timeout(5000)
+        yield seen("nvdashboard's six tabs in view")
+        values.latency = "none"
+        notebook.page.wait_for_timeout(5000)
+        yield seen("nvdashboard's six tabs in view, calls that take no time")
+
+
+class _Values:
+    """Lines of a scenario in which everything changes, what went over PCIe and NVLink too."""
+
+    def __init__(self) -> None:
+        self.latency = "h200"
+        self._carried = [0] * _GPUS
+
+    def __call__(self) -> list[str]:
+        lines = [*changing(_GPUS), f"latency={self.latency}"]
+        for gpu in range(_GPUS):
+            self._carried[gpu] += random.randint(0, 2_000_000)
+            lines += [
+                f"gpu.{gpu}.nvlink={self._carried[gpu]}",
+                f"gpu.{gpu}.pcie_tx={random.randint(0, 40_000_000)}",
+                f"gpu.{gpu}.pcie_rx={random.randint(0, 40_000_000)}",
+            ]
+        return lines
