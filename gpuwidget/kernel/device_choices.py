@@ -26,7 +26,7 @@ CPU = DeviceChoice("cpu", None, None, None, None, None, None, ())
 THIS_NOTEBOOK = "this notebook"
 
 _TOO_OLD_S = 10.0
-_FIRST_WAIT_S = 0.05
+_FIRST_WAIT_S = 0.02
 _MOST_HOLDERS = 8
 
 
