@@ -127,6 +127,7 @@ def report(
         attributed=True,
         timeline=replace(timeline(shown, points, duration), marks=marks),
         notes=(),
+        time=None,
         advice=(),
         holders=(),
         lines=(),

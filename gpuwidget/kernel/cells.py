@@ -20,6 +20,7 @@ from gpuwidget.errors import OptionError
 from gpuwidget.kernel import card, devices, live, watching
 from gpuwidget.kernel.card_place import CardPlace
 from gpuwidget.kernel.options import WatchOptions, find_in_cell, parse
+from gpuwidget.kernel.witnesses import witnesses
 from gpuwidget.measure.report import Report, Status
 from gpuwidget.measure.run import Run, RunOptions
 from gpuwidget.torch_device import SWITCH
@@ -152,7 +153,7 @@ class CellWatcher:
         # IPython 9 has counted shell.execution_count up by now, older ones not yet; Out[N] is the cell's N.
         stored = getattr(info, "store_history", False)
         count = self._shell.displayhook.prompt_count if stored else None
-        run = watching.new_run(options.run, options.label, count)
+        run = watching.new_run(options.run, options.label, count, witnesses(options, self._shell))
         armed.run = run
         if armed.render is not None:
             armed.place = CardPlace(self._shell)

@@ -14,9 +14,11 @@ from IPython.core.error import UsageError
 from gpuwidget.errors import GpuWidgetError, OptionError
 from gpuwidget.kernel import card, dashboard, devices, live, watching
 from gpuwidget.kernel.cells import CellWatcher, check, enter_device, has_front_end
+from gpuwidget.kernel.gpu_commands import COMMANDS
 from gpuwidget.kernel.options import HELP, find, parse, without_watch_line
 from gpuwidget.kernel.requests import Requests
 from gpuwidget.kernel.traps import TrapHints
+from gpuwidget.kernel.witnesses import witnesses
 from gpuwidget.sampler import Subscription, process_sampler
 from gpuwidget.torch_device import SWITCH
 
@@ -106,7 +108,7 @@ class Extension:
         try:
             options = parse(line)
             check(options)
-            run = watching.new_run(options.run, options.label, None)
+            run = watching.new_run(options.run, options.label, None, witnesses(options, self._shell))
             code, last = self._compiled(cell)
             leave_device = enter_device(options.device) if options.device is not None else None
         except OptionError as error:
@@ -172,6 +174,8 @@ class Extension:
                 self._cells.every_cell = words[1] == "on"
             elif words[0] == "device" and (len(words) <= 2 or words[2:] == ["--light"]):
                 self._device(*words[1:])
+            elif words[0] in COMMANDS:
+                COMMANDS[words[0]](self._shell, words[1:])
             else:
                 raise UsageError(f"{'%gpu ' + line!r} is not known. {_GPU_USAGE}")
         except GpuWidgetError as error:

@@ -6,7 +6,7 @@ import functools
 import inspect
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from contextlib import suppress
 from contextvars import ContextVar, Token
 from types import MethodType, TracebackType
@@ -17,6 +17,7 @@ from gpuwidget.kernel.card import CardReport, Reports
 from gpuwidget.measure.choice import choose
 from gpuwidget.measure.report import Report, Status
 from gpuwidget.measure.run import OPEN_TIMEOUT_S, Run, RunOptions
+from gpuwidget.measure.witness import Witness
 from gpuwidget.sampler import process_sampler
 from gpuwidget.samples import Sample
 
@@ -30,10 +31,20 @@ _innermost: ContextVar[Run | None] = ContextVar("gpuwidget_run", default=None)
 _cells: list[Run] = []
 
 
-def new_run(options: RunOptions, label: str | None, execution_count: int | None) -> Run:
+def new_run(
+    options: RunOptions,
+    label: str | None,
+    execution_count: int | None,
+    witnesses: Sequence[Witness] = (),
+) -> Run:
     """A run on the process's sampler whose report displays as a card."""
     return Run(
-        process_sampler(), options, label=label, execution_count=execution_count, report_type=CardReport
+        process_sampler(),
+        options,
+        label=label,
+        execution_count=execution_count,
+        report_type=CardReport,
+        witnesses=witnesses,
     )
 
 

@@ -18,6 +18,7 @@ REPORT_SCHEMA = 1
 
 Status = Literal["ok", "error", "interrupted"]
 MarkKind = Literal["mark", "printed"]
+HolderKind = Literal["variable", "notebook", "unknown", "outside torch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +154,95 @@ class Timeline:
 
 
 @dataclass(frozen=True, slots=True)
+class Advice:
+    """What may be worth a change, and what it rests on."""
+
+    rule: str
+    """The rule's name, one of those in docs/advice.md."""
+    text: str
+    """One or two sentences for a person, with the figures."""
+    evidence: Mapping[str, Any]
+    """The figures, by name."""
+    link: str | None
+    """Address of the page that explains it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """What keeps memory on one device alive."""
+
+    kind: HolderKind
+    """``variable``: names of the user's; ``notebook``: Out[n], _, the last error's traceback; ``unknown``:
+    autograd's, or what no name leads to; ``outside torch``: CUDA context, other libraries and processes."""
+    names: tuple[str, ...]
+    """Every name that leads to it, in words as a person writes them (``model``, ``Out[3]``, ``batch[0]``)."""
+    type: str | None
+    """Name of the type; None where it is no object."""
+    device: str
+    """``cuda:N``."""
+    bytes: int
+    """Bytes of torch's allocated memory that it keeps alive, each counted once over all holders."""
+    cell: int | None
+    """The N of the In[N] that allocated most of it; None where nobody knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineMemory:
+    """What one line of the user's code allocated on one device during the run (``--lines``)."""
+
+    file: str
+    """``In[N]``, or the path of the user's module."""
+    line: int
+    function: str
+    source: str
+    """The line's text."""
+    device: str
+    allocated: int
+    """Bytes allocated in all."""
+    held: int
+    """Bytes of it that are still held at the end."""
+    at_peak: int
+    """Bytes of it that were held when torch's allocated memory was highest."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineTime:
+    """Where the main thread was, as seen from one line of the cell."""
+
+    line: int | None
+    """Line number in the cell; None for what is no line of it."""
+    source: str
+    share: float
+    """Percent of the run's time."""
+    gpu_busy: float | None
+    """Percent of that time in which the GPU was busy; None where the witnesses can't tell."""
+    call: str | None
+    """The call it was in most, as ``DataLoader._next_data``; None in the line itself."""
+    frame: str | None
+    """The deepest frame of the user's own code below the cell, as ``train.py:31 step``; None without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeTime:
+    """Where the run's time went."""
+
+    lines: tuple[LineTime, ...]
+    """Those with the largest share first."""
+    samples: int
+    """How many looks at the main thread this rests on."""
+    resolution_s: float
+    """Seconds: patterns shorter than this can't be told."""
+    reason: str | None
+    """Why there is no ``gpu_busy``, or what limits it, as a sentence; None where all is well."""
+    cpu: float | None
+    """Percent of one core that this process took, on average."""
+    cpu_children: float | None
+    """The same of its child processes together."""
+    warm_up_s: float | None
+    """Seconds from the start until the steady state began; None where no beginning can be told apart."""
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """What one run did to this machine's GPUs."""
 
@@ -168,9 +258,14 @@ class Report:
     """False where nobody can say which GPU this kernel uses; the card then shows all and says so."""
     timeline: Timeline | None
     notes: tuple[str, ...]
-    advice: tuple[Mapping[str, Any], ...]
-    holders: tuple[Mapping[str, Any], ...]
-    lines: tuple[Mapping[str, Any], ...]
+    time: CodeTime | None
+    """None where nobody looked."""
+    advice: tuple[Advice, ...]
+    """The weightiest first."""
+    holders: tuple[Holder, ...]
+    """What keeps alive the memory that the run left behind, the largest first."""
+    lines: tuple[LineMemory, ...]
+    """Empty without ``--lines``; the largest at the peak first."""
 
     def as_json(self) -> dict[str, Any]:
         """The report as JSON values: dicts, lists, str, finite float, int, bool and None."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from gpuwidget import processes, torch_state
@@ -31,6 +32,7 @@ from gpuwidget.measure.report import (
 )
 from gpuwidget.measure.tail import wait_for_gpu
 from gpuwidget.measure.track import Track
+from gpuwidget.measure.witness import Witness
 from gpuwidget.sampler import INTERVAL_S, Sampler, Subscription
 from gpuwidget.samples import Gpu, Origin, Reading, Sample
 from gpuwidget.torch_state import LEDGER, Account, DeviceAccount, TorchDevice
@@ -74,6 +76,7 @@ class Run:
         label: str | None = None,
         execution_count: int | None = None,
         report_type: type[Report] = Report,
+        witnesses: Sequence[Witness] = (),
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._sampler = sampler
@@ -81,6 +84,7 @@ class Run:
         self._label = label
         self._execution_count = execution_count
         self._report_type = report_type
+        self._witnesses = witnesses
         self._clock = clock
         self._process = os.getpid()
         self._lock = threading.Lock()
@@ -119,6 +123,7 @@ class Run:
         except BaseException:
             self.abandon()
             raise
+        self._tell_witnesses(lambda witness: witness.start())
         self._started = self._clock.time()
         self._began = self._clock.monotonic()
         self._running = self._sampling = True
@@ -193,6 +198,7 @@ class Run:
         if os.getpid() != self._process or not self._running:
             return
         self._running = False
+        self._tell_witnesses(lambda witness: witness.stop())
         PRINTED.leave(self._on_line)
         tail = None
         if self._options.sync and status == "ok":
@@ -207,7 +213,11 @@ class Run:
         if cell is None or os.getpid() != self._process:
             return None
         try:
-            return self._measured(cell)
+            report = self._measured(cell)
+            for witness in self._witnesses:
+                with suppress(Exception):
+                    report = witness.testify(report)
+            return report
         finally:
             self.abandon()
 
@@ -236,6 +246,12 @@ class Run:
             self._subscription.close()
         if self._account is not None:
             LEDGER.drop(self._account)
+        self._tell_witnesses(lambda witness: witness.abandon())
+
+    def _tell_witnesses(self, what: Callable[[Witness], None]) -> None:
+        for witness in self._witnesses:
+            with suppress(Exception):
+                what(witness)
 
     # -- samples -------------------------------------------------------------------------------------
 
@@ -389,6 +405,7 @@ class Run:
             attributed=self._attributed,
             timeline=self._timeline(shown),
             notes=tuple(self._notes(gpus, devices)),
+            time=None,
             advice=(),
             holders=(),
             lines=(),

@@ -1,0 +1,12 @@
+"""The further commands of ``%gpu``, each in a module of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+Command = Callable[[Any, Sequence[str]], None]
+"""Takes the shell and the words after its name, and shows something. Raises GpuWidgetError, in a sentence."""
+
+COMMANDS: Mapping[str, Command] = {}
+"""By the first word after ``%gpu``."""
