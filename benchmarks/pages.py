@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 from benchmarks.settings import ROOT
 
@@ -32,8 +31,7 @@ def notebook(
     folder.mkdir()
     with playwright.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=chromium, args=list(helpers.CHROMIUM_ARGUMENTS))
-        with mock.patch.object(helpers, "PYTHON", python or helpers.PYTHON):
-            lab = helpers.Lab(folder, "nvml", variables=variables)
+        lab = helpers.Lab(folder, "nvml", variables=variables, python=python or helpers.PYTHON)
         try:
             lab.wait_until_ready()
             opened = lab.open(browser, lab.write("panel.ipynb", cells), height=1500)

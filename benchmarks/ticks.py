@@ -76,7 +76,7 @@ class _Busy:
     def __init__(self, clock: _RushingClock) -> None:
         self._clock = clock
         self._gpus = tuple(
-            Gpu(f"GPU-{index:08d}", index, None, None, "NVIDIA H200", None, 1 << 37, False, "9.0")
+            Gpu(f"GPU-{index:08d}", index, None, None, "NVIDIA H200", None, 1 << 37, 0, False, "9.0")
             for index in range(_GPUS)
         )
 

@@ -176,6 +176,7 @@ def _facts(gpu: Gpu, reading: Reading) -> dict[str, Any]:
         "mig_parent": gpu.mig_parent,
         "name": gpu.name,
         "memory_total": gpu.memory_total,
+        "memory_reserved": gpu.memory_reserved,
         "unified_memory": gpu.unified_memory,
         "power_limit_mw": None if limit is None else round(limit * 1000),
         "pci_bus_id": gpu.pci_bus_id,

@@ -52,6 +52,9 @@ class Gpu:
     """PCI bus id as "00000000:17:00.0", nvmlDeviceGetPciInfo_v3."""
     memory_total: int | None
     """Bytes of memory, nvmlDeviceGetMemoryInfo_v2 total."""
+    memory_reserved: int | None
+    """Bytes of it that the driver keeps and ``memory_used`` leaves out, nvmlDeviceGetMemoryInfo_v2 reserved;
+    0 where it counts them as used."""
     unified_memory: bool
     """True where the GPU has no memory of its own and ``memory_*`` are the host's (GB10, Jetson)."""
     compute_capability: str | None

@@ -70,6 +70,7 @@ def gpu(index: int, *, total: int = 150_000_000_000, name: str = "NVIDIA H200") 
         name=name,
         pci_bus_id=f"00000000:{index:02X}:00.0",
         memory_total=total,
+        memory_reserved=0,
         unified_memory=False,
         compute_capability="9.0",
     )

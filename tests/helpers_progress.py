@@ -29,6 +29,7 @@ def gpu(index: int) -> Gpu:
         name="NVIDIA H200",
         pci_bus_id=None,
         memory_total=TOTAL,
+        memory_reserved=0,
         unified_memory=False,
         compute_capability="9.0",
     )

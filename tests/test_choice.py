@@ -98,3 +98,12 @@ def test_once_cuda_is_up_torch_says_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", fake)
     assert choose(["cuda:0"], GPUS, {}) == (UUIDS[2],)
     assert choose(["cuda:1"], GPUS, {}) == (UUIDS[0],)
+
+
+def test_cuda_does_not_say_which_slice_it_takes() -> None:
+    """With a GPU that is cut into slices, only an environment that names slices tells which is cuda:0."""
+    piece = replace(GPUS[0], uuid="MIG-1", mig_index=1, mig_parent=UUIDS[0])
+    machine = (GPUS[0], piece, GPUS[1])
+    assert cuda_order(machine, {}) is None
+    assert cuda_order(machine, {"CUDA_VISIBLE_DEVICES": "0"}) is None
+    assert cuda_order(machine, {"CUDA_VISIBLE_DEVICES": "MIG-1"}) == ("MIG-1",)

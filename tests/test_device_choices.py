@@ -110,7 +110,24 @@ def test_torch_is_not_installed(observer: Observer, monkeypatch: pytest.MonkeyPa
     """Nothing can be chosen in an environment without torch, and that is said."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert observer.choices(NOW).unavailable == "torch is not installed in this kernel's environment."
+    choices = observer.choices(NOW)
+    reason = "torch is not installed in this kernel's environment."
+    assert choices == Choices((), reason, complete=True)
+    for device in ("cpu", "cuda:0"):
+        with pytest.raises(OptionError, match=f"^{device}: {reason}$"):
+            check(device, choices, NOW)
+
+
+def test_names_before_cuda_is_up(torch: Any, observer: Observer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A card has this notebook's name for its GPU from the first, joined as the choices are."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,0")
+    assert [gpu.torch_device for gpu in observer.gpus(NOW)] == ["cuda:1", "cuda:0"]
+
+
+def test_what_the_driver_keeps_is_not_free(torch: Any, observer: Observer) -> None:
+    """Free is what is left of the total without what is used and without what the driver reserves."""
+    now = sample((replace(ONE, memory_reserved=GIB), reading(ONE)))
+    assert observer.choices(now).devices[1].memory_free == (140 - 60 - 1) * GIB
 
 
 def test_what_this_kernel_has_on_each_gpu(torch: Any, observer: Observer) -> None:

@@ -28,7 +28,6 @@ HEADER = """\
 """
 
 CONSTANTS: Mapping[str, tuple[object, str]] = {
-    "SAMPLE_SCHEMA": (samples.SCHEMA, "Version of a sample's shape that this labextension was made for."),
     "STREAM_SCHEMA": (wire.SCHEMA, "Version of the stream's shape that this labextension was made for."),
     "KERNEL_SCHEMA": (kernel_state.SCHEMA, "Version of the kernel's answers that it was made for."),
     "KERNEL_REQUEST": (kernel_messages.REQUEST, "Message type of a question to a kernel."),
@@ -48,7 +47,6 @@ UNIONS: Mapping[str, tuple[Sequence[type], str]] = {
 ROOTS: Sequence[type] = (
     samples.Sample,
     wire.History,
-    wire.Refusal,
     kernel_state.KernelState,
     *(one for members, _ in UNIONS.values() for one in members),
 )

@@ -271,7 +271,7 @@ class Dashboard:
         choices = devices.observer().choices(sample)
         state = SWITCH.state
         options = _options(choices, state)
-        view.show_devices(options, state.chosen or "none", not state.new_tensors, choices.unavailable is None)
+        view.show_devices(options, state.chosen or "none", not state.new_tensors, bool(choices.devices))
         paused = _PAUSED if self._paused else None
         said = (paused, self._said, devices.words(state), choices.unavailable)
         view.show_words(" ".join(filter(None, said)))

@@ -75,7 +75,7 @@ class Observer:
         """What can be chosen, as of ``sample``."""
         reason = _unavailable(sample)
         if reason is not None:
-            return Choices((CPU,), reason, complete=True)
+            return Choices((CPU,) if _installed() else (), reason, complete=True)
         uuids = _cuda_uuids(sample)
         if uuids is None:
             return Choices((CPU,), None, complete=False)
@@ -90,6 +90,7 @@ class Observer:
             self._attribution = Attribution(sample.origin)
         devices = torch_state.devices()
         contexts = torch_state.devices_with_context()
+        names = [(f"cuda:{number}", uuid) for number, uuid in enumerate(_cuda_uuids(sample) or ())]
         if self._attribution.wants_proof:
             for gpu, reading in zip(sample.gpus, sample.readings, strict=True):
                 if any(device.index in contexts for device in devices if _same(gpu, device.uuid)):
@@ -99,7 +100,8 @@ class Observer:
             device = next((device for device in devices if _same(gpu, device.uuid)), None)
             holding = self._attribution.holding(gpu, reading)
             context = holding.present or (device is not None and device.index in contexts)
-            name = None if device is None else device.name
+            # Before CUDA is up the environment tells which is which.
+            name = next((name for name, uuid in names if uuid is not None and _same(gpu, uuid)), None)
             found.append(KernelGpu(gpu.uuid, name, holding.memory, context))
         return tuple(found)
 
@@ -135,7 +137,7 @@ def check(device: str, choices: Choices, sample: Sample | None) -> None:
     names = [choice.device for choice in choices.devices]
     if device in names or (not choices.complete and cuda_index(device) is not None):
         return
-    if cuda_index(device) is not None and choices.unavailable is not None:
+    if choices.unavailable is not None and (cuda_index(device) is not None or not names):
         raise OptionError(f"{device}: {choices.unavailable}")
     if device == "cuda" or device.isdigit():
         raise OptionError(
@@ -156,7 +158,7 @@ def _list(choices: Choices) -> str:
 
 def _unavailable(sample: Sample | None) -> str | None:
     """Why no CUDA device can be chosen."""
-    if torch_state.loaded() is None and not _installed():
+    if not _installed():
         return "torch is not installed in this kernel's environment."
     without = torch_state.without_cuda()
     if without is not None:
@@ -169,6 +171,8 @@ def _unavailable(sample: Sample | None) -> str | None:
 
 
 def _installed() -> bool:
+    if torch_state.loaded() is not None:
+        return True
     try:
         return importlib.util.find_spec("torch") is not None
     except (ImportError, ValueError):  # a module of that name that was not imported from anywhere
@@ -195,6 +199,7 @@ def _same(gpu: Gpu, uuid: str | None) -> bool:
 
 
 def _free(gpu: Gpu, reading: Reading) -> int | None:
-    if gpu.memory_total is None or reading.memory_used is None or reading.lost_since is not None:
+    total, kept, used = gpu.memory_total, gpu.memory_reserved, reading.memory_used
+    if total is None or kept is None or used is None or reading.lost_since is not None:
         return None
-    return max(0, gpu.memory_total - reading.memory_used)
+    return max(0, total - kept - used)

@@ -57,7 +57,7 @@ def _cuda_device(number: int, gpus: Sequence[Gpu], environment: Mapping[str, str
     if order is None:
         raise OptionError(
             f"--gpu cuda:{number}: which GPU that is will be known once CUDA is up, since this machine's "
-            "GPUs differ. Give its index or UUID, or set CUDA_DEVICE_ORDER=PCI_BUS_ID."
+            "GPUs differ or are cut into MIG slices. Give its index or UUID."
         )
     return [order[number]] if number < len(order) else []
 
@@ -68,11 +68,13 @@ def cuda_order(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> tuple[str
     CUDA numbers the fastest first, which among GPUs of one model is the order of their PCI ids, NVML's.
     """
     whole = [gpu for gpu in gpus if gpu.mig_parent is None]
+    visible = environment.get("CUDA_VISIBLE_DEVICES")
+    if len(whole) < len(gpus) and not _names_slices(visible):
+        return None  # of a GPU that is cut into slices CUDA takes one, and does not say which
     by_bus = environment.get("CUDA_DEVICE_ORDER", "") == "PCI_BUS_ID"
     if not by_bus and len({gpu.name for gpu in whole}) > 1:
         return None
     ordered = [gpu.uuid for gpu in whole]
-    visible = environment.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         return tuple(ordered)
     chosen: list[str] = []
@@ -83,6 +85,10 @@ def cuda_order(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> tuple[str
             break
         chosen.append(found)
     return tuple(chosen)
+
+
+def _names_slices(visible: str | None) -> bool:
+    return visible is not None and all(item.strip().startswith("MIG-") for item in visible.split(","))
 
 
 def _visible(item: str, ordered: Sequence[str], gpus: Sequence[Gpu]) -> str | None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import math
 from asyncio import Future
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+from jupyter_server.auth import decorator
 from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler, JupyterHandler
 from jupyter_server.base.websocket import WebSocketMixin
@@ -16,6 +18,9 @@ from tornado.websocket import WebSocketHandler
 
 from gpuwidget.server.hub import Hub
 from gpuwidget.server.outbox import Outbox
+
+# Before 2.13 the server has none and misses none; who is not logged in is refused either way.
+_ws_authenticated: Callable[[Any], Any] = getattr(decorator, "ws_authenticated", lambda method: method)
 
 _PATIENCE_S = 5.0
 _BEHIND_S = 10.0
@@ -111,6 +116,7 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, _Ours):
     def set_default_headers(self) -> None:
         """None: those of a page do not belong on a websocket."""
 
+    @_ws_authenticated
     async def get(self, *args: Any, **kwargs: Any) -> None:
         """Become a websocket, for who may read and asked for a past that there is."""
         if self.current_user is None:

@@ -57,11 +57,3 @@ class Tick:
 
     type: Literal["sample"]
     sample: Sample
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """The body of an answer with an error's status."""
-
-    message: str
-    """What is wrong and what to do, as a sentence."""

@@ -158,16 +158,17 @@ class Device:
         """One call: memory in use."""
         return self._used({})
 
-    def memory_total(self) -> int | None:
-        """Bytes of memory; finds out whether it is the host's."""
+    def memory_size(self) -> tuple[int | None, int | None]:
+        """Bytes of memory, and of it those that the driver keeps; finds out whether it is the host's."""
         missing: dict[str, str] = {}
         info = self._memory_info(missing)
         if self._slice_of is None:
             unsupported = missing.get("memory_used") == words.PERMANENT[words.NOT_SUPPORTED]
             self.unified = unsupported if info is None else info.total == 0
         if self.unified:
-            return processes.host_memory().total
-        return None if info is None else int(info.total)
+            return processes.host_memory().total, 0
+        # The first version has no such field: it counts them as used.
+        return (None, None) if info is None else (int(info.total), int(getattr(info, "reserved", 0)))
 
     def _used(self, missing: dict[str, str]) -> int | None:
         if self.unified:

@@ -22,6 +22,7 @@ def find_gpu(library: Library, index: int) -> list[tuple[Gpu, Device]]:
     unknown: dict[str, str] = {}
     pci = device.ask("pci_bus_id", (nvml.nvmlDeviceGetPciInfo_v3,), unknown)
     capability = device.ask("compute_capability", (nvml.nvmlDeviceGetCudaComputeCapability,), unknown)
+    total, reserved = device.memory_size()
     gpu = Gpu(
         uuid=text(nvml.nvmlDeviceGetUUID(handle)),
         index=index,
@@ -29,7 +30,8 @@ def find_gpu(library: Library, index: int) -> list[tuple[Gpu, Device]]:
         mig_parent=None,
         name=name,
         pci_bus_id=None if pci is None else text(pci.busId),
-        memory_total=device.memory_total(),
+        memory_total=total,
+        memory_reserved=reserved,
         unified_memory=device.unified,
         compute_capability=None if capability is None else "{}.{}".format(*capability),
     )
@@ -47,7 +49,7 @@ def _find_slices(library: Library, parent: Gpu, whole: Device) -> list[tuple[Gpu
             name = text(nvml.nvmlDeviceGetName(handle))
             uuid = text(nvml.nvmlDeviceGetUUID(handle))
             device = Device(library, handle, f"MIG slice {index} of GPU {parent.index} ({name})", whole)
-            total = device.memory_total()
+            total, reserved = device.memory_size()
         except (nvml.NVMLError, GpuLostError) as error:
             # The indices of slices have gaps, and one slice's trouble is not the others'.
             log.debug("MIG slice %d of GPU %d is left out: %s", index, parent.index, error)
@@ -59,6 +61,7 @@ def _find_slices(library: Library, parent: Gpu, whole: Device) -> list[tuple[Gpu
             mig_parent=parent.uuid,
             name=name,
             memory_total=total,
+            memory_reserved=reserved,
             unified_memory=False,
         )
         found.append((slice_, device))

@@ -196,6 +196,7 @@ def _gpu(meta: Mapping[str, Any], place: int) -> RecordedGpu:
     # One that follows from what was recorded alone: every process that plays it makes the same.
     own = f"GPU-{uuid.uuid5(uuid.NAMESPACE_OID, f'gpuwidget {place} {json.dumps(meta, sort_keys=True)}')}"
     total, limit = _number(facts.get("memory_total")), _number(facts.get("power_limit_mw")) / 1000
+    reserved = _number(facts.get("memory_reserved"))
     gpu = Gpu(
         uuid=_text(facts.get("uuid")) or own,
         index=int(facts.get("index", place)),
@@ -204,6 +205,7 @@ def _gpu(meta: Mapping[str, Any], place: int) -> RecordedGpu:
         name=str(facts["name"]),
         pci_bus_id=_text(facts.get("pci_bus_id")),
         memory_total=None if math.isnan(total) else int(total),
+        memory_reserved=None if math.isnan(reserved) else int(reserved),
         unified_memory=bool(facts.get("unified_memory", False)),
         compute_capability=_text(facts.get("compute_capability")),
     )

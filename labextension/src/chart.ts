@@ -42,7 +42,8 @@ export class Chart {
     const other = this.span?.past !== span.past || this.span.seconds !== span.seconds;
     this.span = span;
     const newest = span.past.newest;
-    if (this.width > 0 && (other || !(newest - this.drawnAt < (2 * span.seconds) / this.width))) {
+    const moved = Math.abs(newest - this.drawnAt);
+    if (this.width > 0 && (other || !(moved < (2 * span.seconds) / this.width))) {
       this.draw(span, newest);
     }
   }

@@ -41,9 +41,14 @@ export function addCommands(
     label: trans.__('Watch Every Cell of This Notebook'),
     caption: trans.__('Annotate every cell with what it did to the GPU (%gpu watch on)'),
     describedBy: NO_ARGUMENTS,
-    isEnabled: answers,
+    isEnabled: () => !['no-notebook', 'no-kernel', 'not-python'].includes(kernels.view.condition.kind),
     isToggled: () => kernels.state?.watching === true,
-    execute: () => kernels.watch(kernels.state?.watching !== true)
+    execute: async () => {
+      await kernels.toggleWatch();
+      if (!answers()) {
+        shell.activateById(panel.id); // which says why not
+      }
+    }
   });
   commands.addCommand(CommandIds.load, {
     label: trans.__('Load gpuwidget in This Kernel'),

@@ -5,6 +5,8 @@ import { STREAM_SCHEMA, type StreamMessage } from './wire';
 
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 10_000;
+/** A connection that is dead without a close would leave a request waiting for minutes. */
+const STATUS_WITHIN_MS = 10_000;
 
 /**
  * How it stands with the server:
@@ -122,12 +124,27 @@ export class Connection {
   private async retry(): Promise<void> {
     // The timer's own number marks this attempt: stop() in between makes it another's.
     const mine = this.timer;
-    const answer = await this.server.status().catch(() => null);
+    const answer = await this.status();
     if (mine === null || this.timer !== mine) {
       return;
     }
     this.become(this.meaning(answer));
     this.open();
+  }
+
+  private status(): Promise<number | null> {
+    return new Promise(resolve => {
+      const timer = this.timers.after(STATUS_WITHIN_MS, () => {
+        resolve(null);
+      });
+      void this.server
+        .status()
+        .catch(() => null)
+        .then(status => {
+          this.timers.cancel(timer);
+          resolve(status);
+        });
+    });
   }
 
   private meaning(status: number | null): Link {

@@ -17,23 +17,23 @@ export class DeviceDropdown {
     this.node.onchange = () => {
       chosen(this.node.value === NONE ? null : this.node.value);
     };
-    this.show(null, '');
+    this.show(null, null, '');
   }
 
-  /** Offer what `state` offers; null and the reason why not disable it. */
-  show(state: KernelState | null, reason: string): void {
+  /** Offer what `state` offers, with `device` chosen; null and the reason why not disable it. */
+  show(state: KernelState | null, device: string | null, reason: string): void {
     const offered: [string, string][] = [[NONE, ownDefault(this.trans, state?.device ?? null)]];
     for (const choice of state?.choices ?? []) {
       offered.push([choice.device, choiceText(this.trans, choice)]);
     }
-    const chosen = state?.device.chosen ?? NONE;
-    if (!offered.some(([device]) => device === chosen)) {
+    const chosen = device ?? NONE;
+    if (!offered.some(([value]) => value === chosen)) {
       offered.push([chosen, chosen]);
     }
     this.write(offered);
     this.node.value = chosen;
-    this.node.disabled = state === null || (state.unavailable !== null && state.choices.length === 0);
-    const now = offered.find(([device]) => device === chosen)?.[1] ?? '';
+    this.node.disabled = state === null || state.choices.length === 0;
+    const now = offered.find(([value]) => value === chosen)?.[1] ?? '';
     setAttribute(this.node, 'title', this.node.disabled && reason !== '' ? reason : now);
   }
 

@@ -2,8 +2,10 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { DeviceDropdown } from './deviceDropdown';
 import { element, setAttribute, Text } from './dom';
+import type { Kernel } from './kernel';
 import type { Kernels } from './kernels';
 import { NoticeView } from './notice';
+import type { KernelRequest, KernelState } from './wire';
 import { deviceNotes, kernelNotice } from './words';
 
 /** The notebook in front: its default device, and whether its cells are watched. Always there. */
@@ -17,6 +19,7 @@ export class KernelSection {
   private readonly mode: HTMLElement;
   private readonly notes = new Text('notes', 'div');
   private readonly notice: NoticeView;
+  private shown: Kernel | null = null;
 
   constructor(
     private readonly trans: TranslationBundle,
@@ -48,7 +51,6 @@ export class KernelSection {
     this.notice = new NoticeView(trans, () => {
       void kernels.load();
     });
-    this.notes.node.setAttribute('role', 'status');
     this.node = element(
       'section',
       'kernel',
@@ -75,16 +77,29 @@ export class KernelSection {
       view.busy ? this.trans.__('busy') : '',
       view.busy ? this.trans.__('The kernel is running a cell: a choice holds from the next one') : ''
     );
-    this.dropdown.show(state, notice?.text ?? state?.unavailable ?? '');
+    // A wish shows as granted until its answer comes: else what was just clicked would jump back.
+    const { wished } = view;
+    const device = wished?.ask === 'set_device' ? wished.device : (state?.device.chosen ?? null);
+    this.dropdown.show(state, device, notice?.text ?? state?.unavailable ?? '');
     this.watch.disabled = state === null;
-    setAttribute(this.watch, 'aria-pressed', String(state?.watching ?? false));
-    const mode = state !== null && state.choices.length > 0;
-    this.tensors.disabled = !mode;
-    if (state !== null && state.device.chosen !== null) {
-      this.tensors.checked = state.device.new_tensors;
-    }
+    const watching = wished?.ask === 'watch' ? wished.on : (state?.watching ?? false);
+    setAttribute(this.watch, 'aria-pressed', String(watching));
+    this.tensors.disabled = state === null || state.choices.length === 0;
+    this.showMode(view.kernel, state, wished);
+    setAttribute(this.notes.node, 'aria-live', view.silentFor === null ? 'polite' : 'off');
     this.notes.set(deviceNotes(this.trans, view, here));
     this.notice.show(notice);
+  }
+
+  /** Where nothing is chosen the box is the user's, until another notebook comes to the front. */
+  private showMode(kernel: Kernel | null, state: KernelState | null, wished: KernelRequest | null): void {
+    if (kernel !== this.shown) {
+      this.shown = kernel;
+      this.tensors.checked = true;
+    }
+    if (wished === null && state !== null && state.device.chosen !== null) {
+      this.tensors.checked = state.device.new_tensors;
+    }
   }
 
   /** Put the keyboard on the dropdown. */

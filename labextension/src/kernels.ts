@@ -20,6 +20,7 @@ export type Condition =
 /** All that the panel shows of it. */
 export interface KernelView {
   readonly notebook: string | null;
+  readonly kernel: Kernel | null;
   readonly condition: Condition;
   readonly busy: boolean;
   /** Whether the kernel was restarted since it was first seen, and nothing was asked of it since. */
@@ -28,19 +29,38 @@ export interface KernelView {
   readonly silentFor: number | null;
   /** Why the last wish was not granted, or null. */
   readonly refusal: string | null;
+  /** What was wished and is not answered yet, or null. */
+  readonly wished: KernelRequest | null;
 }
 
 /** What one kernel said, kept while another notebook is in front. */
 interface Known {
   condition: Condition | null;
   language: string | null;
+  /** What it did when that was last seen. */
+  phase: Phase | null;
   answered: number | null;
   silent: boolean;
+  /** Of the gpuwidget that was loaded there by us. */
+  version: string | null;
+  /** Questions in a row that it left unanswered though it was idle. */
+  misses: number;
   restarted: boolean;
-  refusal: string | null;
+  refusal: Refused | null;
+  wished: KernelRequest | null;
   /** Whether something happened since the question that is out. */
   askAgain: boolean;
 }
+
+/** A refusal, and what held when it came: it is over once something else does. */
+interface Refused {
+  readonly reason: string;
+  readonly routine: boolean;
+  readonly held: string;
+}
+
+/** One miss may be chance; a kernel that is idle and leaves two questions unanswered has nobody to answer them. */
+const MISSES = 2;
 
 /** Asks the kernel of the notebook in front how it is with its default device, while somebody looks. */
 export class Kernels {
@@ -49,6 +69,7 @@ export class Kernels {
   private readonly asked = new WeakSet<Kernel>();
   private timer: number | null = null;
   private looking = false;
+  private sparing = false;
   private readonly changes = new Signal<this, void>(this);
 
   constructor(private readonly timers: Timers) {}
@@ -65,11 +86,13 @@ export class Kernels {
     const quiet = known?.silent === true && known.answered !== null;
     return {
       notebook,
+      kernel,
       condition: this.condition(known),
       busy: phase === 'busy',
       restarted: known?.restarted ?? false,
       silentFor: quiet ? (this.timers.now() - (known.answered ?? 0)) / 1000 : null,
-      refusal: known?.refusal ?? null
+      refusal: known?.refusal?.reason ?? null,
+      wished: known?.wished ?? null
     };
   }
 
@@ -91,15 +114,24 @@ export class Kernels {
     this.unschedule();
   }
 
+  /** This page shows each question as work of the kernel: ask only when there is a reason to. */
+  spare(): void {
+    this.sparing = true;
+    this.unschedule();
+  }
+
   /** Another notebook is in front, or its kernel does something else. */
   show(front: Front): void {
     const before = this.front;
     this.front = front;
-    const kernel = front.kernel;
+    const { kernel, phase } = front;
     if (kernel !== null) {
-      if (front.phase === 'restarting' || front.phase === 'dead') {
-        this.known.set(kernel, { ...UNKNOWN, language: this.of(kernel).language, restarted: true });
+      const known = this.of(kernel);
+      const anew = phase === 'starting' && known.phase !== null && known.phase !== 'starting';
+      if (phase === 'restarting' || phase === 'dead' || anew) {
+        this.known.set(kernel, { ...UNKNOWN, language: known.language, restarted: true });
       }
+      this.of(kernel).phase = phase;
       if (kernel !== before.kernel || this.worthAsking(kernel, before.phase, front.phase)) {
         this.again();
       }
@@ -125,6 +157,18 @@ export class Kernels {
     return this.wish({ schema: KERNEL_SCHEMA, ask: 'watch', on });
   }
 
+  /** Watch every cell there if that is off, else no longer; nothing where the kernel does not answer. */
+  async toggleWatch(): Promise<void> {
+    const { kernel } = this.front;
+    if (kernel !== null && this.answers()) {
+      await this.ask(kernel, { schema: KERNEL_SCHEMA, ask: 'state' });
+      const { state } = this;
+      if (state !== null && this.front.kernel === kernel) {
+        await this.watch(!state.watching);
+      }
+    }
+  }
+
   /** Load gpuwidget there. */
   async load(): Promise<void> {
     const { kernel } = this.front;
@@ -143,8 +187,8 @@ export class Kernels {
       this.changes.emit();
       return;
     }
-    // Until it answers: it is there, but cannot be asked, as an older one.
-    known.condition = { kind: 'other-version', version: loading.version };
+    known.version = loading.version;
+    known.misses = 0;
     await this.ask(kernel, { schema: KERNEL_SCHEMA, ask: 'state' });
   }
 
@@ -157,53 +201,88 @@ export class Kernels {
 
   private async ask(kernel: Kernel, question: KernelRequest): Promise<void> {
     const known = this.of(kernel);
+    const routine = question.ask === 'state';
     // One routine question at a time; a wish never waits.
-    if (question.ask === 'state' && this.asked.has(kernel)) {
+    if (routine && this.asked.has(kernel)) {
       known.askAgain = true;
       return;
     }
     this.unschedule();
-    known.language ??= await kernel.language();
-    if (known.language.toLowerCase() !== 'python') {
-      known.condition = { kind: 'not-python', language: known.language };
+    if (!routine) {
+      known.wished = question;
       this.changes.emit();
-      return;
     }
     this.asked.add(kernel);
-    const answer = await kernel.ask(question).finally(() => this.asked.delete(kernel));
+    const before = known.phase;
+    let answer: KernelReply | null = null;
+    try {
+      known.language ??= await kernel.language();
+      if (known.language.toLowerCase() !== 'python') {
+        known.condition = { kind: 'not-python', language: known.language };
+        return;
+      }
+      answer = await kernel.ask(question);
+    } catch {
+      // The kernel went away meanwhile: no answer.
+    } finally {
+      this.asked.delete(kernel);
+      if (known.wished === question) {
+        known.wished = null;
+      }
+      this.changes.emit();
+    }
     if (this.of(kernel) === known) {
-      this.take(known, question, answer);
+      this.take(known, question, answer, before === 'busy' || known.phase === 'busy');
     }
     this.changes.emit();
-    if (known.askAgain) {
-      known.askAgain = false;
+    const now = this.of(kernel);
+    if (now.askAgain) {
+      now.askAgain = false;
       this.again();
     } else {
       this.schedule();
     }
   }
 
-  private take(known: Known, question: KernelRequest, answer: KernelReply | null): void {
+  /** What an answer says; `held` up by a cell, a kernel may leave a question unanswered. */
+  private take(known: Known, question: KernelRequest, answer: KernelReply | null, held: boolean): void {
     if (answer === null) {
-      known.silent = true;
-      if (known.condition === null || known.condition.kind === 'unanswered') {
-        known.condition = { kind: this.front.phase === 'busy' ? 'unanswered' : 'not-loaded' };
-      }
+      this.miss(known, held);
       return;
     }
+    const { state } = answer;
     known.silent = false;
+    known.misses = 0;
     known.answered = this.timers.now();
     known.restarted &&= question.ask === 'state';
-    if (question.ask !== 'state' || answer.status === 'error') {
-      known.refusal = answer.status === 'error' ? answer.reason : null;
-    }
-    const { state } = answer;
+    const before = known.condition?.kind === 'ready' ? known.condition.state : null;
+    known.refusal = refused(known.refusal, question, answer, state ?? before);
     if (state !== null && state.schema !== KERNEL_SCHEMA) {
       known.condition = { kind: 'other-version', version: state.version };
     } else if (state !== null) {
       known.condition = { kind: 'ready', state };
     } else if (known.condition?.kind !== 'ready') {
-      known.condition = { kind: 'failed', reason: known.refusal ?? '' };
+      known.condition = { kind: 'failed', reason: known.refusal?.reason ?? '' };
+    }
+  }
+
+  private miss(known: Known, held: boolean): void {
+    known.silent = true;
+    const kind = known.condition?.kind;
+    if (held) {
+      known.misses = 0;
+      if (kind === undefined || kind === 'loading') {
+        known.condition = { kind: 'unanswered' };
+      }
+      return;
+    }
+    known.misses++;
+    if (kind === undefined || kind === 'unanswered' || (kind === 'ready' && known.misses >= MISSES)) {
+      known.condition = { kind: 'not-loaded' };
+      known.answered = null;
+    } else if (kind === 'loading' && known.misses >= MISSES) {
+      // It is there, but cannot be asked: as an older one.
+      known.condition = { kind: 'other-version', version: known.version };
     }
   }
 
@@ -237,7 +316,10 @@ export class Kernels {
   private schedule(): void {
     this.unschedule();
     // One that has nothing to say is not asked again: each question would be an error in its log.
-    if (this.looking && this.state !== null) {
+    const { kernel } = this.front;
+    const loaded = this.view.condition.kind === 'loading';
+    const doubtful = kernel !== null && this.of(kernel).misses > 0;
+    if (this.looking && (loaded || (this.state !== null && (doubtful || !this.sparing)))) {
       this.timer = this.timers.after(POLL_MS, () => {
         this.timer = null;
         this.again();
@@ -265,12 +347,31 @@ export class Kernels {
 const UNKNOWN: Known = {
   condition: null,
   language: null,
+  phase: null,
+  version: null,
   answered: null,
   silent: false,
+  misses: 0,
   restarted: false,
   refusal: null,
+  wished: null,
   askAgain: false
 };
+
+/** What is refused now: a refusal ends with the next wish that is granted, and when something else holds. */
+function refused(
+  before: Refused | null,
+  question: KernelRequest,
+  answer: KernelReply,
+  state: KernelState | null
+): Refused | null {
+  const routine = question.ask === 'state';
+  const held = JSON.stringify([state?.device.chosen, state?.watching]);
+  if (answer.status === 'error') {
+    return { reason: answer.reason, routine, held };
+  }
+  return routine && before !== null && !before.routine && before.held === held ? before : null;
+}
 
 function failure(loading: Exclude<Loading, { outcome: 'loaded' }>): Condition {
   return loading.outcome === 'failed'

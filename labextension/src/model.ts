@@ -62,7 +62,7 @@ export class Model {
 /** This notebook's memory, that of others and what is free; null where it is not known. */
 export function shares({ gpu, reading, kernel }: GpuNow): Shares {
   const used = reading.memory_used;
-  const total = gpu.memory_total;
+  const { memory_total: total, memory_reserved: reserved } = gpu;
   const mine = kernel?.process_memory ?? null;
   // Asked at different moments: more than all that is used cannot be this notebook's.
   const here = mine === null || used === null ? mine : Math.min(mine, used);
@@ -70,8 +70,13 @@ export function shares({ gpu, reading, kernel }: GpuNow): Shares {
     here,
     other: here === null || used === null ? null : used - here,
     used,
-    free: total === null || used === null ? null : Math.max(0, total - used)
+    free: total === null || reserved === null || used === null ? null : Math.max(0, total - reserved - used)
   };
+}
+
+/** The same without what the kernel held when it last answered: what it holds by now, nobody knows. */
+export function withoutMemory(state: KernelState): KernelState {
+  return { ...state, gpus: state.gpus.map(gpu => ({ ...gpu, process_memory: null })) };
 }
 
 /** Whether this GPU does something now or is held by the notebook in front. */

@@ -8,6 +8,10 @@ import type { StreamMessage } from './wire';
 
 /** So long without a word of the server, and the panel says so. */
 const QUIET_S = 3;
+/** So long without a word, and the stream may be dead without a close: after sleep, or behind a proxy. */
+const DEAD_S = 15;
+/** So often at most it is then opened anew. */
+const RENEW_S = 30;
 /** Nobody reads figures that change more often; the page would be laid out and painted for each. */
 const READABLE_MS = 450;
 
@@ -15,6 +19,8 @@ const READABLE_MS = 450;
 export class Monitor {
   private looking = false;
   private heard = NaN;
+  private quietSince = NaN;
+  private renewed = -Infinity;
   private sampledSince = false;
   private told = -Infinity;
   private timer: number | null = null;
@@ -46,9 +52,9 @@ export class Monitor {
     return this.sampledSince;
   }
 
-  /** Seconds since the server last said something, or was asked to; null while it speaks. */
+  /** Seconds since the last sample, or since one was asked for; null while they come. */
   get quietFor(): number | null {
-    const seconds = (this.timers.now() - this.heard) / 1000;
+    const seconds = (this.timers.now() - this.quietSince) / 1000;
     const patience = Math.max(QUIET_S, 3 * (this.model.server?.interval ?? 0));
     return (this.link === 'open' || this.link === 'opening') && seconds > patience ? seconds : null;
   }
@@ -60,7 +66,7 @@ export class Monitor {
     }
     this.looking = looking;
     if (looking) {
-      this.heard = this.timers.now();
+      this.heard = this.quietSince = this.timers.now();
       this.connection.start();
       this.kernels.start();
       this.listen();
@@ -84,7 +90,11 @@ export class Monitor {
 
   private received(_: Connection, message: StreamMessage): void {
     this.heard = this.timers.now();
+    const first = message.type === 'hello' && this.renewed < this.quietSince;
     this.sampledSince = message.type === 'sample' || message.sample !== null;
+    if (this.sampledSince || first) {
+      this.quietSince = this.heard;
+    }
     this.model.take(message);
     if (message.type === 'hello' || this.heard - this.told >= READABLE_MS) {
       this.tell();
@@ -95,10 +105,20 @@ export class Monitor {
   private listen(): void {
     this.timer = this.timers.after(1000, () => {
       if (this.quietFor !== null) {
+        this.renewIfDead();
         this.tell();
       }
       this.listen();
     });
+  }
+
+  private renewIfDead(): void {
+    const now = this.timers.now();
+    const patience = Math.max(DEAD_S, 5 * (this.model.server?.interval ?? 0));
+    if (this.link === 'open' && now - this.heard > 1000 * patience && now - this.renewed > 1000 * RENEW_S) {
+      this.renewed = now;
+      this.connection.restart();
+    }
   }
 
   private tell(): void {

@@ -1,10 +1,11 @@
 import { NotebookActions, type INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
-import type { Kernel as JupyterKernel } from '@jupyterlab/services';
+import type { Kernel as JupyterKernel, KernelMessage } from '@jupyterlab/services';
 import { Signal } from '@lumino/signaling';
 
 import type { Front, Phase } from './kernel';
 import { ConnectedKernel } from './jupyterKernel';
 import type { Kernels } from './kernels';
+import { KERNEL_REQUEST } from './wire';
 
 const PHASES: Readonly<Record<JupyterKernel.Status, Phase>> = {
   unknown: 'starting',
@@ -21,7 +22,7 @@ const PHASES: Readonly<Record<JupyterKernel.Status, Phase>> = {
 export class Notebooks {
   private panel: NotebookPanel | null = null;
   private readonly connected = new WeakMap<JupyterKernel.IKernelConnection, ConnectedKernel>();
-  private readonly reached = new WeakSet<JupyterKernel.IKernelConnection>();
+  private readonly phases = new WeakMap<JupyterKernel.IKernelConnection, Phase>();
 
   constructor(
     private readonly tracker: INotebookTracker,
@@ -35,17 +36,67 @@ export class Notebooks {
   private follow(): void {
     const panel = this.tracker.currentWidget;
     if (this.panel !== null) {
+      this.panel.sessionContext.iopubMessage.disconnect(this.heard, this);
       Signal.disconnectBetween(this.panel.sessionContext, this);
       Signal.disconnectBetween(this.panel.context, this);
     }
     this.panel = panel;
     if (panel !== null) {
       panel.sessionContext.kernelChanged.connect(this.tell, this);
-      panel.sessionContext.statusChanged.connect(this.tell, this);
+      panel.sessionContext.statusChanged.connect(this.statusChanged, this);
+      panel.sessionContext.iopubMessage.connect(this.heard, this);
       panel.sessionContext.connectionStatusChanged.connect(this.tell, this);
       panel.context.pathChanged.connect(this.tell, this);
+      const connection = panel.sessionContext.session?.kernel;
+      if (connection) {
+        this.take(connection, connection.status);
+      }
     }
     this.tell();
+  }
+
+  /** Idle and busy are taken from the message that says so, which tells whose doing it is. */
+  private statusChanged(_: unknown, status: JupyterKernel.Status): void {
+    const connection = this.panel?.sessionContext.session?.kernel;
+    if (connection && ((status !== 'idle' && status !== 'busy') || !this.works(connection))) {
+      this.take(connection, status);
+    }
+    this.tell();
+  }
+
+  /**
+   * JupyterLab before 4.5 takes our questions for work of the kernel, and shows them so: they tell nothing of what it
+   * does, and are to be few.
+   */
+  private heard(_: unknown, message: KernelMessage.IMessage): void {
+    const connection = this.panel?.sessionContext.session?.kernel;
+    if (!connection || message.header.msg_type !== 'status') {
+      return;
+    }
+    const { execution_state: said } = message.content as { execution_state?: JupyterKernel.Status };
+    const ours =
+      'msg_type' in message.parent_header && (message.parent_header.msg_type as string) === KERNEL_REQUEST;
+    const { status } = connection;
+    if (!ours) {
+      // Of a process that somebody else has started anew, JupyterLab itself says 'starting' until a cell runs.
+      this.take(connection, status === 'starting' ? (said ?? status) : status);
+      this.tell();
+    } else if (said === status && PHASES[status] !== this.phases.get(connection)) {
+      this.kernels.spare();
+    }
+  }
+
+  private take(connection: JupyterKernel.IKernelConnection, status: JupyterKernel.Status): void {
+    const before = this.phases.get(connection);
+    // Not known for a moment, as after its connection was lost, it is what it was.
+    if (status !== 'unknown' || before === undefined) {
+      this.phases.set(connection, PHASES[status]);
+    }
+  }
+
+  private works(connection: JupyterKernel.IKernelConnection): boolean {
+    const phase = this.phases.get(connection);
+    return phase === 'idle' || phase === 'busy';
   }
 
   /** A cell that names gpuwidget may have loaded it where it was not. */
@@ -62,15 +113,12 @@ export class Notebooks {
     this.kernels.show(this.front());
   }
 
-  /** What it does; where its connection broke off, `unreachable` and not, as before the first one, `starting`. */
+  /** What it does; where its connection broke off, `unreachable`, but not before the first one nor in a restart. */
   private phase(connection: JupyterKernel.IKernelConnection): Phase {
-    if (connection.connectionStatus === 'connected') {
-      this.reached.add(connection);
-      return PHASES[connection.status];
-    }
-    return this.reached.has(connection) || connection.connectionStatus === 'disconnected'
-      ? 'unreachable'
-      : PHASES[connection.status];
+    const phase = this.phases.get(connection) ?? PHASES[connection.status];
+    const expected = phase === 'starting' || phase === 'restarting' || phase === 'dead';
+    const away = connection.connectionStatus !== 'connected';
+    return away && (!expected || connection.connectionStatus === 'disconnected') ? 'unreachable' : phase;
   }
 
   private front(): Front {

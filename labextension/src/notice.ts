@@ -1,6 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { element, Text } from './dom';
+import { element, setAttribute, Text } from './dom';
 import type { Notice } from './words';
 
 /** A sentence with its command and its button; takes no room while there is nothing to say. */
@@ -18,13 +18,14 @@ export class NoticeView {
     );
     this.button.onclick = act;
     this.node = element('div', 'notice', this.text.node, this.command.node, this.button);
-    this.node.setAttribute('role', 'status');
     this.show(null);
   }
 
   /** Say `notice`, or nothing. */
   show(notice: Notice | null): void {
     this.node.hidden = notice === null;
+    // Read out when it is another; one that counts seconds would be read out every second.
+    setAttribute(this.node, 'aria-live', notice?.counts === true ? 'off' : 'polite');
     this.text.set(notice?.text ?? '');
     this.command.set(notice?.command ?? '');
     this.command.node.hidden = notice?.command === undefined;

@@ -6,6 +6,7 @@ import { duration } from './format';
 import { GpuList } from './gpuList';
 import { gpuIcon } from './icon';
 import { KernelSection } from './kernelSection';
+import { withoutMemory } from './model';
 import type { Monitor } from './monitor';
 import { NoticeView } from './notice';
 import { readPalette, type Palette } from './palette';
@@ -127,7 +128,8 @@ export class GpuPanel extends Widget {
     this.kernel.update(model.server?.version ?? null);
     this.span.set(this.spanText(model.seconds));
     this.key.hidden = (model.sample?.gpus.length ?? 0) === 0;
-    this.list.update(model, kernels.state);
+    const { state, view } = kernels;
+    this.list.update(model, view.silentFor === null || state === null ? state : withoutMemory(state));
   }
 
   private readonly look = (): void => {

@@ -43,10 +43,13 @@ export class Past {
     this.next = this.held % this.capacity;
   }
 
-  /** Add one sample; one that is not newer than the last is left out. */
+  /** Add one sample, once; where the clock was set back, as the server's own past does, it begins anew. */
   add(sample: Sample): void {
-    if (this.held > 0 && sample.time <= this.newest) {
+    if (sample.time === this.newest) {
       return;
+    }
+    if (sample.time < this.newest) {
+      this.restart({ t: [], gpus: [] });
     }
     const place = this.next;
     this.times[place] = sample.time;

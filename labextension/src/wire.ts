@@ -1,8 +1,5 @@
 // GENERATED from gpuwidget's dataclasses by `python -m tools.wire`: change those, never this file.
 
-/** Version of a sample's shape that this labextension was made for. */
-export const SAMPLE_SCHEMA = 1;
-
 /** Version of the stream's shape that this labextension was made for. */
 export const STREAM_SCHEMA = 1;
 
@@ -45,6 +42,11 @@ export interface Gpu {
   readonly pci_bus_id: string | null;
   /** Bytes of memory, nvmlDeviceGetMemoryInfo_v2 total. */
   readonly memory_total: number | null;
+  /**
+   * Bytes of it that the driver keeps and `memory_used` leaves out, nvmlDeviceGetMemoryInfo_v2 reserved; 0
+   * where it counts them as used.
+   */
+  readonly memory_reserved: number | null;
   /** true where the GPU has no memory of its own and `memory_*` are the host's (GB10, Jetson). */
   readonly unified_memory: boolean;
   /** As "9.0", nvmlDeviceGetCudaComputeCapability. */
@@ -180,12 +182,6 @@ export interface History {
   /** Epoch seconds, rising. */
   readonly t: readonly number[];
   readonly gpus: readonly GpuHistory[];
-}
-
-/** The body of an answer with an error's status. */
-export interface Refusal {
-  /** What is wrong and what to do, as a sentence. */
-  readonly message: string;
 }
 
 /** The default torch device of one kernel: what was chosen, and what torch says. */

@@ -23,6 +23,8 @@ export interface Notice {
   readonly text: string;
   readonly command?: string;
   readonly action?: 'load';
+  /** Whether the sentence counts seconds. */
+  readonly counts?: true;
 }
 
 /**
@@ -35,6 +37,7 @@ export function serverNotice(
 ): Notice | null {
   if (quiet !== null) {
     return {
+      counts: true,
       text:
         link === 'open' && !sampled
           ? trans.__(

@@ -114,6 +114,8 @@ export class FakeKernel implements Kernel {
   answer: KernelReply | null = null;
   private held: Promise<KernelReply | null> | null = null;
   loading: Loading = { outcome: 'loaded', version: '0.1.0' };
+  /** Whether it is dead, and asking it throws. */
+  gone = false;
 
   constructor(private readonly speaks = 'python') {}
 
@@ -133,6 +135,9 @@ export class FakeKernel implements Kernel {
   }
 
   ask(question: KernelRequest): Promise<KernelReply | null> {
+    if (this.gone) {
+      throw new Error('Kernel is dead');
+    }
     this.questions.push(question);
     const held = this.held;
     this.held = null;
@@ -153,6 +158,7 @@ export function gpu(index: number, changes: Partial<Gpu> = {}): Gpu {
     name: 'NVIDIA H200',
     pci_bus_id: null,
     memory_total: 140 * GIB,
+    memory_reserved: 0,
     unified_memory: false,
     compute_capability: '9.0',
     ...changes

@@ -140,13 +140,135 @@ test('loading it makes it answer', async () => {
   assert.equal(kind(kernels), 'ready');
 });
 
-test('one that is loaded but cannot be asked is of another version', async () => {
-  const { kernels } = made();
+test('one that is loaded but, though idle, cannot be asked is of another version', async () => {
+  const { kernels, timers } = made();
   const kernel = new FakeKernel();
   kernel.loading = { outcome: 'loaded', version: '0.0.9' };
   await show(kernels, kernel, 'idle');
   await kernels.load();
+  assert.equal(kind(kernels), 'loading');
+  await timers.pass(POLL_MS);
   assert.deepEqual(kernels.view.condition, { kind: 'other-version', version: '0.0.9' });
+});
+
+test('one that a cell holds up just after it was loaded is asked again after the cell', async () => {
+  const { kernels } = made();
+  const kernel = new FakeKernel();
+  await show(kernels, kernel, 'busy');
+  await kernels.load();
+  assert.equal(kind(kernels), 'unanswered');
+  kernel.answer = ok();
+  await show(kernels, kernel, 'idle');
+  assert.equal(kind(kernels), 'ready');
+});
+
+test('one that is idle and answers no more has gpuwidget no longer loaded', async () => {
+  const { kernels, timers } = made();
+  const kernel = new FakeKernel();
+  kernel.answer = ok();
+  await show(kernels, kernel, 'idle');
+  kernel.answer = null;
+  await timers.pass(POLL_MS);
+  assert.equal(kind(kernels), 'ready');
+  await timers.pass(POLL_MS);
+  assert.deepEqual([kind(kernels), kernels.view.silentFor], ['not-loaded', null]);
+  const questions = kernel.questions.length;
+  await timers.pass(10 * POLL_MS);
+  assert.equal(kernel.questions.length, questions);
+});
+
+test('a kernel that starts anew by somebody else’s doing is told as restarted', async () => {
+  const { kernels } = made();
+  const kernel = new FakeKernel();
+  kernel.answer = ok();
+  await show(kernels, kernel, 'idle');
+  kernel.answer = null;
+  await show(kernels, kernel, 'starting');
+  await show(kernels, kernel, 'idle');
+  assert.deepEqual([kind(kernels), kernels.view.restarted], ['not-loaded', true]);
+});
+
+test('where the page shows each question as work, only a cell’s end and a wish are a reason to ask', async () => {
+  const { kernels, timers } = made();
+  const kernel = new FakeKernel();
+  kernel.answer = ok();
+  await show(kernels, kernel, 'idle');
+  kernels.spare();
+  await timers.pass(10 * POLL_MS);
+  assert.deepEqual([kernel.questions.length, timers.running], [1, 0]);
+  await show(kernels, kernel, 'busy');
+  await timers.pass(10 * POLL_MS);
+  await show(kernels, kernel, 'idle');
+  assert.equal(kernel.questions.length, 2);
+});
+
+test('one that is busy and silent while another notebook comes to the front is not taken for one without', async () => {
+  const { kernels } = made();
+  const [one, two] = [new FakeKernel(), new FakeKernel()];
+  const answer = one.hold();
+  await show(kernels, one, 'busy');
+  await show(kernels, two, 'idle');
+  answer(null);
+  await settled();
+  await show(kernels, one, 'busy');
+  assert.equal(kind(kernels), 'unanswered');
+});
+
+test('one that goes away while it is asked is asked again when it is back', async () => {
+  const { kernels } = made();
+  const kernel = new FakeKernel();
+  kernel.gone = true;
+  await show(kernels, kernel, 'idle');
+  assert.equal(kind(kernels), 'not-loaded');
+  kernel.gone = false;
+  kernel.answer = ok();
+  kernels.again();
+  await settled();
+  assert.equal(kind(kernels), 'ready');
+});
+
+test('a wish shows until its answer comes', async () => {
+  const { kernels } = made();
+  const kernel = new FakeKernel();
+  kernel.answer = ok();
+  await show(kernels, kernel, 'idle');
+  const answer = kernel.hold();
+  const wish = kernels.choose('cuda:1', true);
+  await settled();
+  assert.deepEqual(kernels.view.wished, {
+    schema: 1,
+    ask: 'set_device',
+    device: 'cuda:1',
+    new_tensors: true
+  });
+  answer(ok());
+  await wish;
+  assert.equal(kernels.view.wished, null);
+});
+
+test('toggling asks first what holds', async () => {
+  const { kernels } = made();
+  const kernel = new FakeKernel();
+  await show(kernels, kernel, 'idle');
+  kernel.answer = ok({ watching: true });
+  await kernels.toggleWatch();
+  assert.deepEqual(kernel.questions.at(-1), { schema: 1, ask: 'watch', on: false });
+});
+
+test('a refusal is over once something else holds', async () => {
+  const { kernels, timers } = made();
+  const kernel = new FakeKernel();
+  kernel.answer = ok();
+  await show(kernels, kernel, 'idle');
+  kernel.answer = { status: 'error', reason: 'There is no cuda:9.', state: null };
+  await kernels.choose('cuda:9', true);
+  kernel.answer = ok();
+  await timers.pass(POLL_MS);
+  assert.equal(kernels.view.refusal, 'There is no cuda:9.');
+  const device = { chosen: 'cpu', new_tensors: true, pending: false, present: 'cpu', note: null };
+  kernel.answer = ok({ device });
+  await timers.pass(POLL_MS);
+  assert.equal(kernels.view.refusal, null);
 });
 
 test('answers of another shape are not read', async () => {

@@ -52,6 +52,21 @@ test('a server that does not answer and one whose driver does not are told apart
   assert.deepEqual([monitor.link, monitor.quietFor, monitor.sampled], ['open', 5, true]);
 });
 
+test('a stream that may be dead without a close is opened anew, now and then, and what is said goes on', async () => {
+  const { monitor, server, timers } = made();
+  monitor.look(true);
+  server.socket.say(hello({ sample: sample(1) }));
+  await timers.pass(16_000);
+  assert.deepEqual([server.sockets.length, monitor.quietFor], [2, 16]);
+  server.socket.say(hello({ sample: null }));
+  await timers.pass(29_000);
+  assert.deepEqual([server.sockets.length, monitor.quietFor], [2, 45]);
+  await timers.pass(2000);
+  assert.equal(server.sockets.length, 3);
+  server.socket.say(hello({ sample: sample(2) }));
+  assert.equal(monitor.quietFor, null);
+});
+
 test('figures change no faster than they can be read, and none is lost', async () => {
   const { monitor, server, timers, told } = made();
   monitor.look(true);

@@ -42,6 +42,16 @@ test('a sample that the history holds already is not drawn twice', () => {
   assert.deepEqual(curve(past)[0], [1, 2]);
 });
 
+test('where the clock was set back the curve begins anew', () => {
+  const past = new Past(10);
+  past.add(sample(5000));
+  past.add(sample(1000));
+  past.add(sample(1001));
+  const curve: Curve = [[], [], []];
+  past.curve('GPU-0', 0, null, 10, curve);
+  assert.deepEqual([past.newest, curve[0]], [1001, [1000, 1001]]);
+});
+
 test('while nobody looked the curve is broken, not made up', () => {
   const past = new Past(10);
   past.restart(history([1, 2, 40]));

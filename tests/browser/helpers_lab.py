@@ -43,7 +43,7 @@ SETTINGS = {
 class Lab:
     """A running JupyterLab server that sees the GPUs of ``source``, as its kernels do.
 
-    ``variables`` are added to its environment, ``options`` to its command.
+    ``variables`` are added to its environment, ``options`` to its command; ``python`` runs it.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class Lab:
         *,
         variables: Mapping[str, str] | None = None,
         options: Sequence[str] = (),
+        python: str = PYTHON,
     ) -> None:
         self.notebooks = root / "notebooks"
         self.data = root / "data"
@@ -86,7 +87,7 @@ class Lab:
         environment.pop("PYTEST_CURRENT_TEST", None)
         self._environment = environment
         self._command = [
-            *(PYTHON, "-m", "jupyterlab", "--no-browser", "--allow-root"),
+            *(python, "-m", "jupyterlab", "--no-browser", "--allow-root"),
             f"--ServerApp.port={self.url.rpartition(':')[2]}",
             "--ServerApp.port_retries=0",
             f"--ServerApp.root_dir={self.notebooks}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from helpers_lab import Notebook
 from helpers_panel import (
     CARD,
     DEVICE,
+    LOAD,
     PANEL,
     SERVER_NOTICE,
     cards,
@@ -27,6 +29,13 @@ return [...document.querySelectorAll('.jp-gpuwidget-panel *')]
     .filter(node => node.checkVisibility() && !node.matches('select, option, canvas, .jp-gpuwidget-label'))
     .filter(node => node.scrollWidth > node.clientWidth + 1 && getComputedStyle(node).display !== 'inline')
     .map(node => `${node.className}: ${node.textContent}`);
+"""
+SLEEP = "import time; time.sleep(7)"
+COUNT_QUESTIONS = """
+window.questions = 0;
+panel.sessionContext.session.kernel.anyMessage.connect((_, {msg, direction}) => {
+    if (direction === 'send' && msg.header.msg_type === 'gpuwidget_request') { window.questions++; }
+});
 """
 WATCH_SHIFTS = """
 window.shifts = [];
@@ -74,7 +83,7 @@ def test_memory_of_this_notebook_and_of_others(browser: Browser, tmp_path: Path)
         show(notebook)
         answering(notebook, known)
         assert "H200cuda:1 97 %" in cards(notebook)[0]["text"].replace(" cuda", "cuda").replace("\u2007", "")
-        assert "14.0 here 85.0 other 41.0 GiB free" in cards(notebook)[1]["text"]
+        assert "14.0 here 85.0 other 40.4 GiB free" in cards(notebook)[1]["text"]
         options = notebook.page.eval_on_selector_all(f"{DEVICE} option", "nodes => nodes.map(n => n.text)")
         assert options[2:] == [
             "cuda:0 · GPU 1 H200 (9.0) · 82.0 GiB free · this notebook",
@@ -195,6 +204,46 @@ def test_the_server_comes_back(browser: Browser, tmp_path: Path) -> None:
         notebook.page.wait_for_selector(f"{PANEL}[data-link=live]", timeout=60_000)
         assert notebook.page.is_hidden(SERVER_NOTICE)
         notebook.page.close(run_before_unload=False)
+
+
+def test_a_kernel_is_asked_seldom(browser: Browser, tmp_path: Path) -> None:
+    """An idle kernel is asked every three seconds at most, and one that runs a cell shows as busy."""
+    with lab_with(tmp_path, *machine(1)) as (lab, _):
+        notebook = lab.open(browser, lab.write("seldom.ipynb", ["%load_ext gpuwidget", SLEEP]))
+        show(notebook)
+        notebook.run(0)
+        notebook.wait_until_done()
+        notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-watch:enabled")
+        notebook.script(COUNT_QUESTIONS)
+        notebook.page.wait_for_timeout(7000)
+        assert notebook.script("return window.questions;") <= 3
+        notebook.run(1)
+        notebook.page.wait_for_timeout(500)
+        for _ in range(10):
+            notebook.page.wait_for_timeout(500)
+            assert notebook.page.inner_text(f"{PANEL} .jp-gpuwidget-busy") == "busy"
+        notebook.wait_until_done()
+        assert notebook.script("return window.questions;") <= 7
+        notebook.close()
+
+
+def test_a_kernel_restarted_from_elsewhere(browser: Browser, tmp_path: Path) -> None:
+    """A restart by another page is seen: nothing that the old process said is believed any more."""
+    with lab_with(tmp_path, *machine(1)) as (lab, _):
+        notebook = lab.open(browser, lab.write("elsewhere.ipynb", ["%load_ext gpuwidget"]))
+        show(notebook)
+        notebook.run(0)
+        notebook.wait_until_done()
+        notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-watch:enabled")
+        kernel = notebook.script("return panel.sessionContext.session.kernel.id;")
+        request = urllib.request.Request(
+            f"{lab.url}/api/kernels/{kernel}/restart?token={lab.token}", data=b"", method="POST"
+        )
+        with urllib.request.urlopen(request, timeout=60):
+            pass
+        notebook.page.wait_for_selector(LOAD)
+        assert notebook.page.is_disabled(DEVICE)
+        notebook.close()
 
 
 def test_notebook_7(browser: Browser, tmp_path: Path) -> None:
