@@ -6,6 +6,7 @@ import time
 from itertools import groupby
 
 from gpuwidget import units
+from gpuwidget.kernel import card_lines
 from gpuwidget.kernel.card_facts import AT_ONCE_S, clean, gpu_names, whose
 from gpuwidget.kernel.card_table import is_compact
 from gpuwidget.measure.notes import gpu_name
@@ -34,6 +35,7 @@ def details(report: Report) -> list[tuple[str, str]]:
             lines.append((f"{gpu_name(gpu)}, memory", " · ".join(_courses(report, gpu))))
             highest = _highest(gpu)
             lines += [(f"{gpu_name(gpu)}, highest", " · ".join(highest))] if highest else []
+    lines += card_lines.details(report)
     lines += [("Not known", line) for line in unknowns(report)]
     course = f"{units.memory_course(host.start, host.end)}, peak {units.memory(host.peak)}"
     lines.append(("Host memory", f"{course} of this process"))

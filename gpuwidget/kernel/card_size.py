@@ -6,12 +6,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gpuwidget.kernel.card_facts import clean
+from gpuwidget.kernel.card_facts import clean, shortened
 from gpuwidget.measure.notes import gpu_name
-from gpuwidget.measure.report import GpuReport, GpuTimeline, Level, Mark, Report, Timeline
+from gpuwidget.measure.report import GpuReport, GpuTimeline, Level, LineMemory, Mark, Report, Timeline
 
 LIMIT = 20_000
 """Bytes of a whole bundle as JSON."""
+_LONGEST_SOURCE = 100
+_LONGEST_PATH = 60
+_LONGEST_FUNCTION = 40
 _LEAST_GPU = 500
 """Bytes below which no GPU's figures come out as JSON."""
 _LEAST_POINT = 24
@@ -37,6 +40,11 @@ class Plan:
     """Characters of the reason for a missing value, and of a note."""
     terse: bool = False
     """Whether figures lose the digits that no card shows, and reasons are given once for all GPUs."""
+
+    @property
+    def lines(self) -> int:
+        """Lines of code whose memory is told."""
+        return self.marks // 4
 
 
 PLANS = (
@@ -88,7 +96,12 @@ def fitted(report: Report, plan: Plan) -> Fitted:
     if left_out:
         notes += (f"To keep the notebook small, this card leaves out {', '.join(left_out)}.",)
     drawn = replace(
-        report, gpus=gpus, cell=cell, notes=notes, timeline=_timeline(report.timeline, plan.drawn, marks)
+        report,
+        gpus=gpus,
+        cell=cell,
+        notes=notes,
+        timeline=_timeline(report.timeline, plan.drawn, marks),
+        lines=tuple(_short_line(line) for line in report.lines[: plan.lines]),
     )
     return Fitted(
         stored=replace(
@@ -142,6 +155,8 @@ def _left_out(report: Report, plan: Plan, marks: int, gpus: int) -> list[str]:
         found.append(f"{missing} of {set_} marks and printed lines")
     if gpus < len(report.gpus):
         found.append(f"{len(report.gpus) - gpus} of {len(report.gpus)} GPUs")
+    if len(report.lines) > plan.lines:
+        found.append(f"{len(report.lines) - plan.lines} of {len(report.lines)} lines of code")
     if report.timeline is not None and plan.points == 0:
         found.append("the course from its JSON")
     return found
@@ -163,6 +178,15 @@ def _evenly(marks: Sequence[Mark], most: int) -> list[Mark]:
     if len(marks) <= most:
         return list(marks)
     return [marks[n * len(marks) // most] for n in range(most)]
+
+
+def _short_line(line: LineMemory) -> LineMemory:
+    return replace(
+        line,
+        file=None if line.file is None else shortened(line.file, _LONGEST_PATH),
+        function=None if line.function is None else clean(line.function, _LONGEST_FUNCTION),
+        source=clean(line.source, _LONGEST_SOURCE),
+    )
 
 
 def _means(values: Sequence[float | None], bins: Sequence[tuple[int, int]]) -> tuple[float | None, ...]:
