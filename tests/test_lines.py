@@ -152,7 +152,7 @@ def test_each_device_has_its_own_peak() -> None:
 
 
 def test_what_backward_allocates() -> None:
-    """Gradients, made on torch's own threads without a Python frame, count for the line that called backward."""
+    """Gradients, made on torch's own threads without a Python frame, count for the line that called it."""
     root = frames((AUTOGRAD, 90, "_make_grads"), (AUTOGRAD, 340, "backward"), (CELL, 4, "<module>"))
     hook = [{"filename": LINEAR, "line": 8, "name": "hook"}, {"filename": LINEAR, "line": 1, "name": "run"}]
     trace = [
