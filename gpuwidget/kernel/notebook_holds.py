@@ -1,0 +1,134 @@
+"""What a shell holds: the user's variables, and what the notebook itself keeps of past cells.
+
+Results live on in ``Out[n]``, ``_n``, ``_``, ``__`` and ``___`` and in three of IPython's own places; a failed
+cell's frames, with all their local variables, in seven.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from types import ModuleType, TracebackType
+from typing import Any
+
+from gpuwidget.torch_storages import Root, attributes
+
+ERROR = "the last error's traceback"
+"""Name of all that keeps the frames of the last failed cell."""
+DEBUGGER = "%debug"
+"""Name of what the last post-mortem debugger looked at."""
+
+_LAST = ("last_exc", "last_value", "last_traceback", "last_type")
+_UNDERS = ("_", "__", "___")
+_NUMBERED = re.compile(r"_(\d+)")
+_NOWHERE = object()
+_INSTALLED = tuple(
+    {os.path.realpath(path) + os.sep for path in (sys.prefix, sys.base_prefix, os.path.dirname(os.__file__))}
+)
+_PACKAGES = re.compile(r"[\\/](site|dist)-packages[\\/]")
+
+
+def variables(shell: Any) -> list[Root]:
+    """The user's variables, and those of modules of their own."""
+    user_ns: Mapping[str, object] = shell.user_ns
+    found: list[Root] = []
+    modules: set[int] = set()
+    for name, value in list(user_ns.items()):
+        if _hidden(shell, name, value):
+            continue
+        if issubclass(type(value), ModuleType):
+            if _users_module(value) and id(value) not in modules:
+                modules.add(id(value))
+                found.append(Root(name, attributes(value), "variable", attributes=True))
+        else:
+            found.append(Root(name, value, "variable"))
+    for name, module in list(sys.modules.items()):
+        if id(module) not in modules and name != "__main__" and _users_module(module):
+            modules.add(id(module))
+            found.append(Root(name, attributes(module), "variable", attributes=True))
+    return found
+
+
+def notebook(shell: Any) -> list[Root]:
+    """What the notebook itself keeps: results, each under all its names, then the last error."""
+    found = [Root(name, value, "notebook") for name, value in _results(shell)]
+    found += [Root(ERROR, value, "notebook") for value in _error(shell)]
+    debugged = getattr(getattr(shell, "InteractiveTB", None), "pdb", None)
+    if debugged is not None:
+        found.append(Root(DEBUGGER, [attributes(debugged)], "notebook"))
+    return found
+
+
+def walls(shell: Any) -> list[object]:
+    """What no search for the user's variables goes behind: all those places themselves."""
+    found: list[object] = [shell, shell.user_ns, shell.user_ns_hidden, shell.displayhook]
+    found += [getattr(shell, "kernel", None), shell.user_ns.get("Out"), getattr(shell, "InteractiveTB", None)]
+    found.append(getattr(shell, "last_execution_result", None))
+    return [value for value in found if value is not None]
+
+
+def _hidden(shell: Any, name: str, value: object) -> bool:
+    """Whether a name is IPython's own: ``In``, ``_3``, ``exit`` and so on, unless the user gave it anew."""
+    if shell.user_ns_hidden.get(name, _NOWHERE) is value:
+        return True
+    if name in _UNDERS:
+        return getattr(shell.displayhook, name, _NOWHERE) is value
+    number = _NUMBERED.fullmatch(name)
+    if number is not None:
+        return _out(shell).get(int(number[1]), _NOWHERE) is value
+    return name in ("In", "Out", "_ih", "_oh", "_dh", "__builtins__", "__builtin__")
+
+
+def _out(shell: Any) -> dict[int, object]:
+    out = shell.user_ns.get("_oh")
+    return out if isinstance(out, dict) else {}
+
+
+def _results(shell: Any) -> Iterator[tuple[str, object]]:
+    for number, value in list(_out(shell).items()):
+        yield f"Out[{number}]", value
+    for name, value in list(shell.user_ns.items()):
+        if (name in _UNDERS or _NUMBERED.fullmatch(name)) and _hidden(shell, name, value):
+            yield name, value
+    # Kept beside those of the user's namespace, and after them.
+    for name in _UNDERS:
+        yield f"displayhook.{name}", getattr(shell.displayhook, name, None)
+    for name, value in list(shell.user_ns_hidden.items()):
+        if name in _UNDERS or _NUMBERED.fullmatch(name):
+            yield f"user_ns_hidden[{name!r}]", value
+    last = getattr(shell, "last_execution_result", None)
+    if last is not None:
+        yield "the last result", getattr(last, "result", None)
+
+
+def _error(shell: Any) -> Iterator[object]:
+    """Every place that an error lives in after its cell."""
+    for name in _LAST:
+        yield getattr(sys, name, None)
+    last = getattr(shell, "last_execution_result", None)
+    yield getattr(last, "error_in_exec", None)
+    yield getattr(last, "error_before_exec", None)
+    for formatter in _formatters(shell):
+        for value in (attributes(formatter) or {}).values():
+            if isinstance(value, (BaseException, TracebackType)):
+                yield value
+
+
+def _formatters(shell: Any) -> list[object]:
+    names = ("InteractiveTB", "SyntaxTB", "sys_excepthook")
+    return [found for name in names if (found := getattr(shell, name, None)) is not None]
+
+
+def _users_module(module: object) -> bool:
+    """Whether a module is the user's own: no package that was installed, no part of Python, not this one."""
+    if not issubclass(type(module), ModuleType):
+        return False
+    own = attributes(module) or {}
+    file, name = own.get("__file__"), own.get("__name__")
+    if not isinstance(file, str) or not isinstance(name, str) or name.partition(".")[0] == "gpuwidget":
+        return False
+    path = os.path.realpath(file)
+    return not _PACKAGES.search(path) and not path.startswith(_INSTALLED)
