@@ -157,6 +157,7 @@ def test_rounding_is_a_range() -> None:
     assert free.exact(8_050_000_000) == 8_050_000_000
     assert free.exact(8_000_000_000) == free.middle
     assert free.exact(None) == free.middle
+    assert (free.at_least(8_050_000_000), free.at_least(8_000_000_000)) == (8_050_000_000, free.low)
     assert parse("of which 17 bytes is free").free == Rounded(17, 17)
 
 
@@ -338,7 +339,7 @@ def test_expandable_segments() -> None:
 def test_a_limit_of_its_own() -> None:
     """The process's own limit binds, not the GPU: other processes are no remedy, a higher limit is."""
     limited: dict[str, Any] = {"limit": 64 * GIB, "free": 70 * GIB}
-    other = Other("ann: train.py", 50 * GIB, 77)
+    other = Other("ann: train.py", 50 * GIB, True)
     assert kinds(**limited, others=(other,)) == ["limit", "batch"]
     assert only("limit", **limited).code == "torch.cuda.set_per_process_memory_fraction(0.51, 'cuda:0')"
     cache = held("variable", "cache", (300,), 6 * GIB + 5 * MIB)
@@ -349,14 +350,13 @@ def test_a_limit_of_its_own() -> None:
 
 
 def test_other_processes() -> None:
-    """The smallest that would do, and the largest; not those that hold too little, or are not known."""
+    """The smallest that would do, and the largest; not those that hold too little, nor a context."""
     others = (
-        Other("notebook a.ipynb", 40 * GIB, 1),
-        Other("notebook b.ipynb", 7 * GIB, 2),
-        Other("notebook c.ipynb", 20 * GIB, 3),
-        Other("process 4", None, 4),
-        Other("process 5", 1 * GIB, 5),
-        Other("CUDA context and other libraries", 30 * GIB, None),
+        Other("notebook a.ipynb", 40 * GIB, True),
+        Other("notebook b.ipynb", 7 * GIB, True),
+        Other("notebook c.ipynb", 20 * GIB, True),
+        Other("process 5", 1 * GIB, True),
+        Other("CUDA context and other libraries", 30 * GIB, False),
     )
     texts = [remedy.text for remedy in remedies(facts(others=others)) if remedy.kind == "process"]
     assert texts == [

@@ -70,7 +70,14 @@ class Rounded:
 
     def exact(self, value: int | None) -> int:
         """``value`` where it agrees with what was said, else what was said."""
-        return value if value is not None and self.low <= value <= self.high else self.middle
+        return self._agreeing(value, self.middle)
+
+    def at_least(self, value: int | None) -> int:
+        """``value`` where it agrees with what was said, else the least that it may stand for."""
+        return self._agreeing(value, self.low)
+
+    def _agreeing(self, value: int | None, otherwise: int) -> int:
+        return value if value is not None and self.low <= value <= self.high else otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +135,9 @@ class Other:
     """A process or a library that holds memory on the device."""
 
     name: str
-    bytes: int | None
-    pid: int | None
+    bytes: int
+    is_process: bool
+    """Whether it could be ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,8 +411,8 @@ def _pool(facts: Facts) -> Remedy | None:
 def _processes(facts: Facts) -> list[Remedy]:
     """The smallest of those that would do, and the largest."""
     able = sorted(
-        (other for other in facts.others if other.bytes and other.pid and facts.enough(others=other.bytes)),
-        key=lambda other: other.bytes or 0,
+        (other for other in facts.others if other.is_process and facts.enough(others=other.bytes)),
+        key=lambda other: other.bytes,
     )
     return [
         Remedy(

@@ -1,0 +1,284 @@
+"""All that is known around an out-of-memory error, put together while its frames are still there."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuwidget import processes, torch_out_of_memory, torch_state
+from gpuwidget.kernel import memory, outside_torch
+from gpuwidget.kernel.cell_memory import CELLS
+from gpuwidget.kernel.first_use import needed
+from gpuwidget.kernel.memory import Look
+from gpuwidget.kernel.notebook_holds import ERROR
+from gpuwidget.kernel.user_code import UserCode
+from gpuwidget.measure.cell_blocks import UNKNOWN
+from gpuwidget.measure.holders import DeviceMemory
+from gpuwidget.measure.out_of_memory import Facts, Held, Other, Pool, Rounded, Said, parse
+from gpuwidget.measure.report import Holder, HolderKind
+from gpuwidget.sampler import process_sampler
+from gpuwidget.torch_out_of_memory import Books
+
+_NO_BOOKS = Books(None, None, None, None, None, None, (), False)
+_FLUSH_CUPY = "cupy.get_default_memory_pool().free_all_blocks()"
+_NO_DRIVER = "other processes: the driver was not asked, or did not answer"
+_NO_COUNTERS = "who holds torch's memory"
+
+
+@dataclass(slots=True)
+class FailedCell:
+    """The cell that ran out of memory."""
+
+    info: object
+    number: int | None
+    """The N of its In[N]; None where it has none."""
+    at_start: dict[int, int] = field(default_factory=dict)
+    """Bytes allocated when it began, by device index."""
+
+    @property
+    def source(self) -> str:
+        """Its code, without magics where IPython has put them into Python."""
+        info = self.info
+        return str(getattr(info, "transformed_cell", None) or getattr(info, "raw_cell", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class CellShare:
+    """What one cell allocated on the device and is still there."""
+
+    cell: int | None
+    source: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """An out-of-memory error and its surroundings, without a reference to any of them."""
+
+    facts: Facts
+    gpu: str | None
+    """``GPU 0 H200``; None where the driver does not say."""
+    let_go: int
+    """Bytes that were allocated at the error and are not any more."""
+    cells: tuple[CellShare, ...]
+    recent: tuple[tuple[float, int | None], ...]
+    """Seconds ago, and bytes in use of the whole GPU, over the last minute; empty where nobody sampled."""
+    unknown: tuple[str, ...]
+    """What could not be told, and why."""
+
+
+def gather(shell: Any, error: BaseException, cell: FailedCell | None) -> Story:
+    """Look at torch, at the notebook and at the driver; keeps nothing of what it has seen."""
+    message = BaseException.__str__(error)
+    said = parse(message)
+    index = said.index if said.index is not None else _only_device()
+    books = torch_out_of_memory.books(index) if index is not None else _NO_BOOKS
+    seen = memory.search(shell)
+    unknown: list[str] = []
+    if torch_state.missing_reason() is not None:
+        unknown.append(f"{_NO_COUNTERS}: {torch_state.missing_reason()}")
+    gpu, others, doubts = _beside(index, books)
+    unknown += doubts
+    held = _held(shell, seen, index, error, cell)
+    counted = books.allocated is not None and index is not None
+    allocated = books.allocated if said.allocated is None else said.allocated.exact(books.allocated)
+    facts = Facts(
+        device=None if index is None else f"cuda:{index}",
+        requested=None if said.requested is None else said.requested.middle,
+        needed=None if said.requested is None else said.requested.high,
+        total=books.total if said.total is None else said.total.exact(books.total),
+        free=None if said.free is None else said.free.at_least(books.free),
+        limit=books.limit if said.limit is None else said.limit.at_least(books.limit),
+        allocated=allocated,
+        reserved=_reserved(said, books),
+        stuck=_stuck(said, books),
+        at_start=cell.at_start.get(index or 0, 0) if cell is not None and counted else None,
+        before_now=_older(seen, index, cell),
+        segments=books.segments,
+        held=tuple(held),
+        others=others or _in_message(said),
+        pools=() if index is None else _pools(index),
+        expandable=books.expandable,
+        setting=torch_out_of_memory.setting(message),
+    )
+    agrees = said.allocated is None or books.allocated is None or said.allocated.high >= books.allocated
+    return Story(
+        facts=facts,
+        gpu=gpu,
+        let_go=max(0, (allocated or 0) - (books.allocated or 0)) if agrees and counted else 0,
+        cells=tuple(_cells(seen, index)),
+        recent=_recent(index),
+        unknown=tuple(unknown),
+    )
+
+
+# -- this process ----------------------------------------------------------------------------------------
+
+
+def _only_device() -> int | None:
+    in_use = torch_state.devices_with_context()
+    return in_use[0] if len(in_use) == 1 else None
+
+
+def _reserved(said: Said, books: Books) -> int | None:
+    """At the error; where that is not exact, the most that it may have been."""
+    if said.reserved is not None:
+        most = said.reserved
+    elif said.allocated is not None and said.unallocated is not None:
+        parts = [part for part in (said.allocated, said.private, said.unallocated) if part is not None]
+        most = Rounded(sum(part.low for part in parts), sum(part.high for part in parts))
+    else:
+        return books.reserved
+    known = books.reserved
+    return known if known is not None and most.low <= known <= most.high else most.high
+
+
+def _stuck(said: Said, books: Books) -> int | None:
+    """What was reserved and in no tensor at the error, and can't be given back."""
+    if said.unallocated is not None:
+        least = said.unallocated.low
+    elif said.reserved is not None and said.allocated is not None:
+        least = max(0, said.reserved.low - said.allocated.high)
+    else:
+        return books.stuck
+    return least if books.stuck is None else min(least, books.stuck)
+
+
+def _held(
+    shell: Any, seen: Look, index: int | None, error: BaseException, cell: FailedCell | None
+) -> list[Held]:
+    """Who leads to which of the device's blocks, the largest first."""
+    if index is None or index not in seen.blocks:
+        return []
+    device = seen.blocks[index]
+    blocks: dict[tuple[HolderKind, str], dict[int, int]] = {}
+    owners: dict[tuple[HolderKind, str], set[int]] = {}
+    for owner, address, size in zip(seen.reached.owners[index], device.addresses, device.sizes, strict=True):
+        root = None if owner is None else seen.roots[owner]
+        key: tuple[HolderKind, str] = ("unknown", "") if root is None else (root.kind, root.name)
+        blocks.setdefault(key, {})[address] = size
+        owners.setdefault(key, set()).update(() if owner is None else (owner,))
+    names_needed = needed(cell.source if cell is not None else "", error.__traceback__, UserCode(shell))
+    found = []
+    for (kind, name), sizes in blocks.items():
+        numbers = sorted(owners[kind, name])
+        names = tuple(dict.fromkeys(one for number in numbers for one in seen.reached.names[number]))
+        holder = Holder(
+            kind=kind,
+            names=names,
+            type=seen.reached.types[numbers[0]] if numbers else None,
+            device=device.name,
+            bytes=sum(sizes.values()),
+            cell=_cell_of(seen, index, sizes),
+        )
+        found.append(
+            Held(
+                holder=holder,
+                blocks=frozenset(sizes),
+                before=frozenset(address for address in sizes if _is_older(seen, index, address, cell)),
+                needed=any(_variable(one) in names_needed for one in names),
+                is_error=name == ERROR,
+            )
+        )
+    return sorted(found, key=lambda one: -one.holder.bytes)
+
+
+def _variable(name: str) -> str:
+    return name.partition(".")[0].partition("[")[0]
+
+
+def _cell_of(seen: Look, index: int, sizes: Mapping[int, int]) -> int | None:
+    """The cell that allocated most of these blocks; None where that is not known."""
+    sums = _by_cell(seen, index, sizes)
+    return max(sums, key=lambda cell: (sums[cell], cell is None)) if sums else None
+
+
+def _by_cell(seen: Look, index: int, sizes: Mapping[int, int]) -> dict[int | None, int]:
+    sums: dict[int | None, int] = {}
+    if seen.origins is not None:
+        for address, size in sizes.items():
+            cell = seen.origins.cell(index, address)
+            sums[cell] = sums.get(cell, 0) + size
+    return sums
+
+
+def _is_older(seen: Look, index: int, address: int, cell: FailedCell | None) -> bool:
+    """Whether a block was there when the failing cell began, as far as that is certain."""
+    if seen.origins is None or cell is None or cell.number is None:
+        return False
+    return seen.origins.origin(index, address) not in (cell.number, UNKNOWN)
+
+
+def _older(seen: Look, index: int | None, cell: FailedCell | None) -> int | None:
+    """What is allocated now and was so when the failing cell began; what is uncertain counts as such."""
+    if seen.origins is None or index not in seen.blocks or cell is None or cell.number is None:
+        return None
+    device = seen.blocks[index]
+    return sum(
+        size
+        for address, size in zip(device.addresses, device.sizes, strict=True)
+        if seen.origins.origin(device.index, address) != cell.number
+    )
+
+
+def _cells(seen: Look, index: int | None) -> list[CellShare]:
+    if index is None or index not in seen.blocks:
+        return []
+    device = seen.blocks[index]
+    sums = _by_cell(seen, index, dict(zip(device.addresses, device.sizes, strict=True)))
+    return [
+        CellShare(cell, "" if cell is None else CELLS.source(cell) or "", size)
+        for cell, size in sorted(sums.items(), key=lambda item: -item[1])
+    ]
+
+
+# -- everybody else --------------------------------------------------------------------------------------
+
+
+def _beside(index: int | None, books: Books) -> tuple[str | None, tuple[Other, ...], list[str]]:
+    """The GPU's name, who holds memory there beside torch as the driver says, and what it does not say."""
+    if index is None or books.allocated is None or books.reserved is None:
+        return None, (), [_NO_DRIVER]
+    name = f"cuda:{index}"
+    known = DeviceMemory(name, books.allocated, books.reserved, 0, None)
+    found = outside_torch.look([known]).get(name)
+    if found is None:
+        return None, (), [_NO_DRIVER]
+    libraries = (outside_torch.CONTEXT, outside_torch.CUPY, outside_torch.ALL_ELSE)
+    others = tuple(Other(one.names[0], one.bytes, one.names[0] not in libraries) for one in found.holders)
+    return found.gpu, others, [note.rstrip(".") for note in found.notes]
+
+
+def _in_message(said: Said) -> tuple[Other, ...]:
+    """The processes that torch's own message tells of."""
+    directory = processes.Directory()
+    found = []
+    for pid, size in said.others:
+        who = directory.look_up(pid) if processes.in_host_pid_namespace() else processes.Identity(None, None)
+        known = [word for word in (who.user, who.command) if word is not None]
+        found.append(Other(": ".join(known) or f"process {pid}", size.middle, True))
+    return tuple(found)
+
+
+def _pools(index: int) -> tuple[Pool, ...]:
+    """What CuPy keeps for later, where the user has loaded it."""
+    cupy: Any = sys.modules.get("cupy")
+    torch: Any = torch_state.loaded()
+    pool = getattr(cupy, "get_default_memory_pool", None)
+    if not callable(pool):
+        return ()
+    try:
+        with torch.cuda.device(index):  # the pool answers for the current device
+            return (Pool("CuPy's pool", int(pool().free_bytes()), _FLUSH_CUPY),)
+    except Exception:
+        return ()
+
+
+def _recent(index: int | None) -> tuple[tuple[float, int | None], ...]:
+    uuid = next((device.uuid for device in torch_state.devices() if device.index == index), None)
+    sampler = process_sampler()
+    gpu = next((gpu for gpu in sampler.known_gpus if torch_state.same_gpu(gpu.uuid, uuid)), None)
+    return () if gpu is None else sampler.recent.memory(gpu.uuid, time.time())
