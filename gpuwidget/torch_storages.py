@@ -73,7 +73,7 @@ _dict_of: Callable[[Any], Any] = type.__dict__["__dict__"].__get__
 _module_of: Callable[[Any], Any] = type.__dict__["__module__"].__get__
 _name_of: Callable[[Any], str] = type.__dict__["__name__"].__get__
 _mro_of: Callable[[Any], tuple[type, ...]] = type.__dict__["__mro__"].__get__
-_module_dict: Callable[[Any], Any] = ModuleType.__dict__["__dict__"].__get__
+_module_dict: Callable[[Any], Any] = vars(ModuleType)["__dict__"].__get__
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,6 +86,8 @@ class Root:
     kind: Literal["variable", "notebook"]
     attributes: bool = False
     """Whether ``value`` is a namespace, whose items are ``name.item``."""
+    parts: bool = True
+    """Whether what it leads to has a name of its own, as ``Out[3][0]``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ class Storage:
         kind = torch.UntypedStorage
         self._expired: Callable[[int], bool] = kind._expired
         self._free: Callable[[int], None] = kind._free_weak_ref
-        storage = tensor if issubclass(type(tensor), kind) else torch.Tensor.untyped_storage(tensor)
+        storage: Any = tensor if issubclass(type(tensor), kind) else torch.Tensor.untyped_storage(tensor)
         self._weak: int = storage._weak_ref()
 
     def __del__(self) -> None:
@@ -168,7 +170,7 @@ def reach(
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Our many short-lived objects must not set off the garbage collector, which may free the user's tensors."""
+    """Our many short-lived objects must not set off the collector, which may free tensors of the user's."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -221,7 +223,7 @@ class _Search:
         self._in_block: list[tuple[int, int, int]] = []
         """A tensor's number, and the device and the number of the block that it is in."""
         self._late: list[int] = []
-        self._with_grad: list[tuple[int, int]] = []
+        self._with_grad: list[tuple[int, int | None]] = []
         self._build_walls(barred)
 
     def _build_walls(self, barred: Iterable[object]) -> None:
@@ -233,8 +235,8 @@ class _Search:
             self._numbers[id(value)] = _WALL
 
     def run(self) -> Reached:
-        """Owners in this order: tensors, modules, optimizers for their state, what is left of the variables by
-        depth, what only an optimizer's groups or a parameter's gradient leads to, the notebook itself.
+        """Owners in this order: tensors, modules, optimizers for their state, the other variables by depth,
+        what only an optimizer's groups or a parameter's gradient leads to, the notebook itself.
         """
         variables = [n for n, root in enumerate(self._roots) if root.kind == "variable"]
         notebook = [n for n, root in enumerate(self._roots) if root.kind == "notebook"]
@@ -344,13 +346,13 @@ class _Search:
             device = self._take(number, self._address(value))
         except Exception:  # sparse, or another tensor without a storage of its own
             return [*_components(self._torch, value), *get_referents(value)]
-        if device is not None and tensor.requires_grad.__get__(value):
-            if tensor.is_leaf.__get__(value) or tensor.retains_grad.__get__(value):
-                self._with_grad.append((number, device))
+        trained = device is not None and tensor.requires_grad.__get__(value)
+        if trained and (tensor.is_leaf.__get__(value) or tensor.retains_grad.__get__(value)):
+            self._with_grad.append((number, device))
         return get_referents(value)  # its attributes: what a subclass wraps, or a user has put there
 
     def _take(self, number: int, address: int) -> int | None:
-        """Give the block at ``address`` to its first comer. Returns its device, None for no block of torch's."""
+        """Give the block at ``address`` to its first comer. Returns its device, None without one."""
         for since, until, blocks in self._spans:
             place = blocks.find(address) if since <= address < until else None
             if place is not None:
@@ -421,7 +423,7 @@ class _Search:
             names = [self._roots[owner].name]
             for root, steps in sorted(by_root.items()):
                 # One way in has a name of its own; of many, their common beginning is named.
-                alone = len({number for _, number in steps}) == 1
+                alone = len({number for _, number in steps}) == 1 and self._roots[root].parts
                 names.append(self._path(root, *steps[0]) if alone else self._roots[root].name)
             found[owner] = tuple(dict.fromkeys(names))
         return found, {owner: (owner, *by_root) for owner, by_root in ways.items()}

@@ -1,7 +1,7 @@
 """What a shell holds: the user's variables, and what the notebook itself keeps of past cells.
 
-Results live on in ``Out[n]``, ``_n``, ``_``, ``__`` and ``___`` and in three of IPython's own places; a failed
-cell's frames, with all their local variables, in seven.
+Results live on in ``Out[n]``, ``_n``, ``_``, ``__`` and ``___`` and in three of IPython's own places; a
+failed cell's frames, with all their local variables, in seven.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ def variables(shell: Any) -> list[Root]:
 def notebook(shell: Any) -> list[Root]:
     """What the notebook itself keeps: results, each under all its names, then the last error."""
     found = [Root(name, value, "notebook") for name, value in _results(shell)]
-    found += [Root(ERROR, value, "notebook") for value in _error(shell)]
+    found += [Root(ERROR, value, "notebook", parts=False) for value in _error(shell)]
     debugged = getattr(getattr(shell, "InteractiveTB", None), "pdb", None)
     if debugged is not None:
-        found.append(Root(DEBUGGER, [attributes(debugged)], "notebook"))
+        found.append(Root(DEBUGGER, attributes(debugged), "notebook", parts=False))
     return found
 
 
@@ -82,6 +82,10 @@ def _hidden(shell: Any, name: str, value: object) -> bool:
     return name in ("In", "Out", "_ih", "_oh", "_dh", "__builtins__", "__builtin__")
 
 
+def _is_results(name: str) -> bool:
+    return name in _UNDERS or _NUMBERED.fullmatch(name) is not None
+
+
 def _out(shell: Any) -> dict[int, object]:
     out = shell.user_ns.get("_oh")
     return out if isinstance(out, dict) else {}
@@ -91,14 +95,14 @@ def _results(shell: Any) -> Iterator[tuple[str, object]]:
     for number, value in list(_out(shell).items()):
         yield f"Out[{number}]", value
     for name, value in list(shell.user_ns.items()):
-        if (name in _UNDERS or _NUMBERED.fullmatch(name)) and _hidden(shell, name, value):
+        if _is_results(name) and _hidden(shell, name, value):
             yield name, value
     # Kept beside those of the user's namespace, and after them.
     for name in _UNDERS:
-        yield f"displayhook.{name}", getattr(shell.displayhook, name, None)
+        yield name, getattr(shell.displayhook, name, None)
     for name, value in list(shell.user_ns_hidden.items()):
-        if name in _UNDERS or _NUMBERED.fullmatch(name):
-            yield f"user_ns_hidden[{name!r}]", value
+        if _is_results(name):
+            yield name, value
     last = getattr(shell, "last_execution_result", None)
     if last is not None:
         yield "the last result", getattr(last, "result", None)
@@ -113,7 +117,7 @@ def _error(shell: Any) -> Iterator[object]:
     yield getattr(last, "error_before_exec", None)
     for formatter in _formatters(shell):
         for value in (attributes(formatter) or {}).values():
-            if isinstance(value, (BaseException, TracebackType)):
+            if issubclass(type(value), (BaseException, TracebackType)):
                 yield value
 
 
@@ -132,3 +136,53 @@ def _users_module(module: object) -> bool:
         return False
     path = os.path.realpath(file)
     return not _PACKAGES.search(path) and not path.startswith(_INSTALLED)
+
+
+def release(shell: Any, roots: Sequence[Root]) -> None:
+    """Let go of some of the roots that :func:`notebook` gave, wherever the shell keeps them."""
+    values = {id(root.value): root.value for root in roots if root.name not in (ERROR, DEBUGGER)}
+    if values:
+        _release_results(shell, values)
+    if any(root.name == ERROR for root in roots):
+        _release_error(shell)
+    if any(root.name == DEBUGGER for root in roots):
+        shell.InteractiveTB.pdb = None
+
+
+def _release_results(shell: Any, values: Mapping[int, object]) -> None:
+    for name, value in list(shell.user_ns.items()):
+        if id(value) in values and _is_results(name) and _hidden(shell, name, value):
+            _forget(shell.user_ns, name)
+    for name, value in list(shell.user_ns_hidden.items()):
+        if id(value) in values and _is_results(name):
+            _forget(shell.user_ns_hidden, name)
+    for name in _UNDERS:
+        if id(getattr(shell.displayhook, name, None)) in values:
+            setattr(shell.displayhook, name, "")
+    out = _out(shell)
+    for number in [number for number, value in out.items() if id(value) in values]:
+        del out[number]
+    last: Any = getattr(shell, "last_execution_result", None)
+    if id(getattr(last, "result", None)) in values:
+        last.result = None
+
+
+def _forget(namespace: dict[str, object], name: str) -> None:
+    """As IPython's own flush does it: ``_`` and its like stay, empty."""
+    if name in _UNDERS:
+        namespace[name] = ""
+    else:
+        del namespace[name]
+
+
+def _release_error(shell: Any) -> None:
+    for name in _LAST:
+        with suppress(AttributeError):
+            delattr(sys, name)
+    last = getattr(shell, "last_execution_result", None)
+    if last is not None and (last.error_in_exec is not None or last.error_before_exec is not None):
+        shell.last_execution_result = None
+    for formatter in _formatters(shell):
+        for name, value in list((attributes(formatter) or {}).items()):
+            if issubclass(type(value), (BaseException, TracebackType)):
+                setattr(formatter, name, None)

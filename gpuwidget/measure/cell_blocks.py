@@ -1,7 +1,7 @@
 """Which cell allocated a block: told by looking at the blocks after each cell, without recording anything.
 
-A block at a new address is the cell's that ran. One at an old address may have survived, or may have been freed
-and its address used again: it survived where every allocation since is accounted for by a new address, or
+A block at a new address is the cell's that ran. One at an old address may have survived, or have been
+freed and its address used again: it survived where every allocation since is accounted for by a new address, or
 where the storage seen there is still alive; where nobody can tell, its cell is unknown from then on.
 """
 

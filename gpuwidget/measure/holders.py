@@ -62,9 +62,7 @@ def rank(
     for index, device in blocks.items():
         sums: dict[int | None, int] = {}
         cells: dict[int | None, dict[int | None, int]] = {}
-        for owner, address, size in zip(
-            reached.owners[index], device.addresses, device.sizes, strict=True
-        ):
+        for owner, address, size in zip(reached.owners[index], device.addresses, device.sizes, strict=True):
             sums[owner] = sums.get(owner, 0) + size
             if cell_of is not None:
                 by_cell = cells.setdefault(owner, {})
