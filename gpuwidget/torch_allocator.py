@@ -71,14 +71,23 @@ def snapshot() -> dict[int, DeviceBlocks]:
 
     Host-side, without a wait for the GPU; without the user's allocation history, which makes it slow.
     """
-    torch = torch_state.loaded()
-    if torch is None or why_none() is not None:
-        return {}
-    segments = _segments(torch.cuda.memory_snapshot)
     devices: dict[int, list[Mapping[str, Any]]] = {}
-    for segment in segments:
+    for segment in segments():
         devices.setdefault(segment["device"], []).append(segment)
     return {index: blocks_of(index, found) for index, found in sorted(devices.items())}
+
+
+def segments() -> list[Mapping[str, Any]]:
+    """The allocator's segments of all devices, as torch gives them; empty without CUDA."""
+    torch = torch_state.loaded()
+    if torch is None or why_none() is not None:
+        return []
+    found: list[Mapping[str, Any]]
+    if "include_traces" in inspect.signature(torch.cuda.memory_snapshot).parameters:
+        found = torch.cuda.memory_snapshot(include_traces=False)
+    else:
+        found = torch.cuda.memory_snapshot()
+    return found
 
 
 def churn() -> dict[int, Churn]:
@@ -130,12 +139,3 @@ def _returnable(segment: Mapping[str, Any]) -> int:
         return sum(free)
     total: int = segment["total_size"]
     return total if sum(free) == total else 0
-
-
-def _segments(memory_snapshot: Any) -> list[Mapping[str, Any]]:
-    found: list[Mapping[str, Any]]
-    if "include_traces" in inspect.signature(memory_snapshot).parameters:
-        found = memory_snapshot(include_traces=False)
-    else:
-        found = memory_snapshot()
-    return found

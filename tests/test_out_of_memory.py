@@ -180,7 +180,8 @@ def held(
     is_error: bool = False,
 ) -> Held:
     holder = Holder(kind, (name,), "Tensor", "cuda:0", size, None)
-    return Held(holder, frozenset(blocks), frozenset(blocks if before else ()), needed, is_error)
+    variables = None if needed or kind != "variable" else (name,)
+    return Held(holder, frozenset(blocks), frozenset(blocks if before else ()), variables, is_error)
 
 
 def facts(**changes: Any) -> Facts:
@@ -251,7 +252,7 @@ def test_variables_that_would_do() -> None:
     assert only("delete", held=(model, cache, old, small)) == Remedy(
         "delete",
         "Let go of cache (6.0 GiB) and old (5.0 GiB), if you need no more of them: the code that failed "
-        "does not name them.",
+        "does not read them.",
         "%gpu free cache old --yes",
         11 * GIB,
     )
@@ -287,7 +288,7 @@ def test_together() -> None:
     assert kinds(held=(out, cache), free=0) == ["batch", "delete"]
     assert only("delete", held=(out, cache), free=0).text == (
         "Let go of cache (6.0 GiB), and of what the notebook itself keeps, if you need no more of it: the "
-        "code that failed does not name it."
+        "code that failed does not read it."
     )
 
 

@@ -100,6 +100,15 @@ class CellWatcher:
             armed.abandon()
             log.debug("a cell could not be watched", exc_info=True)
 
+    def failed(self, result: Any) -> None:
+        """``post_run_cell``, first of all: the time that explaining a failure takes is not the cell's."""
+        if getattr(result, "error_in_exec", None) is None:
+            return
+        info = getattr(result, "info", None)
+        for armed in self._armed:
+            if armed.info is info and armed.run is not None:
+                armed.run.end(_status(result))
+
     def after(self, result: Any) -> None:
         """``post_run_cell``: settle the run, and show its card."""
         armed = self._disarm(result)

@@ -17,6 +17,7 @@ from gpuwidget.kernel.cell_memory import CELLS
 from gpuwidget.kernel.cells import CellWatcher, check, enter_device, has_front_end
 from gpuwidget.kernel.gpu_commands import COMMANDS
 from gpuwidget.kernel.options import HELP, find, parse, without_watch_line
+from gpuwidget.kernel.out_of_memory import OutOfMemoryCards
 from gpuwidget.kernel.requests import Requests
 from gpuwidget.kernel.traps import TrapHints
 from gpuwidget.kernel.witnesses import witnesses
@@ -45,6 +46,7 @@ class Extension:
         self._cells = CellWatcher(shell)
         self._requests = Requests(shell, self._cells)
         self._hints = TrapHints(shell)
+        self._out_of_memory = OutOfMemoryCards(shell)
         self._loop_handle: asyncio.TimerHandle | None = None
         self._opening: Subscription | None = None
 
@@ -55,7 +57,10 @@ class Extension:
         CELLS.attach(self._shell)
         self._shell.events.register("pre_run_cell", CELLS.before)
         self._shell.events.register("pre_run_cell", self._cells.before)
+        self._shell.events.register("pre_run_cell", self._out_of_memory.before)
+        self._shell.events.register("post_run_cell", self._cells.failed)
         self._shell.events.register("post_run_cell", self._hints.after)  # below the traceback, above the card
+        self._shell.events.register("post_run_cell", self._out_of_memory.after)
         self._shell.events.register("post_run_cell", self._cells.after)
         self._shell.events.register(
             "post_run_cell", CELLS.after
@@ -79,7 +84,10 @@ class Extension:
         for event, hook in (
             ("pre_run_cell", self._cells.before),
             ("post_run_cell", self._cells.after),
+            ("post_run_cell", self._cells.failed),
             ("post_run_cell", self._hints.after),
+            ("pre_run_cell", self._out_of_memory.before),
+            ("post_run_cell", self._out_of_memory.after),
             ("pre_run_cell", CELLS.before),
             ("post_run_cell", CELLS.after),
         ):

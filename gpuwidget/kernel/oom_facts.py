@@ -179,15 +179,19 @@ def _held(
                 holder=holder,
                 blocks=frozenset(sizes),
                 before=frozenset(address for address in sizes if _is_older(seen, index, address, cell)),
-                needed=any(_variable(one) in names_needed for one in names),
+                variables=_variables_to(seen, numbers, names_needed),
                 is_error=name == ERROR,
             )
         )
     return sorted(found, key=lambda one: -one.holder.bytes)
 
 
-def _variable(name: str) -> str:
-    return name.partition(".")[0].partition("[")[0]
+def _variables_to(seen: Look, numbers: Sequence[int], names_needed: frozenset[str]) -> tuple[str, ...] | None:
+    """The variables without which nothing leads there; None where one can't be spared, or is none."""
+    ways = [seen.roots[way] for number in numbers for way in seen.reached.ways[number]]
+    names = dict.fromkeys(root.name for root in ways if root.kind == "variable")
+    spared = not any(root.attributes for root in ways) and not names_needed.intersection(names)
+    return tuple(names) if names and spared else None
 
 
 def _cell_of(seen: Look, index: int, sizes: Mapping[int, int]) -> int | None:
@@ -214,7 +218,9 @@ def _is_older(seen: Look, index: int, address: int, cell: FailedCell | None) -> 
 
 def _older(seen: Look, index: int | None, cell: FailedCell | None) -> int | None:
     """What is allocated now and was so when the failing cell began; what is uncertain counts as such."""
-    if seen.origins is None or index not in seen.blocks or cell is None or cell.number is None:
+    if seen.origins is None or cell is None or cell.number is None:
+        return None
+    if index is None or index not in seen.blocks:
         return None
     device = seen.blocks[index]
     return sum(
@@ -244,9 +250,10 @@ def _beside(index: int | None, books: Books) -> tuple[str | None, tuple[Other, .
         return None, (), [_NO_DRIVER]
     name = f"cuda:{index}"
     known = DeviceMemory(name, books.allocated, books.reserved, 0, None)
-    found = outside_torch.look([known]).get(name)
+    devices, reason = outside_torch.look([known])
+    found = devices.get(name)
     if found is None:
-        return None, (), [_NO_DRIVER]
+        return None, (), [_NO_DRIVER if reason is None else f"other processes: {reason.rstrip('.')}"]
     libraries = (outside_torch.CONTEXT, outside_torch.CUPY, outside_torch.ALL_ELSE)
     others = tuple(Other(one.names[0], one.bytes, one.names[0] not in libraries) for one in found.holders)
     return found.gpu, others, [note.rstrip(".") for note in found.notes]

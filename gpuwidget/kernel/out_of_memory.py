@@ -1,4 +1,4 @@
-"""Under an out-of-memory error: a card with what was asked, who held the rest, and what would have been enough.
+"""Under an out-of-memory error: a card with what was asked, who held the rest, and what would have helped.
 
 It is an output of its own after the traceback, which stays as it is, and so do the reply and ``sys.last_*``.
 """

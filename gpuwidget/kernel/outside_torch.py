@@ -17,7 +17,7 @@ from gpuwidget.torch_state import TorchDevice
 
 CONTEXT = "CUDA context and other libraries"
 CUPY = "CuPy's memory pool"
-_ALL_ELSE = "CUDA context, other libraries and other processes"
+ALL_ELSE = "CUDA context, other libraries and other processes"
 _PATIENCE_S = 0.25
 
 
@@ -79,7 +79,7 @@ def _of(observer: Observer, device: TorchDevice, gpu: Gpu, reading: Reading, res
     if shares.reason is not None:
         notes.append(f"Which process holds what is not known: {shares.reason}.")
         if reading.memory_used is not None and not gpu.unified_memory:
-            held.append((_ALL_ELSE, reading.memory_used - known))
+            held.append((ALL_ELSE, reading.memory_used - known))
     else:
         if shares.own is not None:
             held.append((CONTEXT, shares.own - known))

@@ -124,8 +124,9 @@ class Held:
     """Addresses of its blocks."""
     before: frozenset[int]
     """Those that were there when the failing cell began: to have them free is of use to its next try."""
-    needed: bool
-    """Whether the failing code names it."""
+    variables: tuple[str, ...] | None
+    """The variables to delete to let go of it; None where it is not held by variables alone, or where the
+    failing code needs one of them."""
     is_error: bool
     """Whether it is the frames of the error itself."""
 
@@ -340,7 +341,7 @@ def _variables(facts: Facts) -> Remedy | None:
     """The fewest of the largest variables that the failing code does not name."""
     own = _notebooks(facts)
     spare = sorted(
-        (held for held in facts.held if held.holder.kind == "variable" and held.before and not held.needed),
+        (held for held in facts.held if held.holder.kind == "variable" and held.before and held.variables),
         key=lambda held: -held.holder.bytes,
     )[:_MOST_VARIABLES]
     for also in ((), own) if own else ((),):
@@ -353,13 +354,13 @@ def _variables(facts: Facts) -> Remedy | None:
 
 
 def _without(facts: Facts, chosen: Sequence[Held], blocks: frozenset[int], *, with_notebook: bool) -> Remedy:
-    names = [held.holder.names[0] for held in chosen]
+    names = dict.fromkeys(name for held in chosen for name in held.variables or ())
     sizes = _listed(f"{held.holder.names[0]} ({units.memory(held.holder.bytes)})" for held in chosen)
     also = ", and of what the notebook itself keeps" if with_notebook else ""
     it = "it" if len(chosen) == 1 else "them"
     return Remedy(
         "delete",
-        f"Let go of {sizes}{also}, if you need no more of {it}: the code that failed does not name {it}.",
+        f"Let go of {sizes}{also}, if you need no more of {it}: the code that failed does not read {it}.",
         f"%gpu free {' '.join(names)} --yes",
         _bytes(facts, blocks),
     )
