@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Any
 
-from gpuwidget import processes, torch_out_of_memory, torch_state
+from gpuwidget import processes, torch_out_of_memory, torch_state, units
 from gpuwidget.kernel import memory, outside_torch
 from gpuwidget.kernel.cell_memory import CELLS
 from gpuwidget.kernel.first_use import needed
 from gpuwidget.kernel.memory import Look
-from gpuwidget.kernel.notebook_holds import ERROR
+from gpuwidget.kernel.notebook_holds import ERROR, walls
 from gpuwidget.kernel.user_code import UserCode
 from gpuwidget.measure.cell_blocks import UNKNOWN
 from gpuwidget.measure.holders import DeviceMemory
@@ -21,11 +23,15 @@ from gpuwidget.measure.out_of_memory import Facts, Held, Other, Pool, Rounded, S
 from gpuwidget.measure.report import Holder, HolderKind
 from gpuwidget.sampler import process_sampler
 from gpuwidget.torch_out_of_memory import Books
+from gpuwidget.torch_storages import Root, reach
 
 _NO_BOOKS = Books(None, None, None, None, None, None, (), False)
 _FLUSH_CUPY = "cupy.get_default_memory_pool().free_all_blocks()"
 _NO_DRIVER = "other processes: the driver was not asked, or did not answer"
 _NO_COUNTERS = "who holds torch's memory"
+_EARLIER = "an earlier error's frames, not collected yet"
+_WORTH_A_LOOK = units.MIB
+"""Bytes that no name leads to, from which on what Python has not collected yet is looked through."""
 
 
 @dataclass(slots=True)
@@ -156,9 +162,12 @@ def _held(
     device = seen.blocks[index]
     blocks: dict[tuple[HolderKind, str], dict[int, int]] = {}
     owners: dict[tuple[HolderKind, str], set[int]] = {}
+    left_over = _left_over(shell, seen, index, error)
     for owner, address, size in zip(seen.reached.owners[index], device.addresses, device.sizes, strict=True):
         root = None if owner is None else seen.roots[owner]
         key: tuple[HolderKind, str] = ("unknown", "") if root is None else (root.kind, root.name)
+        if address in left_over:
+            key = ("notebook", _EARLIER)
         blocks.setdefault(key, {})[address] = size
         owners.setdefault(key, set()).update(() if owner is None else (owner,))
     names_needed = needed(cell.source if cell is not None else "", error.__traceback__, UserCode(shell))
@@ -166,6 +175,7 @@ def _held(
     for (kind, name), sizes in blocks.items():
         numbers = sorted(owners[kind, name])
         names = tuple(dict.fromkeys(one for number in numbers for one in seen.reached.names[number]))
+        names = names or (name,) * (kind != "unknown")
         holder = Holder(
             kind=kind,
             names=names,
@@ -184,6 +194,34 @@ def _held(
             )
         )
     return sorted(found, key=lambda one: -one.holder.bytes)
+
+
+def _left_over(shell: Any, seen: Look, index: int, error: BaseException) -> frozenset[int]:
+    """Of the blocks that no name leads to, those in frames of an earlier error.
+
+    Such frames refer to each other in a circle (IPython's own among them), so that they live on until
+    Python's collector comes by, though nothing leads to them any more.
+    """
+    device = seen.blocks[index]
+    nobodys = {
+        address: size
+        for owner, address, size in zip(
+            seen.reached.owners[index], device.addresses, device.sizes, strict=True
+        )
+        if owner is None
+    }
+    if sum(nobodys.values()) < _WORTH_A_LOOK:
+        return frozenset()
+    own = set()
+    trace = error.__traceback__
+    while trace is not None:
+        own.add(id(trace))
+        trace = trace.tb_next
+    found = [one for one in gc.get_objects() if type(one) is TracebackType and id(one) not in own]
+    roots = [Root(_EARLIER, one, "notebook") for one in found]
+    reached = reach(roots, {index: device}, barred=walls(shell))
+    led_to = zip(reached.owners[index], device.addresses, strict=True)
+    return frozenset(address for owner, address in led_to if owner is not None and address in nobodys)
 
 
 def _variables_to(seen: Look, numbers: Sequence[int], names_needed: frozenset[str]) -> tuple[str, ...] | None:
