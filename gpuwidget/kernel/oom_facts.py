@@ -228,8 +228,8 @@ def _variables_to(seen: Look, numbers: Sequence[int], names_needed: frozenset[st
     """The variables without which nothing leads there; None where one can't be spared, or is none."""
     ways = [seen.roots[way] for number in numbers for way in seen.reached.ways[number]]
     names = dict.fromkeys(root.name for root in ways if root.kind == "variable")
-    spared = not any(root.attributes for root in ways) and not names_needed.intersection(names)
-    return tuple(names) if names and spared else None
+    named = all(name.isidentifier() for name in names) and not any(root.attributes for root in ways)
+    return tuple(names) if names and named and not names_needed.intersection(names) else None
 
 
 def _cell_of(seen: Look, index: int, sizes: Mapping[int, int]) -> int | None:

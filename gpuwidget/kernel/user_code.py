@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import os
 import re
+import sys
 import sysconfig
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ _LIBRARIES = tuple(
         os.path.dirname(gpuwidget.__file__),
     )
 )
+_PACKAGES = ("torch", "IPython", "ipykernel")
+"""No user's code wherever they are: a developer may have them in a folder of their own."""
 _LIBRARY_FOLDERS = re.compile(r"[/\\](site-packages|dist-packages|torchinductor_[^/\\]*)[/\\]")
 _OLD_CELL = re.compile(r"<ipython-input-(\d+)-")
 _LONGEST_SOURCE = 200
@@ -50,9 +53,14 @@ class UserCode:
         # What exec and compile make has no file: the line that ran it stands for it.
         if filename.startswith("<") or not os.path.isabs(filename):
             return None
-        if filename.startswith(_LIBRARIES) or _LIBRARY_FOLDERS.search(filename):
+        if filename.startswith((*_LIBRARIES, *_folders())) or _LIBRARY_FOLDERS.search(filename):
             return None
         return _short(filename)
+
+
+def _folders() -> list[str]:
+    files = (getattr(sys.modules.get(name), "__file__", None) for name in _PACKAGES)
+    return [os.path.join(os.path.dirname(file), "") for file in files if file]
 
 
 def _short(path: str) -> str:

@@ -139,11 +139,12 @@ class Allocator:
 
 
 def stack(frame: Any) -> list[dict[str, Any]]:
-    """The Python frames, the innermost first."""
+    """The Python frames, the innermost first; an allocator has none itself."""
     frames = []
     while frame is not None:
         code = frame.f_code
-        frames.append({"filename": code.co_filename, "line": frame.f_lineno, "name": code.co_name})
+        if code.co_filename != __file__:
+            frames.append({"filename": code.co_filename, "line": frame.f_lineno, "name": code.co_name})
         frame = frame.f_back
     return frames
 
