@@ -59,7 +59,7 @@ def test_several_devices_are_told_apart() -> None:
 
 
 def test_many_long_lines_stay_small() -> None:
-    """Hundreds of hostile lines beside 16 GPUs: under 20 kB, never markup, and it is said what was left out."""
+    """Hundreds of hostile lines beside 16 GPUs: under 20 kB, never markup, and what was left out is said."""
     hostile = replace(STEP, file=HOSTILE * 20, function=HOSTILE * 5, source=HOSTILE * 5)
     for base in (reports.sixteen(), reports.starved()):
         data = card.bundle(replace(base, lines=(hostile,) * 300))
