@@ -416,7 +416,7 @@ def test_without_cuda_there_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_snapshots_leave_the_history_out(gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user's allocation history, which makes snapshots slow, is left out where torch has a word for that."""
+    """A user's allocation history, which makes snapshots slow, is left out where torch can do that."""
     x = gpu.empty(MIB)
     asked: list[bool] = []
 

@@ -157,7 +157,7 @@ def _cells(blocks: Iterable[DeviceBlocks], origins: CellBlocks) -> list[CellMemo
         CellMemory(cell=cell if cell > 0 else None, source=_source(cell), device=device, bytes=size)
         for (cell, device), size in sums.items()
     ]
-    return sorted(found, key=lambda cell: -cell.bytes)
+    return sorted(found, key=lambda cell: (-cell.bytes, cell.cell or 0, cell.device))
 
 
 def _source(cell: int) -> str:
