@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum, auto
+from functools import partial
 from gc import get_referents, is_tracked
 from itertools import islice
 from types import (
-    BuiltinFunctionType,
     CodeType,
     FrameType,
     FunctionType,
@@ -147,7 +147,7 @@ def reach(
     *,
     barred: Iterable[object] = (),
     most_objects: int = MOST_OBJECTS,
-    remember: Callable[[int, int, Storage], None] | None = None,
+    remember: Callable[[int, int, Callable[[], Storage]], None] | None = None,
 ) -> Reached:
     """Follow ``roots`` to ``blocks``. What several lead to belongs to one: see :meth:`_Search.run`.
 
@@ -164,7 +164,7 @@ def reach(
         reached = search.run()
         if remember is not None:
             for index, address, tensor in search.found():
-                remember(index, address, Storage(torch, tensor))
+                remember(index, address, partial(Storage, torch, tensor))
         return reached
 
 
@@ -380,7 +380,7 @@ class _Search:
             return _Kind.MODULE
         if issubclass(of, torch.optim.Optimizer):
             return _Kind.OPTIMIZER
-        if issubclass(of, ModuleType) or of is BuiltinFunctionType:
+        if issubclass(of, ModuleType):
             return _Kind.NOTHING
         if issubclass(of, type):
             return _Kind.CLASS
@@ -517,7 +517,7 @@ def attributes(value: object) -> dict[str, object] | None:
     """The attributes of ``value``, by Python's own way to them; None where it has none of its own."""
     for cls in _mro_of(type(value)):
         descriptor = _dict_of(cls).get("__dict__")
-        if type(descriptor) is GetSetDescriptorType:
+        if type(descriptor) in (GetSetDescriptorType, MemberDescriptorType):
             found = descriptor.__get__(value)
             return found if isinstance(found, dict) else None
         if descriptor is not None:

@@ -142,7 +142,7 @@ class StandInGpu:
         segment, block = self._take(size)
         buffer = (ctypes.c_char * size).from_buffer(segment.memory, block.address - segment.address)
         weakref.finalize(buffer, self._give, segment, block).atexit = False
-        return self.torch.frombuffer(buffer, dtype=dtype).view(*shape)
+        return self.torch.frombuffer(buffer, dtype=dtype).view(shape)
 
     def like(self, tensor: Any) -> Any:
         """A tensor of that shape on this device."""

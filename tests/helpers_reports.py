@@ -55,6 +55,7 @@ def gpu(index: int = 0, **changes: Any) -> GpuReport:
             reserved=Span(gib(11.8), gib(15.0), gib(15.0)),
             alloc_retries=0,
             ooms=0,
+            inactive_split=0,
         ),
         utilization=Level(11.04, 96.0),
         sm_activity=Level(10.2, 62.0),
@@ -241,14 +242,14 @@ def short() -> Report:
     missing |= dict.fromkeys(("power_w", "energy_j"), "the run was shorter than 0.1 s")
     unknown: dict[str, Any] = dict.fromkeys(missing)
     torch = TorchMemory(
-        Span(gib(15.6), gib(15.6) + 64 * MIB, gib(15.7)), Span(gib(15.7), gib(15.7), gib(15.7)), 0, 0
+        Span(gib(15.6), gib(15.6) + 64 * MIB, gib(15.7)), Span(gib(15.7), gib(15.7), gib(15.7)), 0, 0, 0
     )
     return report(gpu(1, torch=torch, missing=missing, **unknown), duration=0.0021, points=2)
 
 
 def first_context() -> Report:
     """A cell that used the GPU for the first time in this process."""
-    torch = TorchMemory(Span(0, 64 * MIB, 64 * MIB), Span(0, 64 * MIB, 64 * MIB), 0, 0)
+    torch = TorchMemory(Span(0, 64 * MIB, 64 * MIB), Span(0, 64 * MIB, 64 * MIB), 0, 0, 0)
     return report(
         gpu(
             0,

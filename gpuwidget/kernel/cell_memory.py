@@ -6,13 +6,15 @@ Costs eight microseconds a device and cell where no memory was allocated, and no
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpuwidget import torch_allocator
 from gpuwidget.kernel import notebook_holds
 from gpuwidget.kernel.interrupts import deaf_to_interrupts
 from gpuwidget.measure.cell_blocks import BEFORE, BETWEEN, CellBlocks
-from gpuwidget.torch_storages import reach
+from gpuwidget.torch_allocator import DeviceBlocks
+from gpuwidget.torch_storages import Storage, reach
 
 _LOG = logging.getLogger(__name__)
 
@@ -26,6 +28,8 @@ class CellMemory:
     def __init__(self) -> None:
         self._shell: Any = None
         self._blocks = CellBlocks()
+        self._to_be_watched = False
+        """Whether there are new blocks whose storages are not remembered yet."""
         self._running: list[tuple[object, int]] = []
         """The cells that run, outermost first, each with its number or what stands for it."""
 
@@ -65,10 +69,14 @@ class CellMemory:
         if places:
             del self._running[places[-1] :]
 
-    def settle(self) -> CellBlocks:
-        """The origins as of now, what the cell that runs has allocated so far included."""
+    def settle(self, *, watch: bool = True) -> CellBlocks:
+        """The origins as of now, what the cell that runs has allocated so far included.
+
+        Without ``watch``, the caller sees to it that the storages are remembered
+        (:meth:`~gpuwidget.measure.cell_blocks.CellBlocks.watch`), or they are after the cell.
+        """
         if self.attached:
-            self._quietly(self._number)
+            self._quietly(self._number, watch=watch)
         return self._blocks
 
     @property
@@ -88,22 +96,32 @@ class CellMemory:
     def _number(self) -> int:
         return self._running[0][1] if self._running else BETWEEN
 
-    def _quietly(self, cell: int) -> None:
+    def _quietly(self, cell: int, *, watch: bool = True) -> None:
         try:
             churn = torch_allocator.churn()
-            if not self._blocks.idle(churn):
-                with deaf_to_interrupts(later=True):
-                    self._look(cell, churn)
+            idle = self._blocks.idle(churn)
+            if idle and not (watch and self._to_be_watched):
+                return
+            with deaf_to_interrupts(later=True):
+                blocks = torch_allocator.snapshot()
+                if not idle:
+                    self._to_be_watched |= self._blocks.settle(cell, blocks, churn)
+                if watch and self._to_be_watched:
+                    self._watch(blocks)
         except Exception:
             _LOG.debug("a cell's memory was not looked at", exc_info=True)
 
-    def _look(self, cell: int, churn: dict[int, torch_allocator.Churn]) -> None:
-        found = torch_allocator.snapshot()
-        self._blocks.settle(cell, found, churn)
-        if self._blocks.unwatched():
-            roots = [*notebook_holds.variables(self._shell), *notebook_holds.notebook(self._shell)]
-            walls = notebook_holds.walls(self._shell)
-            reach(roots, found, barred=walls, most_objects=_MOST_OBJECTS, remember=self._blocks.watch)
+    def _watch(self, blocks: Mapping[int, DeviceBlocks]) -> None:
+        """Remember the storages that names lead to: the next cell may use their addresses again."""
+        roots = [*notebook_holds.variables(self._shell), *notebook_holds.notebook(self._shell)]
+        walls = notebook_holds.walls(self._shell)
+        reach(roots, blocks, barred=walls, most_objects=_MOST_OBJECTS, remember=self.remember)
+        self._to_be_watched = False
+
+    def remember(self, index: int, address: int, storage: Callable[[], Storage]) -> None:
+        """``storage`` gives what lies at ``address`` now."""
+        self._to_be_watched = False
+        self._blocks.watch(index, address, storage)
 
 
 CELLS = CellMemory()

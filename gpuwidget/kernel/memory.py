@@ -94,10 +94,11 @@ def look(shell: Any, *, outside: bool = True) -> Holders:
 
 def search(shell: Any) -> Look:
     """torch's blocks now, and who leads to them."""
-    origins = CELLS.settle() if CELLS.attached else None
+    origins = CELLS.settle(watch=False) if CELLS.attached else None
     blocks = torch_allocator.snapshot()
     roots = [*notebook_holds.variables(shell), *notebook_holds.notebook(shell)]
-    reached = reach(roots, blocks, barred=notebook_holds.walls(shell))
+    remember = CELLS.remember if origins is not None else None
+    reached = reach(roots, blocks, barred=notebook_holds.walls(shell), remember=remember)
     return Look(blocks, roots, reached, origins)
 
 
@@ -105,7 +106,7 @@ def show(shell: Any, words: Sequence[str]) -> None:
     """``%gpu memory [--cells]``."""
     if list(words) not in ([], ["--cells"]):
         raise OptionError(f"{'%gpu memory ' + ' '.join(words)!r} is not known. {_CELLS_USAGE}")
-    found = look(shell)
+    found = look(shell, outside=not words)
     if words:
         data = memory_view.cells_bundle(memory_view.of(found), attached=CELLS.attached)
     else:
@@ -156,7 +157,7 @@ def _cells(blocks: Iterable[DeviceBlocks], origins: CellBlocks) -> list[CellMemo
         CellMemory(cell=cell if cell > 0 else None, source=_source(cell), device=device, bytes=size)
         for (cell, device), size in sums.items()
     ]
-    return sorted(found, key=lambda cell: -cell.bytes)
+    return sorted(found, key=lambda cell: (-cell.bytes, cell.cell or 0, cell.device))
 
 
 def _source(cell: int) -> str:

@@ -25,6 +25,11 @@ _QUIET = "opacity:.75"
 _TABLE = "margin:4px 0 0;text-align:right;border-collapse:collapse;font-size:12px"
 _LEFT = "text-align:left"
 
+_HEAD = "".join(
+    f"<th scope='col' style='{'' if name == 'memory' else f'{_LEFT};'}font-weight:400'>{name}</th>"
+    for name in ("held by", "type", "cell", "memory")
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -106,16 +111,10 @@ def html(view: View) -> str:
         rows = "".join(_row(row, "") for row in section.rows)
         rows += "".join(_row(row, f" style='{_QUIET}'") for row in section.outside)
         remarks = "".join(f"<div style='{_QUIET}'>{escape(remark)}</div>" for remark in section.remarks)
-        head = "".join(
-            f"<th scope='col' style='{_LEFT};font-weight:400'>{name}</th>"
-            for name in ("held by", "type", "cell")
-        )
         parts.append(
             f"<div style='margin-top:6px'><b>{escape(section.title)}</b></div>"
-            f"<div style='overflow-x:auto'><table cellpadding='4' style='{_TABLE}'><thead><tr style='{_QUIET}'>{head}"
-            f"<th scope='col' style='font-weight:400'>memory</th></tr></thead>"
-            f"<tbody>{rows}</tbody></table></div>"
-            f"{remarks}"
+            f"<div style='overflow-x:auto'><table cellpadding='4' style='{_TABLE}'>"
+            f"<thead><tr style='{_QUIET}'>{_HEAD}</tr></thead><tbody>{rows}</tbody></table></div>{remarks}"
         )
     parts += [f"<div style='{_QUIET}'>{escape(note)}</div>" for note in view.notes]
     return f"<div style='{_STYLE}'>{''.join(parts)}</div>"

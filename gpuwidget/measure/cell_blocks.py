@@ -1,13 +1,14 @@
 """Which cell allocated a block: told by looking at the blocks after each cell, without recording anything.
 
-A block at a new address is the cell's that ran. One at an old address may have survived, or have been
-freed and its address used again: it survived where every allocation since is accounted for by a new address, or
-where the storage seen there is still alive; where nobody can tell, its cell is unknown from then on.
+A block at a new address is the cell's that ran. One at an old address may have survived, or may have been
+freed and its address used again. It survived where every allocation since is accounted for by a new
+address, or where the storage seen there is still alive; where nobody can tell, its cell is unknown from
+then on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -49,8 +50,9 @@ class CellBlocks:
         """Whether no memory was allocated or freed since the last look."""
         return all(self._churn.get(index) == now for index, now in churn.items())
 
-    def settle(self, cell: int, blocks: Mapping[int, DeviceBlocks], churn: Mapping[int, Churn]) -> None:
-        """What is new since the last look was allocated by ``cell``."""
+    def settle(self, cell: int, blocks: Mapping[int, DeviceBlocks], churn: Mapping[int, Churn]) -> bool:
+        """What is new since the last look was allocated by ``cell``. Returns whether anything is."""
+        new = False
         for index, device in blocks.items():
             before = self._blocks.get(index, {})
             now: dict[int, _Block] = {}
@@ -67,21 +69,19 @@ class CellBlocks:
             fresh = len(now) - len(old)
             if self._allocations(index, churn) != fresh:
                 for block in old:
-                    _judge(block, cell)
+                    new |= _judge(block, cell)
+            new |= fresh > 0
             self._blocks[index] = now
         for index in set(self._blocks) - set(blocks):
             del self._blocks[index]
         self._churn = dict(churn)
+        return new
 
-    def watch(self, index: int, address: int, life: Life) -> None:
-        """``life`` is the storage that lies at ``address`` now."""
+    def watch(self, index: int, address: int, life: Callable[[], Life]) -> None:
+        """``life`` gives the storage that lies at ``address`` now; it is asked for where none is known."""
         block = self._blocks.get(index, {}).get(address)
         if block is not None and block.life is None:
-            block.life = life
-
-    def unwatched(self) -> bool:
-        """Whether there are blocks of which nobody will know whether they survive."""
-        return any(block.life is None for device in self._blocks.values() for block in device.values())
+            block.life = life()
 
     def origin(self, index: int, address: int) -> int:
         """The number of the cell that allocated a block, or why there is none."""
@@ -105,10 +105,12 @@ class CellBlocks:
         return now.allocations - (before.allocations if before is not None else 0)
 
 
-def _judge(block: _Block, cell: int) -> None:
-    """A block at an old address, after a cell that also allocated what nobody saw."""
+def _judge(block: _Block, cell: int) -> bool:
+    """Take a block at an old address for new where its storage is gone, for unknown where nobody saw one."""
     if block.life is None:
-        # The same cell's own is its own, whichever of its allocations it is.
-        block.cell = cell if block.cell == cell else UNKNOWN
-    elif block.life.expired():
-        block.cell, block.life = cell, None
+        block.cell = cell if block.cell == cell else UNKNOWN  # the same cell's own is its own
+        return False
+    if not block.life.expired():
+        return False
+    block.cell, block.life = cell, None
+    return True

@@ -56,18 +56,24 @@ def rank(
     reached: Reached,
     blocks: Mapping[int, DeviceBlocks],
     cell_of: CellOf | None = None,
+    *,
+    only: int | None = None,
 ) -> list[Holder]:
-    """The holders of all devices, the largest first; for each device they add up to what is allocated."""
+    """The holders of all devices, the largest first; for each device they add up to what is allocated.
+
+    ``only`` counts what that cell has allocated, and nothing else.
+    """
     found: list[Holder] = []
     for index, device in blocks.items():
         sums: dict[int | None, int] = {}
         cells: dict[int | None, dict[int | None, int]] = {}
         for owner, address, size in zip(reached.owners[index], device.addresses, device.sizes, strict=True):
+            cell = cell_of(index, address) if cell_of is not None else None
+            if only is not None and cell != only:
+                continue
             sums[owner] = sums.get(owner, 0) + size
-            if cell_of is not None:
-                by_cell = cells.setdefault(owner, {})
-                cell = cell_of(index, address)
-                by_cell[cell] = by_cell.get(cell, 0) + size
+            by_cell = cells.setdefault(owner, {})
+            by_cell[cell] = by_cell.get(cell, 0) + size
         for owner, size in sums.items():
             found.append(
                 Holder(
@@ -76,7 +82,7 @@ def rank(
                     type=None if owner is None else reached.types[owner],
                     device=device.name,
                     bytes=size,
-                    cell=_most(cells.get(owner, {})),
+                    cell=_most(cells[owner]),
                 )
             )
     return sorted(found, key=lambda holder: (-holder.bytes, holder.device, holder.names))
@@ -84,6 +90,4 @@ def rank(
 
 def _most(by_cell: Mapping[int | None, int]) -> int | None:
     """The cell with the most bytes; None where that much or more is of unknown origin."""
-    if not by_cell:
-        return None
     return max(by_cell, key=lambda cell: (by_cell[cell], cell is None))

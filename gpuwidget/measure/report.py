@@ -88,6 +88,8 @@ class TorchMemory:
     """How often the cache was flushed to satisfy an allocation during the run (num_alloc_retries)."""
     ooms: int | None
     """Out-of-memory errors during the run (num_ooms)."""
+    inactive_split: int | None
+    """Bytes of the cache at the end that can't be given back, as they lie beside tensors (inactive_split)."""
 
 
 @dataclass(frozen=True, slots=True)
