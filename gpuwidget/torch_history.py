@@ -24,7 +24,7 @@ from gpuwidget.measure.lines import addresses_with_frames
 
 log = logging.getLogger("gpuwidget")
 
-MOST_EVENTS = 300_000
+MOST_EVENTS = 200_000
 """Of these the history of each device holds the last; each takes some hundred bytes, and time to read out."""
 _RECORD = ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy")
 _SPARED = ["free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap", "snapshot"]

@@ -298,8 +298,7 @@ def test_memory_that_can_not_be_given_back() -> None:
     cache = held("variable", "cache", (200,), 10 * GIB)
     assert "delete" in kinds(segments=shared, held=(cache,))
     assert "delete" not in kinds(segments=shared, held=(cache,), requested=11 * GIB, needed=11 * GIB)
-    pages = (segment((4 * MIB, 10 * GIB, True), (4 * MIB + 10 * GIB, 1 * MIB, True), expandable=True),)
-    cache = held("variable", "cache", (4 * MIB,), 10 * GIB)
+    pages = (segment((200, 10 * GIB, True), (201, 1 * MIB, True), expandable=True),)
     assert "delete" in kinds(segments=pages, held=(cache,), requested=11 * GIB, needed=11 * GIB)
 
 
@@ -328,13 +327,17 @@ def test_let_go_of_since() -> None:
 
 
 def test_expandable_segments() -> None:
-    """Only where the pieces add up to what was asked for, and they are not used yet."""
-    remedy = only("expandable", stuck=9 * GIB)
+    """Only where whole pages of the pieces add up to what was asked for, and they are not used yet."""
+    pieces = tuple(segment((n, 300 * MIB, True), (n + 1, 1700 * MIB, False)) for n in range(0, 12, 2))
+    remedy = only("expandable", stuck=9 * GIB, segments=pieces)
     assert remedy.code == "%env PYTORCH_ALLOC_CONF=expandable_segments:True"
     assert "9.0 GiB" in remedy.text
-    assert "expandable" not in kinds(stuck=8 * GIB)
-    assert "expandable" not in kinds(stuck=9 * GIB, expandable=True)
-    assert "expandable" not in kinds(stuck=None)
+    assert "expandable" not in kinds(stuck=8 * GIB, segments=pieces)
+    assert "expandable" not in kinds(stuck=9 * GIB, segments=pieces, expandable=True)
+    assert "expandable" not in kinds(stuck=None, segments=pieces)
+    # Of 39 MiB there may be no whole page.
+    crumbs = tuple(segment((n, 1 * MIB, True), (n + 1, 39 * MIB, False)) for n in range(0, 600, 2))
+    assert "expandable" not in kinds(stuck=11 * GIB, segments=crumbs)
 
 
 def test_a_limit_of_its_own() -> None:

@@ -124,6 +124,54 @@ class _Device:
                 tally.at_peak += change
 
 
+class _Stack(NamedTuple):
+    """What a stack says."""
+
+    key: _Key
+    caller: _Place | None
+    """The cell's line that led there."""
+    bottom: tuple[str, str]
+    """Its outermost frame, which tells threads apart."""
+    in_backward: bool
+
+
+class _Stacks:
+    """Reads stacks, each only once: a loop allocates from the same few again and again."""
+
+    def __init__(self, code: Code) -> None:
+        self._code = code
+        self._read: dict[tuple[int, ...], _Stack] = {}
+
+    def read(self, frames: _Frames) -> _Stack:
+        """What ``frames`` say; torch shares the frames of a snapshot, which all live as long as it does."""
+        known = tuple(map(id, frames))
+        found = self._read.get(known)
+        if found is None:
+            found = self._read[known] = self._whose(frames)
+        return found
+
+    def _whose(self, frames: _Frames) -> _Stack:
+        """The innermost line of the user's, and the line of the cell that led there."""
+        inner: _Place | None = None
+        cell: _Place | None = None
+        in_backward = False
+        for frame in frames:
+            filename = str(frame.get("filename", ""))
+            in_backward = in_backward or _AUTOGRAD in filename
+            name = self._code.name(filename)
+            if name is None:
+                continue
+            place = _Place(filename, int(frame.get("line", 0)), str(frame.get("name", "")))
+            if inner is None:
+                inner = place
+            if name.startswith("In["):
+                cell = place
+        bottom = (str(frames[-1].get("filename")), str(frames[-1].get("name")))
+        if inner is None:
+            return _Stack(LIBRARY, None, bottom, False)
+        return _Stack(inner, cell if cell != inner else None, bottom, in_backward)
+
+
 class _Backward:
     """Finds the line that called ``backward()`` for what autograd allocates on threads of its own.
 
@@ -132,21 +180,20 @@ class _Backward:
     """
 
     def __init__(self) -> None:
-        self._caller: tuple[_Place, _Place | None] | None = None
+        self._caller: tuple[_Key, _Place | None] = (BACKWARD, None)
         self._thread: tuple[str, str] | None = None
 
-    def note(self, frames: _Frames, key: _Key, caller: _Place | None) -> None:
+    def note(self, stack: _Stack) -> None:
         """An allocation with Python frames."""
-        bottom = (str(frames[-1].get("filename")), str(frames[-1].get("name")))
-        if isinstance(key, _Place) and any(_AUTOGRAD in str(frame.get("filename")) for frame in frames):
-            self._caller, self._thread = (key, caller), bottom
-        elif bottom == self._thread:
-            self._caller = self._thread = None
+        if stack.in_backward:
+            self._caller, self._thread = (stack.key, stack.caller), stack.bottom
+        elif stack.bottom == self._thread:
+            self._caller, self._thread = (BACKWARD, None), None
 
     @property
     def line(self) -> tuple[_Key, _Place | None]:
         """Whose an allocation without frames is."""
-        return self._caller or (BACKWARD, None)
+        return self._caller
 
 
 def by_line(
@@ -165,20 +212,22 @@ def by_line(
     there, though the history has lost its beginning, counts for its line too. None where that is not known.
     """
     devices: dict[int, _Device] = {}
-    backward = _Backward()
+    stacks, backward = _Stacks(code), _Backward()
     for index, entry in _events(snapshot.get("device_traces") or (), since_us, until_us):
         device = devices.setdefault(index, _Device())
         address, size = int(entry.get("addr", 0)), int(entry.get("size", 0))
         if entry["action"] != "alloc":
             device.free(address, size)
             continue
-        frames = entry.get("frames") or ()
-        key, caller = _whose(frames, code) if frames else backward.line
+        frames = entry.get("frames")
+        key, caller = backward.line
         if frames:
-            backward.note(frames, key, caller)
+            stack = stacks.read(frames)
+            key, caller = stack.key, stack.caller
+            backward.note(stack)
         device.allocate(address, size, key, caller)
     if recorded_before is not None and _incomplete(devices, requested):
-        _add_what_is_left(devices, snapshot, code, recorded_before)
+        _add_what_is_left(devices, snapshot, stacks, recorded_before)
     unseen, peak_unknown, lines = {}, [], []
     for index, device in sorted(devices.items()):
         device.settle()
@@ -225,25 +274,6 @@ def _events(
         yield index, entry
 
 
-def _whose(frames: _Frames, code: Code) -> tuple[_Key, _Place | None]:
-    """The innermost line of the user's, and the line of the cell that led there."""
-    inner: _Place | None = None
-    cell: _Place | None = None
-    for frame in frames:
-        filename = str(frame.get("filename", ""))
-        name = code.name(filename)
-        if name is None:
-            continue
-        place = _Place(filename, int(frame.get("line", 0)), str(frame.get("name", "")))
-        if inner is None:
-            inner = place
-        if name.startswith("In["):
-            cell = place
-    if inner is None:
-        return LIBRARY, None
-    return inner, cell if cell != inner else None
-
-
 def _blocks_in_use(
     snapshot: Mapping[str, Any],
 ) -> Iterator[tuple[int, int, int, _Frames]]:
@@ -268,21 +298,21 @@ def _incomplete(devices: Mapping[int, _Device], requested: Mapping[int, Requeste
 
 
 def _add_what_is_left(
-    devices: dict[int, _Device], snapshot: Mapping[str, Any], code: Code, recorded_before: frozenset[int]
+    devices: dict[int, _Device], snapshot: Mapping[str, Any], stacks: _Stacks, recorded_before: frozenset[int]
 ) -> None:
     """Count blocks that the run allocated so long ago that the history has lost it: they are there to see."""
     for index, address, size, frames in _blocks_in_use(snapshot):
         device = devices.setdefault(index, _Device())
         if not frames or address in device.live or address in recorded_before:
             continue
-        key, caller = _whose(frames, code)
-        tally = device.tally(key)
+        stack = stacks.read(frames)
+        tally = device.tally(stack.key)
         tally.allocated += size
         tally.held += size
         # It was there all the time that the history still knows.
         tally.at_peak += size
-        if caller is not None:
-            tally.callers[caller] += size
+        if stack.caller is not None:
+            tally.callers[stack.caller] += size
 
 
 def _allocated(device: _Device) -> int:

@@ -32,8 +32,8 @@ _IMPOSSIBLE = 1 << 60
 _MOST_VARIABLES = 3
 _MOST_PARTS = 64
 """So many times smaller a batch is no remedy any more."""
-_PAGE = 2 * units.MIB
-"""What torch's expandable segments are made of."""
+_PAGE = 20 * units.MIB
+"""What torch's expandable segments for large tensors are made of (kLargeBuffer)."""
 
 _SIZE = r"(\d+(?:\.\d+)?) ?(bytes|[KMG]i?B)\b"
 _WANTED = re.compile(
@@ -109,6 +109,7 @@ class Segment:
 
     size: int
     expandable: bool
+    """Whether each of its pages can be given back by itself."""
     shared: bool
     """False for one of a graph's private pool, which nobody else may use."""
     blocks: tuple[tuple[int, int, bool], ...]
@@ -386,7 +387,9 @@ def _batch(facts: Facts) -> Remedy | None:
 
 
 def _expandable(facts: Facts) -> Remedy | None:
-    if facts.stuck is None or facts.needed is None or facts.expandable or facts.stuck < facts.needed:
+    if facts.stuck is None or facts.needed is None or facts.expandable:
+        return None
+    if min(facts.stuck, _joinable(facts.segments)) < facts.needed:
         return None
     return Remedy(
         "expandable",
@@ -395,6 +398,16 @@ def _expandable(facts: Facts) -> Remedy | None:
         f"%env {facts.setting}=expandable_segments:True",
         facts.stuck,
     )
+
+
+def _joinable(segments: Sequence[Segment]) -> int:
+    """Of what is free in segments that are in use, whole pages: one is lost at the edge of each piece."""
+    total = 0
+    for segment in segments:
+        pieces = _free_pieces(segment, frozenset())
+        if segment.shared and sum(size for _, size in pieces) < segment.size:
+            total += sum(max(0, size // _PAGE - 1) * _PAGE for _, size in pieces)
+    return total
 
 
 def _pool(facts: Facts) -> Remedy | None:
@@ -448,24 +461,32 @@ def _free_after(segments: Sequence[Segment], freed: frozenset[int]) -> tuple[int
     """
     released = largest = 0
     for segment in segments:
-        run, start, runs = 0, 0, []
-        for address, size, in_use in segment.blocks:
-            if in_use and address not in freed:
-                runs.append((start, run))
-                run = 0
-                continue
-            start = start if run else address
-            run += size
-        runs.append((start, run))
-        longest = max(size for _, size in runs)
+        pieces = _free_pieces(segment, freed)
+        longest = max((size for _, size in pieces), default=0)
         if longest == segment.size:
             released += segment.size
             continue
         if segment.expandable:
-            released += sum(max(0, (at + size) // _PAGE - -(-at // _PAGE)) * _PAGE for at, size in runs)
+            ends = ((at + size) // _PAGE - -(-at // _PAGE) for at, size in pieces)
+            released += sum(max(0, pages) * _PAGE for pages in ends)
         if segment.shared:
             largest = max(largest, longest)
     return released, largest
+
+
+def _free_pieces(segment: Segment, freed: frozenset[int]) -> list[tuple[int, int]]:
+    """Where in a segment each stretch of free blocks begins, and its bytes."""
+    pieces: list[tuple[int, int]] = []
+    at, free_before = 0, False
+    for address, size, in_use in segment.blocks:
+        free = not in_use or address in freed
+        if free and free_before:
+            start, length = pieces.pop()
+            pieces.append((start, length + size))
+        elif free:
+            pieces.append((at, size))
+        at, free_before = at + size, free
+    return pieces
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -173,9 +173,13 @@ def test_a_limit_of_its_own(kernel: Kernel) -> None:
 
 def test_pieces_that_do_not_join(kernel: Kernel) -> None:
     """Memory in pieces: expandable segments are advised where they would do, by their name here."""
-    ok(kernel, "rows = [mib(1) for _ in range(62)]\nfor n in range(0, 62, 2): rows[n] = None")
-    text = card(fails(kernel, "mib(16)"))
-    assert "torch: reserved, in no tensor  31 MiB" in text
+    ok(kernel, "gpu.capacity = 2**30\nkept, fill = [], []")
+    ok(
+        kernel,
+        "for _ in range(3):\n    mib(256)\n    kept.append(mib(56)); fill.append(mib(200))\nfill.clear()",
+    )
+    text = card(fails(kernel, "mib(300)"))
+    assert "torch: reserved, in no tensor  600 MiB" in text
     assert "%env PYTORCH_ALLOC_CONF=expandable_segments:True" in text
 
 
