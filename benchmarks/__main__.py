@@ -24,6 +24,7 @@ from benchmarks import (
     empty_cell,
     importing,
     loading,
+    out_of_memory,
     panel,
     pure_python,
     sampling,
@@ -52,6 +53,8 @@ BENCHMARKS: dict[str, Measure] = {
     "panel": panel.measure,
     "dashboard-peer": dashboard_peer.measure,
     "device": device.measure,
+    "lines": training.measure_lines,
+    "oom": out_of_memory.measure,
 }
 _RESULTS = Path(__file__).with_name("results")
 _PACKAGES = (
