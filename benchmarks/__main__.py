@@ -22,6 +22,7 @@ from benchmarks import (
     dashboard_peer,
     device,
     empty_cell,
+    holders,
     importing,
     loading,
     panel,
@@ -52,6 +53,7 @@ BENCHMARKS: dict[str, Measure] = {
     "panel": panel.measure,
     "dashboard-peer": dashboard_peer.measure,
     "device": device.measure,
+    "holders": holders.measure,
 }
 _RESULTS = Path(__file__).with_name("results")
 _PACKAGES = (

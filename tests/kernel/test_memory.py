@@ -108,7 +108,7 @@ def test_free_lists_and_frees(kernel: Kernel) -> None:
 
 
 def test_free_by_name(kernel: Kernel) -> None:
-    """Named variables are deleted, and no others; a name that is none is said, and then nothing is deleted."""
+    """Named variables are deleted, and no others; with a name that is none, nothing is."""
     run(kernel, "x = gpu.empty(1000); y = gpu.empty(1000); z = x[1:]")
     refused = kernel.run("%gpu free y nonsense")
     assert refused.reply["evalue"].startswith("nonsense: no variable of yours, so nothing was deleted.")
