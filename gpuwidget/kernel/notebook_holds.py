@@ -35,7 +35,7 @@ _PACKAGES = re.compile(r"[\\/](site|dist)-packages[\\/]")
 
 
 def variables(shell: Any) -> list[Root]:
-    """The user's variables that may lead anywhere, and those of modules of their own; without a shell, those of the program."""
+    """The user's variables that may lead anywhere, those of their own modules too; None: of the program."""
     user_ns: Mapping[str, object] = vars(sys.modules["__main__"]) if shell is None else shell.user_ns
     found: list[Root] = []
     modules: set[int] = set()
