@@ -93,8 +93,8 @@ def test_free_lists_and_frees(kernel: Kernel) -> None:
     assert kernel.value("gpu.allocated") == "12000768"
     done = shown(run(kernel, "%gpu free --yes"))
     assert done == (
-        "Released 11.4 MiB of tensors.\n"
-        "Given back to the GPU: 12.0 MiB by torch's count; the driver's is not known.\n"
+        "Released 11 MiB of tensors.\n"
+        "Given back to the GPU: 12 MiB by torch's count; the driver's is not known.\n"
         "Lost with it: %debug and %tb of the last error, Out[2]."
     )
     assert kernel.value("gpu.allocated") == "512"
