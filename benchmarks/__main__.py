@@ -22,6 +22,7 @@ from benchmarks import (
     dashboard_peer,
     device,
     empty_cell,
+    holders,
     importing,
     loading,
     out_of_memory,
@@ -55,6 +56,7 @@ BENCHMARKS: dict[str, Measure] = {
     "device": device.measure,
     "lines": training.measure_lines,
     "oom": out_of_memory.measure,
+    "holders": holders.measure,
 }
 _RESULTS = Path(__file__).with_name("results")
 _PACKAGES = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from types import (
     MemberDescriptorType,
     ModuleType,
 )
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from weakref import ReferenceType
 
 from gpuwidget import torch_state
@@ -34,6 +35,7 @@ MOST_OBJECTS = 300_000
 """Objects that one search looks at; what lies beyond stays unknown, and is said to."""
 _MOST_ITEMS = 100_000
 """Items of one container."""
+_FEW_ITEMS = 64
 _MOST_WORDS = 60
 """Characters of a name that leads deep into something."""
 _DEEPEST_NAME = 16
@@ -53,11 +55,27 @@ _BARRED = frozenset(
         "zmq",
     )
 )
-_PLAIN = (
-    *(int, float, complex, str, bytes, bytearray, bool, range, slice, memoryview, CodeType, ReferenceType),
-    *(type(None), type(Ellipsis), type(NotImplemented), property, staticmethod, classmethod),
-    *(GetSetDescriptorType, MemberDescriptorType),
+PLAIN = frozenset(
+    (
+        *(
+            int,
+            float,
+            complex,
+            str,
+            bytes,
+            bytearray,
+            bool,
+            range,
+            slice,
+            memoryview,
+            CodeType,
+            ReferenceType,
+        ),
+        *(type(None), type(Ellipsis), type(NotImplemented), property, staticmethod, classmethod),
+        *(GetSetDescriptorType, MemberDescriptorType),
+    )
 )
+"""Types whose values lead nowhere."""
 _CONTAINERS = (list, tuple, dict, set, frozenset)
 _SHOWN_AS_ATTRIBUTES = ("_parameters", "_buffers", "_modules")
 _COMPONENTS = {
@@ -76,8 +94,7 @@ _mro_of: Callable[[Any], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 _module_dict: Callable[[Any], Any] = vars(ModuleType)["__dict__"].__get__
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Root:
+class Root(NamedTuple):
     """A name from which a search starts."""
 
     name: str
@@ -159,7 +176,7 @@ def reach(
     if without_hooks is None:
         owners = {index: (None,) * len(found.addresses) for index, found in blocks.items()}
         return Reached(owners, {}, {}, {}, (), True)
-    with _uncollected(), without_hooks():
+    with uncollected(), without_hooks():
         search = _Search(torch, roots, blocks, barred, most_objects)
         reached = search.run()
         if remember is not None:
@@ -169,7 +186,7 @@ def reach(
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def uncollected() -> Iterator[None]:
     """Our many short-lived objects must not set off the collector, which may free tensors of the user's."""
     enabled = gc.isenabled()
     gc.disable()
@@ -186,8 +203,8 @@ def type_name(value: object) -> str:
 
 
 # Looked up in the innermost loop.
-_NOTHING, _CLASS, _MODULE, _OTHER = _Kind.NOTHING, _Kind.CLASS, _Kind.MODULE, _Kind.OTHER
-_COMMON = frozenset(_CONTAINERS)
+_NOTHING, _CLASS, _CONTAINER, _OTHER = _Kind.NOTHING, _Kind.CLASS, _Kind.CONTAINER, _Kind.OTHER
+_COMMON = frozenset((*_CONTAINERS, OrderedDict, defaultdict))
 _NOBODY = -1
 _WALL = -1
 
@@ -207,7 +224,9 @@ class _Search:
         self._roots = roots
         self._spans = [(b.addresses[0], b.addresses[-1] + b.sizes[-1], b) for b in blocks.values() if b.sizes]
         self._most = most_objects
-        self._kinds: dict[type, _Kind] = dict.fromkeys(_PLAIN, _Kind.NOTHING)
+        self._kinds: dict[type, _Kind] = {}
+        self._plain: set[type] = set(PLAIN)
+        """Types whose instances lead nowhere."""
         self._address = _addresses(torch)
         self._owners: dict[int, list[int | None]] = {
             index: [None] * len(found.addresses) for index, found in blocks.items()
@@ -238,13 +257,19 @@ class _Search:
         """Owners in this order: tensors, modules, optimizers for their state, the other variables by depth,
         what only an optimizer's groups or a parameter's gradient leads to, the notebook itself.
         """
-        variables = [n for n, root in enumerate(self._roots) if root.kind == "variable"]
-        notebook = [n for n, root in enumerate(self._roots) if root.kind == "notebook"]
         by_kind: dict[_Kind, list[int]] = {}
-        for number in variables:
-            by_kind.setdefault(self._kind(self._roots[number].value), []).append(number)
-        first = (_Kind.TENSOR, _Kind.STORAGE, _Kind.MODULE, _Kind.OPTIMIZER)
-        for kind in first:
+        notebook: list[int] = []
+        plain, kind_of = self._plain, self._kinds.get
+        for number, (_, value, kept_by, _, _) in enumerate(self._roots):
+            of = type(value)
+            if of in plain:
+                continue
+            if kept_by == "notebook":
+                notebook.append(number)
+            else:
+                by_kind.setdefault(kind_of(of) or self._kind(value), []).append(number)
+        self._graphs = self._with_graph(by_kind.get(_Kind.TENSOR, ()))
+        for kind in (_Kind.TENSOR, _Kind.STORAGE, _Kind.MODULE, _Kind.OPTIMIZER):
             self._follow(by_kind.pop(kind, []))
         self._follow(sorted(number for numbers in by_kind.values() for number in numbers))
         self._finish()
@@ -256,7 +281,7 @@ class _Search:
             names=names,
             ways=ways,
             types={number: type_name(self._roots[number].value) for number in names},
-            graphs=self._graphs(),
+            graphs=self._graphs,
             complete=len(self._values) <= self._most,
         )
 
@@ -267,7 +292,7 @@ class _Search:
             root = self._roots[number]
             if root.attributes:
                 self._numbers.pop(id(root.value), None)  # a module's variables, which are a wall otherwise
-            self._meet((root.value,), number, _NOBODY)
+            self._note((root.value,), number, _NOBODY)
         self._drain()
 
     def _finish(self) -> None:
@@ -285,8 +310,11 @@ class _Search:
                 self._meet((grad(self._values[number]),), self._root[number], number)
         self._drain()
 
+    def _meet(self, found: Iterable[object], root: int, parent: int) -> None:
+        self._note([value for value in found if type(value) not in self._plain], root, parent)
+
     def _drain(self) -> None:
-        values, roots, parts = self._values, self._root, self._parts
+        values, roots, kinds, plain = self._values, self._root, self._kinds, self._plain
         while self._looked_at < len(values):
             number = self._looked_at
             if number >= self._most:
@@ -294,37 +322,45 @@ class _Search:
             self._looked_at += 1
             value = values[number]
             of = type(value)
-            if of in _COMMON and len(value) <= _MOST_ITEMS:  # type: ignore[arg-type]
-                self._meet(get_referents(value), roots[number], number)
-            else:
-                self._meet(parts(number, value, of), roots[number], number)
+            kind = kinds[of]
+            parts = get_referents(value) if kind is _OTHER else self._parts(number, value, kind)
+            found = [part for part in parts if type(part) not in plain and part is not of]
+            if found:
+                self._note(found, roots[number], number)
 
-    def _meet(self, found: Iterable[object], root: int, parent: int) -> None:
+    def _note(self, found: Iterable[object], root: int, parent: int) -> None:
         """Take note of objects, which are looked at later; what is known already is only met again."""
         kind_of, number_of = self._kinds.get, self._numbers.get
         for value in found:
             kind = kind_of(type(value)) or self._kind(value)
-            if kind is _NOTHING:
-                continue
             known = number_of(id(value))
             if known is None:
-                # What the collector does not track refers to nothing.
-                if is_tracked(value) and (kind is not _CLASS or _users_own(value)):
-                    self._numbers[id(value)] = len(self._values)
-                    self._values.append(value)
-                    self._from.append(parent)
-                    self._root.append(root)
-            elif known != _WALL:
+                # What the collector does not track refers to nothing, and so do most containers.
+                if kind is _NOTHING or not is_tracked(value) or (kind is _CONTAINER and self._is_dull(value)):
+                    continue
+                if kind is _CLASS and not _users_own(value):
+                    self._numbers[id(value)] = _WALL
+                    continue
+                self._numbers[id(value)] = len(self._values)
+                self._values.append(value)
+                self._from.append(parent)
+                self._root.append(root)
+            elif known != _WALL and kind is not _CLASS:
                 self._again.append((root, parent, known))
 
-    def _parts(self, number: int, value: object, of: type) -> Iterable[object]:
-        kind = self._kinds[of]
-        if kind is _OTHER or kind is _MODULE:
+    def _is_dull(self, value: Any) -> bool:
+        """Whether a small container has nothing but numbers, texts and the like in it."""
+        if type(value) not in _COMMON or len(value) > _FEW_ITEMS:
+            return False
+        return self._plain.issuperset(map(type, get_referents(value)))
+
+    def _parts(self, number: int, value: object, kind: _Kind) -> Iterable[object]:
+        if kind is _CONTAINER:
+            return _items(value)
+        if kind is _Kind.MODULE:
             return get_referents(value)
         if kind is _Kind.TENSOR:
             return self._tensor(number)
-        if kind is _Kind.CONTAINER:
-            return _items(value)
         if kind is _Kind.OPTIMIZER:
             self._late.append(number)
             state: Any = (attributes(value) or {}).get("state")
@@ -367,7 +403,9 @@ class _Search:
         of = type(value)
         kind = self._kinds.get(of)
         if kind is None:
-            kind = self._kinds[of] = self._classify(of)
+            kind = self._kinds[of] = _NOTHING if of in self._plain else self._classify(of)
+            if kind is _NOTHING:
+                self._plain.add(of)
         return kind
 
     def _classify(self, of: type) -> _Kind:
@@ -502,14 +540,12 @@ class _Search:
             and any(holder.get(name) is self._values[number] for name in _SHOWN_AS_ATTRIBUTES)
         )
 
-    def _graphs(self) -> tuple[str, ...]:
+    def _with_graph(self, numbers: Iterable[int]) -> tuple[str, ...]:
         tensor = self._torch.Tensor
         return tuple(
             root.name
-            for root in self._roots
-            if issubclass(type(root.value), tensor)
-            and tensor.requires_grad.__get__(root.value)
-            and not tensor.is_leaf.__get__(root.value)
+            for root in (self._roots[number] for number in numbers)
+            if tensor.requires_grad.__get__(root.value) and not tensor.is_leaf.__get__(root.value)
         )
 
 
@@ -569,7 +605,10 @@ def _users_own(cls: object) -> bool:
 
 def _items(value: Any) -> Sequence[object]:
     """What a container of Python's refers to: a bounded part of a huge one."""
-    base: Any = next(base for base in _CONTAINERS if issubclass(type(value), base))
+    of = type(value)
+    if of in _COMMON and len(value) <= _MOST_ITEMS:
+        return get_referents(value)
+    base: Any = of if of in _CONTAINERS else next(base for base in _CONTAINERS if issubclass(of, base))
     if base.__len__(value) <= _MOST_ITEMS:
         return get_referents(value)
     items = dict.values(value) if base is dict else base.__iter__(value)

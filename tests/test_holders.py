@@ -121,6 +121,7 @@ def test_every_way_to_keep_a_tensor(gpu: StandInGpu) -> None:
 
     class Slots:
         __slots__ = ("kept",)
+        kept: object
 
     @dataclass
     class Record:
@@ -176,6 +177,7 @@ def test_names_of_parts(gpu: StandInGpu) -> None:
 
     class Slots:
         __slots__ = ("part",)
+        part: object
 
     slots = Slots()
     slots.part = (0, x)
@@ -260,7 +262,12 @@ def test_odd_tensors(gpu: StandInGpu) -> None:
     wrapper = torch.Tensor._make_wrapper_subclass(type("Wrapper", (torch.Tensor,), body), (8,))
     wrapper.inner = inner
     kept: list[Any] = []
-    torch.vmap(lambda part: (kept.append(part), part)[1])(torch.zeros(3))
+
+    def keep(part: Any) -> Any:
+        kept.append(part)
+        return part
+
+    torch.vmap(keep)(torch.zeros(3))
     odd = {
         "sparse": sparse,
         "csr": csr,

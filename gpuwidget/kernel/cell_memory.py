@@ -14,7 +14,7 @@ from gpuwidget.kernel import notebook_holds
 from gpuwidget.kernel.interrupts import deaf_to_interrupts
 from gpuwidget.measure.cell_blocks import BEFORE, BETWEEN, CellBlocks
 from gpuwidget.torch_allocator import DeviceBlocks
-from gpuwidget.torch_storages import Storage, reach
+from gpuwidget.torch_storages import Storage, reach, uncollected
 
 _LOG = logging.getLogger(__name__)
 
@@ -113,9 +113,10 @@ class CellMemory:
 
     def _watch(self, blocks: Mapping[int, DeviceBlocks]) -> None:
         """Remember the storages that names lead to: the next cell may use their addresses again."""
-        roots = [*notebook_holds.variables(self._shell), *notebook_holds.notebook(self._shell)]
         walls = notebook_holds.walls(self._shell)
-        reach(roots, blocks, barred=walls, most_objects=_MOST_OBJECTS, remember=self.remember)
+        with uncollected():
+            roots = [*notebook_holds.variables(self._shell), *notebook_holds.notebook(self._shell)]
+            reach(roots, blocks, barred=walls, most_objects=_MOST_OBJECTS, remember=self.remember)
         self._to_be_watched = False
 
     def remember(self, index: int, address: int, storage: Callable[[], Storage]) -> None:

@@ -19,7 +19,7 @@ from gpuwidget.measure.cell_blocks import BEFORE, BETWEEN, CellBlocks
 from gpuwidget.measure.holders import CellMemory, DeviceMemory, rank
 from gpuwidget.measure.report import Holder
 from gpuwidget.torch_allocator import DeviceBlocks
-from gpuwidget.torch_storages import MOST_OBJECTS, Reached, Root, reach
+from gpuwidget.torch_storages import MOST_OBJECTS, Reached, Root, reach, uncollected
 
 _LOG = logging.getLogger(__name__)
 
@@ -96,9 +96,10 @@ def search(shell: Any) -> Look:
     """torch's blocks now, and who leads to them."""
     origins = CELLS.settle(watch=False) if CELLS.attached else None
     blocks = torch_allocator.snapshot()
-    roots = [*notebook_holds.variables(shell), *notebook_holds.notebook(shell)]
     remember = CELLS.remember if origins is not None else None
-    reached = reach(roots, blocks, barred=notebook_holds.walls(shell), remember=remember)
+    with uncollected():
+        roots = [*notebook_holds.variables(shell), *notebook_holds.notebook(shell)]
+        reached = reach(roots, blocks, barred=notebook_holds.walls(shell), remember=remember)
     return Look(blocks, roots, reached, origins)
 
 

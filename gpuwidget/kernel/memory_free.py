@@ -79,8 +79,7 @@ def _release(shell: Any) -> list[str]:
 
 
 def _delete(shell: Any, names: Sequence[str]) -> list[str]:
-    users = {root.name for root in notebook_holds.variables(shell)}
-    unknown = [name for name in names if name not in users]
+    unknown = [name for name in names if not notebook_holds.is_users(shell, name)]
     if unknown:
         raise OptionError(
             f"{', '.join(unknown)}: no variable of yours, so nothing was deleted. What the notebook itself "

@@ -122,9 +122,9 @@ def html(view: View) -> str:
 
 def cells_bundle(view: View, *, attached: bool) -> dict[str, str]:
     """Which cell allocated what is still held."""
+    notes = view.notes[:1] if not view.sections else ()
     if not attached:
         notes = ("Which cell allocated what is known from %load_ext gpuwidget on.",)
-        view = View((), (), notes)
     several = len({cell.device for cell in view.cells}) > 1
     rows = [
         (
@@ -148,9 +148,9 @@ def cells_bundle(view: View, *, attached: bool) -> dict[str, str]:
         for number, source, device, size in rows
     )
     table = f"<table cellpadding='4' style='{_TABLE}'><tbody>{body}</tbody></table>"
-    remarks = "".join(f"<div style='{_QUIET}'>{escape(note)}</div>" for note in view.notes)
+    remarks = "".join(f"<div style='{_QUIET}'>{escape(note)}</div>" for note in notes)
     return {
-        "text/plain": "\n".join([*lines, *view.notes]),
+        "text/plain": "\n".join([*lines, *notes]),
         "text/html": f"<div style='{_STYLE}'>{table if rows else ''}{remarks}</div>",
     }
 

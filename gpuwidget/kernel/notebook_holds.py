@@ -6,6 +6,7 @@ failed cell's frames, with all their local variables, in seven.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import sys
@@ -14,16 +15,18 @@ from contextlib import suppress
 from types import ModuleType, TracebackType
 from typing import Any
 
-from gpuwidget.torch_storages import Root, attributes
+from gpuwidget.torch_storages import PLAIN, Root, attributes
 
 ERROR = "the last error's traceback"
 """Name of all that keeps the frames of the last failed cell."""
 DEBUGGER = "%debug"
 """Name of what the last post-mortem debugger looked at."""
 
+_module_dict: Any = vars(ModuleType)["__dict__"].__get__
 _LAST = ("last_exc", "last_value", "last_traceback", "last_type")
 _UNDERS = ("_", "__", "___")
 _NUMBERED = re.compile(r"_(\d+)")
+_OWN = frozenset(("In", "Out", "_ih", "_oh", "_dh", "__builtins__", "__builtin__"))
 _NOWHERE = object()
 _INSTALLED = tuple(
     {os.path.realpath(path) + os.sep for path in (sys.prefix, sys.base_prefix, os.path.dirname(os.__file__))}
@@ -32,28 +35,38 @@ _PACKAGES = re.compile(r"[\\/](site|dist)-packages[\\/]")
 
 
 def variables(shell: Any) -> list[Root]:
-    """The user's variables, and those of modules of their own."""
-    user_ns: Mapping[str, object] = shell.user_ns
+    """The user's variables that may lead anywhere, those of their own modules too; None: of the program."""
+    user_ns: Mapping[str, object] = vars(sys.modules["__main__"]) if shell is None else shell.user_ns
     found: list[Root] = []
     modules: set[int] = set()
+    hidden = {} if shell is None else shell.user_ns_hidden
     for name, value in list(user_ns.items()):
-        if _hidden(shell, name, value):
+        if type(value) in PLAIN:
+            continue
+        if (name in hidden or name[:1] == "_" or name in _OWN) and _hidden(shell, name, value):
             continue
         if issubclass(type(value), ModuleType):
             if _users_module(value) and id(value) not in modules:
                 modules.add(id(value))
-                found.append(Root(name, attributes(value), "variable", attributes=True))
+                found.append(Root(name, _module_dict(value), "variable", attributes=True))
         else:
             found.append(Root(name, value, "variable"))
     for name, module in list(sys.modules.items()):
         if id(module) not in modules and name != "__main__" and _users_module(module):
             modules.add(id(module))
-            found.append(Root(name, attributes(module), "variable", attributes=True))
+            found.append(Root(name, _module_dict(module), "variable", attributes=True))
     return found
+
+
+def is_users(shell: Any, name: str) -> bool:
+    """Whether there is a variable of the user's of that name."""
+    return name in shell.user_ns and not _hidden(shell, name, shell.user_ns[name])
 
 
 def notebook(shell: Any) -> list[Root]:
     """What the notebook itself keeps: results, each under all its names, then the last error."""
+    if shell is None:
+        return [Root(ERROR, getattr(sys, name, None), "notebook", parts=False) for name in _LAST]
     found = [Root(name, value, "notebook") for name, value in _results(shell)]
     found += [Root(ERROR, value, "notebook", parts=False) for value in _error(shell)]
     debugged = getattr(getattr(shell, "InteractiveTB", None), "pdb", None)
@@ -64,6 +77,8 @@ def notebook(shell: Any) -> list[Root]:
 
 def walls(shell: Any) -> list[object]:
     """What no search for the user's variables goes behind: all those places themselves."""
+    if shell is None:
+        return []
     found: list[object] = [shell, shell.user_ns, shell.user_ns_hidden, shell.displayhook]
     found += [getattr(shell, "kernel", None), shell.user_ns.get("Out"), getattr(shell, "InteractiveTB", None)]
     found.append(getattr(shell, "last_execution_result", None))
@@ -72,6 +87,8 @@ def walls(shell: Any) -> list[object]:
 
 def _hidden(shell: Any, name: str, value: object) -> bool:
     """Whether a name is IPython's own: ``In``, ``_3``, ``exit`` and so on, unless the user gave it anew."""
+    if shell is None:
+        return False
     if shell.user_ns_hidden.get(name, _NOWHERE) is value:
         return True
     if name in _UNDERS:
@@ -79,7 +96,7 @@ def _hidden(shell: Any, name: str, value: object) -> bool:
     number = _NUMBERED.fullmatch(name)
     if number is not None:
         return _out(shell).get(int(number[1]), _NOWHERE) is value
-    return name in ("In", "Out", "_ih", "_oh", "_dh", "__builtins__", "__builtin__")
+    return name in _OWN
 
 
 def _is_results(name: str) -> bool:
@@ -130,12 +147,17 @@ def _users_module(module: object) -> bool:
     """Whether a module is the user's own: no package that was installed, no part of Python, not this one."""
     if not issubclass(type(module), ModuleType):
         return False
-    own = attributes(module) or {}
+    own: dict[str, object] = _module_dict(module)
     file, name = own.get("__file__"), own.get("__name__")
-    if not isinstance(file, str) or not isinstance(name, str) or name.partition(".")[0] == "gpuwidget":
+    if type(file) is not str or type(name) is not str or name.partition(".")[0] == "gpuwidget":
         return False
+    return not _installed(file)
+
+
+@functools.cache  # there are thousands, and they stay where they are
+def _installed(file: str) -> bool:
     path = os.path.realpath(file)
-    return not _PACKAGES.search(path) and not path.startswith(_INSTALLED)
+    return _PACKAGES.search(path) is not None or path.startswith(_INSTALLED)
 
 
 def release(shell: Any, roots: Sequence[Root]) -> None:

@@ -93,8 +93,8 @@ def test_free_lists_and_frees(kernel: Kernel) -> None:
     assert kernel.value("gpu.allocated") == "12000768"
     done = shown(run(kernel, "%gpu free --yes"))
     assert done == (
-        "Released 11.4 MiB of tensors.\n"
-        "Given back to the GPU: 12.0 MiB by torch's count; the driver's is not known.\n"
+        "Released 11 MiB of tensors.\n"
+        "Given back to the GPU: 12 MiB by torch's count; the driver's is not known.\n"
         "Lost with it: %debug and %tb of the last error, Out[2]."
     )
     assert kernel.value("gpu.allocated") == "512"
@@ -108,7 +108,7 @@ def test_free_lists_and_frees(kernel: Kernel) -> None:
 
 
 def test_free_by_name(kernel: Kernel) -> None:
-    """Named variables are deleted, and no others; a name that is none is said, and then nothing is deleted."""
+    """Named variables are deleted, and no others; with a name that is none, nothing is."""
     run(kernel, "x = gpu.empty(1000); y = gpu.empty(1000); z = x[1:]")
     refused = kernel.run("%gpu free y nonsense")
     assert refused.reply["evalue"].startswith("nonsense: no variable of yours, so nothing was deleted.")
