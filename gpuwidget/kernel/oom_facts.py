@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -22,6 +22,7 @@ from gpuwidget.measure.holders import DeviceMemory
 from gpuwidget.measure.out_of_memory import Facts, Held, Other, Pool, Rounded, Said, parse
 from gpuwidget.measure.report import Holder, HolderKind
 from gpuwidget.sampler import process_sampler
+from gpuwidget.torch_allocator import DeviceBlocks
 from gpuwidget.torch_out_of_memory import Books
 from gpuwidget.torch_storages import Root, reach
 
@@ -88,7 +89,8 @@ def gather(shell: Any, error: BaseException, cell: FailedCell | None) -> Story:
         unknown.append(f"{_NO_COUNTERS}: {torch_state.missing_reason()}")
     gpu, others, doubts = _beside(index, books)
     unknown += doubts
-    held = _held(shell, seen, index, error, cell)
+    blocks = _blocks(seen, index)
+    held = _held(shell, seen, blocks, error, cell)
     counted = books.allocated is not None and index is not None
     allocated = books.allocated if said.allocated is None else said.allocated.exact(books.allocated)
     facts = Facts(
@@ -102,7 +104,7 @@ def gather(shell: Any, error: BaseException, cell: FailedCell | None) -> Story:
         reserved=_reserved(said, books),
         stuck=_stuck(said, books),
         at_start=cell.at_start.get(index or 0, 0) if cell is not None and counted else None,
-        before_now=_older(seen, index, cell),
+        before_now=_older(blocks, cell),
         segments=books.segments,
         held=tuple(held),
         others=others or _in_message(said),
@@ -115,7 +117,7 @@ def gather(shell: Any, error: BaseException, cell: FailedCell | None) -> Story:
         facts=facts,
         gpu=gpu,
         let_go=max(0, (allocated or 0) - (books.allocated or 0)) if agrees and counted else 0,
-        cells=tuple(_cells(seen, index)),
+        cells=_cells(blocks),
         recent=_recent(index),
         unknown=tuple(unknown),
     )
@@ -153,63 +155,101 @@ def _stuck(said: Said, books: Books) -> int | None:
     return least if books.stuck is None else min(least, books.stuck)
 
 
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """The device's allocated blocks: address, bytes, the root that leads there, and the cell that made it."""
+
+    index: int
+    blocks: DeviceBlocks
+    rows: tuple[tuple[int, int, int | None, int], ...]
+    known: bool
+    """Whether cells were looked at."""
+
+
+def _blocks(seen: Look, index: int | None) -> _Blocks | None:
+    if index is None or index not in seen.blocks:
+        return None
+    device = seen.blocks[index]
+    owners = seen.reached.owners[index]
+    origins = (
+        [UNKNOWN] * len(device.addresses)
+        if seen.origins is None
+        else [seen.origins.origin(index, address) for address in device.addresses]
+    )
+    rows = tuple(zip(device.addresses, device.sizes, owners, origins, strict=True))
+    return _Blocks(index, device, rows, seen.origins is not None)
+
+
+@dataclass(slots=True)
+class _Pile:
+    """What one holder has."""
+
+    sizes: dict[int, int] = field(default_factory=dict)
+    older: set[int] = field(default_factory=set)
+    owners: set[int] = field(default_factory=set)
+    cells: dict[int | None, int] = field(default_factory=dict)
+
+
 def _held(
-    shell: Any, seen: Look, index: int | None, error: BaseException, cell: FailedCell | None
+    shell: Any, seen: Look, blocks: _Blocks | None, error: BaseException, cell: FailedCell | None
 ) -> list[Held]:
     """Who leads to which of the device's blocks, the largest first."""
-    if index is None or index not in seen.blocks:
+    if blocks is None:
         return []
-    device = seen.blocks[index]
-    blocks: dict[tuple[HolderKind, str], dict[int, int]] = {}
-    owners: dict[tuple[HolderKind, str], set[int]] = {}
-    left_over = _left_over(shell, seen, index, error)
-    for owner, address, size in zip(seen.reached.owners[index], device.addresses, device.sizes, strict=True):
+    left_over = _left_over(shell, blocks, error)
+    number = None if cell is None else cell.number
+    piles: dict[tuple[HolderKind, str], _Pile] = {}
+    for address, size, owner, origin in blocks.rows:
         root = None if owner is None else seen.roots[owner]
         key: tuple[HolderKind, str] = ("unknown", "") if root is None else (root.kind, root.name)
         if address in left_over:
             key = ("notebook", _EARLIER)
-        blocks.setdefault(key, {})[address] = size
-        owners.setdefault(key, set()).update(() if owner is None else (owner,))
+        pile = piles.setdefault(key, _Pile())
+        pile.sizes[address] = size
+        if owner is not None:
+            pile.owners.add(owner)
+        if blocks.known:
+            made_by = origin if origin > 0 else None
+            pile.cells[made_by] = pile.cells.get(made_by, 0) + size
+        # Was it there when the failing cell began? Only what is certain counts.
+        if number is not None and origin not in (number, UNKNOWN):
+            pile.older.add(address)
     names_needed = needed(cell.source if cell is not None else "", error.__traceback__, UserCode(shell))
-    found = []
-    for (kind, name), sizes in blocks.items():
-        numbers = sorted(owners[kind, name])
-        names = tuple(dict.fromkeys(one for number in numbers for one in seen.reached.names[number]))
-        names = names or (name,) * (kind != "unknown")
-        holder = Holder(
-            kind=kind,
-            names=names,
-            type=seen.reached.types[numbers[0]] if numbers else None,
-            device=device.name,
-            bytes=sum(sizes.values()),
-            cell=_cell_of(seen, index, sizes),
-        )
-        found.append(
-            Held(
-                holder=holder,
-                blocks=frozenset(sizes),
-                before=frozenset(address for address in sizes if _is_older(seen, index, address, cell)),
-                variables=_variables_to(seen, numbers, names_needed),
-                is_error=name == ERROR,
-            )
-        )
+    found = [_of_pile(seen, blocks, key, pile, names_needed) for key, pile in piles.items()]
     return sorted(found, key=lambda one: -one.holder.bytes)
 
 
-def _left_over(shell: Any, seen: Look, index: int, error: BaseException) -> frozenset[int]:
+def _of_pile(
+    seen: Look, blocks: _Blocks, key: tuple[HolderKind, str], pile: _Pile, names_needed: frozenset[str]
+) -> Held:
+    kind, name = key
+    numbers = sorted(pile.owners)
+    names = tuple(dict.fromkeys(one for number in numbers for one in seen.reached.names[number]))
+    cells = pile.cells
+    holder = Holder(
+        kind=kind,
+        names=names or (name,) * (kind != "unknown"),
+        type=seen.reached.types[numbers[0]] if numbers else None,
+        device=blocks.blocks.name,
+        bytes=sum(pile.sizes.values()),
+        cell=max(cells, key=lambda cell: (cells[cell], cell is None)) if cells else None,
+    )
+    return Held(
+        holder=holder,
+        blocks=frozenset(pile.sizes),
+        before=frozenset(pile.older),
+        variables=_variables_to(seen, numbers, names_needed),
+        is_error=name == ERROR,
+    )
+
+
+def _left_over(shell: Any, blocks: _Blocks, error: BaseException) -> frozenset[int]:
     """Of the blocks that no name leads to, those in frames of an earlier error.
 
     Such frames refer to each other in a circle (IPython's own among them), so that they live on until
     Python's collector comes by, though nothing leads to them any more.
     """
-    device = seen.blocks[index]
-    nobodys = {
-        address: size
-        for owner, address, size in zip(
-            seen.reached.owners[index], device.addresses, device.sizes, strict=True
-        )
-        if owner is None
-    }
+    nobodys = {address: size for address, size, owner, _ in blocks.rows if owner is None}
     if sum(nobodys.values()) < _WORTH_A_LOOK:
         return frozenset()
     own = set()
@@ -219,8 +259,8 @@ def _left_over(shell: Any, seen: Look, index: int, error: BaseException) -> froz
         trace = trace.tb_next
     found = [one for one in gc.get_objects() if type(one) is TracebackType and id(one) not in own]
     roots = [Root(_EARLIER, one, "notebook") for one in found]
-    reached = reach(roots, {index: device}, barred=walls(shell))
-    led_to = zip(reached.owners[index], device.addresses, strict=True)
+    reached = reach(roots, {blocks.index: blocks.blocks}, barred=walls(shell))
+    led_to = zip(reached.owners[blocks.index], blocks.blocks.addresses, strict=True)
     return frozenset(address for owner, address in led_to if owner is not None and address in nobodys)
 
 
@@ -232,51 +272,24 @@ def _variables_to(seen: Look, numbers: Sequence[int], names_needed: frozenset[st
     return tuple(names) if names and named and not names_needed.intersection(names) else None
 
 
-def _cell_of(seen: Look, index: int, sizes: Mapping[int, int]) -> int | None:
-    """The cell that allocated most of these blocks; None where that is not known."""
-    sums = _by_cell(seen, index, sizes)
-    return max(sums, key=lambda cell: (sums[cell], cell is None)) if sums else None
-
-
-def _by_cell(seen: Look, index: int, sizes: Mapping[int, int]) -> dict[int | None, int]:
-    sums: dict[int | None, int] = {}
-    if seen.origins is not None:
-        for address, size in sizes.items():
-            cell = seen.origins.cell(index, address)
-            sums[cell] = sums.get(cell, 0) + size
-    return sums
-
-
-def _is_older(seen: Look, index: int, address: int, cell: FailedCell | None) -> bool:
-    """Whether a block was there when the failing cell began, as far as that is certain."""
-    if seen.origins is None or cell is None or cell.number is None:
-        return False
-    return seen.origins.origin(index, address) not in (cell.number, UNKNOWN)
-
-
-def _older(seen: Look, index: int | None, cell: FailedCell | None) -> int | None:
+def _older(blocks: _Blocks | None, cell: FailedCell | None) -> int | None:
     """What is allocated now and was so when the failing cell began; what is uncertain counts as such."""
-    if seen.origins is None or cell is None or cell.number is None:
+    if blocks is None or not blocks.known or cell is None or cell.number is None:
         return None
-    if index is None or index not in seen.blocks:
-        return None
-    device = seen.blocks[index]
-    return sum(
-        size
-        for address, size in zip(device.addresses, device.sizes, strict=True)
-        if seen.origins.origin(device.index, address) != cell.number
-    )
+    return sum(size for _, size, _, origin in blocks.rows if origin != cell.number)
 
 
-def _cells(seen: Look, index: int | None) -> list[CellShare]:
-    if index is None or index not in seen.blocks:
-        return []
-    device = seen.blocks[index]
-    sums = _by_cell(seen, index, dict(zip(device.addresses, device.sizes, strict=True)))
-    return [
+def _cells(blocks: _Blocks | None) -> tuple[CellShare, ...]:
+    if blocks is None or not blocks.known:
+        return ()
+    sums: dict[int | None, int] = {}
+    for _, size, _, origin in blocks.rows:
+        cell = origin if origin > 0 else None
+        sums[cell] = sums.get(cell, 0) + size
+    return tuple(
         CellShare(cell, "" if cell is None else CELLS.source(cell) or "", size)
         for cell, size in sorted(sums.items(), key=lambda item: -item[1])
-    ]
+    )
 
 
 # -- everybody else --------------------------------------------------------------------------------------
