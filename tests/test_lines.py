@@ -201,7 +201,7 @@ def test_a_history_that_has_lost_its_beginning() -> None:
             {"state": "inactive", "size": 512, "requested_size": 0, "address": 1537, "frames": cell(2)},
         ],
     }
-    lost = {"segments": (segment,), "recorded_before": frozenset({513})}
+    lost: dict[str, Any] = {"segments": (segment,), "recorded_before": frozenset({513})}
     lines = read(trace, requested={0: Requested(10_000, 909, 4000)}, **lost)
     assert short(lines) == [("In[5]", 1, "cuda:0", 400, 400, None), ("In[5]", 3, "cuda:0", 50, 0, None)]
     assert (lines.unseen, lines.peak_unknown) == ({0: 9550}, (0,))

@@ -177,7 +177,7 @@ def test_blocks_that_an_earlier_run_recorded(torch: Any) -> None:
     end(history, listener)
     recorded = end(history, history.open())
     assert isinstance(recorded, Recorded)
-    assert recorded.older == {kept.block.address}
+    assert recorded.older == frozenset({kept.block.address})
 
 
 def test_a_torch_that_does_not_tell(torch: Any) -> None:
