@@ -147,7 +147,7 @@ def _reserved(said: Said, books: Books) -> int | None:
 def _stuck(said: Said, books: Books) -> int | None:
     """What was reserved and in no tensor at the error, and can't be given back."""
     if said.unallocated is not None:
-        least = said.unallocated.low
+        least = said.unallocated.at_least(books.stuck)
     elif said.reserved is not None and said.allocated is not None:
         least = max(0, said.reserved.low - said.allocated.high)
     else:
