@@ -22,8 +22,10 @@ from benchmarks import (
     dashboard_peer,
     device,
     empty_cell,
+    holders,
     importing,
     loading,
+    out_of_memory,
     panel,
     pure_python,
     sampling,
@@ -52,6 +54,9 @@ BENCHMARKS: dict[str, Measure] = {
     "panel": panel.measure,
     "dashboard-peer": dashboard_peer.measure,
     "device": device.measure,
+    "lines": training.measure_lines,
+    "oom": out_of_memory.measure,
+    "holders": holders.measure,
 }
 _RESULTS = Path(__file__).with_name("results")
 _PACKAGES = (

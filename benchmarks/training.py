@@ -44,6 +44,29 @@ def measure_launch(settings: Settings) -> Iterator[Figure]:
     yield from _in_a_kernel(_LAUNCH, settings)
 
 
+def measure_lines(settings: Settings) -> Iterator[Figure]:
+    """Both loops with ``--lines`` over plain ones."""
+    for one, bar in ((_HEAVY, 1.01), (_LAUNCH, 1.15)):
+        arguments = [
+            one.kind,
+            str(settings.pick(one.pairs, 4)),
+            str(settings.pick(one.seconds, 0.5)),
+            "--lines",
+        ]
+        found = _ask("-m", "benchmarks.training_loops", *arguments)
+        for place, where in ((1, "inside"), (0, "start and report included")):
+            runs = found.get("runs", ())
+            yield Figure(
+                benchmark="lines",
+                what=f"{one.words}, with --lines, {where}",
+                unit="ratio",
+                bar=bar if where == "inside" else None,
+                values=ratios([(plain[place], watched[place]) for plain, watched in runs]),
+                details={name: found[name] for name in ("steps", "step_ms", "seen") if name in found},
+                not_measured=found.get("not_measured"),
+            )
+
+
 def _in_a_process(one: _Loop, settings: Settings) -> Iterator[Figure]:
     arguments = [one.kind, str(settings.pick(one.pairs, 4)), str(settings.pick(one.seconds, 0.5))]
     found = _ask("-m", "benchmarks.training_loops", *arguments)
@@ -89,6 +112,11 @@ def _in_a_kernel(one: _Loop, settings: Settings) -> Iterator[Figure]:
         bar=one.bar,
         values=ratios([(plain.seconds, watched.seconds) for plain, watched in runs]),
     )
+
+
+def without_a_gpu() -> str | None:
+    """Why nothing can be measured on a real GPU; None where it can."""
+    return _ask("-c", _PROBE).get("not_measured")
 
 
 _PROBE = """\

@@ -10,6 +10,7 @@ __all__ = [
     "__version__",
     "dashboard",
     "devices",
+    "holders",
     "load_ipython_extension",
     "mark",
     "reports",
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from gpuwidget.kernel.dashboard import dashboard
     from gpuwidget.kernel.devices import devices, set_device
+    from gpuwidget.kernel.memory import holders
     from gpuwidget.kernel.watching import mark, reports, sample, watch
 
 
@@ -37,6 +39,10 @@ def __getattr__(name: str) -> Any:
         from gpuwidget.kernel import devices
 
         return getattr(devices, name)
+    if name == "holders":
+        from gpuwidget.kernel.memory import holders
+
+        return holders
     if name == "dashboard":
         from gpuwidget.kernel.dashboard import dashboard
 

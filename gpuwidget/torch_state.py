@@ -48,6 +48,8 @@ class Counters:
     reserved_peak: int
     alloc_retries: int
     ooms: int
+    inactive_split: int
+    """Free bytes beside allocated ones in a segment, which can't be given back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +254,7 @@ def _read(torch: Any, index: int) -> Counters:
         reserved_peak=reserved.get("peak", 0),
         alloc_retries=stats.get("num_alloc_retries", 0),
         ooms=stats.get("num_ooms", 0),
+        inactive_split=stats.get("inactive_split_bytes", {}).get("all", {}).get("current", 0),
     )
 
 

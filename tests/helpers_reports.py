@@ -12,6 +12,7 @@ from gpuwidget.measure.report import (
     Environment,
     GpuReport,
     GpuTimeline,
+    Holder,
     Level,
     Mark,
     Report,
@@ -55,6 +56,7 @@ def gpu(index: int = 0, **changes: Any) -> GpuReport:
             reserved=Span(gib(11.8), gib(15.0), gib(15.0)),
             alloc_retries=0,
             ooms=0,
+            inactive_split=0,
         ),
         utilization=Level(11.04, 96.0),
         sm_activity=Level(10.2, 62.0),
@@ -241,14 +243,35 @@ def short() -> Report:
     missing |= dict.fromkeys(("power_w", "energy_j"), "the run was shorter than 0.1 s")
     unknown: dict[str, Any] = dict.fromkeys(missing)
     torch = TorchMemory(
-        Span(gib(15.6), gib(15.6) + 64 * MIB, gib(15.7)), Span(gib(15.7), gib(15.7), gib(15.7)), 0, 0
+        Span(gib(15.6), gib(15.6) + 64 * MIB, gib(15.7)), Span(gib(15.7), gib(15.7), gib(15.7)), 0, 0, 0
     )
     return report(gpu(1, torch=torch, missing=missing, **unknown), duration=0.0021, points=2)
 
 
+def left_behind() -> Report:
+    """A cell that made a model, whose cache is full of holes."""
+    torch = TorchMemory(Span(0, gib(10), gib(10)), Span(0, gib(13), gib(13)), 0, 0, gib(2))
+    holders = (
+        Holder("variable", ("optimizer",), "AdamW", "cuda:1", gib(6), 3),
+        Holder("variable", ("model", "optimizer", "trainer.model"), "Net", "cuda:1", gib(3), 3),
+        Holder("notebook", ("Out[3]", "_", "_3"), "Tensor", "cuda:1", gib(0.5), 3),
+        Holder("unknown", (), None, "cuda:1", gib(0.5), 3),
+    )
+    return report(gpu(1, torch=torch), holders=holders)
+
+
+def much_left_behind() -> Report:
+    """The fullest: 16 GPUs, and thirty holders with long hostile names."""
+    holders = tuple(
+        Holder("variable", (HOSTILE * 9,) * 9, HOSTILE * 9, f"cuda:{n % 16}", gib(30 - n), 1234)
+        for n in range(30)
+    )
+    return replace(sixteen(), holders=holders)
+
+
 def first_context() -> Report:
     """A cell that used the GPU for the first time in this process."""
-    torch = TorchMemory(Span(0, 64 * MIB, 64 * MIB), Span(0, 64 * MIB, 64 * MIB), 0, 0)
+    torch = TorchMemory(Span(0, 64 * MIB, 64 * MIB), Span(0, 64 * MIB, 64 * MIB), 0, 0, 0)
     return report(
         gpu(
             0,
@@ -328,6 +351,8 @@ ALL = {
     "first_context": first_context,
     "mig": mig,
     "no_torch": no_torch,
+    "left_behind": left_behind,
+    "much_left_behind": much_left_behind,
     "little_known": little_known,
     "hostile": hostile,
 }

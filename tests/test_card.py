@@ -339,6 +339,32 @@ def test_every_card_is_small(make: Callable[[], Report]) -> None:
     assert size(card.line_bundle(make())) <= LIMIT
 
 
+def test_what_a_cell_left_behind_is_listed_by_holder() -> None:
+    """A line a holder, with all names; and what of torch's cache can be given to nobody else."""
+    html = card.bundle(reports.left_behind())["text/html"]
+    lines = [line for line in Page(html).text.splitlines() if "behind" in line or "Frag" in line]
+    assert lines == [
+        "Left behind: optimizer (AdamW): 6.0 GiB",
+        "Left behind: model (Net), also optimizer, trainer.model: 3.0 GiB",
+        "Left behind: Out[3], also _, _3: 512 MiB",
+        "Left behind: autograd or unknown: 512 MiB",
+        "Fragmentation: 2.0 GiB of the 13.0 GiB that torch has reserved on GPU 1 lie between tensors: they "
+        "can't be given back",
+    ]
+
+
+def test_many_holders_are_thinned_and_said_to_be() -> None:
+    """A card keeps the largest holders it has room for."""
+    report = reports.much_left_behind()
+    stored = card.compact(report)
+    count = len(stored.holders)
+    assert stored.holders == tuple(
+        replace(one, names=kept.names, type=kept.type)
+        for one, kept in zip(report.holders, stored.holders, strict=False)
+    )
+    assert f"{30 - count} of 30 holders" in stored.notes[-1]
+
+
 def test_sixteen_gpus_keep_every_figure() -> None:
     """The card of 16 GPUs with full courses and 60 long marks has a row and exact sizes for each."""
     report = reports.sixteen()

@@ -88,6 +88,7 @@ def test_public_names() -> None:
         "__version__",
         "dashboard",
         "devices",
+        "holders",
         "load_ipython_extension",
         "mark",
         "reports",

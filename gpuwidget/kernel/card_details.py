@@ -6,11 +6,15 @@ import time
 from itertools import groupby
 
 from gpuwidget import units
+from gpuwidget.kernel import card_lines
 from gpuwidget.kernel.card_facts import AT_ONCE_S, clean, gpu_names, whose
 from gpuwidget.kernel.card_table import is_compact
+from gpuwidget.kernel.memory_view import names as holder_names
 from gpuwidget.measure.notes import gpu_name
 from gpuwidget.measure.report import GpuReport, Report, Span
 
+_MUCH_STUCK = 256 * units.MIB
+_MUCH_OF_RESERVED = 0.1
 _NAMES = {
     "device_memory": "memory of the whole GPU",
     "process_memory": "memory of this process",
@@ -34,6 +38,9 @@ def details(report: Report) -> list[tuple[str, str]]:
             lines.append((f"{gpu_name(gpu)}, memory", " · ".join(_courses(report, gpu))))
             highest = _highest(gpu)
             lines += [(f"{gpu_name(gpu)}, highest", " · ".join(highest))] if highest else []
+    lines += card_lines.details(report)
+    lines += [("Left behind", line) for line in left_behind(report)]
+    lines += [("Fragmentation", line) for line in _fragmentation(report)]
     lines += [("Not known", line) for line in unknowns(report)]
     course = f"{units.memory_course(host.start, host.end)}, peak {units.memory(host.peak)}"
     lines.append(("Host memory", f"{course} of this process"))
@@ -44,6 +51,18 @@ def details(report: Report) -> list[tuple[str, str]]:
     lines.append(("Started", f"{where}{started}"))
     lines.append(("Environment", _environment(report)))
     return lines
+
+
+def left_behind(report: Report) -> list[str]:
+    """Who holds what the run has allocated and left: ``model (Net), also optimizer: 3.2 GiB``."""
+    several = len({holder.device for holder in report.holders}) > 1
+    found = []
+    for holder in report.holders:
+        first, also = holder_names(holder)
+        kind = "" if holder.type is None or holder.kind != "variable" else f" ({clean(holder.type, 40)})"
+        on = f" on {holder.device}" if several else ""
+        found.append(f"{first}{kind}{f', also {also}' if also else ''}: {units.memory(holder.bytes)}{on}")
+    return found
 
 
 def unknowns(report: Report) -> list[str]:
@@ -61,6 +80,20 @@ def unknowns(report: Report) -> list[str]:
         for gpus, alike in groupby(fields, key=lambda field: fields[field]):
             where = "" if len(gpus) == len(report.shown) else f" of {gpu_names(gpus)}"
             found.append(f"{', '.join(alike)}{where}: {reason}")
+    return found
+
+
+def _fragmentation(report: Report) -> list[str]:
+    """Of each GPU on which much of torch's cache can be given to nobody else."""
+    found = []
+    for gpu in report.shown:
+        stuck = gpu.torch.inactive_split if gpu.torch is not None else None
+        reserved = gpu.torch.reserved.end if gpu.torch is not None else None
+        if stuck and reserved and stuck >= max(_MUCH_STUCK, _MUCH_OF_RESERVED * reserved):
+            found.append(
+                f"{units.memory(stuck)} of the {units.memory(reserved)} that torch has reserved on "
+                f"{gpu_name(gpu)} lie between tensors: they can't be given back"
+            )
     return found
 
 

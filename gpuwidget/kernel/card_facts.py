@@ -46,6 +46,12 @@ def clean(text: str, most: int) -> str:
     return line if len(line) <= most else line[: most - 1].rstrip() + "…"
 
 
+def shortened(path: str, most: int) -> str:
+    """A path in at most ``most`` characters: its end says more than its beginning."""
+    line = clean(path, 1000)
+    return line if len(line) <= most else "…" + line[1 - most :]
+
+
 def headline(report: Report) -> list[str]:
     """The line to read first, in segments: time, memory, utilization, energy."""
     gpus = report.shown

@@ -6,12 +6,26 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gpuwidget.kernel.card_facts import clean
+from gpuwidget.kernel.card_facts import clean, shortened
 from gpuwidget.measure.notes import gpu_name
-from gpuwidget.measure.report import GpuReport, GpuTimeline, Level, Mark, Report, Timeline
+from gpuwidget.measure.report import (
+    GpuReport,
+    GpuTimeline,
+    Holder,
+    Level,
+    LineMemory,
+    Mark,
+    Report,
+    Timeline,
+)
 
 LIMIT = 20_000
 """Bytes of a whole bundle as JSON."""
+_LONGEST_SOURCE = 100
+_LONGEST_PATH = 60
+_LONGEST_FUNCTION = 40
+_MOST_HOLDERS_NAMES = 4
+_MOST_HOLDERS_NAME = 40
 _LEAST_GPU = 500
 """Bytes below which no GPU's figures come out as JSON."""
 _LEAST_POINT = 24
@@ -35,24 +49,31 @@ class Plan:
     """GPUs, those shown first."""
     reason: int
     """Characters of the reason for a missing value, and of a note."""
+    holders: int
+    """Holders of what the run has left behind."""
     terse: bool = False
     """Whether figures lose the digits that no card shows, and reasons are given once for all GPUs."""
 
+    @property
+    def lines(self) -> int:
+        """Lines of code whose memory is told."""
+        return self.marks // 4
+
 
 PLANS = (
-    Plan(points=120, drawn=120, hover=40, marks=60, label=80, rows=64, reason=300),
-    Plan(points=80, drawn=120, hover=32, marks=40, label=80, rows=64, reason=300),
-    Plan(points=60, drawn=120, hover=24, marks=30, label=60, rows=64, reason=300),
-    Plan(points=40, drawn=120, hover=16, marks=24, label=48, rows=64, reason=200),
-    Plan(points=24, drawn=100, hover=12, marks=16, label=40, rows=64, reason=160),
-    Plan(points=12, drawn=60, hover=0, marks=12, label=40, rows=64, reason=120, terse=True),
-    Plan(points=0, drawn=60, hover=0, marks=12, label=40, rows=64, reason=120, terse=True),
-    Plan(points=0, drawn=30, hover=0, marks=6, label=32, rows=64, reason=80, terse=True),
-    Plan(points=0, drawn=16, hover=0, marks=0, label=0, rows=64, reason=80, terse=True),
-    Plan(points=0, drawn=16, hover=0, marks=0, label=0, rows=16, reason=40, terse=True),
-    Plan(points=0, drawn=0, hover=0, marks=0, label=0, rows=16, reason=24, terse=True),
-    Plan(points=0, drawn=0, hover=0, marks=0, label=0, rows=12, reason=24, terse=True),
-    Plan(points=0, drawn=0, hover=0, marks=0, label=0, rows=8, reason=16, terse=True),
+    Plan(points=120, drawn=120, hover=40, marks=60, label=80, rows=64, reason=300, holders=10),
+    Plan(points=80, drawn=120, hover=32, marks=40, label=80, rows=64, reason=300, holders=8),
+    Plan(points=60, drawn=120, hover=24, marks=30, label=60, rows=64, reason=300, holders=8),
+    Plan(points=40, drawn=120, hover=16, marks=24, label=48, rows=64, reason=200, holders=6),
+    Plan(points=24, drawn=100, hover=12, marks=16, label=40, rows=64, reason=160, holders=5),
+    Plan(points=12, drawn=60, hover=0, marks=12, label=40, rows=64, reason=120, holders=4, terse=True),
+    Plan(points=0, drawn=60, hover=0, marks=12, label=40, rows=64, reason=120, holders=3, terse=True),
+    Plan(points=0, drawn=30, hover=0, marks=6, label=32, rows=64, reason=80, holders=2, terse=True),
+    Plan(points=0, drawn=16, hover=0, marks=0, label=0, rows=64, reason=80, holders=1, terse=True),
+    Plan(points=0, drawn=16, hover=0, marks=0, label=0, rows=16, reason=40, holders=0, terse=True),
+    Plan(points=0, drawn=0, hover=0, marks=0, label=0, rows=16, reason=24, holders=0, terse=True),
+    Plan(points=0, drawn=0, hover=0, marks=0, label=0, rows=12, reason=24, holders=0, terse=True),
+    Plan(points=0, drawn=0, hover=0, marks=0, label=0, rows=8, reason=16, holders=0, terse=True),
 )
 """From roomy to bare; a card is made by the first that fits."""
 
@@ -88,7 +109,13 @@ def fitted(report: Report, plan: Plan) -> Fitted:
     if left_out:
         notes += (f"To keep the notebook small, this card leaves out {', '.join(left_out)}.",)
     drawn = replace(
-        report, gpus=gpus, cell=cell, notes=notes, timeline=_timeline(report.timeline, plan.drawn, marks)
+        report,
+        gpus=gpus,
+        cell=cell,
+        notes=notes,
+        holders=_some_holders(report.holders, plan),
+        timeline=_timeline(report.timeline, plan.drawn, marks),
+        lines=tuple(_short_line(line) for line in report.lines[: plan.lines]),
     )
     return Fitted(
         stored=replace(
@@ -142,6 +169,10 @@ def _left_out(report: Report, plan: Plan, marks: int, gpus: int) -> list[str]:
         found.append(f"{missing} of {set_} marks and printed lines")
     if gpus < len(report.gpus):
         found.append(f"{len(report.gpus) - gpus} of {len(report.gpus)} GPUs")
+    if len(report.lines) > plan.lines:
+        found.append(f"{len(report.lines) - plan.lines} of {len(report.lines)} lines of code")
+    if plan.holders < len(report.holders):
+        found.append(f"{len(report.holders) - plan.holders} of {len(report.holders)} holders")
     if report.timeline is not None and plan.points == 0:
         found.append("the course from its JSON")
     return found
@@ -159,10 +190,30 @@ def _some_marks(marks: Sequence[Mark], plan: Plan) -> tuple[Mark, ...]:
     )
 
 
+def _some_holders(holders: Sequence[Holder], plan: Plan) -> tuple[Holder, ...]:
+    return tuple(
+        replace(
+            holder,
+            names=tuple(clean(name, _MOST_HOLDERS_NAME) for name in holder.names[:_MOST_HOLDERS_NAMES]),
+            type=None if holder.type is None else clean(holder.type, _MOST_HOLDERS_NAME),
+        )
+        for holder in holders[: plan.holders]
+    )
+
+
 def _evenly(marks: Sequence[Mark], most: int) -> list[Mark]:
     if len(marks) <= most:
         return list(marks)
     return [marks[n * len(marks) // most] for n in range(most)]
+
+
+def _short_line(line: LineMemory) -> LineMemory:
+    return replace(
+        line,
+        file=None if line.file is None else shortened(line.file, _LONGEST_PATH),
+        function=None if line.function is None else clean(line.function, _LONGEST_FUNCTION),
+        source=clean(line.source, _LONGEST_SOURCE),
+    )
 
 
 def _means(values: Sequence[float | None], bins: Sequence[tuple[int, int]]) -> tuple[float | None, ...]:

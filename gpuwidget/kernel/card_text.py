@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from gpuwidget import units
 from gpuwidget.kernel import card_facts as facts
+from gpuwidget.kernel import card_lines
 from gpuwidget.kernel.card_details import unknowns
 from gpuwidget.kernel.card_table import columns, is_compact, row_names
 from gpuwidget.measure.report import Report
@@ -42,6 +43,10 @@ def card(report: Report, rows: int) -> str:
         lines += aligned(table)
         if len(report.shown) > len(gpus):
             lines.append(f"{_INDENT}and {len(report.shown) - len(gpus)} more GPUs")
+    by_line = card_lines.table(report)
+    if by_line:
+        lines.append(f"{_INDENT}torch's memory by line:")
+        lines += [_INDENT + row for row in aligned(by_line)]
     if not is_compact(gpus):
         lines += [f"{_INDENT}not known: {facts.clean(text, facts.MOST_NOTE)}" for text in unknowns(report)]
         lines += [f"{_INDENT}note: {facts.clean(text, facts.MOST_NOTE)}" for text in report.notes]

@@ -41,6 +41,18 @@ class Choices:
     """Whether no other device exists: False where the CUDA devices can't be counted yet."""
 
 
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Who holds how many bytes of one GPU."""
+
+    own: int | None
+    """This process alone; None where it holds none."""
+    others: tuple[tuple[str, int], ...]
+    """Its children and other processes, by name, the largest first; those whose memory is known."""
+    reason: str | None
+    """Why nobody can say."""
+
+
 class Observer:
     """Looks at the GPUs for a view that asks now and then; nothing samples in between."""
 
@@ -104,6 +116,25 @@ class Observer:
             name = next((name for name, uuid in names if uuid is not None and _same(gpu, uuid)), None)
             found.append(KernelGpu(gpu.uuid, name, holding.memory, context))
         return tuple(found)
+
+    def shares(self, gpu: Gpu, reading: Reading) -> Shares:
+        """Who holds how much of ``gpu``, as of a sample that :meth:`gpus` has seen."""
+        assert self._attribution is not None
+        holding = self._attribution.holding(gpu, reading)
+        if holding.reason is not None:
+            return Shares(None, (), holding.reason)
+        own: int | None = None
+        others: dict[str, int] = {}
+        for process in reading.processes or ():
+            if process.pid == self._family.pid:
+                own = process.memory
+            elif process.memory is not None:
+                ours = self._family.contains(process.pid)
+                name = f"child process {process.pid}" if ours else self._named(process)
+                if ours and process.command is not None:
+                    name = f"child process: {process.command}"
+                others[name] = others.get(name, 0) + process.memory
+        return Shares(own, tuple(sorted(others.items(), key=lambda other: -other[1])), None)
 
     def _choice(self, device: str, uuid: str | None, sample: Sample | None) -> DeviceChoice:
         for gpu, reading in zip(sample.gpus, sample.readings, strict=True) if sample is not None else ():

@@ -30,6 +30,8 @@ class WatchOptions:
     label: str | None
     device: str | None
     """The torch device for this cell, as written."""
+    lines: bool = False
+    """Whether to say which lines allocated torch's memory."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -84,6 +86,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DEVICE",
         help="torch's default device for this cell: cpu or cuda:N; afterwards it is what it was",
     )
+    parser.add_argument(
+        "--lines",
+        action="store_true",
+        help="say which lines allocated torch's memory, from its allocation history. Costs some 2 µs an "
+        "allocation: nothing to speak of where the GPU works long on each, a tenth of the time of a loop of "
+        "tiny operations",
+    )
     return parser
 
 
@@ -107,6 +116,7 @@ def parse(line: str) -> WatchOptions:
         quiet=given.quiet,
         label=given.name,
         device=given.device,
+        lines=given.lines,
     )
 
 

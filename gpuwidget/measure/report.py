@@ -88,6 +88,8 @@ class TorchMemory:
     """How often the cache was flushed to satisfy an allocation during the run (num_alloc_retries)."""
     ooms: int | None
     """Out-of-memory errors during the run (num_ooms)."""
+    inactive_split: int | None
+    """Bytes of the cache at the end that can't be given back, as they lie beside tensors (inactive_split)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,21 +190,27 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class LineMemory:
-    """What one line of the user's code allocated on one device during the run (``--lines``)."""
+    """What one line of the user's code allocated on one device during the run (``--lines``).
 
-    file: str
-    """``In[N]``, or the path of the user's module."""
-    line: int
-    function: str
+    Each byte counts for one line: the innermost of the user's that was at work.
+    """
+
+    file: str | None
+    """``In[N]``, or the path of the user's module; None for what no line of the user's asked for."""
+    line: int | None
+    function: str | None
+    """None at the cell's own level, or the module's."""
     source: str
-    """The line's text."""
+    """The line's text; without a line, who allocated it in words."""
+    called_from: str | None
+    """The cell's line through which most of it came, as ``In[5] line 7``; None where that is this line."""
     device: str
     allocated: int
-    """Bytes allocated in all."""
+    """Bytes asked for in all."""
     held: int
     """Bytes of it that are still held at the end."""
-    at_peak: int
-    """Bytes of it that were held when torch's allocated memory was highest."""
+    at_peak: int | None
+    """Bytes of it that were held when memory was highest; None where that moment is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -506,6 +506,7 @@ def _torch_memory(account: DeviceAccount) -> TorchMemory:
         reserved=Span(before.reserved if before else 0, after.reserved, account.reserved_peak),
         alloc_retries=_risen(before.alloc_retries if before else 0, after.alloc_retries),
         ooms=_risen(before.ooms if before else 0, after.ooms),
+        inactive_split=after.inactive_split,
     )
 
 

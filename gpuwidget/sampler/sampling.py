@@ -10,6 +10,7 @@ from functools import partial
 from gpuwidget.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.sampler.driver import Driver
 from gpuwidget.sampler.fast import FastLane
+from gpuwidget.sampler.recent import Recent
 from gpuwidget.sampler.slow import Round, SlowLane
 from gpuwidget.sampler.subscriptions import INTERVAL_S, OnSample, Subscription, Subscriptions
 from gpuwidget.sampler.workers import HUNG_AFTER_S, Worker, Workers
@@ -52,6 +53,8 @@ class Sampler:
         self._workers = Workers({"fast": self._run_fast, "slow": self._run_slow}, self._run_watchdog)
         self._stopping = False
         self._latest: Sample | None = None
+        self.recent = Recent()
+        """The last minute of memory."""
 
     # -- what subscribers call -----------------------------------------------------------------------
 
@@ -232,6 +235,7 @@ class Sampler:
         with self._changed:
             ended = self._fast.finish(now)
             sample = self._latest = self._driver.sample()
+            self.recent.add(sample)
             self._answers.notify_all()
             receivers = self._subscriptions.receivers(now.full, ended)
         for subscription in receivers:
