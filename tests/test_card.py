@@ -346,7 +346,7 @@ def test_sixteen_gpus_keep_every_figure() -> None:
     assert size(bundle) <= 20_000
     stored = bundle[MIME_TYPE]["gpus"]
     assert [one["uuid"] for one in stored] == [one.uuid for one in report.gpus]
-    assert stored[5]["torch"] == report.as_json()["gpus"][5]["torch"]
+    assert stored[5]["torch"] == report.to_dict()["gpus"][5]["torch"]
     assert bundle["text/html"].count("<th scope='row'") == 16
     assert "<svg role='img'" in bundle["text/html"]
     assert any("leaves out" in note for note in bundle[MIME_TYPE]["notes"])
@@ -407,7 +407,7 @@ def test_the_users_own_marks_are_kept_first() -> None:
 def test_a_small_report_is_stored_as_it_is() -> None:
     """Nothing is cut that fits."""
     report = reports.short()
-    assert card.compact(report).as_json()["gpus"] == report.as_json()["gpus"]
+    assert card.compact(report).to_dict()["gpus"] == report.to_dict()["gpus"]
     assert card.compact(report).notes == ()
 
 

@@ -20,6 +20,7 @@ HOMES = {
     "kernel/live_chart.py": {"bqplot", "ipywidgets"},
     "kernel/live_layout.py": {"numpy"},
     "kernel/magics.py": {"IPython"},
+    "measure/figures.py": {"pandas"},
     "processes.py": {"psutil"},
     "server/__init__.py": {"jupyter_server"},
     "server/handlers.py": {"jupyter_server", "tornado"},
