@@ -8,6 +8,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "__version__",
+    "compare",
     "dashboard",
     "devices",
     "load_ipython_extension",
@@ -22,6 +23,7 @@ __all__ = [
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+    from gpuwidget.kernel.comparing import compare
     from gpuwidget.kernel.dashboard import dashboard
     from gpuwidget.kernel.devices import devices, set_device
     from gpuwidget.kernel.watching import mark, reports, sample, watch
@@ -37,6 +39,10 @@ def __getattr__(name: str) -> Any:
         from gpuwidget.kernel import devices
 
         return getattr(devices, name)
+    if name == "compare":
+        from gpuwidget.kernel.comparing import compare
+
+        return compare
     if name == "dashboard":
         from gpuwidget.kernel.dashboard import dashboard
 

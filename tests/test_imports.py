@@ -87,6 +87,7 @@ def test_public_names() -> None:
     """gpuwidget offers what its documentation names, and nothing else."""
     documented = {
         "__version__",
+        "compare",
         "dashboard",
         "devices",
         "load_ipython_extension",

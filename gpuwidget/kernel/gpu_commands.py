@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from gpuwidget.kernel import comparing
+
 Command = Callable[[Any, Sequence[str]], None]
 """Takes the shell and the words after its name, and shows something. Raises GpuWidgetError, in a sentence."""
 
-COMMANDS: Mapping[str, Command] = {}
+COMMANDS: Mapping[str, Command] = {
+    "compare": comparing.command,
+}
 """By the first word after ``%gpu``."""

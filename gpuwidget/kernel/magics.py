@@ -30,7 +30,7 @@ log = logging.getLogger("gpuwidget")
 _GPU_USAGE = (
     "%gpu: the live dashboard. %gpu watch on: a one-line card under every cell; %gpu watch off: no more. "
     "%gpu device: the default torch device; %gpu device cuda:1, cpu or none: choose it, with --light the "
-    "current CUDA device only."
+    "current CUDA device only. %gpu compare A B: two runs side by side."
 )
 _WARM_UP_AFTER_S = 0.3
 
