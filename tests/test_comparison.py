@@ -148,7 +148,8 @@ def test_rates_of_the_steady_part() -> None:
     assert found["energy, whole run"] == ("2.3 kJ", "926 J", "0.40x")
     assert "utilization" not in found
     assert (
-        "Rates are of the steady part, after the warm-up; In [9] repaired shows no warm-up and is taken whole."
+        "Rates are of the steady part, after the warm-up; "
+        "In [9] repaired shows no warm-up and is taken whole."
     ) in made.notes
 
 
@@ -157,7 +158,8 @@ def test_a_warm_up_of_one_alone() -> None:
     made = compare(replace(BEFORE, time=timed(2.5)), AFTER)
     assert rows(made)["utilization"][0] == "11 %"
     assert made.notes == (
-        "In [5] began with 2.5 s of warm-up; of In [9] repaired nobody knows: all figures are of the whole runs.",
+        "In [5] began with 2.5 s of warm-up; of In [9] repaired nobody knows: "
+        "all figures are of the whole runs.",
     )
 
 

@@ -80,8 +80,9 @@ def comparison(first: Report, second: Report, names: tuple[str, str]) -> Compari
         names=names,
         rows=tuple(rows),
         differences=tuple(_differences(a, b)),
-        notes=tuple(
-            [*_notes(a, b), *(f"{name}, {', '.join(what)}: {why}" for (name, why), what in reasons.items())]
+        notes=(
+            *_notes(a, b),
+            *(f"{name}, {', '.join(what)}: {why}" for (name, why), what in reasons.items()),
         ),
     )
 
