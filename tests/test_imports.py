@@ -20,6 +20,8 @@ HOMES = {
     "kernel/live_chart.py": {"bqplot", "ipywidgets"},
     "kernel/live_layout.py": {"numpy"},
     "kernel/magics.py": {"IPython"},
+    "kernel/refusal.py": {"IPython"},
+    "kernel/waiting.py": {"jupyter_core"},
     "measure/figures.py": {"pandas"},
     "processes.py": {"psutil"},
     "server/__init__.py": {"jupyter_server"},

@@ -76,14 +76,12 @@ def comparison(first: Report, second: Report, names: tuple[str, str]) -> Compari
     a, b = sides
     reasons: _Reasons = {}
     rows = [*_times(a, b), *_memory(a, b), *_rates(a, b, reasons), *_energy(a, b, reasons)]
+    unknown = (f"{name}, {', '.join(what)}: {why}" for (name, why), what in reasons.items())
     return Comparison(
         names=names,
         rows=tuple(rows),
         differences=tuple(_differences(a, b)),
-        notes=(
-            *_notes(a, b),
-            *(f"{name}, {', '.join(what)}: {why}" for (name, why), what in reasons.items()),
-        ),
+        notes=(*_notes(a, b), *unknown),
     )
 
 

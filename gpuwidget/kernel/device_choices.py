@@ -119,11 +119,12 @@ class Observer:
         return DeviceChoice(device, None, None, None, None, None, None, ())
 
     def _holders(self, reading: Reading) -> tuple[str, ...]:
-        named = [self._named(process) for process in reading.processes or ()]
+        named = [self.named(process) for process in reading.processes or ()]
         # This notebook and its children are one holder.
         return tuple(dict.fromkeys(sorted(named, key=lambda name: name != THIS_NOTEBOOK)))[:_MOST_HOLDERS]
 
-    def _named(self, process: Process) -> str:
+    def named(self, process: Process) -> str:
+        """Whose process that is, in words; text of others', to be escaped."""
         if in_host_pid_namespace() and self._family.contains(process.pid):
             return THIS_NOTEBOOK
         known = [word for word in (process.user, process.command) if word is not None]

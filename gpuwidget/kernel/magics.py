@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 from gpuwidget.errors import GpuWidgetError, OptionError
-from gpuwidget.kernel import card, dashboard, devices, live, watching
+from gpuwidget.kernel import card, dashboard, devices, live, waiting, watching
 from gpuwidget.kernel.cells import CellWatcher, check, enter_device, has_front_end
 from gpuwidget.kernel.gpu_commands import COMMANDS
 from gpuwidget.kernel.options import HELP, find, parse, without_watch_line
@@ -105,14 +105,21 @@ class Extension:
         # Reached where %%gpuwatch is not the cell's first line (under a magic that calls its body by name),
         # through run_cell_magic, and for options that can't be used.
         __tracebackhide__ = True
+        entry: waiting.Entry | None = None
         try:
             options = parse(line)
             check(options)
-            run = watching.new_run(options.run, options.label, None, witnesses(options, self._shell))
             code, last = self._compiled(cell)
+            entry = waiting.enter(options, self._shell) if options.start.asked else None
+            looking = [*witnesses(options, self._shell), *waiting.witnesses(entry)]
+            run = watching.new_run(options.run, options.label, None, looking)
             leave_device = enter_device(options.device) if options.device is not None else None
-        except OptionError as error:
-            raise UsageError(str(error)) from None
+        except BaseException as error:
+            if entry is not None:
+                entry.leave()
+            if isinstance(error, OptionError):
+                raise UsageError(str(error)) from None
+            raise
         result = None
         left_by: BaseException | None = None
         try:
@@ -136,6 +143,8 @@ class Extension:
             # The error holds this frame; would this frame hold the error, the user's tensors would stay.
             left_by = None
             report = run.report()
+            if entry is not None:
+                entry.leave()
             watching.keep(report)
             if report is not None and not options.quiet:
                 self._shell.display_pub.publish(data=card.bundle(report), metadata={})
