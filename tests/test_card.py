@@ -20,6 +20,7 @@ from gpuwidget.kernel.card import CardReport, Reports
 from gpuwidget.kernel.card_size import LIMIT
 from gpuwidget.measure.report import MIME_TYPE, Level, Report
 
+WORKERS = ("python train.py --rank 1", HOSTILE)
 EVERY = pytest.mark.parametrize("make", reports.ALL.values(), ids=reports.ALL.keys())
 TAGS = {
     *("div", "span", "b", "em", "i", "br", "pre", "details", "summary"),
@@ -489,3 +490,17 @@ def test_many_reports_display_as_a_table() -> None:
     assert Page(bundle["text/html"]).tags <= TAGS
     assert "|In [3]|warm-up|14.0 s|+2.9 GiB|14.6 GiB|11 %|2.3 kJ|ok" in Page(bundle["text/html"]).text
     assert repr(Reports()) == "no reports yet"
+
+
+def test_memory_of_children_is_the_cells() -> None:
+    """Where child processes hold memory the card speaks of all of it, which torch here knows nothing of."""
+    made = reports.report(gpu(0, children=WORKERS))
+    first, second, *_ = text(made).splitlines()
+    assert "+3.2 GiB, peak 15.6 GiB" in first
+    assert "this notebook 12.4" in second
+    head = next(line for line in text(made).splitlines() if "torch peak" in line)
+    assert "process peak" in head
+    assert "process peak" not in text(reports.starved())
+    assert "<img" not in html(made)
+    crowd = tuple(gpu(index, children=(HOSTILE * 4,) * 4) for index in range(16))
+    assert len(json.dumps(card.bundle(replace(reports.sixteen(), gpus=crowd)))) <= LIMIT

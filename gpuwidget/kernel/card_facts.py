@@ -156,7 +156,8 @@ def memory_kinds(report: Report) -> list[MemoryKind]:
     if len(torch) == len(gpus) and any(one.reserved.peak for one in torch):
         found.append("torch")
     if process is not None and any(span.peak is not None for span in process):
-        found.append("process")
+        # Of what child processes hold, torch here knows nothing.
+        found.insert(0 if any(gpu.children for gpu in gpus) else len(found), "process")
     return [*found, "device"]
 
 

@@ -121,6 +121,9 @@ class GpuReport:
     lost_since: float | None
     missing: Mapping[str, str]
     """For each field that is None: why."""
+    children: tuple[str, ...] = ()
+    """Commands of this process's children, and theirs, that were seen to hold memory there: at most four,
+    each once, with their number where there are several of one."""
 
 
 @dataclass(frozen=True, slots=True)
