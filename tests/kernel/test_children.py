@@ -70,7 +70,8 @@ code = "import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', 'inp
 code += "print(p.pid, flush=True); input(); p.communicate(b'')"
 child = subprocess.Popen([sys.executable, "-c", code], stdin=-1, stdout=-1, text=True)
 grandchild = int(child.stdout.readline())
-driver("gpu.0.memory_used={7 * GIB}", f"gpu.0.compute=self:{GIB} {{child.pid}}:{2 * GIB} {{grandchild}}:{4 * GIB}")
+holders = f"self:{GIB} {{child.pid}}:{2 * GIB} {{grandchild}}:{4 * GIB}"
+driver("gpu.0.memory_used={7 * GIB}", f"gpu.0.compute={{holders}}")
 seen(0, {7 * GIB})
 child.communicate("")
 driver("gpu.0.memory_used={GIB}", "gpu.0.compute=self:{GIB}")
