@@ -49,6 +49,7 @@ class Bench:
         self.source = FakeSource(gpus=2, clock=self.clock)
         self.sampler = Sampler(self.source, self.clock)
         self._keep = self.sampler.subscribe()
+        self.clock.until(lambda: self.sampler.latest is not None)
         self.line = Line()
 
     def wait(self, options: str) -> Entry:
@@ -266,7 +267,6 @@ def test_which_gpu(
     expected: tuple[list[int], str],
 ) -> None:
     """What the cell names, else what torch would use, else the first that CUDA will see; and it is said."""
-    bench.clock.until(lambda: bench.sampler.latest is not None)
     monkeypatch.setattr(torch_state, "default_device", lambda: default)
     monkeypatch.setattr(torch_state, "current_cuda_device", lambda: current)
     if visible is not None:
@@ -286,7 +286,6 @@ def test_no_gpu_that_could_be_meant(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, options: str, visible: str | None, said: str
 ) -> None:
     """Where no GPU can be meant the cell is refused, and told what to do."""
-    bench.clock.until(lambda: bench.sampler.latest is not None)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     with pytest.raises(OptionError, match=said):
@@ -298,5 +297,6 @@ def test_a_machine_without_a_gpu(bench: Bench) -> None:
     bench.sampler.stop()
     bench.source.present, bench.source.reason, bench.source.kind = [], "The driver is not installed.", "none"
     bench.sampler.subscribe()
+    bench.clock.until(lambda: not getattr(bench.sampler.latest, "gpus", True))
     text = bench.refused("--need 1GiB --wait 10m")
     assert text == "The cell asks for a GPU. The driver is not installed."

@@ -125,9 +125,10 @@ class Waiting:
         with deaf_to_interrupts() as presses, ExitStack() as undo:
             undo.callback(self._line.close)
             self._sampler.wait_until_open(OPEN_TIMEOUT_S)
-            self._read()
-            found, chosen_as = targets(self._options, self._sampler.latest)
-            where = f"{_names([target.gpu for target in found])} ({chosen_as}{self._recorded()})"
+            sample = self._read()
+            found, chosen_as = targets(self._options, sample)
+            recorded = ", a recording" if sample is not None and sample.origin.kind == "replay" else ""
+            where = f"{_names([target.gpu for target in found])} ({chosen_as}{recorded})"
             locks = _locks(found) if self._options.start.exclusive else []
             waited_for = self._wait_for_turn(locks, where, presses, undo)
             waited_for += self._wait_for_room(found, where, presses)
@@ -137,10 +138,6 @@ class Waiting:
         seconds = self._clock.monotonic() - self._began
         note = f"Waited {units.duration(seconds)} for {' and '.join(waited_for)}." if waited_for else None
         return Entry(locks, note)
-
-    def _recorded(self) -> str:
-        sample = self._sampler.latest
-        return ", a recording" if sample is not None and sample.origin.kind == "replay" else ""
 
     # -- the two conditions --------------------------------------------------------------------------
 
@@ -206,7 +203,8 @@ class Waiting:
             raise OptionError(f"Interrupted after {waited} of waiting for {wanted}: the cell was not run.")
 
     def _read(self) -> Sample | None:
-        return self._sampler.read_now(_ANSWER_S) or self._sampler.latest
+        # Not the newest there was: before the driver is open that may be minutes old.
+        return self._sampler.read_now(_ANSWER_S)
 
 
 # -- how much room there is ------------------------------------------------------------------------------
