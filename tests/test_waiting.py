@@ -44,9 +44,11 @@ class Line:
 class Bench:
     """A clock that goes on by itself, two GPUs, and cells that wait for them."""
 
-    def __init__(self) -> None:
+    def __init__(self, reason: str | None = None) -> None:
         self.clock = FakeClock()
         self.source = FakeSource(gpus=2, clock=self.clock)
+        if reason is not None:
+            self.source.present, self.source.reason, self.source.kind = [], reason, "none"
         self.sampler = Sampler(self.source, self.clock)
         self._keep = self.sampler.subscribe()
         self.clock.until(lambda: self.sampler.latest is not None)
@@ -294,9 +296,8 @@ def test_no_gpu_that_could_be_meant(
 
 def test_a_machine_without_a_gpu(bench: Bench) -> None:
     """The reason why there is none is told."""
-    bench.sampler.stop()
-    bench.source.present, bench.source.reason, bench.source.kind = [], "The driver is not installed.", "none"
-    bench.sampler.subscribe()
-    bench.clock.until(lambda: not getattr(bench.sampler.latest, "gpus", True))
-    text = bench.refused("--need 1GiB --wait 10m")
-    assert text == "The cell asks for a GPU. The driver is not installed."
+    without = Bench(reason="The driver is not installed.")
+    assert (
+        without.refused("--need 1GiB --wait 10m") == "The cell asks for a GPU. The driver is not installed."
+    )
+    without.sampler.stop()
