@@ -33,7 +33,7 @@ from gpuwidget.sampler import Sampler, process_sampler
 from gpuwidget.samples import Gpu, Reading, Sample
 
 _LOOK_EVERY_S = 0.25
-_ANSWER_S = 0.25
+_ANSWER_S = 1.0
 _MOST_NAME = 80
 _MOST_HOLDERS = 6
 
@@ -118,6 +118,7 @@ class Waiting:
         self._line = line
         self._clock = clock
         self._began = clock.monotonic()
+        self._asked = clock.time()
         self._pause = threading.Condition()
 
     def wait(self) -> Entry:
@@ -169,7 +170,9 @@ class Waiting:
         waited: list[str] = []
         while True:
             sample = self._read()
-            short = [one for one in (_now(target, sample) for target in found) if not one.has(need)]
+            short = [
+                one for one in (_now(target, sample, self._asked) for target in found) if not one.has(need)
+            ]
             if not short:
                 return waited
             waited = [wanted]
@@ -203,7 +206,7 @@ class Waiting:
             raise OptionError(f"Interrupted after {waited} of waiting for {wanted}: the cell was not run.")
 
     def _read(self) -> Sample | None:
-        # Not the newest there was: before the driver is open that may be minutes old.
+        self._asked = self._clock.time()
         return self._sampler.read_now(_ANSWER_S)
 
 
@@ -241,10 +244,13 @@ def _seconds(seconds: float) -> str:
     return "0 s" if seconds < 1 else units.duration(int(seconds))
 
 
-def _now(target: Target, sample: Sample | None) -> _Room:
+def _now(target: Target, sample: Sample | None, asked: float) -> _Room:
+    """How much room there is, from a reading made since ``asked`` (epoch seconds)."""
     reading = next((one for one in sample.readings if one.uuid == target.gpu.uuid), None) if sample else None
     if reading is None:
         return _Room(target.gpu, None, "the driver does not answer", (), 0)
+    if reading.memory_used is not None and (reading.measured is None or reading.measured < asked):
+        return _Room(target.gpu, None, "the driver has not answered in time", (), 0)
     total, used = target.gpu.memory_total, reading.memory_used
     reason = clean(reading.missing.get("memory_used", "the driver does not say"), 120)
     free = None if total is None or used is None else max(0, total - used)
