@@ -8,6 +8,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "__version__",
+    "compare",
     "dashboard",
     "devices",
     "holders",
@@ -23,6 +24,7 @@ __all__ = [
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+    from gpuwidget.kernel.comparing import compare
     from gpuwidget.kernel.dashboard import dashboard
     from gpuwidget.kernel.devices import devices, set_device
     from gpuwidget.kernel.memory import holders
@@ -43,6 +45,10 @@ def __getattr__(name: str) -> Any:
         from gpuwidget.kernel.memory import holders
 
         return holders
+    if name == "compare":
+        from gpuwidget.kernel.comparing import compare
+
+        return compare
     if name == "dashboard":
         from gpuwidget.kernel.dashboard import dashboard
 

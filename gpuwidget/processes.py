@@ -48,6 +48,8 @@ class _Origin(NamedTuple):
 
     started: float
     parent: int
+    session: int | None = None
+    """Id of its session, which is that of the process that began it; None where nobody says."""
 
 
 def in_host_pid_namespace() -> bool:
@@ -91,7 +93,12 @@ def host_memory() -> HostMemory:
 
 
 class Family:
-    """This process and its descendants, told by walking up from a process, never down from this one."""
+    """This process and its descendants, told by walking up from a process, never down from this one.
+
+    One whose parent has died is another's child by then. It is told by its session where this process began
+    that, as Jupyter has its kernels do, and else where it was seen before; a daemon that began a session of
+    its own and lost its parent before it was ever seen is taken for a stranger.
+    """
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self.pid = os.getpid()
@@ -115,13 +122,14 @@ class Family:
         else:
             ours = self._descends(origin)
         if len(self._judged) >= _MOST_REMEMBERED:
-            self._judged.clear()
+            self._forget()
         self._judged[pid] = (origin.started if origin is not None else None, ours, now)
         return ours
 
     def _descends(self, origin: _Origin) -> bool:
         for _ in range(_DEEPEST):
-            if origin.parent == self.pid:
+            # The number of a session that has members is given to no other process.
+            if self.pid in (origin.parent, origin.session):
                 return True
             parent = _origin(origin.parent) if origin.parent > 1 else None
             # A parent is older than its child: a younger one is a stranger with its number.
@@ -129,6 +137,22 @@ class Family:
                 return False
             origin = parent
         return False
+
+    def _forget(self) -> None:
+        """Make room: what was found to be ours is kept longest, since it can't be told again later."""
+        ours = {pid: judged for pid, judged in self._judged.items() if judged[1]}
+        self._judged = ours if len(ours) < _MOST_REMEMBERED // 2 else {}
+
+
+_family: Family | None = None
+
+
+def family() -> Family:
+    """That of this process, which remembers from run to run who belonged to it."""
+    global _family
+    if _family is None or _family.pid != os.getpid():
+        _family = Family()
+    return _family
 
 
 class Directory:
@@ -163,7 +187,7 @@ def _origin(pid: int) -> _Origin | None:
         try:
             # The name in parentheses may itself hold spaces and parentheses: count from the last one.
             fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-            return _Origin(started=float(fields[19]), parent=int(fields[1]))
+            return _Origin(started=float(fields[19]), parent=int(fields[1]), session=int(fields[3]))
         except (OSError, IndexError, ValueError):
             return None
     try:

@@ -134,6 +134,12 @@ def default_device() -> str | None:
     return "cpu" if context is None else str(context.device)
 
 
+def current_cuda_device() -> int | None:
+    """The N of this thread's current ``cuda:N``, what ``"cuda"`` means; None while CUDA is not up."""
+    torch = _torch_with_cuda_up()
+    return None if torch is None else int(torch.cuda.current_device())
+
+
 def default_context(torch: Any) -> Any:
     """What torch.set_default_device has put in place on this thread; None where nobody called it."""
     return getattr(getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None), "device_context", None)

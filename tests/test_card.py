@@ -20,6 +20,7 @@ from gpuwidget.kernel.card import CardReport, Reports
 from gpuwidget.kernel.card_size import LIMIT
 from gpuwidget.measure.report import MIME_TYPE, Level, Report
 
+WORKERS = ("python train.py --rank 1", HOSTILE)
 EVERY = pytest.mark.parametrize("make", reports.ALL.values(), ids=reports.ALL.keys())
 TAGS = {
     *("div", "span", "b", "em", "i", "br", "pre", "details", "summary"),
@@ -372,7 +373,7 @@ def test_sixteen_gpus_keep_every_figure() -> None:
     assert size(bundle) <= 20_000
     stored = bundle[MIME_TYPE]["gpus"]
     assert [one["uuid"] for one in stored] == [one.uuid for one in report.gpus]
-    assert stored[5]["torch"] == report.as_json()["gpus"][5]["torch"]
+    assert stored[5]["torch"] == report.to_dict()["gpus"][5]["torch"]
     assert bundle["text/html"].count("<th scope='row'") == 16
     assert "<svg role='img'" in bundle["text/html"]
     assert any("leaves out" in note for note in bundle[MIME_TYPE]["notes"])
@@ -433,7 +434,7 @@ def test_the_users_own_marks_are_kept_first() -> None:
 def test_a_small_report_is_stored_as_it_is() -> None:
     """Nothing is cut that fits."""
     report = reports.short()
-    assert card.compact(report).as_json()["gpus"] == report.as_json()["gpus"]
+    assert card.compact(report).to_dict()["gpus"] == report.to_dict()["gpus"]
     assert card.compact(report).notes == ()
 
 
@@ -515,3 +516,17 @@ def test_many_reports_display_as_a_table() -> None:
     assert Page(bundle["text/html"]).tags <= TAGS
     assert "|In [3]|warm-up|14.0 s|+2.9 GiB|14.6 GiB|11 %|2.3 kJ|ok" in Page(bundle["text/html"]).text
     assert repr(Reports()) == "no reports yet"
+
+
+def test_memory_of_children_is_the_cells() -> None:
+    """Where child processes hold memory the card speaks of all of it, which torch here knows nothing of."""
+    made = reports.report(gpu(0, children=WORKERS))
+    first, second, *_ = text(made).splitlines()
+    assert "+3.2 GiB, peak 15.6 GiB" in first
+    assert "this notebook 12.4" in second
+    head = next(line for line in text(made).splitlines() if "torch peak" in line)
+    assert "process peak" in head
+    assert "process peak" not in text(reports.starved())
+    assert "<img" not in html(made)
+    crowd = tuple(gpu(index, children=(HOSTILE * 4,) * 4) for index in range(16))
+    assert len(json.dumps(card.bundle(replace(reports.sixteen(), gpus=crowd)))) <= LIMIT

@@ -240,7 +240,7 @@ def test_the_timeline_of_a_long_run_is_short(bench: Bench) -> None:
     assert report.timeline is not None
     assert 120 <= len(report.timeline.t) <= 240
     assert all(len(gpu.utilization) == len(report.timeline.t) for gpu in report.timeline.gpus)
-    assert json.loads(json.dumps(report.as_json(), allow_nan=False))["schema"] == 1
+    assert json.loads(json.dumps(report.to_dict(), allow_nan=False))["schema"] == 1
 
 
 def test_the_gpus_tail_is_sampled_too(bench: Bench, monkeypatch: pytest.MonkeyPatch, host: None) -> None:

@@ -33,7 +33,7 @@ def line_bundle(report: Report) -> dict[str, Any]:
         data = {
             "text/plain": card_text.line(cut.drawn),
             "text/html": card_html.line(cut.drawn),
-            MIME_TYPE: cut.stored.as_json(),
+            MIME_TYPE: cut.stored.to_dict(),
         }
         if _size(data) <= LIMIT:
             break
@@ -92,7 +92,7 @@ def _bundle(cut: Fitted, plan: Plan) -> dict[str, Any]:
     return {
         "text/plain": card_text.card(cut.drawn, plan.rows),
         "text/html": card_html.card(cut.drawn, plan),
-        MIME_TYPE: cut.stored.as_json(),
+        MIME_TYPE: cut.stored.to_dict(),
     }
 
 

@@ -71,18 +71,29 @@ def line(report: Report) -> str:
 
 def table(reports: Sequence[Report]) -> str:
     """Several reports, a row each."""
-    head, *rows = card_text.table_rows(reports)
+    return framed(rows_table(card_text.table_rows(reports), left=2))
+
+
+def framed(inner: str) -> str:
+    """HTML of ours in the card's own type."""
+    return f"<div style='{_ROOT}overflow-x:auto'>{inner}</div>"
+
+
+def rows_table(rows: Sequence[Sequence[str]], left: int = 1) -> str:
+    """Rows of text under their heads, the first ``left`` columns flush left, figures flush right."""
+    head, *body = rows
     titles = "".join(
-        f"<th scope='col'{f' {_LEFT}' if n < 2 else ''}>{name}</th>" for n, name in enumerate(head)
+        f"<th scope='col'{f' {_LEFT}' if n < left else ''}>{escape(name)}</th>" for n, name in enumerate(head)
     )
     lines = "".join(
-        f"<tr><th scope='row' {_LEFT}>{_unbroken(row[0])}</th><td {_LEFT}>{escape(row[1])}</td>"
-        f"{''.join(f'<td>{_unbroken(cell)}</td>' for cell in row[2:])}</tr>"
-        for row in rows
+        f"<tr><th scope='row' {_LEFT}>{_unbroken(row[0])}</th>"
+        f"{''.join(f'<td {_LEFT}>{escape(cell)}</td>' for cell in row[1:left])}"
+        f"{''.join(f'<td>{_unbroken(cell)}</td>' for cell in row[left:])}</tr>"
+        for row in body
     )
     return (
-        f"<div style='{_ROOT}overflow-x:auto'><table cellpadding='4' style='{_TABLE}font-size:12px'>"
-        f"<thead><tr>{titles}</tr></thead><tbody>{lines}</tbody></table></div>"
+        f"<table cellpadding='4' style='{_TABLE}font-size:12px'>"
+        f"<thead><tr>{titles}</tr></thead><tbody>{lines}</tbody></table>"
     )
 
 

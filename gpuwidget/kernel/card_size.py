@@ -267,6 +267,7 @@ def _rounded(gpu: GpuReport, plan: Plan) -> GpuReport:
         power_w=level(gpu.power_w),
         energy_j=_short(energy) if energy is not None and math.isfinite(energy) else None,
         missing={name: clean(text, plan.reason) for name, text in gpu.missing.items()},
+        children=tuple(clean(command, min(60, plan.reason)) for command in gpu.children),
     )
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 import threading
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from gpuwidget.errors import OptionError
-from gpuwidget.kernel import card, devices, live, watching
+from gpuwidget.kernel import card, devices, live, refusal, waiting, watching
 from gpuwidget.kernel.card_place import CardPlace
 from gpuwidget.kernel.interrupts import deaf_to_interrupts, interrupt_soon
 from gpuwidget.kernel.options import WatchOptions, find_in_cell, parse
@@ -43,6 +44,8 @@ class _Armed:
     """Whether the cell itself asked to be watched."""
     leave_device: Callable[[], str | None] | None = None
     """Takes back the torch device that the cell asked for."""
+    entry: waiting.Entry | None = None
+    """Its leave to run, where it asked for room or for its turn on a GPU."""
 
     def stop_showing(self, *, followed: bool = False) -> None:
         """Take the chart away, and what watches over the card's place."""
@@ -65,7 +68,9 @@ class _Armed:
             self.run.abandon()
             watching.leave_cell(self.run)
         self.stop_showing()
-        self.run = self.view = self.place = None
+        if self.entry is not None:
+            self.entry.leave()
+        self.run = self.view = self.place = self.entry = None
 
 
 class CellWatcher:
@@ -111,6 +116,7 @@ class CellWatcher:
 
     def after(self, result: Any) -> None:
         """``post_run_cell``: settle the run, and show its card."""
+        refusal.withdraw(self._shell)
         armed = self._disarm(result)
         if armed is None or armed.run is None:
             self._device_after(armed)
@@ -148,6 +154,12 @@ class CellWatcher:
         except OptionError:
             # The body does not run either: what stands in its place shows the error.
             return
+        if options.start.asked and runs_at_all(self._shell, info):
+            try:
+                armed.entry = waiting.enter(options, self._shell)
+            except OptionError as error:
+                refusal.refuse(self._shell, str(error))
+                return
         if options.device is not None:
             try:
                 armed.leave_device = enter_device(options.device)
@@ -159,7 +171,8 @@ class CellWatcher:
         # IPython 9 has counted shell.execution_count up by now, older ones not yet; Out[N] is the cell's N.
         stored = getattr(info, "store_history", False)
         count = self._shell.displayhook.prompt_count if stored else None
-        run = watching.new_run(options.run, options.label, count, witnesses(options, self._shell))
+        looking = [*witnesses(options, self._shell), *waiting.witnesses(armed.entry)]
+        run = watching.new_run(options.run, options.label, count, looking)
         armed.run = run
         if armed.render is not None:
             armed.place = CardPlace(self._shell)
@@ -224,6 +237,18 @@ def check(options: WatchOptions) -> None:
     watching.check(options.run)
     if options.device is not None:
         devices.check_for_cell(options.device)
+
+
+def runs_at_all(shell: Any, info: Any) -> bool:
+    """Whether the cell is Python that can be compiled: for one that is not, nobody need wait."""
+    try:
+        cell = getattr(info, "transformed_cell", None)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the shell compiles it again, and says them then
+            shell.compile.ast_parse(shell.transform_cell(info.raw_cell) if cell is None else cell)
+    except Exception:
+        return False
+    return True
 
 
 def enter_device(device: str) -> Callable[[], str | None]:

@@ -130,7 +130,7 @@ class Observer:
                 own = process.memory
             elif process.memory is not None:
                 ours = self._family.contains(process.pid)
-                name = f"child process {process.pid}" if ours else self._named(process)
+                name = f"child process {process.pid}" if ours else self.named(process)
                 if ours and process.command is not None:
                     name = f"child process: {process.command}"
                 others[name] = others.get(name, 0) + process.memory
@@ -152,11 +152,12 @@ class Observer:
         return DeviceChoice(device, None, None, None, None, None, None, ())
 
     def _holders(self, reading: Reading) -> tuple[str, ...]:
-        named = [self._named(process) for process in reading.processes or ()]
+        named = [self.named(process) for process in reading.processes or ()]
         # This notebook and its children are one holder.
         return tuple(dict.fromkeys(sorted(named, key=lambda name: name != THIS_NOTEBOOK)))[:_MOST_HOLDERS]
 
-    def _named(self, process: Process) -> str:
+    def named(self, process: Process) -> str:
+        """Whose process that is, in words; text of others', to be escaped."""
         if in_host_pid_namespace() and self._family.contains(process.pid):
             return THIS_NOTEBOOK
         known = [word for word in (process.user, process.command) if word is not None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gpuwidget.kernel import memory, memory_free
+from gpuwidget.kernel import comparing, memory, memory_free
 
 Command = Callable[[Any, Sequence[str]], None]
 """Takes the shell and the words after its name, and shows something. Raises GpuWidgetError, in a sentence."""
@@ -13,5 +13,6 @@ Command = Callable[[Any, Sequence[str]], None]
 COMMANDS: Mapping[str, Command] = {
     "memory": memory.show,
     "free": memory_free.free,
+    "compare": comparing.command,
 }
 """By the first word after ``%gpu``."""

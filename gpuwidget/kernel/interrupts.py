@@ -11,32 +11,37 @@ from types import FrameType
 _INTERRUPT_AFTER_S = 0.05
 
 
+class Presses:
+    """Whether 'stop' was pressed meanwhile."""
+
+    def __init__(self) -> None:
+        self.pressed = False
+
+
 @contextmanager
-def deaf_to_interrupts(*, later: bool = False) -> Iterator[None]:
+def deaf_to_interrupts(*, later: bool = False) -> Iterator[Presses]:
     """A second press on 'stop', milliseconds after the cell's end, has nothing left to stop.
 
     ``later`` delivers it afterwards, for what must not be left half done.
     """
+    presses = Presses()
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield presses
         return
 
-    pressed = False
-
     def ignore(number: int, frame: FrameType | None) -> None:
-        nonlocal pressed
-        pressed = True
+        presses.pressed = True
 
     before = signal.getsignal(signal.SIGINT)
     if before is None:  # not set from Python: it could not be put back
-        yield
+        yield presses
         return
     signal.signal(signal.SIGINT, ignore)
     try:
-        yield
+        yield presses
     finally:
         signal.signal(signal.SIGINT, before)
-        if pressed and later:
+        if presses.pressed and later:
             interrupt_soon()
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 from gpuwidget.errors import GpuWidgetError, OptionError
-from gpuwidget.kernel import card, dashboard, devices, live, watching
+from gpuwidget.kernel import card, dashboard, devices, live, waiting, watching
 from gpuwidget.kernel.cell_memory import CELLS
 from gpuwidget.kernel.cells import CellWatcher, check, enter_device, has_front_end
 from gpuwidget.kernel.gpu_commands import COMMANDS
@@ -33,7 +33,7 @@ _GPU_USAGE = (
     "%gpu: the live dashboard. %gpu watch on: a one-line card under every cell; %gpu watch off: no more. "
     "%gpu device: the default torch device; %gpu device cuda:1, cpu or none: choose it, with --light the "
     "current CUDA device only. %gpu memory: who holds the GPU's memory, with --cells which cell allocated "
-    "it; %gpu free: what could be released."
+    "it; %gpu free: what could be released. %gpu compare A B: two runs side by side."
 )
 _WARM_UP_AFTER_S = 0.3
 
@@ -123,14 +123,21 @@ class Extension:
         # Reached where %%gpuwatch is not the cell's first line (under a magic that calls its body by name),
         # through run_cell_magic, and for options that can't be used.
         __tracebackhide__ = True
+        entry: waiting.Entry | None = None
         try:
             options = parse(line)
             check(options)
-            run = watching.new_run(options.run, options.label, None, witnesses(options, self._shell))
             code, last = self._compiled(cell)
+            entry = waiting.enter(options, self._shell) if options.start.asked else None
+            looking = [*witnesses(options, self._shell), *waiting.witnesses(entry)]
+            run = watching.new_run(options.run, options.label, None, looking)
             leave_device = enter_device(options.device) if options.device is not None else None
-        except OptionError as error:
-            raise UsageError(str(error)) from None
+        except BaseException as error:
+            if entry is not None:
+                entry.leave()
+            if isinstance(error, OptionError):
+                raise UsageError(str(error)) from None
+            raise
         result = None
         left_by: BaseException | None = None
         try:
@@ -154,6 +161,8 @@ class Extension:
             # The error holds this frame; would this frame hold the error, the user's tensors would stay.
             left_by = None
             report = run.report()
+            if entry is not None:
+                entry.leave()
             watching.keep(report)
             if report is not None and not options.quiet:
                 self._shell.display_pub.publish(data=card.bundle(report), metadata={})

@@ -1,16 +1,18 @@
 """The report of one measured run: what every card, file and program is made from.
 
-The JSON form (``application/vnd.gpuwidget.report+json``, :meth:`Report.as_json`) has exactly these names.
+The JSON form (``application/vnd.gpuwidget.report+json``, :meth:`Report.to_dict`) has exactly these names.
 Bytes, seconds, watts, joules and percent throughout. Any value but ``schema``, ``uuid`` and ``index``
 may be None; the ``missing`` of its GPU then says why.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from gpuwidget.measure import figures
 from gpuwidget.plain import plain
 
 MIME_TYPE = "application/vnd.gpuwidget.report+json"
@@ -121,6 +123,9 @@ class GpuReport:
     lost_since: float | None
     missing: Mapping[str, str]
     """For each field that is None: why."""
+    children: tuple[str, ...] = ()
+    """Commands of this process's children, and theirs, that were seen to hold memory there: at most four,
+    each once, with their number where there are several of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,11 +280,29 @@ class Report:
     lines: tuple[LineMemory, ...]
     """Empty without ``--lines``; the largest at the peak first."""
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The report as JSON values: dicts, lists, str, finite float, int, bool and None."""
         values = plain(self)
         assert isinstance(values, dict)
         return values
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """The report as JSON text, on one line or indented by so many blanks."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=indent)
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame with a row for each of :attr:`gpus`; what is unknown is NaN.
+
+        Raises MissingPackageError where pandas is not installed.
+        """
+        return figures.frame(self.to_dict())
+
+    def metrics(self) -> dict[str, float]:
+        """The figures of the GPUs that the card shows, by name, for any logger: ``gpu0/energy_j``.
+
+        What is unknown has no entry. docs/python.md lists the names.
+        """
+        return figures.metrics(self.to_dict())
 
     @property
     def shown(self) -> tuple[GpuReport, ...]:

@@ -449,6 +449,7 @@ class Run:
             energy_j=track.energy(t),
             lost_since=track.lost_since,
             missing=track.missing,
+            children=notes.commands(track.children.values()),
         )
         if process_memory is not None and None not in (process_memory.start, process_memory.end):
             track.missing.pop("process_memory", None)
@@ -483,12 +484,16 @@ class Run:
         begun -= {f"cuda:{index}" for index in self._contexts}
         for gpu in gpus:
             track = self._tracks[gpu.uuid]
-            if gpu.torch_device in begun or (track.held_at_start is False and track.used_by_us):
+            if gpu.torch_device in begun or (track.own_at_start is False and track.own):
                 found.append(notes.first_context(gpu))
             if gpu.lost_since is not None:
                 found.append(notes.lost(gpu))
             elif track.came_back:
                 found.append(notes.came_back(gpu))
+        tracks = [self._tracks[gpu.uuid] for gpu in gpus]
+        found += notes.children(
+            [(gpu, track.children, track.own) for gpu, track in zip(gpus, tracks, strict=True)]
+        )
         if self._account is not None:
             named = {gpu.torch_device: notes.gpu_name(gpu) for gpu in gpus}
             names = {device.index: named.get(device.name, device.name) for device in devices}

@@ -50,8 +50,12 @@ class Track:
     """Seconds without a reading from which on what happened in them counts as unknown."""
     used_by_us: bool = False
     """Whether this process was seen to hold memory, or a context, on it."""
-    held_at_start: bool | None = None
-    """Whether it did at the start; None where nobody can say."""
+    own_at_start: bool | None = None
+    """Whether it itself, its children aside, had a context at the start; None where nobody can say."""
+    own: bool = False
+    """Whether it was seen to have one."""
+    children: dict[int, str] = field(default_factory=dict)
+    """Its children that held memory there, by process id: their commands."""
     process_memory_now: int | None = None
     missing: dict[str, str] = field(default_factory=dict)
     _device: _Extent = field(default_factory=_Extent)
@@ -76,7 +80,7 @@ class Track:
             self._device.add(reading.memory_used)
             self._process.add(holding.memory)
             self._energy.add(0.0, reading.power_w)
-        self.held_at_start = None if holding.memory is None else holding.present
+        self.own_at_start = None if holding.memory is None else holding.own
 
     def join(self, t: float) -> None:
         """It was first seen ``t`` seconds into the run: nothing is known of the time before."""
@@ -116,6 +120,9 @@ class Track:
         self.reading = reading
         self.process_memory_now = holding.memory
         self.used_by_us = self.used_by_us or holding.present
+        self.own = self.own or holding.own
+        for child in holding.children:
+            self.children[child.pid] = child.command or f"process {child.pid}"
         self._was_lost = self._was_lost or reading.lost_since is not None
         if holding.reason is not None:
             self.missing["process_memory"] = holding.reason
