@@ -52,7 +52,7 @@ def watched(kernel: Kernel, cell: str) -> dict[str, Any]:
     assert ran.reply["status"] == "ok", ran.reply
     (card,) = ran.cards
     assert "torch's memory by line:" in card["text/plain"], card["text/plain"]
-    run(kernel, "import gpuwidget, json\nfound = json.dumps(gpuwidget.reports()[-1].as_json())")
+    run(kernel, "import gpuwidget, json\nfound = json.dumps(gpuwidget.reports()[-1].to_dict())")
     report: dict[str, Any] = json.loads(eval(kernel.value("found")))
     assert report["lines"][: len(card[CARD]["lines"])] == card[CARD]["lines"]
     return report
