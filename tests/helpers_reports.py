@@ -19,6 +19,7 @@ from gpuwidget.measure.report import (
     Span,
     Timeline,
     TorchMemory,
+    Traffic,
 )
 from gpuwidget.units import GIB, MIB
 
@@ -29,7 +30,10 @@ NO_COUNTERS = "the hardware counters (GPM, Hopper and later) are not available h
 TOO_SHORT = "the run was shorter than two of the driver's windows of 0.2 s"
 NO_TORCH = "torch is not loaded"
 RECORDED = "the processes of a recording are not this machine's"
-_ACTIVITIES = ("sm_activity", "sm_occupancy", "tensor_activity", "dram_activity")
+_ACTIVITIES = (
+    *("sm_activity", "sm_occupancy", "tensor_activity", "fp32_activity", "dram_activity"),
+    *("pcie", "nvlink"),
+)
 
 
 def gib(size: float) -> int:
@@ -57,11 +61,18 @@ def gpu(index: int = 0, **changes: Any) -> GpuReport:
             ooms=0,
         ),
         utilization=Level(11.04, 96.0),
+        bursts=9,
+        memory_utilization=Level(2.2, 31.0),
         sm_activity=Level(10.2, 62.0),
         sm_occupancy=Level(4.4, 23.5),
         tensor_activity=Level(0.12, 1.5),
+        fp32_activity=Level(8.1, 41.7),
         dram_activity=Level(3.1, 20.4),
+        pcie=Traffic(Level(1.2e6, 2.4e6), Level(4.6e6, 6.1e6)),
+        nvlink=Traffic(Level(0.0, 0.0), Level(0.0, 0.0)),
         power_w=Level(165.4, 402.7),
+        power_limit_w=700.0,
+        throttled={},
         energy_j=2315.6,
         lost_since=None,
         missing={},

@@ -79,6 +79,14 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
+class Traffic:
+    """Bytes a second over one kind of link, as the GPU sends and receives; None for what is not known."""
+
+    tx: Level | None
+    rx: Level | None
+
+
+@dataclass(frozen=True, slots=True)
 class TorchMemory:
     """What torch's caching allocator says of one device; the peaks are exact, not sampled."""
 
@@ -110,11 +118,21 @@ class GpuReport:
     """This process and its children."""
     torch: TorchMemory | None
     utilization: Level | None
+    bursts: int | None
+    """How often utilization rose from 10 percent or less to 20 or more; None where it is unknown."""
+    memory_utilization: Level | None
     sm_activity: Level | None
     sm_occupancy: Level | None
     tensor_activity: Level | None
+    fp32_activity: Level | None
     dram_activity: Level | None
+    pcie: Traffic | None
+    nvlink: Traffic | None
     power_w: Level | None
+    power_limit_w: float | None
+    throttled: Mapping[str, float] | None
+    """Seconds for which something held the clock down, by its words, idling left out; empty where nothing
+    did. To two seconds: the driver is asked that seldom."""
     energy_j: float | None
     lost_since: float | None
     missing: Mapping[str, str]
@@ -159,12 +177,16 @@ class Advice:
 
     rule: str
     """The rule's name, one of those in docs/advice.md."""
+    sure: bool
+    """False where the figures only look like it; the text then says so."""
     text: str
-    """One or two sentences for a person, with the figures."""
+    """What was seen, as a sentence with the figures."""
+    fix: str
+    """What to do, as a sentence."""
     evidence: Mapping[str, Any]
     """The figures, by name."""
     link: str | None
-    """Address of the page that explains it."""
+    """The section that explains it, as a path within gpuwidget's own documentation."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,81 @@
+"""What is known around a run when it ends: the user's loaders and models, torch's switches, the host.
+
+Variables are those of ``__main__``, which is the notebook's namespace in a kernel and the script's elsewhere.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import OrderedDict, deque
+
+from gpuwidget import host, torch_setup, torch_state
+from gpuwidget.measure.advice.facts import Ends, Surroundings
+from gpuwidget.measure.advice.memory import RUNS
+from gpuwidget.measure.report import GpuReport, Report, Span
+
+_MOST_CODES = 100
+_lock = threading.Lock()
+_past: OrderedDict[tuple[str, str, str], deque[Ends]] = OrderedDict()
+"""What runs left, by code, GPU and kind of memory; the code that ran last comes last."""
+
+
+class Around:
+    """Made just before a run begins, asked when it has ended."""
+
+    def __init__(self, cell: str | None) -> None:
+        """``cell`` is the source of the cell that is measured; None outside of one."""
+        self._cell = cell
+        self._cpu_before = time.process_time()
+
+    def __call__(self, report: Report) -> Surroundings:
+        """What is known now."""
+        cpu = 100 * (time.process_time() - self._cpu_before) / max(report.cell.duration_s, 1e-9)
+        variables = [
+            (name, value) for name, value in list(vars(sys.modules["__main__"]).items()) if _is_users(name)
+        ]
+        return Surroundings(
+            cell=self._cell,
+            loaders=torch_setup.loaders(variables),
+            models=torch_setup.models(variables),
+            switches=torch_setup.switches(),
+            can_use_cuda=torch_state.loaded() is not None and torch_state.without_cuda() is None,
+            cores=host.cores(),
+            shared_memory=host.shared_memory(),
+            process_cpu=cpu,
+            earlier=self._remember(report),
+        )
+
+    def _remember(self, report: Report) -> dict[str, tuple[Ends, ...]]:
+        code = self._cell.strip() if self._cell is not None else report.cell.label
+        if not code:
+            return {}
+        found = {}
+        with _lock:
+            for gpu in report.shown:
+                kind, span = _memory(gpu)
+                if span.start is None or span.end is None:
+                    continue
+                key = (code, gpu.uuid, kind)
+                runs = _past.setdefault(key, deque(maxlen=RUNS))
+                _past.move_to_end(key)
+                runs.append(Ends(span.start, span.end))
+                found[gpu.uuid] = tuple(runs)
+            while len(_past) > _MOST_CODES:
+                _past.popitem(last=False)
+        return found
+
+
+def _is_users(name: str) -> bool:
+    # _, __, _3 and Out hold what other names hold too.
+    return not name.startswith("_")
+
+
+def _memory(gpu: GpuReport) -> tuple[str, Span]:
+    """The memory that is most surely this process's own."""
+    if gpu.torch is not None:
+        return "torch", gpu.torch.allocated
+    if gpu.process_memory is not None:
+        return "process", gpu.process_memory
+    return "device", gpu.device_memory
