@@ -23,6 +23,7 @@ from gpuwidget.measure.report import GpuReport, Mark, Report
 
 _ROOT = "font:13px/1.5 var(--jp-ui-font-family,system-ui,sans-serif);font-variant-numeric:tabular-nums;"
 _QUIET = "opacity:.75"
+_ADVICE = "margin:2px 0;max-width:75em"
 _CHIP = "border:1px solid;border-radius:9px;padding:0 8px"
 _ALERT = {
     "ok": "var(--jp-warn-color0,#c77700)",
@@ -102,6 +103,8 @@ def _lead(report: Report) -> str:
         parts.append(f"<div style='{_QUIET}'>{_segments(second)}</div>")
     for text in facts.warnings(report):
         parts.append(f"<div style='color:{_ALERT['ok']}'>{escape(text)}</div>")
+    for seen, fix in facts.advice(report):
+        parts.append(f"<div style='{_ADVICE}'><b>{_segments([seen])}</b> {_segments([fix])}</div>")
     label = facts.recording(report)
     if label is not None:
         parts.append(f"<div style='{_QUIET}'><span style='{_CHIP}'>{escape(label)}</span></div>")

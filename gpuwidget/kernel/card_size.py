@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from gpuwidget.kernel.card_facts import clean
+from gpuwidget.kernel.card_facts import MOST_ADVICE, clean
 from gpuwidget.measure.notes import gpu_name
-from gpuwidget.measure.report import GpuReport, GpuTimeline, Level, Mark, Report, Timeline
+from gpuwidget.measure.report import Advice, GpuReport, GpuTimeline, Level, Mark, Report, Timeline, Traffic
 
 LIMIT = 20_000
 """Bytes of a whole bundle as JSON."""
@@ -16,6 +17,8 @@ _LEAST_GPU = 500
 """Bytes below which no GPU's figures come out as JSON."""
 _LEAST_POINT = 24
 """Bytes below which no point of a GPU's courses comes out as JSON."""
+SPARED = ("bursts", "memory_utilization", "fp32_activity", "pcie", "nvlink", "power_limit_w", "throttled")
+"""Of each GPU: what a terse card leaves out of its JSON. What advice rests on of it is in the advice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,10 @@ class Plan:
     reason: int
     """Characters of the reason for a missing value, and of a note."""
     terse: bool = False
-    """Whether figures lose the digits that no card shows, and reasons are given once for all GPUs."""
+    """Whether figures lose the digits that no card shows, reasons are given once for all GPUs, and what is
+    :data:`SPARED` is left out."""
+    advice: int = 3
+    """Of these, the weightiest."""
 
 
 PLANS = (
@@ -49,10 +55,10 @@ PLANS = (
     Plan(points=0, drawn=60, hover=0, marks=12, label=40, rows=64, reason=120, terse=True),
     Plan(points=0, drawn=30, hover=0, marks=6, label=32, rows=64, reason=80, terse=True),
     Plan(points=0, drawn=16, hover=0, marks=0, label=0, rows=64, reason=80, terse=True),
-    Plan(points=0, drawn=16, hover=0, marks=0, label=0, rows=16, reason=40, terse=True),
-    Plan(points=0, drawn=0, hover=0, marks=0, label=0, rows=16, reason=24, terse=True),
-    Plan(points=0, drawn=0, hover=0, marks=0, label=0, rows=12, reason=24, terse=True),
-    Plan(points=0, drawn=0, hover=0, marks=0, label=0, rows=8, reason=16, terse=True),
+    Plan(points=0, drawn=16, hover=0, marks=0, label=0, rows=16, reason=40, terse=True, advice=1),
+    Plan(points=0, drawn=0, hover=0, marks=0, label=0, rows=16, reason=24, terse=True, advice=1),
+    Plan(points=0, drawn=0, hover=0, marks=0, label=0, rows=12, reason=24, terse=True, advice=1),
+    Plan(points=0, drawn=0, hover=0, marks=0, label=0, rows=8, reason=16, terse=True, advice=1),
 )
 """From roomy to bare; a card is made by the first that fits."""
 
@@ -88,7 +94,12 @@ def fitted(report: Report, plan: Plan) -> Fitted:
     if left_out:
         notes += (f"To keep the notebook small, this card leaves out {', '.join(left_out)}.",)
     drawn = replace(
-        report, gpus=gpus, cell=cell, notes=notes, timeline=_timeline(report.timeline, plan.drawn, marks)
+        report,
+        gpus=gpus,
+        cell=cell,
+        notes=notes,
+        advice=tuple(_tidy(one) for one in report.advice[: plan.advice]),
+        timeline=_timeline(report.timeline, plan.drawn, marks),
     )
     return Fitted(
         stored=replace(
@@ -98,6 +109,16 @@ def fitted(report: Report, plan: Plan) -> Fitted:
         ),
         drawn=drawn,
     )
+
+
+def as_json(fitted: Fitted, plan: Plan) -> dict[str, Any]:
+    """The JSON of what is stored."""
+    values = fitted.stored.as_json()
+    for gpu in values["gpus"] if plan.terse else ():
+        for name in SPARED:
+            del gpu[name]
+            gpu["missing"].pop(name, None)
+    return values
 
 
 def may_fit(report: Report, plan: Plan) -> bool:
@@ -144,6 +165,8 @@ def _left_out(report: Report, plan: Plan, marks: int, gpus: int) -> list[str]:
         found.append(f"{len(report.gpus) - gpus} of {len(report.gpus)} GPUs")
     if report.timeline is not None and plan.points == 0:
         found.append("the course from its JSON")
+    if plan.terse and report.gpus:
+        found.append("links and clocks from its JSON")
     return found
 
 
@@ -180,6 +203,15 @@ def _highest(values: Sequence[int | None], bins: Sequence[tuple[int, int]]) -> t
     )
 
 
+def _tidy(advice: Advice) -> Advice:
+    """Advice holds names and source lines of the user's."""
+    text, fix = clean(advice.text, MOST_ADVICE), clean(advice.fix, MOST_ADVICE)
+    evidence = {
+        name: clean(value, 80) if isinstance(value, str) else value for name, value in advice.evidence.items()
+    }
+    return replace(advice, text=text, fix=fix, evidence=evidence)
+
+
 def _once(gpus: tuple[GpuReport, ...]) -> tuple[GpuReport, ...]:
     """A reason that an earlier GPU has given already, by that GPU's name."""
     first: dict[tuple[str, str], str] = {}
@@ -203,6 +235,9 @@ def _rounded(gpu: GpuReport, plan: Plan) -> GpuReport:
             return None
         return Level(short(value.mean), short(value.max))
 
+    def traffic(value: Traffic | None) -> Traffic | None:
+        return None if value is None else Traffic(level(value.tx), level(value.rx))
+
     energy = gpu.energy_j
 
     return replace(
@@ -212,8 +247,13 @@ def _rounded(gpu: GpuReport, plan: Plan) -> GpuReport:
         sm_activity=level(gpu.sm_activity),
         sm_occupancy=level(gpu.sm_occupancy),
         tensor_activity=level(gpu.tensor_activity),
+        fp32_activity=level(gpu.fp32_activity),
         dram_activity=level(gpu.dram_activity),
+        memory_utilization=level(gpu.memory_utilization),
+        pcie=traffic(gpu.pcie),
+        nvlink=traffic(gpu.nvlink),
         power_w=level(gpu.power_w),
+        throttled=None if gpu.throttled is None else {w: _short(s) for w, s in gpu.throttled.items()},
         energy_j=_short(energy) if energy is not None and math.isfinite(energy) else None,
         missing={name: clean(text, plan.reason) for name, text in gpu.missing.items()},
     )

@@ -36,7 +36,7 @@ def throttled(facts: Facts) -> Advice | None:
         f"{names(gpus)} ran at a lower clock for {seconds:.0f} of {facts.duration_s:.0f} s: "
         f"{', '.join(words)}.",
         _HOT if any("hot" in word or "slowdown" in word for word in words) else _POWER,
-        {"seconds": dict(found[0][1]), "of_s": facts.duration_s, "gpus": [gpu.index for gpu in gpus]},
+        {"held_down_s": dict(found[0][1]), "run_s": facts.duration_s, "gpus": [gpu.index for gpu in gpus]},
     )
 
 

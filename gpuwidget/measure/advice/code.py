@@ -52,7 +52,7 @@ def model_on_cpu(facts: Facts) -> Advice | None:
         f"{model.name} ({model.type}, {units.memory(model.on_cpu)} of parameters) is on the CPU, which was "
         f"{cpu:.0f} % of a core busy, and no GPU did anything.",
         f"{model.name}.to('cuda'), and each batch too.",
-        {"model": model.name, "bytes_on_cpu": model.on_cpu, "cpu": cpu},
+        {"model": model.name, "on_cpu_bytes": model.on_cpu, "cpu": cpu},
     )
 
 
