@@ -110,3 +110,17 @@ def shipped_without(path: Path, *keys: str) -> Path:
                     gpu.pop(key, None)
             out.write(f"{json.dumps(tick)}\n")
     return path
+
+
+def repeated(path: Path, start: float, seconds: float, times: int) -> Path:
+    """A part of the shipped recording, over and over: a phase that lasts."""
+    with gzip.open(SHIPPED, "rt", encoding="utf-8") as source:
+        first, *ticks = (json.loads(line) for line in source)
+    part = [tick for tick in ticks if start <= tick["t"] < start + seconds]
+    again = [
+        {**tick, "t": round(tick["t"] - part[0]["t"] + lap * seconds, 3)}
+        for lap in range(times)
+        for tick in part
+    ]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in (first, *again)), encoding="utf-8")
+    return path

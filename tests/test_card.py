@@ -225,7 +225,8 @@ def test_unknown_values_read_na_with_their_reason() -> None:
     for reason in (
         "Not known: memory of this process: the driver does not list processes",
         "Not known: torch's memory: torch is not loaded",
-        "Not known: SM activity, SM occupancy, tensor activity, float32 activity, DRAM activity, PCIe, NVLink: "
+        "Not known: SM activity, SM occupancy, tensor activity, float32 activity, DRAM activity, PCIe, "
+        "NVLink: "
         "the hardware counters (GPM, Hopper and later) are not available here",
         "Not known: power, energy: not supported by this GPU",
     ):

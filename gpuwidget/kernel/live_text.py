@@ -73,7 +73,10 @@ def advice(progress: Progress) -> str:
     if one is None:
         return '<div class="gpuwidget-advice"></div>'
     seen, fix = escape(one.text), escape(one.fix)
-    return f'<div class="gpuwidget-advice" title="{seen} {fix}"><b>{seen}</b> {fix}</div>'
+    return (
+        f'<div class="gpuwidget-advice" title="{seen} {fix}">'
+        f'<span class="gpuwidget-quiet">Lately:</span> <b>{seen}</b> {fix}</div>'
+    )
 
 
 def frame(layout: Layout, axis: TimeAxis) -> str:

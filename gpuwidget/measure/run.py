@@ -20,6 +20,7 @@ from gpuwidget.measure.choice import choose
 from gpuwidget.measure.marks import Marks
 from gpuwidget.measure.printed import PRINTED
 from gpuwidget.measure.progress import GpuProgress, Progress
+from gpuwidget.measure.recent import Recent
 from gpuwidget.measure.report import (
     REPORT_SCHEMA,
     Advice,
@@ -98,6 +99,7 @@ class Run:
         self._lock = threading.Lock()
         self._marks = Marks()
         self._tracks: dict[str, Track] = {}
+        self._recent: dict[str, Recent] = {}
         self._course: Course | None = None
         self._origin: Origin | None = None
         self._attribution: Attribution | None = None
@@ -199,15 +201,16 @@ class Run:
 
     def _advice_so_far(self, elapsed: float) -> Advice | None:
         with suppress(Exception):
-            return self._live_advice.at(elapsed, lambda: self._facts_so_far(elapsed))
+            return self._live_advice.at(elapsed, lambda: self._recent_facts(elapsed))
         return None
 
-    def _facts_so_far(self, elapsed: float) -> Facts:
-        # What a track explains now, of values that are still to come, is no part of its report.
-        tracks = [replace(track, missing=dict(track.missing)) for track in self._shown_tracks()]
+    def _recent_facts(self, elapsed: float) -> Facts:
         devices = self._devices()
-        gpus = tuple(self._gpu_report(track, elapsed, True, devices, {}) for track in tracks)
-        return Facts(gpus, len(self._tracks), self._attributed, elapsed, None)
+        gpus, seconds = [], 0.0
+        for shown in self._shown_tracks():
+            track, seconds = self._recent[shown.gpu.uuid].track(elapsed)
+            gpus.append(self._gpu_report(track, seconds, True, devices, {}))
+        return Facts(tuple(gpus), len(self._tracks), self._attributed, seconds, None)
 
     # -- its end -------------------------------------------------------------------------------------
 
@@ -294,7 +297,9 @@ class Run:
                 return
             self._meet(sample, t)
             for gpu, reading in self._pairs(sample):
-                self._tracks[gpu.uuid].add(t, reading, self._holding(gpu, reading), self._started)
+                holding = self._holding(gpu, reading)
+                self._tracks[gpu.uuid].add(t, reading, holding, self._started)
+                self._recent[gpu.uuid].add(t, reading, holding, self._started)
             self._add_to_course(t)
             if t >= self._host_due:
                 self._host_due = t + self._options.interval_s
@@ -316,6 +321,7 @@ class Run:
         for gpu, reading in new:
             self._tracks[gpu.uuid] = Track(gpu, reading, self._widest_gap)
             self._tracks[gpu.uuid].join(t)
+            self._recent[gpu.uuid] = Recent(gpu, reading, self._widest_gap, t)
         if new and self._course is None:
             self._course = Course((), spacing_s=_MEMORY_INTERVAL_S / 2)
         if new and self._course is not None:

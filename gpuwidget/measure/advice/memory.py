@@ -64,14 +64,15 @@ def growing_memory(facts: Facts) -> Advice | None:
             continue
         last = runs[-RUNS:]
         growth = (last[-1].end - last[0].end) / (RUNS - 1)
-        course = units.ARROW.join(f" {units.memory(run.end)} " for run in last).strip()
+        course = f" {units.ARROW} ".join(units.memory(run.end) for run in last)
         ours = gpu.torch is not None or gpu.process_memory is not None
+        whose = "" if ours else "; whose memory it is can't be told here"
         left = _runs_left(gpu, growth)
+        full = f"; {left} more such runs fill it" if left is not None else ""
         return advice(
             "growing-memory",
-            f"Each run of this code left {units.memory(growth)} more on {gpu_name(gpu)} ({course})"
-            + ("" if ours else ", as far as this process caused it: whose memory it is can't be told here")
-            + (f"; {left} more fill it." if left is not None else "."),
+            f"Each run of this code left {units.memory(growth)} more on {gpu_name(gpu)}: "
+            f"{course}{whose}{full}.",
             "See what keeps it: a list that collects losses or outputs with their graphs (use .item() or "
             ".detach()), results in Out, tensors under new names.",
             {"gpu": gpu.index, "ends_bytes": [run.end for run in last], "growth_bytes": round(growth)},

@@ -21,6 +21,9 @@ the GPU still works through what was queued."""
 HALF_IDLE = 50.0
 """Percent of mean utilization up to which a GPU that works in bursts stands still most of the time.
 Recorded: 18 in the starved phase."""
+AT_WORK = 2.0
+"""Percent of utilization from which on a GPU took part. Recorded: 12 in a whole starved phase, idle ones
+0."""
 FEWEST_BURSTS = 5
 BURSTS_A_SECOND = 0.3
 """How often work must begin anew. Recorded: 1.9 a second; a run with one long start-up has one."""
@@ -71,8 +74,10 @@ def _seen(facts: Facts, lines: Sequence[LineTime]) -> Advice | None:
 
 
 def _looks_starved(facts: Facts) -> Advice | None:
-    found = [gpu for gpu in facts.gpus if _in_bursts(gpu, facts.duration_s)]
-    if not found:
+    at_work = [gpu for gpu in facts.gpus if (mean(gpu.utilization) or 0) >= AT_WORK]
+    found = [gpu for gpu in at_work if _in_bursts(gpu, facts.duration_s)]
+    # Beside GPUs that work in another way, bursts may as well be what those leave to it.
+    if not found or len(found) < len(at_work):
         return None
     busy = average([mean(gpu.utilization) for gpu in found])
     bursts = sum(gpu.bursts or 0 for gpu in found) / len(found) / facts.duration_s
