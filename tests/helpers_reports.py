@@ -8,6 +8,7 @@ from typing import Any
 
 from gpuwidget.measure.report import (
     REPORT_SCHEMA,
+    Advice,
     CellFacts,
     Environment,
     GpuReport,
@@ -325,6 +326,37 @@ def hostile() -> Report:
     )
 
 
+def advised() -> Report:
+    """A starved GPU with as much advice as there may be, and what it rests on."""
+    cores = {"cores": 15.5, "shared_memory_free_bytes": gib(60), "num_workers": 0, "pin_memory": False}
+    return replace(
+        starved(),
+        advice=(
+            Advice(
+                "input-pipeline",
+                True,
+                "The GPU waits for its data: 61 % of the time went to line 7 `for x, y in loader:` in "
+                "DataLoader._next_data, and the GPU was 4 % busy meanwhile.",
+                "loader has num_workers=0, pin_memory=False now. Try num_workers=15, pin_memory=True, "
+                "persistent_workers=True.",
+                {"share": 61.2, "gpu_busy": 4.0, "utilization": 11.0, "call": "DataLoader._next_data"}
+                | cores,
+                "docs/advice.md#input-pipeline",
+            ),
+            Advice(
+                "throttled",
+                True,
+                "GPU 1 ran at a lower clock for 12 of 14 s: too hot.",
+                "Let the administrator see to its cooling.",
+                {"held_down_s": {"too hot": 12.0}, "run_s": 14.0, "gpus": [1]},
+                "docs/advice.md#throttled",
+            ),
+            Advice("copies", False, f"{HOSTILE} moved 5.0 GiB/s", HOSTILE, {"call": HOSTILE}, None),
+            Advice("small-kernels", False, "A fourth", "that no card shows.", {}, None),
+        ),
+    )
+
+
 ALL = {
     "starved": starved,
     "ddp": ddp,
@@ -341,5 +373,6 @@ ALL = {
     "no_torch": no_torch,
     "little_known": little_known,
     "hostile": hostile,
+    "advised": advised,
 }
 """Every report above, by name."""

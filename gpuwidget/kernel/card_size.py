@@ -17,6 +17,7 @@ _LEAST_GPU = 500
 """Bytes below which no GPU's figures come out as JSON."""
 _LEAST_POINT = 24
 """Bytes below which no point of a GPU's courses comes out as JSON."""
+_SHORT_ADVICE = 150
 SPARED = ("bursts", "memory_utilization", "fp32_activity", "pcie", "nvlink", "power_limit_w", "throttled")
 """Of each GPU: what a terse card leaves out of its JSON. What advice rests on of it is in the advice."""
 
@@ -98,7 +99,7 @@ def fitted(report: Report, plan: Plan) -> Fitted:
         gpus=gpus,
         cell=cell,
         notes=notes,
-        advice=tuple(_tidy(one) for one in report.advice[: plan.advice]),
+        advice=tuple(_tidy(one, plan) for one in report.advice[: plan.advice]),
         timeline=_timeline(report.timeline, plan.drawn, marks),
     )
     return Fitted(
@@ -107,7 +108,7 @@ def fitted(report: Report, plan: Plan) -> Fitted:
             gpus=_once(kept) if plan.terse else kept,
             timeline=_timeline(report.timeline, plan.points, marks),
         ),
-        drawn=drawn,
+        drawn=_without_evidence(drawn) if plan.terse else drawn,
     )
 
 
@@ -203,13 +204,19 @@ def _highest(values: Sequence[int | None], bins: Sequence[tuple[int, int]]) -> t
     )
 
 
-def _tidy(advice: Advice) -> Advice:
+def _tidy(advice: Advice, plan: Plan) -> Advice:
     """Advice holds names and source lines of the user's."""
-    text, fix = clean(advice.text, MOST_ADVICE), clean(advice.fix, MOST_ADVICE)
+    most = MOST_ADVICE if plan.advice > 1 else _SHORT_ADVICE
+    text, fix = clean(advice.text, most), clean(advice.fix, most)
     evidence = {
         name: clean(value, 80) if isinstance(value, str) else value for name, value in advice.evidence.items()
     }
     return replace(advice, text=text, fix=fix, evidence=evidence)
+
+
+def _without_evidence(report: Report) -> Report:
+    """The texts say the figures that matter; the rest is in the JSON."""
+    return replace(report, advice=tuple(replace(one, evidence={}) for one in report.advice))
 
 
 def _once(gpus: tuple[GpuReport, ...]) -> tuple[GpuReport, ...]:

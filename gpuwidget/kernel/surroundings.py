@@ -11,7 +11,7 @@ import time
 from collections import OrderedDict, deque
 
 from gpuwidget import host, torch_setup, torch_state
-from gpuwidget.measure.advice.facts import Ends, Surroundings
+from gpuwidget.measure.advice.facts import SHORTEST_S, Ends, Surroundings
 from gpuwidget.measure.advice.memory import RUNS
 from gpuwidget.measure.report import GpuReport, Report, Span
 
@@ -30,7 +30,10 @@ class Around:
         self._cpu_before = time.process_time()
 
     def __call__(self, report: Report) -> Surroundings:
-        """What is known now."""
+        """What is known now; of a run too short to be judged, only what costs nothing."""
+        earlier = self._remember(report)
+        if report.cell.duration_s < SHORTEST_S:
+            return Surroundings(cell=self._cell, earlier=earlier)
         cpu = 100 * (time.process_time() - self._cpu_before) / max(report.cell.duration_s, 1e-9)
         variables = [
             (name, value) for name, value in list(vars(sys.modules["__main__"]).items()) if _is_users(name)
@@ -44,7 +47,7 @@ class Around:
             cores=host.cores(),
             shared_memory=host.shared_memory(),
             process_cpu=cpu,
-            earlier=self._remember(report),
+            earlier=earlier,
         )
 
     def _remember(self, report: Report) -> dict[str, tuple[Ends, ...]]:

@@ -68,7 +68,7 @@ class Facts:
             report.shown,
             len(report.gpus),
             report.attributed,
-            report.cell.duration_s + (report.cell.gpu_tail_s or 0.0),
+            report.cell.duration_s,
             report.time,
             around,
         )
