@@ -11,7 +11,17 @@ from helpers_reports import gib, gpu
 from gpuwidget.host import SharedMemory
 from gpuwidget.measure.advice import advise
 from gpuwidget.measure.advice.facts import Ends, Facts, Surroundings
-from gpuwidget.measure.report import Advice, CodeTime, GpuReport, Level, LineTime, Span, TorchMemory, Traffic
+from gpuwidget.measure.report import (
+    Advice,
+    CodeTime,
+    FrameTime,
+    GpuReport,
+    Level,
+    LineTime,
+    Span,
+    TorchMemory,
+    Traffic,
+)
 from gpuwidget.torch_setup import Loader, Model, Switches
 
 LOADER = Loader("loader", num_workers=0, pin_memory=False, prefetch_factor=None, persistent_workers=False)
@@ -74,7 +84,8 @@ def line(
     number: int | None = 7,
 ) -> LineTime:
     """A line of the cell."""
-    return LineTime(number, source, share, gpu_busy, call, frame)
+    frames = (FrameTime(frame, share, gpu_busy, call),) if frame is not None else ()
+    return LineTime(number, source, share, gpu_busy, call, frame, None, frames)
 
 
 def only(given: Facts) -> Advice:
@@ -124,7 +135,7 @@ def test_a_starved_gpu_by_its_line() -> None:
     assert (said.rule, said.sure) == ("input-pipeline", True)
     assert said.text == (
         "The GPU waits for its data: 61 % of the time went to line 7 `for x, y in loader:` in "
-        "DataLoader._next_data, and the GPU was 4 % busy meanwhile."
+        "DataLoader._next_data; the GPU was 4 % busy."
     )
     assert said.fix == (
         "loader has num_workers=0, pin_memory=False now. Try num_workers=7, pin_memory=True, "
@@ -134,6 +145,7 @@ def test_a_starved_gpu_by_its_line() -> None:
         "share": 61.2,
         "gpu_busy": 4.0,
         "utilization": 40.0,
+        "line": 7,
         "call": "DataLoader._next_data",
         "cores": 8.0,
         "shared_memory_free_bytes": gib(60),
@@ -151,6 +163,7 @@ def test_a_starved_gpu_by_its_line() -> None:
         (line("train()", 61.0, 4.0, "sleep", "In[2]:9 __getitem__"), True),
         (line("train()", 61.0, None, "_MultiProcessingDataLoaderIter._next_data"), True),
         (line("for x in loader:", 61.0, 80.0), False),
+        (line("for x in train(loader):", 61.0, 4.0, None, "In[2]:9 augment"), False),
         (line("for x in loader:", 15.0, 4.0), False),
         (line("for x in batches:", 61.0, 4.0), False),
         (line("parse(text)", 61.0, 4.0, "parse"), False),
@@ -262,12 +275,19 @@ def test_a_model_on_the_cpu_is_no_trouble_otherwise(changes: dict[str, Any]) -> 
         (line("print(loss)", 34.0, 90.0), "print", "Print it every so many steps"),
         (line("train()", 34.0, 90.0, "Tensor.item"), "item", "Keep the value on the GPU"),
         (line("x = x[mask.nonzero()]", 34.0, 90.0), "nonzero", "Masks that choose by value"),
-        (line("torch.cuda.synchronize()", 34.0, 90.0, "synchronize"), "synchronize", "Leave it out"),
+        (
+            line("torch.cuda.synchronize()", 34.0, 90.0, "torch.cuda.synchronize"),
+            "synchronize",
+            "Leave it out",
+        ),
+        (line("print(loss)", 34.0, 90.0, "Tensor.__repr__"), "print", "Print it every so many steps"),
+        (line("train()", 34.0, 90.0, None, "In[2]:4 step"), "item", "Keep the value on the GPU"),
     ],
 )
 def test_a_line_that_waits_for_the_gpu(seen: LineTime, call: str, fix: str) -> None:
     """Named with its line, where the GPU has gaps that it makes."""
-    said = only(facts(half_idle(), time=time_of(seen)))
+    around = Surroundings(source_of=lambda frame: "total += loss.item()" if "In[2]:4" in frame else "")
+    said = only(facts(half_idle(), time=time_of(seen), around=around))
     assert (said.rule, said.evidence["call"], said.evidence["line"]) == ("sync-points", call, 7)
     assert said.fix.startswith(fix)
 
@@ -279,6 +299,7 @@ def test_a_line_that_waits_for_the_gpu(seen: LineTime, call: str, fix: str) -> N
         (half_idle(), line("loss.item()", 5.0, 90.0)),
         (half_idle(), line("loss.item()", 34.0, 2.0)),
         (half_idle(), line("total = items(loss)", 34.0, 90.0)),
+        (half_idle(), replace(line("loss.item()", 34.0, 90.0), until=9)),
         (half_idle(), line("x.cpu().numpy()", 34.0, 90.0, "heavy", "train.py:31 heavy")),
     ],
 )
@@ -320,7 +341,7 @@ def test_copies_name_their_line() -> None:
     assert said.text == (
         "GPU 0 moved 5.0 GiB/s and computed with 1 % of the multiprocessors, at a utilization of 95 %: "
         "the time "
-        "goes to copies (line 3: 71 % of the time)."
+        "goes to copies (line 3 `y = x.cpu()`: 71 % of the time)."
     )
 
 

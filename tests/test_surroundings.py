@@ -81,3 +81,16 @@ def test_the_past_is_bounded() -> None:
         Around(f"cell {n}")(ended(0, 1, duration=0.1))
     assert len(surroundings._past) == 100
     assert next(iter(surroundings._past))[0] == "cell 50"
+
+
+def test_the_line_of_a_frame_in_another_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the notebook's own list of its cells; a module's file, or a list that is none, gives nothing."""
+    main = ModuleType("__main__")
+    vars(main)["In"] = ["", "import torch", "def step():\n    return loss.item()"]
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    source_of = Around("step()")(ended(0, 1)).source_of
+    assert source_of is not None
+    assert source_of("In[2]:2 step") == "    return loss.item()"
+    assert [source_of(frame) for frame in ("In[2]:9 step", "In[7]:1 step", "train.py:2 step")] == ["", "", ""]
+    vars(main)["In"] = 3
+    assert source_of("In[2]:2 step") == ""

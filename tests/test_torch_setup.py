@@ -12,7 +12,7 @@ from helpers_torch import make_torch
 from gpuwidget import torch_setup
 from gpuwidget.torch_setup import Loader, Model, Switches
 
-torch = pytest.importorskip("torch")
+torch: Any = pytest.importorskip("torch")
 
 
 @pytest.fixture(autouse=True)
@@ -55,9 +55,6 @@ def test_an_older_torch_has_only_the_older_way(monkeypatch: pytest.MonkeyPatch) 
 def test_loaders_and_their_settings() -> None:
     """Those among the user's variables, subclasses too; nothing of the dataset is asked for."""
 
-    class Mine(torch.utils.data.DataLoader):  # type: ignore[type-arg]
-        pass
-
     class Data:
         def __len__(self) -> int:
             return 2
@@ -65,9 +62,10 @@ def test_loaders_and_their_settings() -> None:
         def __getitem__(self, place: int) -> int:
             raise AssertionError("not to be loaded")
 
+    mine = type("Mine", (torch.utils.data.DataLoader,), {})
     variables: dict[str, object] = {
         "plain": torch.utils.data.DataLoader(Data()),
-        "mine": Mine(Data(), num_workers=3, pin_memory=True, prefetch_factor=5, persistent_workers=True),
+        "mine": mine(Data(), num_workers=3, pin_memory=True, prefetch_factor=5, persistent_workers=True),
         "x": 3,
     }
     assert torch_setup.loaders(variables.items()) == (
@@ -99,7 +97,7 @@ def test_odd_objects_are_left_alone() -> None:
     """A class that lies about itself, or raises at each look, is neither asked nor counted."""
 
     class Odd:
-        @property  # type: ignore[misc]
+        @property
         def __class__(self) -> type:  # type: ignore[override]
             raise AssertionError("asked")
 

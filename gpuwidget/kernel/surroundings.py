@@ -5,6 +5,7 @@ Variables are those of ``__main__``, which is the notebook's namespace in a kern
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
@@ -16,6 +17,7 @@ from gpuwidget.measure.advice.memory import RUNS
 from gpuwidget.measure.report import GpuReport, Report, Span
 
 _MOST_CODES = 100
+_IN_CELL = re.compile(r"In\[(\d+)\]:(\d+)\b")
 _lock = threading.Lock()
 _past: OrderedDict[tuple[str, str, str], deque[Ends]] = OrderedDict()
 """What runs left, by code, GPU and kind of memory; the code that ran last comes last."""
@@ -48,6 +50,7 @@ class Around:
             shared_memory=host.shared_memory(),
             process_cpu=cpu,
             earlier=earlier,
+            source_of=_source_of,
         )
 
     def _remember(self, report: Report) -> dict[str, tuple[Ends, ...]]:
@@ -68,6 +71,18 @@ class Around:
             while len(_past) > _MOST_CODES:
                 _past.popitem(last=False)
         return found
+
+
+def _source_of(frame: str) -> str:
+    """The line that a frame in another cell, as ``In[2]:4 step``, stands at."""
+    match = _IN_CELL.match(frame)
+    cells = vars(sys.modules["__main__"]).get("In")
+    if match is None or type(cells) is not list:
+        return ""
+    cell, line = int(match[1]), int(match[2])
+    text = cells[cell] if cell < len(cells) else ""
+    lines = text.splitlines() if isinstance(text, str) else []
+    return lines[line - 1] if 0 < line <= len(lines) else ""
 
 
 def _is_users(name: str) -> bool:

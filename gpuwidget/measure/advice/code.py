@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from gpuwidget import units
-from gpuwidget.measure.advice.facts import Facts, advice, average, mean
-from gpuwidget.measure.report import Advice, LineTime
+from gpuwidget.measure.advice.facts import Facts, Spot, advice, average, mean, spots
+from gpuwidget.measure.report import Advice
 from gpuwidget.units import MIB
 
 SMALLEST_MODEL = 1 * MIB
@@ -18,11 +18,16 @@ UNUSED = 1.0
 
 LEAST_SHARE = 10.0
 """Percent of the run's time in one such line."""
+GPU_AT_WORK = 50.0
+"""Percent of GPU activity in it: a wait for the GPU is one while the GPU works."""
 GPU_HAS_GAPS = 85.0
 """Percent of mean utilization from which on waiting costs nothing: the GPU had work all the time."""
 _NAMES = ("item", "tolist", "cpu", "numpy", "nonzero", "synchronize", "_local_scalar_dense")
-_IN_CALL = re.compile(rf"(?:^|\.)({'|'.join(_NAMES)})$")
-_IN_SOURCE = re.compile(r"\.(item|tolist|cpu|numpy|nonzero)\(|\b(synchronize|print)\(")
+_IN_CALL = re.compile(rf"(?:^|\.)({'|'.join(_NAMES)}|__repr__|__format__|__str__|_str)$")
+_IN_SOURCE = re.compile(r"\.(item|tolist|cpu|numpy|nonzero)\(|\b(synchronize|print|float)\(")
+_MEANS = {"_local_scalar_dense": "item"} | dict.fromkeys(
+    ("__repr__", "__format__", "__str__", "_str"), "print"
+)
 _FIXES = {
     "print": "Print it every so many steps: to show a tensor, Python waits for the GPU and copies it.",
     "synchronize": "Leave it out of the loop: the GPU does its work in order without it.",
@@ -59,20 +64,25 @@ def model_on_cpu(facts: Facts) -> Advice | None:
 def sync_points(facts: Facts) -> Advice | None:
     """A line in the loop waits for the GPU, which then stands still until new work comes."""
     utilization = average([mean(gpu.utilization) for gpu in facts.gpus])
-    if facts.time is None or utilization is None or utilization > GPU_HAS_GAPS:
+    if utilization is None or utilization > GPU_HAS_GAPS:
         return None
-    found = [(line, name) for line in facts.time.lines if (name := _waits(line)) is not None]
-    found = [(line, name) for line, name in found if line.share >= LEAST_SHARE]
+    found = [(spot, name) for spot in spots(facts) if (name := _waits(spot)) is not None]
     if not found:
         return None
-    line, name = max(found, key=lambda one: one[0].share)
+    spot, name = found[0]
     return advice(
         "sync-points",
-        f"Line {line.line} `{line.source.strip()}` waits for the GPU ({name}, {line.share:.0f} % of the "
+        f"{spot.where[0].upper()}{spot.where[1:]} waits for the GPU ({name}, {spot.share:.0f} % of the "
         "time), so "
         f"that no work is queued for it: {utilization:.0f} % busy over the run.",
         _FIXES.get(name, _READ_SELDOM),
-        {"line": line.line, "call": name, "share": line.share, "utilization": utilization},
+        {
+            "line": spot.line.line,
+            "frame": spot.frame,
+            "call": name,
+            "share": spot.share,
+            "utilization": utilization,
+        },
     )
 
 
@@ -80,14 +90,16 @@ def _a_gpu_worked(facts: Facts) -> bool:
     return any(gpu.utilization is None or gpu.utilization.mean > UNUSED for gpu in facts.gpus)
 
 
-def _waits(line: LineTime) -> str | None:
-    """The call by which a line of the cell waits for the GPU; None where it does not."""
-    if line.line is None or (line.gpu_busy is not None and line.gpu_busy < LEAST_SHARE):
-        return None  # the GPU had nothing to be waited for
-    called = _IN_CALL.search(line.call) if line.call is not None else None
-    if called is not None:
-        return called[1].replace("_local_scalar_dense", "item")
-    if line.call is not None or line.frame is not None:
+def _waits(spot: Spot) -> str | None:
+    """The call by which the code waits for the GPU there; None where it does not, or not for long."""
+    if spot.line.line is None or spot.share < LEAST_SHARE:
         return None
-    written = _IN_SOURCE.search(line.source)
+    if spot.gpu_busy is not None and spot.gpu_busy < GPU_AT_WORK:
+        return None  # there was nothing to be waited for
+    if spot.call is not None:
+        called = _IN_CALL.search(spot.call)
+        return None if called is None else _MEANS.get(called[1], called[1])
+    if spot.line.until is not None:
+        return None  # which of the lines it is can't be told
+    written = _IN_SOURCE.search(spot.source)
     return None if written is None else written[1] or written[2]

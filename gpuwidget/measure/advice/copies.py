@@ -20,6 +20,7 @@ from gpuwidget.measure.advice.facts import (
     names,
     power,
     power_share,
+    spots,
     verb,
 )
 from gpuwidget.measure.report import Advice, GpuReport
@@ -94,9 +95,8 @@ def _looks_like_copies(gpu: GpuReport) -> bool:
 
 
 def _line(facts: Facts) -> str:
-    lines = facts.time.lines if facts.time is not None else ()
-    found = next((line for line in lines if line.line is not None and _COPIES.search(line.source)), None)
-    return "" if found is None else f" (line {found.line}: {found.share:.0f} % of the time)"
+    found = next((spot for spot in spots(facts) if _COPIES.search(spot.source)), None)
+    return "" if found is None else f" ({found.where}: {found.share:.0f} % of the time)"
 
 
 def _utilization(gpus: list[GpuReport]) -> float | None:

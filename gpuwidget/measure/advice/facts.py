@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gpuwidget.host import SharedMemory
 from gpuwidget.measure.notes import gpu_name
-from gpuwidget.measure.report import Advice, CodeTime, GpuReport, Level, Report, Traffic
+from gpuwidget.measure.report import Advice, CodeTime, GpuReport, Level, LineTime, Report, Traffic
 from gpuwidget.torch_setup import Loader, Model, Switches
 
 SHORTEST_S = 3.0
@@ -43,6 +43,9 @@ class Surroundings:
     """Percent of one core that this process took."""
     earlier: Mapping[str, Sequence[Ends]] | None = None
     """By GPU: what earlier runs of the same code left, the oldest first, this one last."""
+    source_of: Callable[[str], str] | None = None
+    """Gives the text of the line that a frame such as ``In[2]:4 step`` stands at; empty where it is
+    unknown."""
 
 
 NOTHING_KNOWN = Surroundings()
@@ -77,6 +80,39 @@ class Facts:
     def long_enough(self) -> bool:
         """Whether the run is long enough for its activity to be judged."""
         return self.duration_s >= SHORTEST_S
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A part of a line's time that was spent in one place: in the line itself, or in the user's code
+    below."""
+
+    line: LineTime
+    share: float
+    gpu_busy: float | None
+    call: str | None
+    frame: str | None
+    source: str
+
+    @property
+    def where(self) -> str:
+        """``line 7 `for x in loader:```, with the frame below it."""
+        line = self.line
+        lines = f"line {line.line}" if line.until is None else f"lines {line.line} to {line.until}"
+        named = f"{lines} `{line.source.strip()}`" if line.line is not None else "code of no line of the cell"
+        return f"{named}, {self.frame}" if self.frame is not None else named
+
+
+def spots(facts: Facts) -> list[Spot]:
+    """Where the time went, as finely as it is known, the largest part first."""
+    found = []
+    for line in facts.time.lines if facts.time is not None else ():
+        rest = line.share - sum(frame.share for frame in line.frames)
+        found.append(Spot(line, rest, line.gpu_busy, line.call, None, line.source))
+        for frame in line.frames:
+            source = facts.around.source_of(frame.frame) if facts.around.source_of is not None else ""
+            found.append(Spot(line, frame.share, frame.gpu_busy, frame.call, frame.frame, source))
+    return sorted(found, key=lambda spot: -spot.share)
 
 
 def advice(rule: str, text: str, fix: str, evidence: Mapping[str, Any], *, sure: bool = True) -> Advice:

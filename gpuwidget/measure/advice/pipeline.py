@@ -8,8 +8,18 @@ from collections.abc import Sequence
 
 from gpuwidget import units
 from gpuwidget.measure.advice.compute import SMALL_PART
-from gpuwidget.measure.advice.facts import Facts, advice, average, mean, names, power, power_share
-from gpuwidget.measure.report import Advice, GpuReport, LineTime
+from gpuwidget.measure.advice.facts import (
+    Facts,
+    Spot,
+    advice,
+    average,
+    mean,
+    names,
+    power,
+    power_share,
+    spots,
+)
+from gpuwidget.measure.report import Advice, GpuReport
 from gpuwidget.torch_setup import Loader
 from gpuwidget.units import GIB
 
@@ -40,33 +50,31 @@ _LOADING = re.compile(
 
 def input_pipeline(facts: Facts) -> Advice | None:
     """The GPU stands still while the next batch is made."""
-    if facts.time is not None and facts.time.lines:
-        return _seen(facts, facts.time.lines)
-    return _looks_starved(facts)
+    seen = spots(facts)
+    return _seen(facts, seen) if seen else _looks_starved(facts)
 
 
-def _seen(facts: Facts, lines: Sequence[LineTime]) -> Advice | None:
-    loading = [line for line in lines if _loads(line, facts.around.loaders) and _gpu_idle(line, facts)]
-    share = sum(line.share for line in loading)
-    if not loading or share < LEAST_SHARE:
+def _seen(facts: Facts, seen: Sequence[Spot]) -> Advice | None:
+    loading = [spot for spot in seen if _loads(spot, facts.around.loaders) and _gpu_idle(spot, facts)]
+    share = sum(spot.share for spot in loading)
+    if share < LEAST_SHARE:
         return None
     first = loading[0]
-    busy = average([line.gpu_busy for line in loading])
+    busy = average([spot.gpu_busy for spot in loading])
     utilization = average([mean(gpu.utilization) for gpu in facts.gpus])
     loader = _loader(loading, facts.around.loaders)
-    where = f"line {first.line} `{first.source.strip()}`" if first.line is not None else "loading"
-    where += f" in {first.call}" if first.call is not None else ""
-    meanwhile = (
-        f"the GPU was {busy:.0f} % busy" if busy is not None else f"mean utilization {utilization:.0f} %"
-    )
+    where = f"{first.where} in {first.call}" if first.call is not None else first.where
+    meanwhile = f"was {busy:.0f} % busy" if busy is not None else f"was {utilization:.0f} % busy on average"
     return advice(
         "input-pipeline",
-        f"The GPU waits for its data: {share:.0f} % of the time went to {where}, and {meanwhile} meanwhile.",
+        f"The GPU waits for its data: {share:.0f} % of the time went to {where}; the GPU {meanwhile}.",
         fix(loader, facts),
         {
             "share": share,
             "gpu_busy": busy,
             "utilization": utilization,
+            "line": first.line.line,
+            "frame": first.frame,
             "call": first.call,
             **_settings(loader, facts),
         },
@@ -128,19 +136,20 @@ def fix(loader: Loader | None, facts: Facts) -> str:
     return text
 
 
-def _loads(line: LineTime, loaders: Sequence[Loader]) -> bool:
-    if any(_LOADING.search(text) for text in (line.call, line.frame) if text is not None):
+def _loads(spot: Spot, loaders: Sequence[Loader]) -> bool:
+    if any(_LOADING.search(text) for text in (spot.call, spot.frame) if text is not None):
         return True
-    return any(_iterates(line.source, loader.name) for loader in loaders)
+    # What the loader's line calls is the loader's doing, unless a frame of the user's says otherwise.
+    return spot.frame is None and any(_iterates(spot.source, loader.name) for loader in loaders)
 
 
 def _iterates(source: str, name: str) -> bool:
     return re.search(rf"\b(?:in|next|iter|enumerate)\b.*\b{re.escape(name)}\b", source) is not None
 
 
-def _gpu_idle(line: LineTime, facts: Facts) -> bool:
-    if line.gpu_busy is not None:
-        return line.gpu_busy <= GPU_IDLE
+def _gpu_idle(spot: Spot, facts: Facts) -> bool:
+    if spot.gpu_busy is not None:
+        return spot.gpu_busy <= GPU_IDLE
     utilization = average([mean(gpu.utilization) for gpu in facts.gpus])
     return utilization is not None and utilization <= HALF_IDLE
 
@@ -158,11 +167,10 @@ def _in_bursts(gpu: GpuReport, duration_s: float) -> bool:
     )
 
 
-def _loader(loading: Sequence[LineTime], loaders: Sequence[Loader]) -> Loader | None:
+def _loader(loading: Sequence[Spot], loaders: Sequence[Loader]) -> Loader | None:
     """The one that the lines name, or the only one there is."""
-    named = [
-        one for one in loaders if any(re.search(rf"\b{re.escape(one.name)}\b", x.source) for x in loading)
-    ]
+    texts = [text for spot in loading for text in (spot.line.source, spot.source)]
+    named = [one for one in loaders if any(re.search(rf"\b{re.escape(one.name)}\b", text) for text in texts)]
     candidates = named or list(loaders)
     return candidates[0] if len(candidates) == 1 else None
 
