@@ -65,12 +65,12 @@ def test_loaders_and_their_settings() -> None:
     mine = type("Mine", (torch.utils.data.DataLoader,), {})
     variables: dict[str, object] = {
         "plain": torch.utils.data.DataLoader(Data()),
-        "mine": mine(Data(), num_workers=3, pin_memory=True, prefetch_factor=5, persistent_workers=True),
+        "mine": mine(Data(), num_workers=1, pin_memory=True, prefetch_factor=5, persistent_workers=True),
         "x": 3,
     }
     assert torch_setup.loaders(variables.items()) == (
         Loader("plain", 0, False, None, False),
-        Loader("mine", 3, True, 5, True),
+        Loader("mine", 1, True, 5, True),
     )
 
 
@@ -96,16 +96,13 @@ def test_models_by_where_their_parameters_are() -> None:
 def test_odd_objects_are_left_alone() -> None:
     """A class that lies about itself, or raises at each look, is neither asked nor counted."""
 
-    class Odd:
-        @property
-        def __class__(self) -> type:  # type: ignore[override]
-            raise AssertionError("asked")
+    def asked(*_: object) -> Any:
+        raise AssertionError("asked")
 
-        def __getattr__(self, name: str) -> Any:
-            raise AssertionError("asked")
+    odd = type("Odd", (), {"__class__": property(asked), "__getattr__": asked})
 
-    assert torch_setup.models([("odd", Odd())]) == ()
-    assert torch_setup.loaders([("odd", Odd())]) == ()
+    assert torch_setup.models([("odd", odd())]) == ()
+    assert torch_setup.loaders([("odd", odd())]) == ()
 
 
 def test_without_torch_there_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,6 +46,7 @@ class Around:
             models=torch_setup.models(variables),
             switches=torch_setup.switches(),
             can_use_cuda=torch_state.loaded() is not None and torch_state.without_cuda() is None,
+            cuda_up=torch_state.cuda_initialized(),
             cores=host.cores(),
             shared_memory=host.shared_memory(),
             process_cpu=cpu,

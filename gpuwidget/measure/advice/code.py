@@ -39,7 +39,7 @@ _READ_SELDOM = "Keep the value on the GPU (.detach()) and read it every so many 
 def model_on_cpu(facts: Facts) -> Advice | None:
     """A model computes on the CPU while no GPU does anything for this process."""
     around = facts.around
-    if not (facts.attributed and facts.seen and around.can_use_cuda) or _a_gpu_worked(facts):
+    if not facts.seen or not around.can_use_cuda or _may_have_worked_on_a_gpu(facts):
         return None
     cpu = facts.time.cpu if facts.time is not None and facts.time.cpu is not None else around.process_cpu
     candidates = [
@@ -55,7 +55,8 @@ def model_on_cpu(facts: Facts) -> Advice | None:
     return advice(
         "model-on-cpu",
         f"{model.name} ({model.type}, {units.memory(model.on_cpu)} of parameters) is on the CPU, which was "
-        f"{cpu:.0f} % of a core busy, and no GPU did anything.",
+        f"{cpu:.0f} % of a core busy, and "
+        f"{'no GPU did anything' if around.cuda_up else 'CUDA was not even started'}.",
         f"{model.name}.to('cuda'), and each batch too.",
         {"model": model.name, "on_cpu_bytes": model.on_cpu, "cpu": cpu},
     )
@@ -86,8 +87,12 @@ def sync_points(facts: Facts) -> Advice | None:
     )
 
 
-def _a_gpu_worked(facts: Facts) -> bool:
-    return any(gpu.utilization is None or gpu.utilization.mean > UNUSED for gpu in facts.gpus)
+def _may_have_worked_on_a_gpu(facts: Facts) -> bool:
+    if not facts.around.cuda_up:
+        return facts.attributed and any((mean(gpu.utilization) or 0) > UNUSED for gpu in facts.gpus)
+    return not facts.attributed or any(
+        gpu.utilization is None or gpu.utilization.mean > UNUSED for gpu in facts.gpus
+    )
 
 
 def _waits(spot: Spot) -> str | None:

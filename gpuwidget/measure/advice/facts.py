@@ -36,6 +36,8 @@ class Surroundings:
     switches: Switches | None = None
     can_use_cuda: bool = False
     """Whether torch is loaded and was built for CUDA."""
+    cuda_up: bool = True
+    """Whether torch has started CUDA in this process; without it no tensor of this process is on a GPU."""
     cores: float | None = None
     """How many this process may use."""
     shared_memory: SharedMemory | None = None

@@ -25,6 +25,8 @@ LEAST_SPINNING, MOST_SPINNING = 5.0, 50.0
 """Percent of SM activity while it waits. Recorded: 24 to 28; GPUs that only copy have 0, that compute 80."""
 WAITING_POWER = 50.0
 """Percent of the power limit while it waits. Recorded: 27 on average, training draws 90 and more."""
+LEAST_BUSY = 2.0
+"""Percent of utilization below which a GPU has no part in it, unless it exchanges data."""
 HALF_IDLE = 60.0
 """Percent of utilization up to which the one that is late has gaps. Recorded: 11."""
 LEAST_EXCHANGED = 100 * MIB
@@ -43,16 +45,17 @@ LEAST_HELD = 256 * MIB
 
 def straggler(facts: Facts) -> Advice | None:
     """All GPUs but one wait for that one, though they read fully busy."""
-    waiting = [gpu for gpu in facts.gpus if _waits(gpu)]
-    late = [gpu for gpu in facts.gpus if not _waits(gpu)]
+    gpus = [gpu for gpu in facts.gpus if _takes_part(gpu)]
+    waiting = [gpu for gpu in gpus if _waits(gpu)]
+    late = [gpu for gpu in gpus if not _waits(gpu)]
     if len(late) != 1 or not waiting:
         return None
     one = late[0]
-    busy, with_counters = mean(one.utilization), all(gpu.sm_activity is not None for gpu in facts.gpus)
+    busy, with_counters = mean(one.utilization), all(gpu.sm_activity is not None for gpu in gpus)
     if busy is None or not (busy <= HALF_IDLE or (with_counters and _works_harder(one, waiting))):
         return None
     if with_counters:
-        if not all((moved(gpu) or 0) >= LEAST_EXCHANGED for gpu in facts.gpus):
+        if not all((moved(gpu) or 0) >= LEAST_EXCHANGED for gpu in gpus):
             return None
     elif len(waiting) < FEWEST_WAITING_UNSEEN:
         return None
@@ -104,6 +107,10 @@ def idle_gpus(facts: Facts) -> Advice | None:
         "maps); else free what they hold.",
         {"idle": [gpu.index for gpu in idle], "at_work": [gpu.index for gpu in at_work], "held_bytes": held},
     )
+
+
+def _takes_part(gpu: GpuReport) -> bool:
+    return (mean(gpu.utilization) or 0) >= LEAST_BUSY or (moved(gpu) or 0) >= LEAST_EXCHANGED
 
 
 def _waits(gpu: GpuReport) -> bool:

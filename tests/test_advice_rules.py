@@ -104,7 +104,7 @@ def test_a_healthy_run_gets_none() -> None:
     """Full load in bfloat16, with loaders, switches and models all known."""
     model = Model("model", "Net", 0, gib(1), True)
     around = Surroundings(
-        "train()", (LOADER,), (model,), Switches(False, True, True), True, 8.0, None, 100.0, None
+        "train()", (LOADER,), (model,), Switches(False, True, True), True, True, 8.0, None, 100.0
     )
     steps = line("loss.backward()", 60.0, 99.0, "backward")
     assert rules(facts(busy(0), busy(1), around=around, time=time_of(steps))) == []
@@ -246,6 +246,19 @@ def test_a_model_left_on_the_cpu() -> None:
     assert rules(facts(unused(), around=around)) == ["model-on-cpu"]
 
 
+def test_a_model_on_the_cpu_where_processes_cant_be_told_apart() -> None:
+    """Whose a busy GPU is nobody knows; but without CUDA in this process it is not this model's."""
+    model = Model("model", "Net", gib(0.5), 0, False)
+    around = Surroundings("model(x)", models=(model,), can_use_cuda=True, process_cpu=350.0, cuda_up=False)
+    said = only(facts(busy(), around=around, attributed=False))
+    assert said.text == (
+        "model (Net, 512 MiB of parameters) is on the CPU, which was 350 % of a core busy, and CUDA was "
+        "not even "
+        "started."
+    )
+    assert rules(facts(busy(), around=around)) == []  # a child process has a GPU at work
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -375,6 +388,7 @@ def test_two_gpus_one_of_which_waits() -> None:
     said = only(facts(waits, late))
     assert (said.rule, said.sure) == ("straggler", True)
     assert said.text.startswith("GPU 0 waits for GPU 1 (11 % busy):")
+    assert rules(facts(waits, late, unused(2), unused(3))) == ["straggler", "idle-gpus"]
     assert "straggler" not in rules(facts(replace(waits, nvlink=NOTHING), late))
 
 
