@@ -23,7 +23,7 @@ from gpuwidget.measure.report import GpuReport, Mark, Report
 
 _ROOT = "font:13px/1.5 var(--jp-ui-font-family,system-ui,sans-serif);font-variant-numeric:tabular-nums;"
 _QUIET = "opacity:.75"
-_ADVICE = "margin:2px 0;max-width:75em"
+_ADVICE = "margin-top:2px;max-width:75em"
 _CHIP = "border:1px solid;border-radius:9px;padding:0 8px"
 _ALERT = {
     "ok": "var(--jp-warn-color0,#c77700)",
@@ -56,7 +56,7 @@ def card(report: Report, plan: Plan) -> str:
     table = _table(report, plan, None if beside else chart) if gpus else ""
     return (
         f"<div style='{_ROOT}border-left:3px solid {edge};padding:2px 0 2px 12px'>"
-        f"{lead}{table}{_details(report, plan, chart is not None)}</div>"
+        f"{lead}{_advice(report)}{table}{_details(report, plan, chart is not None)}</div>"
     )
 
 
@@ -103,14 +103,20 @@ def _lead(report: Report) -> str:
         parts.append(f"<div style='{_QUIET}'>{_segments(second)}</div>")
     for text in facts.warnings(report):
         parts.append(f"<div style='color:{_ALERT['ok']}'>{escape(text)}</div>")
-    for seen, fix in facts.advice(report):
-        parts.append(f"<div style='{_ADVICE}'><b>{_segments([seen])}</b> {_segments([fix])}</div>")
     label = facts.recording(report)
     if label is not None:
         parts.append(f"<div style='{_QUIET}'><span style='{_CHIP}'>{escape(label)}</span></div>")
     for text in facts.explanations(report):
         parts.append(f"<div style='{_QUIET}'><em>{escape(text)}</em></div>")
     return "".join(parts)
+
+
+def _advice(report: Report) -> str:
+    """A quiet line each, as wide as the card: what was seen, and what to do."""
+    return "".join(
+        f"<div style='{_ADVICE}'><span style='{_QUIET}'>{_segments([seen])}</span> {_segments([fix])}</div>"
+        for seen, fix in facts.advice(report)
+    )
 
 
 def _segments(segments: Sequence[str]) -> str:

@@ -52,6 +52,7 @@ PLANS = (
     Plan(points=60, drawn=120, hover=24, marks=30, label=60, rows=64, reason=300),
     Plan(points=40, drawn=120, hover=16, marks=24, label=48, rows=64, reason=200),
     Plan(points=24, drawn=100, hover=12, marks=16, label=40, rows=64, reason=160),
+    Plan(points=16, drawn=80, hover=8, marks=16, label=40, rows=64, reason=160, terse=True),
     Plan(points=12, drawn=60, hover=0, marks=12, label=40, rows=64, reason=120, terse=True),
     Plan(points=0, drawn=60, hover=0, marks=12, label=40, rows=64, reason=120, terse=True),
     Plan(points=0, drawn=30, hover=0, marks=6, label=32, rows=64, reason=80, terse=True),
