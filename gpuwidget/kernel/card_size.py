@@ -18,6 +18,8 @@ _LEAST_GPU = 500
 _LEAST_POINT = 24
 """Bytes below which no point of a GPU's courses comes out as JSON."""
 _SHORT_ADVICE = 150
+_FEW_ROWS = 16
+"""Rows of the plans that are so bare that they have room for one piece of advice, cut short."""
 SPARED = ("bursts", "memory_utilization", "fp32_activity", "pcie", "nvlink", "power_limit_w", "throttled")
 """Of each GPU: what a terse card leaves out of its JSON. What advice rests on of it is in the advice."""
 
@@ -42,8 +44,6 @@ class Plan:
     terse: bool = False
     """Whether figures lose the digits that no card shows, reasons are given once for all GPUs, and what is
     :data:`SPARED` is left out."""
-    advice: int = 3
-    """Of these, the weightiest."""
 
 
 PLANS = (
@@ -57,10 +57,10 @@ PLANS = (
     Plan(points=0, drawn=60, hover=0, marks=12, label=40, rows=64, reason=120, terse=True),
     Plan(points=0, drawn=30, hover=0, marks=6, label=32, rows=64, reason=80, terse=True),
     Plan(points=0, drawn=16, hover=0, marks=0, label=0, rows=64, reason=80, terse=True),
-    Plan(points=0, drawn=16, hover=0, marks=0, label=0, rows=16, reason=40, terse=True, advice=1),
-    Plan(points=0, drawn=0, hover=0, marks=0, label=0, rows=16, reason=24, terse=True, advice=1),
-    Plan(points=0, drawn=0, hover=0, marks=0, label=0, rows=12, reason=24, terse=True, advice=1),
-    Plan(points=0, drawn=0, hover=0, marks=0, label=0, rows=8, reason=16, terse=True, advice=1),
+    Plan(points=0, drawn=16, hover=0, marks=0, label=0, rows=16, reason=40, terse=True),
+    Plan(points=0, drawn=0, hover=0, marks=0, label=0, rows=16, reason=24, terse=True),
+    Plan(points=0, drawn=0, hover=0, marks=0, label=0, rows=12, reason=24, terse=True),
+    Plan(points=0, drawn=0, hover=0, marks=0, label=0, rows=8, reason=16, terse=True),
 )
 """From roomy to bare; a card is made by the first that fits."""
 
@@ -100,7 +100,7 @@ def fitted(report: Report, plan: Plan) -> Fitted:
         gpus=gpus,
         cell=cell,
         notes=notes,
-        advice=tuple(_tidy(one, plan) for one in report.advice[: plan.advice]),
+        advice=tuple(_tidy(one, plan) for one in report.advice[: _advice(plan)]),
         timeline=_timeline(report.timeline, plan.drawn, marks),
     )
     return Fitted(
@@ -205,9 +205,14 @@ def _highest(values: Sequence[int | None], bins: Sequence[tuple[int, int]]) -> t
     )
 
 
+def _advice(plan: Plan) -> int:
+    """How much advice there is room for."""
+    return 3 if plan.rows > _FEW_ROWS else 1
+
+
 def _tidy(advice: Advice, plan: Plan) -> Advice:
     """Advice holds names and source lines of the user's."""
-    most = MOST_ADVICE if plan.advice > 1 else _SHORT_ADVICE
+    most = MOST_ADVICE if _advice(plan) > 1 else _SHORT_ADVICE
     text, fix = clean(advice.text, most), clean(advice.fix, most)
     evidence = {
         name: clean(value, 80) if isinstance(value, str) else value for name, value in advice.evidence.items()
