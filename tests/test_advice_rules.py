@@ -163,6 +163,7 @@ def test_a_starved_gpu_by_its_line() -> None:
         (line("train()", 61.0, 4.0, "sleep", "In[2]:9 __getitem__"), True),
         (line("train()", 61.0, None, "_MultiProcessingDataLoaderIter._next_data"), True),
         (line("for x in loader:", 61.0, 80.0), False),
+        (replace(line("for x in loader:", 61.0, 4.0), until=9), False),
         (line("for x in train(loader):", 61.0, 4.0, None, "In[2]:9 augment"), False),
         (line("for x in loader:", 15.0, 4.0), False),
         (line("for x in batches:", 61.0, 4.0), False),
@@ -227,6 +228,14 @@ def test_of_two_loaders_the_one_that_the_line_names_is_meant() -> None:
     assert only(named).evidence["num_workers"] == 4
     unnamed = facts(half_idle(), time=time_of(line("train()", 50.0, 0.0, "DataLoader.next")), around=two)
     assert "num_workers" not in only(unnamed).evidence
+
+
+def test_gpus_that_others_use_or_nobody_do_not_count() -> None:
+    """The busiest GPU decides whether the GPU had gaps: three idle ones beside it are no gaps."""
+    waiting = time_of(line("loss.item()", 34.0, 99.0), line("for x in loader:", 60.0, None))
+    around = Surroundings(loaders=(LOADER,))
+    four = (busy(0), unused(1), unused(2), unused(3))
+    assert rules(facts(*four, time=waiting, around=around, attributed=False)) == []
 
 
 # -- the code --------------------------------------------------------------------------------------------

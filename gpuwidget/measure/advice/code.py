@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gpuwidget import units
-from gpuwidget.measure.advice.facts import Facts, Spot, advice, average, mean, spots
+from gpuwidget.measure.advice.facts import Facts, Spot, advice, busiest, mean, spots
 from gpuwidget.measure.report import Advice
 from gpuwidget.units import MIB
 
@@ -64,7 +64,7 @@ def model_on_cpu(facts: Facts) -> Advice | None:
 
 def sync_points(facts: Facts) -> Advice | None:
     """A line in the loop waits for the GPU, which then stands still until new work comes."""
-    utilization = average([mean(gpu.utilization) for gpu in facts.gpus])
+    utilization = busiest(facts)
     if utilization is None or utilization > GPU_HAS_GAPS:
         return None
     found = [(spot, name) for spot in spots(facts) if (name := _waits(spot)) is not None]

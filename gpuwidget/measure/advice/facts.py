@@ -102,7 +102,7 @@ class Spot:
         line = self.line
         lines = f"line {line.line}" if line.until is None else f"lines {line.line} to {line.until}"
         named = f"{lines} `{line.source.strip()}`" if line.line is not None else "code of no line of the cell"
-        return f"{named}, {self.frame}" if self.frame is not None else named
+        return f"{named} at {self.frame}" if self.frame is not None else named
 
 
 def spots(facts: Facts) -> list[Spot]:
@@ -145,6 +145,11 @@ def average(values: Sequence[float | None]) -> float | None:
     """Mean of those that are known."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
+
+
+def busiest(facts: Facts) -> float | None:
+    """Mean utilization of the GPU that worked most: the others may be nobody's, or not needed."""
+    return max((gpu.utilization.mean for gpu in facts.gpus if gpu.utilization is not None), default=None)
 
 
 def moved(gpu: GpuReport) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuwidget.measure.advice.facts import Facts, advice, average, mean
+from gpuwidget.measure.advice.facts import Facts, advice, busiest
 from gpuwidget.measure.report import Advice
 
 AT_WORK = 5.0
@@ -14,7 +14,7 @@ def cudnn_off(facts: Facts) -> Advice | None:
     switches = facts.around.switches
     if switches is None or switches.cudnn is not False:
         return None
-    utilization = average([mean(gpu.utilization) for gpu in facts.gpus])
+    utilization = busiest(facts)
     model = next((one for one in facts.around.models if one.uses_cudnn and one.on_gpu), None)
     if model is None or utilization is None or utilization < AT_WORK:
         return None

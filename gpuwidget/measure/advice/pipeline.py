@@ -13,6 +13,7 @@ from gpuwidget.measure.advice.facts import (
     Spot,
     advice,
     average,
+    busiest,
     mean,
     names,
     power,
@@ -61,7 +62,7 @@ def _seen(facts: Facts, seen: Sequence[Spot]) -> Advice | None:
         return None
     first = loading[0]
     busy = average([spot.gpu_busy for spot in loading])
-    utilization = average([mean(gpu.utilization) for gpu in facts.gpus])
+    utilization = busiest(facts)
     loader = _loader(loading, facts.around.loaders)
     where = f"{first.where} in {first.call}" if first.call is not None else first.where
     meanwhile = f"was {busy:.0f} % busy" if busy is not None else f"was {utilization:.0f} % busy on average"
@@ -139,8 +140,10 @@ def fix(loader: Loader | None, facts: Facts) -> str:
 def _loads(spot: Spot, loaders: Sequence[Loader]) -> bool:
     if any(_LOADING.search(text) for text in (spot.call, spot.frame) if text is not None):
         return True
-    # What the loader's line calls is the loader's doing, unless a frame of the user's says otherwise.
-    return spot.frame is None and any(_iterates(spot.source, loader.name) for loader in loaders)
+    # What the loader's line calls is the loader's doing, unless a frame of the user's says otherwise, or
+    # lines that can't be told apart stand together.
+    alone = spot.frame is None and spot.line.until is None
+    return alone and any(_iterates(spot.source, loader.name) for loader in loaders)
 
 
 def _iterates(source: str, name: str) -> bool:
@@ -150,7 +153,7 @@ def _iterates(source: str, name: str) -> bool:
 def _gpu_idle(spot: Spot, facts: Facts) -> bool:
     if spot.gpu_busy is not None:
         return spot.gpu_busy <= GPU_IDLE
-    utilization = average([mean(gpu.utilization) for gpu in facts.gpus])
+    utilization = busiest(facts)
     return utilization is not None and utilization <= HALF_IDLE
 
 
