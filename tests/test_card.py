@@ -226,7 +226,8 @@ def test_unknown_values_read_na_with_their_reason() -> None:
     for reason in (
         "Not known: memory of this process: the driver does not list processes",
         "Not known: torch's memory: torch is not loaded",
-        "Not known: SM activity, SM occupancy, tensor activity, DRAM activity: "
+        "Not known: SM activity, SM occupancy, tensor activity, float32 activity, DRAM activity, PCIe, "
+        "NVLink: "
         "the hardware counters (GPM, Hopper and later) are not available here",
         "Not known: power, energy: not supported by this GPU",
     ):
@@ -530,3 +531,70 @@ def test_memory_of_children_is_the_cells() -> None:
     assert "<img" not in html(made)
     crowd = tuple(gpu(index, children=(HOSTILE * 4,) * 4) for index in range(16))
     assert len(json.dumps(card.bundle(replace(reports.sixteen(), gpus=crowd)))) <= LIMIT
+
+
+def test_advice_stands_below_the_headline() -> None:
+    """At most three, each with what was seen and what to do, in every form; user text stays text."""
+    page = Page(html(reports.advised()))
+    lines = page.text.splitlines()
+    first = next(n for n, line in enumerate(lines) if line.startswith("The GPU waits for its data"))
+    assert lines[first] == (
+        "The GPU waits for its data: 61 % of the time went to line 7 `for x, y in loader:` in "
+        "DataLoader._next_data, and the GPU was 4 % busy meanwhile. loader has num_workers=0, "
+        "pin_memory=False "
+        "now. Try num_workers=15, pin_memory=True, persistent_workers=True."
+    )
+    assert lines[first + 1] == (
+        "GPU 1 ran at a lower clock for 12 of 14 s: too hot. Let the administrator see to its cooling."
+    )
+    assert lines[first + 2] == f"{HOSTILE} moved 5.0 GiB/s {HOSTILE}"
+    assert "A fourth" not in page.text
+    assert "  advice: GPU 1 ran at a lower clock for 12 of 14 s: too hot. Let the" in text(reports.advised())
+
+
+def test_what_advice_rests_on_is_in_the_details() -> None:
+    """Each figure in its unit, and where it is explained."""
+    lines = Page(html(reports.advised())).text.splitlines()
+    assert (
+        "Advice input-pipeline: share 61.2 · gpu busy 4.0 · utilization 11.0 · call "
+        "DataLoader._next_data · cores "
+        "15.5 · shared memory free 60.0 GiB · num workers 0 · pin memory False · see "
+        "docs/advice.md#input-pipeline "
+        "in gpuwidget's documentation"
+    ) in lines
+    assert (
+        "Advice throttled: too hot 12.0 s · run 14.0 s · gpus 1 · see docs/advice.md#throttled in "
+        "gpuwidget's "
+        "documentation"
+    ) in lines
+
+
+def test_what_utilization_hides_is_in_the_details() -> None:
+    """Occupancy, float32 pipes, the links' traffic both ways, and what held the clock down."""
+    hot = reports.gpu(0, throttled={"too hot": 3.0})
+    lines = Page(html(reports.report(hot))).text.splitlines()
+    assert (
+        "GPU 0, mean: SM occupancy 4.4 % · float32 pipes 8.1 % · PCIe 4.4 MiB/s in, 1.1 MiB/s out · "
+        "NVLink 0 MiB/s "
+        "in, 0 MiB/s out · clock held down: too hot 3.0 s"
+    ) in lines
+
+
+def test_the_stored_advice_is_that_of_the_report() -> None:
+    """A program finds rule, figures and remedy."""
+    stored = card.bundle(reports.advised())[MIME_TYPE]["advice"]
+    assert [one["rule"] for one in stored] == ["input-pipeline", "throttled", "copies"]
+    assert stored[1]["evidence"] == {"held_down_s": {"too hot": 12.0}, "run_s": 14.0, "gpus": [1]}
+    assert (stored[0]["sure"], stored[2]["sure"]) == (True, False)
+
+
+def test_sixteen_gpus_keep_the_weightiest_advice() -> None:
+    """The largest card has room for one, and still for every GPU."""
+    report = replace(reports.sixteen(), advice=reports.advised().advice)
+    bundle = card.bundle(report)
+    assert size(bundle) <= LIMIT
+    stored = bundle[MIME_TYPE]
+    assert [one["rule"] for one in stored["advice"]] == ["input-pipeline"]
+    assert stored["advice"][0]["evidence"]["num_workers"] == 0
+    assert len(stored["gpus"]) == 16
+    assert "The GPU waits for its data" in bundle["text/html"]

@@ -19,6 +19,8 @@ DELTA = "\N{GREEK CAPITAL LETTER DELTA}"
 _UNWANTED = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 MOST_NOTE = 400
 """Characters of a sentence from elsewhere."""
+MOST_ADVICE = 300
+"""Characters of what advice says, and of its remedy."""
 AT_ONCE_S = 1e-3
 """A wait for the GPU that is shorter says nothing."""
 _LEAST_TAIL = 0.05
@@ -119,6 +121,11 @@ def warnings(report: Report) -> list[str]:
             times = _count(gpu.torch.alloc_retries, "time")
             found.append(f"torch flushed its cache {times} on {gpu_name(gpu)} to find memory")
     return found
+
+
+def advice(report: Report) -> list[tuple[str, str]]:
+    """What may be worth a change, and how, the weightiest first."""
+    return [(clean(one.text, MOST_ADVICE), clean(one.fix, MOST_ADVICE)) for one in report.advice]
 
 
 def recording(report: Report) -> str | None:

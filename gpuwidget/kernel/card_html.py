@@ -23,6 +23,7 @@ from gpuwidget.measure.report import GpuReport, Mark, Report
 
 _ROOT = "font:13px/1.5 var(--jp-ui-font-family,system-ui,sans-serif);font-variant-numeric:tabular-nums;"
 _QUIET = "opacity:.75"
+_ADVICE = "margin-top:2px;max-width:75em"
 _CHIP = "border:1px solid;border-radius:9px;padding:0 8px"
 _ALERT = {
     "ok": "var(--jp-warn-color0,#c77700)",
@@ -55,7 +56,7 @@ def card(report: Report, plan: Plan) -> str:
     table = _table(report, plan, None if beside else chart) if gpus else ""
     return (
         f"<div style='{_ROOT}border-left:3px solid {edge};padding:2px 0 2px 12px'>"
-        f"{lead}{table}{_details(report, plan, chart is not None)}</div>"
+        f"{lead}{_advice(report)}{table}{_details(report, plan, chart is not None)}</div>"
     )
 
 
@@ -119,6 +120,14 @@ def _lead(report: Report) -> str:
     for text in facts.explanations(report):
         parts.append(f"<div style='{_QUIET}'><em>{escape(text)}</em></div>")
     return "".join(parts)
+
+
+def _advice(report: Report) -> str:
+    """A quiet line each, as wide as the card: what was seen, and what to do."""
+    return "".join(
+        f"<div style='{_ADVICE}'><span style='{_QUIET}'>{_segments([seen])}</span> {_segments([fix])}</div>"
+        for seen, fix in facts.advice(report)
+    )
 
 
 def _segments(segments: Sequence[str]) -> str:

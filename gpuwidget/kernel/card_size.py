@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from gpuwidget.kernel.card_facts import clean, shortened
+from gpuwidget.kernel.card_facts import MOST_ADVICE, clean, shortened
 from gpuwidget.measure.notes import gpu_name
 from gpuwidget.measure.report import (
+    Advice,
     GpuReport,
     GpuTimeline,
     Holder,
@@ -17,6 +19,7 @@ from gpuwidget.measure.report import (
     Mark,
     Report,
     Timeline,
+    Traffic,
 )
 
 LIMIT = 20_000
@@ -30,6 +33,11 @@ _LEAST_GPU = 500
 """Bytes below which no GPU's figures come out as JSON."""
 _LEAST_POINT = 24
 """Bytes below which no point of a GPU's courses comes out as JSON."""
+_SHORT_ADVICE = 150
+_FEW_ROWS = 16
+"""Rows of the plans that are so bare that they have room for one piece of advice, cut short."""
+SPARED = ("bursts", "memory_utilization", "fp32_activity", "pcie", "nvlink", "power_limit_w", "throttled")
+"""Of each GPU: what a terse card leaves out of its JSON. What advice rests on of it is in the advice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +60,8 @@ class Plan:
     holders: int
     """Holders of what the run has left behind."""
     terse: bool = False
-    """Whether figures lose the digits that no card shows, and reasons are given once for all GPUs."""
+    """Whether figures lose the digits that no card shows, reasons are given once for all GPUs, and what is
+    :data:`SPARED` is left out."""
 
     @property
     def lines(self) -> int:
@@ -66,6 +75,7 @@ PLANS = (
     Plan(points=60, drawn=120, hover=24, marks=30, label=60, rows=64, reason=300, holders=8),
     Plan(points=40, drawn=120, hover=16, marks=24, label=48, rows=64, reason=200, holders=6),
     Plan(points=24, drawn=100, hover=12, marks=16, label=40, rows=64, reason=160, holders=5),
+    Plan(points=16, drawn=80, hover=8, marks=16, label=40, rows=64, reason=160, holders=5, terse=True),
     Plan(points=12, drawn=60, hover=0, marks=12, label=40, rows=64, reason=120, holders=4, terse=True),
     Plan(points=0, drawn=60, hover=0, marks=12, label=40, rows=64, reason=120, holders=3, terse=True),
     Plan(points=0, drawn=30, hover=0, marks=6, label=32, rows=64, reason=80, holders=2, terse=True),
@@ -114,6 +124,7 @@ def fitted(report: Report, plan: Plan) -> Fitted:
         cell=cell,
         notes=notes,
         holders=_some_holders(report.holders, plan),
+        advice=tuple(_tidy(one, plan) for one in report.advice[: _advice(plan)]),
         timeline=_timeline(report.timeline, plan.drawn, marks),
         lines=tuple(_short_line(line) for line in report.lines[: plan.lines]),
     )
@@ -123,8 +134,18 @@ def fitted(report: Report, plan: Plan) -> Fitted:
             gpus=_once(kept) if plan.terse else kept,
             timeline=_timeline(report.timeline, plan.points, marks),
         ),
-        drawn=drawn,
+        drawn=_without_evidence(drawn) if plan.terse else drawn,
     )
+
+
+def as_json(fitted: Fitted, plan: Plan) -> dict[str, Any]:
+    """The JSON of what is stored."""
+    values = fitted.stored.to_dict()
+    for gpu in values["gpus"] if plan.terse else ():
+        for name in SPARED:
+            del gpu[name]
+            gpu["missing"].pop(name, None)
+    return values
 
 
 def may_fit(report: Report, plan: Plan) -> bool:
@@ -175,6 +196,8 @@ def _left_out(report: Report, plan: Plan, marks: int, gpus: int) -> list[str]:
         found.append(f"{len(report.holders) - plan.holders} of {len(report.holders)} holders")
     if report.timeline is not None and plan.points == 0:
         found.append("the course from its JSON")
+    if plan.terse and report.gpus:
+        found.append("links and clocks from its JSON")
     return found
 
 
@@ -231,6 +254,26 @@ def _highest(values: Sequence[int | None], bins: Sequence[tuple[int, int]]) -> t
     )
 
 
+def _advice(plan: Plan) -> int:
+    """How much advice there is room for."""
+    return 3 if plan.rows > _FEW_ROWS else 1
+
+
+def _tidy(advice: Advice, plan: Plan) -> Advice:
+    """Advice holds names and source lines of the user's."""
+    most = MOST_ADVICE if _advice(plan) > 1 else _SHORT_ADVICE
+    text, fix = clean(advice.text, most), clean(advice.fix, most)
+    evidence = {
+        name: clean(value, 80) if isinstance(value, str) else value for name, value in advice.evidence.items()
+    }
+    return replace(advice, text=text, fix=fix, evidence=evidence)
+
+
+def _without_evidence(report: Report) -> Report:
+    """The texts say the figures that matter; the rest is in the JSON."""
+    return replace(report, advice=tuple(replace(one, evidence={}) for one in report.advice))
+
+
 def _once(gpus: tuple[GpuReport, ...]) -> tuple[GpuReport, ...]:
     """A reason that an earlier GPU has given already, by that GPU's name."""
     first: dict[tuple[str, str], str] = {}
@@ -254,6 +297,9 @@ def _rounded(gpu: GpuReport, plan: Plan) -> GpuReport:
             return None
         return Level(short(value.mean), short(value.max))
 
+    def traffic(value: Traffic | None) -> Traffic | None:
+        return None if value is None else Traffic(level(value.tx), level(value.rx))
+
     energy = gpu.energy_j
 
     return replace(
@@ -263,8 +309,13 @@ def _rounded(gpu: GpuReport, plan: Plan) -> GpuReport:
         sm_activity=level(gpu.sm_activity),
         sm_occupancy=level(gpu.sm_occupancy),
         tensor_activity=level(gpu.tensor_activity),
+        fp32_activity=level(gpu.fp32_activity),
         dram_activity=level(gpu.dram_activity),
+        memory_utilization=level(gpu.memory_utilization),
+        pcie=traffic(gpu.pcie),
+        nvlink=traffic(gpu.nvlink),
         power_w=level(gpu.power_w),
+        throttled=None if gpu.throttled is None else {w: _short(s) for w, s in gpu.throttled.items()},
         energy_j=_short(energy) if energy is not None and math.isfinite(energy) else None,
         missing={name: clean(text, plan.reason) for name, text in gpu.missing.items()},
         children=tuple(clean(command, min(60, plan.reason)) for command in gpu.children),

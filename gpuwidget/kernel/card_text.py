@@ -26,6 +26,7 @@ def card(report: Report, rows: int) -> str:
     if second:
         lines.append(_INDENT + " · ".join(second))
     lines += [_INDENT + text for text in facts.warnings(report)]
+    lines += [f"{_INDENT}advice: {seen} {fix}" for seen, fix in facts.advice(report)]
     label = facts.recording(report)
     lines += [_INDENT + label] if label is not None else []
     lines += [_INDENT + text for text in facts.explanations(report)]

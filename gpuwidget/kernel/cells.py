@@ -172,7 +172,7 @@ class CellWatcher:
         stored = getattr(info, "store_history", False)
         count = self._shell.displayhook.prompt_count if stored else None
         looking = [*witnesses(options, self._shell), *waiting.witnesses(armed.entry)]
-        run = watching.new_run(options.run, options.label, count, looking)
+        run = watching.new_run(options.run, options.label, count, looking, info.raw_cell)
         armed.run = run
         if armed.render is not None:
             armed.place = CardPlace(self._shell)

@@ -14,6 +14,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from gpuwidget.errors import SourceError
 from gpuwidget.kernel.card import CardReport, Reports
+from gpuwidget.kernel.surroundings import Around
 from gpuwidget.measure.choice import choose
 from gpuwidget.measure.report import Report, Status
 from gpuwidget.measure.run import OPEN_TIMEOUT_S, Run, RunOptions
@@ -36,8 +37,9 @@ def new_run(
     label: str | None,
     execution_count: int | None,
     witnesses: Sequence[Witness] = (),
+    cell: str | None = None,
 ) -> Run:
-    """A run on the process's sampler whose report displays as a card."""
+    """A run on the process's sampler whose report displays as a card; ``cell`` is the source of its cell."""
     return Run(
         process_sampler(),
         options,
@@ -45,6 +47,7 @@ def new_run(
         execution_count=execution_count,
         report_type=CardReport,
         witnesses=witnesses,
+        surroundings=Around(cell),
     )
 
 

@@ -81,6 +81,14 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
+class Traffic:
+    """Bytes a second over one kind of link, as the GPU sends and receives; None for what is not known."""
+
+    tx: Level | None
+    rx: Level | None
+
+
+@dataclass(frozen=True, slots=True)
 class TorchMemory:
     """What torch's caching allocator says of one device; the peaks are exact, not sampled."""
 
@@ -114,11 +122,21 @@ class GpuReport:
     """This process and its children."""
     torch: TorchMemory | None
     utilization: Level | None
+    bursts: int | None
+    """How often utilization rose from 10 percent or less to 20 or more; None where it is unknown."""
+    memory_utilization: Level | None
     sm_activity: Level | None
     sm_occupancy: Level | None
     tensor_activity: Level | None
+    fp32_activity: Level | None
     dram_activity: Level | None
+    pcie: Traffic | None
+    nvlink: Traffic | None
     power_w: Level | None
+    power_limit_w: float | None
+    throttled: Mapping[str, float] | None
+    """Seconds for which something held the clock down, by its words, idling left out; empty where nothing
+    did. To two seconds: the driver is asked that seldom."""
     energy_j: float | None
     lost_since: float | None
     missing: Mapping[str, str]
@@ -166,12 +184,16 @@ class Advice:
 
     rule: str
     """The rule's name, one of those in docs/advice.md."""
+    sure: bool
+    """False where the figures only look like it; the text then says so."""
     text: str
-    """One or two sentences for a person, with the figures."""
+    """What was seen, as a sentence with the figures."""
+    fix: str
+    """What to do, as a sentence."""
     evidence: Mapping[str, Any]
     """The figures, by name."""
     link: str | None
-    """Address of the page that explains it."""
+    """The section that explains it, as a path within gpuwidget's own documentation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +241,19 @@ class LineMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class FrameTime:
+    """Where the main thread was in the user's own code below a line of the cell."""
+
+    frame: str
+    """As ``train.py:31 step``, or ``In[2]:4 step``."""
+    share: float
+    """Percent of the run's time."""
+    gpu_busy: float | None
+    """As in :class:`LineTime`."""
+    call: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class LineTime:
     """Where the main thread was, as seen from one line of the cell."""
 
@@ -228,11 +263,15 @@ class LineTime:
     share: float
     """Percent of the run's time."""
     gpu_busy: float | None
-    """Percent of that time in which the GPU was busy; None where the witnesses can't tell."""
+    """Percent of that time in which a GPU was busy for this process; None where the witnesses can't tell."""
     call: str | None
     """The call it was in most, as ``DataLoader._next_data``; None in the line itself."""
     frame: str | None
-    """The deepest frame of the user's own code below the cell, as ``train.py:31 step``; None without one."""
+    """The frame of the user's own code, the deepest below the cell, that it was in most; None without one."""
+    until: int | None = None
+    """The last of several lines that can't be told apart; None for one line."""
+    frames: tuple[FrameTime, ...] = ()
+    """The user's own frames below it, at most 4, those with the largest share first."""
 
 
 @dataclass(frozen=True, slots=True)

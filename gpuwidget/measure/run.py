@@ -6,19 +6,24 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuwidget import processes, torch_state
 from gpuwidget.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.history import Course
 from gpuwidget.measure import notes
+from gpuwidget.measure.advice import advise
+from gpuwidget.measure.advice.facts import NOTHING_KNOWN, Facts, Surroundings
+from gpuwidget.measure.advice.live import LiveAdvice
 from gpuwidget.measure.attribution import Attribution, Holding
 from gpuwidget.measure.choice import choose
 from gpuwidget.measure.marks import Marks
 from gpuwidget.measure.printed import PRINTED
 from gpuwidget.measure.progress import GpuProgress, Progress
+from gpuwidget.measure.recent import Recent
 from gpuwidget.measure.report import (
     REPORT_SCHEMA,
+    Advice,
     CellFacts,
     Environment,
     GpuReport,
@@ -77,19 +82,24 @@ class Run:
         execution_count: int | None = None,
         report_type: type[Report] = Report,
         witnesses: Sequence[Witness] = (),
+        surroundings: Callable[[Report], Surroundings] | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        """``surroundings`` says at the end what advice may rest on beside the run's own figures."""
         self._sampler = sampler
         self._options = options
         self._label = label
         self._execution_count = execution_count
         self._report_type = report_type
         self._witnesses = witnesses
+        self._surroundings = surroundings
+        self._live_advice = LiveAdvice()
         self._clock = clock
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._marks = Marks()
         self._tracks: dict[str, Track] = {}
+        self._recent: dict[str, Recent] = {}
         self._course: Course | None = None
         self._origin: Origin | None = None
         self._attribution: Attribution | None = None
@@ -168,8 +178,9 @@ class Run:
             tracks = self._shown_tracks()
             t, series = self._course.points() if self._course is not None else ((), ())
             names = self._torch_names()
+            elapsed = self._clock.monotonic() - self._began
             return Progress(
-                elapsed_s=self._clock.monotonic() - self._began,
+                elapsed_s=elapsed,
                 origin=self._origin,
                 attributed=self._attributed,
                 t=t,
@@ -185,7 +196,21 @@ class Run:
                     for place, track in ((self._place(track), track) for track in tracks)
                 ),
                 marks=self._marks.all(),
+                advice=self._advice_so_far(elapsed),
             )
+
+    def _advice_so_far(self, elapsed: float) -> Advice | None:
+        with suppress(Exception):
+            return self._live_advice.at(elapsed, lambda: self._recent_facts(elapsed))
+        return None
+
+    def _recent_facts(self, elapsed: float) -> Facts:
+        devices = self._devices()
+        gpus, seconds = [], 0.0
+        for shown in self._shown_tracks():
+            track, seconds = self._recent[shown.gpu.uuid].track(elapsed)
+            gpus.append(self._gpu_report(track, seconds, True, devices, {}))
+        return Facts(tuple(gpus), len(self._tracks), self._attributed, seconds, None)
 
     # -- its end -------------------------------------------------------------------------------------
 
@@ -217,9 +242,15 @@ class Run:
             for witness in self._witnesses:
                 with suppress(Exception):
                     report = witness.testify(report)
+            with suppress(Exception):
+                return self._advised(report)
             return report
         finally:
             self.abandon()
+
+    def _advised(self, report: Report) -> Report:
+        around = self._surroundings(report) if self._surroundings is not None else NOTHING_KNOWN
+        return replace(report, advice=advise(Facts.of(report, around)))
 
     def _measured(self, cell: CellFacts) -> Report:
         asked = self._clock.time()
@@ -266,7 +297,9 @@ class Run:
                 return
             self._meet(sample, t)
             for gpu, reading in self._pairs(sample):
-                self._tracks[gpu.uuid].add(t, reading, self._holding(gpu, reading), self._started)
+                holding = self._holding(gpu, reading)
+                self._tracks[gpu.uuid].add(t, reading, holding, self._started)
+                self._recent[gpu.uuid].add(t, reading, holding, self._started)
             self._add_to_course(t)
             if t >= self._host_due:
                 self._host_due = t + self._options.interval_s
@@ -288,6 +321,7 @@ class Run:
         for gpu, reading in new:
             self._tracks[gpu.uuid] = Track(gpu, reading, self._widest_gap)
             self._tracks[gpu.uuid].join(t)
+            self._recent[gpu.uuid] = Recent(gpu, reading, self._widest_gap, t)
         if new and self._course is None:
             self._course = Course((), spacing_s=_MEMORY_INTERVAL_S / 2)
         if new and self._course is not None:
@@ -441,11 +475,18 @@ class Run:
             process_memory=process_memory,
             torch=torch_memory,
             utilization=track.utilization(t),
+            bursts=track.bursts,
+            memory_utilization=track.memory_utilization(t),
             sm_activity=track.activity("sm_activity", t),
             sm_occupancy=track.activity("sm_occupancy", t),
             tensor_activity=track.activity("tensor_activity", t),
+            fp32_activity=track.activity("fp32_activity", t),
             dram_activity=track.activity("dram_activity", t),
+            pcie=track.traffic("pcie"),
+            nvlink=track.traffic("nvlink"),
             power_w=track.power(t),
+            power_limit_w=track.power_limit(),
+            throttled=track.throttled(),
             energy_j=track.energy(t),
             lost_since=track.lost_since,
             missing=track.missing,
