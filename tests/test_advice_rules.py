@@ -47,7 +47,7 @@ def busy(index: int = 0, **changes: Any) -> GpuReport:
         pcie=NOTHING,
         nvlink=NOTHING,
         power_w=level(670.0),
-        torch=TorchMemory(Span(0, gib(10), gib(12)), Span(0, gib(13), gib(13)), 0, 0),
+        torch=TorchMemory(Span(0, gib(10), gib(12)), Span(0, gib(13), gib(13)), 0, 0, 0),
     )
     return replace(made, **changes)
 
@@ -374,7 +374,7 @@ def test_gpus_that_are_held_and_not_used() -> None:
     assert said.text == (
         "This process holds 24.0 GiB on GPUs 1 and 2, which did nothing, while GPU 0 was 99 % busy."
     )
-    nothing_held = TorchMemory(Span(0, 0, 0), Span(0, 0, 0), 0, 0)
+    nothing_held = TorchMemory(Span(0, 0, 0), Span(0, 0, 0), 0, 0, 0)
     assert rules(facts(busy(0), unused(1, torch=nothing_held))) == []
     assert rules(facts(busy(0), unused(1), attributed=False)) == []
 
@@ -444,7 +444,7 @@ def test_cudnn_off() -> None:
 
 def test_fragmentation_is_told_of_runs_of_any_length() -> None:
     """Counts and peaks are exact: much reserved that no tensor used, and the cache flushed for room."""
-    pieces = TorchMemory(Span(0, gib(10), gib(18)), Span(0, gib(28), gib(30)), 3, 0)
+    pieces = TorchMemory(Span(0, gib(10), gib(18)), Span(0, gib(28), gib(30)), 3, 0, 0)
     said = only(facts(busy(torch=pieces), duration_s=0.5))
     assert said.text == (
         "torch held at least 12.0 GiB of GPU 0 that no tensor used (30.0 GiB reserved, 18.0 GiB allocated at "
@@ -492,7 +492,7 @@ def test_growing_memory_says_how_long_it_will_last() -> None:
 
 def test_the_surest_come_first() -> None:
     """What only looks like something stands behind what is certain."""
-    pieces = TorchMemory(Span(0, gib(10), gib(18)), Span(0, gib(28), gib(30)), 3, 0)
+    pieces = TorchMemory(Span(0, gib(10), gib(18)), Span(0, gib(28), gib(30)), 3, 0, 0)
     bursts = half_idle(utilization=Level(20.0, 90.0), bursts=30, torch=pieces)
     assert rules(facts(bursts)) == ["fragmentation", "input-pipeline"]
 

@@ -145,6 +145,10 @@ def as_json(fitted: Fitted, plan: Plan) -> dict[str, Any]:
         for name in SPARED:
             del gpu[name]
             gpu["missing"].pop(name, None)
+        if not gpu["children"]:
+            del gpu["children"]
+        if gpu["torch"] is not None:
+            del gpu["torch"]["inactive_split"]
     return values
 
 
