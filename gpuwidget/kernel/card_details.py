@@ -8,6 +8,7 @@ from itertools import groupby
 from gpuwidget import units
 from gpuwidget.kernel.card_facts import AT_ONCE_S, clean, gpu_names, whose
 from gpuwidget.kernel.card_table import is_compact
+from gpuwidget.kernel.card_time import time_details
 from gpuwidget.measure.notes import gpu_name
 from gpuwidget.measure.report import GpuReport, Report, Span
 
@@ -34,6 +35,7 @@ def details(report: Report) -> list[tuple[str, str]]:
             lines.append((f"{gpu_name(gpu)}, memory", " · ".join(_courses(report, gpu))))
             highest = _highest(gpu)
             lines += [(f"{gpu_name(gpu)}, highest", " · ".join(highest))] if highest else []
+    lines += time_details(report)
     lines += [("Not known", line) for line in unknowns(report)]
     course = f"{units.memory_course(host.start, host.end)}, peak {units.memory(host.peak)}"
     lines.append(("Host memory", f"{course} of this process"))

@@ -204,7 +204,7 @@ def _details(report: Report, plan: Plan, charted: bool) -> str:
         ticks = "; long ticks: marks, short ones: printed lines" if marks else ""
         lines.append(("Chart", legend + ticks))
     items = "".join(
-        f"<div><b>{escape(name)}:</b> {escape(facts.clean(text, facts.MOST_NOTE))}</div>"
+        f"<div>{f'<b>{escape(name)}:</b> ' if name else ''}{escape(facts.clean(text, facts.MOST_NOTE))}</div>"
         for name, text in lines
     )
     count = f", {len(notes)} note{'s' if len(notes) > 1 else ''}" if notes else ""

@@ -8,6 +8,7 @@ from gpuwidget import units
 from gpuwidget.kernel import card_facts as facts
 from gpuwidget.kernel.card_details import unknowns
 from gpuwidget.kernel.card_table import columns, is_compact, row_names
+from gpuwidget.kernel.card_time import time_details
 from gpuwidget.measure.report import Report
 
 _INDENT = "  "
@@ -43,6 +44,10 @@ def card(report: Report, rows: int) -> str:
         if len(report.shown) > len(gpus):
             lines.append(f"{_INDENT}and {len(report.shown) - len(gpus)} more GPUs")
     if not is_compact(gpus):
+        lines += [
+            f"{_INDENT}{f'{name[0].lower()}{name[1:]}: ' if name else _INDENT}{text}"
+            for name, text in time_details(report)
+        ]
         lines += [f"{_INDENT}not known: {facts.clean(text, facts.MOST_NOTE)}" for text in unknowns(report)]
         lines += [f"{_INDENT}note: {facts.clean(text, facts.MOST_NOTE)}" for text in report.notes]
     return "\n".join(lines)

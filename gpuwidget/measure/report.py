@@ -206,6 +206,19 @@ class LineMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class FrameTime:
+    """Where the main thread was in the user's own code below a line of the cell."""
+
+    frame: str
+    """As ``train.py:31 step``, or ``In[2]:4 step``."""
+    share: float
+    """Percent of the run's time."""
+    gpu_busy: float | None
+    """As in :class:`LineTime`."""
+    call: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class LineTime:
     """Where the main thread was, as seen from one line of the cell."""
 
@@ -215,11 +228,15 @@ class LineTime:
     share: float
     """Percent of the run's time."""
     gpu_busy: float | None
-    """Percent of that time in which the GPU was busy; None where the witnesses can't tell."""
+    """Percent of that time in which a GPU was busy for this process; None where the witnesses can't tell."""
     call: str | None
     """The call it was in most, as ``DataLoader._next_data``; None in the line itself."""
     frame: str | None
-    """The deepest frame of the user's own code below the cell, as ``train.py:31 step``; None without one."""
+    """The frame of the user's own code, the deepest below the cell, that it was in most; None without one."""
+    until: int | None = None
+    """The last of several lines that can't be told apart; None for one line."""
+    frames: tuple[FrameTime, ...] = ()
+    """The user's own frames below it, at most 4, those with the largest share first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +283,8 @@ class Report:
     """What keeps alive the memory that the run left behind, the largest first."""
     lines: tuple[LineMemory, ...]
     """Empty without ``--lines``; the largest at the peak first."""
+    energy_idle_j: float | None = None
+    """Joules of all GPUs shown, drawn while the driver saw no kernel run; None where that is unknown."""
 
     def as_json(self) -> dict[str, Any]:
         """The report as JSON values: dicts, lists, str, finite float, int, bool and None."""

@@ -59,6 +59,10 @@ class Track:
     _utilization: Average = field(default_factory=Average)
     _power: Average = field(default_factory=Average)
     _energy: Integral = field(default_factory=Integral)
+    _idle_j: float = 0.0
+    _told_s: float = 0.0
+    """Seconds of which it is known whether any kernel ran."""
+    _last_power: float | None = None
     _activities: dict[str, Average] = field(default_factory=lambda: {n: Average() for n, _ in _ACTIVITIES})
     _last_activity: float | None = None
     _last_t: float = 0.0
@@ -127,14 +131,24 @@ class Track:
             # Nothing could be read for that long (something held the interpreter): what was is unknown.
             self._energy.add(t, None)
             self._energy.add(t, reading.power_w)
+            self._last_power = reading.power_w
             return
         window = reading.utilization_window or _WIDEST_UTILIZATION_WINDOW_S
         # A reading tells of the driver's last window, which may be a window old itself: only from two
         # windows on is it certain to lie inside the run.
         if t >= 2 * window:
             self._utilization.add(reading.utilization, seconds)
+            self._add_idle(seconds, reading)
         self._power.add(reading.power_w, seconds)
         self._energy.add(t, reading.power_w)
+        self._last_power = reading.power_w
+
+    def _add_idle(self, seconds: float, reading: Reading) -> None:
+        if reading.utilization is None or reading.power_w is None or self._last_power is None:
+            return
+        self._told_s += seconds
+        if reading.utilization == 0:
+            self._idle_j += seconds * (reading.power_w + self._last_power) / 2
 
     def _add_activity(self, activity: Activity, started: float) -> None:
         if activity.until == self._last_activity or activity.since < started:
@@ -185,6 +199,15 @@ class Track:
             self._explain("energy_j", "power_w", _GAP)
             return None
         return self._energy.total
+
+    def energy_idle(self, duration_s: float) -> float | None:
+        """What of :meth:`energy` was drawn in windows in which the driver saw no kernel run.
+
+        None where less than nine tenths of the run lay in windows that are known.
+        """
+        if self.energy(duration_s) is None or self._told_s < 0.9 * duration_s:
+            return None
+        return self._idle_j
 
     def _level(self, name: str, average: Average, source: str, reason: str) -> Level | None:
         if average.known:

@@ -1,0 +1,235 @@
+"""A witness of where the code is: looks at the running thread from a thread of its own, now and then.
+
+A look finds the thread's position and asks whether the GPU is busy, some microseconds together. How often it
+looks follows what a look costs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from types import FrameType
+from typing import Any, Protocol
+
+from gpuwidget import processes
+from gpuwidget.clock import SYSTEM_CLOCK, Clock
+from gpuwidget.measure.code_time import Source, code_time, disagree, stream_busy, with_activity
+from gpuwidget.measure.places import Places
+from gpuwidget.measure.report import CodeTime, GpuReport, Report
+from gpuwidget.measure.steady import warm_up
+from gpuwidget.measure.tally import PROMPT_S, Tally
+
+PERIOD_S = 0.005
+"""Mean seconds between looks while the GPU is asked, where a look costs little."""
+WITHOUT_GPU_S = 0.02
+"""The same while there is no GPU to ask."""
+_SLOWEST_S = 0.05
+_SHARE_OF_CPU = 0.005
+"""Of a core, that the looks take at most in the long run."""
+_SHARE_OF_INTERPRETER = 0.002
+_HANDOVER_S = 5e-5
+"""What a thread loses when it is made to let go of the interpreter and gets it back."""
+_ADJUST_EVERY_S = 0.5
+_FULL_RATE_S = 1.0
+_JOIN_S = 0.25
+_AGREE_WITHIN = 10.0
+"""Points by which the streams' mean and the driver's may differ."""
+_WINDOW_S = 0.3
+_SHORTEST_CHECK_S = 2.0
+
+
+class Streams(Protocol):
+    """Whether this process's streams have work; see :class:`gpuwidget.torch_stream.DefaultStreams`."""
+
+    @property
+    def devices(self) -> tuple[int, ...]: ...  # noqa: D102 - said there
+    @property
+    def reason(self) -> str | None: ...  # noqa: D102
+    def open(self) -> bool: ...  # noqa: D102
+    def busy(self) -> int | None: ...  # noqa: D102
+
+
+@dataclass(slots=True)
+class _Cpu:
+    """CPU seconds of this process and of its children at one moment."""
+
+    t: float
+    own: float
+    children: processes.ChildrenTime
+
+
+class CodeWitness:
+    """Where the time of one cell went (see :class:`gpuwidget.measure.witness.Witness`)."""
+
+    def __init__(
+        self,
+        places: Places,
+        source: Source,
+        streams: Streams,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        frames: Callable[[], dict[int, FrameType]] = sys._current_frames,
+    ) -> None:
+        self._places = places
+        self._source = source
+        self._streams = streams
+        self._clock = clock
+        self._frames = frames
+        self._tally = Tally()
+        self._watched = 0
+        self._process = os.getpid()
+        self._ending = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._random = random.Random()
+        self._period = PERIOD_S
+        self._asked = False
+        self._cpu_start: _Cpu | None = None
+        self._cpu_end: _Cpu | None = None
+
+    # -- the witness ---------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to look at the thread that calls."""
+        self._watched = threading.get_ident()
+        self._places.begin(sys._getframe(), _current_task())
+        self._ending.acquire()
+        self._thread = threading.Thread(target=self._run, name="gpuwidget-code", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._thread is not None and self._ending.locked():
+            self._ending.release()
+
+    def testify(self, report: Report) -> Report:
+        """The report with its ``time``; as it was where the run was over before the first look."""
+        thread, self._thread = self._thread, None
+        if thread is None or os.getpid() != self._process:
+            return report
+        thread.join(_JOIN_S)
+        self._places.end()
+        if not self._tally.looks:
+            return report
+        time = self._judged(self._said(), report)
+        return replace(report, time=replace(time, warm_up_s=warm_up(report)))
+
+    def abandon(self) -> None:
+        """End without a word."""
+        self.stop()
+        self._places.end()
+
+    def so_far(self) -> CodeTime | None:
+        """What the looks so far say, not yet compared with the driver; None before the first.
+
+        May be called from any thread while the run goes on.
+        """
+        return self._said() if self._tally.looks else None
+
+    # -- what it saw ---------------------------------------------------------------------------------
+
+    def _said(self) -> CodeTime:
+        cpu = children = None
+        start, end = self._cpu_start, self._cpu_end
+        if start is not None and end is not None and end.t > start.t:
+            wall = end.t - start.t
+            cpu = 100 * (end.own - start.own) / wall
+            ended = end.children.ended - start.children.ended
+            children = 100 * max(0.0, ended + end.children.alive - start.children.alive) / wall
+        return code_time(
+            self._tally,
+            self._places,
+            self._source,
+            period_s=self._period,
+            why_unknown=self._streams.reason,
+            cpu=cpu,
+            cpu_children=children,
+        )
+
+    def _judged(self, time: CodeTime, report: Report) -> CodeTime:
+        """``time`` where the driver agrees with the streams, else without the GPU's activity."""
+        for bit, device in enumerate(self._streams.devices):
+            gpu = next((one for one in report.gpus if one.torch_device == f"cuda:{device}"), None)
+            ours = stream_busy(self._tally, 1 << bit)
+            drivers = _drivers_mean(gpu, report)
+            if gpu is None or ours is None or drivers is None:
+                continue
+            if abs(ours - drivers) > _AGREE_WITHIN + 100 * _WINDOW_S / report.cell.duration_s:
+                return with_activity(time, {}, f"{disagree(ours, drivers, f'GPU {gpu.index}')}.")
+        return time
+
+    # -- the thread ----------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        with suppress(Exception):
+            self._cpu_start = self._cpu()
+            self._look_on()
+            self._cpu_end = self._cpu()
+
+    def _look_on(self) -> None:
+        monotonic, ending, draw = self._clock.monotonic, self._ending, self._random.random
+        began = accounted = monotonic()
+        adjust_at = began
+        spent_cpu, spent_looks = time.thread_time(), 0
+        while True:
+            due = accounted + self._period * (0.5 + draw())
+            if ending.acquire(timeout=max(0.0, due - monotonic())):
+                return
+            t = monotonic()
+            stands_for = due
+            while t - stands_for > _SLOWEST_S * 10:
+                stands_for += _SLOWEST_S * 5
+            after = stands_for + self._period * (0.5 + draw())
+            while after <= t:
+                stands_for, after = after, after + self._period * (0.5 + draw())
+            self.look(t, t - due, stands_for - accounted)
+            accounted = stands_for
+            if t >= adjust_at:
+                adjust_at = t + _ADJUST_EVERY_S
+                self._asked = self._streams.open()
+                cpu, looks = time.thread_time(), self._tally.looks
+                self._adjust(t - began, (cpu - spent_cpu) / max(1, looks - spent_looks))
+                spent_cpu, spent_looks = cpu, looks
+
+    def look(self, t: float, late: float, seconds: float) -> None:
+        """Look at the thread at ``t``, ``late`` seconds after that was due, for ``seconds`` of its time."""
+        frame = self._frames().get(self._watched)
+        place = self._places.find(frame)
+        tally = self._tally
+        between = late > PROMPT_S and self._places.between_instructions(frame)
+        del frame
+        bits = self._streams.busy() if self._asked else None
+        here = tally.known_place(place) or tally.meet(place, self._places.line(place.own, place.own_at))
+        tally.add(t, late, between, seconds, here, bits)
+
+    def _adjust(self, elapsed: float, cost: float) -> None:
+        """Look as often as the budget allows, by what a look costs; at the full rate in the first second."""
+        period = PERIOD_S if self._asked else WITHOUT_GPU_S
+        if elapsed >= _FULL_RATE_S:
+            tally = self._tally
+            total = sum(one.seconds for one in tally.spent.values())
+            waits = tally.held / total if total else 0.0
+            period = max(period, cost / _SHARE_OF_CPU, waits * (cost + _HANDOVER_S) / _SHARE_OF_INTERPRETER)
+        self._period = min(period, _SLOWEST_S)
+
+    def _cpu(self) -> _Cpu:
+        return _Cpu(self._clock.monotonic(), time.process_time(), processes.children_cpu_time())
+
+
+def _drivers_mean(gpu: GpuReport | None, report: Report) -> float | None:
+    if gpu is None or gpu.utilization is None or report.cell.duration_s < _SHORTEST_CHECK_S:
+        return None
+    return gpu.utilization.mean
+
+
+def _current_task() -> Any:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
