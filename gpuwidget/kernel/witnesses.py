@@ -9,7 +9,9 @@ from typing import Any
 from gpuwidget.kernel.options import WatchOptions
 from gpuwidget.measure.observer import CodeWitness
 from gpuwidget.measure.places import Places
+from gpuwidget.measure.windows import SampledWindows
 from gpuwidget.measure.witness import Witness
+from gpuwidget.sampler import process_sampler
 from gpuwidget.torch_stream import DefaultStreams
 
 _OLDER_NAME = re.compile(r"<ipython-input-(\d+)-")
@@ -33,4 +35,6 @@ def code_witness(shell: Any) -> CodeWitness:
         # What runs without an In[N] of its own.
         return "a cell" if file in getattr(linecache, "_ipython_cache", {}) else None
 
-    return CodeWitness(Places(cell_name), linecache.getline, DefaultStreams())
+    return CodeWitness(
+        Places(cell_name), linecache.getline, DefaultStreams(), windows=SampledWindows(process_sampler())
+    )

@@ -14,20 +14,25 @@ FEWEST_LOOKS = 20
 _MOST_LINES = 12
 _MOST_FRAMES = 4
 _LEAST_SHARE = 0.5
-_MOST_DOUBT = 5.0
+_MOST_DOUBT = 6.0
 """Percent of the time that two lines may owe each other before they count as one."""
+_FEWEST_TURNS = 3
+"""Lines that follow each other less often than this are no pattern."""
 _MOST_BUSY_DOUBT = 5.0
 _LEAST_KNOWN = 90.0
 _CONTENDED = 5.0
 """Percent of the time with waiting looks from which on the interpreter limits the resolution."""
+_RESOLUTION_S = 0.02
 _CONTENDED_RESOLUTION_S = 0.07
-_PERIODS = 4
-"""Looks that a stretch must hold to be told for certain."""
+"""Below these, the line at which Python lets go of its interpreter is seen too often."""
 
 _TAKE_TURNS = (
-    "some lines take turns faster than can be told while Python's interpreter is busy, and are shown as one"
+    "some lines take turns faster than can be told while Python's interpreter, or this machine, is busy, and "
+    "are shown as one"
 )
-_FLICKERS = "the GPU's state changes faster than can be told while Python's interpreter is busy"
+_FLICKERS = (
+    "the GPU's state changes faster than can be told while Python's interpreter, or this machine, is busy"
+)
 
 Source = Callable[[str, int], str]
 """The text of a line of a file."""
@@ -67,7 +72,6 @@ def code_time(
     places: Places,
     source: Source,
     *,
-    period_s: float,
     why_unknown: str | None,
     cpu: float | None,
     cpu_children: float | None,
@@ -77,13 +81,11 @@ def code_time(
     total = sum(one.seconds for one in spent)
     reasons: list[str] = []
     lines: tuple[LineTime, ...] = ()
-    resolution = _PERIODS * period_s
-    if total > 0 and 100 * tally.held / total >= _CONTENDED:
-        resolution = max(resolution, _CONTENDED_RESOLUTION_S)
+    contended = total > 0 and 100 * tally.held / total >= _CONTENDED
     if tally.looks < FEWEST_LOOKS or total <= 0:
         reasons.append("the run was too short to tell where its time went")
     else:
-        together = _together(dict(tally.doubts), total)
+        together = _together(tally, total)
         if together:
             reasons.append(_TAKE_TURNS)
         groups: dict[int | None, _Group] = {}
@@ -102,7 +104,7 @@ def code_time(
     return CodeTime(
         lines=lines,
         samples=tally.looks,
-        resolution_s=resolution,
+        resolution_s=_CONTENDED_RESOLUTION_S if contended else _RESOLUTION_S,
         reason=sentences(reasons),
         cpu=cpu,
         cpu_children=cpu_children,
@@ -126,13 +128,13 @@ def stream_busy(tally: Tally, bit: int) -> float | None:
 
 
 def with_activity(time: CodeTime, activity: Mapping[int | None, float], reason: str) -> CodeTime:
-    """``time`` with another witness's activity for each line, None for what is not in ``activity``."""
+    """``time`` with another witness's activity for each line, and why; None where that says nothing."""
     return replace(
         time,
         lines=tuple(
             replace(
                 line,
-                gpu_busy=activity.get(line.line),
+                gpu_busy=activity.get(line.line) if line.until is None else None,
                 frames=tuple(replace(frame, gpu_busy=None) for frame in line.frames),
             )
             for line in time.lines
@@ -141,13 +143,12 @@ def with_activity(time: CodeTime, activity: Mapping[int | None, float], reason: 
     )
 
 
-def _together(
-    doubts: Mapping[tuple[int | None, int | None], float], total: float
-) -> dict[int | None, int | None]:
+def _together(tally: Tally, total: float) -> dict[int | None, int | None]:
     """For each line that can't be told from another, the one that stands for all of them."""
-    owed: dict[frozenset[int | None], float] = {}
-    for pair, seconds in doubts.items():
-        owed[frozenset(pair)] = owed.get(frozenset(pair), 0.0) + seconds
+    turns = dict(tally.turns)
+    owed = {
+        both: seconds for both, seconds in dict(tally.doubts).items() if turns.get(both, 0) >= _FEWEST_TURNS
+    }
     found: dict[int | None, int | None] = {}
     left = sum(owed.values())
     for both, seconds in sorted(owed.items(), key=lambda item: -item[1]):

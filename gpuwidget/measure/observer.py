@@ -21,10 +21,13 @@ from typing import Any, Protocol
 from gpuwidget import processes
 from gpuwidget.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.measure.code_time import Source, code_time, disagree, stream_busy, with_activity
+from gpuwidget.measure.notes import gpu_name
 from gpuwidget.measure.places import Places
 from gpuwidget.measure.report import CodeTime, GpuReport, Report
 from gpuwidget.measure.steady import warm_up
 from gpuwidget.measure.tally import PROMPT_S, Tally
+from gpuwidget.measure.unmix import unmix
+from gpuwidget.measure.windows import WindowLog, Windows
 
 PERIOD_S = 0.005
 """Mean seconds between looks while the GPU is asked, where a look costs little."""
@@ -33,7 +36,7 @@ WITHOUT_GPU_S = 0.02
 _SLOWEST_S = 0.05
 _SHARE_OF_CPU = 0.005
 """Of a core, that the looks take at most in the long run."""
-_SHARE_OF_INTERPRETER = 0.002
+_SHARE_OF_INTERPRETER = 0.005
 _HANDOVER_S = 5e-5
 """What a thread loses when it is made to let go of the interpreter and gets it back."""
 _ADJUST_EVERY_S = 0.5
@@ -43,6 +46,7 @@ _AGREE_WITHIN = 10.0
 """Points by which the streams' mean and the driver's may differ."""
 _WINDOW_S = 0.3
 _SHORTEST_CHECK_S = 2.0
+_BY_WINDOWS = "The GPU's activity is told from the driver's windows instead."
 
 
 class Streams(Protocol):
@@ -74,12 +78,16 @@ class CodeWitness:
         source: Source,
         streams: Streams,
         *,
+        windows: Windows | None = None,
         clock: Clock = SYSTEM_CLOCK,
         frames: Callable[[], dict[int, FrameType]] = sys._current_frames,
     ) -> None:
         self._places = places
         self._source = source
         self._streams = streams
+        self._windows = windows
+        self._log = WindowLog()
+        self._logging = False
         self._clock = clock
         self._frames = frames
         self._tally = Tally()
@@ -90,6 +98,8 @@ class CodeWitness:
         self._random = random.Random()
         self._period = PERIOD_S
         self._asked = False
+        self._epoch = 0.0
+        """What makes epoch seconds of the clock's own."""
         self._cpu_start: _Cpu | None = None
         self._cpu_end: _Cpu | None = None
 
@@ -146,14 +156,25 @@ class CodeWitness:
             self._tally,
             self._places,
             self._source,
-            period_s=self._period,
             why_unknown=self._streams.reason,
             cpu=cpu,
             cpu_children=children,
         )
 
     def _judged(self, time: CodeTime, report: Report) -> CodeTime:
-        """``time`` where the driver agrees with the streams, else without the GPU's activity."""
+        """``time`` where the driver agrees with the streams; else with what its windows say, or nothing."""
+        if not time.lines:
+            return time
+        differ = self._differ(report)
+        if differ is None and self._tally.known:
+            return time
+        found = unmix(self._log.mixtures)
+        if found is None:
+            return time if differ is None else with_activity(time, {}, differ)
+        return with_activity(time, found, f"{differ} {_BY_WINDOWS}" if differ is not None else _BY_WINDOWS)
+
+    def _differ(self, report: Report) -> str | None:
+        """Where the streams' mean and the driver's differ, in a sentence."""
         for bit, device in enumerate(self._streams.devices):
             gpu = next((one for one in report.gpus if one.torch_device == f"cuda:{device}"), None)
             ours = stream_busy(self._tally, 1 << bit)
@@ -161,8 +182,8 @@ class CodeWitness:
             if gpu is None or ours is None or drivers is None:
                 continue
             if abs(ours - drivers) > _AGREE_WITHIN + 100 * _WINDOW_S / report.cell.duration_s:
-                return with_activity(time, {}, f"{disagree(ours, drivers, f'GPU {gpu.index}')}.")
-        return time
+                return f"{disagree(ours, drivers, gpu_name(gpu))}."
+        return None
 
     # -- the thread ----------------------------------------------------------------------------------
 
@@ -171,6 +192,9 @@ class CodeWitness:
             self._cpu_start = self._cpu()
             self._look_on()
             self._cpu_end = self._cpu()
+            self._take_windows()
+        if self._windows is not None:
+            self._windows.close()
 
     def _look_on(self) -> None:
         monotonic, ending, draw = self._clock.monotonic, self._ending, self._random.random
@@ -193,6 +217,7 @@ class CodeWitness:
             if t >= adjust_at:
                 adjust_at = t + _ADJUST_EVERY_S
                 self._asked = self._streams.open()
+                self._take_windows()
                 cpu, looks = time.thread_time(), self._tally.looks
                 self._adjust(t - began, (cpu - spent_cpu) / max(1, looks - spent_looks))
                 spent_cpu, spent_looks = cpu, looks
@@ -207,6 +232,14 @@ class CodeWitness:
         bits = self._streams.busy() if self._asked else None
         here = tally.known_place(place) or tally.meet(place, self._places.line(place.own, place.own_at))
         tally.add(t, late, between, seconds, here, bits)
+        if self._logging:
+            self._log.add(t + self._epoch, here.line, seconds)
+
+    def _take_windows(self) -> None:
+        if self._windows is not None:
+            self._epoch = self._clock.time() - self._clock.monotonic()
+            self._logging = self._windows.open()
+            self._log.digest(self._windows.read())
 
     def _adjust(self, elapsed: float, cost: float) -> None:
         """Look as often as the budget allows, by what a look costs; at the full rate in the first second."""

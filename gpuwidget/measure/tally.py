@@ -15,13 +15,15 @@ from dataclasses import dataclass
 
 from gpuwidget.measure.places import Place
 
-PROMPT_S = 0.001
+PROMPT_S = 0.0003
 """A look that comes no later than this after it was due did not wait for the interpreter."""
 _RECENT_S = 0.06
 _TURNS_S = 1.0
 """Lines that were seen within so long of each other may take turns."""
 _EARLIEST, _LATEST, _KEPT = 0.95, 1.3, 4.0
 """Of the interpreter's switch interval."""
+_CERTAIN_S = 0.0015
+"""A look that had to wait so long did so for the interpreter: no machine at rest is that late by itself."""
 _MOST_PLACES = 4000
 
 
@@ -53,7 +55,9 @@ class Tally:
         """Seconds in which it was known whether the GPU was busy."""
         self.busy: dict[int, float] = {}
         """Seconds by which devices were busy, as bits."""
-        self.doubts: dict[tuple[int | None, int | None], float] = {}
+        self.turns: dict[frozenset[int | None], int] = {}
+        """How often a look found one of two lines after the other."""
+        self.doubts: dict[frozenset[int | None], float] = {}
         """Seconds that belong to one or the other of two lines; less of a look that came but a little late,
         as it does on a busy machine without anybody holding the interpreter."""
         self._last: Spent | None = None
@@ -86,6 +90,8 @@ class Tally:
         last, last_bits = self._last, self._last_bits
         if last is not None and last.line != here.line:
             self._other, self._other_at = last.line, t
+            turn = frozenset((last.line, here.line))
+            self.turns[turn] = self.turns.get(turn, 0) + 1
         if late > PROMPT_S:
             self.held += seconds
         doubt = self._doubt(late, between)
@@ -94,11 +100,12 @@ class Tally:
         elif doubt > 0.0:
             if late < _EARLIEST * self._switch and self._held is not None and t - self._held_at <= _RECENT_S:
                 then = self._held
+                doubt /= 2
             other = then.line
             if other == here.line and t - self._other_at <= _TURNS_S:
                 other = self._other
             if other != here.line:
-                pair = (other, here.line)
+                pair = frozenset((other, here.line))
                 self.doubts[pair] = self.doubts.get(pair, 0.0) + doubt * seconds
             if last_bits is not None and last_bits != bits:
                 then.doubtful += doubt * seconds
@@ -120,7 +127,7 @@ class Tally:
         if late <= PROMPT_S:
             return 0.0
         if late < _EARLIEST * self._switch:
-            return late / self._switch
+            return min(1.0, late / _CERTAIN_S)
         if between or late <= _LATEST * self._switch or late >= _KEPT * self._switch:
             return 0.0
         return 0.2
