@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from types import FrameType
 from typing import Any, Protocol
 
@@ -25,7 +26,7 @@ from gpuwidget.measure.notes import gpu_name
 from gpuwidget.measure.places import Places
 from gpuwidget.measure.report import CodeTime, GpuReport, Report
 from gpuwidget.measure.steady import warm_up
-from gpuwidget.measure.tally import PROMPT_S, Tally
+from gpuwidget.measure.tally import Look, Tally
 from gpuwidget.measure.unmix import unmix
 from gpuwidget.measure.windows import WindowLog, Windows
 
@@ -93,6 +94,9 @@ class CodeWitness:
         self._tally = Tally()
         self._watched = 0
         self._process = os.getpid()
+        self._thread_cpu: Callable[[], float] | None = None
+        """CPU seconds of the watched thread; None where the system does not say."""
+        self._had_run = 0.0
         self._ending = threading.Lock()
         self._thread: threading.Thread | None = None
         self._random = random.Random()
@@ -108,6 +112,7 @@ class CodeWitness:
     def start(self) -> None:
         """Begin to look at the thread that calls."""
         self._watched = threading.get_ident()
+        self._thread_cpu = _thread_cpu(self._watched)
         self._places.begin(sys._getframe(), _current_task())
         self._ending.acquire()
         self._thread = threading.Thread(target=self._run, name="gpuwidget-code", daemon=True)
@@ -226,14 +231,20 @@ class CodeWitness:
         """Look at the thread at ``t``, ``late`` seconds after that was due, for ``seconds`` of its time."""
         frame = self._frames().get(self._watched)
         place = self._places.find(frame)
-        tally = self._tally
-        between = late > PROMPT_S and self._places.between_instructions(frame)
         del frame
         bits = self._streams.busy() if self._asked else None
+        ran = self._ran()
+        tally = self._tally
         here = tally.known_place(place) or tally.meet(place, self._places.line(place.own, place.own_at))
-        tally.add(t, late, between, seconds, here, bits)
+        tally.add(Look(t, late, seconds, ran), here, bits)
         if self._logging:
             self._log.add(t + self._epoch, here.line, seconds)
+
+    def _ran(self) -> float | None:
+        if self._thread_cpu is None:
+            return None
+        before, self._had_run = self._had_run, self._thread_cpu()
+        return self._had_run - before
 
     def _take_windows(self) -> None:
         if self._windows is not None:
@@ -259,6 +270,15 @@ def _drivers_mean(gpu: GpuReport | None, report: Report) -> float | None:
     if gpu is None or gpu.utilization is None or report.cell.duration_s < _SHORTEST_CHECK_S:
         return None
     return gpu.utilization.mean
+
+
+def _thread_cpu(ident: int) -> Callable[[], float] | None:
+    try:
+        clock = time.pthread_getcpuclockid(ident)
+        time.clock_gettime(clock)
+    except (AttributeError, OSError):
+        return None
+    return partial(time.clock_gettime, clock)
 
 
 def _current_task() -> Any:

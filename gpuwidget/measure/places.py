@@ -6,7 +6,6 @@ asks for a frame's variables: on some Pythons that writes into a function that r
 
 from __future__ import annotations
 
-import opcode
 import os
 import sys
 import sysconfig
@@ -19,10 +18,6 @@ _DEEPEST = 2000
 _LONGEST_AWAIT = 200
 _EMPTY, _LIBRARY, _KNOWN, _USER, _OWN = range(5)
 
-_BETWEEN = frozenset(
-    opcode.opmap[name] for name in ("RESUME", "JUMP_BACKWARD", "JUMP_ABSOLUTE") if name in opcode.opmap
-)
-"""Instructions at which the interpreter looks whether another thread wants to run, and which call nothing."""
 _PACKAGES = ("site-packages", "dist-packages")
 _KNOWN_CALLS = {
     ("torch/utils/data/dataloader.py", "_next_data"): "DataLoader._next_data",
@@ -189,16 +184,6 @@ class Places:
         if _known_call(code) is not None:
             return _KNOWN
         return _EMPTY if code.co_name in _EMPTY_NAMES else _LIBRARY
-
-    @staticmethod
-    def between_instructions(top: FrameType | None) -> bool:
-        """Whether a thread that let go of the interpreter did so only because it was asked to.
-
-        In the midst of a call, it may have done so by itself.
-        """
-        if top is None or top.f_lasti < 0:
-            return False
-        return top.f_code.co_code[top.f_lasti] in _BETWEEN
 
     # -- in words ------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpuwidget.measure.places import Place
 
@@ -20,8 +21,15 @@ PROMPT_S = 0.0003
 _RECENT_S = 0.06
 _TURNS_S = 1.0
 """Lines that were seen within so long of each other may take turns."""
-_EARLIEST, _LATEST, _KEPT = 0.95, 1.3, 4.0
-"""Of the interpreter's switch interval."""
+_EARLIEST = 0.95
+"""Of the interpreter's switch interval, from which on the thread was made to let go: where it was found is
+where it kept the interpreter, or a call did that it has just come back from."""
+_BUSY_MACHINE = 0.1
+"""Part of the looks that were late though the thread did not run, from which on the machine is too busy for a
+long wait to mean that the thread was made to let go."""
+_DOUBT_IF_BUSY = 0.5
+_RAN = 0.5
+"""Part of a look's wait that the thread must have run in to be its cause."""
 _CERTAIN_S = 0.0015
 """A look that had to wait so long did so for the interpreter: no machine at rest is that late by itself."""
 _MOST_PLACES = 4000
@@ -42,6 +50,19 @@ class Spent:
     """Seconds in which the GPU's state changed while the look was waiting."""
 
 
+class Look(NamedTuple):
+    """One look at the thread."""
+
+    t: float
+    late: float
+    """Seconds after it was due."""
+    seconds: float
+    """What it stands for."""
+    ran: float | None
+    """CPU seconds that the thread has had since the look before, None where nobody knows. One that did not
+    run kept nobody waiting: the machine was busy with something else."""
+
+
 class Tally:
     """Adds up looks; used by one thread, read by any."""
 
@@ -60,6 +81,9 @@ class Tally:
         self.doubts: dict[frozenset[int | None], float] = {}
         """Seconds that belong to one or the other of two lines; less of a look that came but a little late,
         as it does on a busy machine without anybody holding the interpreter."""
+        self._whole = 0.0
+        self._delayed = 0.0
+        """Seconds for which a look waited for the machine."""
         self._last: Spent | None = None
         self._last_bits: int | None = None
         self._held: Spent | None = None
@@ -78,14 +102,15 @@ class Tally:
             place = Place(place.own, place.own_at, 0, 0, 0)
         return self.spent.setdefault(place, Spent(place, line))
 
-    def add(
-        self, t: float, late: float, between: bool, seconds: float, here: Spent, bits: int | None
-    ) -> None:
-        """A look at ``t``, ``late`` seconds after it was due, that stands for ``seconds``.
-
-        ``between``: the thread stood between two instructions, not in the midst of a call.
-        """
+    def add(self, look: Look, here: Spent, bits: int | None) -> None:
+        """A look that found the thread ``here`` and the devices of ``bits`` busy."""
+        t, seconds, late = look.t, look.seconds, look.late
         self.looks += 1
+        self._whole += seconds
+        if look.ran is not None and look.ran < _RAN * late:
+            if late > _CERTAIN_S:
+                self._delayed += seconds
+            late = 0.0
         then = here
         last, last_bits = self._last, self._last_bits
         if last is not None and last.line != here.line:
@@ -94,17 +119,16 @@ class Tally:
             self.turns[turn] = self.turns.get(turn, 0) + 1
         if late > PROMPT_S:
             self.held += seconds
-        doubt = self._doubt(late, between)
-        if doubt == 0.0 and late > PROMPT_S:
-            self._held, self._held_at = here, t
-        elif doubt > 0.0:
-            if late < _EARLIEST * self._switch and self._held is not None and t - self._held_at <= _RECENT_S:
+            doubt = self._doubt(late)
+            if late >= _EARLIEST * self._switch:
+                self._held, self._held_at = here, t
+            elif self._held is not None and t - self._held_at <= _RECENT_S:
                 then = self._held
                 doubt /= 2
             other = then.line
             if other == here.line and t - self._other_at <= _TURNS_S:
                 other = self._other
-            if other != here.line:
+            if doubt and other != here.line:
                 pair = frozenset((other, here.line))
                 self.doubts[pair] = self.doubts.get(pair, 0.0) + doubt * seconds
             if last_bits is not None and last_bits != bits:
@@ -118,16 +142,8 @@ class Tally:
                 self.busy[bits] = self.busy.get(bits, 0.0) + seconds
         self._last, self._last_bits = here, bits
 
-    def _doubt(self, late: float, between: bool) -> float:
-        """How likely the thread was elsewhere when a look so late was due, 0 to 1.
-
-        It was not, where the look came just when the interpreter makes a thread let go, or much later: some
-        call then kept the interpreter. A machine that is busy with other things delays looks by any time.
-        """
-        if late <= PROMPT_S:
-            return 0.0
+    def _doubt(self, late: float) -> float:
+        """How likely the thread was elsewhere when a look so late was due, 0 to 1."""
         if late < _EARLIEST * self._switch:
             return min(1.0, late / _CERTAIN_S)
-        if between or late <= _LATEST * self._switch or late >= _KEPT * self._switch:
-            return 0.0
-        return 0.2
+        return _DOUBT_IF_BUSY if self._delayed > _BUSY_MACHINE * self._whole else 0.0
