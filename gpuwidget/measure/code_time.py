@@ -16,7 +16,7 @@ _MOST_FRAMES = 4
 _LEAST_SHARE = 0.5
 _MOST_DOUBT = 6.0
 """Percent of the time that two lines may owe each other before they count as one."""
-_FEWEST_TURNS = 3
+_FEWEST_TURNS = 2
 """Lines that follow each other less often than this are no pattern."""
 _MOST_BUSY_DOUBT = 5.0
 _LEAST_KNOWN = 90.0

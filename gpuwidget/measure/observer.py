@@ -111,12 +111,16 @@ class CodeWitness:
 
     def start(self) -> None:
         """Begin to look at the thread that calls."""
-        self._watched = threading.get_ident()
-        self._thread_cpu = _thread_cpu(self._watched)
-        self._places.begin(sys._getframe(), _current_task())
+        self._thread_cpu = _thread_cpu(threading.get_ident())
+        self.observe(sys._getframe())
         self._ending.acquire()
         self._thread = threading.Thread(target=self._run, name="gpuwidget-code", daemon=True)
         self._thread.start()
+
+    def observe(self, frame: FrameType | None) -> None:
+        """Look at the thread that calls, from now on; what ``frame`` stands on is no part of the run."""
+        self._watched = threading.get_ident()
+        self._places.begin(frame, _current_task())
 
     def stop(self) -> None:
         """Look no more."""
@@ -126,11 +130,10 @@ class CodeWitness:
     def testify(self, report: Report) -> Report:
         """The report with its ``time``; as it was where the run was over before the first look."""
         thread, self._thread = self._thread, None
-        if thread is None or os.getpid() != self._process:
-            return report
-        thread.join(_JOIN_S)
+        if thread is not None and os.getpid() == self._process:
+            thread.join(_JOIN_S)
         self._places.end()
-        if not self._tally.looks:
+        if not self._tally.looks or os.getpid() != self._process:
             return report
         time = self._judged(self._said(), report)
         return replace(report, time=replace(time, warm_up_s=warm_up(report)))
@@ -221,8 +224,7 @@ class CodeWitness:
             accounted = stands_for
             if t >= adjust_at:
                 adjust_at = t + _ADJUST_EVERY_S
-                self._asked = self._streams.open()
-                self._take_windows()
+                self.open()
                 cpu, looks = time.thread_time(), self._tally.looks
                 self._adjust(t - began, (cpu - spent_cpu) / max(1, looks - spent_looks))
                 spent_cpu, spent_looks = cpu, looks
@@ -245,6 +247,11 @@ class CodeWitness:
             return None
         before, self._had_run = self._had_run, self._thread_cpu()
         return self._had_run - before
+
+    def open(self) -> None:
+        """Meet the streams and windows there are by now; on the thread that looks."""
+        self._asked = self._streams.open()
+        self._take_windows()
 
     def _take_windows(self) -> None:
         if self._windows is not None:

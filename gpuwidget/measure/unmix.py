@@ -13,6 +13,8 @@ _FEWEST_WINDOWS = 10
 _WINDOWS_PER_LINE = 3
 _LEAST_SHARE = 0.05
 """Of all windows together, below which a line counts with the others."""
+_MOST_REST = 0.1
+"""Of all windows together, above which the lines without an activity of their own get one in common."""
 _LEAST_SPREAD = 0.15
 """Standard deviation of a line's share from window to window."""
 _WORST_CONDITION = 50.0
@@ -46,7 +48,7 @@ def unmix(windows: Sequence[Mixture]) -> dict[int | None, float] | None:
         return None
     rows = [[window.shares.get(line, 0.0) for line in lines] for window in windows]
     rest = [max(0.0, 1.0 - sum(row)) for row in rows]
-    if sum(rest) > 0.01 * len(windows):
+    if sum(rest) > _MOST_REST * len(windows):
         rows = [[*row, left] for row, left in zip(rows, rest, strict=True)]
     if len(rows[0]) > 1 and any(_spread(row[at] for row in rows) < _LEAST_SPREAD for at in range(len(lines))):
         return None
