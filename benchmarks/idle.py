@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from benchmarks.figures import Figure
@@ -72,7 +72,7 @@ class Errors(NamedTuple):
     """Lines of which nothing was told."""
 
 
-def errors_of(said: list[Mapping[str, Any]], truth: Mapping[str, tuple[float, float]]) -> Errors:
+def errors_of(said: Sequence[Mapping[str, Any]], truth: Mapping[str, tuple[float, float]]) -> Errors:
     """The worst errors. Lines shown as one are compared with their sum; what is not told is no error."""
     share = activity = 0.0
     told: set[str] = set()

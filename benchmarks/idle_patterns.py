@@ -1,7 +1,7 @@
 """Loops whose every line does a known thing to the GPU for a known time, watched; torch's home for ``idle``.
 
-As a program: ``python -m benchmarks.idle_patterns KIND PERIOD SECONDS RUNS`` prints what was said of each line
-and what was true, by the host's clock and CUDA's events.
+As a program: ``python -m benchmarks.idle_patterns KIND PERIOD SECONDS RUNS`` prints what was said of each
+line and what was true, by the host's clock and CUDA's events.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ KINDS = {
     "pure Python": "for _ in range(n):\n    python(0.6)\n    work(0.4)\n",
 }
 _PROBE_CYCLES = 200_000_000
+_cuda: Any = torch.cuda
 
 
 class Pattern:
@@ -43,8 +44,8 @@ class Pattern:
         self.lines: list[tuple[int, float, float]] = []
         """Line of the cell, and host times."""
         self.events: list[tuple[Any, Any]] = []
-        torch.cuda.synchronize()
-        self._anchor = torch.cuda.Event(enable_timing=True)
+        _cuda.synchronize()
+        self._anchor = _cuda.Event(enable_timing=True)
         self._anchor.record()
         self._anchor.synchronize()
         self._anchored = time.perf_counter()
@@ -57,7 +58,7 @@ class Pattern:
             "python": self._timed(lambda part: _python(int(part * self._rounds))),
             "launch": self._timed(self._launch),
             "work": self._timed(self._work),
-            "wait": self._timed(lambda part: torch.cuda.synchronize()),
+            "wait": self._timed(lambda part: _cuda.synchronize()),
         }
 
     def _timed(self, function: Callable[[float], None]) -> Callable[..., None]:
@@ -70,15 +71,15 @@ class Pattern:
         return timed
 
     def _launch(self, part: float) -> None:
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start, end = (_cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
-        torch.cuda._sleep(int(part * self._cycles))
+        _cuda._sleep(int(part * self._cycles))
         end.record()
         self.events.append((start, end))
 
     def _work(self, part: float) -> None:
         self._launch(part)
-        torch.cuda.synchronize()
+        _cuda.synchronize()
 
     def truth(self) -> dict[int, tuple[float, float]]:
         """Share and activity of each line, percent."""
@@ -110,11 +111,11 @@ def _python(rounds: int) -> None:
 
 def measure(kind: str, period_s: float, seconds: float) -> dict[str, Any]:
     """One watched loop: what was said, and what was true."""
-    torch.cuda._sleep(1000)
-    torch.cuda.synchronize()
+    _cuda._sleep(1000)
+    _cuda.synchronize()
     began = time.perf_counter()
-    torch.cuda._sleep(_PROBE_CYCLES)
-    torch.cuda.synchronize()
+    _cuda._sleep(_PROBE_CYCLES)
+    _cuda.synchronize()
     cycles = _PROBE_CYCLES / (time.perf_counter() - began)
     began = time.perf_counter()
     _python(1_000_000)

@@ -97,7 +97,7 @@ class ChildrenTime(NamedTuple):
     ended: float
     """Of those that have ended and were waited for, since the process began."""
     alive: float
-    """Of those alive now, since each began."""
+    """Of those alive now and of their children that have ended, since each began."""
 
 
 def children_cpu_time() -> ChildrenTime:
@@ -114,6 +114,7 @@ def children_cpu_time() -> ChildrenTime:
                 with suppress(psutil.Error):
                     spent = child.cpu_times()
                     alive += spent.user + spent.system
+                    alive += getattr(spent, "children_user", 0.0) + getattr(spent, "children_system", 0.0)
         return ChildrenTime(ended, alive)
 
 
@@ -136,7 +137,8 @@ def _children(pid: int) -> list[int]:
 def _cpu_time(pid: int) -> float:
     try:
         fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+        # Its own, and that of its children which have ended.
+        return sum(map(int, fields[11:15])) / _TICKS
     except (OSError, IndexError, ValueError):
         return 0.0
 

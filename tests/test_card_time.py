@@ -62,7 +62,7 @@ def test_what_the_details_hold() -> None:
     assert time_details(made) == [
         ("Where the time went", line(LOADER)),
         ("", "line 8 `step(x)`: 38 % of the time, GPU 96 % busy"),
-        ("", "1890 looks; patterns shorter than 20 ms can't be told"),
+        ("", "1890 looks: shares within 2.3 points; patterns shorter than 20 ms can't be told"),
         ("CPU", "104 % of a core by this process, 382 % by its child processes"),
         ("Warm-up", "the steady state began after 2.5 s"),
         ("Energy while idle", "1.6 kJ of 2.3 kJ (70 %)"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from gpuwidget.measure.report import GpuTimeline, Mark, Report, Timeline
 from gpuwidget.measure.steady import steady, warm_up
 
 
-def run(utilization: list[float | None], *marks: Mark, step: float = 0.5, power: Any = None) -> Report:
+def run(utilization: Sequence[float | None], *marks: Mark, step: float = 0.5, power: Any = None) -> Report:
     """A run of one GPU with that course."""
     duration = step * len(utilization)
     course = GpuTimeline(

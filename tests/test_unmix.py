@@ -25,8 +25,7 @@ def windows(parts: list[float], noise: float = 0.0) -> list[Mixture]:
 
 def test_windows_that_differ_tell_each_line() -> None:
     """Without noise the activities come out exactly."""
-    found = unmix(windows([0.0, 1.0] * 6))
-    assert found == {1: pytest.approx(4.0), 2: pytest.approx(97.0)}
+    assert dict(unmix(windows([0.0, 1.0] * 6)) or {}) == pytest.approx({1: 4.0, 2: 97.0})
 
 
 def test_noise_is_averaged() -> None:
@@ -60,7 +59,7 @@ def test_what_fits_no_line_tells_nothing() -> None:
 
 def test_one_line_is_the_mean() -> None:
     """A cell of one line has the mean of all windows."""
-    assert unmix([Mixture({3: 1.0}, 40.0)] * 12) == {3: pytest.approx(40.0)}
+    assert dict(unmix([Mixture({3: 1.0}, 40.0)] * 12) or {}) == pytest.approx({3: 40.0})
 
 
 def test_rare_lines_count_together() -> None:

@@ -52,7 +52,12 @@ def line(one: LineTime) -> str:
 
 
 def _limits(time: CodeTime) -> str:
-    limits = f"{time.samples} looks; patterns shorter than {units.duration(time.resolution_s)} can't be told"
+    # Twice the standard error of a share of a half.
+    error = units.percent_figure(100 / time.samples**0.5)
+    limits = (
+        f"{time.samples} looks: shares within {error} points; patterns shorter than "
+        f"{units.duration(time.resolution_s)} can't be told"
+    )
     return f"{limits}. {time.reason}" if time.reason is not None else limits
 
 

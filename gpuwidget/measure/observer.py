@@ -41,7 +41,7 @@ _SHARE_OF_INTERPRETER = 0.005
 _HANDOVER_S = 5e-5
 """What a thread loses when it is made to let go of the interpreter and gets it back."""
 _ADJUST_EVERY_S = 0.5
-_FULL_RATE_S = 1.0
+_FULL_RATE_S = 2.0
 _JOIN_S = 0.25
 _AGREE_WITHIN = 10.0
 """Points by which the streams' mean and the driver's may differ."""
@@ -210,16 +210,16 @@ class CodeWitness:
         adjust_at = began
         spent_cpu, spent_looks = time.thread_time(), 0
         while True:
-            due = accounted + self._period * (0.5 + draw())
+            due = accounted + self._period * (0.1 + 1.8 * draw())
             if ending.acquire(timeout=max(0.0, due - monotonic())):
                 return
             t = monotonic()
             stands_for = due
             while t - stands_for > _SLOWEST_S * 10:
                 stands_for += _SLOWEST_S * 5
-            after = stands_for + self._period * (0.5 + draw())
+            after = stands_for + self._period * (0.1 + 1.8 * draw())
             while after <= t:
-                stands_for, after = after, after + self._period * (0.5 + draw())
+                stands_for, after = after, after + self._period * (0.1 + 1.8 * draw())
             self.look(t, t - due, stands_for - accounted)
             accounted = stands_for
             if t >= adjust_at:
@@ -260,7 +260,7 @@ class CodeWitness:
             self._log.digest(self._windows.read())
 
     def _adjust(self, elapsed: float, cost: float) -> None:
-        """Look as often as the budget allows, by what a look costs; at the full rate in the first second."""
+        """Look as often as the budget allows, by what a look costs; at the full rate in the first two seconds."""
         period = PERIOD_S if self._asked else WITHOUT_GPU_S
         if elapsed >= _FULL_RATE_S:
             tally = self._tally

@@ -111,7 +111,7 @@ class Tally:
             if late > _CERTAIN_S:
                 self._delayed += seconds
             late = 0.0
-        then = here
+        then, moved, bits_then = here, False, bits
         last, last_bits = self._last, self._last_bits
         if last is not None and last.line != here.line:
             self._other, self._other_at = last.line, t
@@ -125,6 +125,7 @@ class Tally:
             elif self._held is not None and t - self._held_at <= _RECENT_S:
                 then = self._held
                 doubt /= 2
+                moved = True
             other = then.line
             if other == here.line and t - self._other_at <= _TURNS_S:
                 other = self._other
@@ -132,14 +133,18 @@ class Tally:
                 pair = frozenset((other, here.line))
                 self.doubts[pair] = self.doubts.get(pair, 0.0) + doubt * seconds
             if last_bits is not None and last_bits != bits:
-                then.doubtful += doubt * seconds
+                if moved and last is not None and last.line == then.line:
+                    # As it was where the thread was: what it has come to may have given the GPU work already.
+                    bits_then = last_bits
+                else:
+                    then.doubtful += doubt * seconds
         then.seconds += seconds
-        if bits is not None:
+        if bits_then is not None:
             then.known += seconds
             self.known += seconds
-            if bits:
+            if bits_then:
                 then.busy += seconds
-                self.busy[bits] = self.busy.get(bits, 0.0) + seconds
+                self.busy[bits_then] = self.busy.get(bits_then, 0.0) + seconds
         self._last, self._last_bits = here, bits
 
     def _doubt(self, late: float) -> float:
