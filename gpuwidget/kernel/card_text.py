@@ -45,12 +45,17 @@ def card(report: Report, rows: int) -> str:
             lines.append(f"{_INDENT}and {len(report.shown) - len(gpus)} more GPUs")
     if not is_compact(gpus):
         lines += [
-            f"{_INDENT}{f'{name[0].lower()}{name[1:]}: ' if name else _INDENT}{text}"
+            _INDENT + (f"{_within(name)}: " if name else _INDENT) + text
             for name, text in time_details(report)
         ]
         lines += [f"{_INDENT}not known: {facts.clean(text, facts.MOST_NOTE)}" for text in unknowns(report)]
         lines += [f"{_INDENT}note: {facts.clean(text, facts.MOST_NOTE)}" for text in report.notes]
     return "\n".join(lines)
+
+
+def _within(name: str) -> str:
+    """A name as it begins a line of text."""
+    return name if name.isupper() else f"{name[0].lower()}{name[1:]}"
 
 
 def line(report: Report) -> str:

@@ -197,10 +197,10 @@ class CodeWitness:
 
     def _run(self) -> None:
         with suppress(Exception):
-            self._cpu_start = self._cpu()
             self._look_on()
-            self._cpu_end = self._cpu()
-            self._take_windows()
+            if self._cpu_start is not None:
+                self._cpu_end = self._cpu()
+                self._take_windows()
         if self._windows is not None:
             self._windows.close()
 
@@ -225,6 +225,8 @@ class CodeWitness:
             if t >= adjust_at:
                 adjust_at = t + _ADJUST_EVERY_S
                 self.open()
+                if self._cpu_start is None:  # not before the first look: the shortest cells don't pay for it
+                    self._cpu_start = self._cpu()
                 cpu, looks = time.thread_time(), self._tally.looks
                 self._adjust(t - began, (cpu - spent_cpu) / max(1, looks - spent_looks))
                 spent_cpu, spent_looks = cpu, looks
@@ -260,7 +262,7 @@ class CodeWitness:
             self._log.digest(self._windows.read())
 
     def _adjust(self, elapsed: float, cost: float) -> None:
-        """Look as often as the budget allows, by what a look costs; at the full rate in the first two seconds."""
+        """Look as often as the budget allows, by what a look costs; at the full rate for two seconds."""
         period = PERIOD_S if self._asked else WITHOUT_GPU_S
         if elapsed >= _FULL_RATE_S:
             tally = self._tally
