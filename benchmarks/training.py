@@ -69,7 +69,7 @@ def measure_lines(settings: Settings) -> Iterator[Figure]:
 
 def _in_a_process(one: _Loop, settings: Settings) -> Iterator[Figure]:
     arguments = [one.kind, str(settings.pick(one.pairs, 4)), str(settings.pick(one.seconds, 0.5))]
-    found = _ask("-m", "benchmarks.training_loops", *arguments)
+    found = ask_program("benchmarks.training_loops", *arguments)
     what = f"{one.words}, in gpuwidget.watch()"
     if "not_measured" in found:
         reason = found["not_measured"]
@@ -130,11 +130,12 @@ print(json.dumps({} if reason is None else {"not_measured": reason}))
 """
 
 
+def ask_program(module: str, *arguments: str) -> dict[str, Any]:
+    """What a benchmark's program prints; why it was not measured, without a GPU that torch can use."""
+    return _ask("-c", _PROBE) or _ask("-m", module, *arguments)
+
+
 def _ask(*arguments: str) -> dict[str, Any]:
-    if arguments[0] == "-m":
-        probed = _ask("-c", _PROBE)
-        if probed:
-            return probed
     done = subprocess.run(
         [sys.executable, *arguments], env=environment(), stdout=subprocess.PIPE, text=True, check=True
     )

@@ -25,6 +25,7 @@ that one comes back only after all others (tens of thousands at least) were used
 _MOST_REMEMBERED = 1024
 _DEEPEST = 256
 """Generations that are walked up; only ids that changed hands meanwhile could make more of them."""
+_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
@@ -90,6 +91,58 @@ def host_memory() -> HostMemory:
     """The host's memory: what a GPU without memory of its own works in."""
     memory = psutil.virtual_memory()
     return HostMemory(int(memory.total), int(memory.total - memory.available))
+
+
+class ChildrenTime(NamedTuple):
+    """CPU time of a process's children and theirs, in seconds."""
+
+    ended: float
+    """Of those that have ended and were waited for, since the process began."""
+    alive: float
+    """Of those alive now and of their children that have ended, since each began."""
+
+
+def children_cpu_time() -> ChildrenTime:
+    """CPU time that this process's children took, and theirs."""
+    times = os.times()
+    ended = times.children_user + times.children_system
+    try:
+        return ChildrenTime(ended, sum(_cpu_time(pid) for pid in _descendants()))
+    except OSError:
+        # A system that does not list the children of a process.
+        alive = 0.0
+        with suppress(psutil.Error):
+            for child in psutil.Process().children(recursive=True):
+                with suppress(psutil.Error):
+                    spent = child.cpu_times()
+                    alive += spent.user + spent.system
+                    alive += getattr(spent, "children_user", 0.0) + getattr(spent, "children_system", 0.0)
+        return ChildrenTime(ended, alive)
+
+
+def _descendants() -> list[int]:
+    found = _children(os.getpid())
+    for pid in found:  # which grows meanwhile
+        with suppress(OSError):
+            found += _children(pid)
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    return [
+        int(child)
+        for thread in os.listdir(f"/proc/{pid}/task")
+        for child in _read(f"/proc/{pid}/task/{thread}/children").split()
+    ]
+
+
+def _cpu_time(pid: int) -> float:
+    try:
+        fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+        # Its own, and that of its children which have ended.
+        return sum(map(int, fields[11:15])) / _TICKS
+    except (OSError, IndexError, ValueError):
+        return 0.0
 
 
 class Family:

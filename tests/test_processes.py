@@ -335,3 +335,23 @@ def test_host_memory_is_what_no_program_could_get() -> None:
     host = processes.host_memory()
     assert host.total == memory.total
     assert abs(host.used - (memory.total - memory.available)) < 512 * 1024**2
+
+
+def test_cpu_time_of_children_and_theirs() -> None:
+    """What a child and its own child spend is counted while they live, and not lost when they have ended."""
+    spin = "import time\nwhile time.process_time() < 0.3: pass\n"
+    child = f"import subprocess, sys\n{spin}subprocess.run([sys.executable, '-c', {spin!r}])\n"
+    child += "sys.stdout.write('x')\nsys.stdout.flush()\nsys.stdin.read()"
+    before = processes.children_cpu_time()
+    command = [sys.executable, "-c", child]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        assert running.stdin is not None
+        running.stdout.read(1)
+        alive = processes.children_cpu_time()
+        assert alive.alive - before.alive >= 0.5
+        running.stdin.close()
+        running.wait()
+    after = processes.children_cpu_time()
+    assert after.ended - before.ended >= 0.5
+    assert after.alive <= before.alive + 0.1

@@ -27,9 +27,9 @@ def compact(report: Report) -> Report:
 
 
 def line_bundle(report: Report) -> dict[str, Any]:
-    """The quiet one-line card of ``%gpu watch on``; its JSON has no course."""
+    """The quiet one-line card of ``%gpu watch on``; its JSON has no course and no lines."""
     for plan in PLANS:
-        cut = fitted(replace(report, timeline=None), plan)
+        cut = fitted(replace(report, timeline=None, time=None), plan)
         data = {
             "text/plain": card_text.line(cut.drawn),
             "text/html": card_html.line(cut.drawn),

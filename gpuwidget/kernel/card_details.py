@@ -11,6 +11,7 @@ from gpuwidget import units
 from gpuwidget.kernel import card_lines
 from gpuwidget.kernel.card_facts import AT_ONCE_S, clean, gpu_names, whose
 from gpuwidget.kernel.card_table import is_compact
+from gpuwidget.kernel.card_time import time_details
 from gpuwidget.kernel.memory_view import names as holder_names
 from gpuwidget.measure.notes import gpu_name
 from gpuwidget.measure.report import Advice, GpuReport, Report, Span
@@ -48,6 +49,7 @@ def details(report: Report) -> list[tuple[str, str]]:
     lines += card_lines.details(report)
     lines += [("Left behind", line) for line in left_behind(report)]
     lines += [("Fragmentation", line) for line in _fragmentation(report)]
+    lines += time_details(report)
     lines += [("Not known", line) for line in unknowns(report)]
     course = f"{units.memory_course(host.start, host.end)}, peak {units.memory(host.peak)}"
     lines.append(("Host memory", f"{course} of this process"))

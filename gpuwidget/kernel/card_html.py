@@ -224,14 +224,18 @@ def _details(report: Report, plan: Plan, charted: bool) -> str:
         ticks = "; long ticks: marks, short ones: printed lines" if marks else ""
         lines.append(("Chart", legend + ticks))
     items = "".join(
-        f"<div><b>{escape(name)}:</b> {escape(facts.clean(text, facts.MOST_NOTE))}</div>"
-        for name, text in lines
+        f"<div>{_name(name)}{escape(facts.clean(text, facts.MOST_NOTE))}</div>" for name, text in lines
     )
     count = f", {len(notes)} note{'s' if len(notes) > 1 else ''}" if notes else ""
     return (
         f"<details style='{_QUIET};margin-top:4px'><summary>Details{count}</summary>"
         f"{items}{_marks(marks[: plan.marks])}</details>"
     )
+
+
+def _name(name: str) -> str:
+    """What stands before a line of the details; a line that goes on with the one above has no name."""
+    return f"<b>{escape(name)}:</b> " if name else "&emsp;"
 
 
 def _marks(marks: Sequence[Mark]) -> str:

@@ -11,6 +11,8 @@ from gpuwidget.kernel.card_facts import MOST_ADVICE, clean, shortened
 from gpuwidget.measure.notes import gpu_name
 from gpuwidget.measure.report import (
     Advice,
+    CodeTime,
+    FrameTime,
     GpuReport,
     GpuTimeline,
     Holder,
@@ -59,6 +61,8 @@ class Plan:
     """Characters of the reason for a missing value, and of a note."""
     holders: int
     """Holders of what the run has left behind."""
+    code: int = 8
+    """Lines of where the time went, those with the largest share first."""
     terse: bool = False
     """Whether figures lose the digits that no card shows, reasons are given once for all GPUs, and what is
     :data:`SPARED` is left out."""
@@ -75,15 +79,19 @@ PLANS = (
     Plan(points=60, drawn=120, hover=24, marks=30, label=60, rows=64, reason=300, holders=8),
     Plan(points=40, drawn=120, hover=16, marks=24, label=48, rows=64, reason=200, holders=6),
     Plan(points=24, drawn=100, hover=12, marks=16, label=40, rows=64, reason=160, holders=5),
-    Plan(points=16, drawn=80, hover=8, marks=16, label=40, rows=64, reason=160, holders=5, terse=True),
-    Plan(points=12, drawn=60, hover=0, marks=12, label=40, rows=64, reason=120, holders=4, terse=True),
-    Plan(points=0, drawn=60, hover=0, marks=12, label=40, rows=64, reason=120, holders=3, terse=True),
-    Plan(points=0, drawn=30, hover=0, marks=6, label=32, rows=64, reason=80, holders=2, terse=True),
-    Plan(points=0, drawn=16, hover=0, marks=0, label=0, rows=64, reason=80, holders=1, terse=True),
-    Plan(points=0, drawn=16, hover=0, marks=0, label=0, rows=16, reason=40, holders=0, terse=True),
-    Plan(points=0, drawn=0, hover=0, marks=0, label=0, rows=16, reason=24, holders=0, terse=True),
-    Plan(points=0, drawn=0, hover=0, marks=0, label=0, rows=12, reason=24, holders=0, terse=True),
-    Plan(points=0, drawn=0, hover=0, marks=0, label=0, rows=8, reason=16, holders=0, terse=True),
+    Plan(
+        points=16, drawn=80, hover=8, marks=16, label=40, rows=64, reason=160, holders=5, code=6, terse=True
+    ),
+    Plan(
+        points=12, drawn=60, hover=0, marks=12, label=40, rows=64, reason=120, holders=4, code=4, terse=True
+    ),
+    Plan(points=0, drawn=60, hover=0, marks=12, label=40, rows=64, reason=120, holders=3, code=4, terse=True),
+    Plan(points=0, drawn=30, hover=0, marks=6, label=32, rows=64, reason=80, holders=2, code=4, terse=True),
+    Plan(points=0, drawn=16, hover=0, marks=0, label=0, rows=64, reason=80, holders=1, code=3, terse=True),
+    Plan(points=0, drawn=16, hover=0, marks=0, label=0, rows=16, reason=40, holders=0, code=2, terse=True),
+    Plan(points=0, drawn=0, hover=0, marks=0, label=0, rows=16, reason=24, holders=0, code=1, terse=True),
+    Plan(points=0, drawn=0, hover=0, marks=0, label=0, rows=12, reason=24, holders=0, code=1, terse=True),
+    Plan(points=0, drawn=0, hover=0, marks=0, label=0, rows=8, reason=16, holders=0, code=0, terse=True),
 )
 """From roomy to bare; a card is made by the first that fits."""
 
@@ -127,6 +135,8 @@ def fitted(report: Report, plan: Plan) -> Fitted:
         advice=tuple(_tidy(one, plan) for one in report.advice[: _advice(plan)]),
         timeline=_timeline(report.timeline, plan.drawn, marks),
         lines=tuple(_short_line(line) for line in report.lines[: plan.lines]),
+        time=_code_time(report.time, plan),
+        energy_idle_j=None if report.energy_idle_j is None else _short(report.energy_idle_j),
     )
     return Fitted(
         stored=replace(
@@ -185,6 +195,44 @@ def _timeline(timeline: Timeline | None, points: int, marks: tuple[Mark, ...]) -
     if timeline is None or points == 0:
         return None
     return resampled(replace(timeline, marks=marks), points)
+
+
+def _code_time(time: CodeTime | None, plan: Plan) -> CodeTime | None:
+    if time is None:
+        return None
+
+    def short(value: float | None) -> float | None:
+        return None if value is None or not math.isfinite(value) else _short(value)
+
+    def named(text: str | None) -> str | None:
+        return None if text is None else clean(text, 60)
+
+    lines = tuple(
+        replace(
+            line,
+            source=clean(line.source, 80),
+            share=_short(line.share),
+            gpu_busy=short(line.gpu_busy),
+            call=named(line.call),
+            frame=named(line.frame),
+            frames=tuple(
+                FrameTime(
+                    clean(frame.frame, 60), _short(frame.share), short(frame.gpu_busy), named(frame.call)
+                )
+                for frame in line.frames[: plan.code // 2]
+            ),
+        )
+        for line in time.lines[: plan.code]
+    )
+    return replace(
+        time,
+        lines=lines,
+        resolution_s=_significant(round(time.resolution_s, 3)),
+        reason=None if time.reason is None else clean(time.reason, plan.reason),
+        cpu=short(time.cpu),
+        cpu_children=short(time.cpu_children),
+        warm_up_s=None if time.warm_up_s is None else round(time.warm_up_s, 2),
+    )
 
 
 def _left_out(report: Report, plan: Plan, marks: int, gpus: int) -> list[str]:

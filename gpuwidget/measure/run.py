@@ -443,7 +443,12 @@ class Run:
             advice=(),
             holders=(),
             lines=(),
+            energy_idle_j=self._idle_energy(t),
         )
+
+    def _idle_energy(self, t: float) -> float | None:
+        idle = [track.energy_idle(t) for track in self._shown_tracks()]
+        return sum(one for one in idle if one is not None) if idle and None not in idle else None
 
     def _gpu_report(
         self,

@@ -78,6 +78,10 @@ class Track:
     _power: Average = field(default_factory=Average)
     _throttled: dict[str, float] | None = None
     _energy: Integral = field(default_factory=Integral)
+    _idle_j: float = 0.0
+    _told_s: float = 0.0
+    """Seconds of which it is known whether any kernel ran."""
+    _last_power: float | None = None
     _activities: dict[str, Average] = field(default_factory=lambda: {n: Average() for n, _ in _ACTIVITIES})
     _last_activity: float | None = None
     _last_t: float = 0.0
@@ -149,6 +153,7 @@ class Track:
             # Nothing could be read for that long (something held the interpreter): what was is unknown.
             self._energy.add(t, None)
             self._energy.add(t, reading.power_w)
+            self._last_power = reading.power_w
             return
         window = reading.utilization_window or _WIDEST_UTILIZATION_WINDOW_S
         # A reading tells of the driver's last window, which may be a window old itself: only from two
@@ -157,9 +162,18 @@ class Track:
             self._utilization.add(reading.utilization, seconds)
             self._memory_utilization.add(reading.memory_utilization, seconds)
             self._count_bursts(reading.utilization)
+            self._add_idle(seconds, reading)
         self._add_throttle(reading.throttle, seconds)
         self._power.add(reading.power_w, seconds)
         self._energy.add(t, reading.power_w)
+        self._last_power = reading.power_w
+
+    def _add_idle(self, seconds: float, reading: Reading) -> None:
+        if reading.utilization is None or reading.power_w is None or self._last_power is None:
+            return
+        self._told_s += seconds
+        if reading.utilization == 0:
+            self._idle_j += seconds * (reading.power_w + self._last_power) / 2
 
     def _count_bursts(self, utilization: float | None) -> None:
         if utilization is None:
@@ -265,6 +279,15 @@ class Track:
             self._explain("energy_j", "power_w", _GAP)
             return None
         return self._energy.total
+
+    def energy_idle(self, duration_s: float) -> float | None:
+        """What of :meth:`energy` was drawn in windows in which the driver saw no kernel run.
+
+        None where less than nine tenths of the run lay in windows that are known.
+        """
+        if self.energy(duration_s) is None or self._told_s < 0.9 * duration_s:
+            return None
+        return self._idle_j
 
     def _level(self, name: str, average: Average, source: str, reason: str) -> Level | None:
         level = _known_level(average)

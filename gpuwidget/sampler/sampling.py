@@ -15,7 +15,7 @@ from gpuwidget.sampler.slow import Round, SlowLane
 from gpuwidget.sampler.subscriptions import INTERVAL_S, OnSample, Subscription, Subscriptions
 from gpuwidget.sampler.workers import HUNG_AFTER_S, Worker, Workers
 from gpuwidget.samples import Gpu, Sample
-from gpuwidget.sources import Source
+from gpuwidget.sources import Source, Window
 
 _WATCHDOG_EVERY_S = 0.25
 _LOOK_UP_EVERY_S = 0.25
@@ -67,6 +67,10 @@ class Sampler:
     def known_gpus(self) -> tuple[Gpu, ...]:
         """The GPUs found when the source was last opened, lost ones included; empty before."""
         return self._driver.gpus
+
+    def windows(self, uuid: str) -> tuple[Window, ...]:
+        """One GPU's last windows of utilization, as far as a subscription's ``windows`` asked for them."""
+        return next((state.windows for state in self._driver.states if state.gpu.uuid == uuid), ())
 
     @property
     def wanted(self) -> bool:
