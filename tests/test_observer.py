@@ -255,7 +255,7 @@ def test_cuda_that_came_up_halfway_has_no_figure_before() -> None:
 def test_the_report_has_what_its_readers_know(name: str) -> None:
     """The JSON of a line has the documented names."""
     line = LineTime(1, "f()", 100.0, None, None, None)
-    assert name in replace(report(), time=replace(_time(), lines=(line,))).as_json()["time"]["lines"][0]
+    assert name in replace(report(), time=replace(_time(), lines=(line,))).to_dict()["time"]["lines"][0]
 
 
 def test_a_real_thread_is_looked_at_until_it_stops() -> None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from gpuwidget import units
 from gpuwidget.kernel import card_facts as facts
-from gpuwidget.measure.report import GpuReport, Level, Report, Span
 from gpuwidget.measure.after_warm_up import Course, steady_mean, warm_up
+from gpuwidget.measure.report import GpuReport, Level, Report, Span
 
 _MOST_NAME = 40
 _MEMORY = {"torch": "torch", "process": "process", "device": "whole GPU"}
