@@ -23,6 +23,18 @@ def say_when_here():
                 return reached()
             time.sleep(0.002)
     threading.Thread(target=look, daemon=True).start()
+def say_when_waiting():
+    "Makes a file as soon as the main thread waits for an answer: an interrupt before that reads otherwise."
+    main = threading.main_thread().ident
+    def look():
+        while True:
+            frame = sys._current_frames()[main]
+            while frame is not None:
+                if frame.f_code.co_name == 'select' and frame.f_back.f_code.co_name == '_input_request':
+                    return reached()
+                frame = frame.f_back
+            time.sleep(0.002)
+    threading.Thread(target=look, daemon=True).start()
 """
 
 CASES = {
@@ -113,9 +125,10 @@ def test_interrupted_input(pair: Pair) -> None:
 
     def stop(kernel: Kernel, request: str) -> None:
         kernel.wait_for_message(request, lambda message: message.type == "input_request")
+        kernel.wait_for_file("reached")
         kernel.interrupt()
 
-    pair.same("input('who? ')", during=stop, allow_stdin=True)
+    pair.same("say_when_waiting()\ninput('who? ')", during=stop, allow_stdin=True)
 
 
 def test_interrupted_while_printing(kernel: Kernel) -> None:
