@@ -130,11 +130,11 @@ class CodeWitness:
     def testify(self, report: Report) -> Report:
         """The report with its ``time``; as it was where the run was over before the first look."""
         thread, self._thread = self._thread, None
-        if thread is not None and os.getpid() == self._process:
+        if not self._tally.looks or os.getpid() != self._process:
+            return report  # a short cell does not wait for the thread to end, either
+        if thread is not None:
             thread.join(_JOIN_S)
         self._places.end()
-        if not self._tally.looks or os.getpid() != self._process:
-            return report
         time = self._judged(self._said(), report)
         return replace(report, time=replace(time, warm_up_s=warm_up(report)))
 

@@ -6,6 +6,7 @@ asks for a frame's variables: on some Pythons that writes into a function that r
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import sysconfig
@@ -243,11 +244,12 @@ def _known_call(code: CodeType) -> str | None:
     return None
 
 
+@functools.cache  # found once: it takes longer than the rest of a short cell's watching
 def _libraries() -> tuple[str, ...]:
     """The folders of code that is nobody's own: Python's, and that of what runs the cells."""
     folders = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib")]
     folders.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    for name in ("IPython", "ipykernel", "asyncio", "torch"):
+    for name in ("IPython", "ipykernel"):
         file = getattr(sys.modules.get(name), "__file__", None)
         if file:
             folders.append(os.path.dirname(file))
