@@ -31,7 +31,7 @@ def watched(name, step, seconds=SECONDS, wait=torch.cuda.synchronize):
             for _ in range(10):
                 step()
             wait()
-    found[name] = {"advice": w.report.as_json()["advice"], "gpu": w.report.as_json()["gpus"][0]}
+    found[name] = {"advice": w.report.to_dict()["advice"], "gpu": w.report.to_dict()["gpus"][0]}
 
 half = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
 full = half.float()
@@ -72,7 +72,7 @@ for name, keep in (("leak", True), ("no leak", False)):
             if keep:
                 kept.append(piece)
             del piece
-    found[name] = {"advice": w.report.as_json()["advice"], "gpu": None}
+    found[name] = {"advice": w.report.to_dict()["advice"], "gpu": None}
 result = found
 """
 
@@ -131,7 +131,7 @@ def test_a_model_left_on_the_cpu() -> None:
                     for _ in range(20):
                         model(x)
                     wait()
-            return [one["rule"] for one in w.report.as_json()["advice"]]
+            return [one["rule"] for one in w.report.to_dict()["advice"]]
         left = work(torch.randn(256, 2048), lambda: None)
         model.to("cuda")
         moved = work(torch.randn(256, 2048, device="cuda"), torch.cuda.synchronize)
@@ -157,7 +157,7 @@ with gpuwidget.watch() as w:
         fitted = True
     except torch.OutOfMemoryError:
         fitted = False
-report = w.report.as_json()
+report = w.report.to_dict()
 rules = [one["rule"] for one in report["advice"]]
 result = {"fitted": fitted, "rules": rules, "torch": report["gpus"][0]["torch"]}
 """
@@ -267,7 +267,7 @@ def test_a_gpu_that_is_held_and_not_used() -> None:
                 while time.perf_counter() < end:
                     for _ in range(10): half @ half
                     torch.cuda.synchronize(0)
-            return [one["rule"] for one in w.report.as_json()["advice"]]
+            return [one["rule"] for one in w.report.to_dict()["advice"]]
         with_it = work()
         del held
         result = {"held": with_it, "freed": work()}
@@ -292,7 +292,7 @@ def test_a_straggler(tmp_path: Path) -> None:
             with gpuwidget.watch() as w:
                 import time; time.sleep(5)
             child.stdout.close(); child.terminate(); child.wait()
-            return [one["rule"] for one in w.report.as_json()["advice"]]
+            return [one["rule"] for one in w.report.to_dict()["advice"]]
         result = {{"late": work("0.1"), "even": work("0")}}
         """
     )

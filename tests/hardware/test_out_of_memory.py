@@ -50,6 +50,7 @@ def card(ran: Ran) -> str:
     assert ran.reply["status"] == "error"
     assert ran.reply["ename"] == "OutOfMemoryError", ran.reply
     kinds = [message.type for message in ran.messages]
+    assert "error" in kinds, ran.messages
     after = ran.messages[kinds.index("error") + 1 :]
     (bundle,) = [m.content["data"] for m in after if m.type == "display_data" and not m.is_card]
     text = bundle["text/plain"]
