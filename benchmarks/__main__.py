@@ -22,8 +22,11 @@ from benchmarks import (
     dashboard_peer,
     device,
     empty_cell,
+    holders,
+    idle,
     importing,
     loading,
+    out_of_memory,
     panel,
     pure_python,
     sampling,
@@ -45,6 +48,7 @@ BENCHMARKS: dict[str, Measure] = {
     "python-peer": pure_python.measure_peer,
     "training": training.measure_heavy,
     "launch": training.measure_launch,
+    "idle": idle.measure,
     "sampling": sampling.measure,
     "card": card_size.measure,
     "ticks": ticks.measure,
@@ -52,6 +56,9 @@ BENCHMARKS: dict[str, Measure] = {
     "panel": panel.measure,
     "dashboard-peer": dashboard_peer.measure,
     "device": device.measure,
+    "lines": training.measure_lines,
+    "oom": out_of_memory.measure,
+    "holders": holders.measure,
 }
 _RESULTS = Path(__file__).with_name("results")
 _PACKAGES = (

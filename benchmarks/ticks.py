@@ -20,7 +20,7 @@ from gpuwidget.clock import SYSTEM_CLOCK
 from gpuwidget.measure.run import Run
 from gpuwidget.sampler import Sampler
 from gpuwidget.samples import Activity, Gpu, Origin, Process, Sample
-from gpuwidget.sources import Fast, Inventory, Slow, Steady
+from gpuwidget.sources import Fast, Inventory, Slow, Steady, Window
 
 _GPUS = 8
 _LOOKS = 20
@@ -104,6 +104,10 @@ class _Busy:
 
     def read_slow(self, gpu: Gpu) -> Slow:
         return Slow(700 * self._clock.monotonic(), 0.2, {})
+
+    def read_windows(self, gpu: Gpu) -> tuple[Window, ...]:
+        """None are kept."""
+        return ()
 
     def read_activity(self, gpu: Gpu) -> Activity | None:
         now, wave = self._clock.time(), 50 * self._wave()

@@ -44,9 +44,32 @@ def measure_launch(settings: Settings) -> Iterator[Figure]:
     yield from _in_a_kernel(_LAUNCH, settings)
 
 
+def measure_lines(settings: Settings) -> Iterator[Figure]:
+    """Both loops with ``--lines`` over plain ones."""
+    for one, bar in ((_HEAVY, 1.01), (_LAUNCH, 1.15)):
+        arguments = [
+            one.kind,
+            str(settings.pick(one.pairs, 4)),
+            str(settings.pick(one.seconds, 0.5)),
+            "--lines",
+        ]
+        found = _ask("-m", "benchmarks.training_loops", *arguments)
+        for place, where in ((1, "inside"), (0, "start and report included")):
+            runs = found.get("runs", ())
+            yield Figure(
+                benchmark="lines",
+                what=f"{one.words}, with --lines, {where}",
+                unit="ratio",
+                bar=bar if where == "inside" else None,
+                values=ratios([(plain[place], watched[place]) for plain, watched in runs]),
+                details={name: found[name] for name in ("steps", "step_ms", "seen") if name in found},
+                not_measured=found.get("not_measured"),
+            )
+
+
 def _in_a_process(one: _Loop, settings: Settings) -> Iterator[Figure]:
     arguments = [one.kind, str(settings.pick(one.pairs, 4)), str(settings.pick(one.seconds, 0.5))]
-    found = _ask("-m", "benchmarks.training_loops", *arguments)
+    found = ask_program("benchmarks.training_loops", *arguments)
     what = f"{one.words}, in gpuwidget.watch()"
     if "not_measured" in found:
         reason = found["not_measured"]
@@ -91,6 +114,11 @@ def _in_a_kernel(one: _Loop, settings: Settings) -> Iterator[Figure]:
     )
 
 
+def without_a_gpu() -> str | None:
+    """Why nothing can be measured on a real GPU; None where it can."""
+    return _ask("-c", _PROBE).get("not_measured")
+
+
 _PROBE = """\
 import json
 try:
@@ -102,11 +130,12 @@ print(json.dumps({} if reason is None else {"not_measured": reason}))
 """
 
 
+def ask_program(module: str, *arguments: str) -> dict[str, Any]:
+    """What a benchmark's program prints; why it was not measured, without a GPU that torch can use."""
+    return _ask("-c", _PROBE) or _ask("-m", module, *arguments)
+
+
 def _ask(*arguments: str) -> dict[str, Any]:
-    if arguments[0] == "-m":
-        probed = _ask("-c", _PROBE)
-        if probed:
-            return probed
     done = subprocess.run(
         [sys.executable, *arguments], env=environment(), stdout=subprocess.PIPE, text=True, check=True
     )

@@ -1,6 +1,7 @@
 """Two training loops on a real GPU, and the pairs of them in one process; torch's one home here.
 
-As a program: ``python -m benchmarks.training_loops heavy|launch PAIRS SECONDS`` prints what it measured.
+As a program: ``python -m benchmarks.training_loops heavy|launch PAIRS SECONDS [--lines]`` prints what it
+measured, with the second of each pair watched, or with ``--lines`` watched as ``%%gpuwatch --lines`` does.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ import torch
 
 import gpuwidget
 from benchmarks.statistics import alternating
+from gpuwidget.kernel.line_memory import LineWitness
+from gpuwidget.kernel.user_code import UserCode
+from gpuwidget.kernel.watching import new_run
+from gpuwidget.measure.run import RunOptions
 
 Step = Callable[[], None]
 
@@ -99,13 +104,45 @@ def measure_pairs(kind: str, pairs: int, seconds: float) -> dict[str, Any]:
     return {"runs": runs, "steps": steps, "step_ms": step_ms, "gpus_shown": shown[-1]}
 
 
+def measure_lines(kind: str, pairs: int, seconds: float) -> dict[str, Any]:
+    """Seconds of each plain loop and each with ``--lines``; the latter also without start and report."""
+    step = {"heavy": heavy, "launch": launch}[kind]()
+    steps = steps_for(step, seconds)
+    seen: list[dict[str, Any]] = []
+
+    def plain() -> tuple[float, float]:
+        taken = loop(step, steps)
+        return taken, taken
+
+    def watched() -> tuple[float, float]:
+        began = time.perf_counter()
+        run = new_run(RunOptions(), None, None, [LineWitness(UserCode(None))])
+        run.start()
+        inside = loop(step, steps)
+        run.end()
+        ended = time.perf_counter()
+        report = run.report()
+        whole = time.perf_counter() - began
+        assert report is not None
+        notes = [note for note in report.notes if note.startswith("Memory by line")]
+        took = whole - (ended - began)
+        seen.append({"lines": len(report.lines), "report_s": took, "notes": notes})
+        return whole, inside
+
+    watched()
+    runs = alternating(pairs, plain, watched)
+    step_ms = min(before[0] for before, _ in runs) / steps * 1e3
+    return {"runs": runs, "steps": steps, "step_ms": step_ms, "seen": seen[-1]}
+
+
 def main() -> None:
     """Measure as the command line says."""
-    kind, pairs, seconds = sys.argv[1:]
+    kind, pairs, seconds, *options = sys.argv[1:]
+    measure = measure_lines if "--lines" in options else measure_pairs
     if not torch.cuda.is_available():
         result: dict[str, Any] = {"not_measured": "torch finds no CUDA GPU here"}
     else:
-        result = measure_pairs(kind, int(pairs), float(seconds))
+        result = measure(kind, int(pairs), float(seconds))
     print(json.dumps(result))
 
 

@@ -8,8 +8,10 @@ __version__ = "0.1.0"
 
 __all__ = [
     "__version__",
+    "compare",
     "dashboard",
     "devices",
+    "holders",
     "load_ipython_extension",
     "mark",
     "reports",
@@ -22,8 +24,10 @@ __all__ = [
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+    from gpuwidget.kernel.comparing import compare
     from gpuwidget.kernel.dashboard import dashboard
     from gpuwidget.kernel.devices import devices, set_device
+    from gpuwidget.kernel.memory import holders
     from gpuwidget.kernel.watching import mark, reports, sample, watch
 
 
@@ -37,6 +41,14 @@ def __getattr__(name: str) -> Any:
         from gpuwidget.kernel import devices
 
         return getattr(devices, name)
+    if name == "holders":
+        from gpuwidget.kernel.memory import holders
+
+        return holders
+    if name == "compare":
+        from gpuwidget.kernel.comparing import compare
+
+        return compare
     if name == "dashboard":
         from gpuwidget.kernel.dashboard import dashboard
 

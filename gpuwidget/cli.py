@@ -1,4 +1,4 @@
-"""The ``gpuwidget`` command: one look at all GPUs, the same again and again, as JSON, or recorded."""
+"""The ``gpuwidget`` command: one look at all GPUs, again and again, as JSON, or recorded; the examples."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--json", action="store_true", help="print the sample as JSON; with -i, one on each line"
     )
-    commands = parser.add_subparsers(dest="command", metavar="record")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     record = commands.add_parser(
         "record",
         help="record this machine's GPUs",
@@ -103,6 +103,12 @@ def _parser() -> argparse.ArgumentParser:
         default=INTERVAL_S,
         help="seconds from reading to reading (default: %(default)s)",
     )
+    examples = commands.add_parser(
+        "examples",
+        help="copy the example notebooks into a folder",
+        description="Copy the notebooks that come with gpuwidget into a folder. Nothing is overwritten.",
+    )
+    examples.add_argument("folder", type=Path, metavar="DIR", help="made where it is missing")
     return parser
 
 
@@ -119,6 +125,14 @@ def _seconds(text: str) -> float:
 
 
 def _run(options: argparse.Namespace, sampler: Sampler) -> int:
+    if options.command == "examples":
+        if options.json or options.every is not None:
+            raise OptionError("examples takes no --json and no --interval.")
+        from gpuwidget.examples import copy_out
+
+        for copy in copy_out(options.folder):
+            _say(str(copy))
+        return 0
     if options.command == "record":
         if options.json or options.every is not None:
             raise OptionError("record takes no --json, and its --interval after the word record.")

@@ -4,6 +4,8 @@
 
     GpuWidgetError
     ├── OptionError         an option, a device name or an environment variable that can't be used
+    ├── MissingPackageError a package that only this needs is not installed
+    ├── ExamplesError       the notebooks that come along can't be copied out
     ├── RecordingError      a file that is no recording, or can't be written
     └── SourceError         a source of readings that can't go on
         ├── GpuLostError    one GPU fell off the bus or needs a reset; the others go on
@@ -19,6 +21,14 @@ class GpuWidgetError(Exception):
 
 class OptionError(GpuWidgetError, ValueError):
     """An option, a device name or an environment variable that can't be used."""
+
+
+class MissingPackageError(GpuWidgetError, ImportError):
+    """A package that only what was asked for needs is not installed."""
+
+
+class ExamplesError(GpuWidgetError):
+    """The notebooks that come along can't be copied out."""
 
 
 class RecordingError(GpuWidgetError):

@@ -25,6 +25,7 @@ that one comes back only after all others (tens of thousands at least) were used
 _MOST_REMEMBERED = 1024
 _DEEPEST = 256
 """Generations that are walked up; only ids that changed hands meanwhile could make more of them."""
+_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
@@ -48,6 +49,8 @@ class _Origin(NamedTuple):
 
     started: float
     parent: int
+    session: int | None = None
+    """Id of its session, which is that of the process that began it; None where nobody says."""
 
 
 def in_host_pid_namespace() -> bool:
@@ -90,8 +93,65 @@ def host_memory() -> HostMemory:
     return HostMemory(int(memory.total), int(memory.total - memory.available))
 
 
+class ChildrenTime(NamedTuple):
+    """CPU time of a process's children and theirs, in seconds."""
+
+    ended: float
+    """Of those that have ended and were waited for, since the process began."""
+    alive: float
+    """Of those alive now and of their children that have ended, since each began."""
+
+
+def children_cpu_time() -> ChildrenTime:
+    """CPU time that this process's children took, and theirs."""
+    times = os.times()
+    ended = times.children_user + times.children_system
+    try:
+        return ChildrenTime(ended, sum(_cpu_time(pid) for pid in _descendants()))
+    except OSError:
+        # A system that does not list the children of a process.
+        alive = 0.0
+        with suppress(psutil.Error):
+            for child in psutil.Process().children(recursive=True):
+                with suppress(psutil.Error):
+                    spent = child.cpu_times()
+                    alive += spent.user + spent.system
+                    alive += getattr(spent, "children_user", 0.0) + getattr(spent, "children_system", 0.0)
+        return ChildrenTime(ended, alive)
+
+
+def _descendants() -> list[int]:
+    found = _children(os.getpid())
+    for pid in found:  # which grows meanwhile
+        with suppress(OSError):
+            found += _children(pid)
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    return [
+        int(child)
+        for thread in os.listdir(f"/proc/{pid}/task")
+        for child in _read(f"/proc/{pid}/task/{thread}/children").split()
+    ]
+
+
+def _cpu_time(pid: int) -> float:
+    try:
+        fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+        # Its own, and that of its children which have ended.
+        return sum(map(int, fields[11:15])) / _TICKS
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
 class Family:
-    """This process and its descendants, told by walking up from a process, never down from this one."""
+    """This process and its descendants, told by walking up from a process, never down from this one.
+
+    One whose parent has died is another's child by then. It is told by its session where this process began
+    that, as Jupyter has its kernels do, and else where it was seen before; a daemon that began a session of
+    its own and lost its parent before it was ever seen is taken for a stranger.
+    """
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self.pid = os.getpid()
@@ -115,13 +175,14 @@ class Family:
         else:
             ours = self._descends(origin)
         if len(self._judged) >= _MOST_REMEMBERED:
-            self._judged.clear()
+            self._forget()
         self._judged[pid] = (origin.started if origin is not None else None, ours, now)
         return ours
 
     def _descends(self, origin: _Origin) -> bool:
         for _ in range(_DEEPEST):
-            if origin.parent == self.pid:
+            # The number of a session that has members is given to no other process.
+            if self.pid in (origin.parent, origin.session):
                 return True
             parent = _origin(origin.parent) if origin.parent > 1 else None
             # A parent is older than its child: a younger one is a stranger with its number.
@@ -129,6 +190,22 @@ class Family:
                 return False
             origin = parent
         return False
+
+    def _forget(self) -> None:
+        """Make room: what was found to be ours is kept longest, since it can't be told again later."""
+        ours = {pid: judged for pid, judged in self._judged.items() if judged[1]}
+        self._judged = ours if len(ours) < _MOST_REMEMBERED // 2 else {}
+
+
+_family: Family | None = None
+
+
+def family() -> Family:
+    """That of this process, which remembers from run to run who belonged to it."""
+    global _family
+    if _family is None or _family.pid != os.getpid():
+        _family = Family()
+    return _family
 
 
 class Directory:
@@ -163,7 +240,7 @@ def _origin(pid: int) -> _Origin | None:
         try:
             # The name in parentheses may itself hold spaces and parentheses: count from the last one.
             fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-            return _Origin(started=float(fields[19]), parent=int(fields[1]))
+            return _Origin(started=float(fields[19]), parent=int(fields[1]), session=int(fields[3]))
         except (OSError, IndexError, ValueError):
             return None
     try:

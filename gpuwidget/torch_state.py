@@ -48,6 +48,8 @@ class Counters:
     reserved_peak: int
     alloc_retries: int
     ooms: int
+    inactive_split: int
+    """Free bytes beside allocated ones in a segment, which can't be given back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,12 @@ def default_device() -> str | None:
         return None
     context = device_scope(torch) or default_context(torch)
     return "cpu" if context is None else str(context.device)
+
+
+def current_cuda_device() -> int | None:
+    """The N of this thread's current ``cuda:N``, what ``"cuda"`` means; None while CUDA is not up."""
+    torch = _torch_with_cuda_up()
+    return None if torch is None else int(torch.cuda.current_device())
 
 
 def default_context(torch: Any) -> Any:
@@ -252,6 +260,7 @@ def _read(torch: Any, index: int) -> Counters:
         reserved_peak=reserved.get("peak", 0),
         alloc_retries=stats.get("num_alloc_retries", 0),
         ooms=stats.get("num_ooms", 0),
+        inactive_split=stats.get("inactive_split_bytes", {}).get("all", {}).get("current", 0),
     )
 
 

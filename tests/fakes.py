@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from gpuwidget.samples import Activity, Gpu, Origin, Process
-from gpuwidget.sources import Fast, Inventory, Slow, Steady
+from gpuwidget.sources import Fast, Inventory, Slow, Steady, Window
 
 EPOCH = 1_700_000_000.0
 _PATIENCE_S = 20.0
@@ -90,6 +90,7 @@ class FakeSource:
         self.power: dict[int, float | None] = dict.fromkeys(range(gpus), 100.0)
         self.processes: dict[int, tuple[Process, ...] | None] = dict.fromkeys(range(gpus), ())
         self.activity: dict[int, Activity | None] = dict.fromkeys(range(gpus))
+        self.windows: dict[int, tuple[Window, ...]] = dict.fromkeys(range(gpus), ())
         self.missing: dict[str, str] = {}
         self.failing: dict[int, Exception] = {}
         self.hanging: dict[int, threading.Event] = {}
@@ -141,6 +142,9 @@ class FakeSource:
     def read_slow(self, one: Gpu) -> Slow:
         self._enter("slow", one)
         return Slow(1000.0, 0.2, {})
+
+    def read_windows(self, one: Gpu) -> tuple[Window, ...]:
+        return self.windows[self._enter("windows", one)]
 
     def read_activity(self, one: Gpu) -> Activity | None:
         return self.activity[self._enter("activity", one)]

@@ -82,6 +82,7 @@ def progress(gpus: int = 1, points: int = 3, marks: tuple[Mark, ...] = ()) -> Pr
         t=tuple(float(second) for second in range(points)),
         gpus=tuple(gpu_progress(index, points) for index in range(gpus)),
         marks=marks,
+        advice=None,
     )
 
 
@@ -113,6 +114,6 @@ def moving(gpus: int, origin: Origin = LIVE, attributed: bool = True) -> Callabl
             )
         marks = [Mark(float(s), f"epoch {s // 3}", "mark") for s in range(3, int(elapsed), 3)]
         marks += [Mark(0.7 * line, f"step {line}", "printed") for line in range(int(elapsed / 0.7))]
-        return Progress(elapsed, origin, attributed, t, tuple(shown), tuple(marks))
+        return Progress(elapsed, origin, attributed, t, tuple(shown), tuple(marks), None)
 
     return look

@@ -8,10 +8,12 @@ from typing import Any
 
 from gpuwidget.measure.report import (
     REPORT_SCHEMA,
+    Advice,
     CellFacts,
     Environment,
     GpuReport,
     GpuTimeline,
+    Holder,
     Level,
     Mark,
     Report,
@@ -19,6 +21,7 @@ from gpuwidget.measure.report import (
     Span,
     Timeline,
     TorchMemory,
+    Traffic,
 )
 from gpuwidget.units import GIB, MIB
 
@@ -29,7 +32,10 @@ NO_COUNTERS = "the hardware counters (GPM, Hopper and later) are not available h
 TOO_SHORT = "the run was shorter than two of the driver's windows of 0.2 s"
 NO_TORCH = "torch is not loaded"
 RECORDED = "the processes of a recording are not this machine's"
-_ACTIVITIES = ("sm_activity", "sm_occupancy", "tensor_activity", "dram_activity")
+_ACTIVITIES = (
+    *("sm_activity", "sm_occupancy", "tensor_activity", "fp32_activity", "dram_activity"),
+    *("pcie", "nvlink"),
+)
 
 
 def gib(size: float) -> int:
@@ -55,13 +61,21 @@ def gpu(index: int = 0, **changes: Any) -> GpuReport:
             reserved=Span(gib(11.8), gib(15.0), gib(15.0)),
             alloc_retries=0,
             ooms=0,
+            inactive_split=0,
         ),
         utilization=Level(11.04, 96.0),
+        bursts=9,
+        memory_utilization=Level(2.2, 31.0),
         sm_activity=Level(10.2, 62.0),
         sm_occupancy=Level(4.4, 23.5),
         tensor_activity=Level(0.12, 1.5),
+        fp32_activity=Level(8.1, 41.7),
         dram_activity=Level(3.1, 20.4),
+        pcie=Traffic(Level(1.2e6, 2.4e6), Level(4.6e6, 6.1e6)),
+        nvlink=Traffic(Level(0.0, 0.0), Level(0.0, 0.0)),
         power_w=Level(165.4, 402.7),
+        power_limit_w=700.0,
+        throttled={},
         energy_j=2315.6,
         lost_since=None,
         missing={},
@@ -127,6 +141,7 @@ def report(
         attributed=True,
         timeline=replace(timeline(shown, points, duration), marks=marks),
         notes=(),
+        time=None,
         advice=(),
         holders=(),
         lines=(),
@@ -240,14 +255,35 @@ def short() -> Report:
     missing |= dict.fromkeys(("power_w", "energy_j"), "the run was shorter than 0.1 s")
     unknown: dict[str, Any] = dict.fromkeys(missing)
     torch = TorchMemory(
-        Span(gib(15.6), gib(15.6) + 64 * MIB, gib(15.7)), Span(gib(15.7), gib(15.7), gib(15.7)), 0, 0
+        Span(gib(15.6), gib(15.6) + 64 * MIB, gib(15.7)), Span(gib(15.7), gib(15.7), gib(15.7)), 0, 0, 0
     )
     return report(gpu(1, torch=torch, missing=missing, **unknown), duration=0.0021, points=2)
 
 
+def left_behind() -> Report:
+    """A cell that made a model, whose cache is full of holes."""
+    torch = TorchMemory(Span(0, gib(10), gib(10)), Span(0, gib(13), gib(13)), 0, 0, gib(2))
+    holders = (
+        Holder("variable", ("optimizer",), "AdamW", "cuda:1", gib(6), 3),
+        Holder("variable", ("model", "optimizer", "trainer.model"), "Net", "cuda:1", gib(3), 3),
+        Holder("notebook", ("Out[3]", "_", "_3"), "Tensor", "cuda:1", gib(0.5), 3),
+        Holder("unknown", (), None, "cuda:1", gib(0.5), 3),
+    )
+    return report(gpu(1, torch=torch), holders=holders)
+
+
+def much_left_behind() -> Report:
+    """The fullest: 16 GPUs, and thirty holders with long hostile names."""
+    holders = tuple(
+        Holder("variable", (HOSTILE * 9,) * 9, HOSTILE * 9, f"cuda:{n % 16}", gib(30 - n), 1234)
+        for n in range(30)
+    )
+    return replace(sixteen(), holders=holders)
+
+
 def first_context() -> Report:
     """A cell that used the GPU for the first time in this process."""
-    torch = TorchMemory(Span(0, 64 * MIB, 64 * MIB), Span(0, 64 * MIB, 64 * MIB), 0, 0)
+    torch = TorchMemory(Span(0, 64 * MIB, 64 * MIB), Span(0, 64 * MIB, 64 * MIB), 0, 0, 0)
     return report(
         gpu(
             0,
@@ -313,6 +349,37 @@ def hostile() -> Report:
     )
 
 
+def advised() -> Report:
+    """A starved GPU with as much advice as there may be, and what it rests on."""
+    cores = {"cores": 15.5, "shared_memory_free_bytes": gib(60), "num_workers": 0, "pin_memory": False}
+    return replace(
+        starved(),
+        advice=(
+            Advice(
+                "input-pipeline",
+                True,
+                "The GPU waits for its data: 61 % of the time went to line 7 `for x, y in loader:` in "
+                "DataLoader._next_data, and the GPU was 4 % busy meanwhile.",
+                "loader has num_workers=0, pin_memory=False now. Try num_workers=15, pin_memory=True, "
+                "persistent_workers=True.",
+                {"share": 61.2, "gpu_busy": 4.0, "utilization": 11.0, "call": "DataLoader._next_data"}
+                | cores,
+                "docs/advice.md#input-pipeline",
+            ),
+            Advice(
+                "throttled",
+                True,
+                "GPU 1 ran at a lower clock for 12 of 14 s: too hot.",
+                "Let the administrator see to its cooling.",
+                {"held_down_s": {"too hot": 12.0}, "run_s": 14.0, "gpus": [1]},
+                "docs/advice.md#throttled",
+            ),
+            Advice("copies", False, f"{HOSTILE} moved 5.0 GiB/s", HOSTILE, {"call": HOSTILE}, None),
+            Advice("small-kernels", False, "A fourth", "that no card shows.", {}, None),
+        ),
+    )
+
+
 ALL = {
     "starved": starved,
     "ddp": ddp,
@@ -327,7 +394,10 @@ ALL = {
     "first_context": first_context,
     "mig": mig,
     "no_torch": no_torch,
+    "left_behind": left_behind,
+    "much_left_behind": much_left_behind,
     "little_known": little_known,
     "hostile": hostile,
+    "advised": advised,
 }
 """Every report above, by name."""

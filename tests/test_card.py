@@ -20,6 +20,7 @@ from gpuwidget.kernel.card import CardReport, Reports
 from gpuwidget.kernel.card_size import LIMIT
 from gpuwidget.measure.report import MIME_TYPE, Level, Report
 
+WORKERS = ("python train.py --rank 1", HOSTILE)
 EVERY = pytest.mark.parametrize("make", reports.ALL.values(), ids=reports.ALL.keys())
 TAGS = {
     *("div", "span", "b", "em", "i", "br", "pre", "details", "summary"),
@@ -225,7 +226,8 @@ def test_unknown_values_read_na_with_their_reason() -> None:
     for reason in (
         "Not known: memory of this process: the driver does not list processes",
         "Not known: torch's memory: torch is not loaded",
-        "Not known: SM activity, SM occupancy, tensor activity, DRAM activity: "
+        "Not known: SM activity, SM occupancy, tensor activity, float32 activity, DRAM activity, PCIe, "
+        "NVLink: "
         "the hardware counters (GPM, Hopper and later) are not available here",
         "Not known: power, energy: not supported by this GPU",
     ):
@@ -339,6 +341,32 @@ def test_every_card_is_small(make: Callable[[], Report]) -> None:
     assert size(card.line_bundle(make())) <= LIMIT
 
 
+def test_what_a_cell_left_behind_is_listed_by_holder() -> None:
+    """A line a holder, with all names; and what of torch's cache can be given to nobody else."""
+    html = card.bundle(reports.left_behind())["text/html"]
+    lines = [line for line in Page(html).text.splitlines() if "behind" in line or "Frag" in line]
+    assert lines == [
+        "Left behind: optimizer (AdamW): 6.0 GiB",
+        "Left behind: model (Net), also optimizer, trainer.model: 3.0 GiB",
+        "Left behind: Out[3], also _, _3: 512 MiB",
+        "Left behind: autograd or unknown: 512 MiB",
+        "Fragmentation: 2.0 GiB of the 13.0 GiB that torch has reserved on GPU 1 lie between tensors: they "
+        "can't be given back",
+    ]
+
+
+def test_many_holders_are_thinned_and_said_to_be() -> None:
+    """A card keeps the largest holders it has room for."""
+    report = reports.much_left_behind()
+    stored = card.compact(report)
+    count = len(stored.holders)
+    assert stored.holders == tuple(
+        replace(one, names=kept.names, type=kept.type)
+        for one, kept in zip(report.holders, stored.holders, strict=False)
+    )
+    assert f"{30 - count} of 30 holders" in stored.notes[-1]
+
+
 def test_sixteen_gpus_keep_every_figure() -> None:
     """The card of 16 GPUs with full courses and 60 long marks has a row and exact sizes for each."""
     report = reports.sixteen()
@@ -346,7 +374,9 @@ def test_sixteen_gpus_keep_every_figure() -> None:
     assert size(bundle) <= 20_000
     stored = bundle[MIME_TYPE]["gpus"]
     assert [one["uuid"] for one in stored] == [one.uuid for one in report.gpus]
-    assert stored[5]["torch"] == report.as_json()["gpus"][5]["torch"]
+    whole = report.to_dict()["gpus"][5]["torch"]
+    assert stored[5]["torch"].items() <= whole.items()
+    assert whole.keys() - stored[5]["torch"].keys() == {"inactive_split"}
     assert bundle["text/html"].count("<th scope='row'") == 16
     assert "<svg role='img'" in bundle["text/html"]
     assert any("leaves out" in note for note in bundle[MIME_TYPE]["notes"])
@@ -407,7 +437,7 @@ def test_the_users_own_marks_are_kept_first() -> None:
 def test_a_small_report_is_stored_as_it_is() -> None:
     """Nothing is cut that fits."""
     report = reports.short()
-    assert card.compact(report).as_json()["gpus"] == report.as_json()["gpus"]
+    assert card.compact(report).to_dict()["gpus"] == report.to_dict()["gpus"]
     assert card.compact(report).notes == ()
 
 
@@ -489,3 +519,84 @@ def test_many_reports_display_as_a_table() -> None:
     assert Page(bundle["text/html"]).tags <= TAGS
     assert "|In [3]|warm-up|14.0 s|+2.9 GiB|14.6 GiB|11 %|2.3 kJ|ok" in Page(bundle["text/html"]).text
     assert repr(Reports()) == "no reports yet"
+
+
+def test_memory_of_children_is_the_cells() -> None:
+    """Where child processes hold memory the card speaks of all of it, which torch here knows nothing of."""
+    made = reports.report(gpu(0, children=WORKERS))
+    first, second, *_ = text(made).splitlines()
+    assert "+3.2 GiB, peak 15.6 GiB" in first
+    assert "this notebook 12.4" in second
+    head = next(line for line in text(made).splitlines() if "torch peak" in line)
+    assert "process peak" in head
+    assert "process peak" not in text(reports.starved())
+    assert "<img" not in html(made)
+    crowd = tuple(gpu(index, children=(HOSTILE * 4,) * 4) for index in range(16))
+    assert len(json.dumps(card.bundle(replace(reports.sixteen(), gpus=crowd)))) <= LIMIT
+
+
+def test_advice_stands_below_the_headline() -> None:
+    """At most three, each with what was seen and what to do, in every form; user text stays text."""
+    page = Page(html(reports.advised()))
+    lines = page.text.splitlines()
+    first = next(n for n, line in enumerate(lines) if line.startswith("The GPU waits for its data"))
+    assert lines[first] == (
+        "The GPU waits for its data: 61 % of the time went to line 7 `for x, y in loader:` in "
+        "DataLoader._next_data, and the GPU was 4 % busy meanwhile. loader has num_workers=0, "
+        "pin_memory=False "
+        "now. Try num_workers=15, pin_memory=True, persistent_workers=True."
+    )
+    assert lines[first + 1] == (
+        "GPU 1 ran at a lower clock for 12 of 14 s: too hot. Let the administrator see to its cooling."
+    )
+    assert lines[first + 2] == f"{HOSTILE} moved 5.0 GiB/s {HOSTILE}"
+    assert "A fourth" not in page.text
+    assert "  advice: GPU 1 ran at a lower clock for 12 of 14 s: too hot. Let the" in text(reports.advised())
+
+
+def test_what_advice_rests_on_is_in_the_details() -> None:
+    """Each figure in its unit, and where it is explained."""
+    lines = Page(html(reports.advised())).text.splitlines()
+    assert (
+        "Advice input-pipeline: share 61.2 · gpu busy 4.0 · utilization 11.0 · call "
+        "DataLoader._next_data · cores "
+        "15.5 · shared memory free 60.0 GiB · num workers 0 · pin memory False · see "
+        "docs/advice.md#input-pipeline "
+        "in gpuwidget's documentation"
+    ) in lines
+    assert (
+        "Advice throttled: too hot 12.0 s · run 14.0 s · gpus 1 · see docs/advice.md#throttled in "
+        "gpuwidget's "
+        "documentation"
+    ) in lines
+
+
+def test_what_utilization_hides_is_in_the_details() -> None:
+    """Occupancy, float32 pipes, the links' traffic both ways, and what held the clock down."""
+    hot = reports.gpu(0, throttled={"too hot": 3.0})
+    lines = Page(html(reports.report(hot))).text.splitlines()
+    assert (
+        "GPU 0, mean: SM occupancy 4.4 % · float32 pipes 8.1 % · PCIe 4.4 MiB/s in, 1.1 MiB/s out · "
+        "NVLink 0 MiB/s "
+        "in, 0 MiB/s out · clock held down: too hot 3.0 s"
+    ) in lines
+
+
+def test_the_stored_advice_is_that_of_the_report() -> None:
+    """A program finds rule, figures and remedy."""
+    stored = card.bundle(reports.advised())[MIME_TYPE]["advice"]
+    assert [one["rule"] for one in stored] == ["input-pipeline", "throttled", "copies"]
+    assert stored[1]["evidence"] == {"held_down_s": {"too hot": 12.0}, "run_s": 14.0, "gpus": [1]}
+    assert (stored[0]["sure"], stored[2]["sure"]) == (True, False)
+
+
+def test_sixteen_gpus_keep_the_weightiest_advice() -> None:
+    """The largest card has room for one, and still for every GPU."""
+    report = replace(reports.sixteen(), advice=reports.advised().advice)
+    bundle = card.bundle(report)
+    assert size(bundle) <= LIMIT
+    stored = bundle[MIME_TYPE]
+    assert [one["rule"] for one in stored["advice"]] == ["input-pipeline"]
+    assert stored["advice"][0]["evidence"]["num_workers"] == 0
+    assert len(stored["gpus"]) == 16
+    assert "The GPU waits for its data" in bundle["text/html"]

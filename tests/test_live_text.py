@@ -14,7 +14,7 @@ from gpuwidget.kernel.live_layout import Layout
 from gpuwidget.kernel.live_text import NO_GPU_IN_USE, NOT_ATTRIBUTED, frame, header, number, words
 from gpuwidget.kernel.time_axis import TimeAxis
 from gpuwidget.measure.progress import Progress
-from gpuwidget.measure.report import Mark
+from gpuwidget.measure.report import Advice, Mark
 from gpuwidget.samples import Reading
 
 NOW = 2000.0
@@ -136,3 +136,22 @@ def test_frame_of_tiles_is_bare() -> None:
     html = frame(Layout.of(8), TimeAxis.reaching(7.0))
     assert html.count('class="gpuwidget-plot"') == 8
     assert seen(html) == ""
+
+
+def test_advice_has_its_place_before_it_comes() -> None:
+    """One line below the charts, there from the beginning so that nothing moves; whole when pointed at."""
+    one = Advice("copies", True, "GPU 0 <moved> 5 GiB/s.", "Keep it there.", {}, None)
+    empty = words(progress(), Layout.of(1), NOW)
+    assert empty.endswith('<div class="gpuwidget-advice"></div>')
+    shown = words(replace(progress(), advice=one), Layout.of(1), NOW)
+    assert shown.endswith(
+        '<div class="gpuwidget-advice" title="GPU 0 &lt;moved&gt; 5 GiB/s. Keep it there.">'
+        '<span class="gpuwidget-quiet">Lately:</span> GPU 0 &lt;moved&gt; 5 GiB/s. '
+        '<span class="gpuwidget-quiet">Keep it there.</span></div>'
+    )
+
+
+def test_all_gpus_at_once_get_no_advice() -> None:
+    """The dashboard is about nobody's run."""
+    assert "gpuwidget-advice" not in words(progress(), Layout.of(1), NOW, overview=True)
+    assert "gpuwidget-advice" not in words(replace(progress(), gpus=()), Layout.of(0), NOW)

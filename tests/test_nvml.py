@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pynvml
@@ -499,6 +500,18 @@ def test_energy_and_the_utilization_window(machine: Machine) -> None:
     assert source.read_slow(gpu) == Slow(2706.5, 0.167, {})
     assert source.read_slow(gpu) == Slow(2706.5, 0.167, {})
     assert machine.calls() == {"nvmlDeviceGetTotalEnergyConsumption": 2, "nvmlDeviceGetSamples": 2}
+
+
+def test_the_drivers_windows_of_utilization(machine: Machine) -> None:
+    """Each window has the driver's own time; a GPU without any has none, and that is no error."""
+    machine.says("gpus=2", "gpu.0.util=37", "gpu.0.window=0.2", "gpu.1.samples=0")
+    source = machine.source()
+    first, second = source.open().gpus
+    windows = source.read_windows(first)
+    assert {window.utilization for window in windows} == {37.0}
+    steps = {round(later.until - earlier.until, 3) for earlier, later in pairwise(windows)}
+    assert steps == {0.2}
+    assert source.read_windows(second) == ()
 
 
 @pytest.mark.parametrize("line", ["gpu.0.samples=0", "gpu.0.samples=3"])

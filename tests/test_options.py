@@ -25,6 +25,24 @@ def test_every_option() -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "need", "wait_s", "exclusive"),
+    [
+        ("", None, None, False),
+        ("--need 20GiB", 20 * 1024**3, None, False),
+        ("--need 1.5gib --wait 10m", 1.5 * 1024**3, 600, False),
+        ("--need 500MB --wait 2h", 500_000_000, 7200, False),
+        ("--need '8 GB' --wait 90s --exclusive", 8_000_000_000, 90, True),
+        ("--exclusive --wait 5min", None, 300, True),
+    ],
+)
+def test_what_a_cell_waits_for(line: str, need: int | None, wait_s: float | None, exclusive: bool) -> None:
+    """Sizes and times are written with their unit."""
+    start = parse(line).start
+    assert (start.need, start.wait_s, start.exclusive) == (need, wait_s, exclusive)
+    assert start.asked is (need is not None or exclusive)
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "--wrong",
@@ -35,6 +53,16 @@ def test_every_option() -> None:
         "--interval 61",
         "--name",
         "--gpu",
+        "--need 20",
+        "--need 20G",
+        "--need 0GiB",
+        "--need -1GiB",
+        "--need nanGiB",
+        "--need",
+        "--need 1GiB --wait 10",
+        "--need 1GiB --wait forever",
+        "--wait 10m",
+        "--exclusive=yes",
     ],
 )
 def test_bad_options_are_one_line(line: str) -> None:
@@ -55,7 +83,7 @@ def test_an_unclosed_quote() -> None:
 
 def test_help_names_every_option() -> None:
     """%%gpuwatch? shows all there is."""
-    for option in ("--gpu", "--interval", "--no-live", "--no-sync", "--quiet", "--name"):
+    for option in ("--gpu", "--interval", "--no-live", "--no-sync", "--quiet", "--name", "--need", "--wait"):
         assert option in HELP
 
 

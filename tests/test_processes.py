@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 
@@ -101,6 +102,65 @@ def test_a_parent_younger_than_its_child_is_a_stranger(
     assert (family.contains(50), family.contains(51), family.contains(99)) == (False, False, False)
 
 
+@pytest.mark.parametrize(
+    ("rows", "ours"),
+    [
+        ({50: (20.0, 1, ME)}, True),
+        ({50: (20.0, 1, 50)}, False),
+        ({50: (20.0, 40, 50), 40: (15.0, 1, ME)}, True),
+        ({50: (20.0, 40, 7), 40: (15.0, 1, 7)}, False),
+    ],
+)
+def test_an_orphan_is_told_by_its_session(
+    table: Callable[[dict[int, tuple[float, int]]], Table], rows: dict[int, tuple[float, int]], ours: bool
+) -> None:
+    """What a kernel started belongs to it though its parent died, unless it began a session of its own."""
+    table(rows)
+    assert Family(ManualClock()).contains(50) is ours
+
+
+def test_who_was_ours_stays_ours(table: Callable[[dict[int, tuple[float, int]]], Table]) -> None:
+    """A worker that was seen before its parent died goes on counting, in later runs too."""
+    rows = table({50: (20.0, 40), 40: (15.0, ME)}).rows
+    clock = ManualClock()
+    family = Family(clock)
+    assert family.contains(50)
+    del rows[40]
+    rows[50] = (20.0, 1)
+    clock.now = 100.0
+    assert family.contains(50)
+    for pid in range(1000, 4000):
+        family.contains(pid)
+    clock.now = 200.0
+    assert family.contains(50)
+    assert processes.family() is processes.family()
+
+
+def test_a_daemon_of_a_session_leader() -> None:
+    """A program that outlives the one that started it, as `nohup program &` does, is still its kernel's."""
+    code = (
+        "import os, subprocess\n"
+        "from gpuwidget.processes import Family\n"
+        "subprocess.run(['sh', '-c', 'sleep 60 >/dev/null 2>&1 & echo $! >pid'])\n"
+        "orphan = int(open('pid').read())\n"
+        "parent = int(open(f'/proc/{orphan}/stat').read().rpartition(')')[2].split()[1])\n"
+        "print(parent != os.getpid(), Family().contains(orphan))\n"
+        "os.kill(orphan, 9)\n"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            capture_output=True,
+            text=True,
+            check=True,
+            start_new_session=True,
+            timeout=60,
+        )
+    assert done.stdout == "True True\n"
+
+
 def test_a_circle_of_parents_ends(table: Callable[[dict[int, tuple[float, int]]], Table]) -> None:
     """Numbers that change hands during the walk can't keep it going for ever."""
     table({50: (20.0, 51), 51: (20.0, 50)})
@@ -134,6 +194,11 @@ def test_a_long_lived_process_remembers_only_so_much(
         family.contains(pid)
         directory.look_up(pid)
     assert len(family._judged) <= 1024
+    table(dict.fromkeys(range(2, 5000), (20.0, ME)))
+    kin = Family(ManualClock())
+    for pid in range(2, 5000):
+        kin.contains(pid)
+    assert len(kin._judged) <= 1024
     assert len(directory._known) <= 1024
 
 
@@ -270,3 +335,23 @@ def test_host_memory_is_what_no_program_could_get() -> None:
     host = processes.host_memory()
     assert host.total == memory.total
     assert abs(host.used - (memory.total - memory.available)) < 512 * 1024**2
+
+
+def test_cpu_time_of_children_and_theirs() -> None:
+    """What a child and its own child spend is counted while they live, and not lost when they have ended."""
+    spin = "import time\nwhile time.process_time() < 0.3: pass\n"
+    child = f"import subprocess, sys\n{spin}subprocess.run([sys.executable, '-c', {spin!r}])\n"
+    child += "sys.stdout.write('x')\nsys.stdout.flush()\nsys.stdin.read()"
+    before = processes.children_cpu_time()
+    command = [sys.executable, "-c", child]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        assert running.stdin is not None
+        running.stdout.read(1)
+        alive = processes.children_cpu_time()
+        assert alive.alive - before.alive >= 0.5
+        running.stdin.close()
+        running.wait()
+    after = processes.children_cpu_time()
+    assert after.ended - before.ended >= 0.5
+    assert after.alive <= before.alive + 0.1

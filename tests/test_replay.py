@@ -338,3 +338,9 @@ def test_the_shipped_recording_tells_what_utilization_alone_hides(clock: SetCloc
     assert activity.sm is not None
     assert source.read_fast(gpu).utilization == 100.0
     assert 20 < activity.sm < 40
+
+
+def test_a_recording_has_no_windows_of_the_driver() -> None:
+    """What was recorded five times a second has no times of the driver's own."""
+    source = open_source("replay")
+    assert source.read_windows(source.open().gpus[0]) == ()

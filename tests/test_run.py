@@ -114,6 +114,24 @@ def test_times_and_label(bench: Bench) -> None:
     assert (report.cell.status, report.cell.gpu_tail_s, report.cell.execution_count) == ("error", None, None)
 
 
+def test_energy_while_idle(bench: Bench) -> None:
+    """What was drawn in windows without a kernel is told apart; unknown where too few windows are."""
+    bench.source.utilization[0], bench.source.power[0] = 0.0, 100.0
+    bench.source.memory[0], bench.source.processes[0] = 2_000_000, me(500)
+    run = bench.run()
+    bench.pass_time(6.0)
+    bench.source.utilization[0], bench.source.power[0] = 90.0, 300.0
+    bench.pass_time(4.0)
+    report = bench.report(run)
+    assert report.energy_idle_j is not None
+    # The first two windows may tell of the time before the run, and are left out.
+    assert report.energy_idle_j == pytest.approx(100.0 * 5.6, abs=100.0 * 0.4)
+    assert report.gpus[0].energy_j == pytest.approx(100.0 * 6 + 300.0 * 4, abs=40.0)
+    short = bench.run()
+    bench.pass_time(1.0)
+    assert bench.report(short).energy_idle_j is None
+
+
 def test_utilization_and_energy_over_the_run(bench: Bench) -> None:
     """Utilization is weighted by time, from the first window inside the run; energy is power over time."""
     bench.source.utilization[0], bench.source.power[0] = 99.0, 200.0
@@ -240,7 +258,7 @@ def test_the_timeline_of_a_long_run_is_short(bench: Bench) -> None:
     assert report.timeline is not None
     assert 120 <= len(report.timeline.t) <= 240
     assert all(len(gpu.utilization) == len(report.timeline.t) for gpu in report.timeline.gpus)
-    assert json.loads(json.dumps(report.as_json(), allow_nan=False))["schema"] == 1
+    assert json.loads(json.dumps(report.to_dict(), allow_nan=False))["schema"] == 1
 
 
 def test_the_gpus_tail_is_sampled_too(bench: Bench, monkeypatch: pytest.MonkeyPatch, host: None) -> None:

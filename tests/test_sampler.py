@@ -12,6 +12,7 @@ from fakes import EPOCH, FakeClock, FakeSource
 from gpuwidget.errors import GpuLostError, SourceLostError
 from gpuwidget.sampler import Sampler
 from gpuwidget.samples import Sample
+from gpuwidget.sources import Window
 
 
 @pytest.fixture
@@ -138,6 +139,24 @@ def test_counters_are_read_only_while_someone_asks(
         for _ in range(10):
             clock.advance(0.5)
         assert source.calls["activity"] == read
+
+
+def test_windows_are_read_only_of_gpus_that_someone_asks_for(
+    sampler: Sampler, source: FakeSource, clock: FakeClock
+) -> None:
+    """The driver's windows are read every two seconds, of those GPUs only, and no more when nobody asks."""
+    held = (Window(EPOCH - 0.2, 40.0), Window(EPOCH, 60.0))
+    source.windows = {0: (), 1: held}
+    uuid = source.gpus[1].uuid
+    with sampler.subscribe() as subscription:
+        clock.until(lambda: sampler.latest is not None)
+        clock.until(lambda: source.calls["slow"] == 2)
+        assert (source.calls["windows"], sampler.windows(uuid)) == (0, ())
+        subscription.windows = frozenset({uuid})
+        clock.until(lambda: sampler.windows(uuid) == held, step=0.1)
+        assert (source.calls["windows 0"], source.calls["windows 1"]) == (0, 1)
+        clock.until(lambda: source.calls["windows 1"] == 2, step=0.1)
+        assert sampler.windows(source.gpus[0].uuid) == ()
 
 
 def test_read_now_is_newer_than_the_call(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:

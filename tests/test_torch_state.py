@@ -132,8 +132,8 @@ def test_the_peak_of_a_tensor_that_is_gone_is_exact(torch: FakeTorch) -> None:
     accounts = ledger.close(account)
     assert accounts == {
         0: DeviceAccount(
-            before=Counters(0, 0, 0, 0, 2, 1),
-            after=Counters(0, 4 * GIB, 0, 4 * GIB, 2, 1),
+            before=Counters(0, 0, 0, 0, 2, 1, 0),
+            after=Counters(0, 4 * GIB, 0, 4 * GIB, 2, 1, 0),
             allocated_peak=4 * GIB,
             reserved_peak=4 * GIB,
         )

@@ -101,6 +101,20 @@ def test_it_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert wheel.stat().st_size < LARGEST
 
 
+def test_it_brings_the_notebooks(installed: Path, tmp_path: Path) -> None:
+    """``gpuwidget examples`` copies out what lies in the sources' folder, without a second copy there."""
+    program = (
+        "from pathlib import Path; from gpuwidget.examples import copy_out\n"
+        f"print(sorted(path.name for path in copy_out(Path({str(tmp_path)!r}))))"
+    )
+    sources = sorted((ROOT / "notebooks").glob("*.ipynb"))
+    assert run(installed, program) == str([path.name for path in sources])
+    assert [(tmp_path / path.name).read_bytes() for path in sources] == [
+        path.read_bytes() for path in sources
+    ]
+    assert not (ROOT / "gpuwidget" / "notebooks").exists()
+
+
 def test_it_brings_the_panel(wheel: Path) -> None:
     """JupyterLab finds the panel without Node and without sources, and loads less than 100 kB of it."""
     with zipfile.ZipFile(wheel) as archive:

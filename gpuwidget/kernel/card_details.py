@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from itertools import groupby
+from typing import Any
 
 from gpuwidget import units
+from gpuwidget.kernel import card_lines
 from gpuwidget.kernel.card_facts import AT_ONCE_S, clean, gpu_names, whose
 from gpuwidget.kernel.card_table import is_compact
+from gpuwidget.kernel.card_time import time_details
+from gpuwidget.kernel.memory_view import names as holder_names
 from gpuwidget.measure.notes import gpu_name
-from gpuwidget.measure.report import GpuReport, Report, Span
+from gpuwidget.measure.report import Advice, GpuReport, Report, Span
 
+_MUCH_STUCK = 256 * units.MIB
+_MUCH_OF_RESERVED = 0.1
 _NAMES = {
     "device_memory": "memory of the whole GPU",
     "process_memory": "memory of this process",
@@ -19,7 +26,10 @@ _NAMES = {
     "sm_activity": "SM activity",
     "sm_occupancy": "SM occupancy",
     "tensor_activity": "tensor activity",
+    "fp32_activity": "float32 activity",
     "dram_activity": "DRAM activity",
+    "pcie": "PCIe",
+    "nvlink": "NVLink",
     "power_w": "power",
     "energy_j": "energy",
 }
@@ -28,12 +38,18 @@ _NAMES = {
 def details(report: Report) -> list[tuple[str, str]]:
     """What is folded away: a name and a line for each."""
     host, cell = report.host_memory, report.cell
-    lines: list[tuple[str, str]] = []
+    lines = [(f"Advice {one.rule}", _evidence(one)) for one in report.advice]
     if not is_compact(report.shown):
         for gpu in report.shown:
             lines.append((f"{gpu_name(gpu)}, memory", " · ".join(_courses(report, gpu))))
             highest = _highest(gpu)
             lines += [(f"{gpu_name(gpu)}, highest", " · ".join(highest))] if highest else []
+            beside = _beside_utilization(gpu)
+            lines += [(f"{gpu_name(gpu)}, mean", " · ".join(beside))] if beside else []
+    lines += card_lines.details(report)
+    lines += [("Left behind", line) for line in left_behind(report)]
+    lines += [("Fragmentation", line) for line in _fragmentation(report)]
+    lines += time_details(report)
     lines += [("Not known", line) for line in unknowns(report)]
     course = f"{units.memory_course(host.start, host.end)}, peak {units.memory(host.peak)}"
     lines.append(("Host memory", f"{course} of this process"))
@@ -44,6 +60,18 @@ def details(report: Report) -> list[tuple[str, str]]:
     lines.append(("Started", f"{where}{started}"))
     lines.append(("Environment", _environment(report)))
     return lines
+
+
+def left_behind(report: Report) -> list[str]:
+    """Who holds what the run has allocated and left: ``model (Net), also optimizer: 3.2 GiB``."""
+    several = len({holder.device for holder in report.holders}) > 1
+    found = []
+    for holder in report.holders:
+        first, also = holder_names(holder)
+        kind = "" if holder.type is None or holder.kind != "variable" else f" ({clean(holder.type, 40)})"
+        on = f" on {holder.device}" if several else ""
+        found.append(f"{first}{kind}{f', also {also}' if also else ''}: {units.memory(holder.bytes)}{on}")
+    return found
 
 
 def unknowns(report: Report) -> list[str]:
@@ -61,6 +89,20 @@ def unknowns(report: Report) -> list[str]:
         for gpus, alike in groupby(fields, key=lambda field: fields[field]):
             where = "" if len(gpus) == len(report.shown) else f" of {gpu_names(gpus)}"
             found.append(f"{', '.join(alike)}{where}: {reason}")
+    return found
+
+
+def _fragmentation(report: Report) -> list[str]:
+    """Of each GPU on which much of torch's cache can be given to nobody else."""
+    found = []
+    for gpu in report.shown:
+        stuck = gpu.torch.inactive_split if gpu.torch is not None else None
+        reserved = gpu.torch.reserved.end if gpu.torch is not None else None
+        if stuck and reserved and stuck >= max(_MUCH_STUCK, _MUCH_OF_RESERVED * reserved):
+            found.append(
+                f"{units.memory(stuck)} of the {units.memory(reserved)} that torch has reserved on "
+                f"{gpu_name(gpu)} lie between tensors: they can't be given back"
+            )
     return found
 
 
@@ -85,10 +127,56 @@ def _highest(gpu: GpuReport) -> list[str]:
         ("DRAM", gpu.dram_activity, units.percent),
         ("power", gpu.power_w, units.power),
     )
-    parts = [f"{name} {words(level.max)}" for name, level, words in levels if level is not None]
-    if gpu.sm_occupancy is not None:
-        parts.append(f"mean SM occupancy {units.percent(gpu.sm_occupancy.mean)}")
+    return [f"{name} {words(level.max)}" for name, level, words in levels if level is not None]
+
+
+def _beside_utilization(gpu: GpuReport) -> list[str]:
+    """Means for which the table has no column: what utilization does not tell."""
+    shares = (("SM occupancy", gpu.sm_occupancy), ("float32 pipes", gpu.fp32_activity))
+    parts = [f"{name} {units.percent(level.mean)}" for name, level in shares if level is not None]
+    for name, traffic in (("PCIe", gpu.pcie), ("NVLink", gpu.nvlink)):
+        if traffic is not None:
+            received, sent = (
+                units.UNKNOWN if level is None else f"{units.memory(level.mean)}/s"
+                for level in (traffic.rx, traffic.tx)
+            )
+            parts.append(f"{name} {received} in, {sent} out")
+    if gpu.throttled:
+        held = (f"{word} {units.duration(seconds)}" for word, seconds in gpu.throttled.items())
+        parts.append(f"clock held down: {', '.join(held)}")
     return parts
+
+
+def _evidence(advice: Advice) -> str:
+    figures = [_figure(name, value) for name, value in advice.evidence.items()]
+    sections = [f"see {advice.link} in gpuwidget's documentation"] if advice.link is not None else []
+    return " · ".join([*figures, *sections])
+
+
+_UNITS: tuple[tuple[str, Callable[[float], str]], ...] = (
+    ("_bytes_s", lambda value: f"{units.memory(value)}/s"),
+    ("_bytes", units.memory),
+    ("_w", units.power),
+    ("_s", units.duration),
+)
+"""How the value of a figure is written, by the end of its name; the others are percent and counts."""
+
+
+def _figure(name: str, value: object) -> str:
+    if isinstance(value, Mapping):
+        parts = [_figure(f"{word}_{name.rpartition('_')[2]}", part) for word, part in value.items()]
+        return ", ".join(parts)
+    for end, words in _UNITS:
+        if name.endswith(end):
+            values: list[Any] = list(value) if isinstance(value, (list, tuple)) else [value]
+            return f"{_words(name.removesuffix(end))} {', '.join(words(one) for one in values)}"
+    if isinstance(value, (list, tuple)):
+        return f"{_words(name)} {', '.join(map(str, value))}"
+    return f"{_words(name)} {value}"
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def _tail(seconds: float | None) -> str:

@@ -7,15 +7,20 @@ import re
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from gpuwidget import units
 from gpuwidget.measure.notes import gpu_name
 from gpuwidget.measure.report import GpuReport, Report, Span
 
+MemoryKind = Literal["torch", "process", "device"]
+
 DELTA = "\N{GREEK CAPITAL LETTER DELTA}"
 _UNWANTED = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 MOST_NOTE = 400
 """Characters of a sentence from elsewhere."""
+MOST_ADVICE = 300
+"""Characters of what advice says, and of its remedy."""
 AT_ONCE_S = 1e-3
 """A wait for the GPU that is shorter says nothing."""
 _LEAST_TAIL = 0.05
@@ -26,7 +31,7 @@ _LEAST_TAIL = 0.05
 class Memory:
     """The memory that a card's first line is about, over all GPUs shown."""
 
-    kind: str
+    kind: MemoryKind
     """``torch`` for what torch has allocated, ``process`` for this process, ``device`` for whole GPUs."""
     spans: tuple[Span, ...]
     """One for each GPU shown."""
@@ -44,6 +49,12 @@ def clean(text: str, most: int) -> str:
     line = "".join(c if c.isprintable() else " " for c in _UNWANTED.sub("", text[: 4 * most]))
     line = " ".join(line.split())
     return line if len(line) <= most else line[: most - 1].rstrip() + "…"
+
+
+def shortened(path: str, most: int) -> str:
+    """A path in at most ``most`` characters: its end says more than its beginning."""
+    line = clean(path, 1000)
+    return line if len(line) <= most else "…" + line[1 - most :]
 
 
 def headline(report: Report) -> list[str]:
@@ -112,6 +123,11 @@ def warnings(report: Report) -> list[str]:
     return found
 
 
+def advice(report: Report) -> list[tuple[str, str]]:
+    """What may be worth a change, and how, the weightiest first."""
+    return [(clean(one.text, MOST_ADVICE), clean(one.fix, MOST_ADVICE)) for one in report.advice]
+
+
 def recording(report: Report) -> str | None:
     """The words that label a recording."""
     label = report.source.recording
@@ -137,18 +153,35 @@ def explanations(report: Report) -> list[str]:
 
 
 def memory_shown(report: Report) -> Memory:
-    """torch's allocations where its allocator was used, else this process's memory, else whole GPUs'.
+    """torch's allocations where its allocator was used, else this process's memory, else whole GPUs'."""
+    return memory_as(report, memory_kinds(report)[0])
+
+
+def memory_kinds(report: Report) -> list[MemoryKind]:
+    """Whose memory can be told for all GPUs shown, the nearest to the user's tensors first.
 
     The same for all GPUs: sums of different things are no figure.
     """
     gpus = report.shown
     torch = [gpu.torch for gpu in gpus if gpu.torch is not None]
     process = _process_spans(gpus)
+    found: list[MemoryKind] = []
     if len(torch) == len(gpus) and any(one.reserved.peak for one in torch):
-        return _memory("torch", [one.allocated for one in torch], gpus)
+        found.append("torch")
     if process is not None and any(span.peak is not None for span in process):
-        return _memory("process", process, gpus)
-    return _memory("device", [gpu.device_memory for gpu in gpus], gpus)
+        # Of what child processes hold, torch here knows nothing.
+        found.insert(0 if any(gpu.children for gpu in gpus) else len(found), "process")
+    return [*found, "device"]
+
+
+def memory_as(report: Report, kind: MemoryKind) -> Memory:
+    """The memory of that kind, one of those of :func:`memory_kinds`."""
+    gpus = report.shown
+    if kind == "torch":
+        return _memory(kind, [gpu.torch.allocated for gpu in gpus if gpu.torch is not None], gpus)
+    if kind == "process":
+        return _memory(kind, _process_spans(gpus) or [], gpus)
+    return _memory(kind, [gpu.device_memory for gpu in gpus], gpus)
 
 
 def gpu_number(gpu: GpuReport) -> str:
@@ -277,7 +310,7 @@ def _process_spans(gpus: Sequence[GpuReport]) -> list[Span] | None:
     return spans if spans and len(spans) == len(gpus) else None
 
 
-def _memory(kind: str, spans: Sequence[Span], gpus: Sequence[GpuReport]) -> Memory:
+def _memory(kind: MemoryKind, spans: Sequence[Span], gpus: Sequence[GpuReport]) -> Memory:
     peaks = [(span.peak, -place) for place, span in enumerate(spans) if span.peak is not None]
     peak, place = max(peaks, default=(None, 0))
     return Memory(

@@ -23,6 +23,7 @@ from gpuwidget.measure.report import GpuReport, Mark, Report
 
 _ROOT = "font:13px/1.5 var(--jp-ui-font-family,system-ui,sans-serif);font-variant-numeric:tabular-nums;"
 _QUIET = "opacity:.75"
+_ADVICE = "margin-top:2px;max-width:75em"
 _CHIP = "border:1px solid;border-radius:9px;padding:0 8px"
 _ALERT = {
     "ok": "var(--jp-warn-color0,#c77700)",
@@ -55,7 +56,7 @@ def card(report: Report, plan: Plan) -> str:
     table = _table(report, plan, None if beside else chart) if gpus else ""
     return (
         f"<div style='{_ROOT}border-left:3px solid {edge};padding:2px 0 2px 12px'>"
-        f"{lead}{table}{_details(report, plan, chart is not None)}</div>"
+        f"{lead}{_advice(report)}{table}{_details(report, plan, chart is not None)}</div>"
     )
 
 
@@ -71,18 +72,29 @@ def line(report: Report) -> str:
 
 def table(reports: Sequence[Report]) -> str:
     """Several reports, a row each."""
-    head, *rows = card_text.table_rows(reports)
+    return framed(rows_table(card_text.table_rows(reports), left=2))
+
+
+def framed(inner: str) -> str:
+    """HTML of ours in the card's own type."""
+    return f"<div style='{_ROOT}overflow-x:auto'>{inner}</div>"
+
+
+def rows_table(rows: Sequence[Sequence[str]], left: int = 1) -> str:
+    """Rows of text under their heads, the first ``left`` columns flush left, figures flush right."""
+    head, *body = rows
     titles = "".join(
-        f"<th scope='col'{f' {_LEFT}' if n < 2 else ''}>{name}</th>" for n, name in enumerate(head)
+        f"<th scope='col'{f' {_LEFT}' if n < left else ''}>{escape(name)}</th>" for n, name in enumerate(head)
     )
     lines = "".join(
-        f"<tr><th scope='row' {_LEFT}>{_unbroken(row[0])}</th><td {_LEFT}>{escape(row[1])}</td>"
-        f"{''.join(f'<td>{_unbroken(cell)}</td>' for cell in row[2:])}</tr>"
-        for row in rows
+        f"<tr><th scope='row' {_LEFT}>{_unbroken(row[0])}</th>"
+        f"{''.join(f'<td {_LEFT}>{escape(cell)}</td>' for cell in row[1:left])}"
+        f"{''.join(f'<td>{_unbroken(cell)}</td>' for cell in row[left:])}</tr>"
+        for row in body
     )
     return (
-        f"<div style='{_ROOT}overflow-x:auto'><table cellpadding='4' style='{_TABLE}font-size:12px'>"
-        f"<thead><tr>{titles}</tr></thead><tbody>{lines}</tbody></table></div>"
+        f"<table cellpadding='4' style='{_TABLE}font-size:12px'>"
+        f"<thead><tr>{titles}</tr></thead><tbody>{lines}</tbody></table>"
     )
 
 
@@ -108,6 +120,14 @@ def _lead(report: Report) -> str:
     for text in facts.explanations(report):
         parts.append(f"<div style='{_QUIET}'><em>{escape(text)}</em></div>")
     return "".join(parts)
+
+
+def _advice(report: Report) -> str:
+    """A quiet line each, as wide as the card: what was seen, and what to do."""
+    return "".join(
+        f"<div style='{_ADVICE}'><span style='{_QUIET}'>{_segments([seen])}</span> {_segments([fix])}</div>"
+        for seen, fix in facts.advice(report)
+    )
 
 
 def _segments(segments: Sequence[str]) -> str:
@@ -204,14 +224,18 @@ def _details(report: Report, plan: Plan, charted: bool) -> str:
         ticks = "; long ticks: marks, short ones: printed lines" if marks else ""
         lines.append(("Chart", legend + ticks))
     items = "".join(
-        f"<div><b>{escape(name)}:</b> {escape(facts.clean(text, facts.MOST_NOTE))}</div>"
-        for name, text in lines
+        f"<div>{_name(name)}{escape(facts.clean(text, facts.MOST_NOTE))}</div>" for name, text in lines
     )
     count = f", {len(notes)} note{'s' if len(notes) > 1 else ''}" if notes else ""
     return (
         f"<details style='{_QUIET};margin-top:4px'><summary>Details{count}</summary>"
         f"{items}{_marks(marks[: plan.marks])}</details>"
     )
+
+
+def _name(name: str) -> str:
+    """What stands before a line of the details; a line that goes on with the one above has no name."""
+    return f"<b>{escape(name)}:</b> " if name else "&emsp;"
 
 
 def _marks(marks: Sequence[Mark]) -> str:

@@ -55,9 +55,9 @@ def columns(gpus: Sequence[GpuReport]) -> list[Column]:
         if not compact:
             reserved = [one.reserved.end if one is not None else None for one in torch]
             found.append(_sizes("reserved", reserved))
-    elif with_process:
+    if with_process and (not with_torch or any(gpu.children for gpu in gpus)):
         found += [_delta("process", process), _sizes("process peak", [_peak(span) for span in process])]
-    else:
+    elif not with_torch:
         found.append(_sizes("device peak", [_peak(span) for span in device]))
     found.append(_means("util", "%", [gpu.utilization for gpu in gpus], units.percent_figure))
     found.append(_optional("SM", [gpu.sm_activity for gpu in gpus]))

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from gpuwidget import units
 from gpuwidget.kernel import card_facts as facts
+from gpuwidget.kernel import card_lines
 from gpuwidget.kernel.card_details import unknowns
 from gpuwidget.kernel.card_table import columns, is_compact, row_names
+from gpuwidget.kernel.card_time import time_details
 from gpuwidget.measure.report import Report
 
 _INDENT = "  "
@@ -25,6 +27,7 @@ def card(report: Report, rows: int) -> str:
     if second:
         lines.append(_INDENT + " · ".join(second))
     lines += [_INDENT + text for text in facts.warnings(report)]
+    lines += [f"{_INDENT}advice: {seen} {fix}" for seen, fix in facts.advice(report)]
     label = facts.recording(report)
     lines += [_INDENT + label] if label is not None else []
     lines += [_INDENT + text for text in facts.explanations(report)]
@@ -42,10 +45,23 @@ def card(report: Report, rows: int) -> str:
         lines += aligned(table)
         if len(report.shown) > len(gpus):
             lines.append(f"{_INDENT}and {len(report.shown) - len(gpus)} more GPUs")
+    by_line = card_lines.table(report)
+    if by_line:
+        lines.append(f"{_INDENT}torch's memory by line:")
+        lines += [_INDENT + row for row in aligned(by_line)]
     if not is_compact(gpus):
+        lines += [
+            _INDENT + (f"{_within(name)}: " if name else _INDENT) + text
+            for name, text in time_details(report)
+        ]
         lines += [f"{_INDENT}not known: {facts.clean(text, facts.MOST_NOTE)}" for text in unknowns(report)]
         lines += [f"{_INDENT}note: {facts.clean(text, facts.MOST_NOTE)}" for text in report.notes]
     return "\n".join(lines)
+
+
+def _within(name: str) -> str:
+    """A name as it begins a line of text."""
+    return name if name.isupper() else f"{name[0].lower()}{name[1:]}"
 
 
 def line(report: Report) -> str:

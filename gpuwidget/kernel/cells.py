@@ -8,25 +8,24 @@ one has no result: a stack of what was armed, matched by the cell's own info obj
 from __future__ import annotations
 
 import logging
-import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any
 
 from gpuwidget.errors import OptionError
-from gpuwidget.kernel import card, devices, live, watching
+from gpuwidget.kernel import card, devices, live, refusal, waiting, watching
 from gpuwidget.kernel.card_place import CardPlace
+from gpuwidget.kernel.interrupts import deaf_to_interrupts, interrupt_soon
 from gpuwidget.kernel.options import WatchOptions, find_in_cell, parse
+from gpuwidget.kernel.witnesses import witnesses
 from gpuwidget.measure.report import Report, Status
 from gpuwidget.measure.run import Run, RunOptions
 from gpuwidget.torch_device import SWITCH
 
 log = logging.getLogger("gpuwidget")
 
-_INTERRUPT_AFTER_S = 0.05
 _EVERY_CELL = WatchOptions(run=RunOptions(), live=False, quiet=False, label=None, device=None)
 
 
@@ -45,6 +44,8 @@ class _Armed:
     """Whether the cell itself asked to be watched."""
     leave_device: Callable[[], str | None] | None = None
     """Takes back the torch device that the cell asked for."""
+    entry: waiting.Entry | None = None
+    """Its leave to run, where it asked for room or for its turn on a GPU."""
 
     def stop_showing(self, *, followed: bool = False) -> None:
         """Take the chart away, and what watches over the card's place."""
@@ -67,7 +68,9 @@ class _Armed:
             self.run.abandon()
             watching.leave_cell(self.run)
         self.stop_showing()
-        self.run = self.view = self.place = None
+        if self.entry is not None:
+            self.entry.leave()
+        self.run = self.view = self.place = self.entry = None
 
 
 class CellWatcher:
@@ -89,7 +92,7 @@ class CellWatcher:
         armed = _Armed(info, threading.get_ident(), None, None, None, None)
         self._armed.append(armed)
         try:
-            with _deaf_to_interrupts(later=True):
+            with deaf_to_interrupts(later=True):
                 SWITCH.before_cell()
             self._arm(armed, info)
         except KeyboardInterrupt:
@@ -97,13 +100,23 @@ class CellWatcher:
             # interrupt is delivered again, to the code it was meant for.
             armed.abandon()
             armed.restore_device()
-            _interrupt_soon()
+            interrupt_soon()
         except Exception:
             armed.abandon()
             log.debug("a cell could not be watched", exc_info=True)
 
+    def failed(self, result: Any) -> None:
+        """``post_run_cell``, first of all: the time that explaining a failure takes is not the cell's."""
+        if getattr(result, "error_in_exec", None) is None:
+            return
+        info = getattr(result, "info", None)
+        for armed in self._armed:
+            if armed.info is info and armed.run is not None:
+                armed.run.end(_status(result))
+
     def after(self, result: Any) -> None:
         """``post_run_cell``: settle the run, and show its card."""
+        refusal.withdraw(self._shell)
         armed = self._disarm(result)
         if armed is None or armed.run is None:
             self._device_after(armed)
@@ -121,7 +134,7 @@ class CellWatcher:
             armed.abandon()
         if interrupted:
             # Stop was pressed while the GPU finished: that ends the wait, and is meant for Run All too.
-            _interrupt_soon()
+            interrupt_soon()
 
     def abandon_all(self) -> None:
         """Stop watching whatever runs, without a card."""
@@ -141,6 +154,12 @@ class CellWatcher:
         except OptionError:
             # The body does not run either: what stands in its place shows the error.
             return
+        if options.start.asked and runs_at_all(self._shell, info):
+            try:
+                armed.entry = waiting.enter(options, self._shell)
+            except OptionError as error:
+                refusal.refuse(self._shell, str(error))
+                return
         if options.device is not None:
             try:
                 armed.leave_device = enter_device(options.device)
@@ -152,7 +171,8 @@ class CellWatcher:
         # IPython 9 has counted shell.execution_count up by now, older ones not yet; Out[N] is the cell's N.
         stored = getattr(info, "store_history", False)
         count = self._shell.displayhook.prompt_count if stored else None
-        run = watching.new_run(options.run, options.label, count)
+        looking = [*witnesses(options, self._shell), *waiting.witnesses(armed.entry)]
+        run = watching.new_run(options.run, options.label, count, looking, info.raw_cell)
         armed.run = run
         if armed.render is not None:
             armed.place = CardPlace(self._shell)
@@ -189,7 +209,7 @@ class CellWatcher:
         return None
 
     def _device_after(self, armed: _Armed | None) -> None:
-        with _deaf_to_interrupts():
+        with deaf_to_interrupts():
             try:
                 if armed is not None:
                     armed.restore_device()
@@ -199,7 +219,7 @@ class CellWatcher:
 
     def _settle(self, armed: _Armed, run: Run, status: Status, ended_on_output: bool) -> None:
         run.end(status)
-        with _deaf_to_interrupts():
+        with deaf_to_interrupts():
             watching.leave_cell(run)
             try:
                 report = run.report()
@@ -219,10 +239,22 @@ def check(options: WatchOptions) -> None:
         devices.check_for_cell(options.device)
 
 
+def runs_at_all(shell: Any, info: Any) -> bool:
+    """Whether the cell is Python that can be compiled: for one that is not, nobody need wait."""
+    try:
+        cell = getattr(info, "transformed_cell", None)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the shell compiles it again, and says them then
+            shell.compile.ast_parse(shell.transform_cell(info.raw_cell) if cell is None else cell)
+    except Exception:
+        return False
+    return True
+
+
 def enter_device(device: str) -> Callable[[], str | None]:
     """Use ``device`` until what is returned is called; see :meth:`DeviceSwitch.enter`."""
     name = devices.checked(device) or "cpu"
-    with _deaf_to_interrupts(later=True):
+    with deaf_to_interrupts(later=True):
         return SWITCH.enter(name)
 
 
@@ -241,42 +273,3 @@ def _status(result: Any) -> Status:
     if isinstance(error, GeneratorExit):
         return "error"  # which ends a generator as it should, but no cell
     return watching.status_of(error)
-
-
-@contextmanager
-def _deaf_to_interrupts(*, later: bool = False) -> Iterator[None]:
-    """A second press on 'stop', milliseconds after the cell's end, has nothing left to stop.
-
-    ``later`` delivers it afterwards, for what must not be left half done.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    pressed = False
-
-    def ignore(number: int, frame: FrameType | None) -> None:
-        nonlocal pressed
-        pressed = True
-
-    before = signal.getsignal(signal.SIGINT)
-    if before is None:  # not set from Python: it could not be put back
-        yield
-        return
-    signal.signal(signal.SIGINT, ignore)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        if pressed and later:
-            _interrupt_soon()
-
-
-def _interrupt_soon() -> None:
-    """Interrupt whatever the main thread runs in a moment; an idle kernel ignores it."""
-    main = threading.main_thread().ident
-    if main is None or threading.current_thread() is not threading.main_thread():
-        return
-    timer = threading.Timer(_INTERRUPT_AFTER_S, signal.pthread_kill, (main, signal.SIGINT))
-    timer.daemon = True
-    timer.start()

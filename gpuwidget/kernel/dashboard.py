@@ -114,6 +114,7 @@ class Course:
             t=tuple(sample.time - start for sample in samples),
             gpus=tuple(gpus),
             marks=(),
+            advice=None,
         )
 
 

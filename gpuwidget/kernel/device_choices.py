@@ -41,6 +41,18 @@ class Choices:
     """Whether no other device exists: False where the CUDA devices can't be counted yet."""
 
 
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Who holds how many bytes of one GPU."""
+
+    own: int | None
+    """This process alone; None where it holds none."""
+    others: tuple[tuple[str, int], ...]
+    """Its children and other processes, by name, the largest first; those whose memory is known."""
+    reason: str | None
+    """Why nobody can say."""
+
+
 class Observer:
     """Looks at the GPUs for a view that asks now and then; nothing samples in between."""
 
@@ -105,6 +117,25 @@ class Observer:
             found.append(KernelGpu(gpu.uuid, name, holding.memory, context))
         return tuple(found)
 
+    def shares(self, gpu: Gpu, reading: Reading) -> Shares:
+        """Who holds how much of ``gpu``, as of a sample that :meth:`gpus` has seen."""
+        assert self._attribution is not None
+        holding = self._attribution.holding(gpu, reading)
+        if holding.reason is not None:
+            return Shares(None, (), holding.reason)
+        own: int | None = None
+        others: dict[str, int] = {}
+        for process in reading.processes or ():
+            if process.pid == self._family.pid:
+                own = process.memory
+            elif process.memory is not None:
+                ours = self._family.contains(process.pid)
+                name = f"child process {process.pid}" if ours else self.named(process)
+                if ours and process.command is not None:
+                    name = f"child process: {process.command}"
+                others[name] = others.get(name, 0) + process.memory
+        return Shares(own, tuple(sorted(others.items(), key=lambda other: -other[1])), None)
+
     def _choice(self, device: str, uuid: str | None, sample: Sample | None) -> DeviceChoice:
         for gpu, reading in zip(sample.gpus, sample.readings, strict=True) if sample is not None else ():
             if uuid is not None and _same(gpu, uuid):
@@ -121,11 +152,12 @@ class Observer:
         return DeviceChoice(device, None, None, None, None, None, None, ())
 
     def _holders(self, reading: Reading) -> tuple[str, ...]:
-        named = [self._named(process) for process in reading.processes or ()]
+        named = [self.named(process) for process in reading.processes or ()]
         # This notebook and its children are one holder.
         return tuple(dict.fromkeys(sorted(named, key=lambda name: name != THIS_NOTEBOOK)))[:_MOST_HOLDERS]
 
-    def _named(self, process: Process) -> str:
+    def named(self, process: Process) -> str:
+        """Whose process that is, in words; text of others', to be escaped."""
         if in_host_pid_namespace() and self._family.contains(process.pid):
             return THIS_NOTEBOOK
         known = [word for word in (process.user, process.command) if word is not None]

@@ -61,8 +61,22 @@ def words(progress: Progress, layout: Layout, now: float, *, overview: bool = Fa
     than for a run.
     """
     block = _tile if layout.tiles else _row
-    return (overview_header if overview else header)(progress) + _grid(
-        block(gpu, now) for gpu in progress.gpus
+    grid = _grid(block(gpu, now) for gpu in progress.gpus)
+    return overview_header(progress) + grid if overview else header(progress) + grid + advice(progress)
+
+
+def advice(progress: Progress) -> str:
+    """The line below a run's charts, which has its place from the beginning: nothing moves when it comes."""
+    if not progress.gpus:
+        return ""
+    one = progress.advice
+    if one is None:
+        return '<div class="gpuwidget-advice"></div>'
+    seen, fix = escape(one.text), escape(one.fix)
+    return (
+        f'<div class="gpuwidget-advice" title="{seen} {fix}">'
+        f'<span class="gpuwidget-quiet">Lately:</span> {seen} '
+        f'<span class="gpuwidget-quiet">{fix}</span></div>'
     )
 
 

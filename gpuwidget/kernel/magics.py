@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 from gpuwidget.errors import GpuWidgetError, OptionError
-from gpuwidget.kernel import card, dashboard, devices, live, watching
+from gpuwidget.kernel import card, dashboard, devices, live, waiting, watching
+from gpuwidget.kernel.cell_memory import CELLS
 from gpuwidget.kernel.cells import CellWatcher, check, enter_device, has_front_end
+from gpuwidget.kernel.gpu_commands import COMMANDS
 from gpuwidget.kernel.options import HELP, find, parse, without_watch_line
+from gpuwidget.kernel.out_of_memory import OutOfMemoryCards
 from gpuwidget.kernel.requests import Requests
 from gpuwidget.kernel.traps import TrapHints
+from gpuwidget.kernel.witnesses import witnesses
 from gpuwidget.sampler import Subscription, process_sampler
 from gpuwidget.torch_device import SWITCH
 
@@ -28,7 +32,8 @@ log = logging.getLogger("gpuwidget")
 _GPU_USAGE = (
     "%gpu: the live dashboard. %gpu watch on: a one-line card under every cell; %gpu watch off: no more. "
     "%gpu device: the default torch device; %gpu device cuda:1, cpu or none: choose it, with --light the "
-    "current CUDA device only."
+    "current CUDA device only. %gpu memory: who holds the GPU's memory, with --cells which cell allocated "
+    "it; %gpu free: what could be released. %gpu compare A B: two runs side by side."
 )
 _WARM_UP_AFTER_S = 0.3
 
@@ -41,6 +46,7 @@ class Extension:
         self._cells = CellWatcher(shell)
         self._requests = Requests(shell, self._cells)
         self._hints = TrapHints(shell)
+        self._out_of_memory = OutOfMemoryCards(shell)
         self._loop_handle: asyncio.TimerHandle | None = None
         self._opening: Subscription | None = None
 
@@ -48,9 +54,17 @@ class Extension:
         """Register the magics and the hooks, and let the driver be opened on the sampler's thread."""
         self._opening = process_sampler().warm_up()
         self._shell.input_transformers_cleanup.insert(0, self._transform)
+        CELLS.attach(self._shell)
+        self._shell.events.register("pre_run_cell", CELLS.before)
         self._shell.events.register("pre_run_cell", self._cells.before)
+        self._shell.events.register("pre_run_cell", self._out_of_memory.before)
+        self._shell.events.register("post_run_cell", self._cells.failed)
         self._shell.events.register("post_run_cell", self._hints.after)  # below the traceback, above the card
+        self._shell.events.register("post_run_cell", self._out_of_memory.after)
         self._shell.events.register("post_run_cell", self._cells.after)
+        self._shell.events.register(
+            "post_run_cell", CELLS.after
+        )  # last: it takes milliseconds, in no run's time
         self._shell.register_magic_function(self._gpuwatch, "cell", "gpuwatch")
         self._shell.register_magic_function(self._gpu, "line", "gpu")
         # ipykernel runs the cells on the main thread; a subshell's thread has torch's defaults of its own.
@@ -64,12 +78,18 @@ class Extension:
             self._loop_handle.cancel()
         self._requests.stop()
         self._cells.abandon_all()
+        CELLS.detach()
         SWITCH.detach()
         dashboard.close()
         for event, hook in (
             ("pre_run_cell", self._cells.before),
             ("post_run_cell", self._cells.after),
+            ("post_run_cell", self._cells.failed),
             ("post_run_cell", self._hints.after),
+            ("pre_run_cell", self._out_of_memory.before),
+            ("post_run_cell", self._out_of_memory.after),
+            ("pre_run_cell", CELLS.before),
+            ("post_run_cell", CELLS.after),
         ):
             if hook in self._shell.events.callbacks[event]:
                 self._shell.events.unregister(event, hook)
@@ -103,14 +123,21 @@ class Extension:
         # Reached where %%gpuwatch is not the cell's first line (under a magic that calls its body by name),
         # through run_cell_magic, and for options that can't be used.
         __tracebackhide__ = True
+        entry: waiting.Entry | None = None
         try:
             options = parse(line)
             check(options)
-            run = watching.new_run(options.run, options.label, None)
             code, last = self._compiled(cell)
+            entry = waiting.enter(options, self._shell) if options.start.asked else None
+            looking = [*witnesses(options, self._shell), *waiting.witnesses(entry)]
+            run = watching.new_run(options.run, options.label, None, looking)
             leave_device = enter_device(options.device) if options.device is not None else None
-        except OptionError as error:
-            raise UsageError(str(error)) from None
+        except BaseException as error:
+            if entry is not None:
+                entry.leave()
+            if isinstance(error, OptionError):
+                raise UsageError(str(error)) from None
+            raise
         result = None
         left_by: BaseException | None = None
         try:
@@ -134,6 +161,8 @@ class Extension:
             # The error holds this frame; would this frame hold the error, the user's tensors would stay.
             left_by = None
             report = run.report()
+            if entry is not None:
+                entry.leave()
             watching.keep(report)
             if report is not None and not options.quiet:
                 self._shell.display_pub.publish(data=card.bundle(report), metadata={})
@@ -172,6 +201,8 @@ class Extension:
                 self._cells.every_cell = words[1] == "on"
             elif words[0] == "device" and (len(words) <= 2 or words[2:] == ["--light"]):
                 self._device(*words[1:])
+            elif words[0] in COMMANDS:
+                COMMANDS[words[0]](self._shell, words[1:])
             else:
                 raise UsageError(f"{'%gpu ' + line!r} is not known. {_GPU_USAGE}")
         except GpuWidgetError as error:

@@ -6,7 +6,7 @@ import functools
 import inspect
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from contextlib import suppress
 from contextvars import ContextVar, Token
 from types import MethodType, TracebackType
@@ -14,9 +14,11 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from gpuwidget.errors import SourceError
 from gpuwidget.kernel.card import CardReport, Reports
+from gpuwidget.kernel.surroundings import Around
 from gpuwidget.measure.choice import choose
 from gpuwidget.measure.report import Report, Status
 from gpuwidget.measure.run import OPEN_TIMEOUT_S, Run, RunOptions
+from gpuwidget.measure.witness import Witness
 from gpuwidget.sampler import process_sampler
 from gpuwidget.samples import Sample
 
@@ -30,10 +32,22 @@ _innermost: ContextVar[Run | None] = ContextVar("gpuwidget_run", default=None)
 _cells: list[Run] = []
 
 
-def new_run(options: RunOptions, label: str | None, execution_count: int | None) -> Run:
-    """A run on the process's sampler whose report displays as a card."""
+def new_run(
+    options: RunOptions,
+    label: str | None,
+    execution_count: int | None,
+    witnesses: Sequence[Witness] = (),
+    cell: str | None = None,
+) -> Run:
+    """A run on the process's sampler whose report displays as a card; ``cell`` is the source of its cell."""
     return Run(
-        process_sampler(), options, label=label, execution_count=execution_count, report_type=CardReport
+        process_sampler(),
+        options,
+        label=label,
+        execution_count=execution_count,
+        report_type=CardReport,
+        witnesses=witnesses,
+        surroundings=Around(cell),
     )
 
 

@@ -23,13 +23,17 @@ class Holding:
     """Whether they are known to have a context there."""
     reason: str | None
     """Why ``memory`` is None."""
+    own: bool = False
+    """Whether this process itself has a context there."""
+    children: tuple[Process, ...] = ()
+    """Its children, and theirs, that have."""
 
 
 class Attribution:
     """Tells this process's share of each GPU, as long as it can be told."""
 
     def __init__(self, origin: Origin) -> None:
-        self._family = processes.Family()
+        self._family = processes.family()
         self._recorded = origin.kind == "replay"
         self._pids_match = not self._recorded and processes.in_host_pid_namespace()
         self._judged: dict[str, tuple[tuple[Process, ...] | None, Holding]] = {}
@@ -73,6 +77,9 @@ class Attribution:
             return Holding(None, False, _FOREIGN_PIDS)
         ours = [process for process in reading.processes if self._family.contains(process.pid)]
         sizes = [process.memory for process in ours]
+        own = any(process.pid == self._family.pid for process in ours)
+        children = tuple(process for process in ours if process.pid != self._family.pid)
         if any(size is None for size in sizes):
-            return Holding(None, True, _UNSAID)
-        return Holding(sum(size for size in sizes if size is not None), bool(ours), None)
+            return Holding(None, True, _UNSAID, own, children)
+        whole = sum(size for size in sizes if size is not None)
+        return Holding(whole, bool(ours), None, own, children)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from gpuwidget import units
 from gpuwidget.measure.report import GpuReport
 from gpuwidget.samples import Origin
 from gpuwidget.torch_state import Account
+
+_MOST_COMMANDS = 4
 
 
 def gpu_name(gpu: GpuReport) -> str:
@@ -19,11 +22,42 @@ def gpu_name(gpu: GpuReport) -> str:
 def first_context(gpu: GpuReport) -> str:
     """This run opened this process's first context on ``gpu``."""
     sentence = f"CUDA started on {gpu_name(gpu)} in this run"
-    held = gpu.process_memory.end if gpu.process_memory is not None else None
+    # What children hold is in the driver's figure, and not in torch's.
+    held = gpu.process_memory.end if gpu.process_memory is not None and not gpu.children else None
     reserved = gpu.torch.reserved.end if gpu.torch is not None else None
     if held is not None and reserved is not None and held > reserved:
         sentence += f": its context and libraries hold {units.memory(held - reserved)}"
     return f"{sentence}, which stays until the process ends and is no leak."
+
+
+def commands(children: Iterable[str]) -> tuple[str, ...]:
+    """The commands of child processes, at most four, each once with its number."""
+    counted = Counter(children)
+    named = [
+        command if count == 1 else f"{count} x {command}"
+        for command, count in counted.most_common(_MOST_COMMANDS)
+    ]
+    more = sum(counted.values()) - sum(count for _, count in counted.most_common(_MOST_COMMANDS))
+    return (*named, *([f"{more} more"] if more else []))
+
+
+def children(used: Sequence[tuple[GpuReport, Mapping[int, str], bool]]) -> list[str]:
+    """Child processes held memory: for each GPU who, by process id, and whether this process did itself."""
+    alike: dict[tuple[tuple[str, ...], bool], list[tuple[GpuReport, Mapping[int, str]]]] = {}
+    for gpu, who, own in used:
+        if who:
+            alike.setdefault((tuple(sorted(set(who.values()))), own), []).append((gpu, who))
+    found = []
+    for (_, own), group in alike.items():
+        everyone = {pid: command for _, who in group for pid, command in who.items()}
+        number = f"{len(everyone)} child process{'es' if len(everyone) > 1 else ''}"
+        named = f"{number} ({', '.join(commands(everyone.values()))})"
+        names = ", ".join(gpu_name(gpu) for gpu, _ in group)
+        if own:
+            found.append(f"{names}: the memory of this process includes that of {named}.")
+        else:
+            found.append(f"{names}: the memory of this process is that of {named} alone.")
+    return found
 
 
 def peak_resets(account: Account, names: Mapping[int, str]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuwidget.measure.report import Mark
+from gpuwidget.measure.report import Advice, Mark
 from gpuwidget.samples import Gpu, Origin, Reading
 
 
@@ -38,3 +38,5 @@ class Progress:
     gpus: tuple[GpuProgress, ...]
     """The GPUs this kernel holds memory on, or all where that is not known; may be empty, may grow."""
     marks: tuple[Mark, ...]
+    advice: Advice | None
+    """The clearest, from half a minute on; None where there is none."""

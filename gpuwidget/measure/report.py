@@ -1,16 +1,18 @@
 """The report of one measured run: what every card, file and program is made from.
 
-The JSON form (``application/vnd.gpuwidget.report+json``, :meth:`Report.as_json`) has exactly these names.
+The JSON form (``application/vnd.gpuwidget.report+json``, :meth:`Report.to_dict`) has exactly these names.
 Bytes, seconds, watts, joules and percent throughout. Any value but ``schema``, ``uuid`` and ``index``
 may be None; the ``missing`` of its GPU then says why.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from gpuwidget.measure import figures
 from gpuwidget.plain import plain
 
 MIME_TYPE = "application/vnd.gpuwidget.report+json"
@@ -18,6 +20,7 @@ REPORT_SCHEMA = 1
 
 Status = Literal["ok", "error", "interrupted"]
 MarkKind = Literal["mark", "printed"]
+HolderKind = Literal["variable", "notebook", "unknown", "outside torch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,14 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
+class Traffic:
+    """Bytes a second over one kind of link, as the GPU sends and receives; None for what is not known."""
+
+    tx: Level | None
+    rx: Level | None
+
+
+@dataclass(frozen=True, slots=True)
 class TorchMemory:
     """What torch's caching allocator says of one device; the peaks are exact, not sampled."""
 
@@ -87,6 +98,8 @@ class TorchMemory:
     """How often the cache was flushed to satisfy an allocation during the run (num_alloc_retries)."""
     ooms: int | None
     """Out-of-memory errors during the run (num_ooms)."""
+    inactive_split: int | None
+    """Bytes of the cache at the end that can't be given back, as they lie beside tensors (inactive_split)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +122,28 @@ class GpuReport:
     """This process and its children."""
     torch: TorchMemory | None
     utilization: Level | None
+    bursts: int | None
+    """How often utilization rose from 10 percent or less to 20 or more; None where it is unknown."""
+    memory_utilization: Level | None
     sm_activity: Level | None
     sm_occupancy: Level | None
     tensor_activity: Level | None
+    fp32_activity: Level | None
     dram_activity: Level | None
+    pcie: Traffic | None
+    nvlink: Traffic | None
     power_w: Level | None
+    power_limit_w: float | None
+    throttled: Mapping[str, float] | None
+    """Seconds for which something held the clock down, by its words, idling left out; empty where nothing
+    did. To two seconds: the driver is asked that seldom."""
     energy_j: float | None
     lost_since: float | None
     missing: Mapping[str, str]
     """For each field that is None: why."""
+    children: tuple[str, ...] = ()
+    """Commands of this process's children, and theirs, that were seen to hold memory there: at most four,
+    each once, with their number where there are several of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +179,122 @@ class Timeline:
 
 
 @dataclass(frozen=True, slots=True)
+class Advice:
+    """What may be worth a change, and what it rests on."""
+
+    rule: str
+    """The rule's name, one of those in docs/advice.md."""
+    sure: bool
+    """False where the figures only look like it; the text then says so."""
+    text: str
+    """What was seen, as a sentence with the figures."""
+    fix: str
+    """What to do, as a sentence."""
+    evidence: Mapping[str, Any]
+    """The figures, by name."""
+    link: str | None
+    """The section that explains it, as a path within gpuwidget's own documentation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """What keeps memory on one device alive."""
+
+    kind: HolderKind
+    """``variable``: names of the user's; ``notebook``: Out[n], _, the last error's traceback; ``unknown``:
+    autograd's, or what no name leads to; ``outside torch``: CUDA context, other libraries and processes."""
+    names: tuple[str, ...]
+    """Every name that leads to it, in words as a person writes them (``model``, ``Out[3]``, ``batch[0]``)."""
+    type: str | None
+    """Name of the type; None where it is no object."""
+    device: str
+    """``cuda:N``."""
+    bytes: int
+    """Bytes of torch's allocated memory that it keeps alive, each counted once over all holders."""
+    cell: int | None
+    """The N of the In[N] that allocated most of it; None where nobody knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineMemory:
+    """What one line of the user's code allocated on one device during the run (``--lines``).
+
+    Each byte counts for one line: the innermost of the user's that was at work.
+    """
+
+    file: str | None
+    """``In[N]``, or the path of the user's module; None for what no line of the user's asked for."""
+    line: int | None
+    function: str | None
+    """None at the cell's own level, or the module's."""
+    source: str
+    """The line's text; without a line, who allocated it in words."""
+    called_from: str | None
+    """The cell's line through which most of it came, as ``In[5] line 7``; None where that is this line."""
+    device: str
+    allocated: int
+    """Bytes asked for in all."""
+    held: int
+    """Bytes of it that are still held at the end."""
+    at_peak: int | None
+    """Bytes of it that were held when memory was highest; None where that moment is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrameTime:
+    """Where the main thread was in the user's own code below a line of the cell."""
+
+    frame: str
+    """As ``train.py:31 step``, or ``In[2]:4 step``."""
+    share: float
+    """Percent of the run's time."""
+    gpu_busy: float | None
+    """As in :class:`LineTime`."""
+    call: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LineTime:
+    """Where the main thread was, as seen from one line of the cell."""
+
+    line: int | None
+    """Line number in the cell; None for what is no line of it."""
+    source: str
+    share: float
+    """Percent of the run's time."""
+    gpu_busy: float | None
+    """Percent of that time in which a GPU was busy for this process; None where the witnesses can't tell."""
+    call: str | None
+    """The call it was in most, as ``DataLoader._next_data``; None in the line itself."""
+    frame: str | None
+    """The frame of the user's own code, the deepest below the cell, that it was in most; None without one."""
+    until: int | None = None
+    """The last of several lines that can't be told apart; None for one line."""
+    frames: tuple[FrameTime, ...] = ()
+    """The user's own frames below it, at most 4, those with the largest share first."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeTime:
+    """Where the run's time went."""
+
+    lines: tuple[LineTime, ...]
+    """Those with the largest share first."""
+    samples: int
+    """How many looks at the main thread this rests on."""
+    resolution_s: float
+    """Seconds: patterns shorter than this can't be told."""
+    reason: str | None
+    """Why there is no ``gpu_busy``, or what limits it, as a sentence; None where all is well."""
+    cpu: float | None
+    """Percent of one core that this process took, on average."""
+    cpu_children: float | None
+    """The same of its child processes together."""
+    warm_up_s: float | None
+    """Seconds from the start until the steady state began; None where no beginning can be told apart."""
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """What one run did to this machine's GPUs."""
 
@@ -168,15 +310,40 @@ class Report:
     """False where nobody can say which GPU this kernel uses; the card then shows all and says so."""
     timeline: Timeline | None
     notes: tuple[str, ...]
-    advice: tuple[Mapping[str, Any], ...]
-    holders: tuple[Mapping[str, Any], ...]
-    lines: tuple[Mapping[str, Any], ...]
+    time: CodeTime | None
+    """None where nobody looked."""
+    advice: tuple[Advice, ...]
+    """The weightiest first."""
+    holders: tuple[Holder, ...]
+    """What keeps alive the memory that the run left behind, the largest first."""
+    lines: tuple[LineMemory, ...]
+    """Empty without ``--lines``; the largest at the peak first."""
+    energy_idle_j: float | None = None
+    """Joules of all GPUs shown, drawn while the driver saw no kernel run; None where that is unknown."""
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The report as JSON values: dicts, lists, str, finite float, int, bool and None."""
         values = plain(self)
         assert isinstance(values, dict)
         return values
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """The report as JSON text, on one line or indented by so many blanks."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=indent)
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame with a row for each of :attr:`gpus`; what is unknown is NaN.
+
+        Raises MissingPackageError where pandas is not installed.
+        """
+        return figures.frame(self.to_dict())
+
+    def metrics(self) -> dict[str, float]:
+        """The figures of the GPUs that the card shows, by name, for any logger: ``gpu0/energy_j``.
+
+        What is unknown has no entry. docs/python.md lists the names.
+        """
+        return figures.metrics(self.to_dict())
 
     @property
     def shown(self) -> tuple[GpuReport, ...]:

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from gpuwidget import processes, torch_state
 from gpuwidget.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.history import Course
 from gpuwidget.measure import notes
+from gpuwidget.measure.advice import advise
+from gpuwidget.measure.advice.facts import NOTHING_KNOWN, Facts, Surroundings
+from gpuwidget.measure.advice.live import LiveAdvice
 from gpuwidget.measure.attribution import Attribution, Holding
 from gpuwidget.measure.choice import choose
 from gpuwidget.measure.marks import Marks
 from gpuwidget.measure.printed import PRINTED
 from gpuwidget.measure.progress import GpuProgress, Progress
+from gpuwidget.measure.recent import Recent
 from gpuwidget.measure.report import (
     REPORT_SCHEMA,
+    Advice,
     CellFacts,
     Environment,
     GpuReport,
@@ -31,6 +37,7 @@ from gpuwidget.measure.report import (
 )
 from gpuwidget.measure.tail import wait_for_gpu
 from gpuwidget.measure.track import Track
+from gpuwidget.measure.witness import Witness
 from gpuwidget.sampler import INTERVAL_S, Sampler, Subscription
 from gpuwidget.samples import Gpu, Origin, Reading, Sample
 from gpuwidget.torch_state import LEDGER, Account, DeviceAccount, TorchDevice
@@ -74,18 +81,25 @@ class Run:
         label: str | None = None,
         execution_count: int | None = None,
         report_type: type[Report] = Report,
+        witnesses: Sequence[Witness] = (),
+        surroundings: Callable[[Report], Surroundings] | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        """``surroundings`` says at the end what advice may rest on beside the run's own figures."""
         self._sampler = sampler
         self._options = options
         self._label = label
         self._execution_count = execution_count
         self._report_type = report_type
+        self._witnesses = witnesses
+        self._surroundings = surroundings
+        self._live_advice = LiveAdvice()
         self._clock = clock
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._marks = Marks()
         self._tracks: dict[str, Track] = {}
+        self._recent: dict[str, Recent] = {}
         self._course: Course | None = None
         self._origin: Origin | None = None
         self._attribution: Attribution | None = None
@@ -119,6 +133,7 @@ class Run:
         except BaseException:
             self.abandon()
             raise
+        self._tell_witnesses(lambda witness: witness.start())
         self._started = self._clock.time()
         self._began = self._clock.monotonic()
         self._running = self._sampling = True
@@ -163,8 +178,9 @@ class Run:
             tracks = self._shown_tracks()
             t, series = self._course.points() if self._course is not None else ((), ())
             names = self._torch_names()
+            elapsed = self._clock.monotonic() - self._began
             return Progress(
-                elapsed_s=self._clock.monotonic() - self._began,
+                elapsed_s=elapsed,
                 origin=self._origin,
                 attributed=self._attributed,
                 t=t,
@@ -180,7 +196,21 @@ class Run:
                     for place, track in ((self._place(track), track) for track in tracks)
                 ),
                 marks=self._marks.all(),
+                advice=self._advice_so_far(elapsed),
             )
+
+    def _advice_so_far(self, elapsed: float) -> Advice | None:
+        with suppress(Exception):
+            return self._live_advice.at(elapsed, lambda: self._recent_facts(elapsed))
+        return None
+
+    def _recent_facts(self, elapsed: float) -> Facts:
+        devices = self._devices()
+        gpus, seconds = [], 0.0
+        for shown in self._shown_tracks():
+            track, seconds = self._recent[shown.gpu.uuid].track(elapsed)
+            gpus.append(self._gpu_report(track, seconds, True, devices, {}))
+        return Facts(tuple(gpus), len(self._tracks), self._attributed, seconds, None)
 
     # -- its end -------------------------------------------------------------------------------------
 
@@ -193,6 +223,7 @@ class Run:
         if os.getpid() != self._process or not self._running:
             return
         self._running = False
+        self._tell_witnesses(lambda witness: witness.stop())
         PRINTED.leave(self._on_line)
         tail = None
         if self._options.sync and status == "ok":
@@ -207,9 +238,19 @@ class Run:
         if cell is None or os.getpid() != self._process:
             return None
         try:
-            return self._measured(cell)
+            report = self._measured(cell)
+            for witness in self._witnesses:
+                with suppress(Exception):
+                    report = witness.testify(report)
+            with suppress(Exception):
+                return self._advised(report)
+            return report
         finally:
             self.abandon()
+
+    def _advised(self, report: Report) -> Report:
+        around = self._surroundings(report) if self._surroundings is not None else NOTHING_KNOWN
+        return replace(report, advice=advise(Facts.of(report, around)))
 
     def _measured(self, cell: CellFacts) -> Report:
         asked = self._clock.time()
@@ -236,6 +277,12 @@ class Run:
             self._subscription.close()
         if self._account is not None:
             LEDGER.drop(self._account)
+        self._tell_witnesses(lambda witness: witness.abandon())
+
+    def _tell_witnesses(self, what: Callable[[Witness], None]) -> None:
+        for witness in self._witnesses:
+            with suppress(Exception):
+                what(witness)
 
     # -- samples -------------------------------------------------------------------------------------
 
@@ -250,7 +297,9 @@ class Run:
                 return
             self._meet(sample, t)
             for gpu, reading in self._pairs(sample):
-                self._tracks[gpu.uuid].add(t, reading, self._holding(gpu, reading), self._started)
+                holding = self._holding(gpu, reading)
+                self._tracks[gpu.uuid].add(t, reading, holding, self._started)
+                self._recent[gpu.uuid].add(t, reading, holding, self._started)
             self._add_to_course(t)
             if t >= self._host_due:
                 self._host_due = t + self._options.interval_s
@@ -272,6 +321,7 @@ class Run:
         for gpu, reading in new:
             self._tracks[gpu.uuid] = Track(gpu, reading, self._widest_gap)
             self._tracks[gpu.uuid].join(t)
+            self._recent[gpu.uuid] = Recent(gpu, reading, self._widest_gap, t)
         if new and self._course is None:
             self._course = Course((), spacing_s=_MEMORY_INTERVAL_S / 2)
         if new and self._course is not None:
@@ -389,10 +439,16 @@ class Run:
             attributed=self._attributed,
             timeline=self._timeline(shown),
             notes=tuple(self._notes(gpus, devices)),
+            time=None,
             advice=(),
             holders=(),
             lines=(),
+            energy_idle_j=self._idle_energy(t),
         )
+
+    def _idle_energy(self, t: float) -> float | None:
+        idle = [track.energy_idle(t) for track in self._shown_tracks()]
+        return sum(one for one in idle if one is not None) if idle and None not in idle else None
 
     def _gpu_report(
         self,
@@ -424,14 +480,22 @@ class Run:
             process_memory=process_memory,
             torch=torch_memory,
             utilization=track.utilization(t),
+            bursts=track.bursts,
+            memory_utilization=track.memory_utilization(t),
             sm_activity=track.activity("sm_activity", t),
             sm_occupancy=track.activity("sm_occupancy", t),
             tensor_activity=track.activity("tensor_activity", t),
+            fp32_activity=track.activity("fp32_activity", t),
             dram_activity=track.activity("dram_activity", t),
+            pcie=track.traffic("pcie"),
+            nvlink=track.traffic("nvlink"),
             power_w=track.power(t),
+            power_limit_w=track.power_limit(),
+            throttled=track.throttled(),
             energy_j=track.energy(t),
             lost_since=track.lost_since,
             missing=track.missing,
+            children=notes.commands(track.children.values()),
         )
         if process_memory is not None and None not in (process_memory.start, process_memory.end):
             track.missing.pop("process_memory", None)
@@ -466,12 +530,16 @@ class Run:
         begun -= {f"cuda:{index}" for index in self._contexts}
         for gpu in gpus:
             track = self._tracks[gpu.uuid]
-            if gpu.torch_device in begun or (track.held_at_start is False and track.used_by_us):
+            if gpu.torch_device in begun or (track.own_at_start is False and track.own):
                 found.append(notes.first_context(gpu))
             if gpu.lost_since is not None:
                 found.append(notes.lost(gpu))
             elif track.came_back:
                 found.append(notes.came_back(gpu))
+        tracks = [self._tracks[gpu.uuid] for gpu in gpus]
+        found += notes.children(
+            [(gpu, track.children, track.own) for gpu, track in zip(gpus, tracks, strict=True)]
+        )
         if self._account is not None:
             named = {gpu.torch_device: notes.gpu_name(gpu) for gpu in gpus}
             names = {device.index: named.get(device.name, device.name) for device in devices}
@@ -489,6 +557,7 @@ def _torch_memory(account: DeviceAccount) -> TorchMemory:
         reserved=Span(before.reserved if before else 0, after.reserved, account.reserved_peak),
         alloc_retries=_risen(before.alloc_retries if before else 0, after.alloc_retries),
         ooms=_risen(before.ooms if before else 0, after.ooms),
+        inactive_split=after.inactive_split,
     )
 
 

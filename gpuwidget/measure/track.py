@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gpuwidget.history import Average, Integral
 from gpuwidget.measure.attribution import Holding
-from gpuwidget.measure.report import Level, Span
+from gpuwidget.measure.report import Level, Span, Traffic
 from gpuwidget.samples import Activity, Gpu, Reading
+from gpuwidget.sources.throttle import IDLE
 
 SHORTEST_ENERGY_S = 0.1
 """The driver's energy counter and its power readings say nothing of a shorter run."""
@@ -16,8 +18,17 @@ _ACTIVITIES = (
     ("sm_activity", "sm"),
     ("sm_occupancy", "sm_occupancy"),
     ("tensor_activity", "tensor"),
+    ("fp32_activity", "fp32"),
     ("dram_activity", "dram"),
+    ("pcie_tx", "pcie_tx"),
+    ("pcie_rx", "pcie_rx"),
+    ("nvlink_tx", "nvlink_tx"),
+    ("nvlink_rx", "nvlink_rx"),
 )
+_AT_REST = 10.0
+"""Percent of utilization up to which a GPU rests between two bursts of work."""
+_AT_WORK = 20.0
+"""Percent from which on it is in a burst."""
 _UNANSWERED = "the GPU did not answer in time"
 _TOO_SHORT_FOR_ENERGY = f"the run was shorter than {SHORTEST_ENERGY_S:g} s"
 _GAP = "the driver did not say it throughout the run"
@@ -50,15 +61,27 @@ class Track:
     """Seconds without a reading from which on what happened in them counts as unknown."""
     used_by_us: bool = False
     """Whether this process was seen to hold memory, or a context, on it."""
-    held_at_start: bool | None = None
-    """Whether it did at the start; None where nobody can say."""
+    own_at_start: bool | None = None
+    """Whether it itself, its children aside, had a context at the start; None where nobody can say."""
+    own: bool = False
+    """Whether it was seen to have one."""
+    children: dict[int, str] = field(default_factory=dict)
+    """Its children that held memory there, by process id: their commands."""
     process_memory_now: int | None = None
     missing: dict[str, str] = field(default_factory=dict)
     _device: _Extent = field(default_factory=_Extent)
     _process: _Extent = field(default_factory=_Extent)
     _utilization: Average = field(default_factory=Average)
+    _memory_utilization: Average = field(default_factory=Average)
+    _bursts: int = 0
+    _rested: bool = False
     _power: Average = field(default_factory=Average)
+    _throttled: dict[str, float] | None = None
     _energy: Integral = field(default_factory=Integral)
+    _idle_j: float = 0.0
+    _told_s: float = 0.0
+    """Seconds of which it is known whether any kernel ran."""
+    _last_power: float | None = None
     _activities: dict[str, Average] = field(default_factory=lambda: {n: Average() for n, _ in _ACTIVITIES})
     _last_activity: float | None = None
     _last_t: float = 0.0
@@ -76,7 +99,7 @@ class Track:
             self._device.add(reading.memory_used)
             self._process.add(holding.memory)
             self._energy.add(0.0, reading.power_w)
-        self.held_at_start = None if holding.memory is None else holding.present
+        self.own_at_start = None if holding.memory is None else holding.own
 
     def join(self, t: float) -> None:
         """It was first seen ``t`` seconds into the run: nothing is known of the time before."""
@@ -116,6 +139,9 @@ class Track:
         self.reading = reading
         self.process_memory_now = holding.memory
         self.used_by_us = self.used_by_us or holding.present
+        self.own = self.own or holding.own
+        for child in holding.children:
+            self.children[child.pid] = child.command or f"process {child.pid}"
         self._was_lost = self._was_lost or reading.lost_since is not None
         if holding.reason is not None:
             self.missing["process_memory"] = holding.reason
@@ -127,14 +153,45 @@ class Track:
             # Nothing could be read for that long (something held the interpreter): what was is unknown.
             self._energy.add(t, None)
             self._energy.add(t, reading.power_w)
+            self._last_power = reading.power_w
             return
         window = reading.utilization_window or _WIDEST_UTILIZATION_WINDOW_S
         # A reading tells of the driver's last window, which may be a window old itself: only from two
         # windows on is it certain to lie inside the run.
         if t >= 2 * window:
             self._utilization.add(reading.utilization, seconds)
+            self._memory_utilization.add(reading.memory_utilization, seconds)
+            self._count_bursts(reading.utilization)
+            self._add_idle(seconds, reading)
+        self._add_throttle(reading.throttle, seconds)
         self._power.add(reading.power_w, seconds)
         self._energy.add(t, reading.power_w)
+        self._last_power = reading.power_w
+
+    def _add_idle(self, seconds: float, reading: Reading) -> None:
+        if reading.utilization is None or reading.power_w is None or self._last_power is None:
+            return
+        self._told_s += seconds
+        if reading.utilization == 0:
+            self._idle_j += seconds * (reading.power_w + self._last_power) / 2
+
+    def _count_bursts(self, utilization: float | None) -> None:
+        if utilization is None:
+            return
+        if utilization <= _AT_REST:
+            self._rested = True
+        elif utilization >= _AT_WORK and self._rested:
+            self._rested = False
+            self._bursts += 1
+
+    def _add_throttle(self, reasons: tuple[str, ...] | None, seconds: float) -> None:
+        if reasons is None:
+            return
+        if self._throttled is None:
+            self._throttled = {}
+        for reason in reasons:
+            if reason != IDLE:
+                self._throttled[reason] = self._throttled.get(reason, 0.0) + seconds
 
     def _add_activity(self, activity: Activity, started: float) -> None:
         if activity.until == self._last_activity or activity.since < started:
@@ -158,16 +215,53 @@ class Track:
 
     def utilization(self, duration_s: float) -> Level | None:
         """Time-weighted mean of the driver's windows that lay inside the run."""
+        return self._of_windows("utilization", self._utilization, duration_s)
+
+    def _of_windows(self, name: str, average: Average, duration_s: float) -> Level | None:
         window = self.reading.utilization_window or _WIDEST_UTILIZATION_WINDOW_S
         if duration_s < 2 * window:
             short = f"the run was shorter than two of the driver's windows of {window:g} s"
-            return self._level("utilization", self._utilization, "utilization", short)
-        return self._level("utilization", self._utilization, "utilization", _GAP)
+            return self._level(name, average, name, short)
+        return self._level(name, average, name, _GAP)
 
     def activity(self, name: str, duration_s: float) -> Level | None:
         """Time-weighted mean of the hardware counters' windows that lay inside the run."""
-        reason = "no window of the hardware counters (0.5 s) lay inside the run"
-        return self._level(name, self._activities[name], "activity", reason)
+        return self._level(name, self._activities[name], "activity", self._why_no_activity())
+
+    def traffic(self, link: str) -> Traffic | None:
+        """Bytes a second over ``pcie`` or ``nvlink``, as the counters' windows inside the run have them."""
+        sent, received = (_known_level(self._activities[f"{link}_{way}"]) for way in ("tx", "rx"))
+        if sent is None and received is None:
+            self._explain(link, "activity", self._why_no_activity())
+            return None
+        return Traffic(sent, received)
+
+    def _why_no_activity(self) -> str:
+        if any(average.known for average in self._activities.values()):
+            return "this counter gave no value"
+        return "no window of the hardware counters (0.5 s) lay inside the run"
+
+    def memory_utilization(self, duration_s: float) -> Level | None:
+        """Time-weighted mean of the share of time in which device memory was read or written."""
+        return self._of_windows("memory_utilization", self._memory_utilization, duration_s)
+
+    @property
+    def bursts(self) -> int | None:
+        """How often utilization rose from rest to work; None where it is unknown."""
+        return self._bursts if self._utilization.known else None
+
+    def throttled(self) -> Mapping[str, float] | None:
+        """Seconds by what held the clock down; None where the driver did not say."""
+        if self._throttled is None:
+            self._explain("throttled", "throttle", _GAP)
+            return None
+        return dict(self._throttled)
+
+    def power_limit(self) -> float | None:
+        """Watts that it may draw, as last read."""
+        if self.reading.power_limit_w is None:
+            self._explain("power_limit_w", "power_limit_w", _GAP)
+        return self.reading.power_limit_w
 
     def power(self, duration_s: float) -> Level | None:
         """Time-weighted mean of instant power, watts."""
@@ -186,11 +280,24 @@ class Track:
             return None
         return self._energy.total
 
+    def energy_idle(self, duration_s: float) -> float | None:
+        """What of :meth:`energy` was drawn in windows in which the driver saw no kernel run.
+
+        None where less than nine tenths of the run lay in windows that are known.
+        """
+        if self.energy(duration_s) is None or self._told_s < 0.9 * duration_s:
+            return None
+        return self._idle_j
+
     def _level(self, name: str, average: Average, source: str, reason: str) -> Level | None:
-        if average.known:
-            return Level(average.mean, average.max)
-        self._explain(name, source, reason)
-        return None
+        level = _known_level(average)
+        if level is None:
+            self._explain(name, source, reason)
+        return level
 
     def _explain(self, name: str, source: str, otherwise: str) -> None:
         self.missing[name] = self.reading.missing.get(source, otherwise)
+
+
+def _known_level(average: Average) -> Level | None:
+    return Level(average.mean, average.max) if average.known else None

@@ -10,11 +10,12 @@ from functools import partial
 from gpuwidget.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.sampler.driver import Driver
 from gpuwidget.sampler.fast import FastLane
+from gpuwidget.sampler.recent import Recent
 from gpuwidget.sampler.slow import Round, SlowLane
 from gpuwidget.sampler.subscriptions import INTERVAL_S, OnSample, Subscription, Subscriptions
 from gpuwidget.sampler.workers import HUNG_AFTER_S, Worker, Workers
 from gpuwidget.samples import Gpu, Sample
-from gpuwidget.sources import Source
+from gpuwidget.sources import Source, Window
 
 _WATCHDOG_EVERY_S = 0.25
 _LOOK_UP_EVERY_S = 0.25
@@ -52,6 +53,8 @@ class Sampler:
         self._workers = Workers({"fast": self._run_fast, "slow": self._run_slow}, self._run_watchdog)
         self._stopping = False
         self._latest: Sample | None = None
+        self.recent = Recent()
+        """The last minute of memory."""
 
     # -- what subscribers call -----------------------------------------------------------------------
 
@@ -64,6 +67,10 @@ class Sampler:
     def known_gpus(self) -> tuple[Gpu, ...]:
         """The GPUs found when the source was last opened, lost ones included; empty before."""
         return self._driver.gpus
+
+    def windows(self, uuid: str) -> tuple[Window, ...]:
+        """One GPU's last windows of utilization, as far as a subscription's ``windows`` asked for them."""
+        return next((state.windows for state in self._driver.states if state.gpu.uuid == uuid), ())
 
     @property
     def wanted(self) -> bool:
@@ -232,6 +239,7 @@ class Sampler:
         with self._changed:
             ended = self._fast.finish(now)
             sample = self._latest = self._driver.sample()
+            self.recent.add(sample)
             self._answers.notify_all()
             receivers = self._subscriptions.receivers(now.full, ended)
         for subscription in receivers:

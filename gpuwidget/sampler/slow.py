@@ -18,6 +18,7 @@ _ACTIVITY_AFTER_S = 0.1
 _ACTIVITY_SLOWS_AFTER_S = 5.0
 _ACTIVITY_LATER_EVERY_S = 1.0
 """Later windows are longer: a run of many seconds has enough of them, and each costs 0.2 ms a GPU."""
+_WINDOWS_EVERY_S = 2.0
 _ACTIVITY_HOLDS_S = 2.5
 """So long a window of the counters is shown when no new one comes."""
 
@@ -44,15 +45,17 @@ class SlowLane:
         self._next_slow = _NOW
         self._activity_since = _NOW
         self._counters_on = False
+        self._next_windows = _NOW
 
     @property
     def due(self) -> float:
         """When the next round is due, monotonic seconds."""
         if not self._driver.opened or not (self._subscriptions or self._counters_on):
             return float("inf")
+        due = min(self._next_slow, self._next_windows if self._subscriptions.windows else float("inf"))
         if self._subscriptions.activity:
-            return min(self._next_activity, self._next_slow)
-        return _NOW if self._counters_on else self._next_slow
+            return min(self._next_activity, due)
+        return _NOW if self._counters_on else due
 
     def want_activity(self) -> None:
         """Somebody new wants the hardware counters."""
@@ -70,6 +73,9 @@ class SlowLane:
             young = now - self._activity_since < _ACTIVITY_SLOWS_AFTER_S
             self._next_activity = now + (_ACTIVITY_EVERY_S if young else _ACTIVITY_LATER_EVERY_S)
             reads.append(self._read_activity)
+        if self._subscriptions.windows and now >= self._next_windows:
+            self._next_windows = now + _WINDOWS_EVERY_S
+            reads.append(self._read_windows)
         if now >= self._next_slow:
             self._next_slow = now + _SLOW_EVERY_S
             reads.append(self._read_slow)
@@ -81,6 +87,10 @@ class SlowLane:
         if window is None and held is not None and self._clock.time() - held.until < _ACTIVITY_HOLDS_S:
             window = held
         state.activity = window
+
+    def _read_windows(self, state: GpuState) -> None:
+        if state.gpu.uuid in self._subscriptions.windows:
+            state.windows = self._driver.source.read_windows(state.gpu)
 
     def _read_slow(self, state: GpuState) -> None:
         state.slow = self._driver.source.read_slow(state.gpu)

@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 from gpuwidget.samples import Activity, Gpu, Process, Reading
-from gpuwidget.sources import Fast, Slow, Steady
+from gpuwidget.sources import Fast, Slow, Steady, Window
 
 _NEVER = float("-inf")
 _NO_FAST = Fast(None, None, None, None, {})
@@ -36,6 +36,7 @@ class GpuState:
         self.steady_read = _NEVER
         self.slow = _NO_SLOW
         self.activity: Activity | None = None
+        self.windows: tuple[Window, ...] = ()
         self._failure: str | None = None
         self._hung: dict[object, float] = {}
         self._retry = False
@@ -91,6 +92,7 @@ class GpuState:
         self.measured = None
         self.fast, self.steady, self.slow = _NO_FAST, _NO_STEADY, _NO_SLOW
         self.memory_used = self.processes = self.activity = None
+        self.windows = ()
         self.processes_read = self.steady_read = _NEVER
 
     def reading(self) -> Reading:

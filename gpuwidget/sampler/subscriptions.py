@@ -34,6 +34,8 @@ class Subscription:
         self.interval_s = interval_s
         self.memory_interval_s = memory_interval_s
         self.activity = activity
+        self.windows: frozenset[str] = frozenset()
+        """UUIDs of GPUs whose windows of utilization it wants, every two seconds; may be set at any time."""
         self._next_due = float("-inf")
 
     def close(self) -> None:
@@ -105,6 +107,11 @@ class Subscriptions:
     def activity(self) -> bool:
         """Whether anybody wants the hardware counters."""
         return any(one.activity for one in self._all)
+
+    @property
+    def windows(self) -> frozenset[str]:
+        """UUIDs of the GPUs whose windows of utilization anybody wants."""
+        return frozenset().union(*(one.windows for one in self._all))
 
     def receivers(self, full: bool, now: float) -> list[Subscription]:
         """Who gets the sample of a pass that ended ``now``."""

@@ -62,6 +62,16 @@ class Slow:
     missing: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One of the windows over which the driver takes utilization, with its own time."""
+
+    until: float
+    """Its end, epoch seconds."""
+    utilization: float
+    """Percent of it in which any kernel ran."""
+
+
 class Source(Protocol):
     """Anything that can say what GPUs there are and what they read.
 
@@ -99,6 +109,10 @@ class Source(Protocol):
 
     def read_slow(self, gpu: Gpu) -> Slow:
         """What takes milliseconds to ask."""
+        ...
+
+    def read_windows(self, gpu: Gpu) -> tuple[Window, ...]:
+        """The last windows of utilization, oldest first; empty where none are kept. Takes milliseconds."""
         ...
 
     def read_activity(self, gpu: Gpu) -> Activity | None:

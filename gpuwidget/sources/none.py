@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuwidget.errors import SourceLostError
 from gpuwidget.samples import Activity, Gpu, Origin, Process
-from gpuwidget.sources import Fast, Inventory, Slow, Steady
+from gpuwidget.sources import Fast, Inventory, Slow, Steady, Window
 
 
 class NoSource:
@@ -38,6 +38,10 @@ class NoSource:
         raise SourceLostError(self._reason)
 
     def read_slow(self, gpu: Gpu) -> Slow:
+        """Never called: there is no GPU."""
+        raise SourceLostError(self._reason)
+
+    def read_windows(self, gpu: Gpu) -> tuple[Window, ...]:
         """Never called: there is no GPU."""
         raise SourceLostError(self._reason)
 

@@ -17,7 +17,7 @@ from gpuwidget import processes
 from gpuwidget.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.errors import GpuLostError, SourceError, SourceLostError
 from gpuwidget.samples import Activity, Gpu, Origin, Process
-from gpuwidget.sources import Fast, Inventory, Slow, Steady
+from gpuwidget.sources import Fast, Inventory, Slow, Steady, Window
 from gpuwidget.sources import nvml_words as words
 from gpuwidget.sources.nvml_device import STEADY_VALUES, Device, Library
 from gpuwidget.sources.nvml_inventory import cuda_version, find_gpu, text
@@ -200,6 +200,10 @@ class NvmlSource:
     def read_slow(self, gpu: Gpu) -> Slow:
         """One NVML call of some milliseconds, and at first those that find the utilization window."""
         return self._call(gpu, Device.read_slow, _NO_SLOW)
+
+    def read_windows(self, gpu: Gpu) -> tuple[Window, ...]:
+        """One NVML call of some milliseconds; the driver keeps about 14 s (H200)."""
+        return self._call(gpu, Device.read_windows, ())
 
     def read_activity(self, gpu: Gpu) -> Activity | None:
         """Two NVML calls, one of 0.2 ms. Why it was None is in ``missing`` of the next ``read_fast``."""

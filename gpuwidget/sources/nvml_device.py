@@ -13,7 +13,7 @@ from gpuwidget import processes
 from gpuwidget.clock import Clock
 from gpuwidget.errors import GpuLostError, SourceLostError
 from gpuwidget.samples import Activity, Process, ProcessKind
-from gpuwidget.sources import Fast, Slow, Steady, throttle
+from gpuwidget.sources import Fast, Slow, Steady, Window, throttle
 from gpuwidget.sources import nvml_words as words
 from gpuwidget.sources.nvml_gpm import Counters, TakeSample
 from gpuwidget.sources.nvml_processes import list_processes, memory_by_pid
@@ -92,7 +92,7 @@ class Device:
         if library.scrambled:
             self._never["processes"] = self._lasting["processes"] = words.SCRAMBLED
         if slice_of is not None:
-            for name in ("utilization", "power_w", "energy_j", "utilization_window"):
+            for name in ("utilization", "power_w", "energy_j", "utilization_window", "windows"):
                 self._never[name] = words.OF_THE_WHOLE_GPU
 
     # -- asking --------------------------------------------------------------------------------------
@@ -259,10 +259,23 @@ class Device:
             self._window = self.ask("utilization_window", (self._measure_window,), missing)
         return Slow(None if millijoules is None else millijoules / 1000, self._window, missing)
 
+    def read_windows(self) -> tuple[Window, ...]:
+        """One call: the windows of utilization that the driver still has."""
+        samples = self.ask("windows", (self._samples,), {}) or ()
+        return tuple(Window(time / 1e6, float(value)) for time, value in sorted(samples) if 0 <= value <= 100)
+
+    def _samples(self, handle: Any) -> list[tuple[int, int]]:
+        """Times, in microseconds since the epoch, and values; a sample that was never taken has no time."""
+        nvml = self._nvml
+        kind, samples = nvml.nvmlDeviceGetSamples(handle, nvml.NVML_GPU_UTILIZATION_SAMPLES, 0)
+        member = _VALUES[kind] if 0 <= kind < len(_VALUES) else "uiVal"
+        return [
+            (sample.timeStamp, getattr(sample.sampleValue, member)) for sample in samples if sample.timeStamp
+        ]
+
     def _measure_window(self, handle: Any) -> float:
         nvml = self._nvml
-        _, samples = nvml.nvmlDeviceGetSamples(handle, nvml.NVML_GPU_UTILIZATION_SAMPLES, 0)
-        times = sorted(sample.timeStamp for sample in samples if sample.timeStamp)
+        times = sorted(time for time, _ in self._samples(handle))
         steps = [later - earlier for earlier, later in pairwise(times) if later > earlier]
         if len(steps) < 3:
             raise nvml.NVMLError(words.NO_DATA)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from gpuwidget.errors import GpuLostError, RecordingError, SourceLostError
 from gpuwidget.samples import Activity, Gpu, Origin, Process
-from gpuwidget.sources import Fast, Inventory, Slow, Steady
+from gpuwidget.sources import Fast, Inventory, Slow, Steady, Window
 from gpuwidget.sources import recording as files
 from gpuwidget.sources.throttle import words
 
@@ -184,6 +184,11 @@ class ReplaySource:
         window = recorded.utilization_window
         missing = _missing(recorded, {"energy_j": energy, "utilization_window": window})
         return Slow(energy_j=energy, utilization_window=window, missing=missing)
+
+    def read_windows(self, gpu: Gpu) -> tuple[Window, ...]:
+        """None: a recording has no times of the driver's windows."""
+        self._at(gpu)
+        return ()
 
     def read_activity(self, gpu: Gpu) -> Activity | None:
         """The mean of the windows recorded since the previous call, as far as they ended by now."""

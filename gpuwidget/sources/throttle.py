@@ -23,19 +23,25 @@ DISPLAY_CLOCK_SETTING = 0x100
 BOARD_LIMIT = 0x200
 RELIABILITY = 0x400
 
+IDLE = "idle"
+"""The word that means there is nothing to do, and so no need of a higher clock."""
+
+POWER_CAP = "power cap"
+"""The word that means the power limit is reached, as it is under full load."""
+
 # The worst first: where there is room for one word only, it is the first.
 _WORDS = {
     HW_THERMAL_SLOWDOWN: "too hot (hardware)",
     HW_POWER_BRAKE_SLOWDOWN: "power brake",
     HW_SLOWDOWN: "hardware slowdown",
     SW_THERMAL_SLOWDOWN: "too hot",
-    SW_POWER_CAP: "power cap",
+    SW_POWER_CAP: POWER_CAP,
     BOARD_LIMIT: "board limit",
     RELIABILITY: "reliability limit",
     APPLICATIONS_CLOCKS_SETTING: "clock setting",
     SYNC_BOOST: "sync boost",
     DISPLAY_CLOCK_SETTING: "display setting",
-    GPU_IDLE: "idle",
+    GPU_IDLE: IDLE,
 }
 _TROUBLE = (
     HW_THERMAL_SLOWDOWN | HW_POWER_BRAKE_SLOWDOWN | HW_SLOWDOWN | SW_THERMAL_SLOWDOWN | SW_POWER_CAP

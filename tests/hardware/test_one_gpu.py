@@ -63,7 +63,7 @@ def test_a_tensor_of_a_millisecond_shows_in_the_peak() -> None:
             x = torch.empty(4 * 1024**3, dtype=torch.uint8, device="cuda")
             del x
             took = time.perf_counter() - began
-        gpu = w.report.as_json()["gpus"][0]
+        gpu = w.report.to_dict()["gpus"][0]
         result = {"gpu": gpu, "before": before, "torch": torch.cuda.max_memory_allocated(), "took": took}
         """
     )
@@ -82,7 +82,7 @@ def test_an_older_peak_and_a_users_reset() -> None:
             y = torch.empty(2 * 1024**3, dtype=torch.uint8, device="cuda"); del y
             torch.cuda.reset_peak_memory_stats()
             z = torch.empty(1024**3, dtype=torch.uint8, device="cuda"); del z
-        result = w.report.as_json()
+        result = w.report.to_dict()
         """
     )
     assert report["gpus"][0]["torch"]["allocated"]["peak"] == 2 * GIB
@@ -97,7 +97,7 @@ def test_watching_opens_no_context_and_imports_no_torch() -> None:
         import sys, time, gpuwidget, os
         with gpuwidget.watch() as w:
             time.sleep(1.5)
-        report = w.report.as_json()
+        report = w.report.to_dict()
         sample = gpuwidget.sample()
         mine = [p.pid for r in sample.readings for p in (r.processes or ()) if p.pid == os.getpid()]
         result = {"torch": "torch" in sys.modules, "mine": mine, "report": report}
@@ -114,7 +114,7 @@ def test_the_first_context_is_told_from_a_leak() -> None:
         import torch, gpuwidget
         with gpuwidget.watch() as w:
             x = torch.empty(1024**3, dtype=torch.uint8, device="cuda")
-        result = w.report.as_json()
+        result = w.report.to_dict()
         """
     )
     gpu = report["gpus"][0]
@@ -136,7 +136,7 @@ def test_device_memory_is_nvidia_smis() -> None:
         smi = subprocess.run(
             ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"],
             capture_output=True, text=True, check=True).stdout.splitlines()[0]
-        result = {"smi": int(smi), "gpu": w.report.as_json()["gpus"][0]}
+        result = {"smi": int(smi), "gpu": w.report.to_dict()["gpus"][0]}
         """
     )
     assert abs(result["gpu"]["device_memory"]["end"] / MIB - result["smi"]) <= 2
@@ -155,7 +155,7 @@ def test_a_childs_memory_is_this_process_too() -> None:
             child.stdout.readline()
             import time; time.sleep(0.6)
         child.stdin.close(); child.wait()
-        result = w.report.as_json()
+        result = w.report.to_dict()
         """
     )
     memory = result["gpus"][0]["process_memory"]
@@ -181,7 +181,7 @@ def test_energy_against_the_drivers_counter() -> None:
                 for _ in range(20): a @ a
                 torch.cuda.synchronize()
         after = pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
-        result = {"gpu": w.report.as_json()["gpus"][0], "counter_j": (after - before) / 1000}
+        result = {"gpu": w.report.to_dict()["gpus"][0], "counter_j": (after - before) / 1000}
         """
     )
     assert result["gpu"]["energy_j"] == pytest.approx(result["counter_j"], rel=0.05)
@@ -202,7 +202,7 @@ def test_utilization_and_counters_of_a_busy_and_an_idle_gpu() -> None:
         time.sleep(1.5)
         with gpuwidget.watch("idle") as idle:
             time.sleep(4)
-        result = [busy.report.as_json()["gpus"][0], idle.report.as_json()["gpus"][0]]
+        result = [busy.report.to_dict()["gpus"][0], idle.report.to_dict()["gpus"][0]]
         """
     )
     busy, idle = result
@@ -227,7 +227,7 @@ def test_the_gpus_tail_is_measured() -> None:
         alone = time.perf_counter() - began
         with gpuwidget.watch() as w:
             queue()
-        result = {"cell": w.report.as_json()["cell"], "alone": alone}
+        result = {"cell": w.report.to_dict()["cell"], "alone": alone}
         """
     )
     cell = result["cell"]
@@ -247,7 +247,7 @@ def test_an_out_of_memory_error_is_counted() -> None:
                 torch.empty(1 << 50, dtype=torch.uint8, device="cuda")
         except torch.OutOfMemoryError:
             pass
-        result = w.report.as_json()
+        result = w.report.to_dict()
         """
     )
     assert result["gpus"][0]["torch"]["ooms"] == 1

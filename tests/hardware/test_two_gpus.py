@@ -18,7 +18,7 @@ def test_cuda_devices_are_joined_by_uuid(visible: str) -> None:
         import torch, gpuwidget
         with gpuwidget.watch() as w:
             x = torch.empty(5 * 1024**3, dtype=torch.uint8, device="cuda:0")
-        result = w.report.as_json()["gpus"]
+        result = w.report.to_dict()["gpus"]
         """,
         CUDA_VISIBLE_DEVICES=visible,
     )

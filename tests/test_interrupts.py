@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from gpuwidget.kernel.cells import _deaf_to_interrupts
+from gpuwidget.kernel.interrupts import deaf_to_interrupts
 
 
 def test_an_interrupt_meanwhile_arrives_afterwards() -> None:
@@ -15,7 +15,7 @@ def test_an_interrupt_meanwhile_arrives_afterwards() -> None:
     done: list[bool] = []
 
     def pressed() -> None:
-        with _deaf_to_interrupts(later=True):
+        with deaf_to_interrupts(later=True):
             signal.raise_signal(signal.SIGINT)
             done.append(True)
         threading.Event().wait(10)

@@ -1,0 +1,100 @@
+"""Who holds the memory: the time of a look at a large namespace and a model of a billion parameters.
+
+As a program: ``python -m benchmarks.holders RUNS`` prints the milliseconds of each look, as JSON.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from benchmarks.figures import Figure
+from benchmarks.settings import ROOT, Settings, environment
+
+_BAR_MS = 50.0
+_OBJECTS = 10_000
+_LAYERS = 36
+_WIDTH = 1536
+
+
+def measure(settings: Settings) -> Iterator[Figure]:
+    """A model with gradients and AdamW's state, on a stand-in for torch's allocator that touches no page."""
+    command = [sys.executable, "-m", "benchmarks.holders", str(settings.pick(40, 5))]
+    done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, text=True, check=True)
+    found = json.loads(done.stdout.splitlines()[-1])
+    what = f"gpuwidget.holders() with {_OBJECTS:,} objects and a model of 1 B parameters"
+    reason = found.pop("not_measured", None)
+    yield Figure(
+        benchmark="holders",
+        what=what,
+        unit="ms",
+        bar=_BAR_MS,
+        values=found.pop("ms", ()),
+        conditions={} if reason else {"the sum is torch's, to the byte": found.pop("exact")},
+        details=found,
+        not_measured=reason,
+    )
+
+
+class _Item:
+    """An object of a user's."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.name = f"item {number}"
+        self.parts = [number, number + 1]
+
+
+def _namespace(gpu: Any, torch: Any) -> dict[str, object]:
+    """Half of the objects are instances with a list each, a quarter dicts, a quarter plain values."""
+    found: dict[str, object] = {f"item_{n}": _Item(n) for n in range(_OBJECTS // 2)}
+    found |= {f"facts_{n}": {"n": n, "of": (n, n + 1)} for n in range(_OBJECTS // 4)}
+    found |= {f"value_{n}": n / 7 for n in range(_OBJECTS // 4)}
+    with torch.device("meta"):
+        layer = torch.nn.TransformerEncoderLayer(_WIDTH, 12, 4 * _WIDTH, batch_first=True)
+        model = torch.nn.TransformerEncoder(layer, _LAYERS, enable_nested_tensor=False)
+    for module in model.modules():
+        for name, parameter in list(module.named_parameters(recurse=False)):
+            module.register_parameter(name, torch.nn.Parameter(gpu.like(parameter)))
+    optimizer = torch.optim.AdamW(model.parameters())
+    for parameter in model.parameters():
+        parameter.grad = gpu.like(parameter)
+        state = {"step": torch.tensor(0.0), "exp_avg": gpu.like(parameter), "exp_avg_sq": gpu.like(parameter)}
+        optimizer.state[parameter] = state
+    return {**found, "model": model, "optimizer": optimizer}
+
+
+def _looks(runs: int) -> dict[str, Any]:
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError:
+        return {"not_measured": "torch is not installed"}
+    sys.path.insert(0, str(ROOT / "tests"))
+    gpu = importlib.import_module("helpers_allocator").StandInGpu(torch)
+    gpu.install()
+    from gpuwidget.kernel import memory
+
+    names = _namespace(gpu, torch)
+    vars(sys.modules["__main__"]).update(names)
+    times = []
+    for _ in range(runs):
+        began = time.perf_counter()
+        found = memory.look(None, outside=False)
+        times.append((time.perf_counter() - began) * 1e3)
+    model: Any = names["model"]
+    return {
+        "ms": times,
+        "exact": sum(holder.bytes for holder in found) == gpu.allocated,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "blocks": sum(len(segment.blocks) for segment in gpu.segments),
+        "holders": len(found),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(_looks(int(sys.argv[1]))))

@@ -1,0 +1,92 @@
+"""Where the GPU sat idle: what is said of the lines of known loops, against CUDA's events, on a real GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from benchmarks.figures import Figure
+from benchmarks.settings import Settings
+from benchmarks.training import ask_program
+
+_KINDS = ("synchronous", "asynchronous", "pure Python")
+_PERIODS_S = (0.03, 0.1, 0.3, 1.0)
+_SHORTEST_TOLD_S = 0.1
+"""From here on the figures must be told; below, whatever is told must be right."""
+_LEAST_SHARE = 2.0
+"""Percent of the time below which a line is too rare to compare its activity."""
+_SHARE_BAR, _ACTIVITY_BAR = 3.0, 5.0
+
+
+def measure(settings: Settings) -> Iterator[Figure]:
+    """Loops of 30, 100, 300 and 1000 ms: errors of the shares and of the GPU's activity, in points."""
+    for kind in _KINDS:
+        for period in _PERIODS_S:
+            yield from _measure(kind, period, settings)
+
+
+def _measure(kind: str, period: float, settings: Settings) -> Iterator[Figure]:
+    what = f"{kind}, period {1e3 * period:.0f} ms"
+    arguments = (kind, str(period), str(settings.pick(10.0, 3.0)), str(settings.pick(3, 1)))
+    found = ask_program("benchmarks.idle_patterns", *arguments)
+    if "not_measured" in found:
+        yield Figure(
+            benchmark="idle", what=what, unit="%", bar=_SHARE_BAR, not_measured=found["not_measured"]
+        )
+        return
+    runs = found["runs"]
+    errors = [errors_of(run["said"], run["truth"]) for run in runs]
+    must = period >= _SHORTEST_TOLD_S
+    details = {
+        "looks": runs[0]["looks"],
+        "reason": runs[0]["reason"],
+        "said": str(runs[0]["said"]),
+        "true": str(runs[0]["truth"]),
+    }
+    told = {"every line told": not any(error.untold for error in errors)} if must else {}
+    yield Figure(
+        benchmark="idle",
+        what=f"{what}: worst error of a share, points",
+        unit="%",
+        bar=_SHARE_BAR,
+        values=[error.share for error in errors],
+        conditions=told,
+        details=details,
+    )
+    yield Figure(
+        benchmark="idle",
+        what=f"{what}: worst error of the GPU's activity, points",
+        unit="%",
+        bar=_ACTIVITY_BAR,
+        values=[error.activity for error in errors],
+        conditions=told,
+    )
+
+
+class Errors(NamedTuple):
+    """How far what was said is from what was true, in points, over the lines that were told."""
+
+    share: float
+    activity: float
+    untold: int
+    """Lines of which nothing was told."""
+
+
+def errors_of(said: Sequence[Mapping[str, Any]], truth: Mapping[str, tuple[float, float]]) -> Errors:
+    """The worst errors. Lines shown as one are compared with their sum; what is not told is no error."""
+    share = activity = 0.0
+    told: set[str] = set()
+    for one in said:
+        last = one["until"] or one["line"]
+        lines = [str(line) for line in range(one["line"], last + 1) if str(line) in truth]
+        if not lines:
+            continue
+        whole = sum(truth[line][0] for line in lines)
+        share = max(share, abs(one["share"] - whole))
+        if one["until"] is None and one["gpu_busy"] is not None:
+            told.update(lines)
+        if one["gpu_busy"] is not None and whole >= _LEAST_SHARE:
+            busy = sum(truth[line][0] * truth[line][1] for line in lines) / whole
+            activity = max(activity, abs(one["gpu_busy"] - busy))
+    missing = [line for line, (part, _) in truth.items() if part >= _LEAST_SHARE and line not in told]
+    return Errors(share, activity, len(missing))

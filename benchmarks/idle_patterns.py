@@ -1,0 +1,165 @@
+"""Loops whose every line does a known thing to the GPU for a known time, watched; torch's home for ``idle``.
+
+As a program: ``python -m benchmarks.idle_patterns KIND PERIOD SECONDS RUNS`` prints what was said of each
+line and what was true, by the host's clock and CUDA's events.
+"""
+
+from __future__ import annotations
+
+import json
+import linecache
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from gpuwidget.kernel import watching
+from gpuwidget.measure.observer import CodeWitness
+from gpuwidget.measure.places import Places
+from gpuwidget.measure.report import LineTime
+from gpuwidget.measure.run import RunOptions
+from gpuwidget.measure.windows import SampledWindows
+from gpuwidget.sampler import process_sampler
+from gpuwidget.torch_stream import DefaultStreams
+
+CELL = "<ipython-input-1-idle>"
+KINDS = {
+    "synchronous": "for _ in range(n):\n    idle(0.6)\n    work(0.4)\n",
+    "asynchronous": "for _ in range(n):\n    launch(0.5)\n    idle(0.3)\n    wait()\n    idle(0.5)\n",
+    "pure Python": "for _ in range(n):\n    python(0.6)\n    work(0.4)\n",
+}
+_PROBE_CYCLES = 200_000_000
+_cuda: Any = torch.cuda
+
+
+class Pattern:
+    """The functions that the lines call; each notes when it ran, and when the GPU worked."""
+
+    def __init__(self, period_s: float, cycles_a_second: float, rounds_a_second: float) -> None:
+        self._period = period_s
+        self._cycles = cycles_a_second * period_s
+        self._rounds = rounds_a_second * period_s
+        self.lines: list[tuple[int, float, float]] = []
+        """Line of the cell, and host times."""
+        self.events: list[tuple[Any, Any]] = []
+        _cuda.synchronize()
+        self._anchor = _cuda.Event(enable_timing=True)
+        self._anchor.record()
+        self._anchor.synchronize()
+        self._anchored = time.perf_counter()
+
+    def namespace(self, rounds: int) -> dict[str, Any]:
+        """What the cell's lines use."""
+        return {
+            "n": rounds,
+            "idle": self._timed(lambda part: time.sleep(part * self._period)),
+            "python": self._timed(lambda part: _python(int(part * self._rounds))),
+            "launch": self._timed(self._launch),
+            "work": self._timed(self._work),
+            "wait": self._timed(lambda part: _cuda.synchronize()),
+        }
+
+    def _timed(self, function: Callable[[float], None]) -> Callable[..., None]:
+        def timed(part: float = 0.0) -> None:
+            line = sys._getframe(1).f_lineno
+            began = time.perf_counter()
+            function(part)
+            self.lines.append((line, began, time.perf_counter()))
+
+        return timed
+
+    def _launch(self, part: float) -> None:
+        start, end = (_cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        _cuda._sleep(int(part * self._cycles))
+        end.record()
+        self.events.append((start, end))
+
+    def _work(self, part: float) -> None:
+        self._launch(part)
+        _cuda.synchronize()
+
+    def truth(self) -> dict[int, tuple[float, float]]:
+        """Share and activity of each line, percent."""
+        busy = [
+            tuple(self._anchored + self._anchor.elapsed_time(event) / 1e3 for event in pair)
+            for pair in self.events
+        ]
+        spent: dict[int, list[float]] = {}
+        at = 0
+        for line, began, ended in self.lines:
+            while at < len(busy) and busy[at][1] < began:
+                at += 1
+            known = spent.setdefault(line, [0.0, 0.0])
+            known[0] += ended - began
+            for start, end in busy[at : at + 3]:
+                known[1] += max(0.0, min(ended, end) - max(began, start))
+        whole = sum(seconds for seconds, _ in spent.values())
+        return {
+            line: (100 * seconds / whole, 100 * worked / seconds if seconds else 0.0)
+            for line, (seconds, worked) in spent.items()
+        }
+
+
+def _python(rounds: int) -> None:
+    total = 0
+    for number in range(rounds):
+        total += number * number & 1023
+
+
+def measure(kind: str, period_s: float, seconds: float) -> dict[str, Any]:
+    """One watched loop: what was said, and what was true."""
+    _cuda._sleep(1000)
+    _cuda.synchronize()
+    began = time.perf_counter()
+    _cuda._sleep(_PROBE_CYCLES)
+    _cuda.synchronize()
+    cycles = _PROBE_CYCLES / (time.perf_counter() - began)
+    began = time.perf_counter()
+    _python(1_000_000)
+    rounds = 1_000_000 / (time.perf_counter() - began)
+    code = compile(KINDS[kind], CELL, "exec")
+    linecache.cache[CELL] = (len(KINDS[kind]), None, KINDS[kind].splitlines(keepends=True), CELL)
+    witness = CodeWitness(
+        Places(lambda file: "In[1]" if file == CELL else None),
+        linecache.getline,
+        DefaultStreams(),
+        windows=SampledWindows(process_sampler()),
+    )
+    pattern = Pattern(period_s, cycles, rounds)
+    namespace = pattern.namespace(max(1, round(seconds / period_s)))
+    run = watching.new_run(RunOptions(), None, None, [witness])
+    run.start()
+    exec(code, namespace)
+    run.end()
+    report = run.report()
+    assert report is not None
+    assert report.time is not None
+    truth = pattern.truth()
+    return {
+        "said": [_said(line) for line in report.time.lines if line.line is not None],
+        "truth": {str(line): values for line, values in truth.items()},
+        "looks": report.time.samples,
+        "resolution_s": report.time.resolution_s,
+        "reason": report.time.reason,
+    }
+
+
+def _said(line: LineTime) -> dict[str, Any]:
+    return {"line": line.line, "until": line.until, "share": line.share, "gpu_busy": line.gpu_busy}
+
+
+def main() -> None:
+    """Measure as the command line says."""
+    kind, period, seconds, runs = sys.argv[1:]
+    if not torch.cuda.is_available():
+        print(json.dumps({"not_measured": "torch finds no CUDA GPU here"}))
+        return
+    found = [measure(kind, float(period), float(seconds)) for _ in range(int(runs))]
+    print(json.dumps({"runs": found}))
+
+
+if __name__ == "__main__":
+    main()

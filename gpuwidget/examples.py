@@ -1,0 +1,43 @@
+"""The notebooks that come with gpuwidget, copied out for a user to run and to change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gpuwidget.errors import ExamplesError
+
+_INSTALLED = Path(__file__).parent / "notebooks"
+_IN_A_CLONE = Path(__file__).parent.parent / "notebooks"
+
+
+def notebooks() -> list[Path]:
+    """Where they lie: in the package that was installed, or in the clone that this runs from."""
+    folder = _INSTALLED if _INSTALLED.is_dir() else _IN_A_CLONE
+    return sorted(folder.glob("*.ipynb"))
+
+
+def copy_out(folder: Path) -> list[Path]:
+    """Copy them into ``folder``, which is made where it is missing; the copies.
+
+    Raises ExamplesError where one of them is there already (then none is copied) or can't be written.
+    """
+    found = notebooks()
+    if not found:
+        raise ExamplesError("This installation has no notebooks: install gpuwidget anew from its wheel.")
+    copies = [folder / notebook.name for notebook in found]
+    there = [copy.name for copy in copies if copy.exists() or copy.is_symlink()]
+    if there:
+        raise ExamplesError(
+            f"{folder} has {', '.join(there)} already, and nothing is overwritten: name another folder, "
+            "or move them away."
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for notebook, copy in zip(found, copies, strict=True):
+            with copy.open("xb") as file:
+                file.write(notebook.read_bytes())
+    except OSError as error:
+        raise ExamplesError(
+            f"{folder}: {error.strerror or error}. Name a folder that can be written."
+        ) from None
+    return copies

@@ -1,0 +1,73 @@
+"""What this process may use of its host: processor cores, and shared memory for worker processes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+
+class SharedMemory(NamedTuple):
+    """``/dev/shm``, through which a DataLoader's workers hand over their batches, in bytes."""
+
+    total: int
+    free: int
+
+
+def cores(root: Path = Path("/")) -> float | None:
+    """How many cores this process may use: its affinity, and the time its container grants it.
+
+    None where the system does not say. ``root`` is where ``/proc`` and ``/sys`` are found.
+    """
+    try:
+        allowed: int | None = len(os.sched_getaffinity(0))
+    except (AttributeError, OSError):
+        allowed = os.cpu_count()
+    granted = [quota for quota in (_quota(root), allowed) if quota is not None]
+    return min(granted, default=None)
+
+
+def shared_memory() -> SharedMemory | None:
+    """The room in ``/dev/shm``; None where there is none."""
+    try:
+        room = os.statvfs("/dev/shm")
+    except (AttributeError, OSError):
+        return None
+    return SharedMemory(room.f_frsize * room.f_blocks, room.f_frsize * room.f_bavail)
+
+
+def _quota(root: Path) -> float | None:
+    """The tightest limit in cores on the way from this process's control group up to the root of all."""
+    quotas = []
+    for folder in _groups(root):
+        words = _words(folder / "cpu.max")  # version 2: '200000 100000', or 'max 100000'
+        if not words:
+            words = [*_words(folder / "cpu.cfs_quota_us"), *_words(folder / "cpu.cfs_period_us")]
+        if len(words) == 2 and all(word.isdigit() for word in words) and int(words[1]) > 0:
+            quotas.append(int(words[0]) / int(words[1]))
+    return min(quotas, default=None)
+
+
+def _groups(root: Path) -> list[Path]:
+    found = []
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        top = root / "sys/fs/cgroup" / controllers
+        folder = top / path.lstrip("/")
+        # Within a container the path may be the host's: then the top is all there is to see.
+        found += [one for one in (folder, *folder.parents) if one == top or top in one.parents]
+    return found
+
+
+def _words(file: Path) -> list[str]:
+    return _text(file).split()
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""

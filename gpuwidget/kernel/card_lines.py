@@ -1,0 +1,56 @@
+"""What a card says of the lines that allocated torch's memory (``--lines``)."""
+
+from __future__ import annotations
+
+from gpuwidget import units
+from gpuwidget.measure.report import LineMemory, Report
+
+_MOST_DETAILS = 8
+_MOST_ROWS = 12
+
+
+def details(report: Report) -> list[tuple[str, str]]:
+    """The largest lines for the folded part: which line, and what it allocated."""
+    rows = [
+        (_name(line, report), f"{_figures(line)}: {line.source}") for line in report.lines[:_MOST_DETAILS]
+    ]
+    return rows + _more(report, _MOST_DETAILS)
+
+
+def table(report: Report) -> list[list[str]]:
+    """The largest lines as rows under their heads; empty without any."""
+    if not report.lines:
+        return []
+    rows = [
+        [
+            f"{_name(line, report)}: {line.source}"[:90],
+            units.memory(line.at_peak),
+            units.memory(line.held),
+            units.memory(line.allocated),
+        ]
+        for line in report.lines[:_MOST_ROWS]
+    ]
+    rows += [[text, "", "", ""] for _, text in _more(report, _MOST_ROWS)]
+    return [["", "at the peak", "at the end", "in all"], *rows]
+
+
+def _name(line: LineMemory, report: Report) -> str:
+    where = "torch" if line.file is None else f"{line.file} line {line.line}"
+    if line.function is not None:
+        where += f" in {line.function}"
+    if len({one.device for one in report.lines}) > 1:
+        where += f", {line.device}"
+    return where
+
+
+def _figures(line: LineMemory) -> str:
+    through = "" if line.called_from is None else f", called from {line.called_from}"
+    return (
+        f"{units.memory(line.at_peak)} at the peak, {units.memory(line.held)} at the end, "
+        f"{units.memory(line.allocated)} in all{through}"
+    )
+
+
+def _more(report: Report, most: int) -> list[tuple[str, str]]:
+    left = len(report.lines) - most
+    return [("Further lines", f"{left} that held less at the peak")] if left > 0 else []

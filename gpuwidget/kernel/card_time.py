@@ -1,0 +1,76 @@
+"""Where a run's time went, in the card's words."""
+
+from __future__ import annotations
+
+from gpuwidget import units
+from gpuwidget.kernel.card_facts import clean
+from gpuwidget.measure.report import CodeTime, LineTime, Report
+
+_MOST_LINES = 4
+_MOST_SOURCE = 60
+_TITLE = "Where the time went"
+
+
+def time_details(report: Report) -> list[tuple[str, str]]:
+    """What is folded away of the time: a name and a line for each."""
+    found: list[tuple[str, str]] = []
+    time = report.time
+    if time is not None and time.lines:
+        told = [line(one) for one in time.lines[:_MOST_LINES]]
+        found += [(_TITLE if not place else "", text) for place, text in enumerate([*told, _limits(time)])]
+        if time.cpu is not None:
+            found.append(("CPU", _cpu(time)))
+    if time is not None and time.warm_up_s is not None:
+        found.append(("Warm-up", f"the steady state began after {units.duration(time.warm_up_s)}"))
+    idle = _idle_energy(report)
+    return found + ([("Energy while idle", idle)] if idle else [])
+
+
+def line(one: LineTime) -> str:
+    """``line 7 for x, y in loader: 61 % of the time, GPU 4 % busy, in DataLoader._next_data``."""
+    if one.line is None:
+        where = "none of the cell's lines"
+    elif one.until is not None:
+        where = f"lines {one.line} to {one.until}"
+    else:
+        where = f"line {one.line}"
+    source = clean(one.source, _MOST_SOURCE)
+    if source and one.until is None:
+        where += f" `{source}`"
+    parts = [f"{units.percent(one.share)} of the time"]
+    if one.gpu_busy is not None:
+        parts.append(f"GPU {units.percent(one.gpu_busy)} busy")
+    deepest = one.frames[0] if one.frames else None
+    if deepest is not None:
+        mostly = "" if deepest.share > 0.9 * one.share else f" ({units.percent(deepest.share)})"
+        parts.append(f"at {clean(deepest.frame, _MOST_SOURCE)}{mostly}")
+    elif one.frame is not None:
+        parts.append(f"at {clean(one.frame, _MOST_SOURCE)}")
+    if one.call is not None:
+        parts.append(f"in {clean(one.call, _MOST_SOURCE)}")
+    return f"{where}: {', '.join(parts)}"
+
+
+def _limits(time: CodeTime) -> str:
+    # Twice the standard error of a share of a half.
+    error = units.percent_figure(100 / time.samples**0.5)
+    limits = (
+        f"{time.samples} looks: shares within {error} points; patterns shorter than "
+        f"{units.duration(time.resolution_s)} can't be told"
+    )
+    return f"{limits}. {time.reason}" if time.reason is not None else limits
+
+
+def _cpu(time: CodeTime) -> str:
+    own = f"{units.percent(time.cpu)} of a core by this process"
+    if not time.cpu_children:
+        return own
+    return f"{own}, {units.percent(time.cpu_children)} by its child processes"
+
+
+def _idle_energy(report: Report) -> str | None:
+    total = sum(gpu.energy_j or 0.0 for gpu in report.shown)
+    idle = report.energy_idle_j
+    if idle is None or not total:
+        return None
+    return f"{units.energy(idle)} of {units.energy(total)} ({units.percent(100 * idle / total)})"

@@ -1,0 +1,178 @@
+"""``gpuwidget.holders()`` and ``%gpu memory``: who holds the GPU's memory.
+
+Looking starts no CUDA, runs none of the user's code, and keeps nothing alive.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpuwidget import torch_allocator, torch_state
+from gpuwidget.errors import OptionError
+from gpuwidget.kernel import memory_view, notebook_holds, outside_torch
+from gpuwidget.kernel.cell_memory import CELLS
+from gpuwidget.measure.cell_blocks import BEFORE, BETWEEN, CellBlocks
+from gpuwidget.measure.holders import CellMemory, DeviceMemory, rank
+from gpuwidget.measure.report import Holder
+from gpuwidget.torch_allocator import DeviceBlocks
+from gpuwidget.torch_storages import MOST_OBJECTS, Reached, Root, reach, uncollected
+
+_LOG = logging.getLogger(__name__)
+
+_FAILED = "gpuwidget could not look at torch's memory."
+_CELLS_USAGE = (
+    "%gpu memory: who holds the GPU's memory; with --cells, which cell allocated what is still held."
+)
+
+
+class Holders(list[Holder]):
+    """Who holds what, the largest first; displays as a table.
+
+    For each device, the bytes of all but the kind ``outside torch`` add up to what torch has allocated there.
+    """
+
+    devices: tuple[DeviceMemory, ...] = ()
+    """torch's allocator, of each device on which it holds memory."""
+    cells: tuple[CellMemory, ...] = ()
+    """Which cell allocated it, the largest first; adds up to the same. Empty where no cell was looked at."""
+    gpus: Mapping[str, str] = {}
+    """Which GPU is behind a ``cuda:N``, as far as that was asked."""
+    graphs: tuple[str, ...] = ()
+    """Tensors with an autograd graph behind them, which may hold some of what is unknown."""
+    notes: tuple[str, ...] = ()
+    """What could not be told, and why."""
+    reason: str | None = None
+    """Why torch holds no memory that could be looked at."""
+
+    def on(self, device: str) -> list[Holder]:
+        """Those on ``device``, as ``cuda:0``."""
+        return [holder for holder in self if holder.device == device]
+
+    def __repr__(self) -> str:
+        return memory_view.text(memory_view.of(self))
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": memory_view.html(memory_view.of(self))}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at what torch holds, and at the names that lead there."""
+
+    blocks: Mapping[int, DeviceBlocks]
+    roots: Sequence[Root]
+    reached: Reached
+    origins: CellBlocks | None
+    """Which cell made each block; None where no cells were looked at."""
+
+
+def holders() -> Holders:
+    """Who holds the GPU's memory: variables, the notebook itself, and what torch does not know of.
+
+    Each byte counts once, for one holder, with all names that lead to it.
+    """
+    return look(_shell())
+
+
+def look(shell: Any, *, outside: bool = True) -> Holders:
+    """As :func:`holders`, of a shell (None: a plain Python program); never raises.
+
+    ``outside=False`` asks torch only, not the driver.
+    """
+    try:
+        return _look(shell, outside)
+    except Exception:
+        _LOG.debug("memory was not looked at", exc_info=True)
+        failed = Holders()
+        failed.reason = _FAILED
+        return failed
+
+
+def search(shell: Any) -> Look:
+    """torch's blocks now, and who leads to them."""
+    origins = CELLS.settle(watch=False) if CELLS.attached else None
+    blocks = torch_allocator.snapshot()
+    remember = CELLS.remember if origins is not None else None
+    with uncollected():
+        roots = [*notebook_holds.variables(shell), *notebook_holds.notebook(shell)]
+        reached = reach(roots, blocks, barred=notebook_holds.walls(shell), remember=remember)
+    return Look(blocks, roots, reached, origins)
+
+
+def show(shell: Any, words: Sequence[str]) -> None:
+    """``%gpu memory [--cells]``."""
+    if list(words) not in ([], ["--cells"]):
+        raise OptionError(f"{'%gpu memory ' + ' '.join(words)!r} is not known. {_CELLS_USAGE}")
+    found = look(shell, outside=not words)
+    if words:
+        data = memory_view.cells_bundle(memory_view.of(found), attached=CELLS.attached)
+    else:
+        data = found._repr_mimebundle_()
+    shell.display_pub.publish(data=data, metadata={})
+
+
+def _look(shell: Any, outside: bool) -> Holders:
+    found = Holders()
+    found.reason = torch_allocator.why_none()
+    if found.reason is not None:
+        return found
+    seen = search(shell)
+    counters = torch_state.counters()
+    found.devices = tuple(
+        DeviceMemory(
+            device=device.name,
+            allocated=device.allocated,
+            reserved=device.reserved,
+            returnable=device.returnable,
+            flushes=counters[index].alloc_retries if index in counters else None,
+        )
+        for index, device in seen.blocks.items()
+    )
+    cell_of = seen.origins.cell if seen.origins is not None else None
+    found += rank(seen.roots, seen.reached, seen.blocks, cell_of)
+    found.graphs = tuple(seen.reached.graphs)
+    found.cells = tuple(_cells(seen.blocks.values(), seen.origins)) if seen.origins is not None else ()
+    notes = [] if seen.reached.complete else [_too_many()]
+    if outside:
+        beside, reason = outside_torch.look(found.devices)
+        notes += [reason] if reason is not None else []
+        found.gpus = {device: of.gpu for device, of in beside.items()}
+        found += [holder for of in beside.values() for holder in of.holders]
+        notes += dict.fromkeys(note for of in beside.values() for note in of.notes)
+    found.notes = tuple(notes)
+    found.sort(key=lambda holder: -holder.bytes)
+    return found
+
+
+def _cells(blocks: Iterable[DeviceBlocks], origins: CellBlocks) -> list[CellMemory]:
+    sums: dict[tuple[int, str], int] = {}
+    for device in blocks:
+        for address, size in zip(device.addresses, device.sizes, strict=True):
+            key = (origins.origin(device.index, address), device.name)
+            sums[key] = sums.get(key, 0) + size
+    found = [
+        CellMemory(cell=cell if cell > 0 else None, source=_source(cell), device=device, bytes=size)
+        for (cell, device), size in sums.items()
+    ]
+    return sorted(found, key=lambda cell: (-cell.bytes, cell.cell or 0, cell.device))
+
+
+def _source(cell: int) -> str:
+    if cell > 0:
+        return CELLS.source(cell) or ""
+    words = {BEFORE: "from before gpuwidget was loaded", BETWEEN: "between cells, or in one without a number"}
+    return words.get(cell, "unknown: its address may have been used again")
+
+
+def _too_many() -> str:
+    return f"There are more than {MOST_OBJECTS:,} objects: what lies behind the rest counts as unknown."
+
+
+def _shell() -> Any:
+    ipython: Any = sys.modules.get("IPython")
+    get = getattr(ipython, "get_ipython", None)
+    return get() if get is not None else None

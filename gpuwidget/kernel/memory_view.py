@@ -1,0 +1,215 @@
+"""Who holds the GPU's memory, as a table: text for a terminal, static HTML for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from gpuwidget import units
+from gpuwidget.kernel.card_facts import clean
+from gpuwidget.kernel.notebook_holds import DEBUGGER, ERROR
+from gpuwidget.measure.holders import CellMemory, DeviceMemory
+from gpuwidget.measure.report import Holder
+
+MOST_ROWS = 30
+"""Holders with a row of their own, on each device."""
+_MOST_NAMES = 5
+_MOST_NAME = 60
+_MOST_SOURCE = 70
+_NOTEBOOK = "kept by the notebook itself"
+_UNKNOWN = "autograd or unknown"
+_STYLE = "font:13px/1.5 var(--jp-ui-font-family,system-ui,sans-serif);font-variant-numeric:tabular-nums"
+_QUIET = "opacity:.75"
+_TABLE = "margin:4px 0 0;text-align:right;border-collapse:collapse;font-size:12px"
+_LEFT = "text-align:left"
+
+_HEAD = "".join(
+    f"<th scope='col' style='{'' if name == 'memory' else f'{_LEFT};'}font-weight:400'>{name}</th>"
+    for name in ("held by", "type", "cell", "memory")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A holder, or several small ones."""
+
+    what: str
+    also: str
+    """The other names that lead to it."""
+    type: str
+    cell: str
+    size: str
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One device."""
+
+    title: str
+    rows: tuple[Row, ...]
+    outside: tuple[Row, ...]
+    remarks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All that is shown."""
+
+    sections: tuple[Section, ...]
+    cells: tuple[CellMemory, ...]
+    notes: tuple[str, ...]
+
+
+def of(holders: Any) -> View:
+    """What :class:`~gpuwidget.kernel.memory.Holders` says, in words."""
+    notes = list(holders.notes)
+    if holders.reason is not None:
+        notes.insert(0, f"No memory of torch's to show: {holders.reason}.".replace("..", "."))
+    elif not holders.devices and not holders:
+        notes.insert(0, "torch holds no GPU memory.")
+    devices = {device.device: device for device in holders.devices}
+    names = sorted({*devices, *(holder.device for holder in holders)})
+    sections = tuple(
+        _section(name, devices.get(name), holders.on(name), holders.gpus.get(name), holders.graphs)
+        for name in names
+    )
+    return View(sections, holders.cells, tuple(notes))
+
+
+def names(holder: Holder) -> tuple[str, str]:
+    """A holder's first name in words, and its other names."""
+    if holder.kind == "unknown":
+        return _UNKNOWN, ""
+    first, *others = (clean(name, _MOST_NAME) for name in holder.names)
+    also = ", ".join(others[:_MOST_NAMES])
+    if len(others) > _MOST_NAMES:
+        also += f" and {len(others) - _MOST_NAMES} more"
+    return first, also
+
+
+def text(view: View) -> str:
+    """As lines for a terminal."""
+    lines: list[str] = []
+    for section in view.sections:
+        rows = [*section.rows, *section.outside]
+        widths = [max((len(_cells_of(row)[n]) for row in rows), default=0) for n in range(4)]
+        lines.append(section.title)
+        for row in rows:
+            what, kind, cell, size = _cells_of(row)
+            line = f"  {what.ljust(widths[0])}  {kind.ljust(widths[1])}  {cell.ljust(widths[2])}"
+            lines.append(f"{line}  {size.rjust(widths[3])}")
+        lines += [f"  {remark}" for remark in section.remarks]
+    return "\n".join([*lines, *view.notes])
+
+
+def html(view: View) -> str:
+    """As static HTML."""
+    parts = []
+    for section in view.sections:
+        rows = "".join(_row(row, "") for row in section.rows)
+        rows += "".join(_row(row, f" style='{_QUIET}'") for row in section.outside)
+        remarks = "".join(f"<div style='{_QUIET}'>{escape(remark)}</div>" for remark in section.remarks)
+        parts.append(
+            f"<div style='margin-top:6px'><b>{escape(section.title)}</b></div>"
+            f"<div style='overflow-x:auto'><table cellpadding='4' style='{_TABLE}'>"
+            f"<thead><tr style='{_QUIET}'>{_HEAD}</tr></thead><tbody>{rows}</tbody></table></div>{remarks}"
+        )
+    parts += [f"<div style='{_QUIET}'>{escape(note)}</div>" for note in view.notes]
+    return f"<div style='{_STYLE}'>{''.join(parts)}</div>"
+
+
+def cells_bundle(view: View, *, attached: bool) -> dict[str, str]:
+    """Which cell allocated what is still held."""
+    notes = view.notes[:1] if not view.sections else ()
+    if not attached:
+        notes = ("Which cell allocated what is known from %load_ext gpuwidget on.",)
+    several = len({cell.device for cell in view.cells}) > 1
+    rows = [
+        (
+            f"In [{cell.cell}]" if cell.cell is not None else "",
+            clean(cell.source, _MOST_SOURCE),
+            cell.device if several else "",
+            units.memory(cell.bytes),
+        )
+        for cell in view.cells
+    ]
+    widths = [max((len(row[n]) for row in rows), default=0) for n in range(4)]
+    lines = [
+        "  ".join(part.ljust(width) for part, width in zip(row[:3], widths, strict=False) if width)
+        + f"  {row[3].rjust(widths[3])}"
+        for row in rows
+    ]
+    body = "".join(
+        f"<tr style='background:none'><td style='{_LEFT}'>{escape(number).replace(' ', '&nbsp;')}</td>"
+        f"<td style='{_LEFT}'><code>{escape(source)}</code></td>"
+        f"{f'<td>{escape(device)}</td>' if several else ''}<td>{_unbroken(size)}</td></tr>"
+        for number, source, device, size in rows
+    )
+    table = f"<table cellpadding='4' style='{_TABLE}'><tbody>{body}</tbody></table>"
+    remarks = "".join(f"<div style='{_QUIET}'>{escape(note)}</div>" for note in notes)
+    return {
+        "text/plain": "\n".join([*lines, *notes]),
+        "text/html": f"<div style='{_STYLE}'>{table if rows else ''}{remarks}</div>",
+    }
+
+
+def _section(
+    name: str, device: DeviceMemory | None, found: Sequence[Holder], gpu: str | None, graphs: Sequence[str]
+) -> Section:
+    title = name if gpu is None else f"{name} ({gpu})"
+    remarks: list[str] = []
+    if device is not None:
+        title += f": {units.memory(device.allocated)} in tensors, {units.memory(device.reserved)} reserved"
+        remarks += _cache(device)
+    inside = [holder for holder in found if holder.kind != "outside torch"]
+    if graphs and any(holder.kind == "unknown" for holder in inside):
+        some = ", ".join(clean(graph, _MOST_NAME) for graph in graphs[:_MOST_NAMES])
+        remarks.append(f"{_UNKNOWN}: the autograd graph behind {some} may hold some of it.")
+    rows = [_of_holder(holder) for holder in inside[:MOST_ROWS]]
+    if len(inside) > MOST_ROWS:
+        rest = inside[MOST_ROWS:]
+        rows.append(Row(f"{len(rest)} more", "", "", "", units.memory(sum(h.bytes for h in rest))))
+    outside = [_of_holder(holder) for holder in found if holder.kind == "outside torch"]
+    return Section(title, tuple(rows), tuple(outside), tuple(remarks))
+
+
+def _cache(device: DeviceMemory) -> list[str]:
+    if not device.cached:
+        return []
+    parts = [f"{units.memory(device.returnable)} can be given back (%gpu free)"] if device.returnable else []
+    if device.stuck:
+        parts.append(f"{units.memory(device.stuck)} can't: it lies between tensors (fragmentation)")
+    flushed = f"; the cache was flushed {device.flushes} times to find memory" if device.flushes else ""
+    size = units.memory(device.cached)
+    return [f"Cache: {size} reserved beside the tensors, of which {', '.join(parts)}{flushed}."]
+
+
+def _of_holder(holder: Holder) -> Row:
+    first, also = names(holder)
+    kind = holder.type or ""
+    if holder.kind == "notebook":
+        named = not {ERROR, DEBUGGER}.isdisjoint(holder.names)
+        kind = _NOTEBOOK if named else f"{kind}, {_NOTEBOOK}"
+    if holder.kind == "outside torch":
+        kind = "outside torch"
+    cell = f"In [{holder.cell}]" if holder.cell is not None else ""
+    return Row(first, also, clean(kind, _MOST_NAME), cell, units.memory(holder.bytes))
+
+
+def _cells_of(row: Row) -> tuple[str, str, str, str]:
+    return f"{row.what}, also {row.also}" if row.also else row.what, row.type, row.cell, row.size
+
+
+def _row(row: Row, style: str) -> str:
+    also = f" <span style='{_QUIET}'>also {escape(row.also)}</span>" if row.also else ""
+    return (
+        f"<tr style='background:none'><td style='{_LEFT}'><span{style}>{escape(row.what)}</span>{also}</td>"
+        f"<td style='{_LEFT}'>{escape(row.type)}</td><td style='{_LEFT}'>{_unbroken(row.cell)}</td>"
+        f"<td>{_unbroken(row.size)}</td></tr>"
+    )
+
+
+def _unbroken(text: str) -> str:
+    return escape(text).replace(" ", "\N{NO-BREAK SPACE}")

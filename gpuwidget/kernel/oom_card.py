@@ -1,0 +1,250 @@
+"""The card under an out-of-memory error, as text and as static HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+from gpuwidget import units
+from gpuwidget.kernel.card_facts import clean
+from gpuwidget.kernel.card_text import aligned
+from gpuwidget.kernel.oom_facts import Story
+from gpuwidget.kernel.sparkline import Chart, Lane, svg
+from gpuwidget.measure.out_of_memory import Facts, Held, Remedy, contradicts_itself, first_step, remedies
+
+_MOST_HOLDERS = 10
+_MOST_CELLS = 5
+_MOST_OTHERS = 6
+_MOST_NAMES = 3
+_NAME = 60
+_SOURCE = 60
+_MOST_POINTS = 80
+_FEWEST_POINTS = 3
+_GAP_S = 2.0
+
+_ENOUGH = "What would have been enough"
+_NOTHING = "Nothing that is known here would have been enough by itself."
+_ODD = (
+    "By these figures there was room for it: something else took the memory for a moment. Try again, and "
+    "look at who else is on the GPU."
+)
+_IN_GENERAL = (
+    "Mixed precision and activation checkpointing make a training step need less; by how much is not known "
+    "before it is tried."
+)
+
+_STYLE = "font:13px/1.5 var(--jp-ui-font-family,system-ui,sans-serif);font-variant-numeric:tabular-nums;"
+_EDGE = "border-left:3px solid var(--jp-error-color1,#e5393f);padding:2px 0 2px 12px"
+_QUIET = "opacity:.75"
+_TABLE = "margin:4px 0 0;text-align:right;border-collapse:collapse;font-size:12px"
+_LEFT = "text-align:left"
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A line of the table: who, made by which cell, how much."""
+
+    who: str
+    cell: str
+    size: str
+    aside: bool = False
+    """Whether it is no memory of a tensor of this notebook's."""
+
+
+def bundle(story: Story) -> dict[str, str]:
+    """The mime bundle that shows it."""
+    return {"text/plain": text(story), "text/html": html(story)}
+
+
+def text(story: Story) -> str:
+    """For a terminal."""
+    lines = [_title(story)]
+    rows = _rows(story)
+    if rows:
+        lines += aligned([[row.who, row.cell, row.size] for row in rows], left=2)
+    by_cell = _by_cell(story)
+    lines += [f"  By cell: {by_cell}."] if by_cell else []
+    course = _course(story)
+    lines += [f"  {course}"] if course else []
+    lines += [f"  {line}" for line in _advice_lines(story.facts)]
+    lines += [f"  Not known: {clean(reason, 200)}." for reason in story.unknown]
+    return "\n".join(lines)
+
+
+def html(story: Story) -> str:
+    """Static, without a script, readable without its styles and its picture."""
+    rows = "".join(_html_row(row) for row in _rows(story))
+    head = "".join(
+        f"<th scope='col' style='font-weight:400;{style}'>{name}</th>"
+        for name, style in (("held by", _LEFT), ("from cell", _LEFT), ("memory", ""))
+    )
+    table = (
+        f"<div style='overflow-x:auto'><table cellpadding='4' style='{_TABLE}'><thead><tr "
+        f"style='{_QUIET}'>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+    by_cell = _by_cell(story)
+    parts = [
+        f"<div><b style='font-size:15px'>{escape(_title(story))}</b></div>",
+        table if rows else "",
+        f"<div style='{_QUIET}'>By cell: {escape(by_cell)}.</div>" if by_cell else "",
+        _picture(story),
+        _html_advice(story.facts),
+        *(
+            f"<div style='{_QUIET}'>Not known: {escape(clean(reason, 200))}.</div>"
+            for reason in story.unknown
+        ),
+    ]
+    return f"<div style='{_STYLE}{_EDGE}'>{''.join(parts)}</div>"
+
+
+# -- what happened ---------------------------------------------------------------------------------------
+
+
+def _title(story: Story) -> str:
+    facts = story.facts
+    where = facts.device or "the GPU"
+    if story.gpu is not None:
+        where += f" ({clean(story.gpu, _NAME)})"
+    parts = []
+    if facts.requested is not None:
+        parts.append(f"{units.memory(facts.requested)} asked for")
+    if facts.room is not None:
+        parts.append(_free(facts, facts.room))
+    return f"Out of memory on {where}: {', '.join(parts) or 'the error says no figures'}"
+
+
+def _free(facts: Facts, room: int) -> str:
+    if facts.limit is not None and room != facts.free:
+        return (
+            f"{units.memory(room)} left of the {units.memory(facts.limit)} that this process lets itself "
+            f"have ({units.memory(facts.free)} of the GPU free)"
+        )
+    return f"{units.memory_of(room, facts.total)} free"
+
+
+def _rows(story: Story) -> list[_Row]:
+    facts = story.facts
+    rows = [_held(held) for held in facts.held[:_MOST_HOLDERS]]
+    rest = facts.held[_MOST_HOLDERS:]
+    if rest:
+        size = sum(held.holder.bytes for held in rest)
+        rows.append(_Row(f"{len(rest)} more", "", units.memory(size)))
+    if story.let_go >= units.MIB:
+        rows.append(_Row("let go of since the error", "", units.memory(story.let_go), aside=True))
+    if facts.stuck:
+        rows.append(_Row("torch: reserved, in no tensor", "", units.memory(facts.stuck), aside=True))
+    rows += [
+        _Row(clean(other.name, _NAME), "", units.memory(other.bytes), aside=True)
+        for other in facts.others[:_MOST_OTHERS]
+    ]
+    if len(facts.others) > _MOST_OTHERS:
+        left = facts.others[_MOST_OTHERS:]
+        size = sum(other.bytes for other in left)
+        rows.append(_Row(f"{len(left)} more processes", "", units.memory(size), aside=True))
+    return rows
+
+
+def _held(held: Held) -> _Row:
+    names = [clean(name, _NAME) for name in held.holder.names]
+    also = f" and {len(names) - _MOST_NAMES} more names" if len(names) > _MOST_NAMES else ""
+    who = " = ".join(names[:_MOST_NAMES]) + also
+    if held.is_error:
+        who = "this error's frames (kept by the notebook itself)"
+    elif held.holder.kind == "notebook":
+        who += " (kept by the notebook itself)"
+    elif held.holder.kind == "unknown":
+        who = "autograd or unknown"
+    cell = "" if held.holder.cell is None else f"In[{held.holder.cell}]"
+    return _Row(who, cell, units.memory(held.holder.bytes))
+
+
+def _by_cell(story: Story) -> str:
+    known = [share for share in story.cells if share.cell is not None][:_MOST_CELLS]
+    if not known:
+        return ""
+    parts = [
+        f"In[{share.cell}] {units.memory(share.bytes)}"
+        + (f" ({clean(share.source, _SOURCE)})" if share.source else "")
+        for share in known
+    ]
+    other = sum(share.bytes for share in story.cells if share not in known)
+    return ", ".join(parts) + (f", others or not known {units.memory(other)}" if other else "")
+
+
+def _course(story: Story) -> str:
+    known = [(ago, size) for ago, size in story.recent if size is not None]
+    if len(known) < _FEWEST_POINTS:
+        return ""
+    sizes = [size for _, size in known]
+    return (
+        f"The GPU over the last {units.duration(known[0][0])}, sampled: "
+        f"{units.memory_course(sizes[0], sizes[-1])}, at most {units.memory(max(sizes))}."
+    )
+
+
+def _picture(story: Story) -> str:
+    words = _course(story)
+    if not words:
+        return ""
+    whole = max(story.recent[0][0], 1.0)
+    t: list[float] = []
+    sizes: list[int | None] = []
+    step = -(-len(story.recent) // _MOST_POINTS)
+    for ago, size in story.recent[::-step][::-1]:
+        if t and whole - ago - t[-1] > _GAP_S + step:
+            # A gap is no straight line from what was before it to what came after.
+            t.append(t[-1])
+            sizes.append(None)
+        t.append(whole - ago)
+        sizes.append(size)
+    unknown = (None,) * len(t)
+    lane = Lane(story.facts.device or "GPU", unknown, tuple(sizes), story.facts.total)
+    chart = Chart(tuple(t), whole, (lane,), (), words)
+    picture = svg(chart, "display:block;width:300px;height:36px;margin:4px 0 0", 240, outlined=True)
+    return f"{picture}<div style='{_QUIET}'>{escape(words)}</div>"
+
+
+# -- what to do ------------------------------------------------------------------------------------------
+
+
+def _advice(facts: Facts) -> tuple[str, Sequence[Remedy], Remedy | None]:
+    found = remedies(facts)
+    if contradicts_itself(facts):
+        return _ODD, (), first_step(facts)
+    return (f"{_ENOUGH}:" if found else _NOTHING), found, first_step(facts)
+
+
+def _advice_lines(facts: Facts) -> list[str]:
+    opening, found, first = _advice(facts)
+    lines = [opening]
+    for remedy in found:
+        lines.append(f"- {remedy.text}")
+        lines += [f"    {remedy.code}"] if remedy.code is not None else []
+    lines += [first.text, f"    {first.code}"] if first is not None else []
+    return [*lines, _IN_GENERAL]
+
+
+def _html_advice(facts: Facts) -> str:
+    opening, found, first = _advice(facts)
+    items = "".join(f"<li>{_html_remedy(remedy)}</li>" for remedy in found)
+    made = f"<ul style='margin:0;padding-left:20px'>{items}</ul>" if items else ""
+    before = f"<div>{_html_remedy(first)}</div>" if first is not None else ""
+    return (
+        f"<div style='margin-top:4px'><b>{escape(opening)}</b></div>{made}{before}"
+        f"<div style='{_QUIET}'>{escape(_IN_GENERAL)}</div>"
+    )
+
+
+def _html_remedy(remedy: Remedy) -> str:
+    code = "" if remedy.code is None else f" <code>{escape(remedy.code)}</code>"
+    return f"{escape(clean(remedy.text, 600))}{code}"
+
+
+def _html_row(row: _Row) -> str:
+    style = f"background:none;{_QUIET}" if row.aside else "background:none"
+    size = escape(row.size).replace(" ", "\N{NO-BREAK SPACE}")
+    return (
+        f"<tr style='{style}'><td style='{_LEFT}'>{escape(row.who)}</td>"
+        f"<td style='{_LEFT}'>{escape(row.cell)}</td><td>{size}</td></tr>"
+    )

@@ -1,0 +1,342 @@
+"""All that is known around an out-of-memory error, put together while its frames are still there."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+from gpuwidget import processes, torch_out_of_memory, torch_state, units
+from gpuwidget.kernel import memory, outside_torch
+from gpuwidget.kernel.cell_memory import CELLS
+from gpuwidget.kernel.first_use import needed
+from gpuwidget.kernel.memory import Look
+from gpuwidget.kernel.notebook_holds import ERROR, walls
+from gpuwidget.kernel.user_code import UserCode
+from gpuwidget.measure.cell_blocks import UNKNOWN
+from gpuwidget.measure.holders import DeviceMemory
+from gpuwidget.measure.out_of_memory import Facts, Held, Other, Pool, Rounded, Said, parse
+from gpuwidget.measure.report import Holder, HolderKind
+from gpuwidget.sampler import process_sampler
+from gpuwidget.torch_allocator import DeviceBlocks
+from gpuwidget.torch_out_of_memory import Books
+from gpuwidget.torch_storages import Root, reach
+
+_NO_BOOKS = Books(None, None, None, None, None, None, (), False)
+_FLUSH_CUPY = "cupy.get_default_memory_pool().free_all_blocks()"
+_NO_DRIVER = "other processes: the driver was not asked, or did not answer"
+_NO_COUNTERS = "who holds torch's memory"
+_EARLIER = "an earlier error's frames, not collected yet"
+_WORTH_A_LOOK = units.MIB
+"""Bytes that no name leads to, from which on what Python has not collected yet is looked through."""
+
+
+@dataclass(slots=True)
+class FailedCell:
+    """The cell that ran out of memory."""
+
+    info: object
+    number: int | None
+    """The N of its In[N]; None where it has none."""
+    at_start: dict[int, int] = field(default_factory=dict)
+    """Bytes allocated when it began, by device index."""
+
+    @property
+    def source(self) -> str:
+        """Its code, without magics where IPython has put them into Python."""
+        info = self.info
+        return str(getattr(info, "transformed_cell", None) or getattr(info, "raw_cell", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class CellShare:
+    """What one cell allocated on the device and is still there."""
+
+    cell: int | None
+    source: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """An out-of-memory error and its surroundings, without a reference to any of them."""
+
+    facts: Facts
+    gpu: str | None
+    """``GPU 0 H200``; None where the driver does not say."""
+    let_go: int
+    """Bytes that were allocated at the error and are not any more."""
+    cells: tuple[CellShare, ...]
+    recent: tuple[tuple[float, int | None], ...]
+    """Seconds ago, and bytes in use of the whole GPU, over the last minute; empty where nobody sampled."""
+    unknown: tuple[str, ...]
+    """What could not be told, and why."""
+
+
+def gather(shell: Any, error: BaseException, cell: FailedCell | None) -> Story:
+    """Look at torch, at the notebook and at the driver; keeps nothing of what it has seen."""
+    message = BaseException.__str__(error)
+    said = parse(message)
+    index = said.index if said.index is not None else _only_device()
+    books = torch_out_of_memory.books(index) if index is not None else _NO_BOOKS
+    seen = memory.search(shell)
+    unknown: list[str] = []
+    if torch_state.missing_reason() is not None:
+        unknown.append(f"{_NO_COUNTERS}: {torch_state.missing_reason()}")
+    gpu, others, doubts = _beside(index, books)
+    unknown += doubts
+    blocks = _blocks(seen, index)
+    held = _held(shell, seen, blocks, error, cell)
+    counted = books.allocated is not None and index is not None
+    allocated = books.allocated if said.allocated is None else said.allocated.exact(books.allocated)
+    facts = Facts(
+        device=None if index is None else f"cuda:{index}",
+        requested=None if said.requested is None else said.requested.middle,
+        needed=None if said.requested is None else said.requested.high,
+        total=books.total if said.total is None else said.total.exact(books.total),
+        free=None if said.free is None else said.free.at_least(books.free),
+        limit=books.limit if said.limit is None else said.limit.at_least(books.limit),
+        allocated=allocated,
+        reserved=_reserved(said, books),
+        stuck=_stuck(said, books),
+        at_start=cell.at_start.get(index or 0, 0) if cell is not None and counted else None,
+        before_now=_older(blocks, cell),
+        segments=books.segments,
+        held=tuple(held),
+        others=others or _in_message(said),
+        pools=() if index is None else _pools(index),
+        expandable=books.expandable,
+        setting=torch_out_of_memory.setting(message),
+    )
+    agrees = said.allocated is None or books.allocated is None or said.allocated.high >= books.allocated
+    return Story(
+        facts=facts,
+        gpu=gpu,
+        let_go=max(0, (allocated or 0) - (books.allocated or 0)) if agrees and counted else 0,
+        cells=_cells(blocks),
+        recent=_recent(index),
+        unknown=tuple(unknown),
+    )
+
+
+# -- this process ----------------------------------------------------------------------------------------
+
+
+def _only_device() -> int | None:
+    in_use = torch_state.devices_with_context()
+    return in_use[0] if len(in_use) == 1 else None
+
+
+def _reserved(said: Said, books: Books) -> int | None:
+    """At the error; where that is not exact, the most that it may have been."""
+    if said.reserved is not None:
+        most = said.reserved
+    elif said.allocated is not None and said.unallocated is not None:
+        parts = [part for part in (said.allocated, said.private, said.unallocated) if part is not None]
+        most = Rounded(sum(part.low for part in parts), sum(part.high for part in parts))
+    else:
+        return books.reserved
+    known = books.reserved
+    return known if known is not None and most.low <= known <= most.high else most.high
+
+
+def _stuck(said: Said, books: Books) -> int | None:
+    """What was reserved and in no tensor at the error, and can't be given back."""
+    if said.unallocated is not None:
+        least = said.unallocated.at_least(books.stuck)
+    elif said.reserved is not None and said.allocated is not None:
+        least = max(0, said.reserved.low - said.allocated.high)
+    else:
+        return books.stuck
+    return least if books.stuck is None else min(least, books.stuck)
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """The device's allocated blocks: address, bytes, the root that leads there, and the cell that made it."""
+
+    index: int
+    blocks: DeviceBlocks
+    rows: tuple[tuple[int, int, int | None, int], ...]
+    known: bool
+    """Whether cells were looked at."""
+
+
+def _blocks(seen: Look, index: int | None) -> _Blocks | None:
+    if index is None or index not in seen.blocks:
+        return None
+    device = seen.blocks[index]
+    owners = seen.reached.owners[index]
+    origins = (
+        [UNKNOWN] * len(device.addresses)
+        if seen.origins is None
+        else [seen.origins.origin(index, address) for address in device.addresses]
+    )
+    rows = tuple(zip(device.addresses, device.sizes, owners, origins, strict=True))
+    return _Blocks(index, device, rows, seen.origins is not None)
+
+
+@dataclass(slots=True)
+class _Pile:
+    """What one holder has."""
+
+    sizes: dict[int, int] = field(default_factory=dict)
+    older: set[int] = field(default_factory=set)
+    owners: set[int] = field(default_factory=set)
+    cells: dict[int | None, int] = field(default_factory=dict)
+
+
+def _held(
+    shell: Any, seen: Look, blocks: _Blocks | None, error: BaseException, cell: FailedCell | None
+) -> list[Held]:
+    """Who leads to which of the device's blocks, the largest first."""
+    if blocks is None:
+        return []
+    left_over = _left_over(shell, blocks, error)
+    number = None if cell is None else cell.number
+    piles: dict[tuple[HolderKind, str], _Pile] = {}
+    for address, size, owner, origin in blocks.rows:
+        root = None if owner is None else seen.roots[owner]
+        key: tuple[HolderKind, str] = ("unknown", "") if root is None else (root.kind, root.name)
+        if address in left_over:
+            key = ("notebook", _EARLIER)
+        pile = piles.setdefault(key, _Pile())
+        pile.sizes[address] = size
+        if owner is not None:
+            pile.owners.add(owner)
+        if blocks.known:
+            made_by = origin if origin > 0 else None
+            pile.cells[made_by] = pile.cells.get(made_by, 0) + size
+        # Was it there when the failing cell began? Only what is certain counts.
+        if number is not None and origin not in (number, UNKNOWN):
+            pile.older.add(address)
+    names_needed = needed(cell.source if cell is not None else "", error.__traceback__, UserCode(shell))
+    found = [_of_pile(seen, blocks, key, pile, names_needed) for key, pile in piles.items()]
+    return sorted(found, key=lambda one: -one.holder.bytes)
+
+
+def _of_pile(
+    seen: Look, blocks: _Blocks, key: tuple[HolderKind, str], pile: _Pile, names_needed: frozenset[str]
+) -> Held:
+    kind, name = key
+    numbers = sorted(pile.owners)
+    names = tuple(dict.fromkeys(one for number in numbers for one in seen.reached.names[number]))
+    cells = pile.cells
+    holder = Holder(
+        kind=kind,
+        names=names or (name,) * (kind != "unknown"),
+        type=seen.reached.types[numbers[0]] if numbers else None,
+        device=blocks.blocks.name,
+        bytes=sum(pile.sizes.values()),
+        cell=max(cells, key=lambda cell: (cells[cell], cell is None)) if cells else None,
+    )
+    return Held(
+        holder=holder,
+        blocks=frozenset(pile.sizes),
+        before=frozenset(pile.older),
+        variables=_variables_to(seen, numbers, names_needed),
+        is_error=name == ERROR,
+    )
+
+
+def _left_over(shell: Any, blocks: _Blocks, error: BaseException) -> frozenset[int]:
+    """Of the blocks that no name leads to, those in frames of an earlier error.
+
+    Such frames refer to each other in a circle (IPython's own among them), so that they live on until
+    Python's collector comes by, though nothing leads to them any more.
+    """
+    nobodys = {address: size for address, size, owner, _ in blocks.rows if owner is None}
+    if sum(nobodys.values()) < _WORTH_A_LOOK:
+        return frozenset()
+    own = set()
+    trace = error.__traceback__
+    while trace is not None:
+        own.add(id(trace))
+        trace = trace.tb_next
+    found = [one for one in gc.get_objects() if type(one) is TracebackType and id(one) not in own]
+    roots = [Root(_EARLIER, one, "notebook") for one in found]
+    reached = reach(roots, {blocks.index: blocks.blocks}, barred=walls(shell))
+    led_to = zip(reached.owners[blocks.index], blocks.blocks.addresses, strict=True)
+    return frozenset(address for owner, address in led_to if owner is not None and address in nobodys)
+
+
+def _variables_to(seen: Look, numbers: Sequence[int], names_needed: frozenset[str]) -> tuple[str, ...] | None:
+    """The variables without which nothing leads there; None where one can't be spared, or is none."""
+    ways = [seen.roots[way] for number in numbers for way in seen.reached.ways[number]]
+    names = dict.fromkeys(root.name for root in ways if root.kind == "variable")
+    named = all(name.isidentifier() for name in names) and not any(root.attributes for root in ways)
+    return tuple(names) if names and named and not names_needed.intersection(names) else None
+
+
+def _older(blocks: _Blocks | None, cell: FailedCell | None) -> int | None:
+    """What is allocated now and was so when the failing cell began; what is uncertain counts as such."""
+    if blocks is None or not blocks.known or cell is None or cell.number is None:
+        return None
+    return sum(size for _, size, _, origin in blocks.rows if origin != cell.number)
+
+
+def _cells(blocks: _Blocks | None) -> tuple[CellShare, ...]:
+    if blocks is None or not blocks.known:
+        return ()
+    sums: dict[int | None, int] = {}
+    for _, size, _, origin in blocks.rows:
+        cell = origin if origin > 0 else None
+        sums[cell] = sums.get(cell, 0) + size
+    return tuple(
+        CellShare(cell, "" if cell is None else CELLS.source(cell) or "", size)
+        for cell, size in sorted(sums.items(), key=lambda item: -item[1])
+    )
+
+
+# -- everybody else --------------------------------------------------------------------------------------
+
+
+def _beside(index: int | None, books: Books) -> tuple[str | None, tuple[Other, ...], list[str]]:
+    """The GPU's name, who holds memory there beside torch as the driver says, and what it does not say."""
+    if index is None or books.allocated is None or books.reserved is None:
+        return None, (), [_NO_DRIVER]
+    name = f"cuda:{index}"
+    known = DeviceMemory(name, books.allocated, books.reserved, 0, None)
+    devices, reason = outside_torch.look([known])
+    found = devices.get(name)
+    if found is None:
+        return None, (), [_NO_DRIVER if reason is None else f"other processes: {reason.rstrip('.')}"]
+    libraries = (outside_torch.CONTEXT, outside_torch.CUPY, outside_torch.ALL_ELSE)
+    others = tuple(Other(one.names[0], one.bytes, one.names[0] not in libraries) for one in found.holders)
+    return found.gpu, others, [note.rstrip(".") for note in found.notes]
+
+
+def _in_message(said: Said) -> tuple[Other, ...]:
+    """The processes that torch's own message tells of."""
+    directory = processes.Directory()
+    found = []
+    for pid, size in said.others:
+        who = directory.look_up(pid) if processes.in_host_pid_namespace() else processes.Identity(None, None)
+        known = [word for word in (who.user, who.command) if word is not None]
+        found.append(Other(": ".join(known) or f"process {pid}", size.middle, True))
+    return tuple(found)
+
+
+def _pools(index: int) -> tuple[Pool, ...]:
+    """What CuPy keeps for later, where the user has loaded it."""
+    cupy: Any = sys.modules.get("cupy")
+    torch: Any = torch_state.loaded()
+    pool = getattr(cupy, "get_default_memory_pool", None)
+    if not callable(pool):
+        return ()
+    try:
+        with torch.cuda.device(index):  # the pool answers for the current device
+            return (Pool("CuPy's pool", int(pool().free_bytes()), _FLUSH_CUPY),)
+    except Exception:
+        return ()
+
+
+def _recent(index: int | None) -> tuple[tuple[float, int | None], ...]:
+    uuid = next((device.uuid for device in torch_state.devices() if device.index == index), None)
+    sampler = process_sampler()
+    gpu = next((gpu for gpu in sampler.known_gpus if torch_state.same_gpu(gpu.uuid, uuid)), None)
+    return () if gpu is None else sampler.recent.memory(gpu.uuid, time.time())

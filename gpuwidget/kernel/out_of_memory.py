@@ -1,0 +1,68 @@
+"""Under an out-of-memory error: a card with what was asked, who held the rest, and what would have helped.
+
+It is an output of its own after the traceback, which stays as it is, and so do the reply and ``sys.last_*``.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from gpuwidget import torch_out_of_memory
+from gpuwidget.kernel import oom_card
+from gpuwidget.kernel.interrupts import deaf_to_interrupts
+from gpuwidget.kernel.oom_facts import FailedCell, gather
+
+_LOG = logging.getLogger(__name__)
+
+
+class OutOfMemoryCards:
+    """Looks at a shell's failed cells."""
+
+    def __init__(self, shell: Any) -> None:
+        self._shell = shell
+        self._running: list[FailedCell] = []
+        self._shown: int | None = None
+        """Identity of the error that was shown last: an outer cell may fail with the same."""
+
+    def before(self, info: Any) -> None:
+        """``pre_run_cell``: note how much is allocated. Costs 8 µs a device in use."""
+        stored = getattr(info, "store_history", False)
+        cell = FailedCell(info, self._shell.displayhook.prompt_count if stored else None)
+        if not self._running:
+            self._shown = None
+        self._running.append(cell)
+        try:
+            cell.at_start = torch_out_of_memory.allocated()
+        except Exception:
+            _LOG.debug("torch's memory was not looked at", exc_info=True)
+
+    def after(self, result: Any) -> None:
+        """``post_run_cell``: show a card where the cell ran out of memory."""
+        cell = self._ended(result)
+        error = getattr(result, "error_in_exec", None)
+        if error is None:
+            return
+        try:
+            with deaf_to_interrupts():
+                self._explain(error, cell)
+        except Exception:
+            _LOG.debug("an out-of-memory error was not explained", exc_info=True)
+
+    def _explain(self, error: BaseException, cell: FailedCell | None) -> None:
+        found = torch_out_of_memory.found_in(error)
+        if found is None or id(found) == self._shown:
+            return
+        self._shown = id(found)
+        story = gather(self._shell, found, cell)
+        self._shell.display_pub.publish(data=oom_card.bundle(story), metadata={})
+
+    def _ended(self, result: Any) -> FailedCell | None:
+        info = getattr(result, "info", None)
+        places = [n for n, cell in enumerate(self._running) if cell.info is info]
+        if not places:
+            return None
+        cell = self._running[places[-1]]
+        # What began later never heard of its end.
+        del self._running[places[-1] :]
+        return cell

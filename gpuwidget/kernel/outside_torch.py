@@ -1,0 +1,95 @@
+"""The memory that torch's allocator does not know of: contexts, other libraries, other processes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpuwidget import torch_state
+from gpuwidget.kernel import devices
+from gpuwidget.kernel.device_choices import Observer
+from gpuwidget.measure.holders import DeviceMemory
+from gpuwidget.measure.report import Holder
+from gpuwidget.samples import Gpu, Reading
+from gpuwidget.torch_state import TorchDevice
+
+CONTEXT = "CUDA context and other libraries"
+CUPY = "CuPy's memory pool"
+ALL_ELSE = "CUDA context, other libraries and other processes"
+_PATIENCE_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What is known of one device."""
+
+    gpu: str
+    """``GPU 0 H200``."""
+    holders: tuple[Holder, ...]
+    notes: tuple[str, ...]
+    """What could not be told, and why."""
+
+
+def look(known: Sequence[DeviceMemory]) -> tuple[dict[str, Outside], str | None]:
+    """By ``cuda:N``, for devices on which this process has a context; and why there is none, if so.
+
+    Takes a quarter of a second at most.
+    """
+    observer = devices.observer()
+    sample = observer.look(_PATIENCE_S)
+    if sample is None:
+        return {}, "What lies outside torch is not known: the driver did not answer in time."
+    if sample.origin.kind != "nvml":
+        reason = sample.origin.reason or "a recording's processes are not this machine's."
+        return {}, f"What lies outside torch is not known: {reason}"
+    observer.gpus(sample)  # may prove that process ids are this machine's
+    reserved = {device.device: device.reserved for device in known}
+    in_use = torch_state.devices_with_context()
+    found = {}
+    for device in torch_state.devices():
+        for gpu, reading in zip(sample.gpus, sample.readings, strict=True):
+            if device.index in in_use and torch_state.same_gpu(gpu.uuid, device.uuid):
+                found[device.name] = _of(observer, device, gpu, reading, reserved.get(device.name, 0))
+    return found, None
+
+
+def cupy_pool(index: int) -> int | None:
+    """Bytes in CuPy's pool on that device; None where CuPy is not loaded, or does not say."""
+    cupy: Any = sys.modules.get("cupy")
+    torch: Any = torch_state.loaded()
+    pool = getattr(cupy, "get_default_memory_pool", None)
+    if pool is None or torch is None:
+        return None
+    try:
+        with torch.cuda.device(index):  # the pool answers for the current device
+            return int(pool().total_bytes())
+    except Exception:
+        return None
+
+
+def _of(observer: Observer, device: TorchDevice, gpu: Gpu, reading: Reading, reserved: int) -> Outside:
+    name = f"GPU {gpu.index} {gpu.name.removeprefix('NVIDIA ')}"
+    pool = cupy_pool(device.index)
+    held = [(CUPY, pool)] if pool else []
+    notes: list[str] = []
+    shares = observer.shares(gpu, reading)
+    known = reserved + (pool or 0)
+    if shares.reason is not None:
+        notes.append(f"Which process holds what is not known: {shares.reason}.")
+        if reading.memory_used is not None and not gpu.unified_memory:
+            held.append((ALL_ELSE, reading.memory_used - known))
+    else:
+        if shares.own is not None:
+            held.append((CONTEXT, shares.own - known))
+        held += shares.others
+    if any(size < 0 for _, size in held):
+        notes.append("The driver's figures are older than torch's: ask again.")
+    return Outside(
+        gpu=name,
+        holders=tuple(
+            Holder("outside torch", (who,), None, device.name, size, None) for who, size in held if size > 0
+        ),
+        notes=tuple(notes),
+    )

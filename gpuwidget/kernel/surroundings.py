@@ -1,0 +1,100 @@
+"""What is known around a run when it ends: the user's loaders and models, torch's switches, the host.
+
+Variables are those of ``__main__``, which is the notebook's namespace in a kernel and the script's elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+import time
+from collections import OrderedDict, deque
+
+from gpuwidget import host, torch_setup, torch_state
+from gpuwidget.measure.advice.facts import SHORTEST_S, Ends, Surroundings
+from gpuwidget.measure.advice.memory import RUNS
+from gpuwidget.measure.report import GpuReport, Report, Span
+
+_MOST_CODES = 100
+_IN_CELL = re.compile(r"In\[(\d+)\]:(\d+)\b")
+_lock = threading.Lock()
+_past: OrderedDict[tuple[str, str, str], deque[Ends]] = OrderedDict()
+"""What runs left, by code, GPU and kind of memory; the code that ran last comes last."""
+
+
+class Around:
+    """Made just before a run begins, asked when it has ended."""
+
+    def __init__(self, cell: str | None) -> None:
+        """``cell`` is the source of the cell that is measured; None outside of one."""
+        self._cell = cell
+        self._cpu_before = time.process_time()
+
+    def __call__(self, report: Report) -> Surroundings:
+        """What is known now; of a run too short to be judged, only what costs nothing."""
+        earlier = self._remember(report)
+        if report.cell.duration_s < SHORTEST_S:
+            return Surroundings(cell=self._cell, earlier=earlier)
+        cpu = 100 * (time.process_time() - self._cpu_before) / max(report.cell.duration_s, 1e-9)
+        variables = [
+            (name, value) for name, value in list(vars(sys.modules["__main__"]).items()) if _is_users(name)
+        ]
+        return Surroundings(
+            cell=self._cell,
+            loaders=torch_setup.loaders(variables),
+            models=torch_setup.models(variables),
+            switches=torch_setup.switches(),
+            can_use_cuda=torch_state.loaded() is not None and torch_state.without_cuda() is None,
+            cuda_up=torch_state.cuda_initialized(),
+            cores=host.cores(),
+            shared_memory=host.shared_memory(),
+            process_cpu=cpu,
+            earlier=earlier,
+            source_of=_source_of,
+        )
+
+    def _remember(self, report: Report) -> dict[str, tuple[Ends, ...]]:
+        code = self._cell.strip() if self._cell is not None else report.cell.label
+        if not code:
+            return {}
+        found = {}
+        with _lock:
+            for gpu in report.shown:
+                kind, span = _memory(gpu)
+                if span.start is None or span.end is None:
+                    continue
+                key = (code, gpu.uuid, kind)
+                runs = _past.setdefault(key, deque(maxlen=RUNS))
+                _past.move_to_end(key)
+                runs.append(Ends(span.start, span.end))
+                found[gpu.uuid] = tuple(runs)
+            while len(_past) > _MOST_CODES:
+                _past.popitem(last=False)
+        return found
+
+
+def _source_of(frame: str) -> str:
+    """The line that a frame in another cell, as ``In[2]:4 step``, stands at."""
+    match = _IN_CELL.match(frame)
+    cells = vars(sys.modules["__main__"]).get("In")
+    if match is None or type(cells) is not list:
+        return ""
+    cell, line = int(match[1]), int(match[2])
+    text = cells[cell] if cell < len(cells) else ""
+    lines = text.splitlines() if isinstance(text, str) else []
+    return lines[line - 1] if 0 < line <= len(lines) else ""
+
+
+def _is_users(name: str) -> bool:
+    # _, __, _3 and Out hold what other names hold too.
+    return not name.startswith("_")
+
+
+def _memory(gpu: GpuReport) -> tuple[str, Span]:
+    """The memory that is most surely this process's own."""
+    if gpu.torch is not None:
+        return "torch", gpu.torch.allocated
+    if gpu.process_memory is not None:
+        return "process", gpu.process_memory
+    return "device", gpu.device_memory

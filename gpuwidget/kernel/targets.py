@@ -1,0 +1,82 @@
+"""Which GPU a cell is about to use: the one it names, or the one that torch would."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpuwidget import torch_state
+from gpuwidget.errors import OptionError
+from gpuwidget.kernel.options import WatchOptions
+from gpuwidget.measure.choice import choose, cuda_order
+from gpuwidget.samples import Gpu, Sample
+from gpuwidget.torch_device import cuda_index
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One GPU that a cell is about to use."""
+
+    gpu: Gpu
+    cuda_index: int | None
+    """The N of ``cuda:N`` in this process, where that is known."""
+
+
+def targets(options: WatchOptions, sample: Sample | None) -> tuple[list[Target], str]:
+    """The GPUs, and in words how they were chosen. Raises OptionError where that can't be told.
+
+    The cell's ``--device``, else its ``--gpu``, else torch's default device, else the current CUDA device,
+    else the first that CUDA sees.
+    """
+    if sample is None:
+        raise OptionError("The NVIDIA driver has not answered: which GPU there is can't be told.")
+    if not sample.gpus:
+        raise OptionError(f"The cell asks for a GPU. {sample.origin.reason or 'None is visible here.'}")
+    order = _order(sample)
+    if options.device is not None:
+        return [_of_device(options.device, order, sample.gpus)], f"--device {options.device}"
+    if options.run.gpus:
+        uuids = choose(options.run.gpus, sample.gpus)
+        return [_target(uuid, order, sample.gpus) for uuid in uuids], "--gpu"
+    default = torch_state.default_device()
+    if cuda_index(default) is not None:
+        return [_of_device(str(default), order, sample.gpus)], f"torch's default device, {default}"
+    current = torch_state.current_cuda_device()
+    if current is not None and order is not None:
+        name = f"cuda:{current}"
+        return [_of_device(name, order, sample.gpus)], f"the current CUDA device, {name}"
+    if order:
+        words = "the only GPU" if len(order) == 1 else "the first that CUDA sees"
+        return [_target(order[0], order, sample.gpus)], words
+    if order is not None:
+        raise OptionError("CUDA_VISIBLE_DEVICES hides every GPU: name one with --gpu.")
+    raise OptionError(
+        "Which GPU cuda:0 will be is known once CUDA is up, since this machine's differ: name one with --gpu."
+    )
+
+
+def _order(sample: Sample) -> Sequence[str] | None:
+    """UUIDs in the order of CUDA's devices; None where nobody can tell."""
+    devices = torch_state.devices() if sample.origin.kind == "nvml" else ()
+    if not devices:
+        return cuda_order(sample.gpus, os.environ)
+    found = []
+    for device in devices:
+        uuid = next((gpu.uuid for gpu in sample.gpus if torch_state.same_gpu(gpu.uuid, device.uuid)), "")
+        found.append(uuid)
+    return found
+
+
+def _of_device(device: str, order: Sequence[str] | None, gpus: Sequence[Gpu]) -> Target:
+    index = cuda_index(device)
+    if index is None:
+        raise OptionError(f"--device {device} is no GPU: leave --need and --exclusive out, or name one.")
+    if order is None or index >= len(order) or not order[index]:
+        raise OptionError(f"Which GPU {device} is can't be told here: name it with --gpu.")
+    return _target(order[index], order, gpus)
+
+
+def _target(uuid: str, order: Sequence[str] | None, gpus: Sequence[Gpu]) -> Target:
+    gpu = next(gpu for gpu in gpus if gpu.uuid == uuid)
+    return Target(gpu, order.index(uuid) if order is not None and uuid in order else None)

@@ -1,0 +1,72 @@
+"""Whose code a file is: the user's cells and modules, or a library's."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import re
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import gpuwidget
+
+_LIBRARIES = tuple(
+    os.path.join(path, "")
+    for path in (
+        *(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+        os.path.dirname(gpuwidget.__file__),
+    )
+)
+_PACKAGES = ("torch", "IPython", "ipykernel")
+"""No user's code wherever they are: a developer may have them in a folder of their own."""
+_LIBRARY_FOLDERS = re.compile(r"[/\\](site-packages|dist-packages|torchinductor_[^/\\]*)[/\\]")
+_OLD_CELL = re.compile(r"<ipython-input-(\d+)-")
+_LONGEST_SOURCE = 200
+
+
+class UserCode:
+    """Tells the user's files from libraries', for one shell."""
+
+    def __init__(self, shell: Any) -> None:
+        self._cells = getattr(getattr(shell, "compile", None), "_filename_map", {})
+        self._names: dict[str, str | None] = {}
+
+    def name(self, filename: str) -> str | None:
+        """``In[N]``, or the short path of a module of the user's; None for a library."""
+        if filename not in self._names:
+            self._names[filename] = self._find(filename)
+        return self._names[filename]
+
+    def source(self, filename: str, line: int) -> str:
+        """The line's text, empty where nobody has it."""
+        return linecache.getline(filename, line).strip()[:_LONGEST_SOURCE]
+
+    def _find(self, filename: str) -> str | None:
+        number = self._cells.get(filename)
+        if number is not None:
+            return f"In[{number}]"
+        cell = _OLD_CELL.match(filename)
+        if cell is not None:
+            return f"In[{cell[1]}]"
+        # What exec and compile make has no file: the line that ran it stands for it.
+        if filename.startswith("<") or not os.path.isabs(filename):
+            return None
+        if filename.startswith((*_LIBRARIES, *_folders())) or _LIBRARY_FOLDERS.search(filename):
+            return None
+        return _short(filename)
+
+
+def _folders() -> list[str]:
+    files = (getattr(sys.modules.get(name), "__file__", None) for name in _PACKAGES)
+    return [os.path.join(os.path.dirname(file), "") for file in files if file]
+
+
+def _short(path: str) -> str:
+    for base, prefix in ((Path.cwd, ""), (Path.home, "~/")):
+        try:
+            return prefix + str(Path(path).relative_to(base()))
+        except (OSError, RuntimeError, ValueError):
+            continue  # not below it, or there is none
+    return path

@@ -1,0 +1,179 @@
+"""What the rules look at: a run's figures, and what is known of the code around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpuwidget.host import SharedMemory
+from gpuwidget.measure.notes import gpu_name
+from gpuwidget.measure.report import Advice, CodeTime, GpuReport, Level, LineTime, Report, Traffic
+from gpuwidget.torch_setup import Loader, Model, Switches
+
+SHORTEST_S = 3.0
+"""No rule judges the activity of a shorter run: it has a handful of the counters' half-second windows at
+most, and much of it is start-up."""
+PAGE = "docs/advice.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """What an earlier run of the same code left on one GPU, in bytes."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What is known beside the samples; without it the rules that need it are silent."""
+
+    cell: str | None = None
+    """Source of the cell; None outside of one."""
+    loaders: tuple[Loader, ...] = ()
+    models: tuple[Model, ...] = ()
+    switches: Switches | None = None
+    can_use_cuda: bool = False
+    """Whether torch is loaded and was built for CUDA."""
+    cuda_up: bool = True
+    """Whether torch has started CUDA in this process; without it no tensor of this process is on a GPU."""
+    cores: float | None = None
+    """How many this process may use."""
+    shared_memory: SharedMemory | None = None
+    process_cpu: float | None = None
+    """Percent of one core that this process took."""
+    earlier: Mapping[str, Sequence[Ends]] | None = None
+    """By GPU: what earlier runs of the same code left, the oldest first, this one last."""
+    source_of: Callable[[str], str] | None = None
+    """Gives the text of the line that a frame such as ``In[2]:4 step`` stands at; empty where it is
+    unknown."""
+
+
+NOTHING_KNOWN = Surroundings()
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """One run, as the rules see it."""
+
+    gpus: tuple[GpuReport, ...]
+    """Those that the card shows: this process's, or all where that can't be told."""
+    seen: int
+    """How many GPUs there are."""
+    attributed: bool
+    duration_s: float
+    time: CodeTime | None
+    around: Surroundings = NOTHING_KNOWN
+
+    @classmethod
+    def of(cls, report: Report, around: Surroundings = NOTHING_KNOWN) -> Facts:
+        """The facts of a run that has ended."""
+        return cls(
+            report.shown,
+            len(report.gpus),
+            report.attributed,
+            report.cell.duration_s,
+            report.time,
+            around,
+        )
+
+    @property
+    def long_enough(self) -> bool:
+        """Whether the run is long enough for its activity to be judged."""
+        return self.duration_s >= SHORTEST_S
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A part of a line's time that was spent in one place: in the line itself, or in the user's code
+    below."""
+
+    line: LineTime
+    share: float
+    gpu_busy: float | None
+    call: str | None
+    frame: str | None
+    source: str
+
+    @property
+    def where(self) -> str:
+        """``line 7 `for x in loader:```, with the frame below it."""
+        line = self.line
+        lines = f"line {line.line}" if line.until is None else f"lines {line.line} to {line.until}"
+        named = f"{lines} `{line.source.strip()}`" if line.line is not None else "code of no line of the cell"
+        return f"{named} at {self.frame}" if self.frame is not None else named
+
+
+def spots(facts: Facts) -> list[Spot]:
+    """Where the time went, as finely as it is known, the largest part first."""
+    found = []
+    for line in facts.time.lines if facts.time is not None else ():
+        rest = line.share - sum(frame.share for frame in line.frames)
+        found.append(Spot(line, rest, line.gpu_busy, line.call, None, line.source))
+        for frame in line.frames:
+            source = facts.around.source_of(frame.frame) if facts.around.source_of is not None else ""
+            found.append(Spot(line, frame.share, frame.gpu_busy, frame.call, frame.frame, source))
+    return sorted(found, key=lambda spot: -spot.share)
+
+
+def advice(rule: str, text: str, fix: str, evidence: Mapping[str, Any], *, sure: bool = True) -> Advice:
+    """Advice with the link to the section of its rule."""
+    kept = {name: _plain(value) for name, value in evidence.items() if value is not None}
+    return Advice(rule, sure, text, fix, kept, f"{PAGE}#{rule}")
+
+
+def names(gpus: Sequence[GpuReport]) -> str:
+    """``GPU 0``, ``GPUs 0 and 2``, ``GPUs 0, 1 and 2``."""
+    if len(gpus) == 1:
+        return gpu_name(gpus[0])
+    numbers = [gpu_name(gpu).removeprefix("GPU ") for gpu in gpus]
+    return f"GPUs {', '.join(numbers[:-1])} and {numbers[-1]}"
+
+
+def verb(gpus: Sequence[GpuReport], one: str, several: str) -> str:
+    """The form of a verb that goes with :func:`names`."""
+    return one if len(gpus) == 1 else several
+
+
+def mean(level: Level | None) -> float | None:
+    """Its mean, where it is known."""
+    return None if level is None else level.mean
+
+
+def average(values: Sequence[float | None]) -> float | None:
+    """Mean of those that are known."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def busiest(facts: Facts) -> float | None:
+    """Mean utilization of the GPU that worked most: the others may be nobody's, or not needed."""
+    return max((gpu.utilization.mean for gpu in facts.gpus if gpu.utilization is not None), default=None)
+
+
+def moved(gpu: GpuReport) -> float | None:
+    """Bytes a second that it sent and received over PCIe and NVLink together; None without the counters."""
+    known = [level.mean for level in (*_ways(gpu.pcie), *_ways(gpu.nvlink)) if level is not None]
+    return sum(known) if known else None
+
+
+def power_share(gpu: GpuReport, *, highest: bool = False) -> float | None:
+    """Percent of the power it may draw that it drew, on average or at its highest; None where unknown."""
+    if gpu.power_w is None or not gpu.power_limit_w:
+        return None
+    return 100 * (gpu.power_w.max if highest else gpu.power_w.mean) / gpu.power_limit_w
+
+
+def power(gpus: Sequence[GpuReport]) -> str | None:
+    """``165 of 700 W``, on average over ``gpus``; None where one is unknown."""
+    drawn, limit = average([mean(gpu.power_w) for gpu in gpus]), average([gpu.power_limit_w for gpu in gpus])
+    return None if drawn is None or limit is None else f"{drawn:.0f} of {limit:.0f} W"
+
+
+def _ways(traffic: Traffic | None) -> tuple[Level | None, ...]:
+    return () if traffic is None else (traffic.tx, traffic.rx)
+
+
+def _plain(value: Any) -> Any:
+    return round(value, 1) if isinstance(value, float) else value

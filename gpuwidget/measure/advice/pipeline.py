@@ -1,0 +1,199 @@
+"""The rule of a GPU that waits for its data, and what the loader it waits for could do about it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+from gpuwidget import units
+from gpuwidget.measure.advice.compute import SMALL_PART
+from gpuwidget.measure.advice.facts import (
+    Facts,
+    Spot,
+    advice,
+    average,
+    busiest,
+    mean,
+    names,
+    power,
+    power_share,
+    spots,
+)
+from gpuwidget.measure.report import Advice, GpuReport
+from gpuwidget.torch_setup import Loader
+from gpuwidget.units import GIB
+
+LEAST_SHARE = 20.0
+"""Percent of the run's time in loading, from which on a faster loader is worth its while."""
+GPU_IDLE = 30.0
+"""Percent of GPU activity meanwhile, up to which the GPU waits. A loader that keeps up is waited for while
+the GPU still works through what was queued."""
+HALF_IDLE = 50.0
+"""Percent of mean utilization up to which a GPU that works in bursts stands still most of the time.
+Recorded: 18 in the starved phase."""
+AT_WORK = 2.0
+"""Percent of utilization from which on a GPU took part. Recorded: 12 in a whole starved phase, idle ones
+0."""
+FEWEST_BURSTS = 5
+BURSTS_A_SECOND = 0.3
+"""How often work must begin anew. Recorded: 1.9 a second; a run with one long start-up has one."""
+LOW_POWER = 60.0
+"""Percent of the power limit. Recorded: 30; fully busy training 90 and more."""
+SMALL_SHARED_MEMORY = 1 * GIB
+"""Room in /dev/shm below which more workers may run out of it; a container has 64 MiB unless told
+otherwise."""
+
+_LOADING = re.compile(
+    r"DataLoader|Dataset|_next_data|_try_get_data|__getitem__|collate|\bfetch|imread|\bread|decode|\bload\b"
+)
+
+
+def input_pipeline(facts: Facts) -> Advice | None:
+    """The GPU stands still while the next batch is made."""
+    seen = spots(facts)
+    return _seen(facts, seen) if seen else _looks_starved(facts)
+
+
+def _seen(facts: Facts, seen: Sequence[Spot]) -> Advice | None:
+    loading = [spot for spot in seen if _loads(spot, facts.around.loaders) and _gpu_idle(spot, facts)]
+    share = sum(spot.share for spot in loading)
+    if share < LEAST_SHARE:
+        return None
+    first = loading[0]
+    busy = average([spot.gpu_busy for spot in loading])
+    utilization = busiest(facts)
+    loader = _loader(loading, facts.around.loaders)
+    where = f"{first.where} in {first.call}" if first.call is not None else first.where
+    meanwhile = f"was {busy:.0f} % busy" if busy is not None else f"was {utilization:.0f} % busy on average"
+    return advice(
+        "input-pipeline",
+        f"The GPU waits for its data: {share:.0f} % of the time went to {where}; the GPU {meanwhile}.",
+        fix(loader, facts),
+        {
+            "share": share,
+            "gpu_busy": busy,
+            "utilization": utilization,
+            "line": first.line.line,
+            "frame": first.frame,
+            "call": first.call,
+            **_settings(loader, facts),
+        },
+    )
+
+
+def _looks_starved(facts: Facts) -> Advice | None:
+    at_work = [gpu for gpu in facts.gpus if (mean(gpu.utilization) or 0) >= AT_WORK]
+    found = [gpu for gpu in at_work if _in_bursts(gpu, facts.duration_s)]
+    # Beside GPUs that work in another way, bursts may as well be what those leave to it.
+    if not found or len(found) < len(at_work):
+        return None
+    busy = average([mean(gpu.utilization) for gpu in found])
+    bursts = sum(gpu.bursts or 0 for gpu in found) / len(found) / facts.duration_s
+    loaders = facts.around.loaders
+    loader = loaders[0] if len(loaders) == 1 else None
+    return advice(
+        "input-pipeline",
+        f"{names(found)} worked in bursts ({bursts:.1f} a second), {busy:.0f} % of the time in all, at "
+        f"{power(found)}: that looks like an input pipeline that can't keep up.",
+        fix(loader, facts),
+        {
+            "utilization": busy,
+            "bursts_a_second": bursts,
+            "power_w": average([mean(gpu.power_w) for gpu in found]),
+            "sm_activity": average([mean(gpu.sm_activity) for gpu in found]),
+            "gpus": [gpu.index for gpu in found],
+            **_settings(loader, facts),
+        },
+        sure=False,
+    )
+
+
+def fix(loader: Loader | None, facts: Facts) -> str:
+    """What that loader could do, within the cores and the shared memory that this process may use."""
+    cores = _cores(facts)
+    if loader is None:
+        bound = f" (up to {cores}: the cores this process may use)" if cores is not None else ""
+        return (
+            f"See what feeds the GPU. A DataLoader: num_workers{bound}, pin_memory=True, prefetch_factor=4."
+        )
+    now = f"{loader.name} has num_workers={loader.num_workers}, pin_memory={loader.pin_memory}"
+    if cores is not None and loader.num_workers >= cores:
+        return (
+            f"{now}, as many workers as this process has cores for ({cores}): more don't help. Make an item "
+            "cheaper: decode less, keep it decoded, do the rest on the GPU in batches."
+        )
+    changes = [f"num_workers={cores}" if cores is not None else "more workers"]
+    changes += ["pin_memory=True"] if not loader.pin_memory else []
+    changes += ["persistent_workers=True"] if not loader.persistent_workers else []
+    changes += ["prefetch_factor=4"] if loader.num_workers and (loader.prefetch_factor or 2) <= 2 else []
+    text = f"{now} now. Try {', '.join(changes)}."
+    room = facts.around.shared_memory
+    if room is not None and room.free < SMALL_SHARED_MEMORY:
+        text += (
+            f" Workers hand batches over in /dev/shm, where {units.memory(room.free)} are free: give the "
+            "container more first (--shm-size)."
+        )
+    return text
+
+
+def _loads(spot: Spot, loaders: Sequence[Loader]) -> bool:
+    if any(_LOADING.search(text) for text in (spot.call, spot.frame) if text is not None):
+        return True
+    # What the loader's line calls is the loader's doing, unless a frame of the user's says otherwise, or
+    # lines that can't be told apart stand together.
+    alone = spot.frame is None and spot.line.until is None
+    return alone and any(_iterates(spot.source, loader.name) for loader in loaders)
+
+
+def _iterates(source: str, name: str) -> bool:
+    return re.search(rf"\b(?:in|next|iter|enumerate)\b.*\b{re.escape(name)}\b", source) is not None
+
+
+def _gpu_idle(spot: Spot, facts: Facts) -> bool:
+    if spot.gpu_busy is not None:
+        return spot.gpu_busy <= GPU_IDLE
+    utilization = busiest(facts)
+    return utilization is not None and utilization <= HALF_IDLE
+
+
+def _in_bursts(gpu: GpuReport, duration_s: float) -> bool:
+    if gpu.utilization is None or gpu.bursts is None:
+        return False
+    busy, share, sm = gpu.utilization.mean, power_share(gpu), mean(gpu.sm_activity)
+    return (
+        busy <= HALF_IDLE
+        and gpu.bursts >= max(FEWEST_BURSTS, BURSTS_A_SECOND * duration_s)
+        and share is not None
+        and share <= LOW_POWER
+        and (sm is None or sm > SMALL_PART * busy)
+    )
+
+
+def _loader(loading: Sequence[Spot], loaders: Sequence[Loader]) -> Loader | None:
+    """The one that the lines name, or the only one there is."""
+    texts = [text for spot in loading for text in (spot.line.source, spot.source)]
+    named = [one for one in loaders if any(re.search(rf"\b{re.escape(one.name)}\b", text) for text in texts)]
+    candidates = named or list(loaders)
+    return candidates[0] if len(candidates) == 1 else None
+
+
+def _cores(facts: Facts) -> int | None:
+    """How many workers have a core each, the main process's left out."""
+    cores = facts.around.cores
+    return None if cores is None else max(1, math.floor(cores) - 1)
+
+
+def _settings(loader: Loader | None, facts: Facts) -> dict[str, object]:
+    """What is known of the loader now, for the evidence."""
+    found: dict[str, object] = {"cores": facts.around.cores}
+    if facts.around.shared_memory is not None:
+        found["shared_memory_free_bytes"] = facts.around.shared_memory.free
+    if loader is not None:
+        found |= {
+            "num_workers": loader.num_workers,
+            "pin_memory": loader.pin_memory,
+            "prefetch_factor": loader.prefetch_factor,
+            "persistent_workers": loader.persistent_workers,
+        }
+    return found

@@ -1,0 +1,91 @@
+"""A report's figures by flat names, for loggers and tables; made from its JSON values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpuwidget.errors import MissingPackageError
+
+_SPANS = ("start", "end", "peak")
+_LEVELS = ("mean", "max")
+_ACTIVITIES = ("utilization", "sm_activity", "sm_occupancy", "tensor_activity", "dram_activity", "power_w")
+
+Values = Mapping[str, Any]
+
+
+def metrics(report: Values) -> dict[str, float]:
+    """What is known of the run and of each GPU that the card shows, by name."""
+    found = dict(_of_run(report))
+    shown = [gpu for gpu in report["gpus"] if gpu["shown"]]
+    for gpu in shown:
+        found.update((f"{_prefix(gpu)}/{name}", value) for name, value in _of_gpu(gpu))
+    energies = [gpu["energy_j"] for gpu in shown]
+    found["energy_j"] = sum(energies) if energies and None not in energies else None
+    return {name: value for name, value in found.items() if _is_number(value)}
+
+
+def frame(report: Values) -> Any:
+    """A pandas DataFrame with a row a GPU, all of them."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise MissingPackageError(
+            f"to_frame() needs pandas, which can't be imported here ({error}). Install it "
+            "(pip install pandas), or use to_dict() or metrics()."
+        ) from None
+    run = {name: report["cell"][name] for name in ("execution_count", "label", "started", "status")}
+    rows = [
+        {
+            **run,
+            **dict(_figures(_of_run(report))),
+            **{name: gpu[name] for name in ("index", "mig_index", "uuid", "name", "torch_device", "shown")},
+            **dict(_figures(_of_gpu(gpu))),
+        }
+        for gpu in report["gpus"]
+    ]
+    return pandas.DataFrame(rows)
+
+
+def _prefix(gpu: Values) -> str:
+    # Characters that every logger takes: MLflow refuses a colon on Windows.
+    number = f"gpu{gpu['index']}"
+    return number if gpu["mig_index"] is None else f"{number}-mig{gpu['mig_index']}"
+
+
+def _of_run(report: Values) -> Iterator[tuple[str, Any]]:
+    yield "duration_s", report["cell"]["duration_s"]
+    yield "gpu_tail_s", report["cell"]["gpu_tail_s"]
+    yield from _parts("host_memory", report["host_memory"], _SPANS)
+    time = report["time"]
+    for name in ("cpu", "cpu_children", "warm_up_s"):
+        yield name, None if time is None else time[name]
+
+
+def _of_gpu(gpu: Values) -> Iterator[tuple[str, Any]]:
+    yield "memory_total", gpu["memory_total"]
+    yield from _parts("device_memory", gpu["device_memory"], _SPANS)
+    yield from _parts("process_memory", gpu["process_memory"], _SPANS)
+    torch = gpu["torch"] or dict.fromkeys(("allocated", "reserved", "alloc_retries", "ooms"))
+    for name in ("allocated", "reserved"):
+        yield from _parts(f"torch_{name}", torch[name], _SPANS)
+    for name in ("alloc_retries", "ooms"):
+        yield f"torch_{name}", torch[name]
+    for name in _ACTIVITIES:
+        yield from _parts(name, gpu[name], _LEVELS)
+    yield "energy_j", gpu["energy_j"]
+
+
+def _parts(name: str, whole: Values | None, parts: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    for part in parts:
+        yield f"{name}_{part}", None if whole is None else whole[part]
+
+
+def _figures(named: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, float]]:
+    for name, value in named:
+        yield name, float(value) if _is_number(value) else math.nan
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,297 @@
+"""A witness of where the code is: looks at the running thread from a thread of its own, now and then.
+
+A look finds the thread's position and asks whether the GPU is busy, some microseconds together. How often it
+looks follows what a look costs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from types import FrameType
+from typing import Any, Protocol
+
+from gpuwidget import processes
+from gpuwidget.clock import SYSTEM_CLOCK, Clock
+from gpuwidget.measure.code_time import Source, code_time, disagree, stream_busy, with_activity
+from gpuwidget.measure.notes import gpu_name
+from gpuwidget.measure.places import Places
+from gpuwidget.measure.report import CodeTime, GpuReport, Report
+from gpuwidget.measure.steady import warm_up
+from gpuwidget.measure.tally import Look, Tally
+from gpuwidget.measure.unmix import unmix
+from gpuwidget.measure.windows import WindowLog, Windows
+
+PERIOD_S = 0.005
+"""Mean seconds between looks while the GPU is asked, where a look costs little."""
+WITHOUT_GPU_S = 0.02
+"""The same while there is no GPU to ask."""
+_SLOWEST_S = 0.05
+_SHARE_OF_CPU = 0.005
+"""Of a core, that the looks take at most in the long run."""
+_SHARE_OF_INTERPRETER = 0.005
+_HANDOVER_S = 5e-5
+"""What a thread loses when it is made to let go of the interpreter and gets it back."""
+_ADJUST_EVERY_S = 0.5
+_FULL_RATE_S = 2.0
+_JOIN_S = 0.25
+_AGREE_WITHIN = 10.0
+"""Points by which the streams' mean and the driver's may differ."""
+_WINDOW_S = 0.3
+_SHORTEST_CHECK_S = 2.0
+_BY_WINDOWS = "The GPU's activity is told from the driver's windows instead."
+
+
+class Streams(Protocol):
+    """Whether this process's streams have work; see :class:`gpuwidget.torch_stream.DefaultStreams`."""
+
+    @property
+    def devices(self) -> tuple[int, ...]: ...  # noqa: D102 - said there
+    @property
+    def reason(self) -> str | None: ...  # noqa: D102
+    def open(self) -> bool: ...  # noqa: D102
+    def busy(self) -> int | None: ...  # noqa: D102
+
+
+@dataclass(slots=True)
+class _Cpu:
+    """CPU seconds of this process and of its children at one moment."""
+
+    t: float
+    own: float
+    children: processes.ChildrenTime
+
+
+class CodeWitness:
+    """Where the time of one cell went (see :class:`gpuwidget.measure.witness.Witness`)."""
+
+    def __init__(
+        self,
+        places: Places,
+        source: Source,
+        streams: Streams,
+        *,
+        windows: Windows | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        frames: Callable[[], dict[int, FrameType]] = sys._current_frames,
+    ) -> None:
+        self._places = places
+        self._source = source
+        self._streams = streams
+        self._windows = windows
+        self._log = WindowLog()
+        self._logging = False
+        self._clock = clock
+        self._frames = frames
+        self._tally = Tally()
+        self._watched = 0
+        self._process = os.getpid()
+        self._thread_cpu: Callable[[], float] | None = None
+        """CPU seconds of the watched thread; None where the system does not say."""
+        self._had_run = 0.0
+        self._ending = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._random = random.Random()
+        self._period = PERIOD_S
+        self._asked = False
+        self._epoch = 0.0
+        """What makes epoch seconds of the clock's own."""
+        self._cpu_start: _Cpu | None = None
+        self._cpu_end: _Cpu | None = None
+
+    # -- the witness ---------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to look at the thread that calls."""
+        self._thread_cpu = _thread_cpu(threading.get_ident())
+        self.observe(sys._getframe())
+        self._ending.acquire()
+        self._thread = threading.Thread(target=self._run, name="gpuwidget-code", daemon=True)
+        self._thread.start()
+
+    def observe(self, frame: FrameType | None) -> None:
+        """Look at the thread that calls, from now on; what ``frame`` stands on is no part of the run."""
+        self._watched = threading.get_ident()
+        self._places.begin(frame, _current_task())
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._thread is not None and self._ending.locked():
+            self._ending.release()
+
+    def testify(self, report: Report) -> Report:
+        """The report with its ``time``; as it was where the run was over before the first look."""
+        thread, self._thread = self._thread, None
+        if not self._tally.looks or os.getpid() != self._process:
+            return report  # a short cell does not wait for the thread to end, either
+        if thread is not None:
+            thread.join(_JOIN_S)
+        self._places.end()
+        time = self._judged(self._said(), report)
+        return replace(report, time=replace(time, warm_up_s=warm_up(report)))
+
+    def abandon(self) -> None:
+        """End without a word."""
+        self.stop()
+        self._places.end()
+
+    def so_far(self) -> CodeTime | None:
+        """What the looks so far say, not yet compared with the driver; None before the first.
+
+        May be called from any thread while the run goes on.
+        """
+        return self._said() if self._tally.looks else None
+
+    # -- what it saw ---------------------------------------------------------------------------------
+
+    def _said(self) -> CodeTime:
+        cpu = children = None
+        start, end = self._cpu_start, self._cpu_end
+        if start is not None and end is not None and end.t > start.t:
+            wall = end.t - start.t
+            cpu = 100 * (end.own - start.own) / wall
+            ended = end.children.ended - start.children.ended
+            children = 100 * max(0.0, ended + end.children.alive - start.children.alive) / wall
+        return code_time(
+            self._tally,
+            self._places,
+            self._source,
+            why_unknown=self._streams.reason,
+            cpu=cpu,
+            cpu_children=children,
+        )
+
+    def _judged(self, time: CodeTime, report: Report) -> CodeTime:
+        """``time`` where the driver agrees with the streams; else with what its windows say, or nothing."""
+        if not time.lines:
+            return time
+        differ = self._differ(report)
+        if differ is None and self._tally.known:
+            return time
+        found = unmix(self._log.mixtures)
+        if found is None:
+            return time if differ is None else with_activity(time, {}, differ)
+        return with_activity(time, found, f"{differ} {_BY_WINDOWS}" if differ is not None else _BY_WINDOWS)
+
+    def _differ(self, report: Report) -> str | None:
+        """Where the streams' mean and the driver's differ, in a sentence."""
+        for bit, device in enumerate(self._streams.devices):
+            gpu = next((one for one in report.gpus if one.torch_device == f"cuda:{device}"), None)
+            ours = stream_busy(self._tally, 1 << bit)
+            drivers = _drivers_mean(gpu, report)
+            if gpu is None or ours is None or drivers is None:
+                continue
+            if abs(ours - drivers) > _AGREE_WITHIN + 100 * _WINDOW_S / report.cell.duration_s:
+                return f"{disagree(ours, drivers, gpu_name(gpu))}."
+        return None
+
+    # -- the thread ----------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        with suppress(Exception):
+            self._look_on()
+            if self._cpu_start is not None:
+                self._cpu_end = self._cpu()
+                self._take_windows()
+        if self._windows is not None:
+            self._windows.close()
+
+    def _look_on(self) -> None:
+        monotonic, ending, draw = self._clock.monotonic, self._ending, self._random.random
+        began = accounted = monotonic()
+        adjust_at = began
+        spent_cpu, spent_looks = time.thread_time(), 0
+        while True:
+            due = accounted + self._period * (0.1 + 1.8 * draw())
+            if ending.acquire(timeout=max(0.0, due - monotonic())):
+                return
+            t = monotonic()
+            stands_for = due
+            while t - stands_for > _SLOWEST_S * 10:
+                stands_for += _SLOWEST_S * 5
+            after = stands_for + self._period * (0.1 + 1.8 * draw())
+            while after <= t:
+                stands_for, after = after, after + self._period * (0.1 + 1.8 * draw())
+            self.look(t, t - due, stands_for - accounted)
+            accounted = stands_for
+            if t >= adjust_at:
+                adjust_at = t + _ADJUST_EVERY_S
+                self.open()
+                if self._cpu_start is None:  # not before the first look: the shortest cells don't pay for it
+                    self._cpu_start = self._cpu()
+                cpu, looks = time.thread_time(), self._tally.looks
+                self._adjust(t - began, (cpu - spent_cpu) / max(1, looks - spent_looks))
+                spent_cpu, spent_looks = cpu, looks
+
+    def look(self, t: float, late: float, seconds: float) -> None:
+        """Look at the thread at ``t``, ``late`` seconds after that was due, for ``seconds`` of its time."""
+        frame = self._frames().get(self._watched)
+        place = self._places.find(frame)
+        del frame
+        bits = self._streams.busy() if self._asked else None
+        ran = self._ran()
+        tally = self._tally
+        here = tally.known_place(place) or tally.meet(place, self._places.line(place.own, place.own_at))
+        tally.add(Look(t, late, seconds, ran), here, bits)
+        if self._logging:
+            self._log.add(t + self._epoch, here.line, seconds)
+
+    def _ran(self) -> float | None:
+        if self._thread_cpu is None:
+            return None
+        before, self._had_run = self._had_run, self._thread_cpu()
+        return self._had_run - before
+
+    def open(self) -> None:
+        """Meet the streams and windows there are by now; on the thread that looks."""
+        self._asked = self._streams.open()
+        self._take_windows()
+
+    def _take_windows(self) -> None:
+        if self._windows is not None:
+            self._epoch = self._clock.time() - self._clock.monotonic()
+            self._logging = self._windows.open()
+            self._log.digest(self._windows.read())
+
+    def _adjust(self, elapsed: float, cost: float) -> None:
+        """Look as often as the budget allows, by what a look costs; at the full rate for two seconds."""
+        period = PERIOD_S if self._asked else WITHOUT_GPU_S
+        if elapsed >= _FULL_RATE_S:
+            tally = self._tally
+            total = sum(one.seconds for one in tally.spent.values())
+            waits = tally.held / total if total else 0.0
+            period = max(period, cost / _SHARE_OF_CPU, waits * (cost + _HANDOVER_S) / _SHARE_OF_INTERPRETER)
+        self._period = min(period, _SLOWEST_S)
+
+    def _cpu(self) -> _Cpu:
+        return _Cpu(self._clock.monotonic(), time.process_time(), processes.children_cpu_time())
+
+
+def _drivers_mean(gpu: GpuReport | None, report: Report) -> float | None:
+    if gpu is None or gpu.utilization is None or report.cell.duration_s < _SHORTEST_CHECK_S:
+        return None
+    return gpu.utilization.mean
+
+
+def _thread_cpu(ident: int) -> Callable[[], float] | None:
+    try:
+        clock = time.pthread_getcpuclockid(ident)
+        time.clock_gettime(clock)
+    except (AttributeError, OSError):
+        return None
+    return partial(time.clock_gettime, clock)
+
+
+def _current_task() -> Any:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None

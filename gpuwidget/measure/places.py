@@ -1,0 +1,256 @@
+"""Where a thread is, in the words of the user's own code: the cell's line, a frame below it, the call.
+
+Frames are looked at, never kept, except those of the cell itself, whose variables are the notebook's. Nothing
+asks for a frame's variables: on some Pythons that writes into a function that runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import sysconfig
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+_MOST_CODES = 4096
+_DEEPEST = 2000
+_LONGEST_AWAIT = 200
+_EMPTY, _LIBRARY, _KNOWN, _USER, _OWN = range(5)
+
+_PACKAGES = ("site-packages", "dist-packages")
+_KNOWN_CALLS = {
+    ("torch/utils/data/dataloader.py", "_next_data"): "DataLoader._next_data",
+    ("torch/utils/data/dataloader.py", "_get_iterator"): "DataLoader.__iter__",
+    ("torch/_tensor.py", "backward"): "Tensor.backward",
+    ("torch/cuda/__init__.py", "synchronize"): "torch.cuda.synchronize",
+    ("torch/cuda/streams.py", "synchronize"): "torch.cuda.Event.synchronize",
+}
+"""Calls known by another name than their function's, by the end of its file and the function's name."""
+_EMPTY_NAMES = frozenset(
+    {"_call_impl", "_wrapped_call_impl", "wrapper", "_use_grad", "_fn", "decorate_context"}
+)
+"""Functions that only hand a call on: what they call says more."""
+
+
+class Place(NamedTuple):
+    """Where a thread was. Codes are told by their ``id``, positions by the instruction's offset."""
+
+    own: int
+    """The cell's code; 0 where the thread was in none of it."""
+    own_at: int
+    user: int
+    """The deepest code of the user's own that is no part of the cell; 0 without one."""
+    user_at: int
+    call: int
+    """The library's code that the user's had called; 0 where it was in none."""
+
+
+class Places:
+    """Finds out where one thread is, for the time of one cell.
+
+    ``cell_name`` gives ``In[3]`` for the file of a cell's code and None for any other file.
+    """
+
+    def __init__(self, cell_name: Callable[[str], str | None]) -> None:
+        self._cell_name = cell_name
+        self._libraries = _libraries()
+        self._codes: dict[int, CodeType] = {}
+        self._kinds: dict[int, int] = {}
+        self._modules: dict[int, str] = {}
+        self._own_file: str | None = None
+        self._before: frozenset[str] = frozenset()
+        self._task: Any = None
+
+    def begin(self, frame: FrameType | None, task: Any) -> None:
+        """The cell is about to run: what is on the stack is not its own; ``task`` is asyncio's, if any."""
+        files = set()
+        while frame is not None:
+            files.add(frame.f_code.co_filename)
+            frame = frame.f_back
+        self._before = frozenset(files)
+        self._task = task
+
+    def end(self) -> None:
+        """The cell has ended: keep nothing of it but code."""
+        self._task = None
+
+    # -- looking -------------------------------------------------------------------------------------
+
+    def find(self, top: FrameType | None) -> Place:
+        """Where the thread is whose deepest frame is ``top``."""
+        if self._own_file is None:
+            self._recognise(top)
+        own = own_at = user = user_at = known = call = 0
+        kinds = self._kinds
+        frame, left = top, _DEEPEST
+        while frame is not None and left:
+            left -= 1
+            code = frame.f_code
+            key = id(code)
+            kind = kinds.get(key)
+            if kind is None:
+                kind = self._learn(frame)
+            if kind == _OWN:
+                own, own_at = key, frame.f_lasti
+                break
+            if kind == _USER:
+                if not user:
+                    user, user_at = key, frame.f_lasti
+            elif not user and kind != _EMPTY:
+                call = key
+                if kind == _KNOWN and not known:
+                    known = key
+            frame = frame.f_back
+        if own:
+            return Place(own, own_at, user, user_at, known or call)
+        return self._awaiting(user, user_at, known or call)
+
+    def _recognise(self, top: FrameType | None) -> None:
+        """Which file is the cell's own: that of its outermost module-level frame, running or awaiting."""
+        found = None
+        frame = top
+        while frame is not None:
+            if self._is_the_cells(frame.f_code):
+                found = frame.f_code
+            frame = frame.f_back
+        if found is None:
+            found = next((f.f_code for f in self._chain() if self._is_the_cells(f.f_code)), None)
+        if found is not None:
+            self._own_file = found.co_filename
+            self._kinds.clear()
+
+    def _is_the_cells(self, code: CodeType) -> bool:
+        return (
+            code.co_name.startswith(("<module", "<cell line"))
+            and code.co_filename not in self._before
+            and self._cell_name(code.co_filename) is not None
+        )
+
+    def _chain(self) -> list[FrameType]:
+        """The frames of the coroutine that the cell's task is in, from the outermost on."""
+        frames: list[FrameType] = []
+        get_coro = getattr(self._task, "get_coro", None)
+        one = get_coro() if get_coro is not None else None
+        while one is not None and len(frames) < _LONGEST_AWAIT:
+            kind = next((k for k in ("cr", "gi", "ag") if hasattr(one, f"{k}_frame")), None)
+            frame = getattr(one, f"{kind}_frame") if kind is not None else None
+            if frame is None:
+                break
+            frames.append(frame)
+            one = getattr(one, "gi_yieldfrom" if kind == "gi" else f"{kind}_await", None)
+        return frames
+
+    def _awaiting(self, user: int, user_at: int, call: int) -> Place:
+        """None of the cell's frames runs: where its coroutine awaits, if it does."""
+        own = own_at = deepest = deepest_at = awaited = 0
+        for frame in self._chain():
+            key = id(frame.f_code)
+            kind = self._kinds.get(key)
+            if kind is None:
+                kind = self._learn(frame)
+            if kind == _OWN:
+                own, own_at, deepest, awaited = key, frame.f_lasti, 0, 0
+            elif kind == _USER:
+                deepest, deepest_at, awaited = key, frame.f_lasti, 0
+            elif own and not awaited and kind != _EMPTY:
+                awaited = key
+        if user and self._codes[user].co_filename not in self._before:
+            # Another task of the user's runs meanwhile: that is what the time went to.
+            return Place(own, own_at, user, user_at, call)
+        if own:
+            return Place(own, own_at, deepest, deepest_at, awaited)
+        return Place(0, 0, 0, 0, call)
+
+    def _learn(self, frame: FrameType) -> int:
+        code = frame.f_code
+        key = id(code)
+        if len(self._codes) >= _MOST_CODES and key not in self._codes:
+            return _LIBRARY
+        kind = self._kind(code)
+        self._codes[key] = code  # so that its id stays its own
+        self._kinds[key] = kind
+        self._modules[key] = str(frame.f_globals.get("__name__", ""))
+        return kind
+
+    def _kind(self, code: CodeType) -> int:
+        file = code.co_filename
+        if self._own_file is not None and file == self._own_file:
+            return _OWN
+        if self._cell_name(file) is not None:
+            return _USER
+        if not file.startswith(("<", *self._libraries)) and not any(name in file for name in _PACKAGES):
+            return _USER
+        if _known_call(code) is not None:
+            return _KNOWN
+        return _EMPTY if code.co_name in _EMPTY_NAMES else _LIBRARY
+
+    # -- in words ------------------------------------------------------------------------------------
+
+    def line(self, key: int, at: int) -> int | None:
+        """The line of the instruction at ``at`` in the code ``key``."""
+        code = self._codes.get(key)
+        if code is None:
+            return None
+        found = None
+        for start, end, line in code.co_lines():
+            if start <= at < end:
+                found = line
+        return found if found is not None else code.co_firstlineno
+
+    def file(self, key: int) -> str | None:
+        """The file of the code ``key``."""
+        code = self._codes.get(key)
+        return None if code is None else code.co_filename
+
+    def frame(self, key: int, line: int | None) -> str | None:
+        """``train.py:31 step``, or ``In[2]:4 step``."""
+        code = self._codes.get(key)
+        if code is None:
+            return None
+        name = self._cell_name(code.co_filename) or os.path.basename(code.co_filename)
+        where = f"{name}:{line}"
+        return where if code.co_name.startswith(("<module", "<cell line")) else f"{where} {_name(code)}"
+
+    def call(self, key: int) -> str | None:
+        """The call as a person writes it: ``DataLoader._next_data``, ``json.loads``."""
+        code = self._codes.get(key)
+        if code is None:
+            return None
+        known = _known_call(code)
+        if known is not None:
+            return known
+        name = _name(code)
+        if name.startswith("<"):
+            return None
+        module = self._modules.get(key, "")
+        if "." in name or not module:
+            return name
+        return f"{module if module.count('.') <= 1 else module.partition('.')[0]}.{name}"
+
+
+def _name(code: CodeType) -> str:
+    name: str = getattr(code, "co_qualname", code.co_name)  # since Python 3.11
+    return name.rpartition("<locals>.")[2]
+
+
+def _known_call(code: CodeType) -> str | None:
+    parts = code.co_filename.replace(os.sep, "/").rsplit("/", 4)
+    for most in range(1, len(parts)):
+        found = _KNOWN_CALLS.get(("/".join(parts[-most:]), code.co_name))
+        if found is not None:
+            return found
+    return None
+
+
+@functools.cache  # found once: it takes longer than the rest of a short cell's watching
+def _libraries() -> tuple[str, ...]:
+    """The folders of code that is nobody's own: Python's, and that of what runs the cells."""
+    folders = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib")]
+    folders.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    for name in ("IPython", "ipykernel"):
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if file:
+            folders.append(os.path.dirname(file))
+    return tuple(sorted({folder.rstrip(os.sep) + os.sep for folder in folders if folder}))

@@ -1,0 +1,147 @@
+"""What torch says around an out-of-memory error, with the exact counters that its message rounds.
+
+Asks only what is safe then: the allocator's own books, and how much is free on a device on which this process
+has a context.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from gpuwidget import torch_allocator, torch_state
+from gpuwidget.measure.out_of_memory import Segment, is_out_of_memory
+
+_SHARED_POOL = (0, 0)
+_SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+_RENAMED = (2, 10)
+"""The version from which torch's own messages use the first of these names."""
+_DEEPEST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """One device's allocator now; None for what this torch does not tell."""
+
+    allocated: int | None
+    reserved: int | None
+    stuck: int | None
+    """Bytes that are free in segments which are in use (inactive_split_bytes)."""
+    free: int | None
+    """Bytes free for everybody (cudaMemGetInfo)."""
+    total: int | None
+    limit: int | None
+    """Bytes that this process lets itself have; None without such a limit, and where torch does not say."""
+    segments: tuple[Segment, ...]
+    expandable: bool
+
+
+def found_in(error: BaseException) -> BaseException | None:
+    """The out-of-memory error of a CUDA device that ``error`` is, or was raised from; None for others."""
+    torch: Any = torch_state.loaded()
+    if torch is None:
+        return None
+    kinds = {getattr(torch, "OutOfMemoryError", None), getattr(torch.cuda, "OutOfMemoryError", None)}
+    one: BaseException | None = error
+    for _ in range(_DEEPEST):
+        if one is None:
+            return None
+        # To ask any other object for its text may run the user's code.
+        known = type(one) in kinds or type(one) is RuntimeError or type(one).__module__ == "torch"
+        if known and isinstance(one, RuntimeError) and is_out_of_memory(BaseException.__str__(one)):
+            return one
+        one = one.__cause__
+    return None
+
+
+def allocated() -> dict[int, int]:
+    """Bytes allocated on each device on which this process has a context, by index."""
+    if torch_state.missing_reason() is not None:
+        return {}
+    return {index: _stat(stats, "allocated_bytes") or 0 for index, stats in _stats().items()}
+
+
+def books(index: int) -> Books:
+    """The allocator's books of ``cuda:index``."""
+    torch: Any = torch_state.loaded()
+    stats = _stats().get(index, {}) if torch_state.missing_reason() is None else {}
+    free, total = _free_and_total(torch, index)
+    segments = tuple(map(_segment, _segments(index))) if stats else ()
+    return Books(
+        allocated=_stat(stats, "allocated_bytes"),
+        reserved=_stat(stats, "reserved_bytes"),
+        stuck=_stat(stats, "inactive_split_bytes"),
+        free=free,
+        total=total,
+        limit=_limit(torch, index, total),
+        segments=segments,
+        expandable=any(segment.expandable for segment in segments) or _asked_for_expandable(),
+    )
+
+
+def setting(message: str) -> str:
+    """The environment variable with the allocator's settings, as this torch calls it."""
+    named = re.search(r"PYTORCH_(?:CUDA_|HIP_)?ALLOC_CONF(?==)", message)
+    if named is not None:
+        return named[0]
+    version = re.match(r"(\d+)\.(\d+)", torch_state.versions().torch or "")
+    new = version is not None and (int(version[1]), int(version[2])) >= _RENAMED
+    return _SETTINGS[0 if new else 1]
+
+
+def _stats() -> dict[int, Mapping[str, Any]]:
+    torch: Any = torch_state.loaded()
+    in_use = torch_state.devices_with_context()
+    return {index: torch.cuda.memory_stats_as_nested_dict(index) for index in in_use}
+
+
+def _stat(stats: Mapping[str, Any], name: str) -> int | None:
+    value = stats.get(name, {}).get("all", {}).get("current")
+    return value if isinstance(value, int) else None
+
+
+def _free_and_total(torch: Any, index: int) -> tuple[int | None, int | None]:
+    if index in torch_state.devices_with_context():
+        with suppress(Exception):
+            free, total = torch.cuda.mem_get_info(index)
+            return int(free), int(total)
+    return None, None
+
+
+def _limit(torch: Any, index: int, total: int | None) -> int | None:
+    fraction = getattr(torch.cuda, "get_per_process_memory_fraction", None)
+    if total is None or not callable(fraction):
+        return None
+    with suppress(Exception):
+        share = float(fraction(index))
+        return int(share * total) if share < 1 else None
+    return None
+
+
+def _segments(index: int) -> list[Mapping[str, Any]]:
+    return [segment for segment in torch_allocator.segments() if segment.get("device") == index]
+
+
+def _segment(segment: Mapping[str, Any]) -> Segment:
+    address = int(segment.get("address", 0))
+    blocks = []
+    for block in segment.get("blocks", ()):
+        size = int(block["size"])
+        address = int(block.get("address", address))
+        blocks.append((address, size, block.get("state") != "inactive"))
+        address += size
+    return Segment(
+        size=int(segment.get("total_size", sum(size for _, size, _ in blocks))),
+        expandable=bool(segment.get("is_expandable")),
+        shared=tuple(segment.get("segment_pool_id", _SHARED_POOL)) == _SHARED_POOL,
+        blocks=tuple(blocks),
+    )
+
+
+def _asked_for_expandable() -> bool:
+    settings = ",".join(os.environ.get(name, "") for name in _SETTINGS)
+    return "expandable_segments:true" in settings.lower().replace(" ", "")

@@ -1,0 +1,130 @@
+"""Whether this process's default CUDA streams have work to do, asked without disturbing who gives them work.
+
+``torch.cuda.default_stream(d).query()`` waits for nothing (0.6 µs on an H200), but by CUDA's rules a query
+may spoil a graph that another thread captures, unless the thread that asks has first declared itself
+relaxed. Where it can't, nothing is asked.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from gpuwidget import torch_state
+
+_RELAXED = 2
+_CAPTURING_IMPLICITLY = 906
+"""cudaErrorStreamCaptureImplicit."""
+_MAKE_BLOCKING_STREAMS = ("cupy", "numba.cuda", "pycuda", "cuda")
+_ROCM = "on AMD GPUs the streams are not asked"
+_NO_LIBRARY = (
+    "CUDA's library was not found in this process, without which asking its streams might disturb them"
+)
+_REFUSED = "CUDA did not let the streams be asked without a risk for graph captures"
+_NO_CONTEXT = "this process has no context on a GPU"
+_FAILED = "CUDA reported an error when its stream was asked, and was not asked again"
+
+
+class DefaultStreams:
+    """The default streams of the devices on which this process has a context; used by one thread, its own.
+
+    Opens no context and initialises nothing.
+    """
+
+    def __init__(self, find_library: Callable[[], Any] | None = None) -> None:
+        self._find_library = find_library or _runtime
+        self._runtime: Any = None
+        self._relaxed = False
+        self._queries: list[Callable[[], bool]] = []
+        self._gave_up = False
+        self._careful = False
+        self.devices: tuple[int, ...] = ()
+        """The N of ``cuda:N``, in the order of :meth:`busy`'s bits."""
+        self.reason: str | None = None
+        """Why nothing is asked; None while it is."""
+
+    def open(self) -> bool:
+        """Meet the devices with a context; call it now and then. Whether any is asked."""
+        if self._gave_up:
+            return False
+        devices = torch_state.devices_with_context()
+        if not devices:
+            self.reason = torch_state.absent() or _NO_CONTEXT
+        elif devices != self.devices:
+            try:
+                self._meet(devices)
+            except Exception:
+                self._give_up(_FAILED)
+        self._careful = any(name in sys.modules for name in _MAKE_BLOCKING_STREAMS)
+        return bool(self._queries)
+
+    def _meet(self, devices: tuple[int, ...]) -> None:
+        torch: Any = torch_state.loaded()
+        if torch_state.is_rocm():
+            self._give_up(_ROCM)
+            return
+        if not self._relaxed:
+            runtime = self._find_library()
+            if runtime is None:
+                self._give_up(_NO_LIBRARY)
+                return
+            if devices[0] != 0:
+                # A call to the runtime works on the thread's current device, which is 0, and would open it.
+                torch._C._cuda_setDevice(devices[0])
+            mode = ctypes.c_int(_RELAXED)
+            if runtime.cudaThreadExchangeStreamCaptureMode(ctypes.byref(mode)) != 0:
+                self._give_up(_REFUSED)
+                return
+            self._runtime, self._relaxed = runtime, True
+        self._queries = [torch.cuda.default_stream(device).query for device in devices]
+        self.devices = devices
+        self.reason = None
+
+    def busy(self) -> int | None:
+        """A bit for each of :attr:`devices`, set where its stream has work; None where nothing is asked.
+
+        While a stream that blocks the default one captures a graph (CuPy's do, torch's don't), the default
+        stream must not be touched: asked so, CUDA says it without harm.
+        """
+        bits, bit = 0, 1
+        if self._careful and self._captured():
+            return None
+        try:
+            for query in self._queries:
+                if not query():
+                    bits |= bit
+                bit <<= 1
+        except Exception:
+            # A kernel failed: the error is the user's next call's to raise.
+            self._give_up(_FAILED)
+            return None
+        return bits if bit > 1 else None
+
+    def _captured(self) -> bool:
+        status = ctypes.c_int(0)
+        code = self._runtime.cudaStreamIsCapturing(None, ctypes.byref(status))
+        return bool(code == _CAPTURING_IMPLICITLY or code != 0)
+
+    def _give_up(self, reason: str) -> None:
+        self._gave_up, self.reason = True, reason
+        self._queries, self.devices = [], ()
+
+
+def _runtime() -> Any:
+    """The CUDA runtime that this process has loaded already; None where there is none to be found."""
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+            paths = {line.split(None, 5)[5].strip() for line in maps if "libcudart" in line}
+    except (OSError, IndexError):
+        return None
+    for path in sorted(paths):
+        try:
+            library = ctypes.CDLL(path)
+            library.cudaThreadExchangeStreamCaptureMode  # noqa: B018 - raises where it has none
+            library.cudaStreamIsCapturing.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+        except (OSError, AttributeError):
+            continue
+        return library
+    return None

@@ -1,0 +1,323 @@
+"""On a real GPU: each rule provoked by the mistake it names, and silenced by its remedy."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers_gpu import run_program
+from helpers_kernel import Kernel
+from helpers_outputs import CARD
+
+pytestmark = pytest.mark.gpu
+
+_LOADS = """
+import time, torch, gpuwidget
+SECONDS = 4.0
+found = {}
+
+def watched(name, step, seconds=SECONDS, wait=torch.cuda.synchronize):
+    for _ in range(3):
+        step()
+    torch.cuda.synchronize()
+    time.sleep(0.5)
+    with gpuwidget.watch(name) as w:
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            for _ in range(10):
+                step()
+            wait()
+    found[name] = {"advice": w.report.to_dict()["advice"], "gpu": w.report.to_dict()["gpus"][0]}
+
+half = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+full = half.float()
+watched("bfloat16", lambda: half @ half)
+watched("float32", lambda: full @ full)
+torch.set_float32_matmul_precision("high")
+watched("TF32", lambda: full @ full)
+torch.set_float32_matmul_precision("highest")
+
+pinned = torch.empty(2**28, dtype=torch.uint8, pin_memory=True)
+there = torch.empty(2**28, dtype=torch.uint8, device="cuda")
+def back_and_forth():
+    there.copy_(pinned, non_blocking=True)
+    pinned.copy_(there, non_blocking=True)
+watched("copies", back_and_forth)
+
+small = torch.zeros(64, device="cuda")
+watched("small kernels", lambda: small.add_(1.0), wait=lambda: None)
+
+large = torch.ones(2**28, device="cuda")
+watched("element-wise", lambda: large.mul_(1.0001))
+
+model = torch.nn.Conv2d(64, 64, 3, padding=1, device="cuda", dtype=torch.bfloat16)
+image = torch.randn(64, 64, 128, 128, device="cuda", dtype=torch.bfloat16)
+def convolve():
+    with torch.no_grad():
+        model(image)
+torch.backends.cudnn.enabled = False
+watched("without cuDNN", convolve)
+torch.backends.cudnn.enabled = True
+watched("with cuDNN", convolve)
+
+kept = []
+for name, keep in (("leak", True), ("no leak", False)):
+    for _ in range(5):
+        with gpuwidget.watch(name) as w:
+            piece = torch.empty(2**26, device="cuda")
+            if keep:
+                kept.append(piece)
+            del piece
+    found[name] = {"advice": w.report.to_dict()["advice"], "gpu": None}
+result = found
+"""
+
+
+@functools.cache
+def loads() -> Any:
+    """What each of the loads was told, measured once for all tests."""
+    return run_program(_LOADS)
+
+
+def rules(load: str) -> list[str]:
+    """Of one load."""
+    return [one["rule"] for one in loads()[load]["advice"]]
+
+
+@pytest.mark.parametrize(
+    ("load", "rule", "repaired"),
+    [
+        ("float32", "tensor-cores-idle", "bfloat16"),
+        ("float32", "tensor-cores-idle", "TF32"),
+        ("copies", "copies", "bfloat16"),
+        ("small kernels", "small-kernels", "bfloat16"),
+        ("element-wise", "memory-bound", "bfloat16"),
+        ("without cuDNN", "cudnn-off", "with cuDNN"),
+        ("leak", "growing-memory", "no leak"),
+    ],
+)
+def test_a_rule_speaks_and_its_remedy_silences_it(load: str, rule: str, repaired: str) -> None:
+    """Each mistake is named, and it alone; repaired, it is not."""
+    expected = [rule] if load != "without cuDNN" else None
+    assert rules(load) == expected or (expected is None and rule in rules(load)), loads()[load]
+    assert rule not in rules(repaired), loads()[repaired]
+
+
+@pytest.mark.parametrize("healthy", ["bfloat16", "TF32", "no leak"])
+def test_what_is_well_gets_none(healthy: str) -> None:
+    """Full tensor cores, and memory that is given back."""
+    assert rules(healthy) == [], loads()[healthy]
+
+
+def test_the_switch_that_is_off_is_named() -> None:
+    """TF32 was off in that run."""
+    assert loads()["float32"]["advice"][0]["evidence"]["tf32_matmul"] is False
+
+
+def test_a_model_left_on_the_cpu() -> None:
+    """It is named; moved to the GPU, with its batches, it is not."""
+    result = run_program(
+        """
+        import time, torch, gpuwidget
+        model = torch.nn.Sequential(*(torch.nn.Linear(2048, 2048) for _ in range(4)))
+        def work(x, wait):
+            with gpuwidget.watch() as w, torch.no_grad():
+                end = time.perf_counter() + 4
+                while time.perf_counter() < end:
+                    for _ in range(20):
+                        model(x)
+                    wait()
+            return [one["rule"] for one in w.report.to_dict()["advice"]]
+        left = work(torch.randn(256, 2048), lambda: None)
+        model.to("cuda")
+        moved = work(torch.randn(256, 2048, device="cuda"), torch.cuda.synchronize)
+        result = {"left": left, "moved": moved}
+        """
+    )
+    assert result["left"] == ["model-on-cpu"]
+    assert "model-on-cpu" not in result["moved"]
+
+
+_PIECES = """
+import torch, gpuwidget
+MIB = 2**20
+whole_gpu = torch.cuda.get_device_properties(0).total_memory
+torch.cuda.set_per_process_memory_fraction(5.5 * 1024 * MIB / whole_gpu)
+whole = torch.empty(4096 * MIB, dtype=torch.uint8, device="cuda")
+del whole
+pieces = [torch.empty(100 * MIB, dtype=torch.uint8, device="cuda") for _ in range(40)]
+pieces = pieces[::2]
+with gpuwidget.watch() as w:
+    try:
+        large = torch.empty(1800 * MIB, dtype=torch.uint8, device="cuda")
+        fitted = True
+    except torch.OutOfMemoryError:
+        fitted = False
+report = w.report.to_dict()
+rules = [one["rule"] for one in report["advice"]]
+result = {"fitted": fitted, "rules": rules, "torch": report["gpus"][0]["torch"]}
+"""
+
+
+def test_fragmentation_and_expandable_segments() -> None:
+    """Holes that no allocation fits are named; with the remedy the same allocations fit, and nothing is
+    said."""
+    broken = run_program(_PIECES)
+    assert (broken["fitted"], broken["rules"]) == (False, ["fragmentation"]), broken
+    repaired = run_program(_PIECES, PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
+    assert (repaired["fitted"], repaired["rules"]) == (True, []), repaired
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> Iterator[Kernel]:
+    """A kernel of its own with gpuwidget loaded, whose cells are watched line by line."""
+    made = Kernel(tmp_path, {"GPUWIDGET_SOURCE": None, "PYTHONPATH": os.environ.get("PYTHONPATH")})
+    assert made.run("%load_ext gpuwidget").reply["status"] == "ok"
+    assert made.run(_IN_KERNEL).reply["status"] == "ok"
+    yield made
+    made.shutdown()
+
+
+_IN_KERNEL = """
+import time, torch
+half = torch.randn(8192, 8192, device='cuda', dtype=torch.bfloat16)
+def step(times=20):
+    y = half
+    for _ in range(times):
+        y = half @ half
+    return y.float().mean()
+step()
+torch.cuda.synchronize()
+class Slow(torch.utils.data.Dataset):
+    def __len__(self): return 100_000
+    def __getitem__(self, place):
+        time.sleep(0.02)
+        return place
+"""
+
+
+def advice(kernel: Kernel, cell: str) -> list[dict[str, Any]]:
+    """What a watched cell was told."""
+    ran = kernel.run(f"%%gpuwatch --no-live\n{cell}")
+    assert ran.reply["status"] == "ok", ran.reply
+    card = next(message.content["data"] for message in ran.messages if message.is_card)
+    found = card[CARD]["advice"]
+    assert isinstance(found, list)
+    return found
+
+
+_EPOCH = """end = time.perf_counter() + 6
+for batch in loader:
+    step()
+    torch.cuda.current_stream().synchronize()
+    if time.perf_counter() > end:
+        break
+"""
+
+
+def test_a_starved_gpu_and_more_workers(kernel: Kernel) -> None:
+    """The loader is named with its settings; with workers enough the GPU waits no more."""
+    kernel.run("loader = torch.utils.data.DataLoader(Slow(), batch_size=10)")
+    starved = next(one for one in advice(kernel, _EPOCH) if one["rule"] == "input-pipeline")
+    assert starved["evidence"]["num_workers"] == 0
+    assert starved["fix"].startswith("loader has num_workers=0, pin_memory=False now. Try num_workers=")
+    kernel.run(
+        "loader = torch.utils.data.DataLoader(Slow(), batch_size=10, num_workers=12, prefetch_factor=4)"
+    )
+    assert "input-pipeline" not in [one["rule"] for one in advice(kernel, _EPOCH)]
+
+
+_WAITING = """total = 0.0
+for _ in range(40):
+    loss = step(50)
+    total += loss.item()
+    time.sleep(0.06)
+"""
+_QUEUED = """total = torch.zeros((), device='cuda')
+for _ in range(60):
+    loss = step(50)
+    total += loss
+    time.sleep(0.06)
+"""
+
+
+def test_a_sync_point_and_its_remedy(kernel: Kernel) -> None:
+    """`.item()` in the loop is named with its line; kept on the GPU, nothing is said."""
+    found = next(one for one in advice(kernel, _WAITING) if one["rule"] == "sync-points")
+    assert (found["evidence"]["line"], found["evidence"]["call"]) == (5, "item")
+    assert "sync-points" not in [one["rule"] for one in advice(kernel, _QUEUED)]
+
+
+@pytest.mark.two_gpus
+def test_a_gpu_that_is_held_and_not_used() -> None:
+    """Memory on a second GPU that does nothing is named; freed, it is not."""
+    result = run_program(
+        """
+        import time, torch, gpuwidget
+        half = torch.randn(8192, 8192, device="cuda:0", dtype=torch.bfloat16)
+        held = torch.empty(2**30, dtype=torch.uint8, device="cuda:1")
+        def work():
+            time.sleep(1)
+            with gpuwidget.watch() as w:
+                end = time.perf_counter() + 4
+                while time.perf_counter() < end:
+                    for _ in range(10): half @ half
+                    torch.cuda.synchronize(0)
+            return [one["rule"] for one in w.report.to_dict()["advice"]]
+        with_it = work()
+        del held
+        result = {"held": with_it, "freed": work()}
+        """
+    )
+    assert result == {"held": ["idle-gpus"], "freed": []}
+
+
+@pytest.mark.two_gpus
+def test_a_straggler(tmp_path: Path) -> None:
+    """Of two processes that train together one sleeps: the other's GPU waits, though it reads busy."""
+    script = tmp_path / "train.py"
+    script.write_text(_TRAIN)
+    result = run_program(
+        f"""
+        import os, subprocess, sys, gpuwidget
+        def work(sleep):
+            command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone",
+                       {str(script)!r}, sleep]
+            child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            while "training" not in child.stdout.readline(): pass
+            with gpuwidget.watch() as w:
+                import time; time.sleep(5)
+            child.stdout.close(); child.terminate(); child.wait()
+            return [one["rule"] for one in w.report.to_dict()["advice"]]
+        result = {{"late": work("0.1"), "even": work("0")}}
+        """
+    )
+    assert result["late"] == ["straggler"], result
+    assert "straggler" not in result["even"], result
+
+
+_TRAIN = """
+import sys, time, torch, torch.distributed as dist
+dist.init_process_group("nccl")
+rank = dist.get_rank()
+torch.cuda.set_device(rank)
+half = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+gradients = torch.zeros(2**27, device="cuda")
+end = time.time() + 60
+first = True
+while time.time() < end:
+    for _ in range(10):
+        half @ half
+    if rank == 1:
+        torch.cuda.synchronize()
+        time.sleep(float(sys.argv[1]))
+    dist.all_reduce(gradients)
+    torch.cuda.synchronize()
+    if first and rank == 0:
+        print("training", flush=True)
+    first = False
+"""

@@ -1,0 +1,159 @@
+"""On a real GPU: where the time went against CUDA's events, and that asking the streams disturbs nobody."""
+
+from __future__ import annotations
+
+import pytest
+from helpers_gpu import run_program
+
+pytestmark = pytest.mark.gpu
+
+WITNESS = """
+import threading, time, torch
+from gpuwidget.measure.observer import CodeWitness
+from gpuwidget.measure.places import Places
+from gpuwidget.torch_stream import DefaultStreams
+
+def watching():
+    streams = DefaultStreams()
+    witness = CodeWitness(Places(lambda file: None), lambda file, line: "", streams)
+    witness.start()
+    return witness, streams
+"""
+
+
+@pytest.mark.parametrize("kind", ["synchronous", "asynchronous", "pure Python"])
+def test_known_loops(kind: str) -> None:
+    """Loops of 300 ms: each line's share and the GPU's activity there within 5 points, nothing untold."""
+    share, activity, untold = run_program(
+        f"""
+        from benchmarks.idle import errors_of
+        from benchmarks.idle_patterns import measure
+        found = measure({kind!r}, 0.3, 4.0)
+        result = errors_of(found["said"], found["truth"])
+        """
+    )
+    assert share <= 5.0
+    assert activity <= 5.0
+    assert untold == 0
+
+
+def test_a_fast_loop_is_not_told_wrongly() -> None:
+    """Of a loop of 30 ms in pure Python, whatever is told is right."""
+    share, activity, _ = run_program(
+        """
+        from benchmarks.idle import errors_of
+        from benchmarks.idle_patterns import measure
+        found = measure("pure Python", 0.03, 5.0)
+        result = errors_of(found["said"], found["truth"])
+        """
+    )
+    assert share <= 6.0
+    assert activity <= 8.0
+
+
+def test_graph_captures_are_unharmed() -> None:
+    """Twenty graphs are captured and replayed while the streams are asked all the time."""
+    found = run_program(
+        WITNESS
+        + """
+x = torch.randn(256, 256, device="cuda")
+side = torch.cuda.Stream()
+with torch.cuda.stream(side):
+    for _ in range(3):
+        y = x @ x
+torch.cuda.synchronize()
+witness, streams = watching()
+time.sleep(0.8)
+captured = 0
+for _ in range(20):
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = x
+        for _ in range(300):
+            y = torch.tanh(y @ x)
+        until = time.perf_counter() + 0.03
+        while time.perf_counter() < until:
+            pass
+    graph.replay()
+    torch.cuda.synchronize()
+    captured += bool(torch.isfinite(y).all())
+witness.stop()
+witness._thread.join()
+result = {"captured": captured, "reason": streams.reason, "looks": witness._tally.looks,
+          "known": witness._tally.known}
+"""
+    )
+    assert found["captured"] == 20
+    assert found["reason"] is None
+    assert found["looks"] > 50
+    assert found["known"] > 0.5
+
+
+def test_a_failed_kernel_stays_the_users() -> None:
+    """A device-side assert is raised by the user's next call, as without a witness; nothing hangs."""
+    found = run_program(
+        WITNESS
+        + """
+x = torch.zeros(4, device="cuda")
+witness, streams = watching()
+time.sleep(0.6)
+torch.zeros(4, device="cuda")[torch.tensor([9], device="cuda")]
+time.sleep(0.3)
+try:
+    torch.cuda.synchronize()
+    raised = None
+except Exception as error:
+    raised = type(error).__name__
+witness.stop()
+witness._thread.join(5)
+result = {"raised": raised, "alive": witness._thread.is_alive(), "reason": streams.reason}
+"""
+    )
+    assert found["raised"] in ("AcceleratorError", "RuntimeError")
+    assert found["alive"] is False
+    assert found["reason"] is not None
+
+
+@pytest.mark.two_gpus
+def test_no_context_on_a_gpu_that_is_not_used() -> None:
+    """A process that works on cuda:1 has a context there, and none on cuda:0."""
+    found = run_program(
+        WITNESS
+        + """
+x = torch.zeros(4, device="cuda:1")
+before = [torch._C._cuda_hasPrimaryContext(n) for n in range(2)]
+witness, streams = watching()
+time.sleep(1.0)
+witness.stop()
+witness._thread.join()
+result = {"before": before, "after": [torch._C._cuda_hasPrimaryContext(n) for n in range(2)],
+          "devices": streams.devices, "known": witness._tally.known}
+"""
+    )
+    assert found["before"] == found["after"] == [False, True]
+    assert found["devices"] == [1]
+    assert found["known"] > 0.2
+
+
+def test_the_drivers_windows_have_its_own_times() -> None:
+    """Windows of 1/6 s to a second, the last of them recent, that are busy while the GPU is."""
+    found = run_program(
+        """
+        import time, torch
+        from gpuwidget.sources import open_source
+        source = open_source("nvml")
+        gpu = source.open().gpus[0]
+        until = time.time() + 2.5
+        x = torch.randn(4096, 4096, device="cuda")
+        while time.time() < until:
+            x @ x
+            torch.cuda.synchronize()
+        windows = source.read_windows(gpu)
+        result = {"now": time.time(), "windows": [[w.until, w.utilization] for w in windows]}
+        """
+    )
+    times = [until for until, _ in found["windows"]]
+    assert times == sorted(times)
+    assert abs(found["now"] - times[-1]) < 1.5
+    recent = [value for until, value in found["windows"] if found["now"] - 1.5 < until]
+    assert max(recent) > 80

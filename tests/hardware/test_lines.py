@@ -1,0 +1,114 @@
+"""``--lines`` on a real GPU: the lines of a real training step against torch's own counters."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers_kernel import Kernel
+from helpers_outputs import CARD
+
+pytestmark = pytest.mark.gpu
+
+TRAINING = """
+import torch
+layer = torch.nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True)
+model = torch.nn.TransformerEncoder(layer, 4).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+x = torch.randn(16, 128, 512, device="cuda")
+def step():
+    loss = model(x).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+def requested(): return torch.cuda.memory_stats()["requested_bytes.all.allocated"]
+"""
+CELL = (
+    "%%gpuwatch --no-live --lines\nbefore = requested()\nfor _ in range(3):\n    step()\nafter = requested()"
+)
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> Iterator[Kernel]:
+    variables = {"GPUWIDGET_SOURCE": None, "PYTHONPATH": os.environ.get("PYTHONPATH")}
+    made = Kernel(tmp_path, variables)
+    run(made, "%load_ext gpuwidget")
+    yield made
+    made.shutdown()
+
+
+def run(kernel: Kernel, code: str) -> None:
+    ran = kernel.run(code)
+    assert ran.reply["status"] == "ok", ran.reply
+
+
+def watched(kernel: Kernel, cell: str) -> dict[str, Any]:
+    """The whole report, not only what its card has room for."""
+    ran = kernel.run(cell)
+    assert ran.reply["status"] == "ok", ran.reply
+    (card,) = ran.cards
+    assert "torch's memory by line:" in card["text/plain"], card["text/plain"]
+    run(kernel, "import gpuwidget, json\nfound = json.dumps(gpuwidget.reports()[-1].to_dict())")
+    report: dict[str, Any] = json.loads(eval(kernel.value("found")))
+    assert report["lines"][: len(card[CARD]["lines"])] == card[CARD]["lines"]
+    return report
+
+
+def test_a_training_step(kernel: Kernel) -> None:
+    """The lines add up to what torch counted, to the byte; the forward, backward and step are told apart."""
+    run(kernel, TRAINING)
+    report = watched(kernel, CELL)
+    lines = report["lines"]
+    counted = int(kernel.value("after - before"))
+    assert sum(line["allocated"] for line in lines) == counted
+    assert not [note for note in report["notes"] if "Memory by line" in note]
+    by_source = {line["source"]: line for line in lines if line["file"] == "In[2]"}
+    for source in ("loss = model(x).square().mean()", "loss.backward()", "optimizer.step()"):
+        assert by_source[source]["allocated"] > 0, sorted(by_source)
+    # What AdamW makes in its first step, it keeps.
+    parameters = int(kernel.value("sum(p.numel() * 4 for p in model.parameters())"))
+    assert by_source["optimizer.step()"]["held"] >= 2 * parameters
+    # What lies outside the user's lines is next to nothing.
+    assert sum(line["allocated"] for line in lines if line["file"] is None) < 0.02 * counted
+    # At the peak, the lines hold what torch's peak has above the start, as far as sizes are not rounded.
+    allocated = report["gpus"][0]["torch"]["allocated"]
+    above = allocated["peak"] - allocated["start"]
+    assert sum(line["at_peak"] for line in lines) == pytest.approx(above, rel=0.02)
+    held = allocated["end"] - allocated["start"]
+    assert sum(line["held"] for line in lines) == pytest.approx(held, rel=0.02, abs=2**20)
+
+
+def test_cuda_comes_up_in_the_cell(kernel: Kernel) -> None:
+    """A cell that imports torch and uses CUDA for the first time has the lines of all it allocates."""
+    report = watched(
+        kernel,
+        "%%gpuwatch --no-live --lines\nimport torch, time\ntime.sleep(0.5)\n"
+        "x = torch.zeros(2**28, device='cuda')\ny = x + 1",
+    )
+    assert [(line["file"], line["line"], line["held"]) for line in report["lines"]] == [
+        ("In[2]", 4, 2**30),
+        ("In[2]", 5, 2**30),
+    ]
+    assert not [note for note in report["notes"] if "Memory by line" in note]
+    assert kernel.value("torch._C._cuda_isHistoryEnabled()") == "False"
+
+
+def test_the_users_recording_goes_on(kernel: Kernel) -> None:
+    """The user's own recording has after the run all that it had before, and is still on."""
+    run(
+        kernel,
+        "import torch\ntorch.cuda.memory._record_memory_history()\nx = torch.zeros(2**20, device='cuda')",
+    )
+    report = watched(kernel, "%%gpuwatch --no-live --lines\ny = torch.zeros(2**22, device='cuda')")
+    assert [(line["line"], line["held"]) for line in report["lines"]] == [(2, 2**24)]
+    run(
+        kernel,
+        "trace = torch.cuda.memory._snapshot()['device_traces'][0]\n"
+        "sizes = [entry['size'] for entry in trace if entry['action'] == 'alloc']",
+    )
+    assert kernel.value("sizes") == str([2**22, 2**24])
+    assert kernel.value("torch._C._cuda_isHistoryEnabled()") == "True"

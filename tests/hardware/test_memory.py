@@ -1,0 +1,306 @@
+"""Who holds the memory of a real GPU: sums against torch to the byte, what was freed against nvidia-smi."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers_gpu import nvidia_smi, run_program
+from helpers_kernel import Kernel, Ran
+
+pytestmark = pytest.mark.gpu
+
+MIB = 1024**2
+GIB = 1024**3
+TRANSFORMER = """
+import torch, gpuwidget
+
+def sums():
+    found = gpuwidget.holders()
+    assert found.reason is None, found.reason
+    for index in range(torch.cuda.device_count()):
+        inside = [h.bytes for h in found.on(f"cuda:{index}") if h.kind != "outside torch"]
+        assert sum(inside) == torch.cuda.memory_allocated(index), (found, torch.cuda.memory_allocated(index))
+    return {h.names[0] if h.names else h.kind: h.bytes for h in found if h.kind != "outside torch"}
+
+layer = torch.nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True)
+model = torch.nn.TransformerEncoder(layer, 6).cuda()
+del layer
+optimizer = torch.optim.AdamW(model.parameters())
+batch = torch.randn(16, 128, 512, device="cuda")
+def step():
+    optimizer.zero_grad()
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        loss = model(batch).float().square().mean()
+    loss.backward()
+    optimizer.step()
+    return loss
+"""
+
+
+def test_a_transformer_with_adamw() -> None:
+    """Model with gradients, optimizer, batch: exact to the byte at every moment of the training."""
+    result = run_program(
+        TRANSFORMER
+        + """
+stages = [sums()]
+loss = step()
+stages.append(sums())
+loss2 = model(batch).mean()  # its graph holds activations that no name leads to
+stages.append(sums())
+del loss2
+views = [batch[n] for n in range(16)]; shared = {"flat": batch.view(-1), "raw": batch.untyped_storage()}
+stages.append(sums())
+rounded = lambda t: -(-t.numel() * t.element_size() // 512) * 512
+result = {"stages": stages, "weights": sum(rounded(p) for p in model.parameters()), "batch": rounded(batch)}
+"""
+    )
+    start, trained, graph, views = result["stages"]
+    weights = result["weights"]
+    # Blocks may be larger than what was asked for, never smaller.
+    assert weights <= start["model"] < 1.02 * weights + 20 * MIB
+    assert 2 * weights <= trained["model"] < 2.02 * weights + 40 * MIB
+    assert 2 * weights <= trained["optimizer"] < 2.02 * weights + 40 * MIB
+    assert graph["unknown"] > trained.get("unknown", 0) + 10 * MIB
+    assert (views["model"], views["optimizer"]) == (trained["model"], trained["optimizer"])
+    assert result["batch"] <= views["batch"] < 1.02 * result["batch"] + MIB
+
+
+def test_kinds_of_tensors() -> None:
+    """Sparse tensors, a CUDA graph's pool, pinned and CPU tensors, streams: the sum stays exact."""
+    result = run_program(
+        """
+        import torch, gpuwidget
+        def exact():
+            found = [h for h in gpuwidget.holders() if h.kind != "outside torch"]
+            return sum(h.bytes for h in found) == torch.cuda.memory_allocated()
+        x = torch.eye(1000, device="cuda")
+        sparse, csr = x.to_sparse(), x.to_sparse_csr()
+        done = [exact()]
+        pinned, host = torch.empty(10**6).pin_memory(), torch.empty(10**6)
+        graph = torch.cuda.CUDAGraph()
+        static = torch.zeros(10**6, device="cuda")
+        with torch.cuda.graph(graph):
+            out = static * 2 + 1
+        graph.replay()
+        done.append(exact())
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            y = torch.zeros(10**6, device="cuda")
+            y.record_stream(torch.cuda.default_stream())
+        done.append(exact())
+        del y
+        done.append(exact())
+        names = {h.names[0]: h.bytes for h in gpuwidget.holders() if h.names and h.kind == "variable"}
+        result = {"exact": done, "names": names}
+        """
+    )
+    assert result["exact"] == [True, True, True, True]
+    assert {"x", "sparse", "csr", "static", "out"} <= set(result["names"])
+    assert not {"pinned", "host"} & set(result["names"])
+
+
+@pytest.mark.parametrize("allocator", ["expandable_segments:False", "expandable_segments:True"])
+def test_what_of_the_cache_can_be_given_back(allocator: str) -> None:
+    """empty_cache gives back what was foretold: to the byte, and no more than that of expandable segments."""
+    result = run_program(
+        """
+        import torch, gpuwidget
+        many = [torch.empty(3 * 1024**2, dtype=torch.uint8, device="cuda") for _ in range(200)]
+        many += [torch.empty(2000, device="cuda") for _ in range(2000)]
+        big = torch.empty(1024**3, dtype=torch.uint8, device="cuda")
+        del many[::2], big
+        before = gpuwidget.holders().devices[0]
+        torch.cuda.empty_cache()
+        result = {"said": before.returnable, "reserved": before.reserved, "stuck": before.stuck,
+                  "after": torch.cuda.memory_reserved()}
+        """,
+        PYTORCH_CUDA_ALLOC_CONF=allocator,
+    )
+    given = result["reserved"] - result["after"]
+    assert given >= GIB
+    if allocator.endswith("False"):
+        assert (given, result["stuck"] > 0) == (result["said"], True)
+    else:
+        assert given <= result["said"]
+
+
+def test_the_users_allocation_history_is_left_alone() -> None:
+    """A recording of the user's own goes on, with the same entries, while holders are asked for."""
+    result = run_program(
+        """
+        import torch, gpuwidget
+        torch.cuda.memory._record_memory_history(max_entries=1000)
+        x = [torch.empty(1000, device="cuda") for _ in range(10)]
+        def entries():
+            found = torch.cuda.memory._snapshot()["device_traces"][0]
+            # Each look at it is an entry of its own.
+            return sum(entry["action"] != "snapshot" for entry in found)
+        before = entries()
+        gpuwidget.holders()
+        between = entries()
+        x.append(torch.empty(1000, device="cuda"))
+        result = [before, between, entries()]
+        """
+    )
+    before, between, after = result
+    assert (between, after > between) == (before, True)
+
+
+def test_outside_torch() -> None:
+    """The CUDA context is there beside the tensors, and all of it together is what the driver counts."""
+    result = run_program(
+        """
+        import torch, gpuwidget
+        x = torch.empty(1024**3, dtype=torch.uint8, device="cuda")
+        torch.cuda.synchronize()
+        found = gpuwidget.holders()
+        result = {"outside": [[h.names[0], h.bytes] for h in found if h.kind == "outside torch"],
+                  "reserved": torch.cuda.memory_reserved(), "notes": list(found.notes), "text": repr(found),
+                  "used": gpuwidget.sample().readings[0].memory_used}
+        """
+    )
+    outside = dict(result["outside"])
+    together = "CUDA context, other libraries and other processes"
+    if together in outside:
+        assert "process ids" in " ".join(result["notes"]) or "does not" in " ".join(result["notes"])
+        assert abs(outside[together] + result["reserved"] - result["used"]) < 64 * MIB
+    else:
+        assert 100 * MIB < outside["CUDA context and other libraries"] < 2 * GIB
+    assert "cuda:0 (GPU 0" in result["text"]
+
+
+@pytest.mark.two_gpus
+def test_two_devices() -> None:
+    """Each device has its own sum, and a variable on both has a holder on each."""
+    result = run_program(
+        """
+        import torch, gpuwidget
+        both = [torch.empty(10**8, device=f"cuda:{n}") for n in range(2)]
+        one = torch.empty(10**7, device="cuda:1")
+        found = [h for h in gpuwidget.holders() if h.kind != "outside torch"]
+        sums = [sum(h.bytes for h in found if h.device == f"cuda:{n}") for n in range(2)]
+        result = {"exact": sums == [torch.cuda.memory_allocated(n) for n in range(2)],
+                  "found": [[h.names[0], h.device] for h in found]}
+        """
+    )
+    assert result["exact"] is True
+    assert sorted(result["found"]) == [["both", "cuda:0"], ["both", "cuda:1"], ["one", "cuda:1"]]
+
+
+# -- in a notebook -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> Iterator[Kernel]:
+    """A kernel of its own with gpuwidget loaded in In[1]."""
+    made = Kernel(tmp_path, {"GPUWIDGET_SOURCE": None, "PYTHONPATH": os.environ.get("PYTHONPATH")})
+    run(made, "%load_ext gpuwidget")
+    run(made, "import torch, gpuwidget; from torch import nn")
+    yield made
+    made.shutdown()
+
+
+def run(kernel: Kernel, code: str) -> Ran:
+    """Run ``code``, which must end well."""
+    ran = kernel.run(code)
+    assert ran.reply["status"] == "ok", ran.reply
+    return ran
+
+
+def shown(ran: Ran) -> str:
+    """The plain text of what a cell displayed."""
+    return "\n".join(m.content["data"]["text/plain"] for m in ran.messages if m.type == "display_data")
+
+
+def used() -> int:
+    """MiB in use on GPU 0, as nvidia-smi has it."""
+    return int(nvidia_smi("memory.used")[0][0])
+
+
+def held(kernel: Kernel) -> dict[str, tuple[int, int | None]]:
+    """Bytes and cell by first name; the sums by holder and by cell are torch's."""
+    look = "[gpuwidget.holders() for _ in range(1)][0]"
+    exact = (
+        f"(lambda found: (sum(h.bytes for h in found if h.kind != 'outside torch') == "
+        f"sum(c.bytes for c in found.cells) == torch.cuda.memory_allocated()))({look})"
+    )
+    assert kernel.value(exact) == "True"
+    rows: list[Any] = eval(kernel.value(f"[(h.names, h.kind, h.bytes, h.cell) for h in {look}]"))
+    return {names[0] if names else kind: (size, cell) for names, kind, size, cell in rows}
+
+
+def test_error_frames_and_results_are_freed(kernel: Kernel) -> None:
+    """What %gpu free offers is what torch lets go of, and what it says was given back is nvidia-smi's."""
+    run(kernel, "kept = torch.empty(1024**3, dtype=torch.uint8, device='cuda')")
+    run(kernel, "torch.empty(2 * 1024**3, dtype=torch.uint8, device='cuda').view(1024, -1)")
+    kernel.run(
+        "def fail():\n    data = torch.empty(3 << 30, dtype=torch.uint8, device='cuda')\n    1 / 0\nfail()"
+    )
+    found = held(kernel)
+    assert found["the last error's traceback"] == (3 * GIB, 5)
+    assert found["Out[4]"] == (2 * GIB, 4)
+    assert found["kept"] == (GIB, 3)
+    offered = shown(run(kernel, "%gpu free"))
+    assert "the last error's traceback: 3.0 GiB" in offered
+    assert "Out[4], _, _4: 2.0 GiB" in offered
+    before = used()
+    done = shown(run(kernel, "%gpu free --yes"))
+    freed = before - used()
+    assert "Released 5.0 GiB of tensors." in done
+    assert freed * MIB == pytest.approx(5 * GIB, abs=64 * MIB)
+    assert "Given back: 5.0 GiB on GPU 0, as the driver sees it." in done
+    assert kernel.value("torch.cuda.memory_allocated() == kept.nbytes") == "True"
+
+
+def test_out_of_memory_leaves_nothing_after_free(kernel: Kernel) -> None:
+    """A training step that ran out of memory: its frames are what is freed, and the model stays."""
+    run(kernel, "model = nn.Linear(1000, 1000, device='cuda')")
+    failed = kernel.run(
+        "def step(n):\n    kept = [torch.empty(1 << 30, dtype=torch.uint8, device='cuda')]\n"
+        "    kept.append(torch.empty(1 << 50, dtype=torch.uint8, device='cuda'))\nstep(1)"
+    )
+    assert failed.reply["ename"] == "OutOfMemoryError"
+    assert held(kernel)["the last error's traceback"][0] == GIB
+    run(kernel, "%gpu free --yes")
+    found = held(kernel)
+    assert found["model"][1] == 3
+    assert "the last error's traceback" not in found
+    assert kernel.value("torch.cuda.memory_allocated() < 10 * 1024**2") == "True"
+
+
+def test_cells_of_a_training(kernel: Kernel) -> None:
+    """Model and optimizer stay their cells' through many steps, each with thousands of temporaries."""
+    run(kernel, "model = nn.Sequential(*[nn.Linear(1024, 1024) for _ in range(8)]).cuda()")
+    run(
+        kernel,
+        "optimizer = torch.optim.AdamW(model.parameters()); batch = torch.randn(256, 1024, device='cuda')",
+    )
+    train = (
+        "for _ in range({n}):\n    loss = model(batch).square().mean(); loss.backward()\n"
+        "    optimizer.step(); optimizer.zero_grad()"
+    )
+    run(kernel, train.format(n=1))
+    for _ in range(3):
+        run(kernel, train.format(n=20))
+    found = held(kernel)
+    assert (found["model"][1], found["batch"][1], found["optimizer"][1]) == (3, 4, 5)
+    assert found["loss"][1] == 8
+    lines = shown(run(kernel, "%gpu memory --cells")).splitlines()
+    assert any(line.startswith("In [3]  model = nn.Sequential") for line in lines)
+
+
+def test_a_watched_cell_says_what_it_left_behind(kernel: Kernel) -> None:
+    """The card's holders are this cell's, and add up to the rise of torch's allocated memory."""
+    run(kernel, "before = torch.empty(1 << 20, device='cuda')")
+    cell = "%%gpuwatch\nx = torch.empty(1 << 28, device='cuda'); y = x[5:]\n(x[:1000] * 2).sum().item()"
+    ran = run(kernel, cell)
+    report = ran.cards[0]["application/vnd.gpuwidget.report+json"]
+    allocated = next(gpu["torch"]["allocated"] for gpu in report["gpus"] if gpu["torch"])
+    left = sum(holder["bytes"] for holder in report["holders"])
+    assert left == allocated["end"] - allocated["start"]
+    assert report["holders"][0]["names"] == ["x", "y"]
+    assert report["holders"][0]["bytes"] == GIB

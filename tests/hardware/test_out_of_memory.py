@@ -1,0 +1,173 @@
+"""Out of memory for real: the card names who holds what, and what it advises lets the same cell run."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from helpers_kernel import Kernel, Ran
+
+pytestmark = pytest.mark.gpu
+
+SETUP = """
+import torch
+def gib(n): return torch.empty(round(n * 2**30), dtype=torch.uint8, device="cuda")
+gib(0.001)
+total = torch.cuda.mem_get_info()[1]
+torch.cuda.set_per_process_memory_fraction(LIMIT * 2**30 / total)
+"""
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Kernel]]:
+    """Starts kernels in which torch may have so many GiB of the first GPU, with gpuwidget loaded."""
+    kernels: list[Kernel] = []
+
+    def make(limit: float, **environment: str | None) -> Kernel:
+        path = os.environ.get("PYTHONPATH")
+        variables = {"GPUWIDGET_SOURCE": None, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": "0", **environment}
+        kernels.append(Kernel(tmp_path / str(len(kernels)), variables))
+        ok(kernels[-1], SETUP.replace("LIMIT", str(limit)))
+        ok(kernels[-1], "%load_ext gpuwidget")
+        return kernels[-1]
+
+    yield make
+    for kernel in kernels:
+        kernel.shutdown()
+
+
+def ok(kernel: Kernel, code: str) -> Ran:
+    ran = kernel.run(code)
+    assert ran.reply["status"] == "ok", ran.reply
+    return ran
+
+
+def card(ran: Ran) -> str:
+    """The text of the one card under the traceback."""
+    assert ran.reply["status"] == "error"
+    assert ran.reply["ename"] == "OutOfMemoryError", ran.reply
+    kinds = [message.type for message in ran.messages]
+    assert "error" in kinds, ran.messages
+    after = ran.messages[kinds.index("error") + 1 :]
+    (bundle,) = [m.content["data"] for m in after if m.type == "display_data" and not m.is_card]
+    text = bundle["text/plain"]
+    assert isinstance(text, str)
+    return re.sub(r" {2,}", "  ", text)
+
+
+def test_who_holds_it_and_what_helps(start: Callable[..., Kernel]) -> None:
+    """Variables, old results and the error's frames with their sizes; each remedy lets the cell run."""
+    kernel = start(6)
+    ok(kernel, "model = gib(2)")
+    ok(kernel, "cache = [gib(0.75), gib(0.75)]")
+    ok(kernel, "gib(1)")
+    cell = "def step():\n    batch = gib(0.5)\n    return (model[:1] + gib(1.25)[:1]).item()\nstep()"
+    text = card(kernel.run(cell))
+    first, *lines = text.splitlines()
+    assert "1.2 GiB asked for" in first or "1.3 GiB asked for" in first
+    assert "of the 6.0 GiB that this process lets itself have" in first
+    for line in (
+        "  model  In[3]  2.0 GiB",
+        "  cache  In[4]  1.5 GiB",
+        "  this error's frames (kept by the notebook itself)  In[6]  512 MiB",
+    ):
+        assert line in lines, text
+    assert re.search(r"^  Out\[5\] = .*  In\[5\]  1\.0 GiB$", text, re.MULTILINE), text
+    for remedy in ("%gpu free --yes", "%gpu free cache --yes"):
+        assert remedy in text
+    limit = re.search(r"torch\.cuda\.set_per_process_memory_fraction\(.*\)", text)
+    assert limit is not None, text
+    assert "Make the batch" in text
+    # One after the other, each from the same beginning.
+    ok(kernel, "%gpu free --yes")
+    ok(kernel, cell)
+    ok(kernel, "gib(1)")
+    card(kernel.run(cell))
+    ok(kernel, "%gpu free cache")
+    ok(kernel, cell)
+    ok(kernel, "cache = [gib(0.75), gib(0.75)]")
+    card(kernel.run(cell))
+    # Another error takes the place of this one, so that its frames go; what the notebook keeps stays.
+    kernel.run("1 / 0")
+    ok(kernel, "import gc; gc.collect()")
+    ok(kernel, limit[0])
+    ok(kernel, cell)
+
+
+def test_a_smaller_batch(start: Callable[..., Kernel]) -> None:
+    """The factor that the card gives fits."""
+    kernel = start(4)
+    cell = "def step(n):\n    made = []\n    for _ in range(3):\n        made.append(gib(2 / n))\nstep({n})"
+    text = card(kernel.run(cell.format(n=1)))
+    parts = re.search(r"Make the batch (\d+) times smaller", text)
+    assert parts is not None, text
+    ok(kernel, "%gpu free --yes")
+    ok(kernel, cell.format(n=parts[1]))
+
+
+def test_pieces(start: Callable[..., Kernel]) -> None:
+    """Expandable segments are advised for memory in pieces, under their name here, and then it fits."""
+    pieces = (
+        "kept, fill = [], []\nfor _ in range(4):\n    gib(1)\n    kept.append(gib(0.3)); "
+        "fill.append(gib(0.69))\nfill.clear()"
+    )
+    kernel = start(4.5)
+    ok(kernel, pieces)
+    text = card(kernel.run("x = gib(1.5)"))
+    advice = re.search(r"%env (\w+)=(\S+)", text)
+    assert advice is not None, text
+    better = start(4.5, **{advice[1]: advice[2]})
+    ok(better, pieces)
+    ok(better, "x = gib(1.5)")
+    kernel = start(4.5)
+    ok(kernel, "x = gib(4)")
+    assert "expandable" not in card(kernel.run("y = gib(1)"))
+
+
+def test_an_earlier_error(start: Callable[..., Kernel]) -> None:
+    """What an earlier error's frames still hold is found, and let go of as advised."""
+    kernel = start(4)
+    card(kernel.run("def step():\n    big = gib(2.5)\n    gib(2.5)\nstep()"))
+    text = card(kernel.run("x = gib(2.5)"))
+    assert "Run it again" in text or "an earlier error's frames" in text
+    if "an earlier error's frames" in text:
+        ok(kernel, "%gpu free --yes")
+    ok(kernel, "x = gib(2.5)")
+
+
+def test_the_last_minute_and_the_rest(start: Callable[..., Kernel]) -> None:
+    """Watched, the card has the GPU's course; it names the GPU, and what torch does not know of."""
+    kernel = start(4)
+    text = card(
+        kernel.run(
+            "%%gpuwatch --no-live\nimport time\nkept = []\n"
+            "while True:\n    kept.append(gib(0.5)); time.sleep(0.3)"
+        )
+    )
+    assert re.search(r"The GPU over the last \d+\.\d s, sampled: .* at most ", text), text
+    assert re.search(r"Out of memory on cuda:0 \(GPU \d+ ", text), text
+    assert "kept  In[3]" in text
+
+
+def test_a_real_message_against_the_counters(start: Callable[..., Kernel]) -> None:
+    """All that is read from this torch's own message agrees with what its counters say."""
+    kernel = start(4)
+    ok(kernel, "x = gib(3)")
+    kernel.run("gib(2)")
+    ok(
+        kernel,
+        "import sys\nfrom gpuwidget.measure.out_of_memory import parse\nsaid = parse(str(sys.last_value))\n"
+        "stats = torch.cuda.memory_stats()\nfree, total = torch.cuda.mem_get_info()",
+    )
+    for name, exact in (
+        ("requested", "2 * 2**30"),
+        ("total", "total"),
+        ("limit", "int(torch.cuda.get_per_process_memory_fraction() * total)"),
+        ("allocated", "stats['allocated_bytes.all.current']"),
+        ("unallocated", "stats['reserved_bytes.all.current'] - stats['allocated_bytes.all.current']"),
+    ):
+        assert kernel.value(f"said.{name}.low <= {exact} <= said.{name}.high") == "True", name
+    assert kernel.value("said.index") == "0"

@@ -1,0 +1,171 @@
+"""On a real GPU: child processes' memory, cells that wait for room, two runs compared."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from helpers_gpu import nvidia_smi, run_program
+from helpers_kernel import Kernel, Ran
+
+from gpuwidget.processes import in_host_pid_namespace
+
+pytestmark = pytest.mark.gpu
+
+GIB = 1024**3
+CHILD = "import torch; x = torch.empty(2 * 1024**3, dtype=torch.uint8, device='{device}'); print(); input()"
+"""Holds two GiB on a device until it is told to end."""
+HOST_PIDS = pytest.mark.skipif(
+    not in_host_pid_namespace(), reason="in a container the driver's process ids are not the children's"
+)
+
+
+def holding(gib: int) -> subprocess.Popen[str]:
+    """Another process that holds so much of GPU 0, once it does."""
+    code = CHILD.format(device="cuda:0").replace("2 * 1024", f"{gib} * 1024")
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "\n"
+    return process
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> Iterator[Kernel]:
+    """A kernel of its own with gpuwidget loaded."""
+    made = Kernel(tmp_path, {"GPUWIDGET_SOURCE": None, "PYTHONPATH": os.environ.get("PYTHONPATH")})
+    run(made, "%load_ext gpuwidget")
+    yield made
+    made.shutdown()
+
+
+def run(kernel: Kernel, code: str) -> Ran:
+    """Run ``code``, which must end well."""
+    ran = kernel.run(code)
+    assert ran.reply["status"] == "ok", ran.reply
+    return ran
+
+
+def free_now() -> int:
+    """Bytes that nvidia-smi calls free on GPU 0."""
+    return int(nvidia_smi("memory.free")[0][0]) * 1024**2
+
+
+@HOST_PIDS
+def test_memory_of_a_child_is_the_runs() -> None:
+    """What a subprocess holds with CUDA is in the peak, its context included, and the report names it."""
+    result = run_program(
+        f"""
+        import subprocess, sys, time, gpuwidget
+        child = [sys.executable, "-c", {CHILD.format(device="cuda:0")!r}]
+        with gpuwidget.watch() as w:
+            process = subprocess.Popen(child, stdin=-1, stdout=-1, text=True)
+            process.stdout.readline()
+            time.sleep(1)
+            process.communicate("\\n")
+        result = w.report.to_dict()
+        """
+    )
+    gpu = result["gpus"][0]
+    assert 2 * GIB < gpu["process_memory"]["peak"] < 4 * GIB
+    assert (gpu["shown"], len(gpu["children"])) == (True, 1)
+    assert not [note for note in result["notes"] if "CUDA started" in note]
+
+
+@HOST_PIDS
+def test_memory_under_torchrun(tmp_path: Path) -> None:
+    """torchrun's worker, a child of its agent in a session of its own, belongs to the run that started it."""
+    script = tmp_path / "worker.py"
+    script.write_text(
+        "import time, torch\n"
+        "x = torch.empty(2 * 1024**3, dtype=torch.uint8, device='cuda:0')\n"
+        "time.sleep(2)\n"
+    )
+    result = run_program(
+        f"""
+        import subprocess, sys, gpuwidget
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1"]
+        with gpuwidget.watch() as w:
+            subprocess.run([*torchrun, {str(script)!r}], check=True)
+        result = w.report.to_dict()["gpus"][0]
+        """
+    )
+    assert 2 * GIB < result["process_memory"]["peak"] < 4 * GIB
+    assert any("worker.py" in command for command in result["children"])
+
+
+@HOST_PIDS
+@pytest.mark.two_gpus
+def test_a_gpu_that_only_a_child_used() -> None:
+    """It is shown beside the one that this process used."""
+    result = run_program(
+        f"""
+        import subprocess, sys, time, torch, gpuwidget
+        x = torch.ones(1, device="cuda:0")
+        child = [sys.executable, "-c", {CHILD.format(device="cuda:1")!r}]
+        with gpuwidget.watch() as w:
+            process = subprocess.Popen(child, stdin=-1, stdout=-1, text=True)
+            process.stdout.readline()
+            time.sleep(1)
+            process.communicate("\\n")
+        result = w.report.to_dict()
+        """
+    )
+    first, second = result["gpus"][:2]
+    assert (first["shown"], second["shown"]) == (True, True)
+    assert second["process_memory"]["peak"] > 2 * GIB
+    assert [note for note in result["notes"] if note.startswith("GPU 1: the memory of this process is that")]
+
+
+def test_a_cell_waits_for_room(kernel: Kernel) -> None:
+    """A cell that needs more than is free begins when another process gives it back, and not before."""
+    other = holding(4)
+    try:
+        need = free_now() // GIB + 2
+        refused = kernel.run(f"%%gpuwatch --need {need}GiB --gpu 0\nran = True")
+        assert refused.reply["ename"] == "UsageError"
+        assert "free, held by" in refused.text or "GiB free." in refused.text
+        request = kernel.send(f"%%gpuwatch --need {need}GiB --gpu 0 --wait 2m\n6 * 7")
+        waiting = kernel.wait_for_message(
+            request, lambda message: message.is_live and "Waiting for" in str(message.content)
+        )
+        assert waiting is not None
+        other.communicate("\n")
+        ran = kernel.wait(request)
+        assert ran.result == "42"
+        assert "Waited " in ran.cards[0]["text/plain"]
+    finally:
+        other.kill()
+        other.communicate()
+
+
+def test_two_runs_compared() -> None:
+    """Twice the memory and twice the work come out as such."""
+    result = run_program(
+        """
+        import time, torch, gpuwidget
+        a = torch.randn(8192, 8192, device="cuda")
+        (a @ a).sum().item()
+        runs = []
+        for seconds, gib in ((2, 1), (4, 2)):
+            with gpuwidget.watch(f"{seconds} s") as w:
+                x = torch.empty(gib * 1024**3, dtype=torch.uint8, device="cuda")
+                del x
+                end = time.perf_counter() + seconds
+                while time.perf_counter() < end:
+                    (a @ a)[0, 0].item()
+            runs.append(w.report)
+        made = gpuwidget.compare(*runs)
+        result = {row.name: [*row.values, row.ratio] for row in made.rows}
+        result["differences"] = len(made.differences)
+        """
+    )
+    assert result["peak above the start"] == ["1.0 GiB", "2.0 GiB", "2.00x"]
+    assert 1.9 < float(result["time"][2].removesuffix("x")) < 2.1
+    assert 1.6 < float(result["energy"][2].removesuffix("x")) < 2.4
+    assert result["differences"] == 0

@@ -1,0 +1,122 @@
+"""Stacks of frames as a test draws them, and a whole witness of them on a clock of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+from fakes import FakeClock
+
+from gpuwidget.measure.observer import CodeWitness
+from gpuwidget.measure.places import Places
+from gpuwidget.sources import Window
+
+CELL = "/tmp/ipykernel_1/77.py"
+OTHER_CELL = "/tmp/ipykernel_1/12.py"
+TRAIN = "/home/me/project/train.py"
+LOADER = "/lib/site-packages/torch/utils/data/dataloader.py"
+NAMES = {CELL: "In[7]", OTHER_CELL: "In[2]"}
+SOURCE = "for x, y in loader:\n    loss = step(x, y)\n    print(loss)\n"
+
+
+def code(file: str, name: str, lines: int = 40) -> CodeType:
+    """A function's code of so many lines, line ``n`` of which is at instruction ``at(code, n)``."""
+    body = "".join(f"    x{n} = {n}\n" for n in range(2, lines + 1))
+    if name == "<module>":
+        text = "x = 0\n" + "".join(f"x{n} = {n}\n" for n in range(2, lines + 1))
+        return compile(text, file, "exec")
+    owner, _, function = name.rpartition(".")
+    text = f"def {function}():\n{body}"
+    if owner:
+        inner = "".join(f"        x{n} = {n}\n" for n in range(3, lines + 1))
+        text = f"class {owner}:\n    def {function}(self):\n{inner}"
+    scope: dict[str, Any] = {}
+    exec(compile(text, file, "exec"), scope)
+    made = scope[owner].__dict__[function] if owner else scope[function]
+    found: CodeType = made.__code__
+    return found
+
+
+@dataclass
+class Frame:
+    """As much of a frame as is looked at."""
+
+    f_code: CodeType
+    f_lasti: int
+    f_back: Frame | None
+    f_globals: Mapping[str, str]
+
+
+_CODES: dict[tuple[str, str], CodeType] = {}
+
+
+def stack(*frames: tuple[str, str, int]) -> Any:
+    """The deepest frame of a stack, given from the outermost on as file, name and line."""
+    top: Frame | None = None
+    for file, name, line in frames:
+        made = _CODES.setdefault((file, name), code(file, name))
+        at = next(start for start, _, number in made.co_lines() if number == line)
+        module = file.rpartition("/")[2].removesuffix(".py")
+        top = Frame(made, at, top, {"__name__": "torch.utils.data.dataloader" if file == LOADER else module})
+    return top
+
+
+class FakeStreams:
+    """Streams that are as busy as a test says; ``bits`` None: not asked."""
+
+    def __init__(self, bits: int | None = None, reason: str | None = None) -> None:
+        self.bits = bits
+        self.devices: tuple[int, ...] = (0,)
+        self.reason = reason
+
+    def open(self) -> bool:
+        return self.bits is not None
+
+    def busy(self) -> int | None:
+        return self.bits
+
+
+class FakeWindows:
+    """The driver's windows, as a test says."""
+
+    def __init__(self) -> None:
+        self.windows: Sequence[Window] = ()
+        self.closed = 0
+
+    def open(self) -> bool:
+        return True
+
+    def read(self) -> Sequence[Window]:
+        return self.windows
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Watched:
+    """A witness whose looks a test makes, one by one."""
+
+    def __init__(self, bits: int | None = 0, reason: str | None = None) -> None:
+        self.clock = FakeClock()
+        self.streams = FakeStreams(bits, reason)
+        self.windows = FakeWindows()
+        self.top: Any = None
+        self.witness = CodeWitness(
+            Places(NAMES.get),
+            lambda file, line: SOURCE.splitlines()[line - 1] if line <= 3 else "",
+            self.streams,
+            windows=self.windows,
+            clock=self.clock,
+            frames=lambda: {threading.get_ident(): self.top},
+        )
+        self.witness.observe(None)
+        self.witness.open()
+
+    def look(self, top: Any, seconds: float = 0.01, *, late: float = 0.0, busy: int | None = 0) -> None:
+        """So many seconds pass, then it looks."""
+        self.clock.advance(seconds)
+        self.top, self.streams.bits = top, busy
+        self.witness.look(self.clock.monotonic(), late, seconds)

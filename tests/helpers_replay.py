@@ -1,0 +1,126 @@
+"""Runs over a part of a recording: the real source, sampler and run, on a clock that is told."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fakes import FakeClock
+
+from gpuwidget.measure.advice.facts import Surroundings
+from gpuwidget.measure.progress import Progress
+from gpuwidget.measure.report import Report
+from gpuwidget.measure.run import Run, RunOptions
+from gpuwidget.sampler import Sampler
+from gpuwidget.sources.replay import SHIPPED, ReplaySource
+
+STEP_S = 0.100001
+"""A little more than the tenth of a second for which threads wait, so that each step wakes them."""
+_THREADS = 3
+"""Of a sampler: the fast, the slow, and the one that looks after them."""
+
+
+class Player:
+    """Plays a recording once, up to where a test wants it."""
+
+    def __init__(self, path: Path = SHIPPED) -> None:
+        self.clock = FakeClock()
+        self._sampler = Sampler(ReplaySource(str(path), loop=False, clock=self.clock), self.clock)
+        self._samples = 0
+        self._keep = self._sampler.subscribe(self._count)
+        self.clock.until(lambda: self._samples > 0)
+
+    def _count(self, sample: object) -> None:
+        self._samples += 1
+
+    def go_to(self, t: float) -> None:
+        """Jump to ``t`` seconds of the recording."""
+        if t > self.clock.monotonic():
+            self.clock.advance(t - self.clock.monotonic())
+            self._rest()
+
+    def start(
+        self,
+        *gpus: str,
+        label: str | None = None,
+        surroundings: Callable[[Report], Surroundings] | None = None,
+    ) -> Run:
+        """Begin a run on these GPUs, or on all."""
+        run = Run(
+            self._sampler, RunOptions(gpus=gpus), label=label, surroundings=surroundings, clock=self.clock
+        )
+        run.start()
+        return run
+
+    def play(self, seconds: float) -> None:
+        """Let so much of the recording pass."""
+        for _ in range(round(seconds / STEP_S)):
+            self.clock.advance(STEP_S)
+            self._rest()
+
+    def report(self, run: Run) -> Report:
+        """End the run."""
+        run.end("ok")
+        report = run.report()
+        assert report is not None
+        return report
+
+    def measure(self, start: float, seconds: float, *gpus: str) -> Report:
+        """A run over a part of the recording."""
+        self.go_to(start)
+        run = self.start(*gpus)
+        self.play(seconds)
+        return self.report(run)
+
+    def progress(self, start: float, seconds: float) -> Progress:
+        """A run that still goes on after so long."""
+        self.go_to(start)
+        run = self.start()
+        self.play(seconds)
+        try:
+            return run.progress()
+        finally:
+            run.abandon()
+
+    def _rest(self) -> None:
+        """Until every thread of the sampler has done what was due, and waits for a later time."""
+        self.clock.until(self._all_wait)
+
+    def _all_wait(self) -> bool:
+        waiting = list(self.clock._waiting)
+        now = self.clock.monotonic()
+        return len(waiting) == _THREADS and all(due is None or due > now for _, due in waiting)
+
+    def close(self) -> None:
+        """Stop its threads."""
+        self._keep.close()
+        self._sampler.stop()
+
+
+def shipped_without(path: Path, *keys: str) -> Path:
+    """The shipped recording with these readings taken out of every tick, as an older GPU would lack them."""
+    with gzip.open(SHIPPED, "rt", encoding="utf-8") as source, path.open("w", encoding="utf-8") as out:
+        for line in source:
+            tick: dict[str, Any] = json.loads(line)
+            for gpu in tick.get("gpus", ()):
+                for key in keys:
+                    gpu.pop(key, None)
+            out.write(f"{json.dumps(tick)}\n")
+    return path
+
+
+def repeated(path: Path, start: float, seconds: float, times: int) -> Path:
+    """A part of the shipped recording, over and over: a phase that lasts."""
+    with gzip.open(SHIPPED, "rt", encoding="utf-8") as source:
+        first, *ticks = (json.loads(line) for line in source)
+    part = [tick for tick in ticks if start <= tick["t"] < start + seconds]
+    again = [
+        {**tick, "t": round(tick["t"] - part[0]["t"] + lap * seconds, 3)}
+        for lap in range(times)
+        for tick in part
+    ]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in (first, *again)), encoding="utf-8")
+    return path

@@ -1,0 +1,49 @@
+"""Advice in a real kernel, on recordings whose one phase goes on and on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from helpers_kernel import Kernel
+from helpers_outputs import CARD
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from helpers_replay import repeated
+
+SECONDS = 4
+
+
+@pytest.fixture
+def fp32(start_kernel: Callable[..., Kernel], tmp_path: Path) -> Kernel:
+    """A kernel whose GPUs train in float32, with gpuwidget loaded."""
+    kernel = start_kernel(GPUWIDGET_SOURCE=f"replay:{repeated(tmp_path / 'fp32.jsonl', 58.0, 8.5, 1)}")
+    assert kernel.run("%load_ext gpuwidget").reply["status"] == "ok"
+    return kernel
+
+
+def test_the_card_says_which_switch_is_off(fp32: Kernel) -> None:
+    """What the counters show and what torch is set to meet in one line."""
+    fp32.run("import time, torch")
+    ran = fp32.run(f"%%gpuwatch --no-live\ntime.sleep({SECONDS})")
+    card = next(message.content["data"] for message in ran.messages if message.is_card)
+    stored = card[CARD]["advice"]
+    assert [one["rule"] for one in stored] == ["tensor-cores-idle"]
+    assert stored[0]["evidence"]["tf32_matmul"] is False
+    assert "with the tensor cores at 2 %. TF32 is off for matrix products." in card["text/plain"]
+    assert "torch.set_float32_matmul_precision('high') for TF32." in card["text/html"].replace("&#x27;", "'")
+
+
+def test_the_notebooks_variables_are_main(fp32: Kernel) -> None:
+    """Where loaders and models are looked for is the notebook's namespace; odd objects harm nothing."""
+    fp32.run(
+        "class Odd:\n    def __getattr__(self, name): raise RuntimeError(name)\nodd = Odd()\n"
+        "import torch, sys\nloader = torch.utils.data.DataLoader([1, 2, 3], batch_size=2)"
+    )
+    ran = fp32.run(f"%%gpuwatch --no-live\nimport time\nfor x in loader: time.sleep({SECONDS / 2})")
+    assert ran.reply["status"] == "ok"
+    assert fp32.value("vars(sys.modules['__main__'])['loader'] is loader") == "True"
+    assert any(message.is_card for message in ran.messages)

@@ -1,0 +1,144 @@
+"""Processes that a cell starts: their memory is the cell's, and the card says whose it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers_kernel import Kernel
+from helpers_pair import check_card
+from nvml_standin import Standin, build
+
+from gpuwidget.processes import in_host_pid_namespace
+
+GIB = 1024**3
+MACHINE = ("driver=580.95.05", "cuda=13000", "gpus=3", "gpu.*.util=0", "gpu.*.power=80")
+
+pytestmark = pytest.mark.skipif(
+    not in_host_pid_namespace(), reason="in a container the driver's process ids are not the children's"
+)
+
+HELPERS = f'''
+import multiprocessing, os, subprocess, sys, time
+import gpuwidget
+
+MACHINE = {MACHINE!r}
+
+def driver(*lines):
+    """What the driver says from now on."""
+    beside = os.environ["NVML_STANDIN"] + ".new"
+    with open(beside, "w") as file:
+        file.write("\\n".join([*MACHINE, *lines]) + "\\n")
+    os.replace(beside, os.environ["NVML_STANDIN"])
+
+def seen(index, memory):
+    """Wait until a watch has read that much on a GPU."""
+    while gpuwidget.sample().readings[index].memory_used != memory:
+        time.sleep(0.01)
+    time.sleep(0.3)
+'''
+
+
+@pytest.fixture
+def kernel(start_kernel: Callable[..., Kernel], tmp_path: Path) -> Iterator[Kernel]:
+    """A kernel on a machine of three GPUs, that says what the cells say it says."""
+    standin = Standin(build(tmp_path / "library"), tmp_path / "driver")
+    standin.scenario(*MACHINE)
+    path = {"LD_LIBRARY_PATH": standin.environment()["LD_LIBRARY_PATH"]}
+    made = start_kernel(GPUWIDGET_SOURCE=None, **standin.variables, **path)
+    assert made.run("%load_ext gpuwidget").reply["status"] == "ok"
+    made.setup(HELPERS)
+    yield made
+    made.shutdown()
+
+
+def watched(kernel: Kernel, body: str) -> tuple[dict[str, Any], str]:
+    """The report of a watched cell, and its card as text."""
+    ran = kernel.run(f"%%gpuwatch --interval 0.05\n{body}")
+    assert ran.reply["status"] == "ok", ran.reply
+    return check_card(ran), ran.cards[0]["text/plain"]
+
+
+def test_children_and_theirs(kernel: Kernel) -> None:
+    """What a child and its child held counts, as the highest of the run, though both have ended."""
+    report, text = watched(
+        kernel,
+        f"""
+code = "import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=-1); "
+code += "print(p.pid, flush=True); input(); p.communicate(b'')"
+child = subprocess.Popen([sys.executable, "-c", code], stdin=-1, stdout=-1, text=True)
+grandchild = int(child.stdout.readline())
+holders = f"self:{GIB} {{child.pid}}:{2 * GIB} {{grandchild}}:{4 * GIB}"
+driver("gpu.0.memory_used={7 * GIB}", f"gpu.0.compute={{holders}}")
+seen(0, {7 * GIB})
+child.communicate("")
+driver("gpu.0.memory_used={GIB}", "gpu.0.compute=self:{GIB}")
+seen(0, {GIB})
+""",
+    )
+    first, second, _ = report["gpus"]
+    assert first["process_memory"] == {"start": 0, "end": GIB, "peak": 7 * GIB}
+    assert (first["shown"], second["shown"]) == (True, False)
+    assert len(first["children"]) == 2
+    assert "the memory of this process includes that of 2 child processes (python" in text.replace("\n", " ")
+
+
+def test_gpus_that_only_children_used(kernel: Kernel) -> None:
+    """They are shown, with their memory, and the card says that this notebook itself was not there."""
+    report, text = watched(
+        kernel,
+        f"""
+workers = [subprocess.Popen(["sleep", "60"], start_new_session=True) for _ in range(2)]
+driver(
+    *(f"gpu.{{n + 1}}.memory_used={3 * GIB}" for n in range(2)),
+    *(f"gpu.{{n + 1}}.compute={{worker.pid}}:{3 * GIB}" for n, worker in enumerate(workers)),
+)
+seen(2, {3 * GIB})
+for worker in workers:
+    worker.kill()
+    worker.wait()
+""",
+    )
+    assert [gpu["shown"] for gpu in report["gpus"]] == [False, True, True]
+    assert [gpu["process_memory"]["peak"] for gpu in report["gpus"]] == [0, 3 * GIB, 3 * GIB]
+    (note,) = [note for note in report["notes"] if "child" in note]
+    assert note == (
+        "GPU 1, GPU 2: the memory of this process is that of 2 child processes (2 x sleep 60) alone."
+    )
+    assert not [note for note in report["notes"] if "CUDA started" in note]
+    assert "GPUs 1, 2" in text
+
+
+def test_a_worker_whose_parent_died(kernel: Kernel) -> None:
+    """A launcher that ends before its workers does not take their memory away from the cell."""
+    report, _ = watched(
+        kernel,
+        f"""
+subprocess.run(["sh", "-c", "sleep 60 >/dev/null 2>&1 & echo $! >pid"])
+orphan = int(open("pid").read())
+driver("gpu.0.memory_used={5 * GIB}", f"gpu.0.compute={{orphan}}:{5 * GIB}")
+seen(0, {5 * GIB})
+os.kill(orphan, 9)
+""",
+    )
+    assert report["gpus"][0]["process_memory"]["peak"] == 5 * GIB
+    assert report["gpus"][0]["children"] == ["sleep 60"]
+
+
+def test_forked_workers(kernel: Kernel) -> None:
+    """multiprocessing's workers, as a DataLoader has them, count; a stranger does not."""
+    report, _ = watched(
+        kernel,
+        f"""
+pool = multiprocessing.get_context("fork").Pool(1)
+pid = pool._pool[0].pid
+driver("gpu.0.memory_used={9 * GIB}", f"gpu.0.compute={{pid}}:{2 * GIB} 1:{7 * GIB}")
+seen(0, {9 * GIB})
+pool.terminate()
+pool.join()
+""",
+    )
+    assert report["gpus"][0]["process_memory"]["peak"] == 2 * GIB
+    assert report["gpus"][0]["device_memory"]["peak"] == 9 * GIB

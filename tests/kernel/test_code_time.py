@@ -1,0 +1,53 @@
+"""Where the time went, in a real kernel: the cell's own lines, functions of other cells, modules, await."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from helpers_kernel import Kernel
+
+MIME = "application/vnd.gpuwidget.report+json"
+
+
+def lines(kernel: Kernel, body: str) -> dict[int | None, Any]:
+    """Where the time of a watched cell went, by line."""
+    ran = kernel.run(f"%%gpuwatch --no-live\n{body}")
+    assert ran.reply["status"] == "ok"
+    (card,) = ran.cards
+    return {line["line"]: line for line in card[MIME]["time"]["lines"]}
+
+
+def test_lines_of_the_cell(kernel: Kernel) -> None:
+    """The line that takes the time has it, with its source; the magic's line counts as the first."""
+    found = lines(kernel, "import time\n\ntime.sleep(1.2)")
+    assert found[4]["source"] == "time.sleep(1.2)"
+    assert found[4]["share"] > 80
+    assert found[4]["gpu_busy"] is None
+
+
+def test_functions_of_other_cells_and_modules(start_kernel: Callable[..., Kernel]) -> None:
+    """The cell's line, and below it the user's own frame, by the cell or the file that has it."""
+    kernel = start_kernel()
+    (kernel.folder / "mine.py").write_text("import time\ndef step():\n    time.sleep(0.6)\n")
+    kernel.run("%load_ext gpuwidget")
+    kernel.run("import mine, time\ndef epoch():\n    time.sleep(0.6)")
+    found = lines(kernel, "epoch()\nmine.step()")
+    # IPython 7 keeps no numbers of its cells' files.
+    assert found[2]["frame"] in ("In[2]:3 epoch", "a cell:3 epoch")
+    assert found[3]["frame"] == "mine.py:3 step"
+
+
+def test_an_awaiting_cell(kernel: Kernel) -> None:
+    """A cell that awaits is charged at the line that awaits."""
+    found = lines(kernel, "import asyncio\nawait asyncio.sleep(1.2)")
+    assert found[3]["share"] > 80
+    assert found[3]["call"] == "asyncio.tasks.sleep"
+
+
+def test_nothing_goes_on_after_the_cell(kernel: Kernel) -> None:
+    """The witness's thread ends with its cell, an interrupted or failing one included."""
+    lines(kernel, "import time\ntime.sleep(0.5)")
+    kernel.run("%%gpuwatch\n1 / 0")
+    ran = kernel.run("import threading; print([t.name for t in threading.enumerate() if 'code' in t.name])")
+    assert ran.text.strip() == "[]"

@@ -1,0 +1,136 @@
+"""``%%gpuwatch --lines`` in a real kernel, on the stand-in torch with an allocator and its history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from helpers_kernel import Kernel, Ran
+from helpers_outputs import CARD
+from test_device import STANDIN
+
+MIB = 1024**2
+PREPARE = "import torch, standin_allocator\nallocator = standin_allocator.install(torch)\nMIB = 2**20"
+
+
+@pytest.fixture
+def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
+    """A kernel with gpuwidget and the stand-in torch, in which CUDA is not up."""
+    made = start_kernel(PYTHONPATH=STANDIN, GPUWIDGET_SOURCE="none")
+    ok(made, f"%load_ext gpuwidget\n{PREPARE}")
+    return made
+
+
+def ok(kernel: Kernel, code: str) -> Ran:
+    ran = kernel.run(code)
+    assert ran.reply["status"] == "ok", ran.reply
+    return ran
+
+
+def report(ran: Ran) -> dict[str, Any]:
+    (card,) = ran.cards
+    found = card[CARD]
+    assert isinstance(found, dict)
+    return found
+
+
+def lines(ran: Ran) -> list[tuple[Any, ...]]:
+    """File, line, function, source, caller, and MiB at the peak, at the end and in all."""
+    return [
+        (
+            *(line[name] for name in ("file", "line", "function", "source", "called_from")),
+            *(line[name] / MIB for name in ("at_peak", "held", "allocated")),
+        )
+        for line in report(ran)["lines"]
+    ]
+
+
+def test_cells_functions_and_modules(kernel: Kernel) -> None:
+    """Lines of the cell, of a function of another cell and of the user's module, each with its source."""
+    (kernel.folder / "layers.py").write_text(
+        "import torch\n\n\ndef forward(n):\n    return torch.allocate(n)\n", encoding="utf-8"
+    )
+    ok(
+        kernel,
+        "import layers\ndef step():\n    hidden = layers.forward(30 * MIB)\n    return torch.allocate(MIB)",
+    )
+    ran = ok(
+        kernel,
+        "%%gpuwatch --no-live --lines\nx = torch.allocate(8 * MIB)\nfor _ in range(3):\n    y = step()",
+    )
+    assert lines(ran) == [
+        ("layers.py", 5, "forward", "return torch.allocate(n)", "In[3] line 4", 30, 0, 90),
+        ("In[3]", 2, None, "x = torch.allocate(8 * MIB)", None, 8, 8, 8),
+        ("In[2]", 4, "step", "return torch.allocate(MIB)", "In[3] line 4", 2, 1, 3),
+    ]
+    (card,) = ran.cards
+    assert "layers.py line 5 in forward" in card["text/html"]
+    assert "torch's memory by line:" in card["text/plain"]
+    assert report(ran)["notes"] == []
+
+
+def test_after_an_error(kernel: Kernel) -> None:
+    """A cell that fails has its lines, and the recording has ended; so after an interrupt."""
+    ran = kernel.run("%%gpuwatch --no-live --lines\nx = torch.allocate(8 * MIB)\n1 / 0")
+    assert ran.reply["ename"] == "ZeroDivisionError"
+    assert lines(ran) == [("In[2]", 2, None, "x = torch.allocate(8 * MIB)", None, 8, 8, 8)]
+    assert kernel.value("allocator.enabled") == "False"
+    request = kernel.send(
+        "%%gpuwatch --no-live --lines\ny = torch.allocate(MIB)\nopen('on', 'w').close()\nwhile True: pass"
+    )
+    kernel.wait_for_file("on")
+    kernel.interrupt()
+    assert lines(kernel.wait(request)) == [("In[3]", 2, None, "y = torch.allocate(MIB)", None, 1, 1, 1)]
+    assert kernel.value("allocator.enabled") == "False"
+
+
+def test_cells_in_cells(kernel: Kernel) -> None:
+    """A watched cell in a watched cell: each has what was allocated in its own time."""
+    inner = "%%gpuwatch --no-live --lines\\nb = torch.allocate(2 * MIB)"
+    ran = ok(
+        kernel,
+        f"%%gpuwatch --no-live --lines\na = torch.allocate(MIB)\nr = get_ipython().run_cell('{inner}')\n"
+        "c = torch.allocate(4 * MIB)",
+    )
+    first, second = (card[CARD]["lines"] for card in ran.cards)
+    assert [line["allocated"] for line in first] == [2 * MIB]
+    assert sorted(line["allocated"] for line in second) == [MIB, 2 * MIB, 4 * MIB]
+    assert kernel.value("[call[0] for call in allocator.calls]") == "['all', None]"
+
+
+def test_the_users_own_recording(kernel: Kernel) -> None:
+    """It is used and goes on; the card says that it is the user's."""
+    ok(kernel, "torch.cuda.init()\ntorch.cuda.memory._record_memory_history('all')")
+    ran = ok(kernel, "%%gpuwatch --no-live --lines\nx = torch.allocate(MIB)")
+    assert len(lines(ran)) == 1
+    (note,) = report(ran)["notes"]
+    assert note.startswith("torch's allocation history was on already and was left as it is")
+    assert kernel.value("allocator.enabled, [call[0] for call in allocator.calls]") == "(True, ['all'])"
+
+
+def test_without_torch(start_kernel: Callable[..., Kernel]) -> None:
+    """Where there is nothing to record, the card says why; torch may come in the cell itself."""
+    kernel = start_kernel(PYTHONPATH=STANDIN, GPUWIDGET_SOURCE="none")
+    ok(kernel, "%load_ext gpuwidget")
+    ran = ok(kernel, "%%gpuwatch --no-live --lines\n1")
+    assert report(ran)["notes"] == ["Memory by line: torch is not loaded: no line allocated anything there."]
+    late = f"%%gpuwatch --no-live --lines\n{PREPARE}\nimport time; time.sleep(1)\nx = torch.allocate(MIB)"
+    assert [line[:2] for line in lines(ok(kernel, late))] == [("In[3]", 6)]
+
+
+def test_a_history_too_long(kernel: Kernel) -> None:
+    """What the history no longer holds is said, and what is still there has its line all the same."""
+    ok(kernel, "import gpuwidget.torch_history as h, gpuwidget.kernel.line_memory as l\nh.MOST_EVENTS = 20")
+    ran = ok(
+        kernel,
+        "%%gpuwatch --no-live --lines\nl.MOST_EVENTS = 20\nx = torch.allocate(8 * MIB)\n"
+        "for _ in range(50):\n    y = torch.allocate(MIB)",
+    )
+    found = report(ran)
+    assert [(line["line"], line["held"]) for line in found["lines"]] == [(3, 8 * MIB), (5, MIB)]
+    (note,) = found["notes"]
+    assert note == (
+        "Memory by line: of 58 MiB that code asked for on cuda:0 in all, 40 MiB can't be told: torch's "
+        "history holds the last 20 events, and what is older has no line."
+    )

@@ -1,0 +1,215 @@
+"""Who holds the GPU's memory, in a real kernel with the real torch on a stand-in for its allocator."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers_kernel import KERNEL_PYTHON, Kernel, Ran
+
+TESTS = Path(__file__).parent.parent
+SETUP = f"""
+import sys, torch
+sys.path.insert(0, {str(TESTS)!r})
+from helpers_allocator import StandInGpu
+sys.path.remove({str(TESTS)!r})
+gpu = StandInGpu(torch)
+gpu.install()
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _has_torch() -> None:
+    done = subprocess.run([KERNEL_PYTHON, "-c", "import torch"], capture_output=True, check=False)
+    if done.returncode != 0:
+        pytest.skip("torch is not installed beside the kernel")
+
+
+@pytest.fixture
+def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
+    """A kernel with gpuwidget loaded, and a device in use; In[1] is the next cell."""
+    made = start_kernel(GPUWIDGET_SOURCE="none")
+    made.setup(SETUP)
+    made.setup("%load_ext gpuwidget\nimport gpuwidget")
+    return made
+
+
+def run(kernel: Kernel, code: str) -> Ran:
+    """Run a cell that must succeed."""
+    ran = kernel.run(code)
+    assert ran.reply["status"] == "ok", ran.reply
+    return ran
+
+
+def shown(ran: Ran) -> str:
+    """The text that was displayed."""
+    return "\n".join(m.content["data"]["text/plain"] for m in ran.messages if m.type == "display_data")
+
+
+def held(kernel: Kernel, variables: str = "kind, names, bytes, cell") -> Any:
+    """The holders' fields, as a list; adds up to what the device has allocated."""
+    fields = ", ".join(f"h.{name.strip()}" for name in variables.split(","))
+    assert kernel.value("sum(h.bytes for h in gpuwidget.holders()) == gpu.allocated") == "True"
+    return eval(kernel.value(f"[({fields}) for h in gpuwidget.holders()]"))
+
+
+def test_variables_results_and_errors(kernel: Kernel) -> None:
+    """Each holder with its names and its cell: variables, Out, and the frames of the last error."""
+    run(kernel, "x = gpu.empty(3000)\ny = x[1:]")
+    run(kernel, "gpu.empty(1000)")
+    kernel.run("def fail(data):\n    1 / 0\nfail(gpu.empty(2000))")
+    assert held(kernel) == [
+        ("variable", ("x", "y"), 12288, 1),
+        ("notebook", ("the last error's traceback",), 8192, 3),
+        ("notebook", ("Out[2]", "_", "_2"), 4096, 2),
+    ]
+
+
+def test_a_result_that_a_variable_names_too(kernel: Kernel) -> None:
+    """It is the variable's: %gpu free keeps it, and says why."""
+    run(kernel, "x = gpu.empty(1000)\nx")
+    assert held(kernel) == [("variable", ("x", "Out[1]", "_", "_1"), 4096, 1)]
+    assert shown(run(kernel, "%gpu free")) == (
+        "There is nothing to free.\nKept, since a variable holds it too: Out[1] (x)."
+    )
+
+
+def test_free_lists_and_frees(kernel: Kernel) -> None:
+    """Only --yes gives anything back: results and errors, in every place they live, and the cache."""
+    run(kernel, "kept = gpu.empty(100)")
+    run(kernel, "gpu.empty(1_000_000)")
+    run(kernel, "'a result of another kind'")
+    kernel.run("def fail(data):\n    raise ValueError(data)\nfail(gpu.empty(2_000_000))")
+    offered = shown(run(kernel, "%gpu free"))
+    assert offered == (
+        "%gpu free --yes would release:\n"
+        "  the last error's traceback: 7.6 MiB\n"
+        "  Out[2], __, _2: 3.8 MiB\n"
+        "Lost with it: %debug and %tb of the last error, Out[2]."
+    )
+    assert kernel.value("gpu.allocated") == "12000768"
+    done = shown(run(kernel, "%gpu free --yes"))
+    assert done == (
+        "Released 11 MiB of tensors.\n"
+        "Given back to the GPU: 12 MiB by torch's count; the driver's is not known.\n"
+        "Lost with it: %debug and %tb of the last error, Out[2]."
+    )
+    assert kernel.value("gpu.allocated") == "512"
+    assert kernel.value("sorted(Out), _3, hasattr(sys, 'last_value')") == (
+        "([3], 'a result of another kind', False)"
+    )
+    assert "No traceback" in run(kernel, "%tb").text
+    assert shown(run(kernel, "%gpu free")) == "There is nothing to free."
+    assert run(kernel, "7").result == "7"
+    assert kernel.value("_") == "7"
+
+
+def test_free_by_name(kernel: Kernel) -> None:
+    """Named variables are deleted, and no others; with a name that is none, nothing is."""
+    run(kernel, "x = gpu.empty(1000); y = gpu.empty(1000); z = x[1:]")
+    refused = kernel.run("%gpu free y nonsense")
+    assert refused.reply["evalue"].startswith("nonsense: no variable of yours, so nothing was deleted.")
+    assert kernel.value("gpu.allocated") == "8192"
+    assert shown(run(kernel, "%gpu free y")) == (
+        "Deleted y: 4 KiB went back to torch's cache; %gpu free --yes empties that."
+    )
+    assert shown(run(kernel, "%gpu free x")) == (
+        "Deleted x: no GPU memory was released. %gpu memory shows what else holds it."
+    )
+    assert kernel.value("'x' in globals(), 'y' in globals(), gpu.allocated") == "(False, False, 4096)"
+    assert kernel.run("%gpu free _").reply["ename"] == "UsageError"
+
+
+def test_cells_that_still_hold(kernel: Kernel) -> None:
+    """Cells are ranked by what is left of them, with their first line."""
+    run(kernel, "# a comment\nx = gpu.empty(1000)")
+    run(kernel, "%%time\nmodel = gpu.move(torch.nn.Linear(100, 100))")
+    run(kernel, "for _ in range(5): loss = gpu.empty(1000)")
+    run(kernel, "x = None; y = gpu.empty(1000)")
+    lines = [line.split() for line in shown(run(kernel, "%gpu memory --cells")).splitlines()]
+    assert [(line[1], " ".join(line[2:])) for line in lines] == [
+        ("[2]", "model = gpu.move(torch.nn.Linear(100, 100)) 40 KiB"),
+        ("[3]", "for _ in range(5): loss = gpu.empty(1000) 4 KiB"),
+        ("[4]", "x = None; y = gpu.empty(1000) 4 KiB"),
+    ]
+
+
+def test_memory_from_before(start_kernel: Callable[..., Kernel]) -> None:
+    """What was allocated before gpuwidget was loaded is said to be."""
+    kernel = start_kernel(GPUWIDGET_SOURCE="none")
+    kernel.setup(SETUP)
+    run(kernel, "x = gpu.empty(1000)")
+    run(kernel, "%load_ext gpuwidget")
+    run(kernel, "import gpuwidget\ny = gpu.empty(2000)")
+    lines = shown(run(kernel, "%gpu memory --cells")).splitlines()
+    assert [" ".join(line.split()) for line in lines] == [
+        "In [3] import gpuwidget 8 KiB",
+        "from before gpuwidget was loaded 4 KiB",
+    ]
+
+
+def test_a_watched_cell_says_what_it_left_behind(kernel: Kernel) -> None:
+    """The report's holders are what the cell has allocated and is still there, and nothing else."""
+    run(kernel, "before = gpu.empty(5000)")
+    ran = run(
+        kernel, "%%gpuwatch\nx = gpu.empty(1000)\ngpu.empty(7)\ntemporary = gpu.empty(9)\ndel temporary"
+    )
+    report = ran.cards[0]["application/vnd.gpuwidget.report+json"]
+    assert report["holders"] == [
+        {"kind": "variable", "names": ["x"], "type": "Tensor", "device": "cuda:0", "bytes": 4096, "cell": 2}
+    ]
+    assert "<b>Left behind:</b> x (Tensor): 4 KiB" in ran.cards[0]["text/html"]
+    ran = run(kernel, "%%gpuwatch\nbefore += 1")
+    assert ran.cards[0]["application/vnd.gpuwidget.report+json"]["holders"] == []
+
+
+def test_nothing_is_searched_where_nothing_was_allocated(kernel: Kernel) -> None:
+    """A watched cell that leaves the allocator alone costs no walk through the variables."""
+    run(kernel, "x = gpu.empty(1000)")
+    kernel.setup("import gpuwidget.kernel.memory as m\nm.search = None")
+    ran = run(kernel, "%%gpuwatch\nx += 1")
+    assert ran.cards[0]["application/vnd.gpuwidget.report+json"]["holders"] == []
+
+
+def test_without_cuda(start_kernel: Callable[..., Kernel]) -> None:
+    """Without torch, or before CUDA is up, every command says so in a sentence."""
+    kernel = start_kernel(GPUWIDGET_SOURCE="none")
+    run(kernel, "%load_ext gpuwidget")
+    assert shown(run(kernel, "%gpu memory")) == "No memory of torch's to show: torch is not loaded."
+    assert shown(run(kernel, "%gpu free --yes")) == "Nothing to free: torch is not loaded."
+    run(kernel, "import torch")
+    up = "CUDA is not initialised in this process."
+    assert shown(run(kernel, "%gpu memory")) == f"No memory of torch's to show: {up}"
+    assert shown(run(kernel, "%gpu free")) == f"Nothing to free: {up}"
+    assert kernel.value("torch.cuda.is_initialized()") == "False"
+
+
+def test_wrong_words(kernel: Kernel) -> None:
+    """What is no option is said in one line, with the usage."""
+    ran = kernel.run("%gpu memory --all")
+    assert ran.reply["evalue"].startswith("'%gpu memory --all' is not known. %gpu memory: who holds")
+    assert kernel.run("%gpu free --no").reply["evalue"].startswith("'%gpu free --no' is not known.")
+
+
+def test_unloading_forgets(kernel: Kernel) -> None:
+    """After %unload_ext no cell is looked at, and loading anew begins anew."""
+    run(kernel, "x = gpu.empty(1000)")
+    run(kernel, "%unload_ext gpuwidget")
+    run(kernel, "y = gpu.empty(2000)")
+    assert held(kernel, "names, cell") == [(("y",), None), (("x",), None)]
+    run(kernel, "%load_ext gpuwidget")
+    run(kernel, "z = gpu.empty(3000)")
+    assert held(kernel, "names, cell") == [(("z",), 5), (("y",), None), (("x",), None)]
+
+
+def test_hostile_names_are_escaped(kernel: Kernel) -> None:
+    """Names, types and cells' lines reach the page as text."""
+    run(kernel, "globals()['<img src=x onerror=alert(1)>'] = gpu.empty(10)  # <script>alert(1)</script>")
+    for command in ("%gpu memory", "%gpu memory --cells"):
+        bundle = next(m.content["data"] for m in run(kernel, command).messages if m.type == "display_data")
+        assert "<img" not in bundle["text/html"]
+        assert "<script" not in bundle["text/html"]
+        assert "&lt;" in bundle["text/html"]

@@ -1,0 +1,79 @@
+"""The example notebooks: each runs anywhere, and outputs that are committed are a real GPU's."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from test_quickstart import reports
+
+from gpuwidget.examples import notebooks
+
+LABELS = {
+    "starved_data_loader": ["starved", "repaired"],
+    "mixed_precision": ["float32", "bfloat16"],
+    "out_of_memory": ["at once", "in eight parts"],
+    "leak_across_cells": ["epoch 1", "epoch 2", "epoch 3, repaired"],
+    "several_gpus": ["on the one chosen", "side by side", "one after the other"],
+    "cudnn_and_tf32": [
+        *("TF32 off", "TF32 on", "without cuDNN", "with cuDNN", "the search", "after the search"),
+    ],
+}
+"""By notebook: what its watched cells are called."""
+
+FOUND = {path.stem: path for path in notebooks()}
+EACH = pytest.mark.parametrize("name", LABELS)
+
+
+def read(path: Path) -> Any:
+    """The notebook."""
+    return nbformat.read(path, as_version=4)
+
+
+def test_all_are_known_here() -> None:
+    """Every notebook that is shipped is run by these tests, or is the quickstart."""
+    assert set(FOUND) == {*LABELS, "quickstart"}
+
+
+@EACH
+@pytest.mark.parametrize("source", ["replay", "none"])
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed (TORCH=0)")
+def test_it_runs_without_a_gpu(name: str, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a recording, and with no GPU at all, every cell runs well and every watched one leaves its card."""
+    monkeypatch.setenv("GPUWIDGET_SOURCE", source)
+    notebook = read(FOUND[name])
+    NotebookClient(notebook, timeout=200).execute()
+    found = reports(notebook)
+    assert [report["cell"]["label"] for report in found] == LABELS[name]
+    assert {report["cell"]["status"] for report in found} == {"ok"}
+    assert {report["source"]["kind"] for report in found} == {source}
+    # A cell may fail on a GPU by design, and then be meant to; here none does.
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    assert [output for output in outputs if output["output_type"] == "error"] == []
+    texts = [output.get("data", {}).get("text/plain", "") for output in outputs]
+    tables = [text for text in texts if text.partition("\n")[0].endswith("ratio")]
+    assert len(tables) == sum("%gpu compare" in line for cell in notebook.cells for line in lines(cell))
+
+
+def lines(cell: Any) -> list[str]:
+    """The lines of a cell of code."""
+    return str(cell.source).splitlines() if cell.cell_type == "code" else []
+
+
+@EACH
+def test_committed_outputs_are_a_real_gpus(name: str) -> None:
+    """What a reader sees was measured on a real H200, all of it in one run, and is no recording."""
+    notebook = read(FOUND[name])
+    assert "widgets" not in notebook.metadata
+    found = reports(notebook)
+    if not found:
+        pytest.skip("it is committed without outputs")
+    assert [report["cell"]["label"] for report in found] == LABELS[name]
+    for report in found:
+        assert (report["source"]["kind"], report["gpus"][0]["name"]) == ("nvml", "NVIDIA H200")
+    counts = [cell.execution_count for cell in notebook.cells if cell.cell_type == "code"]
+    assert counts == list(range(1, len(counts) + 1))

@@ -1,0 +1,165 @@
+"""Watched cells that wait for a GPU's room or for their turn, in real kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from helpers_kernel import Kernel, Ran
+from helpers_outputs import Message
+from helpers_pair import check_card
+
+WAIT = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.005)\n'finished'"
+
+
+def is_line(message: Message) -> bool:
+    """Whether it shows what the cell waits for."""
+    text = message.content.get("data", {}).get("text/plain", "") if message.is_live else ""
+    return text.startswith("Waiting for ")
+
+
+def assert_refused(ran: Ran, said: str) -> None:
+    """The cell failed with one line that says ``said``, and left nothing else behind."""
+    assert (ran.reply["status"], ran.reply["ename"]) == ("error", "UsageError")
+    assert len(ran.text.strip().splitlines()) == 1
+    assert ran.text.startswith("UsageError: ")
+    assert said in ran.text
+    assert [message.type for message in ran.messages if message.type in ("error", "execute_result")] == []
+    assert ran.cards == []
+    places = {m.content["transient"]["display_id"]: m.content["data"] for m in ran.messages if m.is_live}
+    assert [data for data in places.values() if data] == []
+
+
+@pytest.fixture
+def busy(start_kernel: Callable[..., Kernel], tmp_path: Path) -> Kernel:
+    """A kernel on a machine whose GPU has 12 GiB free and will not have more."""
+    recording = tmp_path / "full.jsonl"
+    meta = (
+        '{"meta": {"driver": "580.95.05", "cuda_driver": 13000, "tick_s": 1.0, "gpus": [{"name": '
+        '"NVIDIA H200", "memory_total": 150754820096, "power_limit_mw": 700000, "pci_bus_id": '
+        '"00000000:17:00.0"}]}}'
+    )
+    reading = (
+        '{{"t": {t}.0, "phase": null, "gpus": [{{"util": 5, "mem_util": 1, "mem_used": 137869918208, '
+        '"power_mw": 90000, "temp_c": 30, "mem_temp_c": 30, "sm_mhz": 345, "throttle": 0, "procs": [], '
+        '"gpm": {{}}, "energy_mj": {t}}}]}}'
+    )
+    recording.write_text("\n".join([meta, *(reading.format(t=t) for t in range(3))]) + "\n")
+    kernel = start_kernel(GPUWIDGET_SOURCE=f"replay:{recording}")
+    assert kernel.run("%load_ext gpuwidget").reply["status"] == "ok"
+    return kernel
+
+
+def test_no_room(busy: Kernel) -> None:
+    """A cell without room does not run: one line says why, and Run All stops."""
+    busy.setup("ran = False")
+    refused, next_one = busy.run_all("%%gpuwatch --need 20GiB\nran = True", "ran = True")
+    assert_refused(refused, "it has 12.0 of 140.4 GiB free")
+    assert next_one.reply["status"] == "aborted"
+    assert busy.value("ran") == "False"
+    assert check_card(busy.run("%%gpuwatch --need 10GiB\n6 * 7"))["cell"]["status"] == "ok"
+    assert busy.run("ran").result == "False"
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "{}\nran = True",
+        "\n{}\n\nran = True",
+        "%%time\n{}\nran = True",
+        "{}\n%%time\nran = True",
+        "{}\nimport asyncio\nawait asyncio.sleep(0)\nran = True",
+        "{}\nfrom __future__ import annotations\nran = True",
+        "{}\n!touch ran\nran = True",
+        "get_ipython().run_cell_magic('gpuwatch', '--need 20GiB', 'ran = True')",
+    ],
+)
+def test_no_kind_of_cell_runs_without_room(busy: Kernel, cell: str) -> None:
+    """Whatever stands in it or above it, nothing of a refused cell runs, and the next cell does."""
+    busy.setup("ran = False")
+    ran = busy.run(cell.format("%%gpuwatch --need 20GiB"))
+    assert (ran.reply["status"], ran.reply["ename"]) == ("error", "UsageError")
+    assert busy.value("ran") == "False"
+    assert not (busy.folder / "ran").exists()
+    assert busy.run("ran = True\nran").result == "True"
+
+
+def test_a_syntax_error_is_not_waited_for(busy: Kernel) -> None:
+    """A cell that can't run at all says so at once."""
+    ran = busy.run("%%gpuwatch --need 20GiB --wait 1h\nran = (1")
+    assert (ran.reply["status"], ran.reply["ename"]) == ("error", "SyntaxError")
+    assert [message for message in ran.messages if is_line(message)] == []
+
+
+@pytest.mark.parametrize("body", ["ran = True", "import asyncio\nawait asyncio.sleep(0)\nran = True"])
+def test_an_interrupt_while_it_waits(busy: Kernel, body: str) -> None:
+    """'Stop' ends the wait, also of a cell with await: the cell has not run, and the next one does."""
+    busy.setup("ran = False")
+    request = busy.send(f"%%gpuwatch --need 20GiB --wait 1h\n{body}")
+    shown = busy.wait_for_message(request, is_line)
+    assert shown is not None
+    assert shown.content["data"]["text/plain"].startswith(
+        "Waiting for 20.0 GiB free on GPU 0 H200 (the only GPU, a recording): it has 12.0 of 140.4 GiB free. "
+    )
+    busy.interrupt()
+    assert_refused(busy.wait(request), "Interrupted after ")
+    assert busy.value("ran") == "False"
+    assert busy.run("6 * 7").result == "42"
+
+
+def test_taking_turns(start_kernel: Callable[..., Kernel], tmp_path: Path) -> None:
+    """Of two notebooks, one waits until the other's cell is done or its kernel dead, and says for whom."""
+    kernels = [start_kernel(GPUWIDGET_LOCK_DIR=str(tmp_path)) for _ in range(2)]
+    for kernel in kernels:
+        assert kernel.run("%load_ext gpuwidget").reply["status"] == "ok"
+    first, second = kernels
+    request = first.send(f"%%gpuwatch --exclusive --name 'epoch 1' --gpu 0\nopen('begun', 'w')\n{WAIT}")
+    first.wait_for_file("begun")
+    assert_refused(second.run("%%gpuwatch --exclusive --gpu 0\n1"), f"process {first.process_id}, epoch 1")
+    assert check_card(second.run("%%gpuwatch --exclusive --gpu 1\n1"))["cell"]["status"] == "ok"
+
+    waiting = second.send("%%gpuwatch --exclusive --gpu 0 --wait 1h\nopen('begun', 'w')\n6 * 7")
+    shown = second.wait_for_message(waiting, is_line)
+    assert shown is not None
+    assert f"process {first.process_id}, epoch 1" in shown.content["data"]["text/plain"]
+    (first.folder / "go").touch()
+    assert first.wait(request).result == "'finished'"
+    ran = second.wait(waiting)
+    assert ran.result == "42"
+    (note,) = check_card(ran)["notes"]
+    assert note.startswith("Waited ")
+    assert note.endswith(" for its turn on GPU 0 H200 (--gpu, a recording).")
+
+    (first.folder / "go").unlink()
+    first.send(f"%%gpuwatch --exclusive --gpu 0\nopen('begun', 'w')\n{WAIT}")
+    first.wait_for_file("begun")
+    waiting = second.send("%%gpuwatch --exclusive --gpu 0 --wait 1h\n6 * 7")
+    assert second.wait_for_message(waiting, is_line) is not None
+    first.shutdown()
+    assert second.wait(waiting).result == "42"
+
+
+def test_a_turn_ends_with_its_cell(start_kernel: Callable[..., Kernel], tmp_path: Path) -> None:
+    """A cell that fails, is interrupted or unloads gpuwidget gives its turn to the next all the same."""
+    kernels = [start_kernel(GPUWIDGET_LOCK_DIR=str(tmp_path)) for _ in range(2)]
+    for kernel in kernels:
+        assert kernel.run("%load_ext gpuwidget").reply["status"] == "ok"
+    first, second = kernels
+
+    def free() -> bool:
+        return bool(second.run("%%gpuwatch --exclusive --gpu 0 --quiet\n1").reply["status"] == "ok")
+
+    assert first.run("%%gpuwatch --exclusive --gpu 0\n1 / 0").reply["ename"] == "ZeroDivisionError"
+    assert free()
+    request = first.send(f"%%gpuwatch --exclusive --gpu 0\nopen('begun', 'w')\n{WAIT}")
+    first.wait_for_file("begun")
+    assert not free()
+    first.interrupt()
+    assert first.wait(request).reply["ename"] == "KeyboardInterrupt"
+    assert free()
+    magic = "get_ipython().run_cell_magic('gpuwatch', '--exclusive --gpu 0', '1 / 0')"
+    assert first.run(magic).reply["ename"] == "ZeroDivisionError"
+    assert free()
+    assert first.run("%%gpuwatch --exclusive --gpu 0\n%unload_ext gpuwidget").reply["status"] == "ok"
+    assert free()

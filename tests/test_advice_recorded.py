@@ -1,0 +1,239 @@
+"""Advice on four recorded H200s: each phase gets what its description names, and nothing else."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from helpers_replay import Player, repeated, shipped_without
+
+from gpuwidget.kernel import surroundings
+from gpuwidget.kernel.surroundings import Around
+from gpuwidget.measure.report import Advice
+from gpuwidget.sources.replay import SHIPPED
+
+STEADY = {
+    "idle": (0.1, 4.7),
+    "starved": (14.0, 9.0),
+    "DDP bf16": (36.0, 11.0),
+    "DDP fp32": (58.0, 8.5),
+    "straggler": (78.0, 9.5),
+    "four kinds": (96.0, 9.5),
+    "two processes": (112.0, 8.0),
+    "leak": (124.5, 4.0),
+    "idle at the end": (131.6, 3.4),
+}
+"""Start and length in seconds of each phase's steady part, without the processes' start-up."""
+WHOLE = {
+    "starved": (5.0, 19.2),
+    "DDP bf16": (24.3, 24.4),
+    "DDP fp32": (48.8, 19.5),
+    "straggler": (68.4, 21.6),
+    "four kinds": (90.1, 16.8),
+    "two processes": (107.0, 14.3),
+    "leak": (121.4, 8.6),
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+
+
+@pytest.fixture
+def player() -> Iterator[Player]:
+    """The recording as it is."""
+    player = Player(SHIPPED)
+    yield player
+    player.close()
+
+
+@pytest.fixture(scope="session")
+def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The recording of GPUs without hardware counters."""
+    return shipped_without(tmp_path_factory.mktemp("older") / "h200-x4.jsonl", "gpm")
+
+
+@pytest.fixture
+def older_player(older: Path) -> Iterator[Player]:
+    """GPUs without hardware counters."""
+    player = Player(older)
+    yield player
+    player.close()
+
+
+def said(advice: tuple[Advice, ...]) -> list[tuple[str, bool]]:
+    """Rules, and whether they are sure."""
+    return [(one.rule, one.sure) for one in advice]
+
+
+@pytest.mark.parametrize(
+    ("phase", "expected"),
+    [
+        ("idle", []),
+        ("starved", [("input-pipeline", False)]),
+        ("DDP bf16", []),
+        ("DDP fp32", [("tensor-cores-idle", True)]),
+        ("straggler", [("straggler", True)]),
+        ("four kinds", [("copies", True), ("small-kernels", True), ("memory-bound", True)]),
+        ("two processes", []),
+        ("leak", []),
+        ("idle at the end", []),
+    ],
+)
+def test_each_phase_gets_the_advice_that_its_description_names(
+    player: Player, phase: str, expected: list[tuple[str, bool]]
+) -> None:
+    """And no other; what is healthy, and one run's memory that only grows, gets none."""
+    assert said(player.measure(*STEADY[phase]).advice) == expected
+
+
+@pytest.mark.parametrize(
+    ("gpu", "expected"),
+    [("0", ["copies"]), ("1", ["memory-bound"]), ("2", []), ("3", ["small-kernels"])],
+)
+def test_four_kinds_of_full_utilization_are_told_apart(player: Player, gpu: str, expected: list[str]) -> None:
+    """One GPU alone gets the advice that fits it; the one with busy tensor cores needs none."""
+    assert [one.rule for one in player.measure(*STEADY["four kinds"], gpu).advice] == expected
+
+
+@pytest.mark.parametrize(
+    ("phase", "expected"),
+    [
+        ("idle", []),
+        ("starved", [("input-pipeline", False)]),
+        ("DDP bf16", []),
+        ("DDP fp32", []),
+        ("straggler", [("straggler", False)]),
+        ("four kinds", [("copies", False), ("small-kernels", False), ("memory-bound", False)]),
+        ("two processes", []),
+        ("leak", []),
+        ("idle at the end", []),
+    ],
+)
+def test_without_hardware_counters_a_weaker_rule_says_so_or_none(
+    older_player: Player, phase: str, expected: list[tuple[str, bool]]
+) -> None:
+    """GPUs before Hopper: nothing is claimed that utilization and power can't tell, and nothing wrong."""
+    assert said(older_player.measure(*STEADY[phase]).advice) == expected
+
+
+@pytest.mark.parametrize(
+    ("gpus", "expected"),
+    [("0", ["copies"]), ("1", ["memory-bound"]), ("2", []), ("3", ["small-kernels"]), ("0,3", None)],
+)
+def test_four_kinds_without_hardware_counters(
+    older_player: Player, gpus: str, expected: list[str] | None
+) -> None:
+    """Each alone; and two with work of their own are not taken for one that waits for the other."""
+    found = [one.rule for one in older_player.measure(*STEADY["four kinds"], *gpus.split(",")).advice]
+    assert found == (["copies", "small-kernels"] if expected is None else expected)
+
+
+@pytest.mark.parametrize("phase", WHOLE)
+@pytest.mark.parametrize("counters", [True, False])
+def test_a_phase_with_its_start_up_gets_no_wrong_advice(
+    request: pytest.FixtureRequest, phase: str, counters: bool
+) -> None:
+    """Ten seconds of imports and first steps may silence a rule, and never wake a wrong one."""
+    player: Player = request.getfixturevalue("player" if counters else "older_player")
+    named = {
+        "starved": {"input-pipeline"},
+        "DDP fp32": {"tensor-cores-idle"},
+        "straggler": {"straggler"},
+        "four kinds": {"copies", "small-kernels", "memory-bound"},
+    }
+    assert {one.rule for one in player.measure(*WHOLE[phase]).advice} <= named.get(phase, set())
+
+
+def test_the_texts_give_the_figures_and_the_remedy(player: Player) -> None:
+    """A reader needs nothing else: what was seen, in figures, and what to do."""
+    fp32 = player.measure(*STEADY["DDP fp32"]).advice[0]
+    assert fp32.text == (
+        "GPUs 0, 1, 2 and 3 computed in float32 (66 % of those pipes) with the tensor cores at 2 %."
+    )
+    assert fp32.fix == (
+        "If this is matrix work: torch.autocast('cuda', dtype=torch.bfloat16) around the forward pass, or "
+        "torch.set_float32_matmul_precision('high') for TF32."
+    )
+    assert fp32.evidence == {
+        "sm_activity": 94.3,
+        "tensor_activity": 1.9,
+        "fp32_activity": 65.9,
+        "gpus": [0, 1, 2, 3],
+    }
+    assert fp32.link == "docs/advice.md#tensor-cores-idle"
+    late = player.measure(*STEADY["straggler"]).advice[0]
+    assert late.text == (
+        "GPUs 0, 1 and 2 wait for GPU 3 (12 % busy): 100 % busy at 25 % of the multiprocessors and 193 "
+        "of 700 W "
+        "is a collective that spins."
+    )
+
+
+def test_the_links_traffic_is_in_the_report(player: Player) -> None:
+    """PCIe and NVLink stand beside utilization, in bytes a second."""
+    gpu = player.measure(*STEADY["four kinds"], "0").gpus[0]
+    assert gpu.pcie is not None
+    assert gpu.pcie.tx is not None
+    assert gpu.pcie.rx is not None
+    assert (round(gpu.pcie.tx.mean / 1024**3), round(gpu.pcie.rx.mean / 1024**3)) == (30, 28)
+    assert gpu.nvlink is not None
+    assert gpu.nvlink.rx is not None
+    assert gpu.nvlink.rx.mean == 0.0
+
+
+def test_what_held_the_clock_down_is_kept_and_full_load_is_no_trouble(player: Player) -> None:
+    """A GPU at its power limit does what it can: the report says so, no advice does."""
+    report = player.measure(*STEADY["two processes"], "1")
+    assert report.gpus[0].throttled is not None
+    assert set(report.gpus[0].throttled) == {"power cap"}
+    assert report.gpus[0].throttled["power cap"] == pytest.approx(8.0, abs=0.3)
+    assert report.advice == ()
+
+
+def test_a_leak_from_run_to_run(player: Player, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same code four times, each leaving more: told by then, and as what can't be told whose it is."""
+    monkeypatch.setattr(surroundings, "_past", type(surroundings._past)())
+    player.go_to(124.4)
+    found = []
+    for _ in range(4):
+        run = player.start("0", label="epoch", surroundings=Around(None))
+        player.play(0.5)
+        found.append(player.report(run).advice)
+    assert [said(advice) for advice in found] == [[], [], [], [("growing-memory", False)]]
+    assert found[-1][0].text == (
+        "Each run of this code left 20.0 GiB more on GPU 0: 10.6 GiB → 30.6 GiB → 50.6 GiB → 70.6 GiB; whose "
+        "memory it is can't be told here; 3 more such runs fill it."
+    )
+
+
+def test_a_run_that_goes_on_says_the_clearest_after_half_a_minute(tmp_path: Path) -> None:
+    """Nothing before; then what it has been doing lately, not what its start-up was like."""
+    path = repeated(tmp_path / "x.jsonl", *STEADY["straggler"], 6)
+    player = Player(path)
+    try:
+        run = player.start()
+        player.play(29.5)
+        assert run.progress().advice is None
+        player.play(1.0)
+        shown = run.progress().advice
+        assert shown is not None
+        assert shown.rule == "straggler"
+        player.play(3.0)
+        assert run.progress().advice is shown
+        run.abandon()
+    finally:
+        player.close()
+
+
+def test_what_a_run_does_lately_decides_while_it_goes_on(player: Player) -> None:
+    """A run that was starved and is now healthy is told nothing; what comes of it as a whole, its card
+    says."""
+    player.go_to(14.0)
+    run = player.start("0")
+    player.play(34.0)
+    assert run.progress().advice is None
+    run.abandon()

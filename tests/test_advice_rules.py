@@ -1,0 +1,514 @@
+"""The rules one by one: the evidence each needs, what it then says, and its silence without."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from helpers_reports import gib, gpu
+
+from gpuwidget.host import SharedMemory
+from gpuwidget.measure.advice import advise
+from gpuwidget.measure.advice.facts import Ends, Facts, Surroundings
+from gpuwidget.measure.report import (
+    Advice,
+    CodeTime,
+    FrameTime,
+    GpuReport,
+    Level,
+    LineTime,
+    Span,
+    TorchMemory,
+    Traffic,
+)
+from gpuwidget.torch_setup import Loader, Model, Switches
+
+LOADER = Loader("loader", num_workers=0, pin_memory=False, prefetch_factor=None, persistent_workers=False)
+NOTHING = Traffic(Level(0.0, 0.0), Level(0.0, 0.0))
+
+
+def level(value: float) -> Level:
+    """A quantity that stood still."""
+    return Level(value, value)
+
+
+def busy(index: int = 0, **changes: Any) -> GpuReport:
+    """A GPU that trains in bfloat16, as it should."""
+    made = gpu(
+        index,
+        utilization=level(99.0),
+        bursts=0,
+        memory_utilization=level(55.0),
+        sm_activity=level(81.0),
+        tensor_activity=level(31.0),
+        fp32_activity=level(2.0),
+        dram_activity=level(42.0),
+        pcie=NOTHING,
+        nvlink=NOTHING,
+        power_w=level(670.0),
+        torch=TorchMemory(Span(0, gib(10), gib(12)), Span(0, gib(13), gib(13)), 0, 0, 0),
+    )
+    return replace(made, **changes)
+
+
+def half_idle(**changes: Any) -> GpuReport:
+    """One whose work leaves gaps, evenly."""
+    levels = {"utilization": Level(40.0, 48.0), "sm_activity": level(34.0), "tensor_activity": level(12.0)}
+    return busy(**(levels | {"power_w": level(300.0)} | changes))
+
+
+def unused(index: int = 0, **changes: Any) -> GpuReport:
+    """One that did nothing."""
+    none = dict.fromkeys(("utilization", "sm_activity", "tensor_activity", "fp32_activity"), level(0.0))
+    return busy(index, **({**none, "dram_activity": level(0.0), "power_w": level(120.0)} | changes))
+
+
+def facts(*gpus: GpuReport, around: Surroundings | None = None, **changes: Any) -> Facts:
+    """A run of 20 seconds."""
+    made = Facts(gpus, len(gpus), True, 20.0, None, around or Surroundings())
+    return replace(made, **changes)
+
+
+def time_of(*lines: LineTime, cpu: float | None = None) -> CodeTime:
+    """What a witness of the main thread saw."""
+    return CodeTime(lines, 4000, 0.05, None, cpu, None, None)
+
+
+def line(
+    source: str,
+    share: float,
+    gpu_busy: float | None,
+    call: str | None = None,
+    frame: str | None = None,
+    number: int | None = 7,
+) -> LineTime:
+    """A line of the cell."""
+    frames = (FrameTime(frame, share, gpu_busy, call),) if frame is not None else ()
+    return LineTime(number, source, share, gpu_busy, call, frame, None, frames)
+
+
+def only(given: Facts) -> Advice:
+    """The one advice there is."""
+    found = advise(given)
+    assert len(found) == 1, found
+    return found[0]
+
+
+def rules(given: Facts) -> list[str]:
+    """Names of the rules that spoke."""
+    return [one.rule for one in advise(given)]
+
+
+def test_a_healthy_run_gets_none() -> None:
+    """Full load in bfloat16, with loaders, switches and models all known."""
+    model = Model("model", "Net", 0, gib(1), True)
+    around = Surroundings(
+        "train()", (LOADER,), (model,), Switches(False, True, True), True, True, 8.0, None, 100.0
+    )
+    steps = line("loss.backward()", 60.0, 99.0, "backward")
+    assert rules(facts(busy(0), busy(1), around=around, time=time_of(steps))) == []
+
+
+def test_a_run_of_a_few_seconds_is_not_judged() -> None:
+    """Three seconds is the least: before that there are too few windows."""
+    hungry = busy(tensor_activity=level(2.0), fp32_activity=level(66.0))
+    assert rules(facts(hungry, duration_s=2.9)) == []
+    assert rules(facts(hungry, duration_s=3.0)) == ["tensor-cores-idle"]
+
+
+# -- the input pipeline ----------------------------------------------------------------------------------
+
+
+def test_a_starved_gpu_by_its_line() -> None:
+    """The line, its call, the share of the time, the GPU meanwhile, and the loader's settings with a
+    remedy."""
+    given = facts(
+        half_idle(),
+        time=time_of(
+            line("for x, y in loader:", 61.2, 4.0, "DataLoader._next_data"),
+            line("step(x, y)", 38.8, 97.0, number=8),
+        ),
+        around=Surroundings(loaders=(LOADER,), cores=8.0, shared_memory=SharedMemory(gib(64), gib(60))),
+    )
+    said = only(given)
+    assert (said.rule, said.sure) == ("input-pipeline", True)
+    assert said.text == (
+        "The GPU waits for its data: 61 % of the time went to line 7 `for x, y in loader:` in "
+        "DataLoader._next_data; the GPU was 4 % busy."
+    )
+    assert said.fix == (
+        "loader has num_workers=0, pin_memory=False now. Try num_workers=7, pin_memory=True, "
+        "persistent_workers=True."
+    )
+    assert said.evidence == {
+        "share": 61.2,
+        "gpu_busy": 4.0,
+        "utilization": 40.0,
+        "line": 7,
+        "call": "DataLoader._next_data",
+        "cores": 8.0,
+        "shared_memory_free_bytes": gib(60),
+        "num_workers": 0,
+        "pin_memory": False,
+        "persistent_workers": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("seen", "found"),
+    [
+        (line("for x in loader:", 61.0, 4.0), True),
+        (line("for n, x in enumerate(loader):", 61.0, 4.0), True),
+        (line("train()", 61.0, 4.0, "sleep", "In[2]:9 __getitem__"), True),
+        (line("train()", 61.0, None, "_MultiProcessingDataLoaderIter._next_data"), True),
+        (line("for x in loader:", 61.0, 80.0), False),
+        (replace(line("for x in loader:", 61.0, 4.0), until=9), False),
+        (line("for x in train(loader):", 61.0, 4.0, None, "In[2]:9 augment"), False),
+        (line("for x in loader:", 15.0, 4.0), False),
+        (line("for x in batches:", 61.0, 4.0), False),
+        (line("parse(text)", 61.0, 4.0, "parse"), False),
+    ],
+)
+def test_what_is_loading(seen: LineTime, found: bool) -> None:
+    """By the call or by the loader's name, with the GPU idle, and for long enough."""
+    given = facts(half_idle(), time=time_of(seen), around=Surroundings(loaders=(LOADER,)))
+    assert rules(given) == (["input-pipeline"] if found else [])
+
+
+def test_where_the_time_went_is_known_bursts_prove_nothing() -> None:
+    """Bursts look like loading; a witness that saw something else is right."""
+    bursts = half_idle(utilization=Level(20.0, 90.0), bursts=30)
+    assert [(one.rule, one.sure) for one in advise(facts(bursts))] == [("input-pipeline", False)]
+    assert rules(facts(bursts, time=time_of(line("parse(text)", 80.0, 0.0, "parse")))) == []
+
+
+@pytest.mark.parametrize(
+    ("loader", "around", "fix"),
+    [
+        (
+            replace(LOADER, num_workers=7, pin_memory=True),
+            Surroundings(cores=8.0),
+            "loader has num_workers=7, pin_memory=True, as many workers as this process has cores for "
+            "(7): more "
+            "don't help. Make an item cheaper: decode less, keep it decoded, do the rest on the GPU in "
+            "batches.",
+        ),
+        (
+            replace(LOADER, num_workers=2, prefetch_factor=2, persistent_workers=True),
+            Surroundings(cores=16.0, shared_memory=SharedMemory(64 * 1024**2, 60 * 1024**2)),
+            "loader has num_workers=2, pin_memory=False now. Try num_workers=15, pin_memory=True, "
+            "prefetch_factor=4. Workers hand batches over in /dev/shm, where 60 MiB are free: give the "
+            "container "
+            "more first (--shm-size).",
+        ),
+        (
+            replace(LOADER, pin_memory=True),
+            Surroundings(),
+            "loader has num_workers=0, pin_memory=True now. Try more workers, persistent_workers=True.",
+        ),
+    ],
+)
+def test_what_the_loader_can_do_is_bounded_by_the_host(
+    loader: Loader, around: Surroundings, fix: str
+) -> None:
+    """No more workers than cores, and no workers that die for want of shared memory."""
+    given = facts(
+        half_idle(),
+        time=time_of(line("for x in loader:", 50.0, 0.0)),
+        around=replace(around, loaders=(loader,)),
+    )
+    assert only(given).fix == fix
+
+
+def test_of_two_loaders_the_one_that_the_line_names_is_meant() -> None:
+    """And where it names none, nobody's settings are shown."""
+    two = Surroundings(loaders=(LOADER, replace(LOADER, name="valid", num_workers=4)))
+    named = facts(half_idle(), time=time_of(line("for x in valid:", 50.0, 0.0)), around=two)
+    assert only(named).evidence["num_workers"] == 4
+    unnamed = facts(half_idle(), time=time_of(line("train()", 50.0, 0.0, "DataLoader.next")), around=two)
+    assert "num_workers" not in only(unnamed).evidence
+
+
+def test_gpus_that_others_use_or_nobody_do_not_count() -> None:
+    """The busiest GPU decides whether the GPU had gaps: three idle ones beside it are no gaps."""
+    waiting = time_of(line("loss.item()", 34.0, 99.0), line("for x in loader:", 60.0, None))
+    around = Surroundings(loaders=(LOADER,))
+    four = (busy(0), unused(1), unused(2), unused(3))
+    assert rules(facts(*four, time=waiting, around=around, attributed=False)) == []
+
+
+# -- the code --------------------------------------------------------------------------------------------
+
+
+def test_a_model_left_on_the_cpu() -> None:
+    """It computes there, and no GPU does anything."""
+    model = Model("model", "Net", gib(0.5), 0, False)
+    around = Surroundings("model(x)", models=(model,), can_use_cuda=True, process_cpu=350.0)
+    said = only(facts(seen=1, around=around))
+    assert said.rule == "model-on-cpu"
+    assert said.text == (
+        "model (Net, 512 MiB of parameters) is on the CPU, which was 350 % of a core busy, and no GPU "
+        "did anything."
+    )
+    assert said.fix == "model.to('cuda'), and each batch too."
+    assert rules(facts(unused(), around=around)) == ["model-on-cpu"]
+
+
+def test_a_model_on_the_cpu_where_processes_cant_be_told_apart() -> None:
+    """Whose a busy GPU is nobody knows; but without CUDA in this process it is not this model's."""
+    model = Model("model", "Net", gib(0.5), 0, False)
+    around = Surroundings("model(x)", models=(model,), can_use_cuda=True, process_cpu=350.0, cuda_up=False)
+    said = only(facts(busy(), around=around, attributed=False))
+    assert said.text == (
+        "model (Net, 512 MiB of parameters) is on the CPU, which was 350 % of a core busy, and CUDA was "
+        "not even "
+        "started."
+    )
+    assert rules(facts(busy(), around=around)) == []  # a child process has a GPU at work
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"gpus": (busy(),)},
+        {"seen": 0},
+        {"attributed": False},
+        {"around": {"can_use_cuda": False}},
+        {"around": {"process_cpu": 20.0}},
+        {"around": {"process_cpu": None}},
+        {"around": {"cell": "prepare(data)"}},
+        {"around": {"models": (Model("model", "Net", gib(0.5), gib(0.5), False),)}},
+        {"around": {"models": (Model("model", "Net", 4000, 0, False),)}},
+    ],
+)
+def test_a_model_on_the_cpu_is_no_trouble_otherwise(changes: dict[str, Any]) -> None:
+    """A GPU works, there is none, nothing is computed, it is not this cell's, or it is tiny."""
+    model = Model("model", "Net", gib(0.5), 0, False)
+    around = Surroundings("model(x)", models=(model,), can_use_cuda=True, process_cpu=350.0)
+    around = replace(around, **changes.pop("around", {}))
+    assert rules(replace(facts(seen=1, around=around), **changes)) == []
+
+
+@pytest.mark.parametrize(
+    ("seen", "call", "fix"),
+    [
+        (line("total += loss.item()", 34.0, 90.0), "item", "Keep the value on the GPU"),
+        (line("print(loss)", 34.0, 90.0), "print", "Print it every so many steps"),
+        (line("train()", 34.0, 90.0, "Tensor.item"), "item", "Keep the value on the GPU"),
+        (line("x = x[mask.nonzero()]", 34.0, 90.0), "nonzero", "Masks that choose by value"),
+        (
+            line("torch.cuda.synchronize()", 34.0, 90.0, "torch.cuda.synchronize"),
+            "synchronize",
+            "Leave it out",
+        ),
+        (line("print(loss)", 34.0, 90.0, "Tensor.__repr__"), "print", "Print it every so many steps"),
+        (line("train()", 34.0, 90.0, None, "In[2]:4 step"), "item", "Keep the value on the GPU"),
+    ],
+)
+def test_a_line_that_waits_for_the_gpu(seen: LineTime, call: str, fix: str) -> None:
+    """Named with its line, where the GPU has gaps that it makes."""
+    around = Surroundings(source_of=lambda frame: "total += loss.item()" if "In[2]:4" in frame else "")
+    said = only(facts(half_idle(), time=time_of(seen), around=around))
+    assert (said.rule, said.evidence["call"], said.evidence["line"]) == ("sync-points", call, 7)
+    assert said.fix.startswith(fix)
+
+
+@pytest.mark.parametrize(
+    ("gpu_report", "seen"),
+    [
+        (busy(), line("loss.item()", 34.0, 99.0)),
+        (half_idle(), line("loss.item()", 5.0, 90.0)),
+        (half_idle(), line("loss.item()", 34.0, 2.0)),
+        (half_idle(), line("total = items(loss)", 34.0, 90.0)),
+        (half_idle(), replace(line("loss.item()", 34.0, 90.0), until=9)),
+        (half_idle(), line("x.cpu().numpy()", 34.0, 90.0, "heavy", "train.py:31 heavy")),
+    ],
+)
+def test_waiting_that_costs_nothing_is_not_named(gpu_report: GpuReport, seen: LineTime) -> None:
+    """The GPU is full, the wait is short, there is nothing to wait for, or the time is elsewhere."""
+    assert rules(facts(gpu_report, time=time_of(seen))) == []
+
+
+# -- what the GPU does -----------------------------------------------------------------------------------
+
+
+def test_the_switch_that_is_off_is_named() -> None:
+    """TF32 off: that is said, and both ways to the tensor cores; on: it is not offered again."""
+    hungry = busy(tensor_activity=level(2.0), fp32_activity=level(66.0))
+    off = only(facts(hungry, around=Surroundings(switches=Switches(False, True, True))))
+    assert off.text == (
+        "GPU 0 computed in float32 (66 % of those pipes) with the tensor cores at 2 %. TF32 is off for "
+        "matrix "
+        "products."
+    )
+    assert off.fix.endswith("or torch.set_float32_matmul_precision('high') for TF32.")
+    on = only(facts(hungry, around=Surroundings(switches=Switches(True, True, True))))
+    assert "TF32" not in on.text + on.fix
+    assert off.evidence["tf32_matmul"] is False
+
+
+def test_copies_name_their_line() -> None:
+    """Where a witness saw it."""
+    copying = busy(
+        utilization=level(95.0),
+        sm_activity=level(1.0),
+        tensor_activity=level(0.0),
+        dram_activity=level(1.0),
+        pcie=Traffic(level(3.0 * gib(1)), level(2.0 * gib(1))),
+        power_w=level(131.0),
+    )
+    said = only(facts(copying, time=time_of(line("y = x.cpu()", 71.0, 99.0, number=3))))
+    assert said.rule == "copies"
+    assert said.text == (
+        "GPU 0 moved 5.0 GiB/s and computed with 1 % of the multiprocessors, at a utilization of 95 %: "
+        "the time "
+        "goes to copies (line 3 `y = x.cpu()`: 71 % of the time)."
+    )
+
+
+def test_gpus_that_are_held_and_not_used() -> None:
+    """Several GPUs of this process, of which one works; one that holds nothing is not its concern."""
+    said = only(facts(busy(0), unused(1), unused(2)))
+    assert said.rule == "idle-gpus"
+    assert said.text == (
+        "This process holds 24.0 GiB on GPUs 1 and 2, which did nothing, while GPU 0 was 99 % busy."
+    )
+    nothing_held = TorchMemory(Span(0, 0, 0), Span(0, 0, 0), 0, 0, 0)
+    assert rules(facts(busy(0), unused(1, torch=nothing_held))) == []
+    assert rules(facts(busy(0), unused(1), attributed=False)) == []
+
+
+def test_two_gpus_one_of_which_waits() -> None:
+    """With hardware counters a single one that waits is enough; without an exchange it is no waiting."""
+    links = Traffic(level(8.0 * gib(1)), level(8.0 * gib(1)))
+    waits = busy(
+        0,
+        utilization=level(99.5),
+        sm_activity=level(25.0),
+        tensor_activity=level(3.0),
+        power_w=level(190.0),
+        nvlink=links,
+    )
+    late = half_idle(
+        utilization=Level(11.0, 34.0), sm_activity=level(9.0), power_w=level(180.0), nvlink=links
+    )
+    late = replace(late, index=1, uuid="GPU-1", bursts=40)
+    said = only(facts(waits, late))
+    assert (said.rule, said.sure) == ("straggler", True)
+    assert said.text.startswith("GPU 0 waits for GPU 1 (11 % busy):")
+    assert rules(facts(waits, late, unused(2), unused(3))) == ["straggler", "idle-gpus"]
+    assert "straggler" not in rules(facts(replace(waits, nvlink=NOTHING), late))
+
+
+def test_a_gpu_that_is_slower_than_the_others_is_late_though_it_is_busy() -> None:
+    """They wait for it; it has no gaps."""
+    links = Traffic(level(8.0 * gib(1)), level(8.0 * gib(1)))
+    waits = [
+        busy(n, sm_activity=level(25.0), tensor_activity=level(9.0), power_w=level(250.0), nvlink=links)
+        for n in range(2)
+    ]
+    assert rules(facts(*waits, busy(2, nvlink=links))) == ["straggler"]
+    assert rules(facts(*waits, busy(2, sm_activity=level(30.0), nvlink=links))) == []
+
+
+@pytest.mark.parametrize(
+    ("held", "expected"),
+    [
+        ({"too hot": 12.0}, "GPU 0 ran at a lower clock for 12 of 20 s: too hot."),
+        ({"power brake": 5.0, "idle": 3.0}, "GPU 0 ran at a lower clock for 5 of 20 s: power brake."),
+        ({"power cap": 20.0}, None),
+        ({"clock setting": 20.0}, None),
+        ({"too hot": 2.0}, None),
+        (None, None),
+    ],
+)
+def test_throttled_by_what(held: dict[str, float] | None, expected: str | None) -> None:
+    """Heat and the power supply, for a tenth of the time; the power limit is what full load reaches."""
+    found = advise(facts(busy(throttled=held)))
+    assert [one.text for one in found] == ([] if expected is None else [expected])
+
+
+def test_cudnn_off() -> None:
+    """With convolutions on a GPU that worked; the switch alone is nothing."""
+    model = Model("model", "ResNet", 0, gib(0.1), True)
+    around = Surroundings(models=(model,), switches=Switches(False, False, False))
+    assert rules(facts(busy(), around=around)) == ["cudnn-off"]
+    assert rules(facts(unused(), around=around)) == []
+    linear = replace(around, models=(replace(model, uses_cudnn=False),))
+    assert rules(facts(busy(), around=linear)) == []
+
+
+# -- memory ----------------------------------------------------------------------------------------------
+
+
+def test_fragmentation_is_told_of_runs_of_any_length() -> None:
+    """Counts and peaks are exact: much reserved that no tensor used, and the cache flushed for room."""
+    pieces = TorchMemory(Span(0, gib(10), gib(18)), Span(0, gib(28), gib(30)), 3, 0, 0)
+    said = only(facts(busy(torch=pieces), duration_s=0.5))
+    assert said.text == (
+        "torch held at least 12.0 GiB of GPU 0 that no tensor used (30.0 GiB reserved, 18.0 GiB allocated at "
+        "most), and flushed its cache 3 times to find room."
+    )
+    assert rules(facts(busy(torch=replace(pieces, alloc_retries=0)))) == []
+    assert rules(facts(busy(torch=replace(pieces, alloc_retries=None)))) == []
+    assert rules(facts(busy(torch=replace(pieces, allocated=Span(0, gib(29), gib(29)))))) == []
+
+
+def ends(*sizes: float) -> tuple[Ends, ...]:
+    """Runs of which each began where the one before ended."""
+    return tuple(Ends(gib(before), gib(after)) for before, after in zip((0.0, *sizes), sizes, strict=False))
+
+
+@pytest.mark.parametrize(
+    ("runs", "grows"),
+    [
+        (ends(1.0, 2.0, 3.0, 4.0), True),
+        (ends(9.0, 9.5, 10.0, 10.5), True),
+        (ends(1.0, 2.0, 3.0), False),
+        (ends(1.0, 2.0, 2.5, 2.6), False),
+        (ends(1.0, 2.0, 3.0, 3.0), False),
+        (ends(1.0, 1.001, 1.002, 1.003), False),
+        ((*ends(1.0, 2.0, 3.0), Ends(gib(0.1), gib(4.0))), False),
+    ],
+)
+def test_memory_that_grows_from_run_to_run(runs: tuple[Ends, ...], grows: bool) -> None:
+    """Evenly, and kept in between; a cache that fills up, or work that is freed again, is no leak."""
+    one = busy()
+    found = rules(facts(one, around=Surroundings(earlier={one.uuid: runs})))
+    assert found == (["growing-memory"] if grows else [])
+
+
+def test_growing_memory_says_how_long_it_will_last() -> None:
+    """With the GPU's size and what is in use on it."""
+    one = busy(device_memory=Span(gib(100), gib(120), gib(120)))
+    said = only(facts(one, around=Surroundings(earlier={one.uuid: ends(1.0, 6.0, 11.0, 16.0)})))
+    assert said.text == (
+        "Each run of this code left 5.0 GiB more on GPU 0: 1.0 GiB → 6.0 GiB → 11.0 GiB → 16.0 GiB; 4 "
+        "more such "
+        "runs fill it."
+    )
+
+
+def test_the_surest_come_first() -> None:
+    """What only looks like something stands behind what is certain."""
+    pieces = TorchMemory(Span(0, gib(10), gib(18)), Span(0, gib(28), gib(30)), 3, 0, 0)
+    bursts = half_idle(utilization=Level(20.0, 90.0), bursts=30, torch=pieces)
+    assert rules(facts(bursts)) == ["fragmentation", "input-pipeline"]
+
+
+def test_every_rule_has_its_section_in_the_docs() -> None:
+    """The link of each advice leads to a heading of that page."""
+    import re
+    from pathlib import Path
+
+    root = Path(__file__).parents[1]
+    headings = set(re.findall(r"^## (\S+)$", (root / "docs" / "advice.md").read_text(encoding="utf-8"), re.M))
+    folder = root / "gpuwidget" / "measure" / "advice"
+    named = {
+        name
+        for file in folder.glob("*.py")
+        for name in re.findall(r'advice\(\s*"([a-z-]+)"', file.read_text(encoding="utf-8"))
+    }
+    assert len(named) == 13
+    assert named <= headings

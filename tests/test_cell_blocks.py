@@ -1,0 +1,129 @@
+"""Which cell allocated what is still there: known for certain, or said to be unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from helpers_allocator import StandInGpu
+
+from gpuwidget import torch_allocator
+from gpuwidget.measure.cell_blocks import BEFORE, UNKNOWN, CellBlocks
+from gpuwidget.torch_storages import Root, Storage, reach
+
+torch: Any = pytest.importorskip("torch")
+
+
+@pytest.fixture
+def gpu() -> Iterator[StandInGpu]:
+    """A device in use."""
+    device = StandInGpu(torch)
+    device.install()
+    yield device
+    device.remove()
+
+
+class Notebook:
+    """Cells, after each of which the blocks are looked at."""
+
+    def __init__(self) -> None:
+        self.blocks = CellBlocks()
+        self.variables: dict[str, Any] = {}
+
+    def after(self, cell: int, *, watched: bool = True) -> bool:
+        """The cell has ended; whether anything is new. Unwatched, no storage is remembered."""
+        found = torch_allocator.snapshot()
+        new = self.blocks.settle(cell, found, torch_allocator.churn())
+        if watched:
+            roots = [Root(name, value, "variable") for name, value in self.variables.items()]
+            reach(roots, found, remember=self.blocks.watch)
+        return new
+
+    def origin(self, tensor: Any) -> int:
+        """The cell that a tensor's block is said to come from."""
+        return self.blocks.origin(0, tensor.data_ptr())
+
+
+def test_each_cell_has_its_own(gpu: StandInGpu) -> None:
+    """Blocks at new addresses belong to the cell that has just run."""
+    notebook, early = Notebook(), gpu.empty(1)
+    notebook.after(BEFORE)
+    first = gpu.empty(100)
+    assert notebook.after(3) is True
+    second = gpu.empty(100)
+    assert notebook.after(4) is True
+    assert [notebook.origin(x) for x in (early, first, second)] == [BEFORE, 3, 4]
+    assert [notebook.blocks.cell(0, x.data_ptr()) for x in (early, first)] == [None, 3]
+    assert [notebook.blocks.has(cell) for cell in (3, 4, 5)] == [True, True, False]
+
+
+def test_nothing_is_asked_where_nothing_was_allocated(gpu: StandInGpu) -> None:
+    """A cell that did not use the allocator is told by two counters alone."""
+    notebook = Notebook()
+    kept = gpu.empty(1)
+    assert notebook.blocks.idle(torch_allocator.churn()) is False
+    notebook.after(1)
+    assert notebook.blocks.idle(torch_allocator.churn()) is True
+    del kept
+    assert notebook.blocks.idle(torch_allocator.churn()) is False
+
+
+def test_survivors_beside_temporaries(gpu: StandInGpu) -> None:
+    """A tensor that a variable holds keeps its cell, however often others come and go."""
+    notebook = Notebook()
+    notebook.variables["model"] = gpu.empty(100)
+    notebook.after(1)
+    for cell in (2, 3):
+        for _ in range(10):
+            gpu.empty(100)
+        assert notebook.after(cell) is False
+    assert notebook.origin(notebook.variables["model"]) == 1
+
+
+def test_an_address_used_again(gpu: StandInGpu) -> None:
+    """A tensor in the place of one that was dropped, of the same size, is the later cell's."""
+    notebook = Notebook()
+    notebook.variables["x"] = gpu.empty(100)
+    notebook.after(1)
+    before = notebook.variables.pop("x").data_ptr()
+    notebook.variables["x"] = gpu.empty(100)
+    assert notebook.variables["x"].data_ptr() == before
+    assert notebook.after(2) is True
+    assert notebook.origin(notebook.variables["x"]) == 2
+
+
+def test_another_size_at_an_address_used_again(gpu: StandInGpu) -> None:
+    """A block of another size is new, though nobody knew the storage before."""
+    notebook = Notebook()
+    x = gpu.empty(100)
+    notebook.after(1, watched=False)
+    del x
+    x = gpu.empty(101)
+    notebook.after(2, watched=False)
+    assert notebook.origin(x) == 2
+
+
+def test_what_nobody_saw_is_known_while_all_is_accounted_for(gpu: StandInGpu) -> None:
+    """A block that no name leads to keeps its cell while each allocation since has an address of its own."""
+    notebook = Notebook()
+    hidden = gpu.empty(100)
+    notebook.after(1, watched=False)
+    other = gpu.empty(100)
+    notebook.after(2, watched=False)
+    assert [notebook.origin(x) for x in (hidden, other)] == [1, 2]
+    gpu.empty(5)  # and gone: it, or another, may lie where something else was
+    notebook.after(3, watched=False)
+    assert [notebook.origin(x) for x in (hidden, other)] == [UNKNOWN, UNKNOWN]
+    assert notebook.blocks.cell(0, hidden.data_ptr()) is None
+
+
+def test_a_storage_is_not_kept_alive(gpu: StandInGpu) -> None:
+    """What knows whether a storage lives holds none of its memory."""
+    x = gpu.empty(1000)
+    storage = Storage(torch, x)
+    view = x[1:]
+    del x
+    assert (storage.expired(), gpu.allocated) == (False, 4096)
+    del view
+    assert (storage.expired(), gpu.allocated) == (True, 0)

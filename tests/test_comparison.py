@@ -1,0 +1,252 @@
+"""Two runs side by side: what the table says, and what it refuses to say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+import helpers_reports as reports
+import pytest
+from helpers_reports import HOSTILE, bare_gpu, cell, gib, gpu, report
+
+from gpuwidget.errors import OptionError
+from gpuwidget.kernel import comparing, watching
+from gpuwidget.kernel.comparing import CardComparison, compare
+from gpuwidget.kernel.comparison import ratio
+from gpuwidget.measure.report import CodeTime, Environment, Level, Report
+
+BEFORE = report(gpu(0), cell=cell(14.0, execution_count=5))
+AFTER = report(
+    gpu(
+        0,
+        torch=replace(gpu().torch, allocated=replace(gpu().torch.allocated, peak=gib(12.4))),  # type: ignore[type-var, union-attr]
+        utilization=Level(88.3, 99.0),
+        power_w=Level(500.0, 600.0),
+        energy_j=926.2,
+    ),
+    cell=cell(3.5, execution_count=9, label="repaired"),
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_past() -> Iterator[None]:
+    """Reports of other tests are none of these tests'."""
+    watching._reports.clear()
+    yield
+    watching._reports.clear()
+
+
+def rows(made: CardComparison) -> dict[str, tuple[str, str, str]]:
+    """Each row by its name: both values and their ratio."""
+    return {row.name: (*row.values, row.ratio) for row in made.rows}
+
+
+def timed(warm_up_s: float | None) -> CodeTime:
+    """Where the time went, as far as this matters here."""
+    return CodeTime((), 100, 0.1, None, None, None, warm_up_s)
+
+
+def test_side_by_side() -> None:
+    """Time, peak, energy and activity of both, with the second as a multiple of the first."""
+    made = compare(BEFORE, AFTER)
+    assert made.names == ("In [5]", "In [9] repaired")
+    found = rows(made)
+    assert found["time"] == ("14.0 s", "3.5 s", "0.25x")
+    assert found["torch memory, peak"] == ("14.6 GiB", "12.4 GiB", "0.85x")
+    assert found["peak above the start"] == ("3.2 GiB", "1.0 GiB", "0.31x")
+    assert found["torch memory, change"] == ("+2.9 GiB", "+2.9 GiB", "")
+    assert found["energy"] == ("2.3 kJ", "926 J", "0.40x")
+    assert found["utilization"] == ("11 %", "88 %", "8.00x")
+    assert found["power"] == ("165 W", "500 W", "3.02x")
+    assert found["tensor activity"] == ("0.1 %", "0.1 %", "1.00x")
+    assert made.differences == ()
+    assert made.notes == ()
+
+
+def test_what_differed_around_them() -> None:
+    """Versions, devices and GPUs that differ are listed, those that are alike are not."""
+    other = replace(
+        AFTER,
+        environment=Environment("590.10", "13.0", None, None, None, None),
+        gpus=(gpu(1, name="NVIDIA A100-SXM4-80GB"),),
+    )
+    made = compare(BEFORE, other)
+    assert {row.name: row.values for row in made.differences} == {
+        "driver": ("580.159.04", "590.10"),
+        "torch": ("2.13.0+cu130", "not loaded"),
+        "torch's CUDA": ("13.0", "not loaded"),
+        "cuDNN": ("9.13.0", "not loaded"),
+        "default device": ("cuda:0", "not loaded"),
+        "GPU model": ("H200", "A100-SXM4-80GB"),
+        "GPUs": ("0 (GPU-00000000)", "1 (GPU-00000001)"),
+    }
+    assert "The GPUs are of different models: the ratios compare them as much as the code." in made.notes
+
+
+def test_unknown_is_said_with_its_reason() -> None:
+    """What one side lacks is n/a without a ratio, and the reason stands below."""
+    made = compare(BEFORE, report(bare_gpu(0), cell=cell(7.0, execution_count=6)))
+    found = rows(made)
+    assert found["energy"] == ("2.3 kJ", "n/a", "")
+    assert found["power"] == ("165 W", "n/a", "")
+    assert "In [6], power, energy: not supported by this GPU" in made.notes
+    # torch's memory is unknown there: the whole GPU's is compared, on both sides.
+    assert found["whole GPU memory, peak"] == ("16.1 GiB", "16.1 GiB", "1.00x")
+    assert not [name for name in found if name.startswith("torch")]
+
+
+def test_no_sum_where_a_part_is_unknown() -> None:
+    """Two GPUs of which one's energy is unknown have no energy together."""
+    half = gpu(1, energy_j=None, missing={"energy_j": "the GPU is lost"})
+    made = compare(BEFORE, report(gpu(0), half, cell=cell(7.0, execution_count=6)))
+    assert rows(made)["energy"] == ("2.3 kJ", "n/a", "")
+    assert "The numbers of GPUs differ: energy and power are sums over them, activity is their mean." in (
+        made.notes
+    )
+
+
+def test_without_a_gpu() -> None:
+    """Time and host memory are left where one side had no GPU, and that is said."""
+    made = compare(replace(reports.no_gpu(), cell=cell(1.0, execution_count=2)), BEFORE)
+    found = rows(made)
+    assert found["time"] == ("1.0 s", "14.0 s", "14.0x")
+    assert found["energy"] == ("n/a", "2.3 kJ", "")
+    assert found["host memory, peak"] == ("2.4 GiB", "2.4 GiB", "1.00x")
+    assert "In [2] used no GPU that is known of: of it there is only time and host memory." in made.notes
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (replace(AFTER, cell=cell(1.0, execution_count=9, status="error")), "stopped by an error"),
+        (replace(AFTER, cell=cell(1.0, execution_count=9, status="interrupted")), "interrupted"),
+        (replace(reports.replay(), cell=cell(1.0, execution_count=9)), "a recording's"),
+        (replace(AFTER, attributed=False), "can't be told"),
+    ],
+)
+def test_what_makes_figures_doubtful_is_said(made: Report, said: str) -> None:
+    """A run cut short, a recording and GPUs that nobody can attribute are named."""
+    notes = compare(BEFORE, made).notes
+    assert [note for note in notes if said in note and note.startswith("In [9]")]
+
+
+def test_rates_of_the_steady_part() -> None:
+    """Where a warm-up is known, rates speak of what came after it, in every run, and say so."""
+    slow_start = replace(BEFORE, time=timed(7.0))
+    assert slow_start.timeline is not None
+    (course,) = slow_start.timeline.gpus
+    halves = tuple(10.0 if t < 7.0 else 80.0 for t in slow_start.timeline.t)
+    slow_start = replace(
+        slow_start, timeline=replace(slow_start.timeline, gpus=(replace(course, utilization=halves),))
+    )
+    made = compare(slow_start, replace(AFTER, time=timed(None)))
+    found = rows(made)
+    assert found["utilization, steady part"][0] == "80 %"
+    assert found["of it warm-up"] == ("7.0 s", "n/a", "")
+    assert found["of it the steady part"] == ("7.0 s", "3.5 s", "0.50x")
+    assert found["energy, whole run"] == ("2.3 kJ", "926 J", "0.40x")
+    assert "utilization" not in found
+    assert (
+        "Rates are of the steady part, after the warm-up; "
+        "In [9] repaired shows no warm-up and is taken whole."
+    ) in made.notes
+
+
+def test_a_warm_up_of_one_alone() -> None:
+    """Where nobody looked for the other's warm-up, whole runs are compared, and that is said."""
+    made = compare(replace(BEFORE, time=timed(2.5)), AFTER)
+    assert rows(made)["utilization"][0] == "11 %"
+    assert made.notes == (
+        "In [5] began with 2.5 s of warm-up; of In [9] repaired nobody knows: "
+        "all figures are of the whole runs.",
+    )
+
+
+def test_a_steady_part_too_short_has_no_rate() -> None:
+    """A run that ended as it became steady has no steady rate, with the reason."""
+    made = compare(replace(BEFORE, time=timed(13.5)), replace(AFTER, time=timed(None)))
+    assert rows(made)["utilization, steady part"][0] == "n/a"
+    assert (
+        "In [5], utilization, SM activity, power: its course tells too little of the steady part"
+        in made.notes
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        (2.0, 1.0, "0.50x"),
+        (1.0, 12.34, "12.3x"),
+        (1.0, 1234.4, "1234x"),
+        (1.0, 0.0, "0.00x"),
+        (0.0, 1.0, ""),
+        (None, 1.0, ""),
+        (1.0, None, ""),
+        (float("nan"), 1.0, ""),
+    ],
+)
+def test_ratios(first: float | None, second: float | None, said: str) -> None:
+    """The second over the first; nothing where either is unknown or the first is nothing."""
+    assert ratio(first, second) == said
+
+
+def test_what_names_a_run() -> None:
+    """A cell's number is its last run, a label the last of that name, a variable any report it holds."""
+    older = replace(BEFORE, cell=cell(20.0, execution_count=5))
+    labelled = replace(AFTER, cell=cell(2.0, label="big  batch", execution_count=None))
+    for one in (older, BEFORE, AFTER, labelled):
+        watching.keep(one)
+    variables: dict[str, object] = {"kept": older, "five": 5}
+    assert comparing._found("5", variables) is BEFORE
+    assert comparing._found("In[9]", variables) is AFTER
+    assert comparing._found("big batch", variables) is labelled
+    assert comparing._found("kept", variables) is older
+    assert compare(5, "repaired").names == ("In [5]", "In [9] repaired")
+    watch = gpuwidget_watch(older)
+    assert compare(watch, 9).names == ("In [5]", "In [9] repaired")
+
+
+def gpuwidget_watch(holds: Report) -> watching.Watch:
+    """A watch that has measured that."""
+    watch = watching.Watch()
+    watch.report = holds
+    return watch
+
+
+@pytest.mark.parametrize("what", ["7", "nonsense", "five", HOSTILE, 7, 1.5, None, True, object()])
+def test_what_names_no_run(what: object) -> None:
+    """Anything else is refused in one line that lists what there is."""
+    watching.keep(AFTER)
+    with pytest.raises(OptionError) as raised:
+        compare(what, 9)
+    text = str(raised.value)
+    assert "There are: 9, 'repaired'." in text
+    assert "\n" not in text
+    watching._reports.clear()
+    with pytest.raises(OptionError, match="No cell has been watched yet"):
+        compare(what, 9)
+
+
+def test_two_of_one_name_are_told_apart() -> None:
+    """Two runs of one label have the time they began beside it."""
+    one = replace(AFTER, cell=cell(1.0, execution_count=None, label="x", started=1_795_255_445.0))
+    other = replace(one, cell=cell(1.0, execution_count=None, label="x", started=1_795_255_505.0))
+    names = compare(one, other).names
+    assert names[0] != names[1]
+    assert all(name.startswith("x, ") for name in names)
+
+
+@pytest.mark.parametrize("make", reports.ALL.values(), ids=reports.ALL.keys())
+def test_every_pair_can_be_shown(make: object) -> None:
+    """Whatever the reports hold, the table comes out, small, static and with its text escaped."""
+    for other in (reports.starved, reports.hostile, reports.no_gpu):
+        made = compare(make(), other())  # type: ignore[operator]
+        data = made._repr_mimebundle_()
+        assert sorted(data) == ["text/html", "text/plain"]
+        assert len(json.dumps(data)) < 20_000
+        assert "<img" not in data["text/html"]
+        assert "<script" not in data["text/html"]
+        assert "n/a n/a" not in data["text/plain"]
+        assert made.rows[0].name == "time"
+        assert repr(made) == data["text/plain"]

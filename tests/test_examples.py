@@ -1,0 +1,62 @@
+"""The example notebooks, copied out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuwidget import examples
+from gpuwidget.cli import main
+from gpuwidget.examples import notebooks
+
+
+def test_they_are_copied_into_a_new_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """``gpuwidget examples DIR`` makes the folder, and says what it put there."""
+    folder = tmp_path / "new" / "examples"
+    assert main(["examples", str(folder)]) == 0
+    copies = sorted(folder.iterdir())
+    assert capsys.readouterr().out.splitlines() == [str(copy) for copy in copies]
+    assert [copy.read_bytes() for copy in copies] == [notebook.read_bytes() for notebook in notebooks()]
+    assert "quickstart.ipynb" in [copy.name for copy in copies]
+
+
+def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where one is there already, perhaps with changes of the user's, none is copied, and it is named."""
+    mine = tmp_path / "quickstart.ipynb"
+    mine.write_text("my own work")
+    assert main(["examples", str(tmp_path)]) == 1
+    assert "has quickstart.ipynb already, and nothing is overwritten" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["quickstart.ipynb"]
+    assert mine.read_text() == "my own work"
+
+
+def test_no_link_is_followed(tmp_path: Path) -> None:
+    """A link of one of the names, even one that leads nowhere, is in the way like a file."""
+    (tmp_path / "quickstart.ipynb").symlink_to(tmp_path / "elsewhere")
+    assert main(["examples", str(tmp_path)]) == 1
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_folder_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file in the folder's place is said in one line."""
+    (tmp_path / "file").write_text("")
+    assert main(["examples", str(tmp_path / "file")]) == 1
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("words", [["--json", "examples", "x"], ["-i", "1", "examples", "x"]])
+def test_wrong_use(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What belongs to a look at the GPUs is refused, and nothing is made."""
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_installation_without_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It says so."""
+    monkeypatch.setattr(examples, "_INSTALLED", tmp_path)
+    assert main(["examples", str(tmp_path / "x")]) == 1
+    assert "has no notebooks" in capsys.readouterr().err

@@ -1,0 +1,106 @@
+"""A report handed on: as a dict, as JSON, as a table, and as flat figures for a logger."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from dataclasses import replace
+
+import helpers_reports as reports
+import pytest
+from helpers_reports import bare_gpu, gib, gpu
+
+from gpuwidget.errors import GpuWidgetError, MissingPackageError
+from gpuwidget.measure.report import CodeTime, Report, Span
+
+EVERY = pytest.mark.parametrize("make", reports.ALL.values(), ids=reports.ALL.keys())
+
+
+def report(*gpus: object, **changes: object) -> Report:
+    """A run of 14 seconds on those GPUs."""
+    return replace(reports.report(), gpus=gpus or (gpu(),), **changes)  # type: ignore[arg-type]
+
+
+def test_json_is_the_dict() -> None:
+    """The text has what the dict has, on one line or as many as asked for, and no NaN."""
+    made = report()
+    assert json.loads(made.to_json()) == made.to_dict()
+    assert "\n" not in made.to_json()
+    assert json.loads(made.to_json(indent=2)) == made.to_dict()
+    assert made.to_dict()["gpus"][0]["energy_j"] == 2315.6
+
+
+def test_figures_by_name() -> None:
+    """Every figure of every GPU shown has the one name that the page lists."""
+    found = report(gpu(0), gpu(1, energy_j=100.0), gpu(2, shown=False)).metrics()
+    assert found["duration_s"] == 14.0
+    assert found["gpu0/torch_allocated_peak"] == gib(14.6)
+    assert found["gpu0/process_memory_end"] == gib(15.6)
+    assert found["gpu0/device_memory_start"] == gib(12.9)
+    assert found["gpu1/utilization_mean"] == 11.04
+    assert found["gpu1/power_w_max"] == 402.7
+    assert found["gpu1/energy_j"] == 100.0
+    assert found["energy_j"] == pytest.approx(2415.6)
+    assert not [name for name in found if name.startswith("gpu2")]
+
+
+def test_what_is_unknown_has_no_figure() -> None:
+    """A missing value is left out, and so is a sum that it is a part of; never 0 in its place."""
+    found = report(gpu(0), bare_gpu(1, mig_index=2)).metrics()
+    assert "gpu0/energy_j" in found
+    assert "energy_j" not in found
+    assert not [name for name in found if name.startswith("gpu1-mig2/torch")]
+    assert found["gpu1-mig2/device_memory_end"] == gib(16.1)
+    assert "warm_up_s" not in found
+    timed = CodeTime((), 10, 0.1, None, 101.5, None, 2.5)
+    found = report(time=timed).metrics()
+    assert (found["warm_up_s"], found["cpu"], "cpu_children" in found) == (2.5, 101.5, False)
+
+
+@EVERY
+def test_every_figure_is_a_finite_number(make: object) -> None:
+    """A logger takes all of it: plain names, finite numbers, no None."""
+    for name, value in make().metrics().items():  # type: ignore[operator]
+        assert type(value) in (int, float)
+        assert math.isfinite(value)
+        assert set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789_/-")
+
+
+def test_a_table_has_a_row_a_gpu() -> None:
+    """All GPUs, shown or not, with the same names as the figures; unknown is NaN."""
+    pytest.importorskip("pandas")
+    table = report(gpu(0), bare_gpu(1, shown=False)).to_frame()
+    assert list(table["index"]) == [0, 1]
+    assert list(table["shown"]) == [True, False]
+    assert table["torch_allocated_peak"][0] == gib(14.6)
+    assert math.isnan(table["torch_allocated_peak"][1])
+    assert table["energy_j"].dtype == float
+    assert set(table["duration_s"]) == {14.0}
+    assert len(replace(report(), gpus=()).to_frame()) == 0
+
+
+def test_without_pandas_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing pandas is one sentence that names it and what works without."""
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingPackageError, match=r"pip install pandas.*to_dict\(\)") as raised:
+        report().to_frame()
+    assert isinstance(raised.value, (GpuWidgetError, ImportError))
+
+
+def test_pandas_is_loaded_by_nothing_else() -> None:
+    """Figures and JSON leave pandas alone."""
+    code = (
+        "import sys, gpuwidget\nwith gpuwidget.watch() as w: pass\n"
+        "w.report.metrics(); w.report.to_json(); print('pandas' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_a_span_without_an_end() -> None:
+    """Of a GPU that was lost, what was known stays."""
+    found = report(gpu(0, device_memory=Span(5, None, 7))).metrics()
+    assert found["gpu0/device_memory_start"] == 5
+    assert "gpu0/device_memory_end" not in found

@@ -1,0 +1,65 @@
+"""What this process may use of its host."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gpuwidget import host
+
+
+def group(root: Path, cgroup: str, files: dict[str, str]) -> Path:
+    """A root with this process's control group and the files of the groups' tree."""
+    (root / "proc/self").mkdir(parents=True)
+    (root / "proc/self/cgroup").write_text(cgroup)
+    for name, text in files.items():
+        path = root / "sys/fs/cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+@pytest.fixture(autouse=True)
+def _eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "files", "cores"),
+    [
+        ("0::/\n", {}, 8),
+        ("0::/\n", {"cpu.max": "max 100000\n"}, 8),
+        ("0::/\n", {"cpu.max": "250000 100000\n"}, 2.5),
+        ("0::/a/b\n", {"a/cpu.max": "300000 100000\n", "a/b/cpu.max": "max 100000\n"}, 3),
+        ("0::/not/here\n", {"cpu.max": "400000 100000\n"}, 4),
+        ("0::/\n", {"cpu.max": "1600000 100000\n"}, 8),
+        (
+            "4:cpu,cpuacct:/x\n",
+            {"cpu,cpuacct/x/cpu.cfs_quota_us": "150000\n", "cpu,cpuacct/x/cpu.cfs_period_us": "100000\n"},
+            1.5,
+        ),
+        ("4:cpu,cpuacct:/\n", {"cpu,cpuacct/cpu.cfs_quota_us": "-1\n"}, 8),
+        ("4:memory:/\n", {"memory/cpu.max": "100000 100000\n"}, 8),
+        ("nonsense", {}, 8),
+    ],
+)
+def test_cores_are_bounded_by_affinity_and_by_the_containers_share(
+    tmp_path: Path, cgroup: str, files: dict[str, str], cores: float
+) -> None:
+    """The tighter of the two, in either version of control groups, at any level."""
+    assert host.cores(group(tmp_path, cgroup, files)) == cores
+
+
+def test_without_control_groups_the_affinity_counts(tmp_path: Path) -> None:
+    """As on a machine that has no /proc."""
+    assert host.cores(tmp_path) == 8
+
+
+def test_shared_memory_has_a_size_where_there_is_any() -> None:
+    """The room for what a loader's workers hand over."""
+    room = host.shared_memory()
+    assert (room is not None) == os.path.isdir("/dev/shm")
+    if room is not None:
+        assert 0 <= room.free <= room.total

@@ -1,0 +1,228 @@
+"""Memory by line, from snapshots made by hand in the form that torch gives them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuwidget.measure.lines import BACKWARD, LIBRARY, Lines, Requested, addresses_with_frames, by_line
+from gpuwidget.measure.report import LineMemory
+
+CELL = "/tmp/ipykernel_7/123.py"
+MODEL = "/home/ann/work/model.py"
+LINEAR = "/env/lib/python3.11/site-packages/torch/nn/modules/linear.py"
+AUTOGRAD = "/env/lib/python3.11/site-packages/torch/autograd/__init__.py"
+LAUNCHER = "/env/lib/python3.11/site-packages/ipykernel_launcher.py"
+GIB = 1024**3
+
+
+class Code:
+    """The user's files are the cell and one module."""
+
+    def name(self, filename: str) -> str | None:
+        return {CELL: "In[5]", MODEL: "model.py"}.get(filename)
+
+    def source(self, filename: str, line: int) -> str:
+        return f"source of {line}"
+
+
+def frames(*places: tuple[str, int, str]) -> list[dict[str, Any]]:
+    """A stack on the main thread, the innermost frame first."""
+    return [{"filename": f, "line": n, "name": name} for f, n, name in (*places, (LAUNCHER, 18, "<module>"))]
+
+
+def cell(line: int) -> list[dict[str, Any]]:
+    """The stack of a line of the cell that calls into torch."""
+    return frames((LINEAR, 134, "forward"), (CELL, line, "<module>"))
+
+
+def event(action: str, address: int, size: int, at: float, stack: list[Any] | None = None) -> dict[str, Any]:
+    entry = {"action": action, "addr": address, "size": size, "stream": 0, "time_us": at}
+    return entry if stack is None else {**entry, "frames": stack}
+
+
+def alloc(address: int, size: int, at: float, stack: list[Any] | None = None) -> dict[str, Any]:
+    return event("alloc", address, size, at, stack)
+
+
+def free(address: int, size: int, at: float) -> list[dict[str, Any]]:
+    """As torch records it: asked for, and done."""
+    return [event("free_requested", address, size, at), event("free_completed", address, size, at)]
+
+
+def read(*traces: list[dict[str, Any]], segments: tuple[Any, ...] = (), **options: Any) -> Lines:
+    return by_line({"segments": list(segments), "device_traces": list(traces)}, Code(), **options)
+
+
+def short(lines: Lines) -> list[tuple[str | None, int | None, str, int, int, int | None]]:
+    """File, line, device, bytes in all, at the end, at the peak."""
+    return [(x.file, x.line, x.device, x.allocated, x.held, x.at_peak) for x in lines.lines]
+
+
+def test_a_line_and_all_it_says() -> None:
+    """A line has its file, number, function and source, and the cell's line that called it."""
+    trace = [alloc(1, 512, 1.0, frames((LINEAR, 9, "forward"), (MODEL, 31, "step"), (CELL, 7, "<module>")))]
+    assert read(trace).lines == (
+        LineMemory("model.py", 31, "step", "source of 31", "In[5] line 7", "cuda:0", 512, 512, 512),
+    )
+
+
+def test_the_cells_own_lines_have_no_function() -> None:
+    """At the cell's own level there is no function, and nobody called; older IPython calls it otherwise."""
+    trace = [alloc(1, 512, 1.0, frames((CELL, 3, "<cell line: 3>")))]
+    (line,) = read(trace).lines
+    assert (line.file, line.line, line.function, line.called_from) == ("In[5]", 3, None, None)
+
+
+def test_a_peak_inside() -> None:
+    """What was freed again before the end counts at the peak if it was there then, and not otherwise."""
+    trace = [
+        alloc(1, 100, 1.0, cell(1)),
+        alloc(2, 5000, 2.0, cell(2)),
+        alloc(3, 700, 3.0, cell(3)),  # the peak: 5800
+        *free(2, 5000, 4.0),
+        alloc(4, 3000, 5.0, cell(4)),
+        *free(3, 700, 6.0),
+    ]
+    assert short(read(trace)) == [
+        ("In[5]", 2, "cuda:0", 5000, 0, 5000),
+        ("In[5]", 3, "cuda:0", 700, 0, 700),
+        ("In[5]", 1, "cuda:0", 100, 100, 100),
+        ("In[5]", 4, "cuda:0", 3000, 3000, 0),
+    ]
+
+
+def test_blocks_from_before_make_room() -> None:
+    """A block from before the run that is freed in it belongs to no line, but moves the peak."""
+    trace = [
+        alloc(1, 1000, 1.0, cell(1)),  # the peak: 1000 above the start
+        *free(77, 4000, 2.0),
+        alloc(2, 3000, 3.0, cell(2)),  # 0 above the start
+    ]
+    assert short(read(trace)) == [
+        ("In[5]", 1, "cuda:0", 1000, 1000, 1000),
+        ("In[5]", 2, "cuda:0", 3000, 3000, 0),
+    ]
+
+
+def test_never_above_the_start() -> None:
+    """Where memory was highest at the start, no line held anything at the peak."""
+    assert short(read([*free(77, 4000, 1.0), alloc(1, 3000, 2.0, cell(1))])) == [
+        ("In[5]", 1, "cuda:0", 3000, 3000, 0)
+    ]
+
+
+def test_an_address_that_comes_again() -> None:
+    """The allocator hands out the same address again: each time it counts for the line that got it."""
+    trace = [
+        alloc(1, 100, 1.0, cell(1)),
+        *free(1, 100, 2.0),
+        alloc(1, 200, 3.0, cell(2)),
+        *free(1, 200, 4.0),
+        alloc(1, 50, 5.0, cell(1)),
+    ]
+    assert short(read(trace)) == [
+        ("In[5]", 2, "cuda:0", 200, 0, 200),
+        ("In[5]", 1, "cuda:0", 150, 50, 0),
+    ]
+
+
+def test_only_allocations_count() -> None:
+    """Segments, snapshots and out-of-memory events are none: torch counts them elsewhere, or not at all."""
+    trace = [
+        event("segment_alloc", 1, 20 * 1024**2, 1.0, cell(1)),
+        alloc(1, 100, 2.0, cell(1)),
+        event("segment_map", 9, 4096, 3.0),
+        event("snapshot", 0, 100, 4.0),
+        {"action": "oom", "device_free": 5, "size": 10, "stream": 0, "time_us": 5.0},
+        event("something new", 1, 100, 6.0),
+    ]
+    assert short(read(trace)) == [("In[5]", 1, "cuda:0", 100, 100, 100)]
+
+
+def test_each_device_has_its_own_peak() -> None:
+    """Peaks of several devices are at different moments, and a line has a row for each device."""
+    first = [alloc(1, 100, 1.0, cell(1)), *free(1, 100, 2.0), alloc(2, 60, 5.0, cell(2))]
+    second = [alloc(3, 40, 1.5, cell(1)), alloc(4, 50, 6.0, cell(2))]
+    assert short(read(first, [], second)) == [
+        ("In[5]", 1, "cuda:0", 100, 0, 100),
+        ("In[5]", 2, "cuda:2", 50, 50, 50),
+        ("In[5]", 1, "cuda:2", 40, 40, 40),
+        ("In[5]", 2, "cuda:0", 60, 60, 0),
+    ]
+
+
+def test_what_backward_allocates() -> None:
+    """Gradients, made on torch's own threads without a Python frame, count for the line that called it."""
+    root = frames((AUTOGRAD, 90, "_make_grads"), (AUTOGRAD, 340, "backward"), (CELL, 4, "<module>"))
+    hook = [{"filename": LINEAR, "line": 8, "name": "hook"}, {"filename": LINEAR, "line": 1, "name": "run"}]
+    trace = [
+        alloc(1, 10, 1.0, []),
+        alloc(2, 512, 2.0, root),
+        alloc(3, 1000, 3.0, []),
+        alloc(4, 40, 4.0, hook),  # a hook of a library's, on autograd's thread
+        alloc(5, 2000, 5.0),
+        alloc(6, 70, 6.0, cell(5)),
+        alloc(7, 80, 7.0, []),
+    ]
+    other = [alloc(8, 300, 5.5, [])]  # the same backward reaches a second device
+    assert short(read(trace, other)) == [
+        ("In[5]", 4, "cuda:0", 3512, 3512, 3512),
+        ("In[5]", 4, "cuda:1", 300, 300, 300),
+        (None, None, "cuda:0", 90, 90, 90),
+        ("In[5]", 5, "cuda:0", 70, 70, 70),
+        (None, None, "cuda:0", 40, 40, 40),
+    ]
+    assert [x.source for x in read(trace, other).lines if x.file is None] == [BACKWARD, LIBRARY]
+
+
+def test_a_run_within_a_longer_recording() -> None:
+    """Of a recording that is older than the run, only the run's own time counts."""
+    trace = [alloc(1, 100, 9.0, cell(1)), alloc(2, 20, 10.0, cell(2)), *free(1, 100, 11.0), alloc(3, 5, 21.0)]
+    assert short(read(trace, since_us=10.0, until_us=20.0)) == [("In[5]", 2, "cuda:0", 20, 20, 20)]
+
+
+def test_all_is_seen() -> None:
+    """Where the lines add up to torch's own count, nothing is left out."""
+    lines = read([alloc(1, 100, 1.0, cell(1))], requested={0: Requested(100, 100, 100)})
+    assert (lines.unseen, lines.peak_unknown) == ({}, ())
+
+
+def test_a_history_that_has_lost_its_beginning() -> None:
+    """What is still there counts for its line, what is gone is said, and a peak that was then is unknown."""
+    trace = [alloc(3, 50, 8.0, cell(3)), *free(3, 50, 9.0)]
+    block = {"state": "active_allocated", "frames": cell(1)}
+    segment = {
+        "device": 0,
+        "address": 1,
+        "blocks": [
+            {**block, "size": 512, "requested_size": 400, "address": 1},
+            {**block, "size": 512, "requested_size": 500, "address": 513},  # an earlier recording's
+            {"state": "active_allocated", "size": 512, "requested_size": 9, "address": 1025, "frames": []},
+            {"state": "inactive", "size": 512, "requested_size": 0, "address": 1537, "frames": cell(2)},
+        ],
+    }
+    lost: dict[str, Any] = {"segments": (segment,), "recorded_before": frozenset({513})}
+    lines = read(trace, requested={0: Requested(10_000, 909, 4000)}, **lost)
+    assert short(lines) == [("In[5]", 1, "cuda:0", 400, 400, None), ("In[5]", 3, "cuda:0", 50, 0, None)]
+    assert (lines.unseen, lines.peak_unknown) == ({0: 9550}, (0,))
+    # torch's own peak is the highest that the history still knows: then it is that moment.
+    lines = read(trace, requested={0: Requested(10_000, 909, 959)}, **lost)
+    assert short(lines) == [("In[5]", 1, "cuda:0", 400, 400, 400), ("In[5]", 3, "cuda:0", 50, 0, 50)]
+    assert (lines.unseen, lines.peak_unknown) == ({0: 9550}, ())
+
+
+def test_a_device_without_any_history() -> None:
+    """Where torch counted allocations and recorded none, that is said."""
+    assert read([], requested={1: Requested(100, 0, 100)}).unseen == {1: 100}
+
+
+def test_versions_of_torch_differ() -> None:
+    """Neither times, frames nor the addresses of blocks need be there; no snapshot at all is nothing."""
+    bare = [{"action": "alloc", "addr": 1, "size": 100}, {"action": "free_completed", "addr": 1, "size": 100}]
+    assert short(read(bare)) == [(None, None, "cuda:0", 100, 0, 100)]
+    assert by_line({}, Code()) == Lines((), {}, ())
+    blocks = [
+        {"size": 512, "state": "active_allocated", "frames": cell(1)},
+        {"size": 1024, "state": "active_allocated", "frames": cell(1)},
+    ]
+    assert addresses_with_frames({"segments": [{"address": 10, "blocks": blocks}]}) == {10, 522}

@@ -1,0 +1,176 @@
+"""The card under an out-of-memory error: its words, what it leaves out, and its size."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from helpers_reports import HOSTILE
+
+from gpuwidget.kernel.oom_card import bundle
+from gpuwidget.kernel.oom_facts import CellShare, Story
+from gpuwidget.measure.out_of_memory import Facts, Held, Other, Segment
+from gpuwidget.measure.report import Holder, HolderKind
+from gpuwidget.units import GIB, MIB
+
+
+def held(kind: HolderKind, name: str, size: float, cell: int | None, **changes: Any) -> Held:
+    block = hash(name)
+    holder = Holder(kind, (name,) if name else (), "Tensor", "cuda:0", round(size * GIB), cell)
+    made = Held(holder, frozenset({block}), frozenset({block}), (name,), is_error=False)
+    return replace(made, **changes)
+
+
+def story(*holders: Held, **changes: Any) -> Story:
+    """A training step on a shared H200 that asks for 6 GiB where 2.1 are free."""
+    facts = Facts(
+        device="cuda:0",
+        requested=6 * GIB,
+        needed=6 * GIB + 5 * MIB,
+        total=round(139.8 * GIB),
+        free=round(2.1 * GIB),
+        limit=None,
+        allocated=92 * GIB,
+        reserved=94 * GIB,
+        stuck=2 * GIB,
+        at_start=70 * GIB,
+        before_now=70 * GIB,
+        segments=tuple(
+            Segment(one.holder.bytes, False, True, ((next(iter(one.blocks)), one.holder.bytes, True),))
+            for one in holders
+        ),
+        held=holders,
+        others=(),
+        pools=(),
+        expandable=False,
+        setting="PYTORCH_ALLOC_CONF",
+    )
+    made = Story(replace(facts, **changes.pop("facts", {})), "GPU 0 H200", 0, (), (), ())
+    return replace(made, **changes)
+
+
+def training() -> Story:
+    """As it may look on a busy day."""
+    return story(
+        held("variable", "model", 41.5, 4, variables=None),
+        held("variable", "optimizer", 16.0, 5, variables=None),
+        held("notebook", "this error", 21.9, 12, is_error=True, before=frozenset()),
+        held("variable", "embeddings", 9.2, 7),
+        held("notebook", "Out[9]", 3.3, 9),
+        held("unknown", "", 0.1, None),
+        facts={
+            "others": (
+                Other("bob: python train.py --config large.yaml", 38 * GIB, True),
+                Other("CUDA context and other libraries", 612 * MIB, False),
+            )
+        },
+        cells=(
+            CellShare(4, "model = Transformer(config).cuda()", round(41.5 * GIB)),
+            CellShare(12, "train(model, loader)", round(21.9 * GIB)),
+            CellShare(None, "", round(0.1 * GIB)),
+        ),
+        recent=tuple(
+            (59.5 - n / 2, round((98 + min(39.0, max(0, n - 60))) * GIB) if not 30 < n < 40 else None)
+            for n in range(119)
+        ),
+        let_go=300 * MIB,
+    )
+
+
+def test_its_words() -> None:
+    """What happened, who holds what, the last minute, what would have been enough, the first step."""
+    text = bundle(training())["text/plain"]
+    assert [" ".join(line.split()) for line in text.splitlines()] == [
+        "Out of memory on cuda:0 (GPU 0 H200): 6.0 GiB asked for, 2.1 of 139.8 GiB free",
+        "model In[4] 41.5 GiB",
+        "optimizer In[5] 16.0 GiB",
+        "this error's frames (kept by the notebook itself) In[12] 21.9 GiB",
+        "embeddings In[7] 9.2 GiB",
+        "Out[9] (kept by the notebook itself) In[9] 3.3 GiB",
+        "autograd or unknown 102 MiB",
+        "let go of since the error 300 MiB",
+        "torch: reserved, in no tensor 2.0 GiB",
+        "bob: python train.py --config large.yaml 38.0 GiB",
+        "CUDA context and other libraries 612 MiB",
+        "By cell: In[4] 41.5 GiB (model = Transformer(config).cuda()), In[12] 21.9 GiB (train(model, "
+        "loader)), others or not known 102 MiB.",
+        "The GPU over the last 59.5 s, sampled: 98.0 → 137.0 GiB, at most 137.0 GiB.",
+        "What would have been enough:",
+        "- Make the batch 2 times smaller, or go through it in 2 parts (gradient accumulation): the cell "
+        "had 22.0 GiB above its start and asked for 6.0 GiB more, where 24.1 GiB were to be had. That is "
+        "enough as far as the cell came, if what it needs grows with the batch.",
+        "- Let go of embeddings (9.2 GiB), if you need no more of it: the code that failed does not read it.",
+        "%gpu free embeddings --yes",
+        "- Shut down bob: python train.py --config large.yaml, if nobody needs it: it holds 38.0 GiB.",
+        "Before the next try let go of this error: its frames keep 21.9 GiB alive, which that try would lack "
+        "(%debug is then gone).",
+        "%gpu free --yes",
+        "Mixed precision and activation checkpointing make a training step need less; by how much is not "
+        "known before it is tried.",
+    ]
+
+
+def test_html_says_the_same() -> None:
+    """Without styles and picture, the HTML has every word and figure of the text."""
+    data = bundle(training())
+    for words in ("model", "In[12]", "139.8 GiB free", "%gpu free embeddings --yes", "98.0 → 137.0 GiB"):
+        assert words in data["text/html"]
+    assert "<svg" in data["text/html"]
+    assert "<script" not in data["text/html"]
+
+
+def test_no_course_is_made_up() -> None:
+    """Where nobody sampled there is no last minute, neither in words nor as a picture."""
+    data = bundle(replace(training(), recent=()))
+    assert "sampled" not in data["text/plain"]
+    assert "<svg" not in data["text/html"]
+    few = bundle(replace(training(), recent=((2.0, GIB), (1.0, None), (0.5, 2 * GIB))))
+    assert "sampled" not in few["text/plain"]
+
+
+def test_what_is_not_known_is_said() -> None:
+    """Each gap has its reason; nothing that is unknown reads 0."""
+    bare = story(
+        gpu=None,
+        facts=dict.fromkeys(("free", "total", "allocated", "reserved", "stuck", "at_start", "before_now")),
+        unknown=("who holds torch's memory: torch runs on cudaMallocAsync, whose counters are partial",),
+    )
+    assert bundle(bare)["text/plain"].splitlines() == [
+        "Out of memory on cuda:0: 6.0 GiB asked for",
+        "  Nothing that is known here would have been enough by itself.",
+        "  Mixed precision and activation checkpointing make a training step need less; by how much is not "
+        "known before it is tried.",
+        "  Not known: who holds torch's memory: torch runs on cudaMallocAsync, whose counters are partial.",
+    ]
+
+
+def test_room_that_was_there() -> None:
+    """Where the figures contradict each other, no remedy is made of them."""
+    text = bundle(story(facts={"free": 90 * GIB}))["text/plain"]
+    assert "By these figures there was room for it" in text
+    assert "What would have been enough" not in text
+
+
+def fullest() -> Story:
+    """Long hostile names everywhere, more of everything than is shown."""
+    names = [f"{n}{HOSTILE * 8}" for n in range(60)]
+    return replace(
+        story(
+            *(held("variable", name, 60.0 - n, n) for n, name in enumerate(names)),
+            facts={"others": tuple(Other(name, 30 * GIB, True) for name in names)},
+        ),
+        gpu=HOSTILE * 10,
+        cells=tuple(CellShare(n + 1, name, GIB) for n, name in enumerate(names)),
+        recent=tuple((60 - n / 4, n * GIB // 2) for n in range(240)),
+        unknown=(HOSTILE * 40,) * 3,
+    )
+
+
+def test_its_size_and_its_safety() -> None:
+    """The fullest card stays under 20 kB, and what users write is never markup."""
+    data = bundle(fullest())
+    assert len(json.dumps(data)) < 20_000
+    assert "<img" not in data["text/html"]
+    assert "50 more" in data["text/plain"]
+    assert "54 more processes" in data["text/plain"]

@@ -1,0 +1,125 @@
+"""What is put together around an out-of-memory error: exact where it can be, and who else is on the GPU."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from helpers_out_of_memory import LimitedGpu  # noqa: E402  torch may not be there
+
+from gpuwidget import processes  # noqa: E402
+from gpuwidget.kernel import outside_torch  # noqa: E402
+from gpuwidget.kernel.oom_facts import FailedCell, Story, gather  # noqa: E402
+from gpuwidget.kernel.outside_torch import CONTEXT, Outside  # noqa: E402
+from gpuwidget.measure.out_of_memory import Other, Pool  # noqa: E402
+from gpuwidget.measure.report import Holder  # noqa: E402
+
+MIB = 1024**2
+
+
+@pytest.fixture
+def gpu() -> Iterator[LimitedGpu]:
+    made = LimitedGpu(torch, 64 * MIB)
+    made.install()
+    yield made
+    made.remove()
+
+
+@pytest.fixture(autouse=True)
+def outside(monkeypatch: pytest.MonkeyPatch) -> dict[str, Outside]:
+    """What the driver says of each device."""
+    said: dict[str, Outside] = {}
+    monkeypatch.setattr(outside_torch, "look", lambda known: (said, None if said else "no driver here."))
+    return said
+
+
+def story(gpu: LimitedGpu, size: int, cell: FailedCell | None = None) -> Story:
+    """Run out of memory in a plain program."""
+    try:
+        gpu.empty(size // 4)
+    except torch.OutOfMemoryError as error:
+        return gather(None, error, cell)
+    raise AssertionError("there was room")
+
+
+def test_figures_are_exact_where_counters_agree(gpu: LimitedGpu) -> None:
+    """The message rounds to a hundredth of its unit; the counters, which have not changed since, do not."""
+    kept = gpu.empty(10_000_001)
+    facts = story(gpu, 60 * MIB, FailedCell(None, 3, {0: 512})).facts
+    assert (facts.device, facts.allocated, facts.reserved) == ("cuda:0", 40_000_512, 20 * 2 * MIB)
+    assert (facts.free, facts.total, facts.requested) == (24 * MIB, 64 * MIB, 60 * MIB)
+    assert (facts.at_start, facts.grown) == (512, 40_000_000)
+    assert (facts.stuck, facts.limit) == (20 * 2 * MIB - 40_000_512, None)
+    assert kept is not None
+
+
+def test_what_was_let_go_of_since(gpu: LimitedGpu) -> None:
+    """Where the counters have changed since the error, the message's figure stands, and the difference."""
+
+    def fail() -> None:
+        batch = gpu.empty(4 * MIB)
+        try:
+            gpu.empty(16 * MIB)
+        finally:
+            del batch
+
+    try:
+        fail()
+    except torch.OutOfMemoryError as error:
+        told = gather(None, error, FailedCell(None, 3))
+    assert (told.facts.allocated, told.let_go) == (16 * MIB, 16 * MIB)
+
+
+def test_who_else_is_there(gpu: LimitedGpu, outside: dict[str, Outside]) -> None:
+    """Processes by name, told from this process's own libraries, which nobody can shut down."""
+    holders = tuple(
+        Holder("outside torch", (name,), None, "cuda:0", size, None)
+        for name, size in ((CONTEXT, 6 * MIB), ("bob: train.py", 20 * MIB))
+    )
+    outside["cuda:0"] = Outside("GPU 3 H200", holders, ("A remark.",))
+    told = story(gpu, 80 * MIB)
+    assert told.gpu == "GPU 3 H200"
+    assert told.facts.others == (Other(CONTEXT, 6 * MIB, False), Other("bob: train.py", 20 * MIB, True))
+    assert told.unknown == ("A remark",)
+
+
+def test_torch_is_the_only_witness(gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a driver to ask, the processes are those of torch's message, and it is said why."""
+    message = gpu.message(80 * MIB).replace(
+        "Including",
+        "Process 4123 has 12.00 MiB memory in use. Process 1 has 17179869184.00 GiB memory in use. Including",
+    )
+    monkeypatch.setattr(gpu, "message", lambda size: message)
+    monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
+    told = story(gpu, 80 * MIB)
+    assert told.facts.others == (Other("process 4123", 12 * MIB, True),)
+    assert told.unknown == ("other processes: no driver here",)
+
+
+def test_cupys_pool(gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What CuPy keeps for later is asked of it where the user has loaded it; nobody imports it."""
+    assert story(gpu, 80 * MIB).facts.pools == ()
+    pool = SimpleNamespace(free_bytes=lambda: 30 * MIB, total_bytes=lambda: 30 * MIB)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(get_default_memory_pool=lambda: pool))
+    monkeypatch.setattr(torch.cuda, "device", lambda index: contextlib.nullcontext())
+    assert story(gpu, 80 * MIB).facts.pools == (
+        Pool("CuPy's pool", 30 * MIB, "cupy.get_default_memory_pool().free_all_blocks()"),
+    )
+
+
+def test_without_counters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where torch has no counters the message alone is told, and what is missing is said."""
+    error: Any = torch.OutOfMemoryError(
+        "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has a total capacity of 8.00 GiB of which "
+        "1.00 GiB is free."
+    )
+    told = gather(None, error, FailedCell(None, 3))
+    assert (told.facts.device, told.facts.held, told.facts.at_start) == ("cuda:1", (), None)
+    assert told.unknown[0] == "who holds torch's memory: CUDA is not initialised in this process"

@@ -1,0 +1,389 @@
+"""Out-of-memory errors: what torch's messages say, version by version, and what would have been enough."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gpuwidget.measure.out_of_memory import (
+    Facts,
+    Held,
+    Other,
+    Pool,
+    Remedy,
+    Rounded,
+    Segment,
+    contradicts_itself,
+    first_step,
+    is_out_of_memory,
+    parse,
+    remedies,
+)
+from gpuwidget.measure.report import Holder, HolderKind
+from gpuwidget.units import GIB, MIB
+
+TORCH_1 = (
+    "CUDA out of memory. Tried to allocate 20.00 MiB (GPU 1; 10.76 GiB total capacity; 9.47 GiB already "
+    "allocated; 62.44 MiB free; 9.83 GiB reserved in total by PyTorch) If reserved memory is >> allocated "
+    "memory try setting max_split_size_mb to avoid fragmentation.  See documentation for Memory Management "
+    "and PYTORCH_CUDA_ALLOC_CONF"
+)
+TORCH_2_3 = (
+    "CUDA out of memory. Tried to allocate 22.78 GiB. GPU 0 has a total capacity of 31.47 GiB of which "
+    "12.73 GiB is free. Including non-PyTorch memory, this process has 18.73 GiB memory in use. Of the "
+    "allocated memory 9.08 GiB is allocated by PyTorch, and 9.35 GiB is reserved by PyTorch but "
+    "unallocated. If reserved but unallocated memory is large try setting "
+    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for "
+    "Memory Management  (https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)"
+)
+TORCH_2_10 = (
+    "CUDA out of memory. Tried to allocate 86.00 MiB. GPU 0 has a total capacity of 23.64 GiB of which 0 "
+    "bytes is free. Process 2086283 has 419.48 MiB memory in use. Including non-PyTorch memory, this "
+    "process has 8.04 GiB memory in use. Process 2797307 has 17179869184.00 GiB memory in use. Process 9 "
+    "has 14.85 GiB memory in use. 10.00 GiB allowed; Of the allocated memory 7.63 GiB is allocated by "
+    "PyTorch, with 46.00 MiB allocated in private pools (e.g., CUDA Graphs), and 40.11 MiB is reserved by "
+    "PyTorch but unallocated. If reserved but unallocated memory is large try setting "
+    "PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation."
+)
+ASYNC = (
+    "Allocation on device 2 would exceed allowed memory. (out of memory)\nCurrently allocated     : 9.43 "
+    "GiB\nRequested               : 640.00 MiB\nDevice limit            : 11.59 GiB\nFree (according to "
+    "CUDA): 7.12 MiB\nPyTorch limit (set by user-supplied memory fraction)\n                        : "
+    "17179869184.00 GiB"
+)
+REPLICA = f"Caught OutOfMemoryError in replica 0 on device 0.\nOriginal Traceback\n{TORCH_2_3}"
+
+
+def said(message: str) -> dict[str, Any]:
+    """What is said, each size as the message rounds it."""
+    found = parse(message)
+    sizes = {
+        name: getattr(found, name)
+        for name in (
+            *("requested", "total", "free", "limit", "process", "allocated", "private"),
+            *("unallocated", "reserved"),
+        )
+    }
+    return {name: round(size.middle / MIB, 2) for name, size in sizes.items() if size is not None} | {
+        "index": found.index,
+        "others": [(pid, round(size.middle / MIB, 2)) for pid, size in found.others],
+    }
+
+
+def mib(gib: float) -> float:
+    return round(gib * 1024, 2)
+
+
+def test_versions_before_2() -> None:
+    """The first wording, in brackets."""
+    assert said(TORCH_1) == {
+        "index": 1,
+        "requested": 20.0,
+        "total": mib(10.76),
+        "allocated": mib(9.47),
+        "free": 62.44,
+        "reserved": mib(9.83),
+        "others": [],
+    }
+
+
+@pytest.mark.parametrize("message", [TORCH_2_3, REPLICA, TORCH_2_3.replace("CUDA out", "HIP out")])
+def test_versions_from_2_on(message: str) -> None:
+    """The present wording, also within another error's and of AMD's GPUs."""
+    assert is_out_of_memory(message)
+    assert said(message) == {
+        "index": 0,
+        "requested": mib(22.78),
+        "total": mib(31.47),
+        "free": mib(12.73),
+        "process": mib(18.73),
+        "allocated": mib(9.08),
+        "unallocated": mib(9.35),
+        "others": [],
+    }
+
+
+def test_all_that_a_message_may_say() -> None:
+    """Other processes, a limit of its own, private pools; what a driver does not know is no size."""
+    assert said(TORCH_2_10) == {
+        "index": 0,
+        "requested": 86.0,
+        "total": mib(23.64),
+        "free": 0.0,
+        "process": mib(8.04),
+        "limit": mib(10.0),
+        "allocated": mib(7.63),
+        "private": 46.0,
+        "unallocated": 40.11,
+        "others": [(2086283, 419.48), (9, mib(14.85))],
+    }
+
+
+def test_the_asynchronous_allocator() -> None:
+    """cudaMallocAsync says it in a table; a limit that nobody set is none."""
+    assert is_out_of_memory(ASYNC)
+    assert said(ASYNC) == {
+        "index": 2,
+        "allocated": mib(9.43),
+        "requested": 640.0,
+        "total": mib(11.59),
+        "free": 7.12,
+        "others": [],
+    }
+
+
+def test_other_errors() -> None:
+    """Only a GPU that has run out of memory is meant."""
+    assert is_out_of_memory("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported")
+    assert is_out_of_memory("RuntimeError: CUDA out of memory.")
+    for message in (
+        "",
+        "DefaultCPUAllocator: not enough memory: you tried to allocate 1073741824 bytes.",
+        "MPS backend out of memory (MPS allocated: 1 GB)",
+        "CUDA error: an illegal memory access was encountered",
+        "out of memory",
+    ):
+        assert not is_out_of_memory(message)
+    assert said("CUDA error: out of memory") == {"index": None, "others": []}
+
+
+def test_rounding_is_a_range() -> None:
+    """A size in a message stands for all that it may be rounded from; exact counters win if they agree."""
+    free = parse("of which 7.50 GiB is free").free
+    assert free is not None
+    assert (free.low, free.high) == (8_047_694_971, 8_058_432_389)
+    assert free.exact(8_050_000_000) == 8_050_000_000
+    assert free.exact(8_000_000_000) == free.middle
+    assert free.exact(None) == free.middle
+    assert (free.at_least(8_050_000_000), free.at_least(8_000_000_000)) == (8_050_000_000, free.low)
+    assert parse("of which 17 bytes is free").free == Rounded(17, 17)
+
+
+# -- remedies --------------------------------------------------------------------------------------------
+
+
+def segment(*blocks: tuple[int, int, bool], size: int = 0, expandable: bool = False) -> Segment:
+    """One of torch's segments: address, bytes and use of each block."""
+    return Segment(size or sum(block[1] for block in blocks), expandable, True, blocks)
+
+
+def held(
+    kind: HolderKind,
+    name: str,
+    blocks: tuple[int, ...],
+    size: int,
+    *,
+    before: bool = True,
+    needed: bool = False,
+    is_error: bool = False,
+) -> Held:
+    holder = Holder(kind, (name,), "Tensor", "cuda:0", size, None)
+    variables = None if needed or kind != "variable" else (name,)
+    return Held(holder, frozenset(blocks), frozenset(blocks if before else ()), variables, is_error)
+
+
+def facts(**changes: Any) -> Facts:
+    """An H200 of 140 GiB: 8 GiB asked for, 2 free, and each of four variables in a segment of its own."""
+    made = Facts(
+        device="cuda:0",
+        requested=8 * GIB,
+        needed=8 * GIB + 5 * MIB,
+        total=140 * GIB,
+        free=2 * GIB,
+        limit=None,
+        allocated=60 * GIB,
+        reserved=62 * GIB,
+        stuck=2 * GIB,
+        at_start=50 * GIB,
+        before_now=50 * GIB,
+        segments=(
+            segment((100, 30 * GIB, True)),
+            segment((200, 10 * GIB, True)),
+            segment((300, 6 * GIB, True)),
+            segment((400, 5 * GIB, True)),
+            segment((500, 9 * GIB, True), (600, 2 * GIB, False)),
+        ),
+        held=(),
+        others=(),
+        pools=(),
+        expandable=False,
+        setting="PYTORCH_ALLOC_CONF",
+    )
+    return replace(made, **changes)
+
+
+def kinds(**changes: Any) -> list[str]:
+    return [remedy.kind for remedy in remedies(facts(**changes))]
+
+
+def only(kind: str, **changes: Any) -> Remedy:
+    (remedy,) = [remedy for remedy in remedies(facts(**changes)) if remedy.kind == kind]
+    return remedy
+
+
+def test_a_batch_that_fits() -> None:
+    """10 GiB above the start and 8 more, where 12 were to be had: half a batch fits, with its figures."""
+    remedy = only("batch")
+    assert remedy.text == (
+        "Make the batch 2 times smaller, or go through it in 2 parts (gradient accumulation): the cell had "
+        "10.0 GiB above its start and asked for 8.0 GiB more, where 12.0 GiB were to be had. That is "
+        "enough as far as the cell came, if what it needs grows with the batch."
+    )
+    assert "4 parts" in only("batch", at_start=56 * GIB, before_now=56 * GIB, free=0).text
+
+
+def test_no_batch_is_small_enough() -> None:
+    """Where nothing was free at the start, where that is not known, or a batch would be next to nothing."""
+    assert kinds(at_start=60 * GIB, before_now=60 * GIB, free=0) == []
+    assert kinds(at_start=None) == []
+    assert kinds(at_start=60 * GIB, before_now=60 * GIB, free=100 * MIB) == []
+
+
+def test_variables_that_would_do() -> None:
+    """The fewest of the largest that the failing code does not name; what it works with is not offered."""
+    model = held("variable", "model", (100,), 30 * GIB, needed=True)
+    cache, old, small = (
+        held("variable", "cache", (300,), 6 * GIB),
+        held("variable", "old", (400,), 5 * GIB),
+        held("variable", "fresh", (200,), 10 * GIB, before=False),
+    )
+    assert only("delete", held=(model, cache, old, small)) == Remedy(
+        "delete",
+        "Let go of cache (6.0 GiB) and old (5.0 GiB), if you need no more of them: the code that failed "
+        "does not read them.",
+        "%gpu free cache old --yes",
+        11 * GIB,
+    )
+    assert only("delete", free=3 * GIB, held=(model, cache, old)).code == "%gpu free cache --yes"
+    assert "delete" not in kinds(held=(model, cache))
+
+
+def test_what_the_notebook_keeps() -> None:
+    """Old results that would have been enough are named; the error's own frames are not among them."""
+    out = held("notebook", "Out[3]", (200,), 10 * GIB)
+    error = held("notebook", "the last error", (500,), 9 * GIB, before=False, is_error=True)
+    assert only("free", held=(error, out)) == Remedy(
+        "free",
+        "Let go of what the notebook itself keeps, Out[3]: 10.0 GiB from before this cell.",
+        "%gpu free --yes",
+        10 * GIB,
+    )
+    assert "free" not in kinds(held=(error,))
+    assert first_step(facts(held=(out,))) is None
+    assert first_step(facts(held=(error,))) == Remedy(
+        "free",
+        "Before the next try let go of this error: its frames keep 9.0 GiB alive, which that try would lack "
+        "(%debug is then gone).",
+        "%gpu free --yes",
+        9 * GIB,
+    )
+
+
+def test_together() -> None:
+    """Where neither alone would do, what the notebook keeps and a variable together."""
+    out = held("notebook", "Out[3]", (400,), 5 * GIB)
+    cache = held("variable", "cache", (300,), 6 * GIB)
+    assert kinds(held=(out, cache), free=0) == ["batch", "delete"]
+    assert only("delete", held=(out, cache), free=0).text == (
+        "Let go of cache (6.0 GiB), and of what the notebook itself keeps, if you need no more of it: the "
+        "code that failed does not read it."
+    )
+
+
+def test_memory_that_can_not_be_given_back() -> None:
+    """A tensor whose segment has others in it frees nothing, unless the request fits in its place."""
+    shared = (segment((200, 10 * GIB, True), (201, 1 * MIB, True)),)
+    cache = held("variable", "cache", (200,), 10 * GIB)
+    assert "delete" in kinds(segments=shared, held=(cache,))
+    assert "delete" not in kinds(segments=shared, held=(cache,), requested=11 * GIB, needed=11 * GIB)
+    pages = (segment((200, 10 * GIB, True), (201, 1 * MIB, True), expandable=True),)
+    assert "delete" in kinds(segments=pages, held=(cache,), requested=11 * GIB, needed=11 * GIB)
+
+
+def test_neighbours_join() -> None:
+    """Two tensors side by side make room for one that is as large as both and the gap between them."""
+    row = (segment((1, 3 * GIB, True), (2, 3 * GIB, False), (3, 3 * GIB, True), (4, 1 * GIB, True)),)
+    one, two = held("variable", "one", (1,), 3 * GIB), held("variable", "two", (3,), 3 * GIB)
+    assert only("delete", segments=row, held=(one, two)).code == "%gpu free one two --yes"
+
+
+def test_a_private_pool_helps_nobody() -> None:
+    """What a CUDA graph's pool has free, nobody else may use."""
+    pool = Segment(11 * GIB, False, False, ((1, 10 * GIB, True), (2, 1 * GIB, True)))
+    assert "delete" not in kinds(segments=(pool,), held=(held("variable", "x", (1,), 10 * GIB),))
+
+
+def test_let_go_of_since() -> None:
+    """An earlier error's frames ended with this one: run it again. What the cell had made does not count."""
+    assert only("again", before_now=40 * GIB).text == (
+        "Run it again: 10.0 GiB from before this cell, such as an earlier error's frames, were let go of "
+        "since, which is enough."
+    )
+    assert "again" not in kinds(before_now=48 * GIB)
+    free_again = (segment((100, 30 * GIB, False)),)
+    assert kinds(segments=free_again) == ["batch"]
+
+
+def test_expandable_segments() -> None:
+    """Only where whole pages of the pieces add up to what was asked for, and they are not used yet."""
+    pieces = tuple(segment((n, 300 * MIB, True), (n + 1, 1700 * MIB, False)) for n in range(0, 12, 2))
+    remedy = only("expandable", stuck=9 * GIB, segments=pieces)
+    assert remedy.code == "%env PYTORCH_ALLOC_CONF=expandable_segments:True"
+    assert "9.0 GiB" in remedy.text
+    assert "expandable" not in kinds(stuck=8 * GIB, segments=pieces)
+    assert "expandable" not in kinds(stuck=9 * GIB, segments=pieces, expandable=True)
+    assert "expandable" not in kinds(stuck=None, segments=pieces)
+    # Of 39 MiB there may be no whole page.
+    crumbs = tuple(segment((n, 1 * MIB, True), (n + 1, 39 * MIB, False)) for n in range(0, 600, 2))
+    assert "expandable" not in kinds(stuck=11 * GIB, segments=crumbs)
+
+
+def test_a_limit_of_its_own() -> None:
+    """The process's own limit binds, not the GPU: other processes are no remedy, a higher limit is."""
+    limited: dict[str, Any] = {"limit": 64 * GIB, "free": 70 * GIB}
+    other = Other("ann: train.py", 50 * GIB, True)
+    assert kinds(**limited, others=(other,)) == ["limit", "batch"]
+    assert only("limit", **limited).code == "torch.cuda.set_per_process_memory_fraction(0.51, 'cuda:0')"
+    cache = held("variable", "cache", (300,), 6 * GIB + 5 * MIB)
+    freed = (segment((300, 6 * GIB + 6 * MIB, True)),)
+    assert kinds(**limited, held=(cache,), segments=freed) == ["limit", "batch", "delete"]
+    # 2 GiB free on the GPU: a higher limit would be of no use.
+    assert "limit" not in kinds(limit=64 * GIB)
+
+
+def test_other_processes() -> None:
+    """The smallest that would do, and the largest; not those that hold too little, nor a context."""
+    others = (
+        Other("notebook a.ipynb", 40 * GIB, True),
+        Other("notebook b.ipynb", 7 * GIB, True),
+        Other("notebook c.ipynb", 20 * GIB, True),
+        Other("process 5", 1 * GIB, True),
+        Other("CUDA context and other libraries", 30 * GIB, False),
+    )
+    texts = [remedy.text for remedy in remedies(facts(others=others)) if remedy.kind == "process"]
+    assert texts == [
+        "Shut down notebook b.ipynb, if nobody needs it: it holds 7.0 GiB.",
+        "Shut down notebook a.ipynb, if nobody needs it: it holds 40.0 GiB.",
+    ]
+
+
+def test_another_librarys_pool() -> None:
+    """Only if what it keeps is enough."""
+    pool = Pool("CuPy's pool", 7 * GIB, "cupy.get_default_memory_pool().free_all_blocks()")
+    assert only("pool", pools=(pool,)).code == pool.flush
+    assert "pool" not in kinds(pools=(replace(pool, free=6 * GIB),))
+
+
+def test_nothing_known_nothing_recommended() -> None:
+    """Without the request or what was free there is no arithmetic, and no advice that pretends to."""
+    assert kinds(needed=None, requested=None) == []
+    assert kinds(free=None, segments=()) == []
+
+
+def test_room_that_was_there() -> None:
+    """Where by all figures the request would have fitted, the figures are no ground for advice."""
+    assert contradicts_itself(facts(free=9 * GIB))
+    assert kinds(free=9 * GIB) == []
+    assert not contradicts_itself(facts())

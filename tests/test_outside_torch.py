@@ -1,0 +1,129 @@
+"""What a GPU holds beside torch's memory: this process's context and libraries, others by name."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fakes import FakeClock, FakeSource
+from helpers_samples import GIB, LIVE, h200, process, reading, sample
+from helpers_torch import make_torch
+
+from gpuwidget import processes
+from gpuwidget.kernel import device_choices, devices, outside_torch
+from gpuwidget.kernel.device_choices import Observer
+from gpuwidget.kernel.outside_torch import Outside
+from gpuwidget.measure.holders import DeviceMemory
+from gpuwidget.measure.report import Holder
+from gpuwidget.sampler import Sampler
+from gpuwidget.samples import Process, Sample
+
+ONE, TWO = h200(0), h200(1)
+OURS = os.getpid()
+KNOWN = (DeviceMemory("cuda:0", 9 * GIB, 10 * GIB, 0, 0),)
+
+
+@pytest.fixture
+def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
+    made = make_torch()
+    made.cuda.init()
+    made.cuda.set_device(0)
+    monkeypatch.setitem(sys.modules, "torch", made)
+    return made
+
+
+def look(monkeypatch: pytest.MonkeyPatch, now: Sample | None, *, pids_match: bool = True) -> Any:
+    """What is told of a moment."""
+    monkeypatch.setattr(device_choices, "in_host_pid_namespace", lambda: pids_match)
+    monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: pids_match)
+    observer = Observer(Sampler(FakeSource(), FakeClock()))
+    monkeypatch.setattr(observer, "look", lambda patience: now)
+    monkeypatch.setattr(devices, "observer", lambda: observer)
+    return outside_torch.look(KNOWN)
+
+
+def moment(*held: Process, used: int = 60 * GIB) -> Sample:
+    """Who is on the first of two GPUs."""
+    return sample((ONE, reading(ONE, processes=held, memory_used=used)), (TWO, reading(TWO)))
+
+
+def outside(name: str, size: int) -> Holder:
+    """A holder that is none of torch's."""
+    return Holder("outside torch", (name,), None, "cuda:0", size, None)
+
+
+def test_this_process_and_others(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The context is what the driver counts beyond torch's reserve; others have their owner and command."""
+    now = moment(process(OURS, 12 * GIB), process(11, 3 * GIB, command="train.py"), process(12, None))
+    found, reason = look(monkeypatch, now)
+    assert reason is None
+    assert found == {
+        "cuda:0": Outside(
+            "GPU 0 H200",
+            (outside("CUDA context and other libraries", 2 * GIB), outside("anna: train.py", 3 * GIB)),
+            (),
+        )
+    }
+
+
+def test_cupys_pool_has_its_name(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where CuPy is loaded its pool is told apart; it is asked on the device that it is about."""
+    asked: list[int] = []
+
+    class Device:
+        def __init__(self, index: int) -> None:
+            asked.append(index)
+
+        def __enter__(self) -> None: ...
+
+        def __exit__(self, *_: object) -> None: ...
+
+    torch.cuda.device = Device
+    pool = SimpleNamespace(total_bytes=lambda: GIB)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(get_default_memory_pool=lambda: pool))
+    found, _ = look(monkeypatch, moment(process(OURS, 12 * GIB)))
+    assert found["cuda:0"].holders == (
+        outside("CuPy's memory pool", GIB),
+        outside("CUDA context and other libraries", GIB),
+    )
+    assert asked == [0]
+    pool.total_bytes = None
+    assert outside_torch.cupy_pool(0) is None
+
+
+def test_process_ids_that_do_not_match(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container whose ids are not the host's, all beside torch is one row, and the reason is said."""
+    found, _ = look(monkeypatch, moment(process(4711, 50 * GIB)), pids_match=False)
+    assert found["cuda:0"].holders == (
+        outside("CUDA context, other libraries and other processes", 50 * GIB),
+    )
+    assert (
+        found["cuda:0"]
+        .notes[0]
+        .startswith("Which process holds what is not known: the driver names the host's")
+    )
+
+
+def test_a_reading_older_than_torchs(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A difference below nothing is no figure: it is left out, and said."""
+    found, _ = look(monkeypatch, moment(process(OURS, 9 * GIB)))
+    assert found["cuda:0"] == Outside(
+        "GPU 0 H200", (), ("The driver's figures are older than torch's: ask again.",)
+    )
+
+
+def test_why_nothing_is_known(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A silent driver, none at all, a recording: each has its sentence."""
+    assert look(monkeypatch, None)[1] == (
+        "What lies outside torch is not known: the driver did not answer in time."
+    )
+    nobody = sample(origin=LIVE.__class__("none", "No NVIDIA driver was found.", None, None, None))
+    assert look(monkeypatch, nobody)[1] == "What lies outside torch is not known: No NVIDIA driver was found."
+    recorded = sample(origin=LIVE.__class__("replay", None, "A recording", None, None))
+    assert look(monkeypatch, recorded) == (
+        {},
+        "What lies outside torch is not known: a recording's processes are not this machine's.",
+    )

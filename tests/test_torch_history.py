@@ -1,0 +1,214 @@
+"""When torch's allocation history is recorded, by whom, and what a run gets of it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from typing import Any
+
+import pytest
+from helpers_torch import STANDIN, make_torch
+
+from gpuwidget.torch_history import History, Listener, Recorded
+
+ALLOCATOR = STANDIN.parents[1] / "standin_allocator.py"
+
+
+@pytest.fixture
+def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The stand-in torch with an allocator, in which CUDA is not up."""
+    made = make_torch()
+    spec = importlib.util.spec_from_file_location("standin_allocator", ALLOCATOR)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    made.allocator = module.install(made)
+    monkeypatch.setitem(sys.modules, "torch", made)
+    return made
+
+
+def sizes(recorded: Recorded | str) -> list[int]:
+    """Bytes of each allocation on the first device that a run is told of."""
+    assert isinstance(recorded, Recorded)
+    since, trace = recorded.since_us or 0.0, recorded.snapshot["device_traces"][0]
+    return [entry["size"] for entry in trace if entry["action"] == "alloc" and entry["time_us"] >= since]
+
+
+def end(history: History, listener: Listener) -> Recorded | str:
+    listener.stop()
+    try:
+        return history.take(listener)
+    finally:
+        history.close(listener)
+
+
+def test_recorded_while_a_run_wants_it(torch: Any) -> None:
+    """With CUDA up a run begins a recording of Python frames, of bounded length, and ends it."""
+    torch.cuda.init()
+    before = torch.allocate(100)
+    history = History()
+    listener = history.open()
+    kept = torch.allocate(200)
+    recorded = end(history, listener)
+    assert sizes(recorded) == [200]
+    assert isinstance(recorded, Recorded)
+    assert (recorded.before[0].ever, recorded.after[0].ever, recorded.note) == (100, 300, None)
+    assert [call[0] for call in torch.allocator.calls] == ["all", None]
+    assert torch.allocator.calls[0][1] == {"context": "alloc", "stacks": "python"}
+    assert not torch.allocator.enabled
+    assert (before, kept) is not None
+
+
+def test_nothing_is_recorded_before_cuda_is_up(torch: Any) -> None:
+    """A run starts no CUDA; as soon as the user's code does, all that it allocates is recorded."""
+    history = History()
+    listener = history.open()
+    assert (torch.cuda.is_initialized(), torch.allocator.calls) == (False, [])
+    kept = torch.allocate(300)
+    recorded = end(history, listener)
+    assert sizes(recorded) == [300]
+    assert isinstance(recorded, Recorded)
+    assert (recorded.before, recorded.after[0].ever) == ({}, 300)
+    assert not torch.allocator.enabled
+    assert kept is not None
+
+
+def test_cuda_comes_up_when_no_run_wants_it(torch: Any) -> None:
+    """A run that ended before CUDA came up leaves nothing behind that records."""
+    history = History()
+    said = end(history, history.open())
+    assert said == "CUDA is not initialised in this process: no line allocated anything there"
+    torch.cuda.init()
+    assert torch.allocator.calls == []
+
+
+def test_torch_is_imported_by_the_run_itself(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where torch comes late it is found, and so is CUDA that came up before anybody looked."""
+    history = History()
+    monkeypatch.delitem(sys.modules, "torch")
+    listener = history.open()
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    history.listen()
+    kept = torch.allocate(100)
+    history.listen()
+    assert sizes(end(history, listener)) == [100]
+    monkeypatch.delitem(sys.modules, "torch")
+    listener = history.open()
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    missed = torch.allocate(50)
+    history.listen()
+    also = torch.allocate(60)
+    recorded = end(history, listener)
+    assert sizes(recorded) == [60]
+    assert (kept, missed, also) is not None
+
+
+def test_runs_within_runs_share_it(torch: Any) -> None:
+    """An inner run gets its own part, and the recording ends with the last of them."""
+    torch.cuda.init()
+    history = History()
+    outer = history.open()
+    first = torch.allocate(100)
+    inner = history.open()
+    second = torch.allocate(200)
+    recorded = end(history, inner)
+    assert sizes(recorded) == [200]
+    assert torch.allocator.enabled
+    third = torch.allocate(300)
+    assert sizes(end(history, outer)) == [100, 200, 300]
+    assert [call[0] for call in torch.allocator.calls] == ["all", None]
+    assert (first, second, third) is not None
+
+
+def test_the_users_own_recording_is_left_alone(torch: Any) -> None:
+    """One that is on is used, never switched, and goes on afterwards; that is said."""
+    torch.cuda.init()
+    torch.cuda.memory._record_memory_history("all")
+    early = torch.allocate(100)
+    history = History()
+    listener = history.open()
+    late = torch.allocate(200)
+    recorded = end(history, listener)
+    assert sizes(recorded) == [200]
+    assert isinstance(recorded, Recorded)
+    assert recorded.older is None
+    assert recorded.note is not None
+    assert "was on already" in recorded.note
+    assert [call[0] for call in torch.allocator.calls] == ["all"]
+    assert torch.allocator.enabled
+    assert (early, late) is not None
+
+
+def test_the_run_begins_a_recording_of_its_own(torch: Any) -> None:
+    """From the user's own call on the recording is theirs: it goes on after the run."""
+    torch.cuda.init()
+    history = History()
+    listener = history.open()
+    kept = torch.allocate(100)
+    torch.cuda.memory._record_memory_history("all", stacks="all")
+    recorded = end(history, listener)
+    assert isinstance(recorded, Recorded)
+    assert recorded.note is not None
+    assert "switched torch's allocation history itself" in recorded.note
+    assert torch.allocator.enabled
+    assert torch.allocator.calls[-1] == ("all", {"stacks": "all"})
+    assert torch._C._cuda_record_memory_history == torch.allocator.switch
+    assert kept is not None
+
+
+def test_the_run_ends_the_recording(torch: Any) -> None:
+    """Where the user's code ends it, there is nothing to be told, and that is the reason."""
+    torch.cuda.init()
+    history = History()
+    listener = history.open()
+    torch.cuda.memory._record_memory_history(None)
+    assert end(history, listener) == "code in this run ended torch's allocation history"
+    assert [call[0] for call in torch.allocator.calls] == ["all", None]
+
+
+def test_blocks_that_an_earlier_run_recorded(torch: Any) -> None:
+    """What an earlier run's recording has left on blocks that are still there is known for what it is."""
+    torch.cuda.init()
+    history = History()
+    listener = history.open()
+    kept = torch.allocate(100)
+    end(history, listener)
+    recorded = end(history, history.open())
+    assert isinstance(recorded, Recorded)
+    assert recorded.older == frozenset({kept.block.address})
+
+
+def test_a_torch_that_does_not_tell(torch: Any) -> None:
+    """Where nobody can know whether the user records, nothing is begun."""
+    torch.cuda.init()
+    del torch._C._cuda_isHistoryEnabled
+    history = History()
+    said = end(history, history.open())
+    assert said == "this version of torch does not say whether an allocation history is on: none was begun"
+    assert torch.allocator.calls == []
+
+
+def test_a_recording_that_fails(torch: Any) -> None:
+    """torch's refusal to record harms nobody."""
+
+    def refuse(*args: object, **options: object) -> None:
+        raise RuntimeError("cudaMallocAsync does not yet support recordHistory")
+
+    torch.cuda.init()
+    torch.cuda.memory._record_memory_history = refuse
+    history = History()
+    assert end(history, history.open()) == "CUDA came up without a word to gpuwidget, so nothing was recorded"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_records_nothing(torch: Any) -> None:
+    """In a child no run is recorded and torch is asked nothing; the parent's recording goes on."""
+    torch.cuda.init()
+    history = History()
+    listener = history.open()
+    history.begin_anew_in_child()
+    history.close(listener)
+    assert [call[0] for call in torch.allocator.calls] == ["all"]
+    assert torch._C._cuda_record_memory_history == torch.allocator.switch

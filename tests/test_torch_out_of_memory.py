@@ -1,0 +1,119 @@
+"""What is asked of torch around an out-of-memory error, on the real torch with a stand-in GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from helpers_out_of_memory import LimitedGpu  # noqa: E402  torch may not be there
+
+from gpuwidget import torch_out_of_memory  # noqa: E402
+from gpuwidget.torch_out_of_memory import Books  # noqa: E402
+
+MIB = 1024**2
+
+
+@pytest.fixture
+def gpu() -> Iterator[LimitedGpu]:
+    made = LimitedGpu(torch, 64 * MIB)
+    made.install()
+    yield made
+    made.remove()
+
+
+def oom(message: str = "CUDA out of memory. Tried to allocate 1.00 GiB.") -> Any:
+    return torch.OutOfMemoryError(message)
+
+
+def test_the_allocators_books(gpu: LimitedGpu) -> None:
+    """Counters are exact, and every block has its place in its segment."""
+    kept = [gpu.empty(MIB // 4), gpu.empty(10)]
+    books = torch_out_of_memory.books(0)
+    assert books == Books(
+        allocated=MIB + 512,
+        reserved=2 * MIB,
+        stuck=MIB - 512,
+        free=62 * MIB,
+        total=64 * MIB,
+        limit=None,
+        segments=books.segments,
+        expandable=False,
+    )
+    (segment,) = books.segments
+    assert [(size, used) for _, size, used in segment.blocks] == [
+        (MIB, True),
+        (512, True),
+        (MIB - 512, False),
+    ]
+    assert (segment.size, segment.shared, segment.expandable) == (2 * MIB, True, False)
+    assert torch_out_of_memory.allocated() == {0: MIB + 512}
+    assert kept
+
+
+def test_a_limit_is_known(gpu: LimitedGpu) -> None:
+    """What the process lets itself have is exact where torch says it."""
+    gpu.limit = 16 * MIB
+    assert torch_out_of_memory.books(0).limit == 16 * MIB
+
+
+def test_a_device_without_a_context(gpu: LimitedGpu) -> None:
+    """Nothing is asked of a device on which this process has no context: that would open one."""
+    assert torch_out_of_memory.books(1) == Books(None, None, None, None, None, None, (), False)
+
+
+def test_without_cuda() -> None:
+    """With torch and without CUDA there are no books, and nothing fails."""
+    assert torch_out_of_memory.allocated() == {}
+    assert torch_out_of_memory.books(0) == Books(None, None, None, None, None, None, (), False)
+
+
+def test_expandable_segments_are_noticed(gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By either of the two names of the setting."""
+    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        monkeypatch.setenv(name, "max_split_size_mb:128, expandable_segments: True")
+        assert torch_out_of_memory.books(0).expandable
+        monkeypatch.delenv(name)
+    assert not torch_out_of_memory.books(0).expandable
+
+
+def test_the_settings_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the message calls it, else as this version does."""
+    name = torch_out_of_memory.setting
+    assert name("… try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True") == "PYTORCH_CUDA_ALLOC_CONF"
+    assert name("… try setting PYTORCH_ALLOC_CONF=expandable_segments:True") == "PYTORCH_ALLOC_CONF"
+    monkeypatch.setattr(torch, "__version__", "2.9.1+cu128")
+    assert name("CUDA error: out of memory") == "PYTORCH_CUDA_ALLOC_CONF"
+    monkeypatch.setattr(torch, "__version__", "2.10.0+cu128")
+    assert name("CUDA error: out of memory") == "PYTORCH_ALLOC_CONF"
+
+
+def test_which_errors_are_meant() -> None:
+    """torch's own, the oldest versions' RuntimeError, and what was raised from one; no other."""
+    found = torch_out_of_memory.found_in
+    error, wrapper = oom(), ValueError("no")
+    wrapper.__cause__ = error
+    assert found(error) is error
+    assert found(wrapper) is error
+    old = RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
+    assert found(old) is old
+    for other in (
+        oom("XPU out of memory. Tried to allocate 2.00 GiB"),
+        RuntimeError("shape mismatch"),
+        MemoryError("CUDA out of memory"),
+        KeyboardInterrupt(),
+    ):
+        assert found(other) is None
+
+
+def test_no_code_of_the_users_runs() -> None:
+    """An error of the user's own class is not asked for its text."""
+
+    class Mine(RuntimeError):
+        def __str__(self) -> str:
+            raise AssertionError("asked")
+
+    assert torch_out_of_memory.found_in(Mine("CUDA out of memory")) is None

@@ -1,0 +1,113 @@
+"""How the user's torch is set up: read without touching anything of theirs."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from helpers_torch import make_torch
+
+from gpuwidget import torch_setup
+from gpuwidget.torch_setup import Loader, Model, Switches
+
+torch: Any = pytest.importorskip("torch")
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was() -> Any:
+    yield
+    torch.backends.fp32_precision = "none"
+    torch.backends.cuda.matmul.fp32_precision = "none"
+    torch.backends.cudnn.enabled = True
+
+
+def test_the_switches() -> None:
+    """As a fresh torch has them, and after each was changed."""
+    assert torch_setup.switches() == Switches(tf32_matmul=False, tf32_conv=True, cudnn=True)
+    torch.backends.cudnn.enabled = False
+    torch.set_float32_matmul_precision("high")
+    changed = torch_setup.switches()
+    torch.set_float32_matmul_precision("highest")
+    assert changed == Switches(tf32_matmul=True, tf32_conv=True, cudnn=False)
+
+
+def test_either_way_to_set_tf32_is_read_without_an_error() -> None:
+    """torch's own older way to read raises where the newer one was used to set."""
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cuda.matmul.fp32_precision = "tf32"
+    with pytest.raises(RuntimeError):
+        torch.backends.cuda.matmul.allow_tf32  # noqa: B018  (to be read is what fails)
+    found = torch_setup.switches()
+    assert found is not None
+    assert found.tf32_matmul is True
+
+
+def test_an_older_torch_has_only_the_older_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what it does not have at all is unknown."""
+    old = make_torch()
+    old._C = SimpleNamespace(_get_cublas_allow_tf32=lambda: True, _get_cudnn_enabled=lambda: True)
+    monkeypatch.setitem(sys.modules, "torch", old)
+    assert torch_setup.switches() == Switches(tf32_matmul=True, tf32_conv=None, cudnn=True)
+
+
+def test_loaders_and_their_settings() -> None:
+    """Those among the user's variables, subclasses too; nothing of the dataset is asked for."""
+
+    class Data:
+        def __len__(self) -> int:
+            return 2
+
+        def __getitem__(self, place: int) -> int:
+            raise AssertionError("not to be loaded")
+
+    mine = type("Mine", (torch.utils.data.DataLoader,), {})
+    variables: dict[str, object] = {
+        "plain": torch.utils.data.DataLoader(Data()),
+        "mine": mine(Data(), num_workers=1, pin_memory=True, prefetch_factor=5, persistent_workers=True),
+        "x": 3,
+    }
+    assert torch_setup.loaders(variables.items()) == (
+        Loader("plain", 0, False, None, False),
+        Loader("mine", 1, True, 5, True),
+    )
+
+
+def test_models_by_where_their_parameters_are() -> None:
+    """Each tensor once, buffers too; what is neither on the CPU nor on a GPU counts nowhere."""
+    linear = torch.nn.Linear(8, 4)
+    tied = torch.nn.Sequential(linear, linear, torch.nn.BatchNorm1d(4))
+    variables: dict[str, object] = {
+        "tied": tied,
+        "conv": torch.nn.Sequential(torch.nn.Conv2d(1, 1, 1, bias=False)),
+        "meta": torch.nn.Linear(8, 4, device="meta"),
+        "lazy": torch.nn.LazyLinear(4),
+        "x": torch.zeros(9),
+    }
+    assert torch_setup.models(variables.items()) == (
+        Model("tied", "Sequential", (8 * 4 + 4) * 4 + 4 * 4 * 4 + 8, 0, False),
+        Model("conv", "Sequential", 4, 0, True),
+        Model("meta", "Linear", 0, 0, False),
+        Model("lazy", "LazyLinear", 0, 0, False),
+    )
+
+
+def test_odd_objects_are_left_alone() -> None:
+    """A class that lies about itself, or raises at each look, is neither asked nor counted."""
+
+    def asked(*_: object) -> Any:
+        raise AssertionError("asked")
+
+    odd = type("Odd", (), {"__class__": property(asked), "__getattr__": asked})
+
+    assert torch_setup.models([("odd", odd())]) == ()
+    assert torch_setup.loaders([("odd", odd())]) == ()
+
+
+def test_without_torch_there_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is never imported for this."""
+    monkeypatch.delitem(sys.modules, "torch")
+    assert torch_setup.switches() is None
+    assert torch_setup.loaders([("x", 1)]) == ()
+    assert torch_setup.models([("x", 1)]) == ()

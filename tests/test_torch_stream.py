@@ -1,0 +1,124 @@
+"""Asking CUDA's default streams: only where there is a context, only relaxed, never again after an error."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from helpers_torch import make_torch
+
+from gpuwidget.torch_stream import DefaultStreams
+
+
+class Runtime:
+    """CUDA's runtime, which notes what it is called for."""
+
+    def __init__(self, code: int = 0) -> None:
+        self.code = code
+        self.calls: list[str] = []
+        self.capturing = 0
+
+    def cudaThreadExchangeStreamCaptureMode(self, mode: Any) -> int:
+        self.calls.append(f"exchange {mode._obj.value}")
+        return self.code
+
+    def cudaStreamIsCapturing(self, stream: Any, status: Any) -> int:
+        self.calls.append("capturing?")
+        return self.capturing
+
+
+@pytest.fixture
+def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
+    made = make_torch()
+    made.idle = {0: True, 1: True}
+    made.asked = []
+
+    def default_stream(index: int) -> Any:
+        def query() -> bool:
+            made.asked.append(index)
+            if isinstance(made.idle[index], Exception):
+                raise made.idle[index]
+            return bool(made.idle[index])
+
+        return SimpleNamespace(query=query)
+
+    made.cuda.default_stream = default_stream
+    made._C._cuda_setDevice = lambda index: made.asked.append(f"set {index}")
+    monkeypatch.setitem(sys.modules, "torch", made)
+    return made
+
+
+def test_nothing_is_asked_before_cuda_is_up(torch: Any) -> None:
+    """Where CUDA is not up nothing is asked, nothing is initialised, and the reason says so."""
+    runtime = Runtime()
+    streams = DefaultStreams(lambda: runtime)
+    assert (streams.open(), streams.busy()) == (False, None)
+    assert streams.reason == "CUDA is not initialised in this process"
+    assert (torch.cuda.is_initialized(), runtime.calls, torch.events) == (False, [], [])
+
+
+def test_streams_are_asked_relaxed(torch: Any) -> None:
+    """The thread declares itself relaxed once, before the first question; a bit tells each busy device."""
+    torch.cuda.set_device(0)
+    runtime = Runtime()
+    streams = DefaultStreams(lambda: runtime)
+    assert streams.open()
+    assert (streams.devices, streams.reason, streams.busy()) == ((0,), None, 0)
+    torch.idle[0] = False
+    assert streams.busy() == 1
+    torch.cuda.set_device(1)
+    assert streams.open()
+    assert (streams.devices, streams.busy()) == ((0, 1), 1)
+    torch.idle[1] = False
+    assert streams.busy() == 3
+    assert runtime.calls == ["exchange 2"]
+
+
+def test_no_context_is_opened_on_another_device(torch: Any) -> None:
+    """With a context on cuda:1 only, the thread moves there before anything that would open one on cuda:0."""
+    torch.cuda.set_device(1)
+    streams = DefaultStreams(Runtime)
+    assert streams.open()
+    assert streams.busy() == 0
+    assert (streams.devices, torch.asked) == ((1,), ["set 1", 1])
+    assert torch.events == ["context on 1"]
+
+
+@pytest.mark.parametrize(
+    ("runtime", "reason"), [(None, "CUDA's library was not found"), (Runtime(1), "CUDA did not let")]
+)
+def test_no_relaxed_mode_no_question(torch: Any, runtime: Runtime | None, reason: str) -> None:
+    """Where a question could spoil a graph capture, none is asked, then or later."""
+    torch.cuda.set_device(0)
+    streams = DefaultStreams(lambda: runtime)
+    assert (streams.open(), streams.open(), streams.busy(), torch.asked) == (False, False, None, [])
+    assert streams.reason is not None
+    assert streams.reason.startswith(reason)
+
+
+def test_an_error_is_the_users(torch: Any) -> None:
+    """A failed kernel's error is met once and left to the user's next call; nothing is asked again."""
+    torch.cuda.set_device(0)
+    streams = DefaultStreams(Runtime)
+    assert streams.open()
+    torch.idle[0] = RuntimeError("an illegal memory access was encountered")
+    assert streams.busy() is None
+    torch.idle[0] = True
+    assert (streams.open(), streams.busy(), torch.asked) == (False, None, [0])
+    assert streams.reason is not None
+    assert streams.reason.startswith("CUDA reported an error")
+
+
+def test_a_capture_that_blocks_the_default_stream(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While CuPy captures a graph on a blocking stream, the default stream is not touched."""
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace())
+    torch.cuda.set_device(0)
+    runtime = Runtime()
+    streams = DefaultStreams(lambda: runtime)
+    assert streams.open()
+    runtime.capturing = 906
+    assert (streams.busy(), torch.asked) == (None, [])
+    runtime.capturing = 0
+    assert (streams.busy(), torch.asked) == (0, [0])

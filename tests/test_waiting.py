@@ -1,0 +1,306 @@
+"""Cells that wait for room on a GPU, or for their turn: for which GPU, how long, and what they say."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import FakeClock, FakeSource
+
+from gpuwidget import torch_state
+from gpuwidget.errors import OptionError
+from gpuwidget.gpu_locks import GpuLock
+from gpuwidget.kernel import waiting
+from gpuwidget.kernel.options import parse
+from gpuwidget.kernel.targets import targets
+from gpuwidget.kernel.waiting import Entry, Waiting
+from gpuwidget.sampler import Sampler
+from gpuwidget.samples import Process
+
+GIB = 1024**3
+TOTAL = 150_000_000_000
+
+
+class Line:
+    """What a user sees meanwhile."""
+
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+        self.closed = 0
+        self.on_show: Callable[[], None] = lambda: None
+
+    def show(self, text: str, progress: str) -> None:
+        self.shown.append(f"{text} {progress}")
+        self.on_show()
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Bench:
+    """A clock that goes on by itself, two GPUs, and cells that wait for them."""
+
+    def __init__(self, reason: str | None = None) -> None:
+        self.clock = FakeClock()
+        self.source = FakeSource(gpus=2, clock=self.clock)
+        if reason is not None:
+            self.source.present, self.source.reason, self.source.kind = [], reason, "none"
+        self.sampler = Sampler(self.source, self.clock)
+        self._keep = self.sampler.subscribe()
+        self.clock.until(lambda: self.sampler.latest is not None)
+        self.line = Line()
+
+    def wait(self, options: str) -> Entry:
+        """Wait as a cell with those options does; the clock goes on while it sleeps."""
+        made: list[Entry | OptionError] = []
+        line: Any = self.line
+        # Interrupts belong to the main thread: the clock goes on in another.
+        over = threading.Event()
+
+        def tick() -> None:
+            # Not while a reading is under way: on a slow machine the time for it would be over.
+            fast = self.sampler._fast
+            while not over.wait(0.001):
+                if fast.answered(fast._wanted):
+                    self.clock.advance(0.1)
+
+        ticking = threading.Thread(target=tick)
+        ticking.start()
+        try:
+            made.append(Waiting(parse(options), self.sampler, line, self.clock).wait())
+        except OptionError as error:
+            made.append(error)
+        finally:
+            over.set()
+            ticking.join()
+        (outcome,) = made
+        if isinstance(outcome, OptionError):
+            raise outcome
+        return outcome
+
+    def refused(self, options: str) -> str:
+        """The sentence with which a cell is refused."""
+        with pytest.raises(OptionError) as raised:
+            self.wait(options)
+        text = str(raised.value)
+        assert "\n" not in text
+        return text
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Bench]:
+    for variable in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "JPY_SESSION_NAME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("GPUWIDGET_LOCK_DIR", str(tmp_path))
+    monkeypatch.setattr(torch_state, "default_device", lambda: None)
+    monkeypatch.setattr(torch_state, "current_cuda_device", lambda: None)
+    monkeypatch.setattr(torch_state, "devices", tuple)
+    made = Bench()
+    yield made
+    made.sampler.stop()
+
+
+def stranger(memory: int | None, command: str = "python train.py") -> Process:
+    return Process(pid=1, kind="compute", memory=memory, user="anna", command=command)
+
+
+def test_room_is_there(bench: Bench) -> None:
+    """With room enough the cell begins at once, and its card says nothing of it."""
+    entry = bench.wait("--need 20GiB --wait 10m")
+    assert (entry.note, list(entry.locks), bench.line.shown) == (None, [], [])
+    assert waiting.witnesses(entry) == []
+
+
+def test_looking_once(bench: Bench) -> None:
+    """Without --wait a cell that has no room is refused: how much there is, and who holds the rest."""
+    bench.source.memory[0] = TOTAL - 12 * GIB
+    bench.source.processes[0] = (stranger(30 * GIB), stranger(50 * GIB, "<b>"), stranger(None, "quiet"))
+    text = bench.refused("--need 20GiB")
+    assert text == (
+        "--need: the cell was not run. It asks for 20.0 GiB free on GPU 0 H200 (the first that CUDA sees); "
+        "it has 12.0 of 139.7 GiB free, held by anna: <b> 50.0 GiB, anna: python train.py 30.0 GiB, "
+        "anna: quiet. With --wait 10m it waits for that."
+    )
+    assert bench.line.shown == []
+    assert bench.line.closed > 0
+
+
+def test_waiting_until_there_is_room(bench: Bench) -> None:
+    """The cell begins when somebody makes room; meanwhile a line says how much there is, and the card why."""
+    bench.source.memory[1] = TOTAL - 12 * GIB
+
+    def make_room() -> None:
+        if len(bench.line.shown) == 3:
+            bench.source.memory[1] = TOTAL - 21 * GIB
+
+    bench.line.on_show = make_room
+    entry = bench.wait("--need 20GiB --wait 10m --gpu 1")
+    assert bench.line.shown[0] == (
+        "Waiting for 20.0 GiB free on GPU 1 H200 (--gpu): it has 12.0 of 139.7 GiB free. "
+        "0 s of at most 10 min 00 s"
+    )
+    assert entry.note is not None
+    assert entry.note.endswith("s for 20.0 GiB free on GPU 1 H200 (--gpu).")
+    assert bench.line.closed > 0
+    assert len(waiting.witnesses(entry)) == 1
+
+
+def test_in_vain(bench: Bench) -> None:
+    """After the time given the cell is refused, with what there was at the last."""
+    bench.source.memory[0] = TOTAL - 12 * GIB
+    assert bench.refused("--need 20GiB --wait 90s") == (
+        "--need: the cell was not run. It waited 1 min 30 s for 20.0 GiB free on GPU 0 H200 "
+        "(the first that CUDA sees); it has 12.0 of 139.7 GiB free."
+    )
+
+
+def test_more_than_there_is(bench: Bench) -> None:
+    """What no wait can bring is refused at once."""
+    assert bench.refused("--need 1TiB --wait 10m").endswith(", which has 139.7 GiB in all.")
+    assert bench.line.shown == []
+
+
+def test_memory_that_nobody_knows(bench: Bench) -> None:
+    """Where the driver does not say what is free the cell does not begin, and the reason is told."""
+    bench.source.memory[0] = None
+    bench.source.missing = {"memory_used": "not supported by this GPU"}
+    text = bench.refused("--need 1GiB --wait 2s")
+    assert text.endswith("; it has n/a (not supported by this GPU).")
+
+
+def test_an_interrupt_ends_it(bench: Bench) -> None:
+    """'Stop' refuses the cell in a sentence: no KeyboardInterrupt, nothing held."""
+    bench.source.memory[0] = TOTAL - 12 * GIB
+    bench.line.on_show = lambda: signal.raise_signal(signal.SIGINT)
+    before = signal.getsignal(signal.SIGINT)
+    text = bench.refused("--need 20GiB --wait 10m --exclusive")
+    assert text.startswith("Interrupted after ")
+    assert text.endswith("the cell was not run.")
+    assert signal.getsignal(signal.SIGINT) is before
+    assert bench.wait("--exclusive").note is None
+
+
+def test_several_gpus(bench: Bench) -> None:
+    """Each GPU that --gpu names must have the room; those that have not are named."""
+    bench.source.memory[1] = TOTAL - 12 * GIB
+    assert "; GPU 1 has 12.0 of 139.7 GiB free. With" in bench.refused("--need 20GiB --gpu 0 1")
+    assert bench.wait("--need 12GiB --gpu 0 1").note is None
+
+
+def test_turns(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cell in its turn keeps the others waiting, who are told whose turn it is, until it is done."""
+    monkeypatch.setenv("JPY_SESSION_NAME", "/home/anna/big.ipynb")
+    entry = bench.wait("--exclusive --name 'epoch 1'")
+    (lock,) = entry.locks
+    who = lock.holder()
+    assert who is not None
+    assert who.endswith(", big.ipynb, epoch 1")
+    entry.leave()
+    entry.leave()
+    assert lock.holder() is None
+
+    class Taken(GpuLock):
+        def take(self, who: str) -> bool:
+            return False
+
+        def holder(self) -> str | None:
+            return "anna, <b>\x1b[2J\nbig.ipynb"
+
+    monkeypatch.setattr(waiting, "GpuLock", Taken)
+    assert bench.refused("--exclusive --wait 5s") == (
+        "--exclusive: the cell was not run. It waited 5.0 s for its turn on GPU 0 H200 "
+        "(the first that CUDA sees); it is the turn of anna, <b> big.ipynb."
+    )
+
+
+def test_a_turn_is_given_back_where_there_is_no_room(bench: Bench, tmp_path: Path) -> None:
+    """A cell that is refused in its turn holds up nobody."""
+    bench.source.memory[0] = TOTAL - 12 * GIB
+    bench.refused("--need 20GiB --exclusive")
+    lock = GpuLock(tmp_path, bench.source.gpus[0].uuid)
+    assert lock.holder() is None
+    assert lock.take("next")
+    lock.release()
+
+
+def test_the_administrators_directory(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is used where it is named, refused in a sentence where it is not there, else the user's own is."""
+    bench.wait("--exclusive").leave()
+    assert [path.name for path in tmp_path.iterdir()] == [f"gpuwidget-{bench.source.gpus[0].uuid}.lock"]
+    monkeypatch.setenv("GPUWIDGET_LOCK_DIR", str(tmp_path / "gone"))
+    assert "GPUWIDGET_LOCK_DIR names" in bench.refused("--exclusive")
+    monkeypatch.delenv("GPUWIDGET_LOCK_DIR")
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "mine"))
+    assert waiting.lock_folder() == tmp_path / "mine"
+    assert (tmp_path / "mine").stat().st_mode & 0o777 == 0o700
+
+
+# -- which GPU -------------------------------------------------------------------------------------------
+
+
+def which(bench: Bench, options: str = "") -> tuple[list[int], str]:
+    """Indices of the GPUs a cell means, and how they were chosen."""
+    sample = bench.sampler.read_now(1.0)
+    found, words = targets(parse(options), sample)
+    return [target.gpu.index for target in found], words
+
+
+@pytest.mark.parametrize(
+    ("options", "default", "current", "visible", "expected"),
+    [
+        ("", None, None, None, ([0], "the first that CUDA sees")),
+        ("", None, None, "1", ([1], "the only GPU")),
+        ("", "cpu", None, "1,0", ([1], "the first that CUDA sees")),
+        ("", "cuda:1", 0, None, ([1], "torch's default device, cuda:1")),
+        ("", "cpu", 1, None, ([1], "the current CUDA device, cuda:1")),
+        ("--gpu 1", "cuda:0", 0, None, ([1], "--gpu")),
+        ("--gpu 0 1", None, None, None, ([0, 1], "--gpu")),
+        ("--device cuda:1 --gpu 0", None, None, None, ([1], "--device cuda:1")),
+    ],
+)
+def test_which_gpu(
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+    options: str,
+    default: str | None,
+    current: int | None,
+    visible: str | None,
+    expected: tuple[list[int], str],
+) -> None:
+    """What the cell names, else what torch would use, else the first that CUDA will see; and it is said."""
+    monkeypatch.setattr(torch_state, "default_device", lambda: default)
+    monkeypatch.setattr(torch_state, "current_cuda_device", lambda: current)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert which(bench, options) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "visible", "said"),
+    [
+        ("--device cpu", None, "--device cpu is no GPU"),
+        ("--device cuda:7", None, "Which GPU cuda:7 is can't be told here"),
+        ("", "", "CUDA_VISIBLE_DEVICES hides every GPU"),
+    ],
+)
+def test_no_gpu_that_could_be_meant(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, options: str, visible: str | None, said: str
+) -> None:
+    """Where no GPU can be meant the cell is refused, and told what to do."""
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    with pytest.raises(OptionError, match=said):
+        which(bench, options)
+
+
+def test_a_machine_without_a_gpu(bench: Bench) -> None:
+    """The reason why there is none is told."""
+    without = Bench(reason="The driver is not installed.")
+    assert (
+        without.refused("--need 1GiB --wait 10m") == "The cell asks for a GPU. The driver is not installed."
+    )
+    without.sampler.stop()
