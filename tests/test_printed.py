@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import sys
+import traceback
 from itertools import pairwise
+from types import FrameType
 
 import pytest
 
@@ -156,3 +158,40 @@ def test_too_many_marks_are_counted() -> None:
         marks.mark(float(number), "x")
     assert len(marks.all()) == 200
     assert marks.left_out() == ["300 marks were set; the first 200 are kept."]
+
+
+def test_an_interrupt_as_we_listen_shows_nothing_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C that strikes while a printed line is taken in leaves one frame, marked as hidden for IPython."""
+
+    class KernelStream:
+        echo = None
+
+        def write(self, text: str) -> None:
+            self.echo.write(text)  # type: ignore[attr-defined]
+
+    for stream in (KernelStream(), Stream()):
+        monkeypatch.setattr(sys, "stdout", stream)
+        printed = Printed()
+        printed.listen(interrupt)
+        with pytest.raises(KeyboardInterrupt) as raised:
+            print_while_handling_an_error()
+        printed.leave(interrupt)
+        ours = [frame for frame in traceback.walk_tb(raised.value.__traceback__) if is_ours(frame[0])]
+        assert [frame.f_locals["__tracebackhide__"] for frame, _ in ours] == [True]
+        assert isinstance(raised.value.__context__, ValueError)
+        assert not raised.value.__suppress_context__
+
+
+def print_while_handling_an_error() -> None:
+    try:
+        raise ValueError
+    except ValueError:
+        print("a line")
+
+
+def interrupt(_line: str) -> None:
+    raise KeyboardInterrupt
+
+
+def is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals["__name__"]).startswith("gpuwidget")

@@ -49,7 +49,12 @@ class _Echo:
 
     def write(self, text: str) -> None:
         """Called by the stream with whatever is written to it."""
-        self._on_text(text)
+        # An interrupt may strike right here: IPython leaves frames with this name out of its traceback.
+        __tracebackhide__ = True
+        try:
+            self._on_text(text)
+        except KeyboardInterrupt as interrupt:
+            raise interrupt.with_traceback(None)  # noqa: B904 - its own context stays
 
     def flush(self) -> None:
         """Called by the stream; there is nothing to flush."""
@@ -71,9 +76,13 @@ class _Shadow:
         stream.write = self._replacement
 
     def _write(self, *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
         result = self._original(*args, **kwargs)
         if args and isinstance(args[0], str):
-            self._on_text(args[0])
+            try:
+                self._on_text(args[0])
+            except KeyboardInterrupt as interrupt:
+                raise interrupt.with_traceback(None)  # noqa: B904 - its own context stays
         return result
 
     def release(self) -> None:
