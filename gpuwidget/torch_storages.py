@@ -11,7 +11,7 @@ import gc
 import sys
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import IntEnum, auto
 from functools import partial
@@ -30,6 +30,7 @@ from weakref import ReferenceType
 
 from gpuwidget import torch_state
 from gpuwidget.torch_allocator import DeviceBlocks
+from gpuwidget.torch_graphs import Graphs, can_look
 
 MOST_OBJECTS = 300_000
 """Objects that one search looks at; what lies beyond stays unknown, and is said to."""
@@ -119,8 +120,11 @@ class Reached:
     """By number of a root that owns something: the numbers of all roots that lead to some of it."""
     types: Mapping[int, str]
     """By number of a root that owns something: the name of its value's type."""
+    saved: Mapping[int, Mapping[int, int]]
+    """By number of a root, and by device index: bytes of its own that only autograd's graphs lead to, which
+    keep them for ``backward()``."""
     graphs: Sequence[str]
-    """Names of roots that are tensors with an autograd graph behind them, which may hold more."""
+    """Names of roots that are tensors with a graph behind them, where torch does not say what that holds."""
     complete: bool
     """False where there were too many objects to look at them all."""
 
@@ -175,7 +179,7 @@ def reach(
     without_hooks = getattr(getattr(torch, "_C", None), "DisableTorchFunction", None)
     if without_hooks is None:
         owners = {index: (None,) * len(found.addresses) for index, found in blocks.items()}
-        return Reached(owners, {}, {}, {}, (), True)
+        return Reached(owners, {}, {}, {}, {}, (), True)
     with uncollected(), without_hooks():
         search = _Search(torch, roots, blocks, barred, most_objects)
         reached = search.run()
@@ -243,6 +247,11 @@ class _Search:
         """A tensor's number, and the device and the number of the block that it is in."""
         self._late: list[int] = []
         self._with_grad: list[tuple[int, int | None]] = []
+        self._results: list[int] = []
+        """Tensors that were computed from others that are trained."""
+        self._walk = Graphs(torch) if can_look(torch) else None
+        self._from_graphs: set[int] = set()
+        """Numbers of what only a graph leads to."""
         self._build_walls(barred)
 
     def _build_walls(self, barred: Iterable[object]) -> None:
@@ -268,7 +277,7 @@ class _Search:
                 notebook.append(number)
             else:
                 by_kind.setdefault(kind_of(of) or self._kind(value), []).append(number)
-        self._graphs = self._with_graph(by_kind.get(_Kind.TENSOR, ()))
+        graphs = self._with_graph(by_kind.get(_Kind.TENSOR, ())) if self._walk is None else ()
         for kind in (_Kind.TENSOR, _Kind.STORAGE, _Kind.MODULE, _Kind.OPTIMIZER):
             self._follow(by_kind.pop(kind, []))
         self._follow(sorted(number for numbers in by_kind.values() for number in numbers))
@@ -281,8 +290,9 @@ class _Search:
             names=names,
             ways=ways,
             types={number: type_name(self._roots[number].value) for number in names},
-            graphs=self._graphs,
-            complete=len(self._values) <= self._most,
+            saved=self._saved(),
+            graphs=graphs,
+            complete=len(self._values) <= self._most and (self._walk is None or self._walk.complete),
         )
 
     # -- the way through the objects -----------------------------------------------------------------
@@ -303,12 +313,40 @@ class _Search:
         self._drain()
         with_grad, self._with_grad = self._with_grad, []
         # To touch a gradient makes a Python object of it that stays as long as the gradient does.
-        unexplained = {index for index, owners in self._owners.items() if None in owners}
+        unexplained = self._unexplained()
         grad = self._torch.Tensor.grad.__get__
         for number, device in with_grad:
             if device in unexplained:
                 self._meet((grad(self._values[number]),), self._root[number], number)
         self._drain()
+        self._follow_graphs()
+
+    def _unexplained(self) -> set[int]:
+        return {index for index, owners in self._owners.items() if None in owners}
+
+    def _follow_graphs(self) -> None:
+        """What autograd has saved, as long as memory is unexplained."""
+        while self._results and self._walk is not None and self._unexplained():
+            results, self._results = self._results, []
+            first = len(self._values)
+            for number in results:
+                with suppress(Exception):  # a tensor that is none of torch's own kinds
+                    self._meet(self._walk.saved(self._values[number]), self._root[number], number)
+            self._drain()
+            self._from_graphs.update(range(first, len(self._values)))
+
+    def _saved(self) -> dict[int, dict[int, int]]:
+        sums: dict[int, dict[int, int]] = {}
+        by_index = {blocks.index: blocks for _, _, blocks in self._spans}
+        first: set[tuple[int, int]] = set()
+        for number, index, place in self._in_block:
+            if (index, place) in first:
+                continue
+            first.add((index, place))
+            if number in self._from_graphs:
+                of_root = sums.setdefault(self._root[number], {})
+                of_root[index] = of_root.get(index, 0) + by_index[index].sizes[place]
+        return sums
 
     def _meet(self, found: Iterable[object], root: int, parent: int) -> None:
         self._note([value for value in found if type(value) not in self._plain], root, parent)
@@ -382,9 +420,12 @@ class _Search:
             device = self._take(number, self._address(value))
         except Exception:  # sparse, or another tensor without a storage of its own
             return [*_components(self._torch, value), *get_referents(value)]
-        trained = device is not None and tensor.requires_grad.__get__(value)
-        if trained and (tensor.is_leaf.__get__(value) or tensor.retains_grad.__get__(value)):
-            self._with_grad.append((number, device))
+        if tensor.requires_grad.__get__(value):
+            leaf = tensor.is_leaf.__get__(value)
+            if not leaf:
+                self._results.append(number)
+            if device is not None and (leaf or tensor.retains_grad.__get__(value)):
+                self._with_grad.append((number, device))
         return get_referents(value)  # its attributes: what a subclass wraps, or a user has put there
 
     def _take(self, number: int, address: int) -> int | None:
@@ -498,14 +539,15 @@ class _Search:
         while parent != _NOBODY:
             if len(steps) >= _DEEPEST_NAME:
                 return f"{name}…"
-            steps.append(self._step(parent, self._values[number]))
+            steps.append(self._step(parent, number))
             parent, number = self._from[parent], parent
         words = name + "".join(reversed(steps))
         return words if len(words) <= _MOST_WORDS else f"{name}…"
 
-    def _step(self, number: int, value: object) -> str:
-        """How a person gets from an object to ``value``; empty for what nobody writes down."""
+    def _step(self, number: int, part: int) -> str:
+        """How a person gets from one object to the next; empty for what nobody writes down."""
         holder: Any = self._values[number]
+        value = self._values[part]
         if issubclass(type(holder), dict):
             key = next((key for key, item in list(dict.items(holder)) if item is value), None)
             if type(key) is str and self._is_namespace(number):
@@ -521,8 +563,13 @@ class _Search:
         named = _attribute(holder, own, value)
         if named is not None:
             return f".{named}"
-        both = issubclass(type(holder), self._torch.Tensor) and issubclass(type(value), self._torch.Tensor)
-        return ".grad" if both else "…"
+        tensor = self._torch.Tensor
+        if not issubclass(type(holder), tensor):
+            return "…"
+        has_grad = tensor.is_leaf.__get__(holder) or tensor.retains_grad.__get__(holder)
+        if has_grad and part not in self._from_graphs:
+            return ".grad" if issubclass(type(value), tensor) else "…"
+        return ".grad_fn…"
 
     def _is_namespace(self, number: int) -> bool:
         """Whether a dict is one whose items are written as attributes."""

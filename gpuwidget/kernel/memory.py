@@ -41,6 +41,8 @@ class Holders(list[Holder]):
     """Which cell allocated it, the largest first; adds up to the same. Empty where no cell was looked at."""
     gpus: Mapping[str, str] = {}
     """Which GPU is behind a ``cuda:N``, as far as that was asked."""
+    saved: tuple[tuple[str, str, int], ...] = ()
+    """Name, device and bytes: what of a holder's memory only autograd's graphs keep, for ``backward()``."""
     graphs: tuple[str, ...] = ()
     """Tensors with an autograd graph behind them, which may hold some of what is unknown."""
     notes: tuple[str, ...] = ()
@@ -134,6 +136,11 @@ def _look(shell: Any, outside: bool) -> Holders:
     )
     cell_of = seen.origins.cell if seen.origins is not None else None
     found += rank(seen.roots, seen.reached, seen.blocks, cell_of)
+    found.saved = tuple(
+        (seen.roots[root].name, seen.blocks[index].name, size)
+        for root, sizes in seen.reached.saved.items()
+        for index, size in sizes.items()
+    )
     found.graphs = tuple(seen.reached.graphs)
     found.cells = tuple(_cells(seen.blocks.values(), seen.origins)) if seen.origins is not None else ()
     notes = [] if seen.reached.complete else [_too_many()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -72,7 +72,7 @@ def of(holders: Any) -> View:
     devices = {device.device: device for device in holders.devices}
     names = sorted({*devices, *(holder.device for holder in holders)})
     sections = tuple(
-        _section(name, devices.get(name), holders.on(name), holders.gpus.get(name), holders.graphs)
+        _section(name, devices.get(name), holders.on(name), holders.gpus.get(name), _graphs(holders, name))
         for name in names
     )
     return View(sections, holders.cells, tuple(notes))
@@ -156,7 +156,7 @@ def cells_bundle(view: View, *, attached: bool) -> dict[str, str]:
 
 
 def _section(
-    name: str, device: DeviceMemory | None, found: Sequence[Holder], gpu: str | None, graphs: Sequence[str]
+    name: str, device: DeviceMemory | None, found: Sequence[Holder], gpu: str | None, graphs: Iterable[str]
 ) -> Section:
     title = name if gpu is None else f"{name} ({gpu})"
     remarks: list[str] = []
@@ -164,15 +164,26 @@ def _section(
         title += f": {units.memory(device.allocated)} in tensors, {units.memory(device.reserved)} reserved"
         remarks += _cache(device)
     inside = [holder for holder in found if holder.kind != "outside torch"]
-    if graphs and any(holder.kind == "unknown" for holder in inside):
-        some = ", ".join(clean(graph, _MOST_NAME) for graph in graphs[:_MOST_NAMES])
-        remarks.append(f"{_UNKNOWN}: the autograd graph behind {some} may hold some of it.")
+    remarks += graphs
     rows = [_of_holder(holder) for holder in inside[:MOST_ROWS]]
     if len(inside) > MOST_ROWS:
         rest = inside[MOST_ROWS:]
         rows.append(Row(f"{len(rest)} more", "", "", "", units.memory(sum(h.bytes for h in rest))))
     outside = [_of_holder(holder) for holder in found if holder.kind == "outside torch"]
     return Section(title, tuple(rows), tuple(outside), tuple(remarks))
+
+
+def _graphs(holders: Any, device: str) -> Iterator[str]:
+    """What autograd keeps, and for whom."""
+    saved = sorted((one for one in holders.saved if one[1] == device), key=lambda one: -one[2])
+    for name, _, size in saved[:_MOST_NAMES]:
+        yield (
+            f"{clean(name, _MOST_NAME)}: {units.memory(size)} of it is saved in an autograd graph, for "
+            "backward()."
+        )
+    if holders.graphs and any(holder.kind == "unknown" for holder in holders.on(device)):
+        some = ", ".join(clean(graph, _MOST_NAME) for graph in holders.graphs[:_MOST_NAMES])
+        yield f"{_UNKNOWN}: the autograd graph behind {some} may hold some of it."
 
 
 def _cache(device: DeviceMemory) -> list[str]:

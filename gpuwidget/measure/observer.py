@@ -35,13 +35,16 @@ PERIOD_S = 0.005
 WITHOUT_GPU_S = 0.02
 """The same while there is no GPU to ask."""
 _SLOWEST_S = 0.05
-_SHARE_OF_CPU = 0.005
-"""Of a core, that the looks take at most in the long run."""
+_SHARE_OF_CPU = 0.02
+"""Of one core, that the looks take at most in the long run; most of it wakes the thread, beside the code."""
 _SHARE_OF_INTERPRETER = 0.005
+"""Of the time of code that holds the interpreter all the while, that the looks take at most from it."""
 _HANDOVER_S = 5e-5
 """What a thread loses when it is made to let go of the interpreter and gets it back."""
 _ADJUST_EVERY_S = 0.5
 _FULL_RATE_S = 2.0
+_ENOUGH_LOOKS = 10_000
+"""Which leave a share uncertain by a point at most: a run that has had so many is looked at less often."""
 _JOIN_S = 0.25
 _AGREE_WITHIN = 10.0
 """Points by which the streams' mean and the driver's may differ."""
@@ -101,6 +104,8 @@ class CodeWitness:
         self._thread: threading.Thread | None = None
         self._random = random.Random()
         self._period = PERIOD_S
+        self._taken = 0.0
+        """Seconds for which looks have held the interpreter."""
         self._asked = False
         self._epoch = 0.0
         """What makes epoch seconds of the clock's own."""
@@ -230,6 +235,8 @@ class CodeWitness:
                 cpu, looks = time.thread_time(), self._tally.looks
                 self._adjust(t - began, (cpu - spent_cpu) / max(1, looks - spent_looks))
                 spent_cpu, spent_looks = cpu, looks
+            else:
+                self._taken += monotonic() - t
 
     def look(self, t: float, late: float, seconds: float) -> None:
         """Look at the thread at ``t``, ``late`` seconds after that was due, for ``seconds`` of its time."""
@@ -261,14 +268,17 @@ class CodeWitness:
             self._logging = self._windows.open()
             self._log.digest(self._windows.read())
 
-    def _adjust(self, elapsed: float, cost: float) -> None:
-        """Look as often as the budget allows, by what a look costs; at the full rate for two seconds."""
+    def _adjust(self, elapsed: float, cpu: float) -> None:
+        """Look as often as the budgets allow, by a look's ``cpu`` seconds; at the full rate at first."""
         period = PERIOD_S if self._asked else WITHOUT_GPU_S
         if elapsed >= _FULL_RATE_S:
             tally = self._tally
             total = sum(one.seconds for one in tally.spent.values())
             waits = tally.held / total if total else 0.0
-            period = max(period, cost / _SHARE_OF_CPU, waits * (cost + _HANDOVER_S) / _SHARE_OF_INTERPRETER)
+            taken = self._taken / tally.looks + _HANDOVER_S
+            period = max(
+                period, cpu / _SHARE_OF_CPU, waits * taken / _SHARE_OF_INTERPRETER, elapsed / _ENOUGH_LOOKS
+            )
         self._period = min(period, _SLOWEST_S)
 
     def _cpu(self) -> _Cpu:

@@ -88,6 +88,7 @@ class Tally:
         self._last_bits: int | None = None
         self._held: Spent | None = None
         self._held_at = float("-inf")
+        self._held_bits: int | None = None
         self._other: int | None = None
         """The line before the present one."""
         self._other_at = float("-inf")
@@ -121,7 +122,7 @@ class Tally:
             self.held += seconds
             doubt = self._doubt(late)
             if late >= _EARLIEST * self._switch:
-                self._held, self._held_at = here, t
+                self._held, self._held_at, self._held_bits = here, t, bits
             elif self._held is not None and t - self._held_at <= _RECENT_S:
                 then = self._held
                 doubt /= 2
@@ -132,12 +133,11 @@ class Tally:
             if doubt and other != here.line:
                 pair = frozenset((other, here.line))
                 self.doubts[pair] = self.doubts.get(pair, 0.0) + doubt * seconds
-            if last_bits is not None and last_bits != bits:
-                if moved and last is not None and last.line == then.line:
-                    # As it was where the thread was: what it has come to may have given the GPU work already.
-                    bits_then = last_bits
-                else:
-                    then.doubtful += doubt * seconds
+            if moved:
+                # As it was where the thread was: what it has come to may have given the GPU work already.
+                bits_then = self._held_bits
+            if last_bits is not None and last_bits != bits_then:
+                then.doubtful += doubt * seconds
         then.seconds += seconds
         if bits_then is not None:
             then.known += seconds

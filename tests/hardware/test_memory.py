@@ -49,7 +49,7 @@ def test_a_transformer_with_adamw() -> None:
 stages = [sums()]
 loss = step()
 stages.append(sums())
-loss2 = model(batch).mean()  # its graph holds activations that no name leads to
+loss2 = model(batch).mean()  # its graph holds activations that nothing else leads to
 stages.append(sums())
 del loss2
 views = [batch[n] for n in range(16)]; shared = {"flat": batch.view(-1), "raw": batch.untyped_storage()}
@@ -64,7 +64,8 @@ result = {"stages": stages, "weights": sum(rounded(p) for p in model.parameters(
     assert weights <= start["model"] < 1.02 * weights + 20 * MIB
     assert 2 * weights <= trained["model"] < 2.02 * weights + 40 * MIB
     assert 2 * weights <= trained["optimizer"] < 2.02 * weights + 40 * MIB
-    assert graph["unknown"] > trained.get("unknown", 0) + 10 * MIB
+    assert graph["loss2"] > 10 * MIB
+    assert graph.get("unknown", 0) == trained.get("unknown", 0)
     assert (views["model"], views["optimizer"]) == (trained["model"], trained["optimizer"])
     assert result["batch"] <= views["batch"] < 1.02 * result["batch"] + MIB
 

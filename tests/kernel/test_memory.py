@@ -137,6 +137,24 @@ def test_cells_that_still_hold(kernel: Kernel) -> None:
     ]
 
 
+def test_losses_collected_across_cells(kernel: Kernel) -> None:
+    """A list of losses keeps what their graphs saved: each cell has its own, though others free memory."""
+    run(kernel, "losses, weight = [], gpu.empty(4).requires_grad_()")
+    step = "y = gpu.empty({n})\nlosses.append((weight[:1] * y).sum())\ndel y"
+    run(kernel, step.format(n=1000))
+    run(kernel, step.format(n=2000) + "\ntemporary = gpu.empty(10)\ndel temporary")
+    lines = [line.split() for line in shown(run(kernel, "%gpu memory --cells")).splitlines()]
+    assert [(line[1], " ".join(line[-2:])) for line in lines] == [
+        ("[3]", "8 KiB"),
+        ("[2]", "4 KiB"),
+        ("[1]", "512 B"),
+    ]
+    assert ("variable", ("losses",), 4096 + 8192, 3) in held(kernel)
+    assert "losses: 12 KiB of it is saved in an autograd graph, for backward()." in shown(
+        run(kernel, "%gpu memory")
+    )
+
+
 def test_memory_from_before(start_kernel: Callable[..., Kernel]) -> None:
     """What was allocated before gpuwidget was loaded is said to be."""
     kernel = start_kernel(GPUWIDGET_SOURCE="none")

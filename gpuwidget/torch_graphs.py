@@ -1,0 +1,62 @@
+"""What an autograd graph keeps for ``backward()``: the tensors saved in it. Nothing of the user's runs.
+
+Their ``saved_tensors_hooks`` are not called: torch says what was packed, beside what would unpack it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from gc import get_referents
+from typing import Any
+
+MOST_NODES = 20_000
+"""Operations of all graphs together that one search looks at."""
+
+
+def can_look(torch: Any) -> bool:
+    """Whether this torch says what is saved without unpacking it (newer releases do)."""
+    kind = getattr(getattr(torch._C, "_autograd", None), "SavedTensor", None)
+    return hasattr(kind, "data")
+
+
+class Graphs:
+    """The graphs behind tensors, each operation looked at once; keeps them alive as long as it lives."""
+
+    def __init__(self, torch: Any) -> None:
+        self._grad_fn = torch.Tensor.grad_fn.__get__
+        self._written_in_python: type = torch.autograd.function.FunctionCtx
+        self._met: dict[int, Any] = {}
+        self._names: dict[type, tuple[str, ...]] = {}
+        self.complete = True
+        """False where there were too many operations to look at them all."""
+
+    def saved(self, tensor: object) -> Iterator[object]:
+        """What is saved behind ``tensor``, and the attributes of the user's own operations."""
+        waiting = [self._grad_fn(tensor)]
+        while waiting:
+            node = waiting.pop()
+            if node is None or id(node) in self._met:
+                continue
+            if len(self._met) >= MOST_NODES:
+                self.complete = False
+                return
+            self._met[id(node)] = node
+            kind = type(node)
+            names = self._names.get(kind)
+            if names is None:
+                names = tuple(name for name in dir(kind) if name.startswith("_raw_saved"))
+                self._names[kind] = names
+            for name in names:
+                yield from _data(node, name)
+            if issubclass(kind, self._written_in_python):
+                yield from (one for one in get_referents(node) if one is not kind)
+            waiting += [before for before, _ in node.next_functions]
+
+
+def _data(node: Any, name: str) -> Iterator[object]:
+    try:
+        found = getattr(node, name)
+        for one in found if isinstance(found, (list, tuple)) else (found,):
+            yield one.data
+    except (RuntimeError, AttributeError):  # let go of after backward(), or nothing was saved here
+        return
