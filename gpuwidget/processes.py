@@ -25,6 +25,7 @@ that one comes back only after all others (tens of thousands at least) were used
 _MOST_REMEMBERED = 1024
 _DEEPEST = 256
 """Generations that are walked up; only ids that changed hands meanwhile could make more of them."""
+_NOTEBOOK = "JPY_SESSION_NAME"
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
@@ -260,6 +261,20 @@ def _identify(pid: int) -> Identity:
     except (psutil.Error, OSError, ValueError):
         pass
     return Identity(user, command)
+
+
+def notebook_of(pid: int) -> str | None:
+    """File name of the notebook that ``pid`` runs for, as a kernel or as what a cell has started.
+
+    Jupyter puts it into a kernel's environment (``JPY_SESSION_NAME``), which is its own user's to read; None
+    where there is none, or where it may not be read.
+    """
+    try:
+        name = psutil.Process(pid).environ().get(_NOTEBOOK, "")
+    except (psutil.Error, OSError, ValueError):
+        return None
+    found = os.path.basename(name)
+    return found if found.endswith(".ipynb") else None
 
 
 def shorten(arguments: list[str]) -> str:

@@ -55,6 +55,18 @@ def outside(name: str, size: int) -> Holder:
     return Holder("outside torch", (name,), None, "cuda:0", size, None)
 
 
+def test_notebooks_by_name_and_nccl(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another notebook's kernel is named by its file; NCCL is named where it is in use."""
+    torch.distributed = SimpleNamespace(is_initialized=lambda: True, get_backend=lambda: "nccl")
+    notebooks = {11: "train.ipynb"}
+    monkeypatch.setattr(device_choices, "notebook_of", notebooks.get)
+    found, _ = look(monkeypatch, moment(process(OURS, 12 * GIB), process(11, 3 * GIB, command="python -m x")))
+    assert found["cuda:0"].holders == (
+        outside("CUDA context, NCCL's buffers and other libraries", 2 * GIB),
+        outside("anna: notebook train.ipynb", 3 * GIB),
+    )
+
+
 def test_this_process_and_others(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The context is what the driver counts beyond torch's reserve; others have their owner and command."""
     now = moment(process(OURS, 12 * GIB), process(11, 3 * GIB, command="train.py"), process(12, None))

@@ -209,6 +209,25 @@ def test_user_and_command_of_this_process() -> None:
     assert identity == Identity(process.username(), processes.shorten(process.cmdline()))
 
 
+@pytest.mark.parametrize(
+    ("session", "notebook"),
+    [("/home/ada/work/train.ipynb", "train.ipynb"), ("a-console-1", None), (None, None)],
+)
+def test_the_notebook_that_a_process_runs_for(session: str | None, notebook: str | None) -> None:
+    """A kernel and its children are known by the notebook's file name; other processes by none."""
+    environment = {name: value for name, value in os.environ.items() if name != "JPY_SESSION_NAME"}
+    if session is not None:
+        environment["JPY_SESSION_NAME"] = session
+    child = subprocess.Popen(
+        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment
+    )
+    try:
+        assert processes.notebook_of(child.pid) == notebook
+    finally:
+        child.communicate(b"\n")
+    assert processes.notebook_of(child.pid) is None
+
+
 def test_names_are_asked_once_for_each_process(
     table: Callable[[dict[int, tuple[float, int]]], Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ from gpuwidget.errors import OptionError
 from gpuwidget.kernel_state import DeviceChoice, KernelGpu
 from gpuwidget.measure.attribution import Attribution
 from gpuwidget.measure.choice import cuda_order
-from gpuwidget.processes import Family, in_host_pid_namespace
+from gpuwidget.processes import Family, in_host_pid_namespace, notebook_of
 from gpuwidget.sampler import Sampler, Subscription
 from gpuwidget.samples import Gpu, Process, Reading, Sample
 from gpuwidget.torch_device import cuda_index
@@ -160,8 +160,14 @@ class Observer:
         """Whose process that is, in words; text of others', to be escaped."""
         if in_host_pid_namespace() and self._family.contains(process.pid):
             return THIS_NOTEBOOK
-        known = [word for word in (process.user, process.command) if word is not None]
-        return ": ".join(known) or f"process {process.pid}"
+        return whose(process.pid, process.user, process.command)
+
+
+def whose(pid: int, user: str | None, command: str | None) -> str:
+    """A process in words: its user, and its notebook or else its command; text of others', to be escaped."""
+    notebook = notebook_of(pid) if in_host_pid_namespace() else None
+    known = [user, command if notebook is None else f"notebook {notebook}"]
+    return ": ".join(word for word in known if word is not None) or f"process {pid}"
 
 
 def check(device: str, choices: Choices, sample: Sample | None) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from gpuwidget import processes, torch_out_of_memory, torch_state, units
 from gpuwidget.kernel import memory, outside_torch
 from gpuwidget.kernel.cell_memory import CELLS
+from gpuwidget.kernel.device_choices import whose
 from gpuwidget.kernel.first_use import needed
 from gpuwidget.kernel.memory import Look
 from gpuwidget.kernel.notebook_holds import ERROR, walls
@@ -305,7 +306,12 @@ def _beside(index: int | None, books: Books) -> tuple[str | None, tuple[Other, .
     found = devices.get(name)
     if found is None:
         return None, (), [_NO_DRIVER if reason is None else f"other processes: {reason.rstrip('.')}"]
-    libraries = (outside_torch.CONTEXT, outside_torch.CUPY, outside_torch.ALL_ELSE)
+    libraries = (
+        outside_torch.CONTEXT,
+        outside_torch.WITH_NCCL,
+        outside_torch.CUPY,
+        outside_torch.ALL_ELSE,
+    )
     others = tuple(Other(one.names[0], one.bytes, one.names[0] not in libraries) for one in found.holders)
     return found.gpu, others, [note.rstrip(".") for note in found.notes]
 
@@ -316,8 +322,7 @@ def _in_message(said: Said) -> tuple[Other, ...]:
     found = []
     for pid, size in said.others:
         who = directory.look_up(pid) if processes.in_host_pid_namespace() else processes.Identity(None, None)
-        known = [word for word in (who.user, who.command) if word is not None]
-        found.append(Other(": ".join(known) or f"process {pid}", size.middle, True))
+        found.append(Other(whose(pid, who.user, who.command), size.middle, True))
     return tuple(found)
 
 

@@ -16,6 +16,7 @@ from gpuwidget.samples import Gpu, Reading
 from gpuwidget.torch_state import TorchDevice
 
 CONTEXT = "CUDA context and other libraries"
+WITH_NCCL = "CUDA context, NCCL's buffers and other libraries"
 CUPY = "CuPy's memory pool"
 ALL_ELSE = "CUDA context, other libraries and other processes"
 _PATIENCE_S = 0.25
@@ -69,6 +70,15 @@ def cupy_pool(index: int) -> int | None:
         return None
 
 
+def _uses_nccl() -> bool:
+    torch: Any = torch_state.loaded()
+    try:
+        distributed = torch.distributed
+        return bool(distributed.is_initialized()) and "nccl" in str(distributed.get_backend())
+    except Exception:  # built without it, or not that far yet
+        return False
+
+
 def _of(observer: Observer, device: TorchDevice, gpu: Gpu, reading: Reading, reserved: int) -> Outside:
     name = f"GPU {gpu.index} {gpu.name.removeprefix('NVIDIA ')}"
     pool = cupy_pool(device.index)
@@ -82,7 +92,7 @@ def _of(observer: Observer, device: TorchDevice, gpu: Gpu, reading: Reading, res
             held.append((ALL_ELSE, reading.memory_used - known))
     else:
         if shares.own is not None:
-            held.append((CONTEXT, shares.own - known))
+            held.append((WITH_NCCL if _uses_nccl() else CONTEXT, shares.own - known))
         held += shares.others
     if any(size < 0 for _, size in held):
         notes.append("The driver's figures are older than torch's: ask again.")
