@@ -27,7 +27,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
 
 def _measure(kind: str, period: float, settings: Settings) -> Iterator[Figure]:
     what = f"{kind}, period {1e3 * period:.0f} ms"
-    arguments = (kind, str(period), str(settings.pick(10.0, 3.0)), str(settings.pick(3, 1)))
+    arguments = (kind, str(period), str(settings.pick(6.0, 3.0)), str(settings.pick(3, 1)))
     found = ask_program("benchmarks.idle_patterns", *arguments)
     if "not_measured" in found:
         yield Figure(
