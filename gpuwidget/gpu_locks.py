@@ -151,7 +151,7 @@ class GpuLock:
     def _advice(self) -> str:
         if os.environ.get(VARIABLE):
             return (
-                f"{VARIABLE} names a directory that the group may write: mkdir, chgrp GROUP and chmod 2770, "
+                f"{VARIABLE} names a directory that the group may write: mkdir, chgrp GROUP and chmod 3770, "
                 "by the administrator."
             )
         return f"Free the way, or let {VARIABLE} name a directory of yours."

@@ -241,6 +241,13 @@ class DeviceSwitch:
             device, new_tensors = wish or self._applied
             return DeviceState(device, new_tensors, wish is not None, self._present, self._note)
 
+    @property
+    def awaited(self) -> str | None:
+        """The ``cuda:N`` that becomes this thread's current CUDA device as soon as the user's code has CUDA
+        up; None where nothing waits for that."""
+        level = self._levels[-1]
+        return level.device if level.waits_for_cuda else None
+
     def choose(self, device: str | None, *, new_tensors: bool = True) -> None:
         """Store a choice that was found to be possible: ``cpu``, ``cuda:N``, or None for what was before.
 

@@ -27,6 +27,8 @@ from gpuwidget.units import GIB, MIB
 
 H200 = 150_754_820_096
 """Bytes of an H200's memory."""
+KEPT = 644_939_776
+"""Bytes of it that the driver keeps for itself."""
 HOSTILE = "<img src=x onerror=alert(1)>"
 NO_COUNTERS = "the hardware counters (GPM, Hopper and later) are not available here"
 TOO_SHORT = "the run was shorter than two of the driver's windows of 0.2 s"
@@ -53,6 +55,7 @@ def gpu(index: int = 0, **changes: Any) -> GpuReport:
         torch_device=f"cuda:{index}",
         mig_parent=None,
         memory_total=H200,
+        memory_reserved=KEPT,
         shown=True,
         device_memory=Span(gib(12.9), gib(16.1), gib(16.1)),
         process_memory=Span(gib(12.4), gib(15.6), gib(15.6)),

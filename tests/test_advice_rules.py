@@ -482,12 +482,18 @@ def test_memory_that_grows_from_run_to_run(runs: tuple[Ends, ...], grows: bool) 
 def test_growing_memory_says_how_long_it_will_last() -> None:
     """With the GPU's size and what is in use on it."""
     one = busy(device_memory=Span(gib(100), gib(120), gib(120)))
-    said = only(facts(one, around=Surroundings(earlier={one.uuid: ends(1.0, 6.0, 11.0, 16.0)})))
+    past = Surroundings(earlier={one.uuid: ends(1.0, 6.0, 11.0, 16.0)})
+    said = only(facts(one, around=past))
     assert said.text == (
         "Each run of this code left 5.0 GiB more on GPU 0: 1.0 GiB → 6.0 GiB → 11.0 GiB → 16.0 GiB; 4 "
         "more such "
         "runs fill it."
     )
+    # What the driver keeps nobody can have: with 5.6 GiB of that there is room for three.
+    assert (
+        "; 3 more such runs fill it." in only(facts(replace(one, memory_reserved=gib(5.6)), around=past)).text
+    )
+    assert "more such" not in only(facts(replace(one, memory_reserved=None), around=past)).text
 
 
 def test_the_surest_come_first() -> None:

@@ -31,10 +31,11 @@ def test_the_details() -> None:
     html = card.bundle(replace(reports.starved(), lines=(STEP, OWN, OTHERS)))["text/html"]
     assert (
         "<b>src/model.py line 41 in forward:</b> 9.4 GiB at the peak, 0 MiB at the end, 96.2 GiB in all, "
-        "called from In[5] line 7: hidden = self.attention(x)"
+        "called from In [5] line 7: hidden = self.attention(x)"
     ) in html
     assert (
-        "<b>In[5] line 3:</b> n/a at the peak, 2.0 GiB at the end, 2.0 GiB in all: x = torch.empty(n)" in html
+        "<b>In [5] line 3:</b> n/a at the peak, 2.0 GiB at the end, 2.0 GiB in all: x = torch.empty(n)"
+        in html
     )
     assert "<b>torch:</b> 512 B at the peak, 512 B at the end, 512 B in all: allocated by libraries" in html
 
@@ -46,7 +47,7 @@ def test_the_text() -> None:
     assert rows[rows.index("torch's memory by line:") + 1 :][:3] == [
         "at the peak at the end in all",
         "src/model.py line 41 in forward: hidden = self.attention(x) 9.4 GiB 0 MiB 96.2 GiB",
-        "In[5] line 3: x = torch.empty(n) n/a 2.0 GiB 2.0 GiB",
+        "In [5] line 3: x = torch.empty(n) n/a 2.0 GiB 2.0 GiB",
     ]
 
 
@@ -54,8 +55,8 @@ def test_several_devices_are_told_apart() -> None:
     """Where lines allocated on more than one device, each says on which."""
     other = replace(OWN, device="cuda:0")
     html = card.bundle(replace(reports.starved(), lines=(OWN, other)))["text/html"]
-    assert "In[5] line 3, cuda:1" in html
-    assert "In[5] line 3, cuda:0" in html
+    assert "In [5] line 3, cuda:1" in html
+    assert "In [5] line 3, cuda:0" in html
 
 
 def test_many_long_lines_stay_small() -> None:

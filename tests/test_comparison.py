@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import helpers_reports as reports
+import numpy
 import pytest
 from helpers_reports import HOSTILE, bare_gpu, cell, gib, gpu, report
 
@@ -180,6 +181,9 @@ def test_a_steady_part_too_short_has_no_rate() -> None:
         (1.0, 12.34, "12.3x"),
         (1.0, 1234.4, "1234x"),
         (1.0, 0.0, "0.00x"),
+        (1.0, 0.0094, "<0.01x"),
+        (1000.0, 0.001, "<0.01x"),
+        (1.0, 0.0096, "0.01x"),
         (0.0, 1.0, ""),
         (None, 1.0, ""),
         (1.0, None, ""),
@@ -189,6 +193,33 @@ def test_a_steady_part_too_short_has_no_rate() -> None:
 def test_ratios(first: float | None, second: float | None, said: str) -> None:
     """The second over the first; nothing where either is unknown or the first is nothing."""
     assert ratio(first, second) == said
+
+
+def test_parts_of_the_time_stand_under_it() -> None:
+    """Warm-up and steady part are of the code's time, not of what the GPU went on with."""
+    tail = cell(14.0, execution_count=5, gpu_tail_s=2.0)
+    made = compare(replace(BEFORE, cell=tail, time=timed(7.0)), replace(AFTER, time=timed(None)))
+    assert [row.name for row in made.rows][:4] == [
+        *("time", "of it warm-up", "of it the steady part", "time until the GPU was done"),
+    ]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_memory_of_child_processes_counts_whichever_run_had_them(first: bool) -> None:
+    """torch here knows nothing of it: this process with its children is compared, or whole GPUs."""
+    parent = replace(BEFORE, gpus=(gpu(0, children=("python worker.py",)),))
+    pair = (parent, AFTER) if first else (AFTER, parent)
+    assert rows(compare(*pair))["process memory, peak"] == ("15.6 GiB", "15.6 GiB", "1.00x")
+    unknown = replace(AFTER, gpus=(gpu(0, process_memory=None),))
+    pair = (parent, unknown) if first else (unknown, parent)
+    assert rows(compare(*pair))["whole GPU memory, peak"] == ("16.1 GiB", "16.1 GiB", "1.00x")
+
+
+def test_a_change_over_several_gpus_is_their_sum() -> None:
+    """And says so; a peak is one GPU's."""
+    found = rows(compare(BEFORE, report(gpu(0), gpu(1), cell=cell(7.0, execution_count=6))))
+    assert found["torch memory, change, sum of all GPUs"] == ("+2.9 GiB", "+5.8 GiB", "")
+    assert found["torch memory, peak, highest of one GPU"] == ("14.6 GiB", "14.6 GiB", "1.00x")
 
 
 def test_what_names_a_run() -> None:
@@ -203,6 +234,7 @@ def test_what_names_a_run() -> None:
     assert comparing._found("big batch", variables) is labelled
     assert comparing._found("kept", variables) is older
     assert compare(5, "repaired").names == ("In [5]", "In [9] repaired")
+    assert compare(numpy.int64(5), "repaired").names == ("In [5]", "In [9] repaired")
     watch = gpuwidget_watch(older)
     assert compare(watch, 9).names == ("In [5]", "In [9] repaired")
 
@@ -226,6 +258,17 @@ def test_what_names_no_run(what: object) -> None:
     watching._reports.clear()
     with pytest.raises(OptionError, match="No cell has been watched yet"):
         compare(what, 9)
+
+
+def test_what_has_no_report_yet() -> None:
+    """A watch whose body has not ended and a function that was never called are told from what is none."""
+    watch, function = watching.Watch(), watching.WatchedFunction(len, None)
+    with pytest.raises(OptionError, match=r"^This is a watch that has no report yet: .* body has ended\.$"):
+        compare(watch, 9)
+    with pytest.raises(
+        OptionError, match=r"^'step' is a watched function that has no report yet: .* ended\.$"
+    ):
+        comparing._found("step", {"step": function})
 
 
 def test_two_of_one_name_are_told_apart() -> None:

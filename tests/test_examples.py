@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,6 +46,45 @@ def test_a_folder_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str
     (tmp_path / "file").write_text("")
     assert main(["examples", str(tmp_path / "file")]) == 1
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "shut/inside"])
+def test_a_folder_that_can_not_be_looked_at(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A name too long and a folder that is shut are said in one line, without a traceback."""
+    look = os.stat
+
+    def shut(path: Any, *args: Any, **options: Any) -> os.stat_result:
+        if "shut" in os.fspath(path):  # as for everybody but root
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return look(path, *args, **options)
+
+    monkeypatch.setattr(os, "stat", shut)
+    assert main(["examples", str(tmp_path / name)]) == 1
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_midway_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a full disk nothing half remains, nothing of the user's goes, and the next try succeeds."""
+    (tmp_path / "mine.ipynb").write_text("my own work")
+    read = Path.read_bytes
+    last = notebooks()[-1]
+
+    def full(path: Path) -> bytes:
+        if path == last:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return read(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", full)
+        assert main(["examples", str(tmp_path)]) == 1
+    assert "No space left on device" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.ipynb"]
+    assert main(["examples", str(tmp_path)]) == 0
 
 
 @pytest.mark.parametrize("words", [["--json", "examples", "x"], ["-i", "1", "examples", "x"]])

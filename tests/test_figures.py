@@ -32,6 +32,12 @@ def test_json_is_the_dict() -> None:
     assert made.to_dict()["gpus"][0]["energy_j"] == 2315.6
 
 
+def test_any_report_can_be_written_as_text() -> None:
+    """Half a character in a label, as a file's name may hold it, does not keep a report from a file."""
+    made = report(gpu(0), cell=reports.cell(label="run \ud800 \N{GREEK SMALL LETTER ALPHA}"))
+    assert json.loads(made.to_json().encode())["cell"]["label"] == "run ? \N{GREEK SMALL LETTER ALPHA}"
+
+
 def test_figures_by_name() -> None:
     """Every figure of every GPU shown has the one name that the page lists."""
     found = report(gpu(0), gpu(1, energy_j=100.0), gpu(2, shown=False)).metrics()

@@ -176,7 +176,7 @@ def test_no_pipe_holds_it_up(tmp_path: Path) -> None:
 def test_a_directory_that_can_not_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the directory it says which one, why, and what to do."""
     monkeypatch.setenv(gpu_locks.VARIABLE, str(tmp_path / "gone"))
-    with pytest.raises(OptionError, match=r"gone.*No such file.*chmod 2770"):
+    with pytest.raises(OptionError, match=r"gone.*No such file.*chmod 3770"):
         GpuLock(tmp_path / "gone", UUID).take("me")
 
 

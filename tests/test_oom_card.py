@@ -83,17 +83,17 @@ def test_its_words() -> None:
     text = bundle(training())["text/plain"]
     assert [" ".join(line.split()) for line in text.splitlines()] == [
         "Out of memory on cuda:0 (GPU 0 H200): 6.0 GiB asked for, 2.1 of 139.8 GiB free",
-        "model In[4] 41.5 GiB",
-        "optimizer In[5] 16.0 GiB",
-        "this error's frames (kept by the notebook itself) In[12] 21.9 GiB",
-        "embeddings In[7] 9.2 GiB",
-        "Out[9] (kept by the notebook itself) In[9] 3.3 GiB",
+        "model In [4] 41.5 GiB",
+        "optimizer In [5] 16.0 GiB",
+        "this error's frames (kept by the notebook itself) In [12] 21.9 GiB",
+        "embeddings In [7] 9.2 GiB",
+        "Out[9] (kept by the notebook itself) In [9] 3.3 GiB",
         "autograd or unknown 102 MiB",
         "let go of since the error 300 MiB",
         "torch: reserved, in no tensor 2.0 GiB",
         "bob: python train.py --config large.yaml 38.0 GiB",
         "CUDA context and other libraries 612 MiB",
-        "By cell: In[4] 41.5 GiB (model = Transformer(config).cuda()), In[12] 21.9 GiB (train(model, "
+        "By cell: In [4] 41.5 GiB (model = Transformer(config).cuda()), In [12] 21.9 GiB (train(model, "
         "loader)), others or not known 102 MiB.",
         "The GPU over the last 59.5 s, sampled: 98.0 → 137.0 GiB, at most 137.0 GiB.",
         "What would have been enough:",
@@ -114,7 +114,7 @@ def test_its_words() -> None:
 def test_html_says_the_same() -> None:
     """Without styles and picture, the HTML has every word and figure of the text."""
     data = bundle(training())
-    for words in ("model", "In[12]", "139.8 GiB free", "%gpu free embeddings --yes", "98.0 → 137.0 GiB"):
+    for words in ("model", "In [12]", "139.8 GiB free", "%gpu free embeddings --yes", "98.0 → 137.0 GiB"):
         assert words in data["text/html"]
     assert "<svg" in data["text/html"]
     assert "<script" not in data["text/html"]

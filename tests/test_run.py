@@ -146,6 +146,19 @@ def test_utilization_and_energy_over_the_run(bench: Bench) -> None:
     assert (gpu.power_w.mean, gpu.power_w.max) == pytest.approx((200.0, 200.0))
 
 
+def test_what_the_driver_keeps_for_itself(bench: Bench) -> None:
+    """It stands beside the total, and is None with its reason where nobody says it."""
+    one = bench.source.gpus[0]
+    for kept in (644_939_776, None):
+        source = FakeSource(gpus=1, clock=bench.clock)
+        source.gpus = source.present = [replace(one, memory_reserved=kept)]
+        other = Bench(source, bench.clock)
+        gpu = other.report(other.run()).gpus[0]
+        assert gpu.memory_reserved == kept
+        assert ("memory_reserved" in gpu.missing) == (kept is None)
+        other.close()
+
+
 def test_a_run_shorter_than_the_drivers_window_has_no_utilization(bench: Bench) -> None:
     """What can't be known of a short run is None with its reason, never 0."""
     gpu = bench.report(bench.run()).gpus[0]

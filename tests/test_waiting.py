@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fakes import FakeClock, FakeSource
+from helpers_torch import make_torch
 
-from gpuwidget import torch_state
-from gpuwidget.errors import OptionError
+from gpuwidget import torch_allocator, torch_state
+from gpuwidget.errors import GpuLostError, OptionError
 from gpuwidget.gpu_locks import GpuLock
+from gpuwidget.kernel import targets as targets_module
 from gpuwidget.kernel import waiting
 from gpuwidget.kernel.options import parse
 from gpuwidget.kernel.targets import targets
 from gpuwidget.kernel.waiting import Entry, Waiting
 from gpuwidget.sampler import Sampler
 from gpuwidget.samples import Process
+from gpuwidget.torch_allocator import DeviceBlocks
+from gpuwidget.torch_device import DeviceSwitch
 
 GIB = 1024**3
 TOTAL = 150_000_000_000
@@ -44,9 +50,11 @@ class Line:
 class Bench:
     """A clock that goes on by itself, two GPUs, and cells that wait for them."""
 
-    def __init__(self, reason: str | None = None) -> None:
+    def __init__(self, reason: str | None = None, reserved: int | None = 0) -> None:
         self.clock = FakeClock()
         self.source = FakeSource(gpus=2, clock=self.clock)
+        self.source.gpus = [replace(gpu, memory_reserved=reserved) for gpu in self.source.gpus]
+        self.source.present = list(self.source.gpus)
         if reason is not None:
             self.source.present, self.source.reason, self.source.kind = [], reason, "none"
         self.sampler = Sampler(self.source, self.clock)
@@ -160,8 +168,67 @@ def test_in_vain(bench: Bench) -> None:
 
 def test_more_than_there_is(bench: Bench) -> None:
     """What no wait can bring is refused at once."""
-    assert bench.refused("--need 1TiB --wait 10m").endswith(", which has 139.7 GiB in all.")
+    assert bench.refused("--need 1TiB --wait 10m").endswith("; GPU 0 has 139.7 GiB in all.")
     assert bench.line.shown == []
+
+
+def test_what_the_driver_keeps_is_never_free(bench: Bench) -> None:
+    """It is no room, and a cell that asks for so much that it would need it is refused at once."""
+    keeps = Bench(reserved=GIB)
+    keeps.source.memory[0] = TOTAL - 21 * GIB
+    assert keeps.wait("--need 20GiB").note is None
+    assert "; it has 20.0 of 139.7 GiB free." in keeps.refused("--need 20.5GiB")
+    assert keeps.refused("--need 139GiB --wait 10m") == (
+        "--need: the cell was not run. It asks for 139.0 GiB free on GPU 0 H200 (the first that CUDA sees); "
+        "GPU 0 has 139.7 GiB in all, of which the driver keeps 1.0 GiB."
+    )
+    assert keeps.line.shown == []
+    keeps.sampler.stop()
+
+
+def test_what_the_driver_keeps_is_not_known(bench: Bench) -> None:
+    """Then nobody can say what is free, and no wait will change that."""
+    unknown = Bench(reserved=None)
+    said = unknown.refused("--need 1GiB --wait 10m")
+    assert "; what is free on GPU 0 can't be told, since how much of it the driver keeps " in said
+    assert unknown.line.shown == []
+    unknown.sampler.stop()
+
+
+def test_a_gpu_that_is_lost(bench: Bench) -> None:
+    """It has no room, whatever it was last known to use."""
+    bench.source.failing[0] = GpuLostError("GPU 0 fell off the bus.")
+    assert bench.refused("--need 1GiB --wait 2s").endswith("; it has n/a (the GPU is lost).")
+
+
+def test_the_cells_own_torch_cache_is_room(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What torch holds here without a tensor in it serves this cell: nobody waits for it, and the card says
+    that it was counted; where it is not enough, the line says what there is of it."""
+    cache = DeviceBlocks(0, (), (), (), reserved=40 * GIB, returnable=30 * GIB)
+    monkeypatch.setattr(torch_allocator, "snapshot", lambda: {0: cache})
+    bench.source.memory[0] = TOTAL - 12 * GIB
+    bench.source.processes[0] = (stranger(30 * GIB),)
+    assert "; it has 12.0 of 139.7 GiB free (and 30.0 GiB in this notebook's empty torch cache), held by" in (
+        bench.refused("--need 43GiB")
+    )
+    assert bench.wait("--need 42GiB").note == (
+        "12.0 GiB of GPU 0 were free; --need counted 30.0 GiB of this notebook's empty torch cache too, "
+        "which torch uses anew and nothing else can before torch.cuda.empty_cache()."
+    )
+    assert bench.wait("--need 12GiB").note is None
+    monkeypatch.setattr(torch_allocator, "snapshot", lambda: 1 / 0)
+    assert "; it has 12.0 of 139.7 GiB free, held by" in bench.refused("--need 20GiB")
+
+
+def test_what_goes_wrong_meanwhile_runs_no_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever fails while a cell's room is looked at, the cell is refused, in one line."""
+    monkeypatch.setattr(waiting, "process_sampler", lambda: 1 / 0)
+    with pytest.raises(OptionError) as raised:
+        waiting.enter(parse("--need 1GiB"), None)
+    assert str(raised.value) == (
+        "The cell was not run: whether there is what it asks for with --need or --exclusive could not be "
+        "told (ZeroDivisionError: division by zero)."
+    )
 
 
 def test_memory_that_nobody_knows(bench: Bench) -> None:
@@ -181,7 +248,9 @@ def test_an_interrupt_ends_it(bench: Bench) -> None:
     assert text.startswith("Interrupted after ")
     assert text.endswith("the cell was not run.")
     assert signal.getsignal(signal.SIGINT) is before
-    assert bench.wait("--exclusive").note is None
+    entry = bench.wait("--exclusive")
+    assert entry.note is None
+    entry.leave()
 
 
 def test_several_gpus(bench: Bench) -> None:
@@ -233,6 +302,8 @@ def test_the_administrators_directory(bench: Bench, tmp_path: Path, monkeypatch:
     assert [path.name for path in tmp_path.iterdir()] == [f"gpuwidget-{bench.source.gpus[0].uuid}.lock"]
     monkeypatch.setenv("GPUWIDGET_LOCK_DIR", str(tmp_path / "gone"))
     assert "GPUWIDGET_LOCK_DIR names" in bench.refused("--exclusive")
+    monkeypatch.setenv("GPUWIDGET_LOCK_DIR", "x" * 5000)
+    assert "which can't be looked at (File name too long)." in bench.refused("--exclusive")
     monkeypatch.delenv("GPUWIDGET_LOCK_DIR")
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "mine"))
     assert waiting.lock_folder() == tmp_path / "mine"
@@ -277,6 +348,23 @@ def test_which_gpu(
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert which(bench, options) == expected
+
+
+def test_the_gpu_of_a_choice_that_waits_for_cuda(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After `%gpu device cuda:1 --light` and before CUDA is up, the cell means the GPU it is about to use."""
+    monkeypatch.setitem(sys.modules, "torch", make_torch())
+    switch = DeviceSwitch()
+    monkeypatch.setattr(targets_module, "SWITCH", switch)
+    switch.attach(threading.get_ident())
+    switch.choose("cuda:1", new_tensors=False)
+    assert which(bench) == ([0], "the first that CUDA sees")  # it holds from the next cell
+    switch.before_cell()
+    assert which(bench) == ([1], "chosen as the current CUDA device, cuda:1")
+    monkeypatch.setattr(torch_state, "current_cuda_device", lambda: 0)  # the user's own code has moved it
+    assert which(bench) == ([0], "the current CUDA device, cuda:0")
+    switch.detach()
+    monkeypatch.setattr(torch_state, "current_cuda_device", lambda: None)
+    assert which(bench) == ([0], "the first that CUDA sees")
 
 
 @pytest.mark.parametrize(

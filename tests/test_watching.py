@@ -7,12 +7,14 @@ import contextvars
 import inspect
 import threading
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 from fakes import FakeSource
 
 import gpuwidget
 from gpuwidget.kernel import watching
+from gpuwidget.kernel.comparing import compare
 from gpuwidget.measure.report import Report
 from gpuwidget.sampler import Sampler
 
@@ -40,6 +42,21 @@ def test_a_with_statement_gives_a_report() -> None:
     assert w.report is not None
     assert (w.report.cell.label, w.report.cell.status, labels(w.report)) == ("epoch 1", "ok", ["half"])
     assert list(gpuwidget.reports()) == [w.report]
+
+
+def test_a_number_is_a_label_too() -> None:
+    """So is whatever else was given: it is its text, wherever reports are listed."""
+    for epoch in range(2):
+        with gpuwidget.watch(epoch) as w:
+            pass
+    assert w.report is not None
+    assert w.report.cell.label == "1"
+    given: Any = ("a", 1)
+    named = gpuwidget.watch(given)(len)
+    named([])
+    assert [report.cell.label for report in gpuwidget.reports()] == ["0", "1", "('a', 1)"]
+    assert "('a', 1)" in repr(gpuwidget.reports())
+    assert compare(0, "1").names == ("0", "1")
 
 
 def test_an_error_passes_through() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from gpuwidget import units
 from gpuwidget.measure.report import LineMemory, Report
 
+_CELL = re.compile(r"^In\[(\d+)\]")
 _MOST_DETAILS = 8
 _MOST_ROWS = 12
 
@@ -35,7 +38,7 @@ def table(report: Report) -> list[list[str]]:
 
 
 def _name(line: LineMemory, report: Report) -> str:
-    where = "torch" if line.file is None else f"{line.file} line {line.line}"
+    where = "torch" if line.file is None else f"{_as_shown(line.file)} line {line.line}"
     if line.function is not None:
         where += f" in {line.function}"
     if len({one.device for one in report.lines}) > 1:
@@ -43,8 +46,13 @@ def _name(line: LineMemory, report: Report) -> str:
     return where
 
 
+def _as_shown(place: str) -> str:
+    """A cell as Jupyter names it, and as everything else on the card does: ``In [5]``."""
+    return _CELL.sub(r"In [\1]", place)
+
+
 def _figures(line: LineMemory) -> str:
-    through = "" if line.called_from is None else f", called from {line.called_from}"
+    through = "" if line.called_from is None else f", called from {_as_shown(line.called_from)}"
     return (
         f"{units.memory(line.at_peak)} at the peak, {units.memory(line.held)} at the end, "
         f"{units.memory(line.allocated)} in all{through}"

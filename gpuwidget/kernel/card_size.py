@@ -38,7 +38,10 @@ _LEAST_POINT = 24
 _SHORT_ADVICE = 150
 _FEW_ROWS = 16
 """Rows of the plans that are so bare that they have room for one piece of advice, cut short."""
-SPARED = ("bursts", "memory_utilization", "fp32_activity", "pcie", "nvlink", "power_limit_w", "throttled")
+SPARED = (
+    *("memory_reserved", "bursts", "memory_utilization", "fp32_activity", "pcie", "nvlink"),
+    *("power_limit_w", "throttled"),
+)
 """Of each GPU: what a terse card leaves out of its JSON. What advice rests on of it is in the advice."""
 
 

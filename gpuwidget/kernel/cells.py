@@ -44,8 +44,10 @@ class _Armed:
     """Whether the cell itself asked to be watched."""
     leave_device: Callable[[], str | None] | None = None
     """Takes back the torch device that the cell asked for."""
+    must_enter: bool = False
+    """Whether it asks for room or for its turn on a GPU, and must not run without."""
     entry: waiting.Entry | None = None
-    """Its leave to run, where it asked for room or for its turn on a GPU."""
+    """Its leave to run, where it asked for one and has it."""
 
     def stop_showing(self, *, followed: bool = False) -> None:
         """Take the chart away, and what watches over the card's place."""
@@ -62,15 +64,22 @@ class _Armed:
             if left is not None:
                 log.warning("%s", left)
 
-    def abandon(self) -> None:
-        """Watch no longer, without a card."""
+    def unwatch(self) -> None:
+        """Watch no longer, without a card; the cell keeps its turn."""
         if self.run is not None:
             self.run.abandon()
             watching.leave_cell(self.run)
         self.stop_showing()
-        if self.entry is not None:
-            self.entry.leave()
-        self.run = self.view = self.place = self.entry = None
+        self.run = self.view = self.place = None
+
+    def abandon(self) -> None:
+        """Watch no longer, and give back its turn. Safe to call twice."""
+        try:
+            self.unwatch()
+        finally:
+            entry, self.entry = self.entry, None
+            if entry is not None:
+                entry.leave()
 
 
 class CellWatcher:
@@ -100,10 +109,15 @@ class CellWatcher:
             # interrupt is delivered again, to the code it was meant for.
             armed.abandon()
             armed.restore_device()
-            interrupt_soon()
-        except Exception:
-            armed.abandon()
+            if armed.must_enter:  # until then that code would run without its turn
+                refusal.refuse(self._shell, "Interrupted before it began: the cell was not run.")
+            else:
+                interrupt_soon()
+        except Exception as error:
             log.debug("a cell could not be watched", exc_info=True)
+            if armed.must_enter and armed.entry is None:
+                refusal.refuse(self._shell, str(waiting.failed(error)))
+            armed.unwatch()
 
     def failed(self, result: Any) -> None:
         """``post_run_cell``, first of all: the time that explaining a failure takes is not the cell's."""
@@ -120,6 +134,8 @@ class CellWatcher:
         armed = self._disarm(result)
         if armed is None or armed.run is None:
             self._device_after(armed)
+            if armed is not None:
+                armed.abandon()
             return
         interrupted = False
         try:
@@ -150,6 +166,7 @@ class CellWatcher:
             return
         try:
             options = parse(line) if line is not None else _EVERY_CELL
+            armed.must_enter = options.start.asked
             check(options)
         except OptionError:
             # The body does not run either: what stands in its place shows the error.

@@ -6,6 +6,7 @@ import html
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 from gpuwidget.errors import OptionError
@@ -71,11 +72,11 @@ def _compared(first: tuple[Report, str], second: tuple[Report, str]) -> CardComp
 
 
 def _found(what: object, variables: Mapping[str, object]) -> Report:
-    report = _as_report(what)
+    report = _as_report(what, "This")
     if report is not None:
         return report
     past = list(reversed(watching.reports()))
-    word = str(what).strip() if isinstance(what, (str, int)) and not isinstance(what, bool) else None
+    word = str(what).strip() if isinstance(what, (str, Integral)) and not isinstance(what, bool) else None
     if word is None:
         raise OptionError(f"A {type(what).__name__} is no report, cell number or label. {_there(past)}")
     number = word.removeprefix("In[").removeprefix("In [").removesuffix("]")
@@ -86,18 +87,27 @@ def _found(what: object, variables: Mapping[str, object]) -> Report:
     for report in past:
         if report.cell.label is not None and report.cell.label.split() == word.split():
             return report
-    named = _as_report(variables.get(word))
+    named = _as_report(variables.get(word), repr(clean(word, 60)))
     if named is not None:
         return named
     raise OptionError(f"{clean(word, 60)!r}: no watched cell, label or report of that name. {_there(past)}")
 
 
-def _as_report(value: object) -> Report | None:
+def _as_report(value: object, called_so: str) -> Report | None:
+    """The report that ``value`` is or holds; None for what holds none."""
     if isinstance(value, Report):
         return value
-    if isinstance(value, (watching.Watch, watching.WatchedFunction)):
+    if not isinstance(value, (watching.Watch, watching.WatchedFunction)):
+        return None
+    if value.report is not None:
         return value.report
-    return None
+    if isinstance(value, watching.Watch):
+        raise OptionError(
+            f"{called_so} is a watch that has no report yet: it has one when its body has ended."
+        )
+    raise OptionError(
+        f"{called_so} is a watched function that has no report yet: it has one when a call has ended."
+    )
 
 
 def _there(past: Sequence[Report]) -> str:

@@ -8,11 +8,15 @@ from dataclasses import dataclass
 
 from gpuwidget import units
 from gpuwidget.kernel import card_facts as facts
+from gpuwidget.kernel.card_facts import MemoryKind
 from gpuwidget.measure.after_warm_up import Course, steady_mean, warm_up
 from gpuwidget.measure.report import GpuReport, Level, Report, Span
 
 _MOST_NAME = 40
-_MEMORY = {"torch": "torch", "process": "process", "device": "whole GPU"}
+_LEAST_RATIO = 0.0095
+"""Less would read as next to nothing, or as nothing."""
+_MEMORY: dict[MemoryKind, str] = {"torch": "torch", "process": "process", "device": "whole GPU"}
+"""The nearest to the user's tensors first."""
 _ENVIRONMENT = (
     ("driver", "driver", units.UNKNOWN),
     ("driver's CUDA", "cuda_driver", units.UNKNOWN),
@@ -100,6 +104,8 @@ def ratio(first: float | None, second: float | None) -> str:
     if first <= 0 or second < 0:
         return ""
     value = second / first
+    if 0 < value < _LEAST_RATIO:
+        return "<0.01x"
     return f"{value:.0f}x" if value >= 99.5 else f"{value:.1f}x" if value >= 9.95 else f"{value:.2f}x"
 
 
@@ -117,16 +123,16 @@ def _row(
 def _times(a: _Side, b: _Side) -> list[Row]:
     first, second = a.report.cell, b.report.cell
     found = [_row("time", first.duration_s, second.duration_s, units.duration)]
-    done = [
-        None if cell.gpu_tail_s is None else cell.duration_s + cell.gpu_tail_s for cell in (first, second)
-    ]
-    if any((cell.gpu_tail_s or 0.0) >= facts.AT_ONCE_S for cell in (first, second)):
-        found.append(_row("time until the GPU was done", done[0], done[1], units.duration))
     if a.since is not None and b.since is not None:
         parts = [warm_up(side.report) for side in (a, b)]
         found.append(_row("of it warm-up", parts[0], parts[1], units.duration))
         rest = [max(0.0, side.report.cell.duration_s - (side.since or 0.0)) for side in (a, b)]
         found.append(_row("of it the steady part", rest[0], rest[1], units.duration))
+    done = [
+        None if cell.gpu_tail_s is None else cell.duration_s + cell.gpu_tail_s for cell in (first, second)
+    ]
+    if any((cell.gpu_tail_s or 0.0) >= facts.AT_ONCE_S for cell in (first, second)):
+        found.append(_row("time until the GPU was done", done[0], done[1], units.duration))
     return [row for row in found if row is not None]
 
 
@@ -135,20 +141,32 @@ def _memory(a: _Side, b: _Side) -> list[Row]:
     rows = [] if host is None else [host]
     if not a.gpus or not b.gpus:
         return rows
-    # The nearest to the tensors that is known of both: torch's beside a whole GPU's is no comparison.
-    kind = next(kind for kind in facts.memory_kinds(a.report) if kind in facts.memory_kinds(b.report))
+    kind = _kind(a, b)
     one, other = facts.memory_as(a.report, kind), facts.memory_as(b.report, kind)
     above = [_above_start(memory.spans) for memory in (one, other)]
     whose = _MEMORY[kind]
-    of_one = ", highest of one GPU" if max(len(a.gpus), len(b.gpus)) > 1 else ""
+    several = max(len(a.gpus), len(b.gpus)) > 1
+    of_one, of_all = (", highest of one GPU", ", sum of all GPUs") if several else ("", "")
     change = Row(
-        f"{whose} memory, change",
+        f"{whose} memory, change{of_all}",
         (units.memory_delta(one.start, one.end), units.memory_delta(other.start, other.end)),
         "",
     )
     peak = _row(f"{whose} memory, peak{of_one}", one.peak, other.peak, units.memory)
     own = _row(f"peak above the start{of_one}", above[0], above[1], units.memory)
     return [row for row in (peak, own, change) if row is not None] + rows
+
+
+def _kind(a: _Side, b: _Side) -> MemoryKind:
+    """The nearest to the tensors that is known of both: torch's beside a whole GPU's is no comparison.
+
+    Of what child processes hold, torch here knows nothing, whichever side had them.
+    """
+    known = [set(facts.memory_kinds(side.report)) for side in (a, b)]
+    children = any(gpu.children for side in (a, b) for gpu in side.gpus)
+    return next(
+        kind for kind in _MEMORY if kind in known[0] & known[1] and not (children and kind == "torch")
+    )
 
 
 def _above_start(spans: Sequence[Span]) -> int | None:

@@ -146,7 +146,7 @@ class Observer:
                     name=gpu.name,
                     compute_capability=gpu.compute_capability,
                     memory_total=gpu.memory_total,
-                    memory_free=_free(gpu, reading),
+                    memory_free=free_memory(gpu, reading),
                     holders=self._holders(reading),
                 )
         return DeviceChoice(device, None, None, None, None, None, None, ())
@@ -236,7 +236,8 @@ def _same(gpu: Gpu, uuid: str | None) -> bool:
     return gpu.uuid == uuid or torch_state.same_gpu(gpu.uuid, uuid)
 
 
-def _free(gpu: Gpu, reading: Reading) -> int | None:
+def free_memory(gpu: Gpu, reading: Reading) -> int | None:
+    """Bytes that a process can have yet: what neither anybody nor the driver itself uses; None if unknown."""
     total, kept, used = gpu.memory_total, gpu.memory_reserved, reading.memory_used
     if total is None or kept is None or used is None or reading.lost_since is not None:
         return None

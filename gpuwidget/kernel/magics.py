@@ -153,16 +153,18 @@ class Extension:
             left_by = raised
             raise
         finally:
-            left = leave_device() if leave_device is not None else None
-            if left is not None:
-                log.warning("%s", left)
-            run.end(watching.status_of(left_by))
-            watching.leave_cell(run)
-            # The error holds this frame; would this frame hold the error, the user's tensors would stay.
-            left_by = None
-            report = run.report()
-            if entry is not None:
-                entry.leave()
+            try:
+                left = leave_device() if leave_device is not None else None
+                if left is not None:
+                    log.warning("%s", left)
+                run.end(watching.status_of(left_by))
+                watching.leave_cell(run)
+                # The error holds this frame; would this frame hold the error, the user's tensors would stay.
+                left_by = None
+                report = run.report()
+            finally:
+                if entry is not None:
+                    entry.leave()
             watching.keep(report)
             if report is not None and not options.quiet:
                 self._shell.display_pub.publish(data=card.bundle(report), metadata={})
@@ -192,6 +194,13 @@ class Extension:
         torch's default device: ``%gpu device`` shows it and what there is, ``%gpu device cuda:1`` (``cpu``,
         ``none``) chooses it from the next cell on; with ``--light`` only the current CUDA device, which costs
         nothing.
+
+        Who holds the GPU's memory: ``%gpu memory``, with ``--cells`` which cell allocated it. What this
+        notebook keeps of past cells: ``%gpu free`` lists it, ``%gpu free --yes`` releases it; ``%gpu free
+        NAME`` deletes a variable of yours.
+
+        Two runs side by side: ``%gpu compare 5 9``, by cell number, label or variable.
+
         """
         words = line.split()
         try:

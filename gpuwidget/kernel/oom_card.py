@@ -155,7 +155,7 @@ def _held(held: Held) -> _Row:
         who += " (kept by the notebook itself)"
     elif held.holder.kind == "unknown":
         who = "autograd or unknown"
-    cell = "" if held.holder.cell is None else f"In[{held.holder.cell}]"
+    cell = "" if held.holder.cell is None else f"In [{held.holder.cell}]"
     return _Row(who, cell, units.memory(held.holder.bytes))
 
 
@@ -164,7 +164,7 @@ def _by_cell(story: Story) -> str:
     if not known:
         return ""
     parts = [
-        f"In[{share.cell}] {units.memory(share.bytes)}"
+        f"In [{share.cell}] {units.memory(share.bytes)}"
         + (f" ({clean(share.source, _SOURCE)})" if share.source else "")
         for share in known
     ]

@@ -11,7 +11,7 @@ from gpuwidget.errors import OptionError
 from gpuwidget.kernel.options import WatchOptions
 from gpuwidget.measure.choice import choose, cuda_order
 from gpuwidget.samples import Gpu, Sample
-from gpuwidget.torch_device import cuda_index
+from gpuwidget.torch_device import SWITCH, cuda_index
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class Target:
 def targets(options: WatchOptions, sample: Sample | None) -> tuple[list[Target], str]:
     """The GPUs, and in words how they were chosen. Raises OptionError where that can't be told.
 
-    The cell's ``--device``, else its ``--gpu``, else torch's default device, else the current CUDA device,
-    else the first that CUDA sees.
+    The cell's ``--device``, else its ``--gpu``, else torch's default device, else the current CUDA device or
+    the one that will be it once CUDA is up, else the first that CUDA sees.
     """
     if sample is None:
         raise OptionError("The NVIDIA driver has not answered: which GPU there is can't be told.")
@@ -46,6 +46,9 @@ def targets(options: WatchOptions, sample: Sample | None) -> tuple[list[Target],
     if current is not None and order is not None:
         name = f"cuda:{current}"
         return [_of_device(name, order, sample.gpus)], f"the current CUDA device, {name}"
+    awaited = SWITCH.awaited if current is None else None
+    if awaited is not None:
+        return [_of_device(awaited, order, sample.gpus)], f"chosen as the current CUDA device, {awaited}"
     if order:
         words = "the only GPU" if len(order) == 1 else "the first that CUDA sees"
         return [_target(order[0], order, sample.gpus)], words

@@ -7,6 +7,7 @@ was free. The turn is a lock among those who ask for it, and binds nobody else.
 from __future__ import annotations
 
 import html
+import logging
 import os
 import threading
 from collections.abc import Sequence
@@ -15,12 +16,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gpuwidget import torch_state, units
+from gpuwidget import torch_allocator, units
 from gpuwidget.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.errors import OptionError
 from gpuwidget.gpu_locks import VARIABLE, GpuLock
 from gpuwidget.kernel import devices
 from gpuwidget.kernel.card_facts import clean
+from gpuwidget.kernel.device_choices import free_memory
 from gpuwidget.kernel.interrupts import Presses, deaf_to_interrupts
 from gpuwidget.kernel.options import WatchOptions
 from gpuwidget.kernel.place import EMPTY, CellPlace
@@ -32,9 +34,12 @@ from gpuwidget.processes import Directory
 from gpuwidget.sampler import Sampler, process_sampler
 from gpuwidget.samples import Gpu, Reading, Sample
 
+log = logging.getLogger("gpuwidget")
+
 _LOOK_EVERY_S = 0.25
 _ANSWER_S = 1.0
 _MOST_NAME = 80
+_MOST_PATH = 120
 _MOST_HOLDERS = 6
 
 
@@ -44,7 +49,7 @@ class Entry:
 
     locks: Sequence[GpuLock]
     note: str | None
-    """What there was to wait for, as a sentence; None where it began at once."""
+    """What there was to wait for, and what counted as room; None where it began at once in free memory."""
 
     def leave(self) -> None:
         """The cell is done: the turn is the next one's. Safe to call twice."""
@@ -53,7 +58,7 @@ class Entry:
 
 
 class _Waited:
-    """Puts on the card what the cell had waited for."""
+    """Puts on the card what there was to say of the cell's leave to run."""
 
     def __init__(self, note: str) -> None:
         self._note = note
@@ -80,11 +85,25 @@ def witnesses(entry: Entry | None) -> list[Witness]:
 def enter(options: WatchOptions, shell: Any) -> Entry:
     """Wait until the cell may begin; on the thread that is to run it.
 
-    Raises OptionError, in one line, where it may not: no such GPU, no room in time, or interrupted. The
-    cell must not run then.
+    Raises OptionError, in one line, where it may not: no such GPU, no room in time, interrupted, or whatever
+    else goes wrong. The cell must not run then.
     """
-    with process_sampler().subscribe():
-        return Waiting(options, process_sampler(), _Line(shell)).wait()
+    try:
+        with process_sampler().subscribe():
+            return Waiting(options, process_sampler(), _Line(shell)).wait()
+    except OptionError:
+        raise
+    except Exception as error:
+        raise failed(error) from error
+
+
+def failed(error: Exception) -> OptionError:
+    """What a cell is told that asked for room or for its turn, and for which nobody could look."""
+    log.debug("a cell's --need or --exclusive could not be met", exc_info=error)
+    return OptionError(
+        "The cell was not run: whether there is what it asks for with --need or --exclusive could not be "
+        f"told ({clean(f'{type(error).__name__}: {error}', 200)})."
+    )
 
 
 def lock_folder() -> Path:
@@ -92,9 +111,16 @@ def lock_folder() -> Path:
     named = os.environ.get(VARIABLE)
     if named:
         folder = Path(named)
-        if not folder.is_dir():
-            raise OptionError(f"--exclusive: {VARIABLE} names {named}, which is no directory. Have it made.")
-        return folder
+        shown = clean(named, _MOST_PATH)
+        try:
+            if folder.is_dir():
+                return folder
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise OptionError(
+                f"--exclusive: {VARIABLE} names {shown}, which can't be looked at ({why})."
+            ) from None
+        raise OptionError(f"--exclusive: {VARIABLE} names {shown}, which is no directory. Have it made.")
     from jupyter_core.paths import jupyter_runtime_dir
 
     folder = Path(jupyter_runtime_dir())
@@ -132,13 +158,14 @@ class Waiting:
             where = f"{_names([target.gpu for target in found])} ({chosen_as}{recorded})"
             locks = _locks(found) if self._options.start.exclusive else []
             waited_for = self._wait_for_turn(locks, where, presses, undo)
-            waited_for += self._wait_for_room(found, where, presses)
+            waited_for_room, counted = self._wait_for_room(found, where, presses)
+            waited_for += waited_for_room
             self._heed(presses, where)
             undo.pop_all()
             self._line.close()
         seconds = self._clock.monotonic() - self._began
-        note = f"Waited {units.duration(seconds)} for {' and '.join(waited_for)}." if waited_for else None
-        return Entry(locks, note)
+        notes = [f"Waited {units.duration(seconds)} for {' and '.join(waited_for)}."] if waited_for else []
+        return Entry(locks, " ".join([*notes, *counted]) or None)
 
     # -- the two conditions --------------------------------------------------------------------------
 
@@ -157,24 +184,22 @@ class Waiting:
             undo.callback(lock.release)
         return waited
 
-    def _wait_for_room(self, found: Sequence[Target], where: str, presses: Presses) -> list[str]:
+    def _wait_for_room(
+        self, found: Sequence[Target], where: str, presses: Presses
+    ) -> tuple[list[str], list[str]]:
+        """What was waited for; and in sentences, of which room only torch can make use."""
         need = self._options.start.need
         if need is None:
-            return []
+            return [], []
         wanted = f"{units.memory(need)} free on {where}"
-        most = min((one.gpu.memory_total for one in found if one.gpu.memory_total is not None), default=need)
-        if most < need:
-            raise OptionError(
-                f"--need: the cell was not run. It asks for {wanted}, which has {units.memory(most)} in all."
-            )
+        _refuse_impossible(need, wanted, [target.gpu for target in found])
         waited: list[str] = []
         while True:
             sample = self._read()
-            short = [
-                one for one in (_now(target, sample, self._asked) for target in found) if not one.has(need)
-            ]
+            rooms = [_now(target, need, sample, self._asked) for target in found]
+            short = [one for one in rooms if not one.has(need)]
             if not short:
-                return waited
+                return waited, [one.counted() for one in rooms if one.free is not None and one.free < need]
             waited = [wanted]
             self._go_on(wanted, "; ".join(one.words(len(found) > 1) for one in short), presses, "--need")
 
@@ -222,39 +247,63 @@ class _Room:
     reason: str
     holders: tuple[str, ...]
     cached: int
+    """Bytes beside the free ones that torch in this process would give back, or use anew, for the cell."""
 
     def has(self, need: int) -> bool:
-        return self.free is not None and self.free >= need
+        return self.free is not None and self.free + self.cached >= need
 
     def words(self, named: bool) -> str:
         name = f"GPU {_number(self.gpu)} has " if named else "it has "
         if self.free is None:
             return f"{name}{units.UNKNOWN} ({self.reason})"
         said = f"{name}{units.memory_of(self.free, self.gpu.memory_total)} free"
-        held = f", held by {', '.join(self.holders)}" if self.holders else ""
-        cache = (
-            f" ({units.memory(self.cached)} of it is torch's empty cache here: torch.cuda.empty_cache())"
-            if self.cached >= units.MIB
-            else ""
+        if self.cached >= units.MIB:
+            said += f" (and {units.memory(self.cached)} in this notebook's empty torch cache)"
+        return f"{said}, held by {', '.join(self.holders)}" if self.holders else said
+
+    def counted(self) -> str:
+        return (
+            f"{units.memory(self.free)} of GPU {_number(self.gpu)} were free; --need counted "
+            f"{units.memory(self.cached)} of this notebook's empty torch cache too, which torch uses anew "
+            "and nothing else can before torch.cuda.empty_cache()."
         )
-        return f"{said}{held}{cache}"
+
+
+def _refuse_impossible(need: int, wanted: str, gpus: Sequence[Gpu]) -> None:
+    """Raise OptionError for what no wait can bring."""
+    for gpu in gpus:
+        name = f"GPU {_number(gpu)}"
+        total, reserved = gpu.memory_total, gpu.memory_reserved
+        if total is None or reserved is None:
+            what = "how much memory it has" if total is None else "how much of it the driver keeps for itself"
+            raise OptionError(
+                f"--need: the cell was not run. It asks for {wanted}; what is free on {name} can't be told, "
+                f"since {what} is not known."
+            )
+        if total - reserved < need:
+            kept = f", of which the driver keeps {units.memory(reserved)}" if reserved else ""
+            raise OptionError(
+                f"--need: the cell was not run. It asks for {wanted}; {name} has {units.memory(total)} in "
+                f"all{kept}."
+            )
 
 
 def _seconds(seconds: float) -> str:
     return "0 s" if seconds < 1 else units.duration(int(seconds))
 
 
-def _now(target: Target, sample: Sample | None, asked: float) -> _Room:
+def _now(target: Target, need: int, sample: Sample | None, asked: float) -> _Room:
     """How much room there is, from a reading made since ``asked`` (epoch seconds)."""
     reading = next((one for one in sample.readings if one.uuid == target.gpu.uuid), None) if sample else None
     if reading is None:
         return _Room(target.gpu, None, "the driver does not answer", (), 0)
     if reading.memory_used is not None and (reading.measured is None or reading.measured < asked):
         return _Room(target.gpu, None, "the driver has not answered in time", (), 0)
-    total, used = target.gpu.memory_total, reading.memory_used
-    reason = clean(reading.missing.get("memory_used", "the driver does not say"), 120)
-    free = None if total is None or used is None else max(0, total - used)
-    return _Room(target.gpu, free, reason, _holders(reading), _cached(target))
+    lost = "the GPU is lost" if reading.lost_since is not None else "the driver does not say"
+    reason = clean(reading.missing.get("memory_used", lost), 120)
+    free = free_memory(target.gpu, reading)
+    cached = _cached(target) if free is not None and free < need else 0
+    return _Room(target.gpu, free, reason, _holders(reading), cached)
 
 
 def _holders(reading: Reading) -> tuple[str, ...]:
@@ -271,11 +320,15 @@ def _holders(reading: Reading) -> tuple[str, ...]:
 
 
 def _cached(target: Target) -> int:
-    """Bytes that torch keeps here without a tensor in them."""
+    """Bytes that torch keeps here without a tensor in them, and would give back."""
     if target.cuda_index is None:
         return 0
-    counters = torch_state.counters().get(target.cuda_index)
-    return 0 if counters is None else counters.reserved - counters.allocated
+    try:
+        blocks = torch_allocator.snapshot().get(target.cuda_index)
+    except Exception:  # a torch that tells it in another way
+        log.debug("torch's cache could not be looked at", exc_info=True)
+        return 0
+    return 0 if blocks is None else blocks.returnable
 
 
 def _locks(found: Sequence[Target]) -> list[GpuLock]:

@@ -25,6 +25,8 @@ from gpuwidget.samples import Sample
 P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
+Label = str | float | None
+"""What a run is called: text, or a number such as an epoch's."""
 
 _MOST_REPORTS = 200
 _reports: deque[Report] = deque(maxlen=_MOST_REPORTS)
@@ -86,14 +88,19 @@ def status_of(error: BaseException | None) -> Status:
     return "interrupted" if isinstance(error, KeyboardInterrupt) else "error"
 
 
+def _text(label: object) -> str | None:
+    # Whatever was given: a label that is no text would spoil every list that it comes into.
+    return None if label is None else str(label)
+
+
 class Watch:
     """Measures the body of a ``with`` statement, again each time it is entered.
 
     :attr:`report` is the last report, None before the first has ended.
     """
 
-    def __init__(self, label: str | None = None) -> None:
-        self._label = label
+    def __init__(self, label: Label = None) -> None:
+        self._label = _text(label)
         self._entered: dict[int, list[tuple[Run, Token[Run | None]]]] = {}
         """By thread: one watch may be entered by several at once, and by one again within itself."""
         self.report: Report | None = None
@@ -147,9 +154,9 @@ class WatchedFunction(Generic[P, R]):
     Coroutine functions are measured until they are done, generators until they are exhausted.
     """
 
-    def __init__(self, function: Callable[P, R], label: str | None) -> None:
+    def __init__(self, function: Callable[P, R], label: Label) -> None:
         self._function = function
-        self._label = label if label is not None else getattr(function, "__qualname__", None)
+        self._label = _text(label if label is not None else getattr(function, "__qualname__", None))
         self.report: Report | None = None
         wrapper: Any = self
         functools.update_wrapper(wrapper, function)
@@ -219,8 +226,8 @@ class _Recording:
 @overload
 def watch(label: Callable[P, R]) -> WatchedFunction[P, R]: ...
 @overload
-def watch(label: str | None = None) -> Watch: ...
-def watch(label: str | Callable[..., Any] | None = None) -> Any:
+def watch(label: Label = None) -> Watch: ...
+def watch(label: Label | Callable[..., Any] = None) -> Any:
     """Measure what the GPUs do: ``with gpuwidget.watch("label") as w:``, then ``w.report``.
 
     Also a decorator, with or without a label: each call of the function is measured, and ``.report`` on the

@@ -114,6 +114,8 @@ class GpuReport:
     """``cuda:N`` in this process, None where torch does not see it or CUDA is not up."""
     mig_parent: str | None
     memory_total: int | None
+    memory_reserved: int | None
+    """Bytes of it that the driver keeps for itself, and nobody can have."""
     shown: bool
     """Whether the card shows it: this kernel holds memory on it, or nobody can say who does."""
     device_memory: Span
@@ -328,8 +330,12 @@ class Report:
         return values
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """The report as JSON text, on one line or indented by so many blanks."""
-        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=indent)
+        """The report as JSON text, on one line or indented by so many blanks.
+
+        Half a character (a lone surrogate), as names of files may have, is a ``?``: no file takes it.
+        """
+        text = json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=indent)
+        return text.encode(errors="replace").decode()
 
     def to_frame(self) -> Any:
         """A pandas DataFrame with a row for each of :attr:`gpus`; what is unknown is NaN.

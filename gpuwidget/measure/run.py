@@ -467,6 +467,8 @@ class Run:
             track.missing["torch"] = self._why_no_torch()
         elif None in (torch_memory.alloc_retries, torch_memory.ooms):
             track.missing["alloc_retries"] = track.missing["ooms"] = _COUNTERS_RESET
+        if gpu.memory_reserved is None:
+            track.missing["memory_reserved"] = "what the driver keeps for itself is not known"
         report = GpuReport(
             uuid=gpu.uuid,
             index=gpu.index,
@@ -475,6 +477,7 @@ class Run:
             torch_device=device.name if device is not None else None,
             mig_parent=gpu.mig_parent,
             memory_total=gpu.memory_total,
+            memory_reserved=gpu.memory_reserved,
             shown=shown,
             device_memory=track.device_memory(),
             process_memory=process_memory,

@@ -144,6 +144,31 @@ def test_a_cell_waits_for_room(kernel: Kernel) -> None:
         other.communicate()
 
 
+def test_the_notebooks_own_cache_is_room(kernel: Kernel) -> None:
+    """What torch's empty cache here would give back serves the cell: torch gets all that was promised."""
+    run(kernel, "import torch\nx = torch.empty(8 * 2**30, dtype=torch.uint8, device='cuda:0')\ndel x")
+    need = free_now() // GIB + 4
+    refused = kernel.run(f"%%gpuwatch --need {need + 6}GiB --gpu 0\n1")
+    assert (
+        "(and 8.0 GiB in this notebook's empty torch cache)" in refused.text or "GiB in all" in refused.text
+    )
+    ran = run(
+        kernel,
+        f"%%gpuwatch --need {need}GiB --gpu 0\n"
+        f"x = torch.empty({need} * 2**30, dtype=torch.uint8, device='cuda:0')\nlen(x) // 2**30",
+    )
+    assert ran.result == str(need)
+    assert "--need counted 8.0 GiB of this notebook's empty torch cache too" in ran.cards[0]["text/plain"]
+
+
+def test_what_the_driver_keeps_is_never_waited_for(kernel: Kernel) -> None:
+    """A cell that would need it is refused at once, with how much that is."""
+    total, kept = (int(nvidia_smi(name)[0][0]) for name in ("memory.total", "memory.reserved"))
+    ran = kernel.run(f"%%gpuwatch --need {total - kept // 2}MiB --gpu 0 --wait 1h\n1")
+    assert ran.reply["ename"] == "UsageError"
+    assert ", of which the driver keeps " in ran.text
+
+
 def test_two_runs_compared() -> None:
     """Twice the memory and twice the work come out as such."""
     result = run_program(

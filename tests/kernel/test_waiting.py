@@ -37,11 +37,11 @@ def busy(start_kernel: Callable[..., Kernel], tmp_path: Path) -> Kernel:
     recording = tmp_path / "full.jsonl"
     meta = (
         '{"meta": {"driver": "580.95.05", "cuda_driver": 13000, "tick_s": 1.0, "gpus": [{"name": '
-        '"NVIDIA H200", "memory_total": 150754820096, "power_limit_mw": 700000, "pci_bus_id": '
-        '"00000000:17:00.0"}]}}'
+        '"NVIDIA H200", "memory_total": 150754820096, "memory_reserved": 644939776, '
+        '"power_limit_mw": 700000, "pci_bus_id": "00000000:17:00.0"}]}}'
     )
     reading = (
-        '{{"t": {t}.0, "phase": null, "gpus": [{{"util": 5, "mem_util": 1, "mem_used": 137869918208, '
+        '{{"t": {t}.0, "phase": null, "gpus": [{{"util": 5, "mem_util": 1, "mem_used": 137224978432, '
         '"power_mw": 90000, "temp_c": 30, "mem_temp_c": 30, "sm_mhz": 345, "throttle": 0, "procs": [], '
         '"gpm": {{}}, "energy_mj": {t}}}]}}'
     )
@@ -163,3 +163,42 @@ def test_a_turn_ends_with_its_cell(start_kernel: Callable[..., Kernel], tmp_path
     assert free()
     assert first.run("%%gpuwatch --exclusive --gpu 0\n%unload_ext gpuwidget").reply["status"] == "ok"
     assert free()
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "%%gpuwatch --exclusive --need 1GiB\nran = True",
+        "get_ipython().run_cell_magic('gpuwatch', '--exclusive --need 1GiB', 'ran = True')",
+    ],
+)
+def test_whatever_goes_wrong_no_cell_runs_without_its_turn(
+    start_kernel: Callable[..., Kernel], cell: str
+) -> None:
+    """A directory that can't be looked at, and errors of our own, refuse the cell in one line."""
+    kernel = start_kernel(GPUWIDGET_LOCK_DIR="x" * 5000)
+    assert kernel.run("%load_ext gpuwidget").reply["status"] == "ok"
+    kernel.setup("ran = False\nfrom gpuwidget.kernel import waiting")
+    assert_refused(kernel.run(cell), "which can't be looked at (File name too long).")
+    kernel.setup("waiting.targets = lambda *_: 1 / 0")
+    assert_refused(kernel.run(cell), "(ZeroDivisionError: division by zero)")
+    assert kernel.value("ran") == "False"
+    assert kernel.run("6 * 7").result == "42"
+
+
+def test_a_cell_that_can_not_be_watched_keeps_its_turn(
+    start_kernel: Callable[..., Kernel], tmp_path: Path
+) -> None:
+    """It runs, without a card, and nobody else has its turn before it has ended."""
+    kernels = [start_kernel(GPUWIDGET_LOCK_DIR=str(tmp_path)) for _ in range(2)]
+    for kernel in kernels:
+        assert kernel.run("%load_ext gpuwidget").reply["status"] == "ok"
+    first, second = kernels
+    first.setup("from gpuwidget.kernel import watching\nwatching.new_run = lambda *_: 1 / 0")
+    request = first.send(f"%%gpuwatch --exclusive --gpu 0\nopen('begun', 'w')\n{WAIT}")
+    first.wait_for_file("begun")
+    assert_refused(second.run("%%gpuwatch --exclusive --gpu 0\n1"), f"process {first.process_id}")
+    (first.folder / "go").touch()
+    ran = first.wait(request)
+    assert (ran.result, ran.cards) == ("'finished'", [])
+    assert second.run("%%gpuwatch --exclusive --gpu 0\n6 * 7").result == "42"

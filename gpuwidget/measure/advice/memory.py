@@ -103,6 +103,7 @@ def _grows(runs: Sequence[Ends]) -> bool:
 
 
 def _runs_left(gpu: GpuReport, growth: float) -> int | None:
-    if gpu.memory_total is None or gpu.device_memory.end is None:
+    if None in (gpu.memory_total, gpu.memory_reserved, gpu.device_memory.end):
         return None
-    return max(1, round((gpu.memory_total - gpu.device_memory.end) / growth))
+    room = (gpu.memory_total or 0) - (gpu.memory_reserved or 0) - (gpu.device_memory.end or 0)
+    return max(1, round(room / growth))
