@@ -193,7 +193,7 @@ class Advice:
     evidence: Mapping[str, Any]
     """The figures, by name."""
     link: str | None
-    """The section that explains it, as a path within gpuwidget's own documentation."""
+    """The section that explains it, as a path in gpuwidget's folder (where it is a clone: in the clone's)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +251,8 @@ class FrameTime:
     gpu_busy: float | None
     """As in :class:`LineTime`."""
     call: str | None
+    call_share: float | None = None
+    """As in :class:`LineTime`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +274,8 @@ class LineTime:
     """The last of several lines that can't be told apart; None for one line."""
     frames: tuple[FrameTime, ...] = ()
     """The user's own frames below it, at most 4, those with the largest share first."""
+    call_share: float | None = None
+    """Percent of the run's time in that call; None without one."""
 
 
 @dataclass(frozen=True, slots=True)
