@@ -182,6 +182,8 @@ class _Size:
             self._uses_cudnn = self._uses_cudnn or issubclass(type(part), self._fast)
             own = _own(part)
             for tensors in (own.get("_parameters"), own.get("_buffers")):
+                # A scripted module has its own elsewhere.
+                complete = complete and issubclass(type(tensors), dict)
                 for tensor in _values(tensors):
                     complete = self._count(tensor) and complete
             waiting += _values(own.get("_modules"))

@@ -113,10 +113,12 @@ def test_what_a_model_keeps_is_counted_by_storages() -> None:
 
 
 def test_a_size_that_could_not_be_counted_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sparse buffer, whose memory lies elsewhere, or more parts than are looked at."""
+    """A sparse buffer, a scripted module, whose memory lies elsewhere, or more parts than are looked at."""
     model = torch.nn.Linear(8, 4)
     model.register_buffer("mask", torch.zeros(1000, 1000).to_sparse())
     assert torch_setup.models([("model", model)]) == (Model("model", "Linear", None, None, False),)
+    (scripted,) = torch_setup.models([("scripted", torch.jit.script(torch.nn.Linear(8, 4)))])
+    assert (scripted.on_cpu, scripted.on_gpu) == (None, None)
     monkeypatch.setattr(torch_setup, "_MOST_OBJECTS", 20)
     large = torch.nn.Sequential(*(torch.nn.Linear(2, 2) for _ in range(20)))
     (one,) = torch_setup.models([("large", large)])
