@@ -275,7 +275,7 @@ class LineTime:
     frames: tuple[FrameTime, ...] = ()
     """The user's own frames below it, at most 4, those with the largest share first."""
     call_share: float | None = None
-    """Percent of the run's time in that call; None without one."""
+    """What ``call`` itself had: percent of the whole time, as ``share``; None without a call."""
 
 
 @dataclass(frozen=True, slots=True)
