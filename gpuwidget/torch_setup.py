@@ -6,6 +6,7 @@ called, and what is returned holds no object of the user's.
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,9 +14,10 @@ from typing import Any
 
 from gpuwidget import torch_state
 
+_LOG = logging.getLogger(__name__)
 _MOST_VARIABLES = 2000
-_MOST_TENSORS = 5000
-"""Of one model."""
+_MOST_OBJECTS = 20_000
+"""Modules and tensors that are looked at in all, which takes a tenth of a second at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,8 @@ class Switches:
     """The same of cuDNN's convolutions."""
     cudnn: bool | None
     """Whether cuDNN is used at all."""
+    cudnn_benchmark: bool | None = None
+    """Whether it tries its algorithms on each new shape (torch.backends.cudnn.benchmark)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +51,11 @@ class Model:
 
     name: str
     type: str
-    on_cpu: int
-    """Bytes of its parameters and buffers in the host's memory."""
-    on_gpu: int
-    """Bytes of them on CUDA devices."""
+    on_cpu: int | None
+    """Bytes that its parameters and buffers keep in the host's memory, shared ones once; None where they
+    could not all be counted."""
+    on_gpu: int | None
+    """The same on CUDA devices."""
     uses_cudnn: bool
     """Whether it has layers that cuDNN makes fast: convolutions and recurrent ones."""
 
@@ -65,6 +70,7 @@ def switches() -> Switches | None:
         tf32_matmul=_tf32(native, "matmul", "_get_cublas_allow_tf32"),
         tf32_conv=_tf32(native, "conv", "_get_cudnn_allow_tf32"),
         cudnn=_asked(native, "_get_cudnn_enabled"),
+        cudnn_benchmark=_asked(native, "_get_cudnn_benchmark"),
     )
 
 
@@ -93,22 +99,27 @@ def loaders(variables: Iterable[tuple[str, object]]) -> tuple[Loader, ...]:
     if torch_state.loaded() is None or kind is None:
         return ()
     found = []
-    for (name, value), _ in zip(variables, range(_MOST_VARIABLES), strict=False):
-        if not issubclass(type(value), kind):
+    for name, value in _of_kind(kind, variables):
+        try:
+            loader = _loader(name, _own(value))
+        except Exception:
+            _LOG.debug("A loader could not be looked at", exc_info=True)
             continue
-        own = _own(value)
-        workers, prefetch = own.get("num_workers"), own.get("prefetch_factor")
-        if isinstance(workers, int):
-            found.append(
-                Loader(
-                    name=name,
-                    num_workers=workers,
-                    pin_memory=own.get("pin_memory") is True,
-                    prefetch_factor=prefetch if isinstance(prefetch, int) else None,
-                    persistent_workers=own.get("persistent_workers") is True,
-                )
-            )
+        found += [loader] if loader is not None else []
     return tuple(found)
+
+
+def _loader(name: str, own: Mapping[str, object]) -> Loader | None:
+    workers, prefetch = own.get("num_workers"), own.get("prefetch_factor")
+    if type(workers) is not int:
+        return None
+    return Loader(
+        name=name,
+        num_workers=workers,
+        pin_memory=own.get("pin_memory") is True,
+        prefetch_factor=prefetch if type(prefetch) is int else None,
+        persistent_workers=own.get("persistent_workers") is True,
+    )
 
 
 def models(variables: Iterable[tuple[str, object]]) -> tuple[Model, ...]:
@@ -122,52 +133,88 @@ def models(variables: Iterable[tuple[str, object]]) -> tuple[Model, ...]:
     fast = tuple(
         kind for name in ("Conv1d", "Conv2d", "Conv3d", "RNNBase") if (kind := getattr(nn, name, None))
     )
+    found: list[Model] = []
+    measured: dict[int, _Size] = {}
+    left = _MOST_OBJECTS
     with without_hooks():
-        return tuple(
-            _model(torch, name, value, fast)
-            for (name, value), _ in zip(variables, range(_MOST_VARIABLES), strict=False)
-            # Not isinstance, which asks the object for its __class__.
-            if issubclass(type(value), module)
-        )
+        for name, value in _of_kind(module, variables):
+            try:
+                if id(value) not in measured:
+                    size = _Size(torch, fast, left)
+                    measured[id(value)] = size  # before it is known: what fails once is not tried again
+                    size.add(value)
+                    left = size.left
+                found.append(measured[id(value)].model(name, type(value)))
+            except Exception:
+                _LOG.debug("A model could not be looked at", exc_info=True)
+    return tuple(found)
 
 
-def _model(torch: Any, name: str, whole: object, fast: tuple[type, ...]) -> Model:
-    sizes = {"cpu": 0, "cuda": 0}
-    uses_cudnn = False
-    seen: set[int] = set()
-    for part in _parts(whole):
-        uses_cudnn = uses_cudnn or issubclass(type(part), fast)
-        own = _own(part)
-        for tensors in (own.get("_parameters"), own.get("_buffers")):
-            for tensor in _values(tensors):
-                if id(tensor) in seen or not issubclass(type(tensor), torch.Tensor):
-                    continue
-                seen.add(id(tensor))
-                kind = torch.Tensor.device.__get__(tensor).type
-                if kind in sizes:
-                    sizes[kind] += _size(torch, tensor)
-        if len(seen) >= _MOST_TENSORS:
-            break
-    return Model(name, type(whole).__name__, sizes["cpu"], sizes["cuda"], uses_cudnn)
+def _of_kind(kind: type, variables: Iterable[tuple[str, object]]) -> Iterator[tuple[str, object]]:
+    for (name, value), _ in zip(variables, range(_MOST_VARIABLES), strict=False):
+        # Not isinstance, which asks the object for its __class__.
+        if issubclass(type(value), kind):
+            yield name, value
 
 
-def _size(torch: Any, tensor: object) -> int:
-    try:
-        return int(torch.Tensor.numel(tensor) * torch.Tensor.element_size(tensor))
-    except Exception:  # one without a shape yet, as lazy modules have
-        return 0
+class _Size:
+    """What one module's parameters and buffers keep."""
 
+    def __init__(self, torch: Any, fast: tuple[type, ...], left: int) -> None:
+        self._torch = torch
+        self._fast = fast
+        self.left = left
+        """How many more modules and tensors may be looked at."""
+        self._bytes = {"cpu": 0, "cuda": 0}
+        self._whole = False
+        self._uses_cudnn = False
+        self._seen: set[int] = set()
 
-def _parts(whole: object) -> Iterator[object]:
-    seen: set[int] = set()
-    waiting = [whole]
-    while waiting:
-        one = waiting.pop()
-        if id(one) in seen:
-            continue
-        seen.add(id(one))
-        yield one
-        waiting += _values(_own(one).get("_modules"))
+    def add(self, whole: object) -> None:
+        """Look at it and at its parts."""
+        waiting, complete = [whole], True
+        while waiting:
+            if self.left <= 0:
+                return
+            part = waiting.pop()
+            if self._met(id(part)):
+                continue
+            self._uses_cudnn = self._uses_cudnn or issubclass(type(part), self._fast)
+            own = _own(part)
+            for tensors in (own.get("_parameters"), own.get("_buffers")):
+                # A scripted module has its own elsewhere.
+                complete = complete and issubclass(type(tensors), dict)
+                for tensor in _values(tensors):
+                    complete = self._count(tensor) and complete
+            waiting += _values(own.get("_modules"))
+        self._whole = complete
+
+    def model(self, name: str, kind: type) -> Model:
+        """In words."""
+        # Not its __name__, which a metaclass may define.
+        type_name: str = type.__dict__["__name__"].__get__(kind)
+        on_cpu, on_gpu = (self._bytes[place] if self._whole else None for place in ("cpu", "cuda"))
+        return Model(name, type_name, on_cpu, on_gpu, self._uses_cudnn)
+
+    def _count(self, tensor: object) -> bool:
+        if not issubclass(type(tensor), self._torch.Tensor) or self._met(id(tensor)):
+            return True
+        try:
+            storage: Any = self._torch.Tensor.untyped_storage(tensor)
+        except Exception:  # sparse, or another without a storage of its own
+            return False
+        # The storage's device: a tensor that is only imagined (FakeTensor) has one too.
+        kind = storage.device.type
+        if kind in self._bytes and not self._met(storage._cdata):
+            self._bytes[kind] += storage.nbytes()
+        return True
+
+    def _met(self, key: int) -> bool:
+        """Whether it was met before; modules, tensors and storages all lie at places of their own."""
+        known = key in self._seen
+        self._seen.add(key)
+        self.left -= 1
+        return known
 
 
 def _own(value: object) -> Mapping[str, object]:
@@ -175,8 +222,8 @@ def _own(value: object) -> Mapping[str, object]:
         own = object.__getattribute__(value, "__dict__")
     except AttributeError:
         return {}
-    return own if isinstance(own, dict) else {}
+    return own if type(own) is dict else {}
 
 
 def _values(parts: object) -> list[object]:
-    return list(parts.values()) if isinstance(parts, dict) else []
+    return list(dict.values(parts)) if issubclass(type(parts), dict) else []  # type: ignore[arg-type]

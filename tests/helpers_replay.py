@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from gpuwidget.measure.advice.facts import Surroundings
 from gpuwidget.measure.progress import Progress
 from gpuwidget.measure.report import Report
 from gpuwidget.measure.run import Run, RunOptions
+from gpuwidget.measure.witness import Witness
 from gpuwidget.sampler import Sampler
 from gpuwidget.sources.replay import SHIPPED, ReplaySource
 
@@ -46,11 +47,17 @@ class Player:
         self,
         *gpus: str,
         label: str | None = None,
+        witnesses: Sequence[Witness] = (),
         surroundings: Callable[[Report], Surroundings] | None = None,
     ) -> Run:
         """Begin a run on these GPUs, or on all."""
         run = Run(
-            self._sampler, RunOptions(gpus=gpus), label=label, surroundings=surroundings, clock=self.clock
+            self._sampler,
+            RunOptions(gpus=gpus),
+            label=label,
+            witnesses=witnesses,
+            surroundings=surroundings,
+            clock=self.clock,
         )
         run.start()
         return run

@@ -11,7 +11,7 @@ from helpers_replay import Player, repeated, shipped_without
 
 from gpuwidget.kernel import surroundings
 from gpuwidget.kernel.surroundings import Around
-from gpuwidget.measure.report import Advice
+from gpuwidget.measure.report import Advice, CodeTime, LineTime, Report
 from gpuwidget.sources.replay import SHIPPED
 
 STEADY = {
@@ -155,8 +155,7 @@ def test_the_texts_give_the_figures_and_the_remedy(player: Player) -> None:
         "GPUs 0, 1, 2 and 3 computed in float32 (66 % of those pipes) with the tensor cores at 2 %."
     )
     assert fp32.fix == (
-        "If this is matrix work: torch.autocast('cuda', dtype=torch.bfloat16) around the forward pass, or "
-        "torch.set_float32_matmul_precision('high') for TF32."
+        "If this is matrix work: bfloat16, or TF32 for float32 products, as your library has it."
     )
     assert fp32.evidence == {
         "sm_activity": 94.3,
@@ -224,6 +223,44 @@ def test_a_run_that_goes_on_says_the_clearest_after_half_a_minute(tmp_path: Path
         assert shown.rule == "straggler"
         player.play(3.0)
         assert run.progress().advice is shown
+        run.abandon()
+    finally:
+        player.close()
+
+
+class Onlooker:
+    """A witness of where the code is, who has seen it wait for its loader."""
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def abandon(self) -> None: ...
+
+    def testify(self, report: Report) -> Report:
+        return report
+
+    def so_far(self) -> CodeTime:
+        call = "DataLoader._next_data"
+        loading = LineTime(7, "for x, y in loader:", 82.0, 3.0, call, None, call_share=82.0)
+        return CodeTime((loading, LineTime(8, "step(x, y)", 18.0, 90.0, None, None)), 4000, 0.02, *[None] * 4)
+
+
+@pytest.mark.parametrize(("phase", "expected"), [("starved", [("input-pipeline", True)]), ("DDP bf16", [])])
+def test_while_a_run_goes_on_its_lines_are_evidence_too(
+    tmp_path: Path, phase: str, expected: list[tuple[str, bool]]
+) -> None:
+    """What bursts only look like, the line in which the time went says; a GPU that is full now waits for
+    nothing, whatever was before."""
+    path = repeated(tmp_path / "x.jsonl", *STEADY[phase], 6)
+    player = Player(path)
+    try:
+        run = player.start("0", witnesses=[Onlooker()])
+        player.play(30.5)
+        shown = run.progress().advice
+        assert said(() if shown is None else (shown,)) == expected
+        if shown is not None:
+            assert (
+                "82 % of the time went to line 7 `for x, y in loader:` in DataLoader._next_data" in shown.text
+            )
         run.abandon()
     finally:
         player.close()

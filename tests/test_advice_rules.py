@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import helpers_reports as reports
 import pytest
 from helpers_reports import gib, gpu
 
+import gpuwidget.measure.advice as rules_in_order
 from gpuwidget.host import SharedMemory
 from gpuwidget.measure.advice import advise
 from gpuwidget.measure.advice.facts import Ends, Facts, Surroundings
@@ -16,9 +18,11 @@ from gpuwidget.measure.report import (
     CodeTime,
     FrameTime,
     GpuReport,
+    GpuTimeline,
     Level,
     LineTime,
     Span,
+    Timeline,
     TorchMemory,
     Traffic,
 )
@@ -66,13 +70,20 @@ def unused(index: int = 0, **changes: Any) -> GpuReport:
 
 def facts(*gpus: GpuReport, around: Surroundings | None = None, **changes: Any) -> Facts:
     """A run of 20 seconds."""
-    made = Facts(gpus, len(gpus), True, 20.0, None, around or Surroundings())
+    made = Facts(gpus, len(gpus), True, 20.0, 20.0, None, around or Surroundings())
     return replace(made, **changes)
 
 
 def time_of(*lines: LineTime, cpu: float | None = None) -> CodeTime:
     """What a witness of the main thread saw."""
     return CodeTime(lines, 4000, 0.05, None, cpu, None, None)
+
+
+def starved(source: str, call: str | None = None, share: float = 50.0) -> CodeTime:
+    """A loop that spends that share in one line, with the GPU idle, and the rest at work."""
+    return time_of(
+        line(source, share, 0.0, call), line("step(x)", 100.0 - share, 95.0, "Tensor.backward", number=8)
+    )
 
 
 def line(
@@ -84,8 +95,9 @@ def line(
     number: int | None = 7,
 ) -> LineTime:
     """A line of the cell."""
-    frames = (FrameTime(frame, share, gpu_busy, call),) if frame is not None else ()
-    return LineTime(number, source, share, gpu_busy, call, frame, None, frames)
+    within = share if call is not None else None
+    frames = (FrameTime(frame, share, gpu_busy, call, within),) if frame is not None else ()
+    return LineTime(number, source, share, gpu_busy, call, frame, None, frames, within)
 
 
 def only(given: Facts) -> Advice:
@@ -113,8 +125,68 @@ def test_a_healthy_run_gets_none() -> None:
 def test_a_run_of_a_few_seconds_is_not_judged() -> None:
     """Three seconds is the least: before that there are too few windows."""
     hungry = busy(tensor_activity=level(2.0), fp32_activity=level(66.0))
-    assert rules(facts(hungry, duration_s=2.9)) == []
-    assert rules(facts(hungry, duration_s=3.0)) == ["tensor-cores-idle"]
+    assert rules(facts(hungry, gpu_s=2.9)) == []
+    assert rules(facts(hungry, gpu_s=3.0)) == ["tensor-cores-idle"]
+
+
+def test_a_gpu_that_goes_on_after_the_code_is_judged_by_its_own_time() -> None:
+    """Four seconds of code, sixty of work that it has queued: figures of the GPU are told of all of it."""
+    slowed = busy(throttled={"too hot": 60.0})
+    assert only(facts(slowed, duration_s=4.0, gpu_s=64.0)).text == (
+        "GPU 0 ran at a lower clock for 60 of 64 s: too hot."
+    )
+    assert rules(facts(half_idle(bursts=10), duration_s=4.0, gpu_s=64.0)) == []
+    assert rules(facts(half_idle(bursts=10), duration_s=4.0, gpu_s=4.0)) == ["input-pipeline"]
+    long = reports.report(slowed, cell=reports.cell(4.0, gpu_tail_s=60.0))
+    assert (Facts.of(long).duration_s, Facts.of(long).gpu_s) == (4.0, 64.0)
+
+
+def test_of_a_short_code_no_line_is_judged() -> None:
+    """However long the GPU goes on."""
+    waits = time_of(line("loss.item()", 90.0, 90.0))
+    assert rules(facts(half_idle(), time=waits, duration_s=2.9, gpu_s=64.0)) == []
+    assert rules(facts(half_idle(), time=waits, duration_s=3.0, gpu_s=64.0)) == ["sync-points"]
+
+
+def test_one_rule_that_fails_silences_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is said does not hang on what is not."""
+
+    def fails(_: Facts) -> None:
+        raise ValueError("odd")
+
+    monkeypatch.setattr(rules_in_order, "_ACTIVITY_RULES", (fails, *rules_in_order._ACTIVITY_RULES))
+    assert rules(facts(busy(tensor_activity=level(2.0), fp32_activity=level(66.0)))) == ["tensor-cores-idle"]
+
+
+# -- whose work it is ------------------------------------------------------------------------------------
+
+
+def test_others_work_is_nothing_to_advise_on() -> None:
+    """Where nobody knows whose a GPU is, a cell that only sleeps is told nothing of it."""
+    hungry = busy(tensor_activity=level(2.0), fp32_activity=level(66.0), throttled={"too hot": 20.0})
+    assert rules(facts(hungry, attributed=False)) == []
+    assert rules(facts(hungry, attributed=False, recorded=True)) == ["tensor-cores-idle", "throttled"]
+
+
+def test_where_it_may_be_ours_that_is_said() -> None:
+    """Another GPU library is loaded here, or a child may be at work: said, and never as certain."""
+    hungry = busy(tensor_activity=level(2.0), fp32_activity=level(66.0))
+    said = only(facts(hungry, attributed=False, around=Surroundings(other_gpu_work=True)))
+    assert (said.rule, said.sure) == ("tensor-cores-idle", False)
+    assert said.text == (
+        "GPU 0 computed in float32 (66 % of those pipes) with the tensor cores at 2 %. Whose work that is "
+        "can't be told here."
+    )
+
+
+def test_a_gpu_that_was_asked_for_and_is_not_ours_counts_for_nothing() -> None:
+    """``--gpu 1`` shows it; what somebody else does there is no advice to this notebook."""
+    nothing = TorchMemory(Span(0, 0, 0), Span(0, 0, 0), 0, 0, 0)
+    hungry = {"tensor_activity": level(2.0), "fp32_activity": level(66.0)}
+    theirs = busy(1, **hungry, process_memory=Span(0, 0, 0), torch=nothing)
+    report = reports.report(theirs, cell=reports.cell(20.0))
+    assert rules(Facts.of(report)) == []
+    assert rules(Facts.of(replace(report, gpus=(busy(1, **hungry),)))) == ["tensor-cores-idle"]
 
 
 # -- the input pipeline ----------------------------------------------------------------------------------
@@ -160,8 +232,18 @@ def test_a_starved_gpu_by_its_line() -> None:
     [
         (line("for x in loader:", 61.0, 4.0), True),
         (line("for n, x in enumerate(loader):", 61.0, 4.0), True),
-        (line("train()", 61.0, 4.0, "sleep", "In[2]:9 __getitem__"), True),
+        (line("x, y = next(iter(loader))", 61.0, 4.0), True),
+        (line("train()", 61.0, 4.0, "sleep", "In[2]:9 Images.__getitem__"), True),
+        (line("train()", 61.0, 4.0, "sleep", "data.py:9 my_collate"), True),
         (line("train()", 61.0, None, "_MultiProcessingDataLoaderIter._next_data"), True),
+        (line("train()", 61.0, 4.0, "torch._next_data"), True),
+        (replace(line("for x in loader: a(x)", 61.0, 4.0, "DataLoader._next_data"), call_share=9.0), False),
+        (line("for x in loader: step(x)", 61.0, 4.0), False),
+        (line("state = torch.load(path)", 61.0, 0.0, "torch.load"), False),
+        (line("df = pd.read_csv(path)", 61.0, 0.0, "pandas.read_csv"), False),
+        (line("text = tokenizer.decode(ids)", 61.0, 0.0, "Tokenizer.decode"), False),
+        (line("y = model(x)", 61.0, 4.0, None, "decoder.py:31 Decoder.forward"), False),
+        (line("get_ipython().run_cell_magic('time', '', 'for x in loader:')", 61.0, 4.0), False),
         (line("for x in loader:", 61.0, 80.0), False),
         (replace(line("for x in loader:", 61.0, 4.0), until=9), False),
         (line("for x in train(loader):", 61.0, 4.0, None, "In[2]:9 augment"), False),
@@ -174,6 +256,46 @@ def test_what_is_loading(seen: LineTime, found: bool) -> None:
     """By the call or by the loader's name, with the GPU idle, and for long enough."""
     given = facts(half_idle(), time=time_of(seen), around=Surroundings(loaders=(LOADER,)))
     assert rules(given) == (["input-pipeline"] if found else [])
+
+
+def test_a_gpu_that_did_nothing_waited_for_no_data() -> None:
+    """Preparing data, or training on the CPU, starves no GPU; what another user's does is not fed either."""
+    waiting = starved("for x in loader:", "DataLoader._next_data")
+    around = Surroundings(loaders=(LOADER,))
+    assert rules(facts(half_idle(), time=waiting, around=around)) == ["input-pipeline"]
+    assert rules(facts(unused(), time=waiting, around=around)) == []
+    assert rules(facts(busy(), time=waiting, around=around)) == []
+    on_cpu = time_of(line("for x in loader:", 60.0, 0.0), line("model(x)", 40.0, 0.0, number=8))
+    assert rules(facts(half_idle(), time=on_cpu, around=around)) == []
+    unknown = time_of(line("for x in loader:", 60.0, None), line("model(x)", 40.0, None, number=8))
+    assert rules(facts(half_idle(), time=unknown, around=around)) == ["input-pipeline"]
+    strangers = replace(around, other_gpu_work=True)
+    assert rules(facts(half_idle(), time=unknown, around=strangers, attributed=False)) == []
+
+
+def test_a_function_that_only_may_be_a_datasets_is_no_certainty() -> None:
+    """Without a loader in sight ``__getitem__`` may be anybody's."""
+    seen = line("train()", 61.0, 4.0, "sleep", "In[2]:9 Images.__getitem__")
+    said = only(facts(half_idle(), time=time_of(seen)))
+    assert (said.rule, said.sure) == ("input-pipeline", False)
+    assert said.text == (
+        "It looks as if the GPU waited for its data: 61 % of the time went to line 7 `train()` at In[2]:9 "
+        "Images.__getitem__ in sleep; the GPU was 4 % busy."
+    )
+
+
+def test_loading_in_several_places_names_the_largest() -> None:
+    """The share is that of all of them, and the sentence says so."""
+    within = (
+        FrameTime("data.py:9 Images.__getitem__", 40.0, 2.0, "sleep", 40.0),
+        FrameTime("data.py:30 my_collate", 20.0, 8.0, None, None),
+    )
+    epoch = LineTime(7, "for x in loader:", 60.0, 4.0, None, None, None, within)
+    given = facts(half_idle(), time=time_of(epoch), around=Surroundings(loaders=(LOADER,)))
+    assert only(given).text == (
+        "The GPU waits for its data: 60 % of the time went to loading, 40 % of it in line 7 `for x in "
+        "loader:` at data.py:9 Images.__getitem__ in sleep; the GPU was 4 % busy."
+    )
 
 
 def test_where_the_time_went_is_known_bursts_prove_nothing() -> None:
@@ -215,7 +337,7 @@ def test_what_the_loader_can_do_is_bounded_by_the_host(
     """No more workers than cores, and no workers that die for want of shared memory."""
     given = facts(
         half_idle(),
-        time=time_of(line("for x in loader:", 50.0, 0.0)),
+        time=starved("for x in loader:"),
         around=replace(around, loaders=(loader,)),
     )
     assert only(given).fix == fix
@@ -224,9 +346,9 @@ def test_what_the_loader_can_do_is_bounded_by_the_host(
 def test_of_two_loaders_the_one_that_the_line_names_is_meant() -> None:
     """And where it names none, nobody's settings are shown."""
     two = Surroundings(loaders=(LOADER, replace(LOADER, name="valid", num_workers=4)))
-    named = facts(half_idle(), time=time_of(line("for x in valid:", 50.0, 0.0)), around=two)
+    named = facts(half_idle(), time=starved("for x in valid:"), around=two)
     assert only(named).evidence["num_workers"] == 4
-    unnamed = facts(half_idle(), time=time_of(line("train()", 50.0, 0.0, "DataLoader.next")), around=two)
+    unnamed = facts(half_idle(), time=starved("train()", "DataLoader.next"), around=two)
     assert "num_workers" not in only(unnamed).evidence
 
 
@@ -248,8 +370,8 @@ def test_a_model_left_on_the_cpu() -> None:
     said = only(facts(seen=1, around=around))
     assert said.rule == "model-on-cpu"
     assert said.text == (
-        "model (Net, 512 MiB of parameters) is on the CPU, which was 350 % of a core busy, and no GPU "
-        "did anything."
+        "model (Net, 512 MiB of parameters and buffers) is on the CPU, which was 350 % of a core busy, and "
+        "no GPU did anything."
     )
     assert said.fix == "model.to('cuda'), and each batch too."
     assert rules(facts(unused(), around=around)) == ["model-on-cpu"]
@@ -261,9 +383,8 @@ def test_a_model_on_the_cpu_where_processes_cant_be_told_apart() -> None:
     around = Surroundings("model(x)", models=(model,), can_use_cuda=True, process_cpu=350.0, cuda_up=False)
     said = only(facts(busy(), around=around, attributed=False))
     assert said.text == (
-        "model (Net, 512 MiB of parameters) is on the CPU, which was 350 % of a core busy, and CUDA was "
-        "not even "
-        "started."
+        "model (Net, 512 MiB of parameters and buffers) is on the CPU, which was 350 % of a core busy, and "
+        "CUDA was not even started."
     )
     assert rules(facts(busy(), around=around)) == []  # a child process has a GPU at work
 
@@ -280,6 +401,7 @@ def test_a_model_on_the_cpu_where_processes_cant_be_told_apart() -> None:
         {"around": {"cell": "prepare(data)"}},
         {"around": {"models": (Model("model", "Net", gib(0.5), gib(0.5), False),)}},
         {"around": {"models": (Model("model", "Net", 4000, 0, False),)}},
+        {"around": {"models": (Model("model", "Net", None, None, False),)}},
     ],
 )
 def test_a_model_on_the_cpu_is_no_trouble_otherwise(changes: dict[str, Any]) -> None:
@@ -294,7 +416,6 @@ def test_a_model_on_the_cpu_is_no_trouble_otherwise(changes: dict[str, Any]) -> 
     ("seen", "call", "fix"),
     [
         (line("total += loss.item()", 34.0, 90.0), "item", "Keep the value on the GPU"),
-        (line("print(loss)", 34.0, 90.0), "print", "Print it every so many steps"),
         (line("train()", 34.0, 90.0, "Tensor.item"), "item", "Keep the value on the GPU"),
         (line("x = x[mask.nonzero()]", 34.0, 90.0), "nonzero", "Masks that choose by value"),
         (
@@ -323,11 +444,53 @@ def test_a_line_that_waits_for_the_gpu(seen: LineTime, call: str, fix: str) -> N
         (half_idle(), line("total = items(loss)", 34.0, 90.0)),
         (half_idle(), replace(line("loss.item()", 34.0, 90.0), until=9)),
         (half_idle(), line("x.cpu().numpy()", 34.0, 90.0, "heavy", "train.py:31 heavy")),
+        (half_idle(), line("loss.item()", 34.0, None)),
+        (half_idle(), line("print('epoch', epoch)", 34.0, 90.0)),
+        (half_idle(), replace(line("synchronize()", 98.0, 90.0, "torch.cuda.synchronize"), call_share=30.0)),
+        (half_idle(), replace(line("synchronize()", 14.0, 90.0, "torch.cuda.synchronize"), call_share=9.0)),
+        (half_idle(), line("get_ipython().run_cell_magic('time', '', 'loss.item()')", 98.0, 90.0)),
     ],
 )
 def test_waiting_that_costs_nothing_is_not_named(gpu_report: GpuReport, seen: LineTime) -> None:
     """The GPU is full, the wait is short, there is nothing to wait for, or the time is elsewhere."""
     assert rules(facts(gpu_report, time=time_of(seen))) == []
+
+
+def test_without_cuda_nothing_waits_for_the_gpu() -> None:
+    """``float(v)`` of plain numbers, beside a GPU that somebody else keeps busy."""
+    seen = time_of(line("x = sum([float(v) for v in rows])", 98.0, 90.0))
+    assert [(one.rule, one.sure) for one in advise(facts(half_idle(), time=seen))] == [("sync-points", False)]
+    assert rules(facts(half_idle(), time=seen, around=Surroundings(cuda_up=False))) == []
+
+
+def test_a_call_has_its_own_share_of_its_line() -> None:
+    """Not that of all that stands on the line."""
+    seen = replace(
+        line("for x in xs: a(x); b(x); torch.cuda.synchronize()", 98.0, 80.0, "torch.cuda.synchronize"),
+        call_share=60.0,
+    )
+    assert only(facts(half_idle(), time=time_of(seen))).text == (
+        "Line 7 `for x in xs: a(x); b(x); torch.cuda.synchronize()` waits for the GPU (synchronize, 60 % of "
+        "the time), so that no work is queued for it: 40 % busy over the run."
+    )
+
+
+def test_what_a_line_has_beside_its_frames_has_no_call_of_theirs() -> None:
+    """The call that was seen most was seen in a frame below; of the rest nobody knows."""
+    frame = FrameTime("In[2]:4 step", 50.0, 90.0, "Tensor.__repr__", 50.0)
+    seen = LineTime(7, "log(step())", 90.0, 90.0, "Tensor.__repr__", frame.frame, None, (frame,), 50.0)
+    said = only(facts(half_idle(), time=time_of(seen)))
+    assert (said.evidence["frame"], said.evidence["share"]) == ("In[2]:4 step", 50.0)
+    assert rules(facts(half_idle(), time=time_of(replace(seen, frames=(replace(frame, share=5.0),))))) == []
+
+
+def test_a_long_line_does_not_push_the_figures_out() -> None:
+    """Sixty characters of it, as in the rest of the card."""
+    seen = line(f"total += ({'x + ' * 100}loss).item()", 34.0, 90.0)
+    assert only(facts(half_idle(), time=time_of(seen))).text == (
+        "Line 7 `total += (x + x + x + x + x + x + x + x + x + x + x + x + x…` waits for the GPU (item, 34 % "
+        "of the time), so that no work is queued for it: 40 % busy over the run."
+    )
 
 
 # -- what the GPU does -----------------------------------------------------------------------------------
@@ -345,6 +508,9 @@ def test_the_switch_that_is_off_is_named() -> None:
     assert off.fix.endswith("or torch.set_float32_matmul_precision('high') for TF32.")
     on = only(facts(hungry, around=Surroundings(switches=Switches(True, True, True))))
     assert "TF32" not in on.text + on.fix
+    assert only(facts(hungry)).fix == (
+        "If this is matrix work: bfloat16, or TF32 for float32 products, as your library has it."
+    )
     assert off.evidence["tf32_matmul"] is False
 
 
@@ -365,6 +531,8 @@ def test_copies_name_their_line() -> None:
         "the time "
         "goes to copies (line 3 `y = x.cpu()`: 71 % of the time)."
     )
+    aside = time_of(line("train()", 90.0, 99.0), line("model.to('cuda')", 1.0, 0.0, number=3))
+    assert only(facts(copying, time=aside)).text.endswith("the time goes to copies.")
 
 
 def test_gpus_that_are_held_and_not_used() -> None:
@@ -437,6 +605,52 @@ def test_cudnn_off() -> None:
     assert rules(facts(unused(), around=around)) == []
     linear = replace(around, models=(replace(model, uses_cudnn=False),))
     assert rules(facts(busy(), around=linear)) == []
+
+
+def searching(*, falls: int = 8, late: bool = True, share: float = 30.0, **changes: Any) -> Facts:
+    """A loop of convolutions, after each of so many searches in which torch has given its cache back."""
+    one = half_idle()
+    assert one.torch is not None
+    one = replace(one, torch=replace(one.torch, alloc_retries=0), **changes)
+    t = tuple(20.0 * n / 200 for n in range(200))
+    first = 100 if late else 0
+    low = {first + 10 * n + 5 for n in range(falls)}
+    memory = tuple(gib(9) if n in low else gib(10) for n in range(200))
+    nothing = (None,) * 200
+    course = Timeline(t, (), (GpuTimeline(one.uuid, nothing, memory, nothing, nothing),))
+    forward = line("y = net(x)", share, 60.0, "Conv2d.forward", "In[2]:5 Net.forward")
+    return facts(
+        one,
+        around=Surroundings("for x in sizes: net(x)", switches=Switches(False, True, True, True)),
+        time=time_of(forward, line("loss.backward()", 60.0, 70.0, "Tensor.backward", number=8)),
+        timeline=course,
+    )
+
+
+def test_cudnn_that_searches_for_each_new_shape() -> None:
+    """Its benchmark mode, convolutions that take long, and memory given back until the end."""
+    said = only(searching())
+    assert (said.rule, said.sure) == ("cudnn-benchmark", False)
+    assert said.text == (
+        "30 % of the time went to convolutions (line 7 `y = net(x)` at In[2]:5 Net.forward in "
+        "Conv2d.forward), and memory of GPU 0 was given back 8 times in the second half of the run: that "
+        "looks as if cuDNN, whose benchmark mode is on, searched anew for each new shape."
+    )
+    assert said.fix == ("torch.backends.cudnn.benchmark = False, or inputs of few sizes (pad or crop them).")
+
+
+def test_cudnn_that_searches_once_is_as_it_should_be() -> None:
+    """At the start, or not at all, or with the mode off; and a cache that the cell itself empties."""
+    found = searching()
+    assert rules(searching(late=False)) == []
+    assert rules(searching(falls=2)) == []
+    assert rules(searching(share=5.0)) == []
+    assert rules(searching(utilization=level(97.0))) == []
+    off = replace(found.around, switches=Switches(False, True, True, False))
+    assert rules(replace(found, around=off)) == []
+    emptied = replace(found.around, cell="net(x); torch.cuda.empty_cache()")
+    assert rules(replace(found, around=emptied)) == []
+    assert rules(replace(found, timeline=None)) == []
 
 
 # -- memory ----------------------------------------------------------------------------------------------
@@ -516,5 +730,5 @@ def test_every_rule_has_its_section_in_the_docs() -> None:
         for file in folder.glob("*.py")
         for name in re.findall(r'advice\(\s*"([a-z-]+)"', file.read_text(encoding="utf-8"))
     }
-    assert len(named) == 13
+    assert len(named) == 14
     assert named <= headings

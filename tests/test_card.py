@@ -561,13 +561,11 @@ def test_what_advice_rests_on_is_in_the_details() -> None:
         "Advice input-pipeline: share 61.2 · gpu busy 4.0 · utilization 11.0 · call "
         "DataLoader._next_data · cores "
         "15.5 · shared memory free 60.0 GiB · num workers 0 · pin memory False · see "
-        "docs/advice.md#input-pipeline "
-        "in gpuwidget's documentation"
+        "docs/advice.md#input-pipeline in gpuwidget's folder"
     ) in lines
     assert (
         "Advice throttled: too hot 12.0 s · run 14.0 s · gpus 1 · see docs/advice.md#throttled in "
-        "gpuwidget's "
-        "documentation"
+        "gpuwidget's folder"
     ) in lines
 
 

@@ -146,7 +146,7 @@ def test_advice_has_its_place_before_it_comes() -> None:
     shown = words(replace(progress(), advice=one), Layout.of(1), NOW)
     assert shown.endswith(
         '<div class="gpuwidget-advice" title="GPU 0 &lt;moved&gt; 5 GiB/s. Keep it there.">'
-        '<span class="gpuwidget-quiet">Lately:</span> GPU 0 &lt;moved&gt; 5 GiB/s. '
+        '<span class="gpuwidget-quiet">Advice:</span> GPU 0 &lt;moved&gt; 5 GiB/s. '
         '<span class="gpuwidget-quiet">Keep it there.</span></div>'
     )
 

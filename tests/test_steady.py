@@ -9,7 +9,7 @@ from typing import Any
 import helpers_reports as reports
 import pytest
 
-from gpuwidget.measure.report import GpuTimeline, Mark, Report, Timeline
+from gpuwidget.measure.report import GpuTimeline, Mark, Report, SourceFacts, Timeline
 from gpuwidget.measure.steady import steady, warm_up
 
 
@@ -48,6 +48,21 @@ def test_power_tells_it_where_utilization_is_unknown() -> None:
     """A MIG slice has no utilization; another course may show the same step."""
     unknown: list[float | None] = [None] * 40
     assert warm_up(run(unknown, power=[120.0] * 8 + [610.0, 590.0] * 16)) == 4.0
+
+
+def test_power_has_no_say_where_utilization_is_known() -> None:
+    """A larger batch draws more: that ends no warm-up of a GPU that was as busy before."""
+    assert warm_up(run([96.0] * 40, power=[320.0] * 12 + [610.0, 590.0] * 14)) is None
+
+
+def test_what_others_begin_is_no_warm_up() -> None:
+    """Where nobody knows whose the GPUs are, only the user's mark tells; a recording's are the run's own."""
+    course = [1.0] * 12 + [95.0] * 28
+    strangers = replace(run(course), attributed=False)
+    assert warm_up(run(course)) == 6.0
+    assert warm_up(strangers) is None
+    assert warm_up(replace(run(course, Mark(3.0, "steady", "mark")), attributed=False)) == 3.0
+    assert warm_up(replace(strangers, source=SourceFacts("replay", None, "recorded"))) == 6.0
 
 
 @pytest.mark.parametrize(

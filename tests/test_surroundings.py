@@ -10,7 +10,7 @@ from types import ModuleType
 import helpers_reports as reports
 import pytest
 
-from gpuwidget import host
+from gpuwidget import host, processes
 from gpuwidget.kernel import surroundings
 from gpuwidget.kernel.surroundings import Around
 from gpuwidget.measure.advice.facts import Ends
@@ -48,6 +48,43 @@ def test_the_users_variables_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> N
     assert found.can_use_cuda is (torch.version.cuda is not None)
     assert (found.cores, found.cell) == (host.cores(), "for x in loader: model(x)")
     assert found.process_cpu is not None
+
+
+def test_an_odd_variable_silences_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``globals()[1] = 2`` is no name; where one part can't be found out, the others are there."""
+    torch = pytest.importorskip("torch")
+    main = ModuleType("__main__")
+    vars(main).update(model=torch.nn.Linear(4, 4))
+    vars(main)[1] = 2  # type: ignore[index]
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    found = Around("model(x)")(ended(0, 1))
+    assert [one.name for one in found.models] == ["model"]
+
+    def fails() -> None:
+        raise OSError
+
+    monkeypatch.setattr(host, "cores", fails)
+    found = Around("model(x)")(ended(0, 1))
+    assert found.cores is None
+    assert [one.name for one in found.models] == ["model"]
+
+
+def test_other_libraries_and_children_may_work_on_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """JAX or CuPy in this process, or a process that it started."""
+    monkeypatch.setattr(processes, "children_cpu_time", lambda: processes.ChildrenTime(3.0, 0.0))
+    assert Around("x")(ended(0, 1)).other_gpu_work is False
+    monkeypatch.setitem(sys.modules, "cupy", ModuleType("cupy"))
+    assert Around("x")(ended(0, 1)).other_gpu_work is True
+    monkeypatch.delitem(sys.modules, "cupy")
+    monkeypatch.setattr(processes, "children_cpu_time", lambda: processes.ChildrenTime(3.0, 0.1))
+    assert Around("x")(ended(0, 1)).other_gpu_work is True
+
+
+def test_a_short_code_after_which_the_gpu_goes_on_is_looked_up() -> None:
+    """Its GPU's figures are of the whole time."""
+    made = ended(0, 1, duration=0.5)
+    assert Around("x")(made).process_cpu is None
+    assert Around("x")(replace(made, cell=replace(made.cell, gpu_tail_s=9.0))).process_cpu is not None
 
 
 def test_of_a_short_run_nothing_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:

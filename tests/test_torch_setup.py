@@ -21,16 +21,20 @@ def _as_it_was() -> Any:
     torch.backends.fp32_precision = "none"
     torch.backends.cuda.matmul.fp32_precision = "none"
     torch.backends.cudnn.enabled = True
+    torch.backends.cudnn.benchmark = False
 
 
 def test_the_switches() -> None:
     """As a fresh torch has them, and after each was changed."""
-    assert torch_setup.switches() == Switches(tf32_matmul=False, tf32_conv=True, cudnn=True)
+    assert torch_setup.switches() == Switches(
+        tf32_matmul=False, tf32_conv=True, cudnn=True, cudnn_benchmark=False
+    )
     torch.backends.cudnn.enabled = False
+    torch.backends.cudnn.benchmark = True
     torch.set_float32_matmul_precision("high")
     changed = torch_setup.switches()
     torch.set_float32_matmul_precision("highest")
-    assert changed == Switches(tf32_matmul=True, tf32_conv=True, cudnn=False)
+    assert changed == Switches(tf32_matmul=True, tf32_conv=True, cudnn=False, cudnn_benchmark=True)
 
 
 def test_either_way_to_set_tf32_is_read_without_an_error() -> None:
@@ -91,6 +95,64 @@ def test_models_by_where_their_parameters_are() -> None:
         Model("meta", "Linear", 0, 0, False),
         Model("lazy", "LazyLinear", 0, 0, False),
     )
+
+
+def test_what_a_model_keeps_is_counted_by_storages() -> None:
+    """Views of one storage once, an expanded buffer as it lies in memory, imagined tensors not at all."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    model = torch.nn.Module()
+    whole = torch.zeros(1000)
+    model.register_buffer("first", whole[:10])
+    model.register_buffer("second", whole[10:])
+    model.register_buffer("wide", torch.zeros(1).expand(1_000_000))
+    with FakeTensorMode():
+        imagined = torch.nn.Linear(4096, 4096)
+    found = torch_setup.models([("model", model), ("imagined", imagined)])
+    assert [(one.on_cpu, one.on_gpu) for one in found] == [(4004, 0), (0, 0)]
+
+
+def test_a_size_that_could_not_be_counted_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sparse buffer, a scripted module, whose memory lies elsewhere, or more parts than are looked at."""
+    model = torch.nn.Linear(8, 4)
+    model.register_buffer("mask", torch.zeros(1000, 1000).to_sparse())
+    assert torch_setup.models([("model", model)]) == (Model("model", "Linear", None, None, False),)
+    (scripted,) = torch_setup.models([("scripted", torch.jit.script(torch.nn.Linear(8, 4)))])
+    assert (scripted.on_cpu, scripted.on_gpu) == (None, None)
+    monkeypatch.setattr(torch_setup, "_MOST_OBJECTS", 20)
+    large = torch.nn.Sequential(*(torch.nn.Linear(2, 2) for _ in range(20)))
+    (one,) = torch_setup.models([("large", large)])
+    assert (one.on_cpu, one.on_gpu) == (None, None)
+
+
+def test_a_model_of_many_names_is_walked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two hundred names of one model cost as much as one."""
+    model = torch.nn.Sequential(*(torch.nn.Linear(2, 2) for _ in range(20)))
+    monkeypatch.setattr(torch_setup, "_MOST_OBJECTS", 200)
+    found = torch_setup.models([(f"name{n}", model) for n in range(200)])
+    assert {(one.on_cpu, one.on_gpu) for one in found} == {(20 * 6 * 4, 0)}
+    assert len(found) == 200
+
+
+def test_a_model_whose_class_raises_hides_no_other() -> None:
+    """A metaclass that raises when asked for the class's name is not asked; the other variables count."""
+
+    class Meta(type):
+        @property
+        def __name__(cls) -> str:  # type: ignore[override]
+            raise RuntimeError("asked")
+
+    class Odd(torch.nn.Module, metaclass=Meta):  # type: ignore[misc]
+        pass
+
+    broken = torch.nn.Linear(2, 2)
+    broken.__dict__["_buffers"] = {"bad": 3}
+    found = torch_setup.models([("odd", Odd()), ("broken", broken), ("well", torch.nn.Linear(2, 2))])
+    assert [(one.name, one.type, one.on_cpu) for one in found] == [
+        ("odd", "Odd", 0),
+        ("broken", "Linear", 24),
+        ("well", "Linear", 24),
+    ]
 
 
 def test_odd_objects_are_left_alone() -> None:

@@ -115,6 +115,12 @@ def test_it_brings_the_notebooks(installed: Path, tmp_path: Path) -> None:
     assert not (ROOT / "gpuwidget" / "notebooks").exists()
 
 
+def test_it_brings_the_page_that_advice_names(installed: Path) -> None:
+    """``docs/advice.md`` in gpuwidget's folder: what a card's link says is there to be read."""
+    page = (installed / "gpuwidget" / "docs" / "advice.md").read_text(encoding="utf-8")
+    assert page == (ROOT / "docs" / "advice.md").read_text(encoding="utf-8")
+
+
 def test_it_brings_the_panel(wheel: Path) -> None:
     """JupyterLab finds the panel without Node and without sources, and loads less than 100 kB of it."""
     with zipfile.ZipFile(wheel) as archive:

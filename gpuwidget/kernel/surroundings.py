@@ -5,18 +5,24 @@ Variables are those of ``__main__``, which is the notebook's namespace in a kern
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 import threading
 import time
 from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import TypeVar
 
-from gpuwidget import host, torch_setup, torch_state
-from gpuwidget.measure.advice.facts import SHORTEST_S, Ends, Surroundings
+from gpuwidget import host, processes, torch_setup, torch_state
+from gpuwidget.measure.advice.facts import SHORTEST_S, Ends, Surroundings, measured_s
 from gpuwidget.measure.advice.memory import RUNS
 from gpuwidget.measure.report import GpuReport, Report, Span
 
+_LOG = logging.getLogger(__name__)
+_T = TypeVar("_T")
 _MOST_CODES = 100
+_GPU_LIBRARIES = ("cupy", "jax", "numba.cuda", "pycuda", "tensorflow")
 _IN_CELL = re.compile(r"In\[(\d+)\]:(\d+)\b")
 _lock = threading.Lock()
 _past: OrderedDict[tuple[str, str, str], deque[Ends]] = OrderedDict()
@@ -29,26 +35,26 @@ class Around:
     def __init__(self, cell: str | None) -> None:
         """``cell`` is the source of the cell that is measured; None outside of one."""
         self._cell = cell
+        self._began = time.monotonic()
         self._cpu_before = time.process_time()
 
     def __call__(self, report: Report) -> Surroundings:
         """What is known now; of a run too short to be judged, only what costs nothing."""
-        earlier = self._remember(report)
-        if report.cell.duration_s < SHORTEST_S:
+        earlier = _known(lambda: self._remember(report), None)
+        if measured_s(report.cell) < SHORTEST_S:
             return Surroundings(cell=self._cell, earlier=earlier)
-        cpu = 100 * (time.process_time() - self._cpu_before) / max(report.cell.duration_s, 1e-9)
-        variables = [
-            (name, value) for name, value in list(vars(sys.modules["__main__"]).items()) if _is_users(name)
-        ]
+        cpu = 100 * (time.process_time() - self._cpu_before) / max(time.monotonic() - self._began, 1e-9)
+        variables = _known(_variables, list[tuple[str, object]]())
         return Surroundings(
             cell=self._cell,
-            loaders=torch_setup.loaders(variables),
-            models=torch_setup.models(variables),
-            switches=torch_setup.switches(),
+            loaders=_known(lambda: torch_setup.loaders(variables), ()),
+            models=_known(lambda: torch_setup.models(variables), ()),
+            switches=_known(torch_setup.switches, None),
             can_use_cuda=torch_state.loaded() is not None and torch_state.without_cuda() is None,
             cuda_up=torch_state.cuda_initialized(),
-            cores=host.cores(),
-            shared_memory=host.shared_memory(),
+            other_gpu_work=_known(_other_gpu_work, False),
+            cores=_known(host.cores, None),
+            shared_memory=_known(host.shared_memory, None),
             process_cpu=cpu,
             earlier=earlier,
             source_of=_source_of,
@@ -74,6 +80,23 @@ class Around:
         return found
 
 
+def _known(ask: Callable[[], _T], otherwise: _T) -> _T:
+    """What ``ask`` finds; where that fails, the rules that need it are silent and the others speak."""
+    try:
+        return ask()
+    except Exception:
+        _LOG.debug("A part of the surroundings is unknown", exc_info=True)
+        return otherwise
+
+
+def _variables() -> list[tuple[str, object]]:
+    return [(name, value) for name, value in list(vars(sys.modules["__main__"]).items()) if _is_users(name)]
+
+
+def _other_gpu_work() -> bool:
+    return any(name in sys.modules for name in _GPU_LIBRARIES) or processes.children_cpu_time().alive > 0
+
+
 def _source_of(frame: str) -> str:
     """The line that a frame in another cell, as ``In[2]:4 step``, stands at."""
     match = _IN_CELL.match(frame)
@@ -86,9 +109,9 @@ def _source_of(frame: str) -> str:
     return lines[line - 1] if 0 < line <= len(lines) else ""
 
 
-def _is_users(name: str) -> bool:
-    # _, __, _3 and Out hold what other names hold too.
-    return not name.startswith("_")
+def _is_users(name: object) -> bool:
+    # _, __, _3 and Out hold what other names hold too; globals() takes names that are no text.
+    return type(name) is str and not name.startswith("_")
 
 
 def _memory(gpu: GpuReport) -> tuple[str, Span]:

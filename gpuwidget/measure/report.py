@@ -195,7 +195,7 @@ class Advice:
     evidence: Mapping[str, Any]
     """The figures, by name."""
     link: str | None
-    """The section that explains it, as a path within gpuwidget's own documentation."""
+    """The section that explains it, as a path in gpuwidget's folder (where it is a clone: in the clone's)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +253,8 @@ class FrameTime:
     gpu_busy: float | None
     """As in :class:`LineTime`."""
     call: str | None
+    call_share: float | None = None
+    """As in :class:`LineTime`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +276,8 @@ class LineTime:
     """The last of several lines that can't be told apart; None for one line."""
     frames: tuple[FrameTime, ...] = ()
     """The user's own frames below it, at most 4, those with the largest share first."""
+    call_share: float | None = None
+    """What ``call`` itself had: percent of the whole time, as ``share``; None without a call."""
 
 
 @dataclass(frozen=True, slots=True)

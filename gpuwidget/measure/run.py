@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from gpuwidget import processes, torch_state
+from gpuwidget import processes, torch_setup, torch_state
 from gpuwidget.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.history import Course
 from gpuwidget.measure import notes
 from gpuwidget.measure.advice import advise
-from gpuwidget.measure.advice.facts import NOTHING_KNOWN, Facts, Surroundings
+from gpuwidget.measure.advice.facts import NOTHING_KNOWN, Facts, Surroundings, own_gpus
 from gpuwidget.measure.advice.live import LiveAdvice
 from gpuwidget.measure.attribution import Attribution, Holding
 from gpuwidget.measure.choice import choose
@@ -25,6 +25,7 @@ from gpuwidget.measure.report import (
     REPORT_SCHEMA,
     Advice,
     CellFacts,
+    CodeTime,
     Environment,
     GpuReport,
     GpuTimeline,
@@ -37,7 +38,7 @@ from gpuwidget.measure.report import (
 )
 from gpuwidget.measure.tail import wait_for_gpu
 from gpuwidget.measure.track import Track
-from gpuwidget.measure.witness import Witness
+from gpuwidget.measure.witness import TimeWitness, Witness
 from gpuwidget.sampler import INTERVAL_S, Sampler, Subscription
 from gpuwidget.samples import Gpu, Origin, Reading, Sample
 from gpuwidget.torch_state import LEDGER, Account, DeviceAccount, TorchDevice
@@ -210,7 +211,25 @@ class Run:
         for shown in self._shown_tracks():
             track, seconds = self._recent[shown.gpu.uuid].track(elapsed)
             gpus.append(self._gpu_report(track, seconds, True, devices, {}))
-        return Facts(tuple(gpus), len(self._tracks), self._attributed, seconds, None)
+        # The user's variables are not looked at while their code runs.
+        around = Surroundings(
+            switches=torch_setup.switches(),
+            cuda_up=torch_state.cuda_initialized(),
+        )
+        return Facts(
+            gpus=own_gpus(gpus, self._attributed),
+            seen=len(self._tracks),
+            attributed=self._attributed,
+            duration_s=elapsed,
+            gpu_s=seconds,
+            time=self._time_so_far(),
+            around=around,
+            recorded=self._recorded,
+        )
+
+    def _time_so_far(self) -> CodeTime | None:
+        witness = next((one for one in self._witnesses if isinstance(one, TimeWitness)), None)
+        return witness.so_far() if witness is not None else None
 
     # -- its end -------------------------------------------------------------------------------------
 
@@ -249,7 +268,10 @@ class Run:
             self.abandon()
 
     def _advised(self, report: Report) -> Report:
-        around = self._surroundings(report) if self._surroundings is not None else NOTHING_KNOWN
+        around = NOTHING_KNOWN
+        if self._surroundings is not None:
+            with suppress(Exception):
+                around = self._surroundings(report)
         return replace(report, advice=advise(Facts.of(report, around)))
 
     def _measured(self, cell: CellFacts) -> Report:
@@ -371,6 +393,10 @@ class Run:
     def _attributed(self) -> bool:
         return self._attribution is not None and self._attribution.possible
 
+    @property
+    def _recorded(self) -> bool:
+        return self._origin is not None and self._origin.kind == "replay"
+
     def _shown_tracks(self) -> list[Track]:
         tracks = list(self._tracks.values())
         if self._wanted is not None or not self._attributed:
@@ -380,8 +406,7 @@ class Run:
 
     def _devices(self) -> tuple[TorchDevice, ...]:
         # A recording of this very machine has its UUIDs: what torch holds now is no part of it.
-        recorded = self._origin is not None and self._origin.kind == "replay"
-        return () if recorded else torch_state.devices()
+        return () if self._recorded else torch_state.devices()
 
     def _uuids_with_context(self) -> set[str]:
         with_context = set(torch_state.devices_with_context())
@@ -505,7 +530,7 @@ class Run:
         return report
 
     def _why_no_torch(self) -> str:
-        if self._origin is not None and self._origin.kind == "replay":
+        if self._recorded:
             return "what torch holds here is no part of a recording"
         return torch_state.missing_reason() or "torch does not see this GPU"
 

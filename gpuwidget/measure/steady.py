@@ -1,4 +1,8 @@
-"""Where a run's steady state begins: by a mark of the user's, or where its course shows one clear step up."""
+"""Where a run's steady state begins: by a mark of the user's, or where its course shows one clear step up.
+
+What others begin to do on a GPU is no warm-up of this run: where nobody knows whose its GPUs are, only a mark
+says it.
+"""
 
 from __future__ import annotations
 
@@ -35,24 +39,25 @@ def warm_up(report: Report) -> float | None:
     for mark in timeline.marks:
         if mark.kind == "mark" and mark.label.strip().casefold() in STEADY_MARKS:
             return mark.t
-    if report.cell.duration_s < _SHORTEST_S:
+    # A recording's GPUs count as the run's own.
+    own = report.attributed or report.source.kind == "replay"
+    if not own or report.cell.duration_s < _SHORTEST_S:
         return None
     return _step(timeline, report.cell.duration_s)
 
 
 def _step(timeline: Timeline, duration_s: float) -> float | None:
-    """Where the mean over the GPUs takes its one step up, and stays there."""
-    for name, enough in (("utilization", _clearly_busier), ("power_w", _clearly_more_power)):
-        courses = [getattr(gpu, name) for gpu in timeline.gpus]
-        points = _mean(timeline.t, courses)
-        found = _best_step([value for _, value in points])
-        if found is None:
-            continue
-        at, before, after, explained = found
-        t = points[at][0]
-        if enough(before, after) and explained >= _LEAST_EXPLAINED and t <= _LATEST * duration_s:
-            return t
-    return None
+    """Where the mean over the GPUs takes its one step up, and stays there; power's, without utilization."""
+    points, enough = _mean(timeline.t, [gpu.utilization for gpu in timeline.gpus]), _clearly_busier
+    if not points:
+        points, enough = _mean(timeline.t, [gpu.power_w for gpu in timeline.gpus]), _clearly_more_power
+    found = _best_step([value for _, value in points])
+    if found is None:
+        return None
+    at, before, after, explained = found
+    t = points[at][0]
+    clear = enough(before, after) and explained >= _LEAST_EXPLAINED
+    return t if clear and t <= _LATEST * duration_s else None
 
 
 def _clearly_busier(before: float, after: float) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from gpuwidget.measure.report import Report
+from gpuwidget.measure.report import CodeTime, Report
 
 
 class Witness(Protocol):
@@ -22,3 +22,12 @@ class Witness(Protocol):
 
     def abandon(self) -> None:
         """End without a word; safe to call at any time, and twice."""
+
+
+@runtime_checkable
+class TimeWitness(Witness, Protocol):
+    """A witness that can say while the run goes on where its time went."""
+
+    def so_far(self) -> CodeTime | None:
+        """Of the run so far, None before anything was seen; may be called from any thread."""
+        ...

@@ -252,6 +252,35 @@ def test_a_sync_point_and_its_remedy(kernel: Kernel) -> None:
     assert "sync-points" not in [one["rule"] for one in advice(kernel, _QUEUED)]
 
 
+_CONVOLUTIONS = """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Conv2d(64, 64, 3, padding=1) for _ in range(6))
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x.mean()
+net = Net().cuda()
+"""
+_SIZES = """side, end = 64, time.perf_counter() + 8
+while time.perf_counter() < end:
+    side += {step}
+    with torch.no_grad():
+        net(torch.randn(16, 64, side, side, device='cuda')).item()
+"""
+
+
+def test_cudnn_that_searches_for_each_new_shape(kernel: Kernel) -> None:
+    """Ever new sizes in benchmark mode are named; one size in that mode, and the mode off, are not."""
+    kernel.run(f"{_CONVOLUTIONS}torch.backends.cudnn.benchmark = True")
+    searching, steady = advice(kernel, _SIZES.format(step=1)), advice(kernel, _SIZES.format(step=0))
+    kernel.run("torch.backends.cudnn.benchmark = False")
+    off = advice(kernel, _SIZES.format(step=1))
+    told = ["cudnn-benchmark" in [one["rule"] for one in said] for said in (searching, steady, off)]
+    assert told == [True, False, False], (searching, steady, off)
+
+
 @pytest.mark.two_gpus
 def test_a_gpu_that_is_held_and_not_used() -> None:
     """Memory on a second GPU that does nothing is named; freed, it is not."""

@@ -25,7 +25,7 @@ def throttled(facts: Facts) -> Advice | None:
 
     Not the power cap: a GPU at full load reaches its power limit, which is as it should be.
     """
-    found = [(gpu, held) for gpu in facts.gpus if (held := _held_down(gpu, facts.duration_s))]
+    found = [(gpu, held) for gpu in facts.gpus if (held := _held_down(gpu, facts.gpu_s))]
     if not found:
         return None
     gpus = [gpu for gpu, _ in found]
@@ -33,17 +33,16 @@ def throttled(facts: Facts) -> Advice | None:
     seconds = max(max(held.values()) for _, held in found)
     return advice(
         "throttled",
-        f"{names(gpus)} ran at a lower clock for {seconds:.0f} of {facts.duration_s:.0f} s: "
-        f"{', '.join(words)}.",
+        f"{names(gpus)} ran at a lower clock for {seconds:.0f} of {facts.gpu_s:.0f} s: {', '.join(words)}.",
         _HOT if any("hot" in word or "slowdown" in word for word in words) else _POWER,
-        {"held_down_s": dict(found[0][1]), "run_s": facts.duration_s, "gpus": [gpu.index for gpu in gpus]},
+        {"held_down_s": dict(found[0][1]), "run_s": facts.gpu_s, "gpus": [gpu.index for gpu in gpus]},
     )
 
 
-def _held_down(gpu: GpuReport, duration_s: float) -> dict[str, float]:
+def _held_down(gpu: GpuReport, seconds_in_all: float) -> dict[str, float]:
     if (mean(gpu.utilization) or 0) < AT_WORK:
         return {}
     seen = gpu.throttled or {}
     held = {word: seen[word] for word in needing_attention(tuple(seen)) if word != POWER_CAP}
-    least = max(LEAST_S, LEAST_SHARE * duration_s)
+    least = max(LEAST_S, LEAST_SHARE * seconds_in_all)
     return {word: seconds for word, seconds in held.items() if seconds >= least}

@@ -57,7 +57,7 @@ def small_kernels(facts: Facts) -> Advice | None:
             "small-kernels",
             f"{names(found)} ran kernels {busy:.0f} % of the time, which kept only {_few(sm)} % of the "
             "multiprocessors at work: they are too small, and launching them takes the time.",
-            _LARGER,
+            _larger(facts),
             {"utilization": busy, "sm_activity": sm, "gpus": [gpu.index for gpu in found]},
         )
     found = [gpu for gpu in facts.gpus if _looks_small(gpu)]
@@ -69,17 +69,19 @@ def small_kernels(facts: Facts) -> Advice | None:
         f"{names(found)} {verb(found, 'was', 'were')} steadily {busy:.0f} % busy and drew {power(found)}, "
         "hardly more than at rest: "
         "that looks like kernels that are too small (no hardware counters here to tell).",
-        _LARGER,
+        _larger(facts),
         {"utilization": busy, "power_w": average([mean(gpu.power_w) for gpu in found])},
         sure=False,
     )
 
 
-_LARGER = (
-    "Give each launch more work (a larger batch), or launch less: torch.compile(mode='reduce-overhead'), "
-    "CUDA "
-    "graphs, fused optimizers (fused=True)."
-)
+def _larger(facts: Facts) -> str:
+    less = (
+        "torch.compile(mode='reduce-overhead'), CUDA graphs, fused optimizers (fused=True)"
+        if facts.around.switches is not None
+        else "kernels fused by your library's compiler, CUDA graphs"
+    )
+    return f"Give each launch more work (a larger batch), or launch less: {less}."
 
 
 def tensor_cores_idle(facts: Facts) -> Advice | None:
@@ -92,13 +94,11 @@ def tensor_cores_idle(facts: Facts) -> Advice | None:
     switches = facts.around.switches
     tf32 = switches.tf32_matmul if switches is not None else None
     off = " TF32 is off for matrix products." if tf32 is False else ""
-    faster = "" if tf32 else ", or torch.set_float32_matmul_precision('high') for TF32"
     return advice(
         "tensor-cores-idle",
         f"{names(found)} computed in float32 ({fp32:.0f} % of those pipes) with the tensor cores at "
         f"{tensor:.0f} %.{off}",
-        "If this is matrix work: torch.autocast('cuda', dtype=torch.bfloat16) around the forward "
-        f"pass{faster}.",
+        f"If this is matrix work: {_on_tensor_cores(facts)}.",
         {
             "sm_activity": average([mean(gpu.sm_activity) for gpu in found]),
             "tensor_activity": tensor,
@@ -107,6 +107,14 @@ def tensor_cores_idle(facts: Facts) -> Advice | None:
             "gpus": [gpu.index for gpu in found],
         },
     )
+
+
+def _on_tensor_cores(facts: Facts) -> str:
+    switches = facts.around.switches
+    if switches is None:
+        return "bfloat16, or TF32 for float32 products, as your library has it"
+    faster = "" if switches.tf32_matmul else ", or torch.set_float32_matmul_precision('high') for TF32"
+    return f"torch.autocast('cuda', dtype=torch.bfloat16) around the forward pass{faster}"
 
 
 def memory_bound(facts: Facts) -> Advice | None:
@@ -119,7 +127,7 @@ def memory_bound(facts: Facts) -> Advice | None:
             f"{names(found)} used {dram:.0f} % of the memory bandwidth, and of the tensor cores next to "
             "nothing: "
             "memory is the limit.",
-            _LESS_MEMORY,
+            _less_memory(facts),
             {
                 "dram_activity": dram,
                 "tensor_activity": average([mean(gpu.tensor_activity) for gpu in found]),
@@ -134,16 +142,18 @@ def memory_bound(facts: Facts) -> Advice | None:
         "memory-bound",
         f"{names(found)} read or wrote device memory {used:.0f} % of the time: that looks as if memory were "
         "the limit (no hardware counters here to tell).",
-        _LESS_MEMORY,
+        _less_memory(facts),
         {"memory_utilization": used, "utilization": _utilization(found)},
         sure=False,
     )
 
 
-_LESS_MEMORY = (
-    "Read and write less: fuse element-wise steps (torch.compile), use bfloat16 tensors, avoid copies and "
-    "temporary results. More arithmetic per byte costs nothing now."
-)
+def _less_memory(facts: Facts) -> str:
+    how = " (torch.compile)" if facts.around.switches is not None else ""
+    return (
+        f"Read and write less: fuse element-wise steps{how}, use bfloat16 tensors, avoid copies and "
+        "temporary results. More arithmetic per byte costs nothing now."
+    )
 
 
 def _small(gpu: GpuReport) -> bool:

@@ -28,6 +28,8 @@ from gpuwidget.measure.report import Advice, GpuReport
 BUSY = 30.0
 """Percent of utilization, which counts copies, from which on they take the time. Recorded: 100."""
 READS_FULL = 90.0
+LEAST_SHARE = 10.0
+"""Percent of the time from which on a line is one that it goes to."""
 _COPIES = re.compile(r"\.(?:cpu|cuda|numpy|to|copy_)\(")
 
 
@@ -95,7 +97,9 @@ def _looks_like_copies(gpu: GpuReport) -> bool:
 
 
 def _line(facts: Facts) -> str:
-    found = next((spot for spot in spots(facts) if _COPIES.search(spot.source)), None)
+    found = next(
+        (spot for spot in spots(facts) if spot.share >= LEAST_SHARE and _COPIES.search(spot.source)), None
+    )
     return "" if found is None else f" ({found.where}: {found.share:.0f} % of the time)"
 
 

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuwidget.host import SharedMemory
 from gpuwidget.measure.notes import gpu_name
-from gpuwidget.measure.report import Advice, CodeTime, GpuReport, Level, LineTime, Report, Traffic
+from gpuwidget.measure.report import (
+    Advice,
+    CellFacts,
+    CodeTime,
+    GpuReport,
+    Level,
+    LineTime,
+    Report,
+    Timeline,
+    Traffic,
+)
 from gpuwidget.torch_setup import Loader, Model, Switches
 
 SHORTEST_S = 3.0
 """No rule judges the activity of a shorter run: it has a handful of the counters' half-second windows at
 most, and much of it is start-up."""
+HAS_GAPS = 85.0
+"""Percent of mean utilization from which on a GPU had work all the time: no wait cost it anything."""
+_MOST_SOURCE = 60
+"""Characters of a line's source within a sentence."""
+_NOT_THE_USERS = re.compile(r"\bget_ipython\(\)\.(?:run_cell_magic|run_line_magic|system|getoutput)\(")
+"""What IPython makes of ``%%`` and ``!`` lines: it quotes code that is not that line's own."""
 PAGE = "docs/advice.md"
 
 
@@ -48,6 +65,8 @@ class Surroundings:
     source_of: Callable[[str], str] | None = None
     """Gives the text of the line that a frame such as ``In[2]:4 step`` stands at; empty where it is
     unknown."""
+    other_gpu_work: bool = False
+    """Whether another library that works on GPUs is loaded here, or child processes run that may."""
 
 
 NOTHING_KNOWN = Surroundings()
@@ -58,30 +77,45 @@ class Facts:
     """One run, as the rules see it."""
 
     gpus: tuple[GpuReport, ...]
-    """Those that the card shows: this process's, or all where that can't be told."""
+    """This process's, or all where that can't be told."""
     seen: int
     """How many GPUs there are."""
     attributed: bool
+    """Whether it is known which GPUs are this process's."""
     duration_s: float
+    """Seconds of the code, which :attr:`time` tells of."""
+    gpu_s: float
+    """Seconds that the GPUs' figures tell of: the code's, and those for which the GPU went on after it."""
     time: CodeTime | None
     around: Surroundings = NOTHING_KNOWN
+    recorded: bool = False
+    """Whether the GPUs are those of a recording, which count as the run's own."""
+    timeline: Timeline | None = None
 
     @classmethod
     def of(cls, report: Report, around: Surroundings = NOTHING_KNOWN) -> Facts:
         """The facts of a run that has ended."""
         return cls(
-            report.shown,
-            len(report.gpus),
-            report.attributed,
-            report.cell.duration_s,
-            report.time,
-            around,
+            gpus=own_gpus(report.shown, report.attributed),
+            seen=len(report.gpus),
+            attributed=report.attributed,
+            duration_s=report.cell.duration_s,
+            gpu_s=measured_s(report.cell),
+            time=report.time,
+            around=around,
+            recorded=report.source.kind == "replay",
+            timeline=report.timeline,
         )
 
     @property
     def long_enough(self) -> bool:
         """Whether the run is long enough for its activity to be judged."""
-        return self.duration_s >= SHORTEST_S
+        return self.gpu_s >= SHORTEST_S
+
+    @property
+    def own(self) -> bool:
+        """Whether what the GPUs did can be taken for this run's."""
+        return self.attributed or self.recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,28 +127,61 @@ class Spot:
     share: float
     gpu_busy: float | None
     call: str | None
+    """The call it was in most."""
+    call_share: float | None
+    """Percent of the run's time in that call."""
     frame: str | None
     source: str
+    """Empty where it is unknown, or not what was written."""
 
     @property
     def where(self) -> str:
         """``line 7 `for x in loader:```, with the frame below it."""
+        return f"{self._line} at {self.frame}" if self.frame is not None else self._line
+
+    @property
+    def _line(self) -> str:
         line = self.line
-        lines = f"line {line.line}" if line.until is None else f"lines {line.line} to {line.until}"
-        named = f"{lines} `{line.source.strip()}`" if line.line is not None else "code of no line of the cell"
-        return f"{named} at {self.frame}" if self.frame is not None else named
+        if line.line is None:
+            return "code of no line of the cell"
+        if line.until is not None:
+            return f"lines {line.line} to {line.until}"
+        source = _shortened(line.source)
+        return f"line {line.line} `{source}`" if source else f"line {line.line}"
+
+    @property
+    def within(self) -> str:
+        """:attr:`where`, with the call."""
+        return f"{self.where} in {self.call}" if self.call is not None else self.where
 
 
 def spots(facts: Facts) -> list[Spot]:
-    """Where the time went, as finely as it is known, the largest part first."""
+    """Where the time went, as finely as it is known, the largest part first; nothing of a short run."""
     found = []
-    for line in facts.time.lines if facts.time is not None else ():
+    for seen in facts.time.lines if facts.time is not None and facts.duration_s >= SHORTEST_S else ():
+        line = replace(seen, source="") if _NOT_THE_USERS.search(seen.source) else seen
+        if not line.frames:
+            found.append(Spot(line, line.share, line.gpu_busy, line.call, line.call_share, None, line.source))
+            continue
+        # The line's call and activity are those of its frames too: of the rest alone neither is known.
         rest = line.share - sum(frame.share for frame in line.frames)
-        found.append(Spot(line, rest, line.gpu_busy, line.call, None, line.source))
+        found.append(Spot(line, rest, None, None, None, None, line.source))
         for frame in line.frames:
             source = facts.around.source_of(frame.frame) if facts.around.source_of is not None else ""
-            found.append(Spot(line, frame.share, frame.gpu_busy, frame.call, frame.frame, source))
+            found.append(
+                Spot(line, frame.share, frame.gpu_busy, frame.call, frame.call_share, frame.frame, source)
+            )
     return sorted(found, key=lambda spot: -spot.share)
+
+
+def own_gpus(gpus: Sequence[GpuReport], attributed: bool) -> tuple[GpuReport, ...]:
+    """Without those on which this process is known to have nothing: what they did is others' doing."""
+    return tuple(gpu for gpu in gpus if not attributed or not _others(gpu))
+
+
+def measured_s(cell: CellFacts) -> float:
+    """Seconds that the GPUs' figures of a run tell of."""
+    return cell.duration_s + (cell.gpu_tail_s or 0.0)
 
 
 def advice(rule: str, text: str, fix: str, evidence: Mapping[str, Any], *, sure: bool = True) -> Advice:
@@ -169,6 +236,16 @@ def power(gpus: Sequence[GpuReport]) -> str | None:
     """``165 of 700 W``, on average over ``gpus``; None where one is unknown."""
     drawn, limit = average([mean(gpu.power_w) for gpu in gpus]), average([gpu.power_limit_w for gpu in gpus])
     return None if drawn is None or limit is None else f"{drawn:.0f} of {limit:.0f} W"
+
+
+def _others(gpu: GpuReport) -> bool:
+    held = gpu.torch is not None and gpu.torch.reserved.peak != 0
+    return gpu.process_memory is not None and gpu.process_memory.peak == 0 and not held
+
+
+def _shortened(source: str) -> str:
+    line = " ".join(source.split())
+    return line if len(line) <= _MOST_SOURCE else f"{line[: _MOST_SOURCE - 1].rstrip()}…"
 
 
 def _ways(traffic: Traffic | None) -> tuple[Level | None, ...]:

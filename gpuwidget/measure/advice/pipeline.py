@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from gpuwidget import units
 from gpuwidget.measure.advice.compute import SMALL_PART
 from gpuwidget.measure.advice.facts import (
+    HAS_GAPS,
     Facts,
     Spot,
     advice,
@@ -44,9 +45,12 @@ SMALL_SHARED_MEMORY = 1 * GIB
 """Room in /dev/shm below which more workers may run out of it; a container has 64 MiB unless told
 otherwise."""
 
-_LOADING = re.compile(
-    r"DataLoader|Dataset|_next_data|_try_get_data|__getitem__|collate|\bfetch|imread|\bread|decode|\bload\b"
+_LOADERS_CALL = re.compile(
+    r"^(?:torch\.utils\.data\.)?_?\w*DataLoader\w*\.|^_\w*DatasetFetcher\.|^torch\.(?:_next_data|_try_get_data)$"
 )
+"""DataLoader's own code; before Python 3.11 a function's class is not known."""
+_LOADERS_FRAME = re.compile(r"[ .](?:__getitems?__|collate(?:_\w+)?|\w+_collate)$")
+"""Functions of the user's that a DataLoader calls; others may call them too."""
 
 
 def input_pipeline(facts: Facts) -> Advice | None:
@@ -56,19 +60,25 @@ def input_pipeline(facts: Facts) -> Advice | None:
 
 
 def _seen(facts: Facts, seen: Sequence[Spot]) -> Advice | None:
-    loading = [spot for spot in seen if _loads(spot, facts.around.loaders) and _gpu_idle(spot, facts)]
-    share = sum(spot.share for spot in loading)
+    utilization = busiest(facts)
+    if utilization is None or not AT_WORK <= utilization <= HAS_GAPS or _feeds_nobody(facts):
+        return None
+    loaders = facts.around.loaders
+    loading = [(spot, share) for spot in seen if (share := _loads(spot, loaders)) and _gpu_idle(spot, facts)]
+    loading.sort(key=lambda one: -one[1])
+    share = sum(share for _, share in loading)
     if share < LEAST_SHARE:
         return None
-    first = loading[0]
-    busy = average([spot.gpu_busy for spot in loading])
-    utilization = busiest(facts)
-    loader = _loader(loading, facts.around.loaders)
-    where = f"{first.where} in {first.call}" if first.call is not None else first.where
+    first, most = loading[0]
+    sure = any(_surely(spot, loaders) for spot, _ in loading)
+    busy = _busy_meanwhile(loading)
+    loader = _loader([spot for spot, _ in loading], loaders)
+    where = first.within if len(loading) == 1 else f"loading, {most:.0f} % of it in {first.within}"
     meanwhile = f"was {busy:.0f} % busy" if busy is not None else f"was {utilization:.0f} % busy on average"
     return advice(
         "input-pipeline",
-        f"The GPU waits for its data: {share:.0f} % of the time went to {where}; the GPU {meanwhile}.",
+        f"{'The GPU waits' if sure else 'It looks as if the GPU waited'} for its data: {share:.0f} % of the "
+        f"time went to {where}; the GPU {meanwhile}.",
         fix(loader, facts),
         {
             "share": share,
@@ -79,17 +89,18 @@ def _seen(facts: Facts, seen: Sequence[Spot]) -> Advice | None:
             "call": first.call,
             **_settings(loader, facts),
         },
+        sure=sure,
     )
 
 
 def _looks_starved(facts: Facts) -> Advice | None:
     at_work = [gpu for gpu in facts.gpus if (mean(gpu.utilization) or 0) >= AT_WORK]
-    found = [gpu for gpu in at_work if _in_bursts(gpu, facts.duration_s)]
+    found = [gpu for gpu in at_work if _in_bursts(gpu, facts.gpu_s)]
     # Beside GPUs that work in another way, bursts may as well be what those leave to it.
     if not found or len(found) < len(at_work):
         return None
     busy = average([mean(gpu.utilization) for gpu in found])
-    bursts = sum(gpu.bursts or 0 for gpu in found) / len(found) / facts.duration_s
+    bursts = sum(gpu.bursts or 0 for gpu in found) / len(found) / facts.gpu_s
     loaders = facts.around.loaders
     loader = loaders[0] if len(loaders) == 1 else None
     return advice(
@@ -137,9 +148,37 @@ def fix(loader: Loader | None, facts: Facts) -> str:
     return text
 
 
-def _loads(spot: Spot, loaders: Sequence[Loader]) -> bool:
-    if any(_LOADING.search(text) for text in (spot.call, spot.frame) if text is not None):
-        return True
+def _feeds_nobody(facts: Facts) -> bool:
+    """Whether the GPU is known to have had no work in any line: who keeps it busy is somebody else."""
+    lines = facts.time.lines if facts.time is not None else ()
+    at_most = 100.0 - sum(line.share for line in lines)
+    at_most += sum(line.share * (100.0 if line.gpu_busy is None else line.gpu_busy) / 100 for line in lines)
+    return at_most < AT_WORK
+
+
+def _busy_meanwhile(loading: Sequence[tuple[Spot, float]]) -> float | None:
+    busy, whole = 0.0, 0.0
+    for spot, share in loading:
+        if spot.gpu_busy is None:
+            return None
+        busy, whole = busy + share * spot.gpu_busy, whole + share
+    return busy / whole
+
+
+def _loads(spot: Spot, loaders: Sequence[Loader]) -> float:
+    """Percent of the run's time that went to loading there."""
+    if spot.call is not None and _LOADERS_CALL.search(spot.call):
+        return spot.call_share or 0.0
+    if (spot.frame is not None and _LOADERS_FRAME.search(spot.frame)) or _iterates_one(spot, loaders):
+        return spot.share
+    return 0.0
+
+
+def _surely(spot: Spot, loaders: Sequence[Loader]) -> bool:
+    return bool(loaders) or (spot.call is not None and _LOADERS_CALL.search(spot.call) is not None)
+
+
+def _iterates_one(spot: Spot, loaders: Sequence[Loader]) -> bool:
     # What the loader's line calls is the loader's doing, unless a frame of the user's says otherwise, or
     # lines that can't be told apart stand together.
     alone = spot.frame is None and spot.line.until is None
@@ -147,23 +186,26 @@ def _loads(spot: Spot, loaders: Sequence[Loader]) -> bool:
 
 
 def _iterates(source: str, name: str) -> bool:
-    return re.search(rf"\b(?:in|next|iter|enumerate)\b.*\b{re.escape(name)}\b", source) is not None
+    """Whether that line does nothing but take the next batch: what else stands on it may be the cause."""
+    one = rf"\b{re.escape(name)}\b"
+    head = rf"^\s*(?:async\s+)?for\b.+\bin\b.*{one}.*:\s*(?:#.*)?$"
+    return re.search(rf"{head}|^[\w\s,()]*=\s*next\(.*{one}", source) is not None
 
 
 def _gpu_idle(spot: Spot, facts: Facts) -> bool:
     if spot.gpu_busy is not None:
         return spot.gpu_busy <= GPU_IDLE
     utilization = busiest(facts)
-    return utilization is not None and utilization <= HALF_IDLE
+    return facts.own and utilization is not None and utilization <= HALF_IDLE
 
 
-def _in_bursts(gpu: GpuReport, duration_s: float) -> bool:
+def _in_bursts(gpu: GpuReport, seconds: float) -> bool:
     if gpu.utilization is None or gpu.bursts is None:
         return False
     busy, share, sm = gpu.utilization.mean, power_share(gpu), mean(gpu.sm_activity)
     return (
         busy <= HALF_IDLE
-        and gpu.bursts >= max(FEWEST_BURSTS, BURSTS_A_SECOND * duration_s)
+        and gpu.bursts >= max(FEWEST_BURSTS, BURSTS_A_SECOND * seconds)
         and share is not None
         and share <= LOW_POWER
         and (sm is None or sm > SMALL_PART * busy)
