@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuwidget import torch_allocator, torch_state
-from gpuwidget.measure.out_of_memory import Segment, is_out_of_memory
+from gpuwidget.measure.out_of_memory import is_out_of_memory
+from gpuwidget.torch_segments import Segment, segment_of
 
-_SHARED_POOL = (0, 0)
 _SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 _RENAMED = (2, 10)
 """The version from which torch's own messages use the first of these names."""
@@ -70,7 +70,7 @@ def books(index: int) -> Books:
     torch: Any = torch_state.loaded()
     stats = _stats().get(index, {}) if torch_state.missing_reason() is None else {}
     free, total = _free_and_total(torch, index)
-    segments = tuple(map(_segment, _segments(index))) if stats else ()
+    segments = _segments(index) if stats else ()
     return Books(
         allocated=_stat(stats, "allocated_bytes"),
         reserved=_stat(stats, "reserved_bytes"),
@@ -122,24 +122,8 @@ def _limit(torch: Any, index: int, total: int | None) -> int | None:
     return None
 
 
-def _segments(index: int) -> list[Mapping[str, Any]]:
-    return [segment for segment in torch_allocator.segments() if segment.get("device") == index]
-
-
-def _segment(segment: Mapping[str, Any]) -> Segment:
-    address = int(segment.get("address", 0))
-    blocks = []
-    for block in segment.get("blocks", ()):
-        size = int(block["size"])
-        address = int(block.get("address", address))
-        blocks.append((address, size, block.get("state") != "inactive"))
-        address += size
-    return Segment(
-        size=int(segment.get("total_size", sum(size for _, size, _ in blocks))),
-        expandable=bool(segment.get("is_expandable")),
-        shared=tuple(segment.get("segment_pool_id", _SHARED_POOL)) == _SHARED_POOL,
-        blocks=tuple(blocks),
-    )
+def _segments(index: int) -> tuple[Segment, ...]:
+    return tuple(segment_of(one) for one in torch_allocator.segments() if one.get("device") == index)
 
 
 def _asked_for_expandable() -> bool:

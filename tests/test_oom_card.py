@@ -10,8 +10,9 @@ from helpers_reports import HOSTILE
 
 from gpuwidget.kernel.oom_card import bundle
 from gpuwidget.kernel.oom_facts import CellShare, Story
-from gpuwidget.measure.out_of_memory import Facts, Held, Other, Segment
+from gpuwidget.measure.out_of_memory import Facts, Held, Other
 from gpuwidget.measure.report import Holder, HolderKind
+from gpuwidget.torch_segments import Segment
 from gpuwidget.units import GIB, MIB
 
 
