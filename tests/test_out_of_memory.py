@@ -252,7 +252,7 @@ def test_variables_that_would_do() -> None:
     assert only("delete", held=(model, cache, old, small)) == Remedy(
         "delete",
         "Let go of cache (6.0 GiB) and old (5.0 GiB), if you need no more of them: the code that failed "
-        "does not read them.",
+        "was not seen to read them.",
         "%gpu free cache old --yes",
         11 * GIB,
     )
@@ -288,7 +288,7 @@ def test_together() -> None:
     assert kinds(held=(out, cache), free=0) == ["batch", "delete"]
     assert only("delete", held=(out, cache), free=0).text == (
         "Let go of cache (6.0 GiB), and of what the notebook itself keeps, if you need no more of it: the "
-        "code that failed does not read it."
+        "code that failed was not seen to read it."
     )
 
 

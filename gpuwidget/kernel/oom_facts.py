@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -48,7 +48,7 @@ class FailedCell:
 
     @property
     def source(self) -> str:
-        """Its code, without magics where IPython has put them into Python."""
+        """Its code, with magics as IPython has put them into Python."""
         info = self.info
         return str(getattr(info, "transformed_cell", None) or getattr(info, "raw_cell", ""))
 
@@ -215,13 +215,17 @@ def _held(
         # Was it there when the failing cell began? Only what is certain counts.
         if number is not None and origin not in (number, UNKNOWN):
             pile.older.add(address)
-    names_needed = needed(cell.source if cell is not None else "", error.__traceback__, UserCode(shell))
+    names_needed = _needed(shell, error, cell)
     found = [_of_pile(seen, blocks, key, pile, names_needed) for key, pile in piles.items()]
     return sorted(found, key=lambda one: -one.holder.bytes)
 
 
 def _of_pile(
-    seen: Look, blocks: _Blocks, key: tuple[HolderKind, str], pile: _Pile, names_needed: frozenset[str]
+    seen: Look,
+    blocks: _Blocks,
+    key: tuple[HolderKind, str],
+    pile: _Pile,
+    names_needed: frozenset[str] | None,
 ) -> Held:
     kind, name = key
     numbers = sorted(pile.owners)
@@ -265,8 +269,20 @@ def _left_over(shell: Any, blocks: _Blocks, error: BaseException) -> frozenset[i
     return frozenset(address for owner, address in led_to if owner is not None and address in nobodys)
 
 
-def _variables_to(seen: Look, numbers: Sequence[int], names_needed: frozenset[str]) -> tuple[str, ...] | None:
-    """The variables without which nothing leads there; None where one can't be spared, or is none."""
+def _needed(shell: Any, error: BaseException, cell: FailedCell | None) -> frozenset[str] | None:
+    """The variables that the failing code reads; None where that can't be told."""
+    source = cell.source if cell is not None else ""
+    namespace: Mapping[str, object] = vars(sys.modules["__main__"]) if shell is None else shell.user_ns
+    barred = [] if shell is None else [*walls(shell), *shell.user_ns_hidden.values()]
+    return needed(source, error.__traceback__, UserCode(shell), namespace, barred)
+
+
+def _variables_to(
+    seen: Look, numbers: Sequence[int], names_needed: frozenset[str] | None
+) -> tuple[str, ...] | None:
+    """The variables without which nothing leads there; None where one may not be spared, or is none."""
+    if names_needed is None:
+        return None
     ways = [seen.roots[way] for number in numbers for way in seen.reached.ways[number]]
     names = dict.fromkeys(root.name for root in ways if root.kind == "variable")
     named = all(name.isidentifier() for name in names) and not any(root.attributes for root in ways)

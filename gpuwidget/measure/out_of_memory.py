@@ -347,7 +347,8 @@ def _without(facts: Facts, chosen: Sequence[Held], blocks: frozenset[int], *, wi
     it = "it" if len(chosen) == 1 else "them"
     return Remedy(
         "delete",
-        f"Let go of {sizes}{also}, if you need no more of {it}: the code that failed does not read {it}.",
+        f"Let go of {sizes}{also}, if you need no more of {it}: the code that failed was not seen to read "
+        f"{it}.",
         f"%gpu free {' '.join(names)} --yes",
         _bytes(facts, blocks),
     )
