@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -27,10 +28,13 @@ from gpuwidget.torch_allocator import DeviceBlocks
 from gpuwidget.torch_out_of_memory import Books
 from gpuwidget.torch_storages import Root, reach
 
+_LOG = logging.getLogger(__name__)
+
 _NO_BOOKS = Books(None, None, None, None, None, None, (), False)
 _FLUSH_CUPY = "cupy.get_default_memory_pool().free_all_blocks()"
 _NO_DRIVER = "other processes: the driver was not asked, or did not answer"
 _NO_COUNTERS = "who holds torch's memory"
+_NOT_FOUND = f"{_NO_COUNTERS}: gpuwidget could not look through the variables"
 _EARLIER = "an earlier error's frames, not collected yet"
 _WORTH_A_LOOK = units.MIB
 """Bytes that no name leads to, from which on what Python has not collected yet is looked through."""
@@ -80,18 +84,16 @@ class Story:
 
 def gather(shell: Any, error: BaseException, cell: FailedCell | None) -> Story:
     """Look at torch, at the notebook and at the driver; keeps nothing of what it has seen."""
-    message = BaseException.__str__(error)
+    message = torch_out_of_memory.message(error)
     said = parse(message)
     index = said.index if said.index is not None else _only_device()
     books = torch_out_of_memory.books(index) if index is not None else _NO_BOOKS
-    seen = memory.search(shell)
-    unknown: list[str] = []
+    blocks, held, failed = _holders(shell, index, error, cell)
+    unknown = [failed] if failed is not None else []
     if torch_state.missing_reason() is not None:
         unknown.append(f"{_NO_COUNTERS}: {torch_state.missing_reason()}")
     gpu, others, doubts = _beside(index, books)
     unknown += doubts
-    blocks = _blocks(seen, index)
-    held = _held(shell, seen, blocks, error, cell)
     counted = books.allocated is not None and index is not None
     allocated = books.allocated if said.allocated is None else said.allocated.exact(books.allocated)
     facts = Facts(
@@ -165,6 +167,19 @@ class _Blocks:
     rows: tuple[tuple[int, int, int | None, int], ...]
     known: bool
     """Whether cells were looked at."""
+
+
+def _holders(
+    shell: Any, index: int | None, error: BaseException, cell: FailedCell | None
+) -> tuple[_Blocks | None, list[Held], str | None]:
+    """The device's blocks and who holds them; why they are not known, where looking failed."""
+    try:
+        seen = memory.search(shell)
+        blocks = _blocks(seen, index)
+        return blocks, _held(shell, seen, blocks, error, cell), None
+    except Exception:
+        _LOG.debug("who holds torch's memory was not found", exc_info=True)
+        return None, [], _NOT_FOUND
 
 
 def _blocks(seen: Look, index: int | None) -> _Blocks | None:
@@ -274,7 +289,11 @@ def _needed(shell: Any, error: BaseException, cell: FailedCell | None) -> frozen
     source = cell.source if cell is not None else ""
     namespace: Mapping[str, object] = vars(sys.modules["__main__"]) if shell is None else shell.user_ns
     barred = [] if shell is None else [*walls(shell), *shell.user_ns_hidden.values()]
-    return needed(source, error.__traceback__, UserCode(shell), namespace, barred)
+    try:
+        return needed(source, error.__traceback__, UserCode(shell), namespace, barred)
+    except Exception:
+        _LOG.debug("what the failed code reads was not found", exc_info=True)
+        return None
 
 
 def _variables_to(

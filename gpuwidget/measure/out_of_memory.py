@@ -37,7 +37,7 @@ _MOST_PARTS = 64
 _SIZE = r"(\d+(?:\.\d+)?) ?(bytes|[KMG]i?B)\b"
 _WANTED = re.compile(
     r"\b(?:CUDA|HIP) out of memory"
-    r"|\b(?:CUDA|HIP) error: out of memory"
+    r"|\b(?:CUDA|HIP)(?: driver)? error: out of memory"
     r"|would exceed allowed memory\. \(out of memory\)"
 )
 _PATTERNS = {
