@@ -251,7 +251,12 @@ def test_error_frames_and_results_are_freed(kernel: Kernel) -> None:
     freed = before - used()
     assert "Released 5.0 GiB of tensors." in done
     assert freed * MIB == pytest.approx(5 * GIB, abs=64 * MIB)
-    assert "Given back: 5.0 GiB on GPU 0, as the driver sees it." in done
+    # In a container whose process ids are not the host's, the driver's figure is everybody's.
+    own, whole = (
+        "Given back: 5.0 GiB on GPU 0, as the driver sees it.",
+        "5.0 GiB by torch's count; by the driver's",
+    )
+    assert own in done or whole in done
     assert kernel.value("torch.cuda.memory_allocated() == kept.nbytes") == "True"
 
 
