@@ -85,6 +85,20 @@ def test_after_an_error(kernel: Kernel) -> None:
     assert kernel.value("allocator.enabled") == "False"
 
 
+def test_an_interrupt_as_it_begins(kernel: Kernel) -> None:
+    """Pressed while the recording is begun, 'stop' reaches the cell's own code, and the recording ends."""
+    ok(
+        kernel,
+        "torch.cuda.init()\nimport signal, gpuwidget.torch_history as h\ncounts = h._counts\n"
+        "def once():\n    h._counts = counts\n    signal.raise_signal(signal.SIGINT)\n    return counts()\n"
+        "h._counts = once",
+    )
+    ran = kernel.run("%%gpuwatch --no-live --lines\nx = torch.allocate(MIB)\nwhile True: pass")
+    assert ran.reply["ename"] == "KeyboardInterrupt"
+    assert lines(ran) == [("In[3]", 2, None, "x = torch.allocate(MIB)", None, 1, 1, 1)]
+    assert kernel.value("allocator.enabled, h.HISTORY._listeners") == "(False, [])"
+
+
 def test_cells_in_cells(kernel: Kernel) -> None:
     """A watched cell in a watched cell: each has what was allocated in its own time."""
     inner = "%%gpuwatch --no-live --lines\\nb = torch.allocate(2 * MIB)"
