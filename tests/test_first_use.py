@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import linecache
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from gpuwidget.kernel.first_use import needed
+from gpuwidget.kernel.source_text import CHANGED
 from gpuwidget.kernel.user_code import UserCode
 
 
@@ -37,7 +39,7 @@ from gpuwidget.kernel.user_code import UserCode
 )
 def test_what_a_cell_reads(cell: str, names: set[str]) -> None:
     """A name counts where it is read before it is given a new value for certain; doubt counts as read."""
-    assert needed(cell, None, UserCode(SimpleNamespace()), {}) == names
+    assert needed(cell, None, UserCode(SimpleNamespace()), {}) == frozenset(names)
 
 
 def cell_code(source: str, scope: dict[str, Any], name: str = "/tmp/ipykernel_7/1.py") -> None:
@@ -45,7 +47,7 @@ def cell_code(source: str, scope: dict[str, Any], name: str = "/tmp/ipykernel_7/
     exec(compile(source, name, "exec"), scope)
 
 
-def read_by(source: str, scope: dict[str, Any]) -> set[str]:
+def read_by(source: str, scope: dict[str, Any]) -> frozenset[str]:
     """What a cell that fails reads of the variables of ``scope``."""
     shell = SimpleNamespace(compile=SimpleNamespace(_filename_map={"/tmp/ipykernel_7/2.py": 2}))
     with pytest.raises(ZeroDivisionError) as raised:
@@ -126,7 +128,7 @@ def test_too_much_to_look_at() -> None:
         chain = [chain]
     assert needed("x", None, UserCode(SimpleNamespace()), {"x": chain}) is None
     found = needed("x", None, UserCode(SimpleNamespace()), {"x": ["a sentence"] * 1_000_000})
-    assert found == {"x"}
+    assert found == frozenset({"x"})
 
 
 def test_no_code_of_the_users_runs_while_it_is_read() -> None:
@@ -192,11 +194,45 @@ def test_whose_code_a_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         assert code.name(library) is None
 
 
-def test_the_source_of_a_line(tmp_path: Path) -> None:
+def test_the_source_of_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it stands in the file, without its indentation; nothing where there is no such line."""
-    path = tmp_path / "model.py"
-    path.write_text("def f():\n    return 1\n")
+    module = imported(tmp_path / "model.py", "def f():\n    return 1\n", monkeypatch)
     code = UserCode(SimpleNamespace())
-    assert code.source(str(path), 2) == "return 1"
-    assert code.source(str(path), 99) == ""
+    assert code.source(module, 2) == "return 1"
+    assert code.source(module, 99) == ""
     assert code.source(str(tmp_path / "gone.py"), 1) == ""
+    assert code.source(linecache.__file__, 1).startswith('"""')
+
+
+def test_functions_that_are_wrapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a decorator, a class or another function has around it is compared with the file too."""
+    text = (
+        "import functools\n"
+        "def outer(f):\n    @functools.wraps(f)\n    def inner(): return f()\n    return inner\n"
+        "@outer\ndef one():\n    return 1\n"
+        "class Two:\n    @staticmethod\n    def two():\n        return 2\n"
+        "    @property\n    def three(self):\n        return 3\n"
+    )
+    module = imported(tmp_path / "model.py", text, monkeypatch)
+    assert [UserCode(SimpleNamespace()).source(module, n) for n in (4, 8, 12, 15)] == [
+        "def inner(): return f()",
+        "return 1",
+        "return 2",
+        "return 3",
+    ]
+    Path(module).write_text(text.replace("return 2", "return 22 "), encoding="utf-8")
+    assert [UserCode(SimpleNamespace()).source(module, n) for n in (8, 12)] == ["return 1", CHANGED]
+    Path(module).write_text(text[:-2] + "(", encoding="utf-8")
+    assert UserCode(SimpleNamespace()).source(module, 8) == CHANGED
+
+
+def imported(path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module of the user's, made after this process began."""
+    path.write_text(text, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, path.stem, module)
+    spec.loader.exec_module(module)
+    return str(path)
