@@ -24,7 +24,7 @@ from typing import Any
 from gpuwidget.kernel.user_code import UserCode
 
 _MOST_OBJECTS = 20_000
-_MOST_ITEMS = 10_000
+_MOST_ITEMS = 1_000
 """Of a container so many are looked at: those of a huge one are alike."""
 # By identity: to look a class up in a set may run its metaclass's code.
 _LEADS_NOWHERE = frozenset(
@@ -94,6 +94,7 @@ class Reads:
                 values = list(own.values())
                 yield from (value for value in values if issubclass(type(value), (FunctionType, type)))
         elif issubclass(kind, type):
+            yield kind
             for cls in _mro_of(one):
                 if self._is_users_class(cls):
                     yield from list(_members_of(cls).values())
@@ -125,9 +126,12 @@ class Reads:
         return type(file) is str and self._code.name(file) is not None
 
     def _is_users_class(self, cls: type) -> bool:
-        name = _module_of(cls)
+        try:
+            name = _module_of(cls)
+        except AttributeError:  # deleted
+            return True
         if type(name) is not str:
-            return False
+            return True
         module = sys.modules.get(name)
         if name == "__main__" or not issubclass(type(module), ModuleType):
             return True
