@@ -6,6 +6,7 @@ directly: one small file, no process object.
 
 from __future__ import annotations
 
+import functools
 import os
 from contextlib import suppress
 from typing import NamedTuple
@@ -63,6 +64,15 @@ def in_host_pid_namespace() -> bool:
         return os.stat("/proc/self/ns/pid").st_ino == _HOST_PID_NAMESPACE
     except OSError:
         return False
+
+
+@functools.cache
+def started() -> float | None:
+    """When this process began, epoch seconds to about one; None where the system does not say."""
+    try:
+        return float(psutil.Process().create_time())
+    except (psutil.Error, OSError):
+        return None
 
 
 def resident_memory() -> int | None:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuwidget import torch_state
+from gpuwidget.torch_segments import segment_of
 
 _ALLOCATED = "active_allocated"
-_SHARED_POOL = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,11 @@ class DeviceBlocks:
     reserved: int
     """Bytes taken from the driver."""
     returnable: int
-    """Bytes of it that emptying the cache would give back."""
+    """Bytes of it that emptying the cache would give back at once."""
+    waiting: int
+    """Bytes that it would give back too, once work on another stream is done with them."""
+    private: int
+    """Bytes that are free in private pools, as CUDA graphs have: nobody else may use them."""
 
     @property
     def name(self) -> str:
@@ -105,17 +109,25 @@ def churn() -> dict[int, Churn]:
 def blocks_of(index: int, segments: Iterable[Mapping[str, Any]]) -> DeviceBlocks:
     """One device's blocks, from its segments in a snapshot of torch's."""
     blocks: list[tuple[int, int, int]] = []
-    reserved = returnable = 0
-    for segment in segments:
-        reserved += segment["total_size"]
-        returnable += _returnable(segment)
-        address = segment["address"]
-        for block in segment["blocks"]:
-            size = block["size"]
-            if block["state"] == _ALLOCATED:
-                # Older torch gives no address: the blocks of a segment follow each other.
-                blocks.append((block.get("address", address), size, block.get("requested_size", size)))
-            address += size
+    reserved = returnable = waiting = private = 0
+    for found in segments:
+        segment = segment_of(found)
+        used = [
+            (address, size, block.get("requested_size", size))
+            for block, (address, size, _) in zip(found["blocks"], segment.blocks, strict=True)
+            if block["state"] == _ALLOCATED
+        ]
+        blocks += used
+        reserved += segment.size
+        if not segment.shared:
+            private += segment.size - sum(size for _, size, _ in used)
+            continue
+        at_once = segment.returnable()
+        returnable += at_once
+        allocated = {address for address, _, _ in used}
+        pending = {address for address, _, in_use in segment.blocks if in_use and address not in allocated}
+        if pending:
+            waiting += segment.returnable(pending) - at_once
     blocks.sort()
     return DeviceBlocks(
         index=index,
@@ -124,18 +136,6 @@ def blocks_of(index: int, segments: Iterable[Mapping[str, Any]]) -> DeviceBlocks
         requested=tuple(block[2] for block in blocks),
         reserved=reserved,
         returnable=returnable,
+        waiting=waiting,
+        private=private,
     )
-
-
-def _returnable(segment: Mapping[str, Any]) -> int:
-    """Bytes that empty_cache gives back: whole segments that are free, and free pages of expandable ones.
-
-    Those of a CUDA graph's own pool stay, and so does what is free beside an allocated block.
-    """
-    if tuple(segment.get("segment_pool_id", _SHARED_POOL)) != _SHARED_POOL:
-        return 0
-    free = [block["size"] for block in segment["blocks"] if block["state"] == "inactive"]
-    if segment.get("is_expandable"):
-        return sum(free)
-    total: int = segment["total_size"]
-    return total if sum(free) == total else 0

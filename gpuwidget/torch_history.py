@@ -103,13 +103,17 @@ class History:
         with self._lock:
             listener = Listener()
             self._listeners.append(listener)
-            torch: Any = torch_state.loaded()
-            if torch_state.cuda_initialized():
-                self._begin(torch, _recorded_blocks)
-            elif torch is not None:
-                self._call_back(torch)
-            listener.before = _counts()
-            listener.since_us = time.time_ns() / 1000
+            try:
+                torch: Any = torch_state.loaded()
+                if torch_state.cuda_initialized():
+                    self._begin(torch, _recorded_blocks)
+                elif torch is not None:
+                    self._call_back(torch)
+                listener.before = _counts()
+                listener.since_us = time.time_ns() / 1000
+            except BaseException:  # nobody has the listener yet, to close it
+                self.close(listener)
+                raise
             return listener
 
     def listen(self) -> None:
@@ -176,8 +180,13 @@ class History:
         already = bool(torch._C._cuda_isHistoryEnabled())
         older = recorded_blocks(torch) if self._ours or not already else None
         if not already:
-            _record(torch)
+            # Said before, so that an interrupt in between leaves nothing on that nobody ends.
             self._ours = True
+            try:
+                _record(torch)
+            except Exception:
+                self._ours = False
+                raise
         self._tap(torch)
         for listener in self._listeners:
             if not listener.joined:

@@ -6,21 +6,25 @@ has a context.
 
 from __future__ import annotations
 
+import builtins
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from gpuwidget import torch_allocator, torch_state
-from gpuwidget.measure.out_of_memory import Segment, is_out_of_memory
+from gpuwidget.measure.out_of_memory import is_out_of_memory
+from gpuwidget.torch_segments import Segment, segment_of
 
-_SHARED_POOL = (0, 0)
 _SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 _RENAMED = (2, 10)
 """The version from which torch's own messages use the first of these names."""
-_DEEPEST = 5
+_MOST_ERRORS = 50
+_args_of: Any = vars(BaseException)["args"].__get__
+_mro_of: Any = vars(type)["__mro__"].__get__
+_module_of: Any = vars(type)["__module__"].__get__
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +45,47 @@ class Books:
 
 
 def found_in(error: BaseException) -> BaseException | None:
-    """The out-of-memory error of a CUDA device that ``error`` is, or was raised from; None for others."""
+    """The out-of-memory error of a CUDA device that ``error`` is, came from or holds; None for others."""
     torch: Any = torch_state.loaded()
     if torch is None:
         return None
-    kinds = {getattr(torch, "OutOfMemoryError", None), getattr(torch.cuda, "OutOfMemoryError", None)}
-    one: BaseException | None = error
-    for _ in range(_DEEPEST):
-        if one is None:
-            return None
-        # To ask any other object for its text may run the user's code.
-        known = type(one) in kinds or type(one) is RuntimeError or type(one).__module__ == "torch"
-        if known and isinstance(one, RuntimeError) and is_out_of_memory(BaseException.__str__(one)):
+    own = [getattr(place, "OutOfMemoryError", None) for place in (torch, torch.cuda)]
+    ahead, met = [error], 0
+    while ahead and met < _MOST_ERRORS:
+        one = ahead.pop(0)
+        met += 1
+        if _may_be(one, own) and is_out_of_memory(message(one)):
             return one
-        one = one.__cause__
+        ahead += _before(one)
     return None
+
+
+def message(error: BaseException) -> str:
+    """What an error says, without the user's code: to make a text of anything but a text may run it."""
+    said: list[str] = [part for part in _args_of(error) if type(part) is str]
+    return said[0] if said else ""
+
+
+def _may_be(error: BaseException, own: Sequence[object]) -> bool:
+    """Whether an error is of a kind that torch raises."""
+    kind = type(error)
+    if kind is RuntimeError:
+        return True
+    bases = _mro_of(kind)
+    known = any(base is one for base in bases for one in own) or _module_of(kind) == "torch"
+    return known and any(base is RuntimeError for base in bases)
+
+
+def _before(error: BaseException) -> list[BaseException]:
+    """What an error was raised from, or while it was dealt with, and what a group of errors holds."""
+    found = [error.__cause__]
+    # An interrupt is no failure of what was being done.
+    if issubclass(type(error), Exception) and not error.__suppress_context__:
+        found.append(error.__context__)
+    group: Any = getattr(builtins, "BaseExceptionGroup", None)  # from Python 3.11 on
+    if group is not None and issubclass(type(error), group):
+        found += group.exceptions.__get__(error)
+    return [one for one in found if one is not None]
 
 
 def allocated() -> dict[int, int]:
@@ -70,7 +100,7 @@ def books(index: int) -> Books:
     torch: Any = torch_state.loaded()
     stats = _stats().get(index, {}) if torch_state.missing_reason() is None else {}
     free, total = _free_and_total(torch, index)
-    segments = tuple(map(_segment, _segments(index))) if stats else ()
+    segments = _segments(index) if stats else ()
     return Books(
         allocated=_stat(stats, "allocated_bytes"),
         reserved=_stat(stats, "reserved_bytes"),
@@ -122,24 +152,8 @@ def _limit(torch: Any, index: int, total: int | None) -> int | None:
     return None
 
 
-def _segments(index: int) -> list[Mapping[str, Any]]:
-    return [segment for segment in torch_allocator.segments() if segment.get("device") == index]
-
-
-def _segment(segment: Mapping[str, Any]) -> Segment:
-    address = int(segment.get("address", 0))
-    blocks = []
-    for block in segment.get("blocks", ()):
-        size = int(block["size"])
-        address = int(block.get("address", address))
-        blocks.append((address, size, block.get("state") != "inactive"))
-        address += size
-    return Segment(
-        size=int(segment.get("total_size", sum(size for _, size, _ in blocks))),
-        expandable=bool(segment.get("is_expandable")),
-        shared=tuple(segment.get("segment_pool_id", _SHARED_POOL)) == _SHARED_POOL,
-        blocks=tuple(blocks),
-    )
+def _segments(index: int) -> tuple[Segment, ...]:
+    return tuple(segment_of(one) for one in torch_allocator.segments() if one.get("device") == index)
 
 
 def _asked_for_expandable() -> bool:

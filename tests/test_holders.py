@@ -15,9 +15,8 @@ import pytest
 from helpers_allocator import MIB, ROUND, StandInGpu
 
 from gpuwidget import torch_allocator, torch_storages
-from gpuwidget.measure.holders import DeviceMemory, rank
+from gpuwidget.measure.holders import rank
 from gpuwidget.measure.report import Holder
-from gpuwidget.torch_allocator import blocks_of
 from gpuwidget.torch_storages import Root
 
 torch: Any = pytest.importorskip("torch")
@@ -432,37 +431,6 @@ def test_graphs_that_may_hold_more(gpu: StandInGpu, monkeypatch: pytest.MonkeyPa
 
 
 # -- the allocator -------------------------------------------------------------------------------------------
-
-
-def block(size: int, state: str, **more: Any) -> dict[str, Any]:
-    """A block as torch's snapshot has it."""
-    return {"size": size, "state": state, "requested_size": size - 12, **more}
-
-
-def segment(address: int, *blocks: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """A segment as torch's snapshot has it."""
-    size = sum(block["size"] for block in blocks)
-    return {"device": 1, "address": address, "total_size": size, "blocks": list(blocks), **more}
-
-
-def test_what_of_the_cache_can_be_given_back() -> None:
-    """Whole free segments and free pages of expandable ones; nothing beside tensors or in a graph's pool."""
-    half_used = segment(0x1000, block(512, "active_allocated"), block(1024, "inactive"))
-    free = segment(0x9000, block(2048, "inactive"))
-    waiting = segment(0xA000, block(512, "active_pending_free"))
-    graph = segment(0xB000, block(4096, "inactive"), segment_pool_id=(0, 1))
-    grown = segment(0xC000, block(512, "active_allocated"), block(8192, "inactive"), is_expandable=True)
-    found = blocks_of(1, [grown, free, half_used, waiting, graph])
-    assert (found.allocated, found.reserved, found.returnable) == (1024, 16896, 2048 + 8192)
-    assert (found.addresses, found.sizes, found.requested) == ((0x1000, 0xC000), (512, 512), (500, 500))
-    device = DeviceMemory("cuda:1", found.allocated, found.reserved, found.returnable, None)
-    assert (device.cached, device.stuck) == (15872, 1024 + 512 + 4096)
-
-
-def test_addresses_within_blocks() -> None:
-    """An address belongs to the block that it lies in, not to the gap behind it."""
-    found = blocks_of(0, [segment(1000, block(512, "active_allocated"), block(512, "inactive"))])
-    assert [found.find(address) for address in (999, 1000, 1511, 1512)] == [None, 0, 0, None]
 
 
 def test_without_cuda_there_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,9 @@ class Code:
     def source(self, filename: str, line: int) -> str:
         return f"source of {line}"
 
+    def above(self, filename: str) -> int | None:
+        return {CELL: 2}.get(filename)
+
 
 def frames(*places: tuple[str, int, str]) -> list[dict[str, Any]]:
     """A stack on the main thread, the innermost frame first."""
@@ -64,6 +67,17 @@ def test_a_line_and_all_it_says() -> None:
     assert read(trace).lines == (
         LineMemory("model.py", 31, "step", "source of 31", "In[5] line 7", "cuda:0", 512, 512, 512),
     )
+
+
+def test_lines_below_a_time_magic() -> None:
+    """%%time runs the lines below it under a name of its own: they are the cell's, by their own numbers."""
+    magic = ("/env/lib/python3.11/site-packages/IPython/core/magics/execution.py", 1431, "time")
+    timed, cells = ("<timed exec>", 4, "<module>"), (CELL, 1, "<module>")
+    own = alloc(1, 512, 1.0, frames((LINEAR, 9, "forward"), timed, magic, cells))
+    called = alloc(2, 1024, 2.0, frames((MODEL, 31, "step"), timed, magic, cells))
+    first, second = read([own, called]).lines
+    assert (first.file, first.line, first.called_from) == ("model.py", 31, "In[5] line 6")
+    assert (second.file, second.line, second.function) == ("In[5]", 6, None)
 
 
 def test_the_cells_own_lines_have_no_function() -> None:

@@ -10,8 +10,9 @@ from helpers_reports import HOSTILE
 
 from gpuwidget.kernel.oom_card import bundle
 from gpuwidget.kernel.oom_facts import CellShare, Story
-from gpuwidget.measure.out_of_memory import Facts, Held, Other, Segment
+from gpuwidget.measure.out_of_memory import Facts, Held, Other
 from gpuwidget.measure.report import Holder, HolderKind
+from gpuwidget.torch_segments import Segment
 from gpuwidget.units import GIB, MIB
 
 
@@ -100,7 +101,8 @@ def test_its_words() -> None:
         "- Make the batch 2 times smaller, or go through it in 2 parts (gradient accumulation): the cell "
         "had 22.0 GiB above its start and asked for 6.0 GiB more, where 24.1 GiB were to be had. That is "
         "enough as far as the cell came, if what it needs grows with the batch.",
-        "- Let go of embeddings (9.2 GiB), if you need no more of it: the code that failed does not read it.",
+        "- Let go of embeddings (9.2 GiB), if you need no more of it: the code that failed was not "
+        "seen to read it.",
         "%gpu free embeddings --yes",
         "- Shut down bob: python train.py --config large.yaml, if nobody needs it: it holds 38.0 GiB.",
         "Before the next try let go of this error: its frames keep 21.9 GiB alive, which that try would lack "

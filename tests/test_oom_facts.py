@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 from helpers_out_of_memory import LimitedGpu  # noqa: E402  torch may not be there
 
 from gpuwidget import processes  # noqa: E402
-from gpuwidget.kernel import outside_torch  # noqa: E402
+from gpuwidget.kernel import memory, outside_torch  # noqa: E402
 from gpuwidget.kernel.oom_facts import FailedCell, Story, gather  # noqa: E402
 from gpuwidget.kernel.outside_torch import CONTEXT, Outside  # noqa: E402
 from gpuwidget.measure.out_of_memory import Other, Pool  # noqa: E402
@@ -123,3 +123,17 @@ def test_without_counters(monkeypatch: pytest.MonkeyPatch) -> None:
     told = gather(None, error, FailedCell(None, 3))
     assert (told.facts.device, told.facts.held, told.facts.at_start) == ("cuda:1", (), None)
     assert told.unknown[0] == "who holds torch's memory: CUDA is not initialised in this process"
+
+
+def test_where_looking_fails(gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The card comes all the same, without holders and without advice that rests on them."""
+
+    def fail(shell: object) -> None:
+        raise TypeError("unhashable type")
+
+    monkeypatch.setattr(memory, "search", fail)
+    kept = gpu.empty(10 * MIB // 4)
+    told = story(gpu, 80 * MIB, FailedCell(None, 3, {0: 0}))
+    assert (told.facts.held, told.facts.allocated, told.cells) == ((), 10 * MIB, ())
+    assert "who holds torch's memory: gpuwidget could not look through the variables" in told.unknown
+    assert kept is not None

@@ -14,7 +14,6 @@ from gpuwidget.measure.out_of_memory import (
     Pool,
     Remedy,
     Rounded,
-    Segment,
     contradicts_itself,
     first_step,
     is_out_of_memory,
@@ -22,6 +21,7 @@ from gpuwidget.measure.out_of_memory import (
     remedies,
 )
 from gpuwidget.measure.report import Holder, HolderKind
+from gpuwidget.torch_segments import Segment
 from gpuwidget.units import GIB, MIB
 
 TORCH_1 = (
@@ -252,7 +252,7 @@ def test_variables_that_would_do() -> None:
     assert only("delete", held=(model, cache, old, small)) == Remedy(
         "delete",
         "Let go of cache (6.0 GiB) and old (5.0 GiB), if you need no more of them: the code that failed "
-        "does not read them.",
+        "was not seen to read them.",
         "%gpu free cache old --yes",
         11 * GIB,
     )
@@ -288,7 +288,7 @@ def test_together() -> None:
     assert kinds(held=(out, cache), free=0) == ["batch", "delete"]
     assert only("delete", held=(out, cache), free=0).text == (
         "Let go of cache (6.0 GiB), and of what the notebook itself keeps, if you need no more of it: the "
-        "code that failed does not read it."
+        "code that failed was not seen to read it."
     )
 
 
@@ -313,6 +313,16 @@ def test_a_private_pool_helps_nobody() -> None:
     """What a CUDA graph's pool has free, nobody else may use."""
     pool = Segment(11 * GIB, False, False, ((1, 10 * GIB, True), (2, 1 * GIB, True)))
     assert "delete" not in kinds(segments=(pool,), held=(held("variable", "x", (1,), 10 * GIB),))
+    whole = Segment(10 * GIB, False, False, ((1, 10 * GIB, True),))
+    assert "delete" not in kinds(segments=(whole,), held=(held("variable", "x", (1,), 10 * GIB),))
+
+
+def test_small_tensors_make_no_room_for_large_ones() -> None:
+    """Where tensors of at most 1 MiB lie, no larger one goes; but whole pages of theirs may go back."""
+    row = Segment(12 * GIB, True, True, ((1, 10 * GIB, True), (2, 2 * GIB, True)), small=True)
+    one = held("variable", "x", (1,), 10 * GIB)
+    assert "delete" not in kinds(segments=(replace(row, expandable=False),), held=(one,))
+    assert "delete" in kinds(segments=(row,), held=(one,))
 
 
 def test_let_go_of_since() -> None:

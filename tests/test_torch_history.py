@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from helpers_torch import STANDIN, make_torch
 
+from gpuwidget import torch_history
 from gpuwidget.torch_history import History, Listener, Recorded
 
 ALLOCATOR = STANDIN.parents[1] / "standin_allocator.py"
@@ -59,6 +60,35 @@ def test_recorded_while_a_run_wants_it(torch: Any) -> None:
     assert torch.allocator.calls[0][1] == {"context": "alloc", "stacks": "python"}
     assert not torch.allocator.enabled
     assert (before, kept) is not None
+
+
+@pytest.mark.parametrize("during", ["counting", "switching it on"])
+def test_an_interrupt_as_it_begins(torch: Any, monkeypatch: pytest.MonkeyPatch, during: str) -> None:
+    """Nothing goes on that nobody would end, wherever 'stop' strikes; the next run begins anew."""
+    torch.cuda.init()
+    switch = torch._C._cuda_record_memory_history
+
+    def interrupt(*args: Any) -> None:
+        monkeypatch.undo()
+        monkeypatch.setitem(sys.modules, "torch", torch)
+        if during == "switching it on":
+            switch(*args)
+        raise KeyboardInterrupt
+
+    if during == "counting":
+        monkeypatch.setattr(torch_history, "_counts", interrupt)
+    else:
+        monkeypatch.setattr(torch._C, "_cuda_record_memory_history", interrupt)
+    history = History()
+    with pytest.raises(KeyboardInterrupt):
+        history.open()
+    assert not torch.allocator.enabled
+    listener = history.open()
+    assert torch.allocator.enabled
+    kept = torch.allocate(100)
+    assert sizes(end(history, listener)) == [100]
+    assert not torch.allocator.enabled
+    assert kept is not None
 
 
 def test_nothing_is_recorded_before_cuda_is_up(torch: Any) -> None:

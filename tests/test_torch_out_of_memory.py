@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterator
 from typing import Any
 
@@ -109,6 +110,37 @@ def test_which_errors_are_meant() -> None:
         assert found(other) is None
 
 
+def test_errors_around_it() -> None:
+    """Errors of a class made from torch's, of the driver, and those that came while one was dealt with."""
+    found = torch_out_of_memory.found_in
+
+    made: Any = type("Mine", (torch.OutOfMemoryError,), {})
+    error = made("CUDA out of memory. Tried to allocate 1.00 GiB.")
+    assert found(error) is error
+    driver = RuntimeError("CUDA driver error: out of memory")
+    assert found(driver) is driver
+    later = RuntimeError("gave up")
+    later.__context__ = driver
+    assert found(later) is driver
+    later.__suppress_context__ = True
+    assert found(later) is None
+    interrupt = KeyboardInterrupt()
+    interrupt.__context__ = driver
+    assert found(interrupt) is None
+    circle = ValueError()
+    circle.__context__ = circle
+    assert found(circle) is None
+
+
+@pytest.mark.skipif(not hasattr(builtins, "ExceptionGroup"), reason="came with Python 3.11")
+def test_one_of_a_group() -> None:
+    """asyncio.TaskGroup raises a group of what its tasks raised, groups in groups too."""
+    group: Any = vars(builtins)["ExceptionGroup"]
+    error = oom()
+    inner = group("inner", [ValueError(), error])
+    assert torch_out_of_memory.found_in(group("outer", [KeyError(), inner])) is error
+
+
 def test_no_code_of_the_users_runs() -> None:
     """An error of the user's own class is not asked for its text."""
 
@@ -116,4 +148,16 @@ def test_no_code_of_the_users_runs() -> None:
         def __str__(self) -> str:
             raise AssertionError("asked")
 
-    assert torch_out_of_memory.found_in(Mine("CUDA out of memory")) is None
+    class Meta(type):
+        def __eq__(self, other: object) -> bool:
+            raise AssertionError("compared")
+
+    class Odd(RuntimeError, metaclass=Meta):
+        pass
+
+    class Text:
+        def __str__(self) -> str:
+            raise AssertionError("asked")
+
+    for error in (Mine("CUDA out of memory"), Odd("CUDA out of memory"), RuntimeError(Text())):
+        assert torch_out_of_memory.found_in(error) is None

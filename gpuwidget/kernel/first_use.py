@@ -4,40 +4,65 @@ from __future__ import annotations
 
 import ast
 import re
-from types import TracebackType
-from typing import Any
+import warnings
+from collections.abc import Iterable, Mapping
+from types import FrameType, TracebackType
 
+from gpuwidget.kernel.reads import Reads
 from gpuwidget.kernel.user_code import UserCode
 
 _NAME = re.compile(r"[^\W\d]\w*")
 _MOST_FRAMES = 200
+_TIMED = ("<timed exec>", "<timed eval>")
+"""What ``%%time`` calls the lines below it."""
 
 
-def needed(cell: str, trace: TracebackType | None, code: UserCode) -> frozenset[str]:
-    """The names that a cell and the user's functions on a traceback read.
+def needed(
+    cell: str,
+    trace: TracebackType | None,
+    code: UserCode,
+    namespace: Mapping[str, object],
+    barred: Iterable[object] = (),
+) -> frozenset[str] | None:
+    """The variables of ``namespace`` that a cell and the functions it calls read; None for too many to tell.
 
-    A name that the cell gives a new value before it reads it is none of them.
+    One that the cell gives a new value before it reads it is none of them. Functions are followed from what
+    is read, and from the frames on the traceback; ``barred`` is what is not looked behind.
     """
-    found = set(_read_first(cell))
+    reads = Reads(namespace, code, barred)
+    for name in _read_first(cell):
+        reads.name(name)
     for _ in range(_MOST_FRAMES):
         if trace is None:
             break
-        frame: Any = trace.tb_frame
-        name = code.name(frame.f_code.co_filename)
-        if name is not None and frame.f_code.co_name not in ("<module>", "<cell line: 1>"):
-            found.update(frame.f_code.co_names)
-            found.update(frame.f_code.co_freevars)
+        frame = trace.tb_frame
+        if not _is_cells_own(frame, code) and (
+            frame.f_globals is namespace or code.name(frame.f_code.co_filename) is not None
+        ):
+            reads.frame(frame)
         trace = trace.tb_next
-    return frozenset(found)
+    return frozenset(reads.names) if reads.follow() else None
+
+
+def _is_cells_own(frame: FrameType, code: UserCode) -> bool:
+    """Whether a frame runs a cell's own lines, which are read as source, in their order."""
+    file, name = frame.f_code.co_filename, frame.f_code.co_name
+    cell = (code.name(file) or "").startswith("In[")
+    return file in _TIMED or (cell and name.startswith(("<module>", "<cell line")))
 
 
 def _read_first(cell: str) -> set[str]:
     try:
-        tree = ast.parse(cell)
-    except (SyntaxError, ValueError):
-        return set(_NAME.findall(cell))  # with magics in it: every name counts as read
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the user has seen them
+            tree = ast.parse(cell)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set(_NAME.findall(cell))  # no Python: every name counts as read
     order = _Order()
-    order.visit(tree)
+    try:
+        order.visit(tree)
+    except RecursionError:
+        return set(_NAME.findall(cell))
     return order.read
 
 
@@ -50,8 +75,13 @@ class _Order(ast.NodeVisitor):
         self._sure = True
         """Whether what is visited runs in any case."""
 
+    def visit_Constant(self, node: ast.Constant) -> None:
+        if isinstance(node.value, str):
+            # It may be code: IPython puts magics, with the cell below them, into strings.
+            self.read.update(_read_first(node.value) - self._made)
+
     def visit_Name(self, node: ast.Name) -> None:
-        if isinstance(node.ctx, ast.Load):
+        if not isinstance(node.ctx, ast.Store):
             if node.id not in self._made:
                 self.read.add(node.id)
         elif self._sure:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpuwidget import units
+from gpuwidget.kernel.interrupts import deaf_to_interrupts
 from gpuwidget.measure.lines import Code, Lines, Requested, by_line
 from gpuwidget.measure.report import Report
 from gpuwidget.sampler import Subscription, process_sampler
@@ -21,7 +22,8 @@ class LineWitness:
 
     def start(self) -> None:
         """Begin to record."""
-        self._listener = HISTORY.open()
+        with deaf_to_interrupts(later=True):
+            self._listener = HISTORY.open()
         if not self._listener.joined:
             # The cell may import torch itself: look for it now and then.
             self._looking = process_sampler().subscribe(lambda sample: HISTORY.listen())

@@ -131,6 +131,8 @@ def _look(shell: Any, outside: bool) -> Holders:
             reserved=device.reserved,
             returnable=device.returnable,
             flushes=counters[index].alloc_retries if index in counters else None,
+            waiting=device.waiting,
+            private=device.private,
         )
         for index, device in seen.blocks.items()
     )

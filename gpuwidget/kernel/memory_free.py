@@ -6,17 +6,20 @@ A user's variable goes only by its name. What was released is what the driver sa
 from __future__ import annotations
 
 import gc
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuwidget import torch_allocator, torch_state, units
 from gpuwidget.errors import OptionError
-from gpuwidget.kernel import devices, memory, notebook_holds
+from gpuwidget.kernel import driver_memory, memory, notebook_holds
 from gpuwidget.kernel.memory import Look
 from gpuwidget.kernel.notebook_holds import DEBUGGER, ERROR
 from gpuwidget.torch_storages import Root
 
-_PATIENCE_S = 0.5
+_LOG = logging.getLogger(__name__)
+
+_FAILED = "Nothing was freed: gpuwidget could not look at what holds torch's memory."
 _USAGE = (
     "%gpu free: what the notebook itself holds and torch's cache, as a list; --yes gives it back; with "
     "names, these variables are deleted."
@@ -42,7 +45,9 @@ def _offer(shell: Any) -> list[str]:
     reason = torch_allocator.why_none()
     if reason is not None:
         return [f"Nothing to free: {reason}."]
-    seen = memory.search(shell)
+    seen = _search(shell)
+    if seen is None:
+        return [_FAILED]
     held = _held(seen)
     lines = [f"  {', '.join(_named(seen, root))}: {units.memory(size)}" for root, size in held.items()]
     cache = sum(blocks.returnable for blocks in seen.blocks.values())
@@ -52,7 +57,7 @@ def _offer(shell: Any) -> list[str]:
     losses = _losses(seen, held)
     if losses:
         lines.append(f"Lost with it: {', '.join(losses)}.")
-    also = _named_too(seen)
+    also = _named_too(seen, held)
     if also:
         lines.append(f"Kept, since a variable holds it too: {', '.join(also)}.")
     return lines
@@ -62,9 +67,11 @@ def _release(shell: Any) -> list[str]:
     reason = torch_allocator.why_none()
     if reason is not None:
         return [f"Nothing to free: {reason}."]
-    in_use, allocated, reserved = _driver(), _allocated(), _reserved()
-    seen = memory.search(shell)
+    seen = _search(shell)
+    if seen is None:
+        return [_FAILED]
     held = _held(seen)
+    before, allocated, reserved = driver_memory.look(), _allocated(), _reserved()
     losses = _losses(seen, held)
     roots = [seen.roots[number] for owner in held for number in seen.reached.ways[owner]]
     notebook_holds.release(shell, [root for root in roots if root.kind == "notebook"])
@@ -74,7 +81,7 @@ def _release(shell: Any) -> list[str]:
     torch.cuda.empty_cache()
     tensors, given = allocated - _allocated(), reserved - _reserved()
     lines = [f"Released {units.memory(tensors)} of tensors."] if tensors > 0 else []
-    lines.append(_given_back(in_use, given))
+    lines.append(driver_memory.given_back(before, driver_memory.look(), given))
     return [*lines, f"Lost with it: {', '.join(losses)}."] if losses else lines
 
 
@@ -91,9 +98,20 @@ def _delete(shell: Any, names: Sequence[str]) -> list[str]:
     gc.collect()
     released = before - _allocated()
     deleted = f"Deleted {', '.join(dict.fromkeys(names))}"
+    reason = torch_allocator.why_none()
+    if reason is not None:
+        return [f"{deleted}: how much GPU memory that released is not known: {reason}."]
     if released <= 0:
-        return [f"{deleted}: no GPU memory was released. %gpu memory shows what else holds it."]
+        return [f"{deleted}: no GPU memory of torch's was released. %gpu memory shows what else holds it."]
     return [f"{deleted}: {units.memory(released)} went back to torch's cache; %gpu free --yes empties that."]
+
+
+def _search(shell: Any) -> Look | None:
+    try:
+        return memory.search(shell)
+    except Exception:
+        _LOG.debug("memory was not looked at", exc_info=True)
+        return None
 
 
 def _held(seen: Look) -> dict[int, int]:
@@ -122,14 +140,15 @@ def _losses(seen: Look, held: Mapping[int, int]) -> list[str]:
     return list(dict.fromkeys(lost))
 
 
-def _named_too(seen: Look) -> list[str]:
+def _named_too(seen: Look, held: Mapping[int, int]) -> list[str]:
     """What the notebook holds of the user's own variables: freeing it would release nothing."""
+    going = {seen.roots[number].name for owner in held for number in seen.reached.ways[owner]}
     found = []
     for owner, numbers in seen.reached.ways.items():
         if seen.roots[owner].kind == "variable":
             kept = [seen.roots[n].name for n in numbers if seen.roots[n].kind == "notebook"]
             kept = [name for name in dict.fromkeys(kept) if name == ERROR or name.startswith("Out[")]
-            found += [f"{name} ({seen.roots[owner].name})" for name in kept]
+            found += [f"{name} ({seen.roots[owner].name})" for name in kept if name not in going]
     return found
 
 
@@ -139,30 +158,3 @@ def _allocated() -> int:
 
 def _reserved() -> int:
     return sum(counters.reserved for counters in torch_state.counters().values())
-
-
-def _driver() -> dict[str, int]:
-    """Bytes in use on each GPU on which this process has a context, as the driver says now."""
-    sample = devices.observer().look(_PATIENCE_S)
-    if sample is None or sample.origin.kind != "nvml":
-        return {}
-    in_use = torch_state.devices_with_context()
-    uuids = [device.uuid for device in torch_state.devices() if device.index in in_use]
-    return {
-        f"GPU {gpu.index}": reading.memory_used
-        for gpu, reading in zip(sample.gpus, sample.readings, strict=True)
-        if reading.memory_used is not None and any(torch_state.same_gpu(gpu.uuid, uuid) for uuid in uuids)
-    }
-
-
-def _given_back(before: Mapping[str, int], reserved: int) -> str:
-    """What other programs can have now, by the driver's count, else by torch's."""
-    after = _driver()
-    if not before or after.keys() != before.keys():
-        return f"Given back to the GPU: {units.memory(reserved)} by torch's count; the driver's is not known."
-    changes = [
-        f"{units.memory(before[name] - after[name])} on {name}"
-        for name in before
-        if before[name] > after[name]
-    ]
-    return f"Given back: {', '.join(changes) or 'nothing'}, as the driver sees it."

@@ -189,12 +189,15 @@ def _graphs(holders: Any, device: str) -> Iterator[str]:
 def _cache(device: DeviceMemory) -> list[str]:
     if not device.cached:
         return []
-    parts = [f"{units.memory(device.returnable)} can be given back (%gpu free)"] if device.returnable else []
-    if device.stuck:
-        parts.append(f"{units.memory(device.stuck)} can't: it lies between tensors (fragmentation)")
+    parts = [
+        (device.returnable, "can be given back (%gpu free)"),
+        (device.waiting, "can be too, once another stream is done with it"),
+        (device.private, "lies in private pools, which CUDA graphs keep for themselves"),
+        (device.stuck, "can't: it lies beside tensors (fragmentation)"),
+    ]
+    said = ", ".join(f"{units.memory(size)} {what}" for size, what in parts if size)
     flushed = f"; the cache was flushed {device.flushes} times to find memory" if device.flushes else ""
-    size = units.memory(device.cached)
-    return [f"Cache: {size} reserved beside the tensors, of which {', '.join(parts)}{flushed}."]
+    return [f"Cache: {units.memory(device.cached)} reserved beside the tensors, of which {said}{flushed}."]
 
 
 def _of_holder(holder: Holder) -> Row:

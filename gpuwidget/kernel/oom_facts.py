@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gc
+import logging
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -27,10 +28,13 @@ from gpuwidget.torch_allocator import DeviceBlocks
 from gpuwidget.torch_out_of_memory import Books
 from gpuwidget.torch_storages import Root, reach
 
+_LOG = logging.getLogger(__name__)
+
 _NO_BOOKS = Books(None, None, None, None, None, None, (), False)
 _FLUSH_CUPY = "cupy.get_default_memory_pool().free_all_blocks()"
 _NO_DRIVER = "other processes: the driver was not asked, or did not answer"
 _NO_COUNTERS = "who holds torch's memory"
+_NOT_FOUND = f"{_NO_COUNTERS}: gpuwidget could not look through the variables"
 _EARLIER = "an earlier error's frames, not collected yet"
 _WORTH_A_LOOK = units.MIB
 """Bytes that no name leads to, from which on what Python has not collected yet is looked through."""
@@ -48,7 +52,7 @@ class FailedCell:
 
     @property
     def source(self) -> str:
-        """Its code, without magics where IPython has put them into Python."""
+        """Its code, with magics as IPython has put them into Python."""
         info = self.info
         return str(getattr(info, "transformed_cell", None) or getattr(info, "raw_cell", ""))
 
@@ -80,18 +84,16 @@ class Story:
 
 def gather(shell: Any, error: BaseException, cell: FailedCell | None) -> Story:
     """Look at torch, at the notebook and at the driver; keeps nothing of what it has seen."""
-    message = BaseException.__str__(error)
+    message = torch_out_of_memory.message(error)
     said = parse(message)
     index = said.index if said.index is not None else _only_device()
     books = torch_out_of_memory.books(index) if index is not None else _NO_BOOKS
-    seen = memory.search(shell)
-    unknown: list[str] = []
+    blocks, held, failed = _holders(shell, index, error, cell)
+    unknown = [failed] if failed is not None else []
     if torch_state.missing_reason() is not None:
         unknown.append(f"{_NO_COUNTERS}: {torch_state.missing_reason()}")
     gpu, others, doubts = _beside(index, books)
     unknown += doubts
-    blocks = _blocks(seen, index)
-    held = _held(shell, seen, blocks, error, cell)
     counted = books.allocated is not None and index is not None
     allocated = books.allocated if said.allocated is None else said.allocated.exact(books.allocated)
     facts = Facts(
@@ -167,6 +169,19 @@ class _Blocks:
     """Whether cells were looked at."""
 
 
+def _holders(
+    shell: Any, index: int | None, error: BaseException, cell: FailedCell | None
+) -> tuple[_Blocks | None, list[Held], str | None]:
+    """The device's blocks and who holds them; why they are not known, where looking failed."""
+    try:
+        seen = memory.search(shell)
+        blocks = _blocks(seen, index)
+        return blocks, _held(shell, seen, blocks, error, cell), None
+    except Exception:
+        _LOG.debug("who holds torch's memory was not found", exc_info=True)
+        return None, [], _NOT_FOUND
+
+
 def _blocks(seen: Look, index: int | None) -> _Blocks | None:
     if index is None or index not in seen.blocks:
         return None
@@ -215,13 +230,17 @@ def _held(
         # Was it there when the failing cell began? Only what is certain counts.
         if number is not None and origin not in (number, UNKNOWN):
             pile.older.add(address)
-    names_needed = needed(cell.source if cell is not None else "", error.__traceback__, UserCode(shell))
+    names_needed = _needed(shell, error, cell)
     found = [_of_pile(seen, blocks, key, pile, names_needed) for key, pile in piles.items()]
     return sorted(found, key=lambda one: -one.holder.bytes)
 
 
 def _of_pile(
-    seen: Look, blocks: _Blocks, key: tuple[HolderKind, str], pile: _Pile, names_needed: frozenset[str]
+    seen: Look,
+    blocks: _Blocks,
+    key: tuple[HolderKind, str],
+    pile: _Pile,
+    names_needed: frozenset[str] | None,
 ) -> Held:
     kind, name = key
     numbers = sorted(pile.owners)
@@ -265,8 +284,24 @@ def _left_over(shell: Any, blocks: _Blocks, error: BaseException) -> frozenset[i
     return frozenset(address for owner, address in led_to if owner is not None and address in nobodys)
 
 
-def _variables_to(seen: Look, numbers: Sequence[int], names_needed: frozenset[str]) -> tuple[str, ...] | None:
-    """The variables without which nothing leads there; None where one can't be spared, or is none."""
+def _needed(shell: Any, error: BaseException, cell: FailedCell | None) -> frozenset[str] | None:
+    """The variables that the failing code reads; None where that can't be told."""
+    source = cell.source if cell is not None else ""
+    namespace: Mapping[str, object] = vars(sys.modules["__main__"]) if shell is None else shell.user_ns
+    barred = [] if shell is None else [*walls(shell), *shell.user_ns_hidden.values()]
+    try:
+        return needed(source, error.__traceback__, UserCode(shell), namespace, barred)
+    except Exception:
+        _LOG.debug("what the failed code reads was not found", exc_info=True)
+        return None
+
+
+def _variables_to(
+    seen: Look, numbers: Sequence[int], names_needed: frozenset[str] | None
+) -> tuple[str, ...] | None:
+    """The variables without which nothing leads there; None where one may not be spared, or is none."""
+    if names_needed is None:
+        return None
     ways = [seen.roots[way] for number in numbers for way in seen.reached.ways[number]]
     names = dict.fromkeys(root.name for root in ways if root.kind == "variable")
     named = all(name.isidentifier() for name in names) and not any(root.attributes for root in ways)

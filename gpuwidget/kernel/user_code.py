@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 import os
 import re
 import sys
@@ -11,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import gpuwidget
+from gpuwidget.kernel.cell_text import CellText
+from gpuwidget.kernel.source_text import SourceText
 
 _LIBRARIES = tuple(
     os.path.join(path, "")
@@ -32,6 +33,8 @@ class UserCode:
     def __init__(self, shell: Any) -> None:
         self._cells = getattr(getattr(shell, "compile", None), "_filename_map", {})
         self._names: dict[str, str | None] = {}
+        self._cell = CellText(shell)
+        self._text = SourceText()
 
     def name(self, filename: str) -> str | None:
         """``In[N]``, or the short path of a module of the user's; None for a library."""
@@ -40,8 +43,13 @@ class UserCode:
         return self._names[filename]
 
     def source(self, filename: str, line: int) -> str:
-        """The line's text, empty where nobody has it."""
-        return linecache.getline(filename, line).strip()[:_LONGEST_SOURCE]
+        """The line's text as the user wrote it, empty where nobody has it."""
+        cell = (self.name(filename) or "").startswith("In[")
+        return (self._cell if cell else self._text).line(filename, line)[:_LONGEST_SOURCE]
+
+    def above(self, filename: str) -> int | None:
+        """How many lines of a cell stand above those that its ``%%time`` runs; None where there is none."""
+        return self._cell.above(filename)
 
     def _find(self, filename: str) -> str | None:
         number = self._cells.get(filename)

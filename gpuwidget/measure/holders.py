@@ -24,9 +24,13 @@ class DeviceMemory:
     reserved: int
     """Bytes taken from the driver (torch.cuda.memory_reserved)."""
     returnable: int
-    """Bytes of it that torch.cuda.empty_cache() would give back."""
+    """Bytes of it that torch.cuda.empty_cache() would give back at once."""
     flushes: int | None
     """How often the cache was flushed to find memory, since the process began (num_alloc_retries)."""
+    waiting: int = 0
+    """Bytes of it that empty_cache() would give back too, once another stream is done with them."""
+    private: int = 0
+    """Bytes of it in private pools, as CUDA graphs have."""
 
     @property
     def cached(self) -> int:
@@ -36,7 +40,7 @@ class DeviceMemory:
     @property
     def stuck(self) -> int:
         """Bytes of the cache that can't be given back: free parts of segments that are in use."""
-        return self.cached - self.returnable
+        return self.cached - self.returnable - self.waiting - self.private
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,8 @@ LIBRARY = "allocated by libraries, on threads without a line of yours"
 """Stands in for the source where no frame was the user's."""
 _AUTOGRAD = "/torch/autograd/__init__.py"
 _NO_FUNCTION = ("<module>", "<cell line")
+_TIMED = ("<timed exec>", "<timed eval>")
+"""What ``%%time`` calls the lines below it."""
 
 
 class Code(Protocol):
@@ -30,6 +32,9 @@ class Code(Protocol):
 
     def source(self, filename: str, line: int) -> str:
         """The line's text, empty where nobody has it."""
+
+    def above(self, filename: str) -> int | None:
+        """How many lines of a cell stand above those that its ``%%time`` runs; None where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +160,19 @@ class _Stacks:
         inner: _Place | None = None
         cell: _Place | None = None
         in_backward = False
+        timed: int | None = None
         for frame in frames:
-            filename = str(frame.get("filename", ""))
+            filename, line = str(frame.get("filename", "")), int(frame.get("line", 0))
             in_backward = in_backward or _AUTOGRAD in filename
+            if filename in _TIMED:
+                timed = line
             name = self._code.name(filename)
             if name is None:
                 continue
-            place = _Place(filename, int(frame.get("line", 0)), str(frame.get("name", "")))
+            if timed is not None and name.startswith("In["):
+                above, below, timed = self._code.above(filename), timed, None
+                line = line if above is None else above + below
+            place = _Place(filename, line, str(frame.get("name", "")))
             if inner is None:
                 inner = place
             if name.startswith("In["):

@@ -14,6 +14,7 @@ from typing import Literal
 
 from gpuwidget import units
 from gpuwidget.measure.report import Holder
+from gpuwidget.torch_segments import LARGE_PAGE, Segment
 
 RemedyKind = Literal["again", "limit", "free", "delete", "batch", "expandable", "pool", "process"]
 
@@ -32,13 +33,11 @@ _IMPOSSIBLE = 1 << 60
 _MOST_VARIABLES = 3
 _MOST_PARTS = 64
 """So many times smaller a batch is no remedy any more."""
-_PAGE = 20 * units.MIB
-"""What torch's expandable segments for large tensors are made of (kLargeBuffer)."""
 
 _SIZE = r"(\d+(?:\.\d+)?) ?(bytes|[KMG]i?B)\b"
 _WANTED = re.compile(
     r"\b(?:CUDA|HIP) out of memory"
-    r"|\b(?:CUDA|HIP) error: out of memory"
+    r"|\b(?:CUDA|HIP)(?: driver)? error: out of memory"
     r"|would exceed allowed memory\. \(out of memory\)"
 )
 _PATTERNS = {
@@ -101,19 +100,6 @@ class Said:
     reserved: Rounded | None
     others: tuple[tuple[int, Rounded], ...]
     """Process ids and what they hold."""
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """A piece of memory that torch has from the driver."""
-
-    size: int
-    expandable: bool
-    """Whether each of its pages can be given back by itself."""
-    shared: bool
-    """False for one of a graph's private pool, which nobody else may use."""
-    blocks: tuple[tuple[int, int, bool], ...]
-    """Address, bytes, and whether it is in use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,7 +347,8 @@ def _without(facts: Facts, chosen: Sequence[Held], blocks: frozenset[int], *, wi
     it = "it" if len(chosen) == 1 else "them"
     return Remedy(
         "delete",
-        f"Let go of {sizes}{also}, if you need no more of {it}: the code that failed does not read {it}.",
+        f"Let go of {sizes}{also}, if you need no more of {it}: the code that failed was not seen to read "
+        f"{it}.",
         f"%gpu free {' '.join(names)} --yes",
         _bytes(facts, blocks),
     )
@@ -404,9 +391,9 @@ def _joinable(segments: Sequence[Segment]) -> int:
     """Of what is free in segments that are in use, whole pages: one is lost at the edge of each piece."""
     total = 0
     for segment in segments:
-        pieces = _free_pieces(segment, frozenset())
+        pieces = segment.free_pieces()
         if segment.shared and sum(size for _, size in pieces) < segment.size:
-            total += sum(max(0, size // _PAGE - 1) * _PAGE for _, size in pieces)
+            total += sum(max(0, size // LARGE_PAGE - 1) * LARGE_PAGE for _, size in pieces)
     return total
 
 
@@ -455,38 +442,14 @@ def _bytes(facts: Facts, blocks: frozenset[int]) -> int:
 
 
 def _free_after(segments: Sequence[Segment], freed: frozenset[int]) -> tuple[int, int]:
-    """Bytes that torch could give back with these blocks freed, and the largest piece it could hand out.
-
-    A whole segment goes back when nothing in it is in use, of an expandable one each page.
-    """
+    """Bytes that torch could give back with these blocks freed, and the largest piece it could hand out."""
     released = largest = 0
     for segment in segments:
-        pieces = _free_pieces(segment, freed)
-        longest = max((size for _, size in pieces), default=0)
-        if longest == segment.size:
-            released += segment.size
-            continue
-        if segment.expandable:
-            ends = ((at + size) // _PAGE - -(-at // _PAGE) for at, size in pieces)
-            released += sum(max(0, pages) * _PAGE for pages in ends)
-        if segment.shared:
-            largest = max(largest, longest)
+        returnable = segment.returnable(freed)
+        released += returnable
+        if returnable < segment.size and segment.shared and not segment.small:
+            largest = max([largest, *(size for _, size in segment.free_pieces(freed))])
     return released, largest
-
-
-def _free_pieces(segment: Segment, freed: frozenset[int]) -> list[tuple[int, int]]:
-    """Where in a segment each stretch of free blocks begins, and its bytes."""
-    pieces: list[tuple[int, int]] = []
-    at, free_before = 0, False
-    for address, size, in_use in segment.blocks:
-        free = not in_use or address in freed
-        if free and free_before:
-            start, length = pieces.pop()
-            pieces.append((start, length + size))
-        elif free:
-            pieces.append((at, size))
-        at, free_before = at + size, free
-    return pieces
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -106,14 +106,15 @@ def test_kinds_of_tensors() -> None:
 
 @pytest.mark.parametrize("allocator", ["expandable_segments:False", "expandable_segments:True"])
 def test_what_of_the_cache_can_be_given_back(allocator: str) -> None:
-    """empty_cache gives back what was foretold: to the byte, and no more than that of expandable segments."""
+    """empty_cache gives back what was foretold, to the byte; of expandable segments whole pages."""
     result = run_program(
         """
         import torch, gpuwidget
         many = [torch.empty(3 * 1024**2, dtype=torch.uint8, device="cuda") for _ in range(200)]
         many += [torch.empty(2000, device="cuda") for _ in range(2000)]
         big = torch.empty(1024**3, dtype=torch.uint8, device="cuda")
-        del many[::2], big
+        gaps = [torch.empty(4 * 1024**2, dtype=torch.uint8, device="cuda") for _ in range(200)]
+        del many[::2], big, gaps[::2]
         before = gpuwidget.holders().devices[0]
         torch.cuda.empty_cache()
         result = {"said": before.returnable, "reserved": before.reserved, "stuck": before.stuck,
@@ -123,10 +124,7 @@ def test_what_of_the_cache_can_be_given_back(allocator: str) -> None:
     )
     given = result["reserved"] - result["after"]
     assert given >= GIB
-    if allocator.endswith("False"):
-        assert (given, result["stuck"] > 0) == (result["said"], True)
-    else:
-        assert given <= result["said"]
+    assert (given, result["stuck"] > 0) == (result["said"], True)
 
 
 def test_the_users_allocation_history_is_left_alone() -> None:
@@ -253,7 +251,12 @@ def test_error_frames_and_results_are_freed(kernel: Kernel) -> None:
     freed = before - used()
     assert "Released 5.0 GiB of tensors." in done
     assert freed * MIB == pytest.approx(5 * GIB, abs=64 * MIB)
-    assert "Given back: 5.0 GiB on GPU 0, as the driver sees it." in done
+    # In a container whose process ids are not the host's, the driver's figure is everybody's.
+    own, whole = (
+        "Given back: 5.0 GiB on GPU 0, as the driver sees it.",
+        "5.0 GiB by torch's count; by the driver's",
+    )
+    assert own in done or whole in done
     assert kernel.value("torch.cuda.memory_allocated() == kept.nbytes") == "True"
 
 

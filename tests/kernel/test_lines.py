@@ -70,6 +70,46 @@ def test_cells_functions_and_modules(kernel: Kernel) -> None:
     assert report(ran)["notes"] == []
 
 
+@pytest.mark.parametrize(
+    "head", ["%%gpuwatch --no-live --lines\n%%time", "%%time\n%%gpuwatch --no-live --lines"]
+)
+def test_below_a_time_magic(kernel: Kernel, head: str) -> None:
+    """Under %%time each line is told apart, with its number in the cell and its text."""
+    ok(kernel, "def step():\n    return torch.allocate(MIB)")
+    ran = ok(kernel, f"{head}\n\nx = torch.allocate(8 * MIB)\ny = step()")
+    assert lines(ran) == [
+        ("In[3]", 4, None, "x = torch.allocate(8 * MIB)", None, 8, 8, 8),
+        ("In[2]", 2, "step", "return torch.allocate(MIB)", "In[3] line 5", 1, 1, 1),
+    ]
+
+
+def test_magics_are_shown_as_they_were_written(kernel: Kernel) -> None:
+    """A line with a magic reads as in the cell; where a magic's lines can't be told apart, that is said."""
+    ran = ok(kernel, "%%gpuwatch --no-live --lines\n\n%time x = torch.allocate(8 * MIB)")
+    assert [line[:4] for line in lines(ran)] == [
+        ("In[2]", 3, None, "%time x = torch.allocate(8 * MIB)"),
+    ]
+    ran = ok(kernel, "%%gpuwatch --no-live --lines\n%%prun -q\nx = torch.allocate(8 * MIB)")
+    assert [line[3] for line in lines(ran)] == ["%%prun -q (its lines can't be told apart)"]
+
+
+def test_a_module_that_was_edited(kernel: Kernel) -> None:
+    """The text of a line is shown where the file is as it was imported, and else is not guessed."""
+    module = kernel.folder / "layers.py"
+    code = "import torch\n\ndef forward(n):\n    return torch.allocate(n)\n"
+    module.write_text(code, encoding="utf-8")
+    cell = "%%gpuwatch --no-live --lines\nx = layers.forward(MIB)"
+    ok(kernel, "import layers")
+    assert [line[3] for line in lines(ok(kernel, cell))] == ["return torch.allocate(n)"]
+    module.write_text(code.replace("allocate(n)", "allocate(n) # later"), encoding="utf-8")
+    assert [line[3] for line in lines(ok(kernel, cell))] == ["return torch.allocate(n) # later"]
+    module.write_text(code.replace("import torch\n", "import torch\nlimit = 3\n"), encoding="utf-8")
+    changed = "(the file may have changed since it was imported)"
+    assert [line[3] for line in lines(ok(kernel, cell))] == [changed]
+    ok(kernel, "import importlib; importlib.reload(layers)")
+    assert [line[1:4] for line in lines(ok(kernel, cell))] == [(5, "forward", "return torch.allocate(n)")]
+
+
 def test_after_an_error(kernel: Kernel) -> None:
     """A cell that fails has its lines, and the recording has ended; so after an interrupt."""
     ran = kernel.run("%%gpuwatch --no-live --lines\nx = torch.allocate(8 * MIB)\n1 / 0")
@@ -83,6 +123,20 @@ def test_after_an_error(kernel: Kernel) -> None:
     kernel.interrupt()
     assert lines(kernel.wait(request)) == [("In[3]", 2, None, "y = torch.allocate(MIB)", None, 1, 1, 1)]
     assert kernel.value("allocator.enabled") == "False"
+
+
+def test_an_interrupt_as_it_begins(kernel: Kernel) -> None:
+    """Pressed while the recording is begun, 'stop' reaches the cell's own code, and the recording ends."""
+    ok(
+        kernel,
+        "torch.cuda.init()\nimport signal, gpuwidget.torch_history as h\ncounts = h._counts\n"
+        "def once():\n    h._counts = counts\n    signal.raise_signal(signal.SIGINT)\n    return counts()\n"
+        "h._counts = once",
+    )
+    ran = kernel.run("%%gpuwatch --no-live --lines\nx = torch.allocate(MIB)\nwhile True: pass")
+    assert ran.reply["ename"] == "KeyboardInterrupt"
+    assert lines(ran) == [("In[3]", 2, None, "x = torch.allocate(MIB)", None, 1, 1, 1)]
+    assert kernel.value("allocator.enabled, h.HISTORY._listeners") == "(False, [])"
 
 
 def test_cells_in_cells(kernel: Kernel) -> None:

@@ -117,10 +117,38 @@ def test_free_by_name(kernel: Kernel) -> None:
         "Deleted y: 4 KiB went back to torch's cache; %gpu free --yes empties that."
     )
     assert shown(run(kernel, "%gpu free x")) == (
-        "Deleted x: no GPU memory was released. %gpu memory shows what else holds it."
+        "Deleted x: no GPU memory of torch's was released. %gpu memory shows what else holds it."
     )
     assert kernel.value("'x' in globals(), 'y' in globals(), gpu.allocated") == "(False, False, 4096)"
     assert kernel.run("%gpu free _").reply["ename"] == "UsageError"
+
+
+def test_free_by_name_where_nobody_counts(kernel: Kernel) -> None:
+    """Where torch has no counters, what a deletion released is said to be unknown."""
+    run(kernel, "x = gpu.empty(1000)\ntorch.cuda.get_allocator_backend = lambda: 'cudaMallocAsync'")
+    assert shown(run(kernel, "%gpu free x")) == (
+        "Deleted x: how much GPU memory that released is not known: torch runs on cudaMallocAsync, whose "
+        "counters are partial."
+    )
+
+
+def test_a_result_with_a_variable_in_it(kernel: Kernel) -> None:
+    """A result that is let go of is not said to be kept, though a variable holds a part of it."""
+    run(kernel, "x = gpu.empty(1000)\n[x, gpu.empty(2000)]")
+    assert shown(run(kernel, "%gpu free")) == (
+        "%gpu free --yes would release:\n  Out[1], _, _1, the last result: 8 KiB\nLost with it: Out[1]."
+    )
+
+
+def test_free_where_looking_fails(kernel: Kernel) -> None:
+    """%gpu free says so in a sentence, and lets go of nothing."""
+    run(kernel, "gpu.empty(1000)")
+    kernel.setup(
+        "import gpuwidget.kernel.memory as m\ndef fail(shell): raise TypeError('unhashable')\nm.search = fail"
+    )
+    said = "Nothing was freed: gpuwidget could not look at what holds torch's memory."
+    assert shown(run(kernel, "%gpu free")) == shown(run(kernel, "%gpu free --yes")) == said
+    assert kernel.value("gpu.allocated, 1 in Out") == "(4096, True)"
 
 
 def test_cells_that_still_hold(kernel: Kernel) -> None:

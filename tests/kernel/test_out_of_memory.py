@@ -92,7 +92,8 @@ def test_the_card(kernel: Kernel) -> None:
         "  - Make the batch 2 times smaller, or go through it in 2 parts (gradient accumulation): the cell "
         "had 8.0 MiB above its start and asked for 16 MiB more, where 22 MiB were to be had. That is "
         "enough as far as the cell came, if what it needs grows with the batch.",
-        "  - Let go of cache (12 MiB), if you need no more of it: the code that failed does not read it.",
+        "  - Let go of cache (12 MiB), if you need no more of it: the code that failed was not seen to "
+        "read it.",
         "  %gpu free cache --yes",
         "  Before the next try let go of this error: its frames keep 8.0 MiB alive, which that try would "
         "lack (%debug is then gone).",
@@ -131,10 +132,30 @@ def test_versions_of_torch(start_kernel: Callable[..., Kernel], version: str) ->
     kernel.shutdown()
 
 
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "%%time\nout = [mib(10), embeddings.sum(), mib(30)]",
+        "%time out = [mib(10), embeddings.sum(), mib(30)]",
+        "train()",
+        "lambdas()",
+    ],
+)
+def test_what_the_code_reads_is_not_to_be_deleted(kernel: Kernel, cell: str) -> None:
+    """Nor what it reads under a magic, in a function that has returned, or in one within another."""
+    ok(kernel, "embeddings, spare = mib(20), mib(20)")
+    ok(kernel, "def evaluate():\n    return embeddings.mean()\ndef train():\n    evaluate()\n    mib(40)")
+    ok(kernel, "def lambdas():\n    (lambda: [embeddings])(), mib(40)")
+    text = card(fails(kernel, cell))
+    assert "%gpu free spare --yes" in text
+    assert "%gpu free embeddings" not in text
+
+
 def test_a_variable_that_is_made_anew(kernel: Kernel) -> None:
     """What the cell overwrites is still there while it makes the new one: to let go of it first helps."""
     ok(kernel, "model = mib(40)")
     assert "%gpu free model --yes" in card(fails(kernel, "model = mib(40)"))
+    assert "%gpu free model --yes" in card(fails(kernel, "%%time\nmodel = mib(40)"))
     assert "%gpu free model" not in card(fails(kernel, "model = mib(40) + model"))
     ok(kernel, "%gpu free model --yes")
     ok(kernel, "model = mib(40)")

@@ -1,0 +1,131 @@
+"""What of torch's cache can be given back, and what not, from snapshots in the form that torch gives them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import chain, repeat
+from typing import Any
+
+from gpuwidget.kernel import memory_view
+from gpuwidget.kernel.memory import Holders
+from gpuwidget.measure.holders import DeviceMemory
+from gpuwidget.torch_allocator import DeviceBlocks, blocks_of
+from gpuwidget.units import MIB
+
+
+def block(size: int, state: str, **more: Any) -> dict[str, Any]:
+    """A block as torch's snapshot has it."""
+    return {"size": size, "state": state, "requested_size": size - 12, **more}
+
+
+def used(size: int) -> dict[str, Any]:
+    return block(size, "active_allocated")
+
+
+def free(size: int) -> dict[str, Any]:
+    return block(size, "inactive")
+
+
+def pending(size: int) -> dict[str, Any]:
+    """A block that was let go of, while another stream still uses it."""
+    return block(size, "active_pending_free")
+
+
+def segment(address: int, *blocks: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A segment as torch's snapshot has it."""
+    size = sum(block["size"] for block in blocks)
+    return {"device": 1, "address": address, "total_size": size, "blocks": list(blocks), **more}
+
+
+def memory(blocks: DeviceBlocks) -> DeviceMemory:
+    return DeviceMemory(
+        device=blocks.name,
+        allocated=blocks.allocated,
+        reserved=blocks.reserved,
+        returnable=blocks.returnable,
+        flushes=0,
+        waiting=blocks.waiting,
+        private=blocks.private,
+    )
+
+
+def sums(*segments: dict[str, Any]) -> tuple[int, int, int, int]:
+    """MiB that can be given back, wait for a stream, are kept in private pools, and lie beside tensors."""
+    found = memory(blocks_of(1, segments))
+    assert found.returnable + found.waiting + found.private + found.stuck == found.cached
+    return found.returnable // MIB, found.waiting // MIB, found.private // MIB, found.stuck // MIB
+
+
+def test_blocks_and_their_sums() -> None:
+    """Each allocated block with its place, whether torch says its address or not."""
+    half_used = segment(0x1000, used(512), free(1024))
+    grown = segment(0xC000, free(8192), block(512, "active_allocated", address=0xE000), is_expandable=True)
+    found = blocks_of(1, [grown, half_used])
+    assert (found.allocated, found.reserved) == (1024, 10240)
+    assert (found.addresses, found.sizes, found.requested) == ((0x1000, 0xE000), (512, 512), (500, 500))
+
+
+def test_whole_segments_go_back() -> None:
+    """A segment goes back where nothing in it is in use; free parts of others are fragmentation."""
+    assert sums(segment(0, used(1 * MIB), free(19 * MIB))) == (0, 0, 0, 19)
+    assert sums(segment(0, free(20 * MIB))) == (20, 0, 0, 0)
+    assert sums(segment(0, free(8 * MIB), free(12 * MIB))) == (20, 0, 0, 0)
+
+
+def test_of_expandable_segments_whole_pages_go_back() -> None:
+    """Pages of 20 MiB, and of 2 MiB where small tensors lie: gaps of 4 MiB between tensors give nothing."""
+    gaps = chain(*repeat((used(4 * MIB), free(4 * MIB)), 500))
+    assert sums(segment(0, *gaps, is_expandable=True, segment_type="large")) == (0, 0, 0, 2000)
+    row = (used(4 * MIB), free(30 * MIB), free(20 * MIB), used(6 * MIB), free(20 * MIB))
+    assert sums(segment(0, *row, is_expandable=True, segment_type="large")) == (20 + 20, 0, 0, 30)
+    small = (used(1 * MIB), free(4 * MIB), used(1 * MIB))
+    assert sums(segment(0, *small, is_expandable=True, segment_type="small")) == (2, 0, 0, 2)
+
+
+def test_what_another_stream_still_uses() -> None:
+    """It goes back when that stream is done, if its segment is free then; else it lies beside tensors."""
+    assert sums(segment(0, pending(8 * MIB), free(12 * MIB))) == (0, 20, 0, 0)
+    assert sums(segment(0, pending(8 * MIB), used(12 * MIB))) == (0, 0, 0, 8)
+    row = (free(20 * MIB), pending(30 * MIB), used(10 * MIB))
+    assert sums(segment(0, *row, is_expandable=True)) == (20, 20, 0, 10)
+
+
+def test_private_pools_are_told_apart() -> None:
+    """What a CUDA graph keeps for its next replay is no fragmentation, wherever it lies."""
+    pool = {"segment_pool_id": (0, 1)}
+    whole, part = segment(0, free(20 * MIB), **pool), segment(0, used(8 * MIB), free(12 * MIB), **pool)
+    assert sums(whole, part) == (0, 0, 32, 0)
+
+
+def test_how_the_cache_is_told() -> None:
+    """Each of its parts by its own name, and only those that are there."""
+    device = memory(
+        blocks_of(
+            1,
+            [
+                segment(0, free(20 * MIB)),
+                segment(0, pending(8 * MIB), free(12 * MIB)),
+                segment(0, used(1 * MIB), free(1 * MIB)),
+                segment(0, free(6 * MIB), segment_pool_id=(0, 1)),
+            ],
+        )
+    )
+    holders = Holders()
+    holders.devices = (device,)
+    (section,) = memory_view.of(holders).sections
+    assert section.remarks == (
+        "Cache: 47 MiB reserved beside the tensors, of which 20 MiB can be given back (%gpu free), 20 MiB "
+        "can be too, once another stream is done with it, 6.0 MiB lies in private pools, which CUDA graphs "
+        "keep for themselves, 1.0 MiB can't: it lies beside tensors (fragmentation).",
+    )
+    holders.devices = (replace(device, reserved=device.allocated + 20 * MIB, private=0, waiting=0),)
+    (section,) = memory_view.of(holders).sections
+    assert section.remarks == (
+        "Cache: 20 MiB reserved beside the tensors, of which 20 MiB can be given back (%gpu free).",
+    )
+
+
+def test_addresses_within_blocks() -> None:
+    """An address belongs to the block that it lies in, not to the gap behind it."""
+    found = blocks_of(0, [segment(1000, used(512), free(512))])
+    assert [found.find(address) for address in (999, 1000, 1511, 1512)] == [None, 0, 0, None]
