@@ -247,10 +247,12 @@ class FrameTime:
     frame: str
     """As ``train.py:31 step``, or ``In[2]:4 step``."""
     share: float
-    """Percent of the run's time."""
+    """Percent of the time of the cell's code."""
     gpu_busy: float | None
     """As in :class:`LineTime`."""
     call: str | None
+    call_share: float | None = None
+    """As in :class:`LineTime`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +263,7 @@ class LineTime:
     """Line number in the cell; None for what is no line of it."""
     source: str
     share: float
-    """Percent of the run's time."""
+    """Percent of the time of the cell's code."""
     gpu_busy: float | None
     """Percent of that time in which a GPU was busy for this process; None where the witnesses can't tell."""
     call: str | None
@@ -272,6 +274,8 @@ class LineTime:
     """The last of several lines that can't be told apart; None for one line."""
     frames: tuple[FrameTime, ...] = ()
     """The user's own frames below it, at most 4, those with the largest share first."""
+    call_share: float | None = None
+    """What ``call`` itself had: percent of the whole time, as ``share``; None without a call."""
 
 
 @dataclass(frozen=True, slots=True)
