@@ -16,8 +16,9 @@ from fakes import EPOCH
 from helpers_frames import CELL, LOADER, OTHER_CELL, TRAIN, FakeStreams, Frame, Watched, stack
 
 from gpuwidget.measure.observer import CodeWitness
-from gpuwidget.measure.places import Places
+from gpuwidget.measure.places import Place, Places
 from gpuwidget.measure.report import CodeTime, Level, LineTime
+from gpuwidget.measure.tally import Look, Tally
 from gpuwidget.sources import Window
 
 KERNEL = ("/lib/site-packages/ipykernel/kernelapp.py", "start", 3)
@@ -220,6 +221,19 @@ def test_a_last_statement_that_kept_the_interpreter() -> None:
     watched.look(stack(KERNEL), 0.7, late=0.7)
     time = said(watched)
     assert rows(time) == [(2, 3, 100.0)]
+
+
+def test_an_operation_that_kept_the_interpreter_to_the_runs_end() -> None:
+    """A look that was still waiting when the run ended is the last statement's."""
+    tally = Tally(0.005)
+    place = Place(1, 2, 0, 0, 0)
+    for number in range(30):
+        tally.add(Look(0.01 * number, 0.0, 0.01, None), tally.known_place(place) or tally.meet(place, 3), 0)
+    tally.end(Look(1.0, 0.7, 0.7, 0.7))
+    assert tally.kept_at_end == (3, 0.7)
+    assert tally.spent[place].seconds == pytest.approx(1.0)
+    tally.end(Look(1.0, 0.7, 0.7, 0.0))  # it was the machine that kept the look
+    assert tally.kept_at_end == (3, 0.7)
 
 
 def test_a_first_statement_that_kept_the_interpreter() -> None:

@@ -107,7 +107,7 @@ class CodeWitness:
         self._ending = threading.Lock()
         self._thread: threading.Thread | None = None
         self._random = random.Random()
-        self._stopped = False
+        self._stopped_at: float | None = None
         self._period = PERIOD_S
         self._taken = 0.0
         """Seconds for which looks have held the interpreter."""
@@ -134,7 +134,7 @@ class CodeWitness:
 
     def stop(self) -> None:
         """Look no more."""
-        self._stopped = True
+        self._stopped_at = self._clock.monotonic()
         if self._thread is not None and self._ending.locked():
             self._ending.release()
 
@@ -240,7 +240,9 @@ class CodeWitness:
             after = stands_for + self._period * (0.1 + 1.8 * draw())
             while after <= t:
                 stands_for, after = after, after + self._period * (0.1 + 1.8 * draw())
-            if self._stopped:
+            if self._stopped_at is not None:
+                end = self._stopped_at
+                self._tally.end(Look(end, end - due, end - accounted, self._ran()))
                 return
             try:
                 self.look(t, t - due, stands_for - accounted)

@@ -170,7 +170,7 @@ class Tally:
         self.looks += 1
         self.whole += seconds
         forced = self.was_made_to(look)
-        kept = forced and late > _KEPT * self._switch
+        kept = self._waited_for_one(look)
         if look.ran is not None and look.ran < _RAN * late:
             if late > _CERTAIN_S:
                 self._delayed += seconds
@@ -217,6 +217,18 @@ class Tally:
         if here.place.own:
             self._enter(here)
         self._last, self._last_bits = here, bits
+
+    def end(self, look: Look) -> None:
+        """The run ended while a look was waiting: an operation of the cell's code kept it to the end."""
+        if self._outside or not self._waited_for_one(look):
+            return
+        self.looks += 1
+        self.whole += look.seconds
+        self.held += look.seconds
+        self._keep(_Share(1, look.seconds, forced=look.seconds, kept=look.seconds))
+
+    def _waited_for_one(self, look: Look) -> bool:
+        return self.was_made_to(look) and look.late > _KEPT * self._switch
 
     def _charge(self, where: Spent, share: _Share) -> None:
         place = where.place
