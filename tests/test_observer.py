@@ -232,7 +232,8 @@ def test_an_operation_that_kept_the_interpreter_to_the_runs_end() -> None:
     tally.end(Look(1.0, 0.7, 0.7, 0.7))
     assert tally.kept_at_end == (3, 0.7)
     assert tally.spent[place].seconds == pytest.approx(1.0)
-    tally.end(Look(1.0, 0.7, 0.7, 0.0))  # it was the machine that kept the look
+    tally.add(Look(1.1, 0.0, 0.1, None), tally.meet(Place(0, 0, 0, 0, 9), None), 0)
+    tally.end(Look(1.8, 0.7, 0.7, 0.7))  # the cell's code was over before
     assert tally.kept_at_end == (3, 0.7)
 
 

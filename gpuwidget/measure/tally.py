@@ -170,7 +170,7 @@ class Tally:
         self.looks += 1
         self.whole += seconds
         forced = self.was_made_to(look)
-        kept = self._waited_for_one(look)
+        kept = forced and self._is_long(look)
         if look.ran is not None and look.ran < _RAN * late:
             if late > _CERTAIN_S:
                 self._delayed += seconds
@@ -213,29 +213,30 @@ class Tally:
         if forced:
             share.forced = seconds
             share.kept = seconds if kept else 0.0
-        self._charge(then, share)
+        self._charge(then, share, look)
         if here.place.own:
             self._enter(here)
         self._last, self._last_bits = here, bits
 
     def end(self, look: Look) -> None:
-        """The run ended while a look was waiting: an operation of the cell's code kept it to the end."""
-        if self._outside or not self._waited_for_one(look):
+        """The run ended while a look was waiting: the time is the cell's that was at work before."""
+        if self._outside or not self._is_long(look):
             return
         self.looks += 1
         self.whole += look.seconds
         self.held += look.seconds
-        self._keep(_Share(1, look.seconds, forced=look.seconds, kept=look.seconds))
+        kept = look.seconds if self.was_made_to(look) else 0.0
+        self._keep(_Share(1, look.seconds, forced=kept, kept=kept))
 
-    def _waited_for_one(self, look: Look) -> bool:
-        return self.was_made_to(look) and look.late > _KEPT * self._switch
+    def _is_long(self, look: Look) -> bool:
+        return look.late > _KEPT * self._switch
 
-    def _charge(self, where: Spent, share: _Share) -> None:
+    def _charge(self, where: Spent, share: _Share, look: Look) -> None:
         place = where.place
         if place.own:
             self._spend(where, share)
-        elif share.kept and not place.user and not place.call:
-            # Nothing runs but what runs the cell: the operation was the end of one of its statements.
+        elif self._is_long(look) and not place.user and not place.call:
+            # Nothing runs but what runs the cell: all that time until now one of its statements did.
             self._keep(share)
         else:
             self._outside.setdefault(place, (where, _Share()))[1].join(share)
