@@ -154,7 +154,12 @@ class Tally:
         """``place``, seen for the first time."""
         if len(self.spent) >= _MOST_PLACES:
             place = Place(place.own, place.own_at, 0, 0, 0)
-        return self.spent.get(place) or Spent(place, line)
+        known = self.spent.get(place)
+        if known is None:
+            known = Spent(place, line)
+            if place.own:
+                self.spent[place] = known
+        return known
 
     def was_made_to(self, look: Look) -> bool:
         """Whether the thread was made to let go of the interpreter for this look, where it was found."""
@@ -203,17 +208,23 @@ class Tally:
                 then.doubtful += doubt * seconds
             if kept and last_bits != bits_then:
                 bits_then = None  # nobody knows when in all that time it changed
-        share = _Share(1, seconds)
+        known = busy = 0.0
         if bits_then is not None:
-            share.known = seconds
+            known = seconds
             self.known += seconds
             if bits_then:
-                share.busy = seconds
+                busy = seconds
                 self.busy[bits_then] = self.busy.get(bits_then, 0.0) + seconds
-        if forced:
-            share.forced = seconds
-            share.kept = seconds if kept else 0.0
-        self._charge(then, share, look)
+        held, single = seconds if forced else 0.0, seconds if kept else 0.0
+        if then.place.own:
+            self.counted += 1
+            then.seconds += seconds
+            then.known += known
+            then.busy += busy
+            then.forced += held
+            then.kept += single
+        else:
+            self._leave(then.place, then, _Share(1, seconds, known, busy, held, single), look)
         if here.place.own:
             self._enter(here)
         self._last, self._last_bits = here, bits
@@ -231,11 +242,9 @@ class Tally:
     def _is_long(self, look: Look) -> bool:
         return look.late > _KEPT * self._switch
 
-    def _charge(self, where: Spent, share: _Share, look: Look) -> None:
-        place = where.place
-        if place.own:
-            self._spend(where, share)
-        elif self._is_long(look) and not place.user and not place.call:
+    def _leave(self, place: Place, where: Spent, share: _Share, look: Look) -> None:
+        """The thread is elsewhere, at ``place``."""
+        if self._is_long(look) and not place.user and not place.call:
             # Nothing runs but what runs the cell: all that time until now one of its statements did.
             self._keep(share)
         else:
@@ -257,7 +266,7 @@ class Tally:
             if self._first is not None:
                 self._spend(here, self._first)
                 self._note_kept(None, here.line, self._first.seconds)
-        else:
+        elif self._outside or self._open:
             self._return()
             if self._open:
                 self._note_kept(self._inside.line, here.line, self._open)
