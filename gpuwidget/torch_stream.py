@@ -37,11 +37,12 @@ class DefaultStreams:
         self._find_library = find_library or _runtime
         self._runtime: Any = None
         self._relaxed = False
-        self._queries: list[Callable[[], bool]] = []
+        self._queries: list[tuple[int, Callable[[], bool]]] = []
+        """A device's bit, and what asks its stream."""
         self._gave_up = False
         self._careful = False
         self.devices: tuple[int, ...] = ()
-        """The N of ``cuda:N``, in the order of :meth:`busy`'s bits."""
+        """The N of ``cuda:N`` that are asked, or were until asking failed."""
         self.reason: str | None = None
         """Why nothing is asked; None while it is."""
 
@@ -78,29 +79,28 @@ class DefaultStreams:
                 self._give_up(_REFUSED)
                 return
             self._runtime, self._relaxed = runtime, True
-        self._queries = [torch.cuda.default_stream(device).query for device in devices]
+        self._queries = [(1 << device, torch.cuda.default_stream(device).query) for device in devices]
         self.devices = devices
         self.reason = None
 
     def busy(self) -> int | None:
-        """A bit for each of :attr:`devices`, set where its stream has work; None where nothing is asked.
+        """Bit N is set where the stream of ``cuda:N`` has work; None where nothing is asked.
 
         While a stream that blocks the default one captures a graph (CuPy's do, torch's don't), the default
         stream must not be touched: asked so, CUDA says it without harm.
         """
-        bits, bit = 0, 1
+        bits = 0
         if self._careful and self._captured():
             return None
         try:
-            for query in self._queries:
+            for bit, query in self._queries:
                 if not query():
                     bits |= bit
-                bit <<= 1
         except Exception:
             # A kernel failed: the error is the user's next call's to raise.
             self._give_up(_FAILED)
             return None
-        return bits if bit > 1 else None
+        return bits if self._queries else None
 
     def _captured(self) -> bool:
         status = ctypes.c_int(0)
@@ -109,7 +109,7 @@ class DefaultStreams:
 
     def _give_up(self, reason: str) -> None:
         self._gave_up, self.reason = True, reason
-        self._queries, self.devices = [], ()
+        self._queries = []
 
 
 def _runtime() -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 from fakes import FakeClock
 
+from gpuwidget.measure.cell_text import UNKNOWN_TEXT, CellText
 from gpuwidget.measure.observer import CodeWitness
 from gpuwidget.measure.places import Places
 from gpuwidget.sources import Window
@@ -99,21 +100,29 @@ class FakeWindows:
 class Watched:
     """A witness whose looks a test makes, one by one."""
 
-    def __init__(self, bits: int | None = 0, reason: str | None = None) -> None:
+    def __init__(
+        self,
+        bits: int | None = 0,
+        reason: str | None = None,
+        before: Sequence[tuple[str, str, int]] = (),
+        text: CellText = UNKNOWN_TEXT,
+    ) -> None:
+        """``before`` is the stack on which the run begins."""
         self.clock = FakeClock()
         self.streams = FakeStreams(bits, reason)
         self.windows = FakeWindows()
         self.top: Any = None
         self.witness = CodeWitness(
-            Places(NAMES.get),
+            Places(NAMES.get, text),
             lambda file, line: SOURCE.splitlines()[line - 1] if line <= 3 else "",
             self.streams,
             windows=self.windows,
             clock=self.clock,
             frames=lambda: {threading.get_ident(): self.top},
         )
-        self.witness.observe(None)
+        self.witness.observe(stack(*before) if before else None)
         self.witness.open()
+        self.began = self.clock.monotonic()
 
     def look(self, top: Any, seconds: float = 0.01, *, late: float = 0.0, busy: int | None = 0) -> None:
         """So many seconds pass, then it looks."""

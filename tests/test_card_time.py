@@ -50,6 +50,12 @@ def test_a_line_whose_time_is_in_the_users_modules() -> None:
     assert line(replace(one, frames=frames[:1], share=21.0)).endswith("at train.py:31 step")
 
 
+def test_a_call_with_a_part_of_its_lines_time() -> None:
+    """The call that a line was in most has its own part beside it, where it is not nearly all."""
+    assert line(replace(LOADER, call_share=60.0)).endswith("in DataLoader._next_data")
+    assert line(replace(LOADER, call_share=20.0)).endswith("in DataLoader._next_data (20 %)")
+
+
 def test_lines_that_can_not_be_told_apart() -> None:
     """Several lines in one row are named as several; what is no line of the cell says so."""
     assert line(replace(LOADER, until=9, call=None)) == "lines 7 to 9: 61 % of the time, GPU 4.1 % busy"

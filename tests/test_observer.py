@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import dis
+import sys
 import threading
 from dataclasses import replace
 from typing import Any
@@ -11,11 +13,12 @@ from typing import Any
 import helpers_reports as reports
 import pytest
 from fakes import EPOCH
-from helpers_frames import CELL, LOADER, OTHER_CELL, TRAIN, FakeStreams, Watched, stack
+from helpers_frames import CELL, LOADER, OTHER_CELL, TRAIN, FakeStreams, Frame, Watched, stack
 
 from gpuwidget.measure.observer import CodeWitness
-from gpuwidget.measure.places import Places
+from gpuwidget.measure.places import Place, Places
 from gpuwidget.measure.report import CodeTime, Level, LineTime
+from gpuwidget.measure.tally import Look, Tally
 from gpuwidget.sources import Window
 
 KERNEL = ("/lib/site-packages/ipykernel/kernelapp.py", "start", 3)
@@ -30,14 +33,22 @@ STEPPING = stack(KERNEL, (CELL, "<module>", 2), (TRAIN, "step", 31))
 PRINTING = stack(KERNEL, (CELL, "<module>", 3))
 
 
-def report(duration: float = 10.0, utilization: float | None = None) -> Any:
+UNCHECKED = (
+    "The GPU's activity was not checked against the driver, which said nothing of this run: work on other "
+    "streams is not in it."
+)
+
+
+def report(duration: float = 10.0, utilization: float | None = None, tail: float | None = None) -> Any:
     level = None if utilization is None else Level(utilization, 100.0)
     made = reports.report(reports.gpu(0, utilization=level), duration=duration, marks=())
-    return replace(made, cell=reports.cell(duration), timeline=None)
+    return replace(made, cell=replace(reports.cell(duration), gpu_tail_s=tail), timeline=None)
 
 
 def said(watched: Watched, **options: Any) -> CodeTime:
-    time = watched.witness.testify(report(**options)).time
+    """What is said of a run that was looked at from its beginning to its end."""
+    looked = {"duration": watched.clock.monotonic() - watched.began}
+    time = watched.witness.testify(report(**{**looked, **options})).time
     assert time is not None
     return time
 
@@ -49,12 +60,16 @@ def lines(time: CodeTime) -> list[tuple[int | None, float, float | None]]:
     ]
 
 
+def rows(time: CodeTime) -> list[tuple[int | None, int | None, float]]:
+    return [(one.line, one.until, round(one.share, 6)) for one in time.lines]
+
+
 def test_shares_and_activity_of_each_line() -> None:
     """A line has its share of the time, and the part of that in which the GPU was busy."""
     watched = Watched()
     for number in range(100):
         watched.look(WAITING if number < 60 else STEPPING, busy=int(number < 6 or number >= 65))
-    time = said(watched)
+    time = said(watched, utilization=41.0)
     assert lines(time) == [(1, 60.0, 10.0), (2, 40.0, 87.5)]
     assert (time.samples, time.reason) == (100, None)
 
@@ -66,6 +81,7 @@ def test_the_call_and_the_users_own_frame() -> None:
         for _ in range(times):
             watched.look(top)
     first, second = said(watched).lines
+    assert (first.call_share, second.call_share) == (60.0, None)
     assert (first.source, first.call, first.frame) == ("for x, y in loader:", "DataLoader._next_data", None)
     assert (second.source, second.call, second.frame) == ("loss = step(x, y)", None, "train.py:31 step")
     assert [(one.frame, one.share, one.gpu_busy) for one in second.frames] == [
@@ -100,11 +116,205 @@ def test_what_is_no_line_of_the_cell_says_so() -> None:
     """Time in none of the cell's lines is a row without a line, never charged to one."""
     watched = Watched()
     for number in range(40):
-        watched.look(stack(KERNEL) if number % 4 == 0 else PRINTING)
+        watched.look(stack(KERNEL) if number % 4 == 2 else PRINTING)
     assert [(one.line, round(one.share, 6), one.source) for one in said(watched).lines] == [
         (3, 75.0, "print(loss)"),
         (None, 25.0, ""),
     ]
+
+
+def test_what_comes_before_and_after_the_cells_code_is_not_its() -> None:
+    """IPython compiling the cell, and the traceback made at its end, are in no share; what it awaits is."""
+    watched = Watched(before=[KERNEL])
+    compiling = stack(KERNEL, ("/lib/site-packages/IPython/core/compilerop.py", "ast_parse", 4))
+    traceback = stack(KERNEL, ("/home/me/tools/stack_data/core.py", "<module>", 15))
+    for top, times in ((compiling, 10), (STEPPING, 30), (traceback, 60)):
+        for _ in range(times):
+            watched.look(top)
+    time = said(watched)
+    assert (lines(time), time.samples) == ([(2, 100.0, 0.0)], 30)
+
+
+def test_a_cell_that_was_never_seen_says_so() -> None:
+    """Where no look found the cell's own code there are no shares of anything else."""
+    watched = Watched(before=[KERNEL])
+    for _ in range(300):
+        watched.look(stack(KERNEL))
+    time = said(watched)
+    assert (time.lines, time.samples) == ((), 0)
+    assert time.reason == "The cell's own code was not seen at work."
+
+
+def test_outside_the_cell_the_call_is_what_did_not_run_before() -> None:
+    """Other work of the kernel's is named by what it is, not by the loop that runs everything."""
+    watched = Watched(before=[KERNEL])
+    showing = stack(KERNEL, ("/lib/site-packages/IPython/core/displayhook.py", "DisplayHook.show", 4))
+    for top in (PRINTING, showing, stack(KERNEL), PRINTING):
+        for _ in range(10 if top is not PRINTING else 20):
+            watched.look(top)
+    assert [(one.line, one.call, one.call_share) for one in said(watched).lines] == [
+        (3, None, None),
+        (None, "DisplayHook.show", pytest.approx(100 / 6)),
+    ]
+
+
+SETS = """
+for i in range(15):
+    c = a & b
+    time.sleep(.01)
+    d = a | b; print(c)
+"""
+
+
+def at_call(line: int) -> Any:
+    """The cell at the call on that line, where Python lets go of its interpreter."""
+    code = compile(SETS, CELL, "exec")
+    (span,) = [(start, end) for start, end, number in code.co_lines() if number == line][:1]
+    at = next(
+        one.offset for one in dis.get_instructions(code) if one.opname == "CALL" and one.offset >= span[0]
+    )
+    return Frame(code, at, stack(KERNEL), {})
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="which may let go after any operation")
+def test_an_operation_that_keeps_the_interpreter_is_not_the_next_lines() -> None:
+    """Where one operation keeps Python's interpreter, all lines that may hold it are shown as one."""
+    watched = Watched(before=[KERNEL])
+    for _ in range(30):
+        watched.look(at_call(4), 0.13, late=0.13)
+        watched.look(at_call(4), 0.01)
+    time = said(watched)
+    assert rows(time) == [(2, 4, 100.0)]
+    assert time.reason == (
+        "93 % of the time single operations kept Python's interpreter: those of the line "
+        "shown, or one that ran just before. " + UNCHECKED
+    )
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="which may let go after any operation")
+def test_an_operation_that_keeps_the_interpreter_within_its_line() -> None:
+    """Where nothing else can have kept it, the line stands alone."""
+    watched = Watched(before=[KERNEL])
+    for _ in range(30):
+        watched.look(at_call(5), 0.13, late=0.13)
+    time = said(watched)
+    assert rows(time) == [(5, None, 100.0)]
+
+
+def test_a_statement_that_kept_the_interpreter_to_its_end() -> None:
+    """Seen only when it is over, its time is the cell's: of the lines it may have been, shown as one."""
+    watched = Watched(before=[KERNEL])
+    for _ in range(20):
+        watched.look(WAITING)
+    watched.look(stack(KERNEL), 0.7, late=0.7)
+    for _ in range(10):
+        watched.look(PRINTING)
+    time = said(watched)
+    assert rows(time) == [(1, 3, 100.0)]
+
+
+def test_a_last_statement_that_kept_the_interpreter() -> None:
+    """The same at the cell's end: the lines from the one last seen to the last."""
+    watched = Watched(before=[KERNEL])
+    for _ in range(20):
+        watched.look(STEPPING)
+    watched.look(stack(KERNEL), 0.7, late=0.7)
+    time = said(watched)
+    assert rows(time) == [(2, 3, 100.0)]
+
+
+def test_an_operation_that_kept_the_interpreter_to_the_runs_end() -> None:
+    """A look that was still waiting when the run ended is the last statement's."""
+    tally = Tally(0.005)
+    place = Place(1, 2, 0, 0, 0)
+    for number in range(30):
+        tally.add(Look(0.01 * number, 0.0, 0.01, None), tally.known_place(place) or tally.meet(place, 3), 0)
+    tally.end(Look(1.0, 0.7, 0.7, 0.7))
+    assert tally.kept_at_end == (3, 0.7)
+    assert tally.spent[place].seconds == pytest.approx(1.0)
+    tally.add(Look(1.1, 0.0, 0.1, None), tally.meet(Place(0, 0, 0, 0, 9), None), 0)
+    tally.end(Look(1.8, 0.7, 0.7, 0.7))  # the cell's code was over before
+    assert tally.kept_at_end == (3, 0.7)
+
+
+def test_a_first_statement_that_kept_the_interpreter() -> None:
+    """And at its beginning: the lines from the first to the one seen next."""
+    watched = Watched(before=[KERNEL])
+    watched.look(stack(KERNEL), 0.7, late=0.7)
+    for _ in range(20):
+        watched.look(STEPPING)
+    time = said(watched)
+    assert rows(time) == [(1, 2, 100.0)]
+
+
+def test_looks_that_fail_are_no_ones_time() -> None:
+    """Time without a look is said; where it is much there are no lines instead of shares of the rest."""
+    for duration, told, percent in ((8.5, [(1, 100.0, 0.0)], "5.9 %"), (10.0, [], "20 %")):
+        watched = Watched()
+        for _ in range(800):
+            watched.look(WAITING)
+        time = said(watched, duration=duration, utilization=0.0)
+        assert lines(time) == told
+        assert time.reason == f"For {percent} of the run its code could not be looked at."
+
+
+def test_a_look_that_fails_does_not_end_the_witness() -> None:
+    """Whatever goes wrong in a look, those after it go on."""
+    source = "import time\nuntil = time.perf_counter() + 0.8\nwhile time.perf_counter() < until:\n    pass\n"
+    failures = iter([RuntimeError("odd")])
+
+    class Odd(FakeStreams):
+        def busy(self) -> int | None:
+            for error in failures:
+                raise error
+            return 0
+
+    witness = CodeWitness(Places({CELL: "In[7]"}.get), lambda file, line: "", Odd(0))
+    witness.start()
+    exec(compile(source, CELL, "exec"), {})
+    witness.stop()
+    time = witness.testify(report(0.8)).time
+    assert time is not None
+    assert {one.line for one in time.lines} <= {3, 4}
+    assert time.samples > 1
+
+
+def test_what_a_cell_awaits_runs_no_code_of_the_users() -> None:
+    """An awaited object's own attributes are never asked for."""
+    asked: list[str] = []
+    source = "await Odd()\nawait Odd()\n"
+
+    class Steps:
+        def __init__(self) -> None:
+            self.steps = asyncio.sleep(0.4).__await__()
+
+        def __getattr__(self, name: str) -> Any:
+            asked.append(name)
+            raise RuntimeError(name)
+
+        def __iter__(self) -> Any:
+            return self
+
+        def __next__(self) -> Any:
+            return next(self.steps)
+
+    class Odd:
+        def __await__(self) -> Any:
+            return Steps()
+
+    witness = CodeWitness(Places({CELL: "In[7]"}.get), lambda file, line: "", FakeStreams(0))
+    body = compile(source, CELL, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+    async def run() -> None:
+        witness.start()
+        await eval(body, {"Odd": Odd})
+        witness.stop()
+
+    asyncio.run(run())
+    time = witness.testify(report(0.8)).time
+    assert time is not None
+    assert [one.line for one in sorted(time.lines, key=lambda one: one.line or 0)] == [1, 2]
+    assert asked in ([], ["send", "send"])  # CPython's own, of an iterator that is no generator
 
 
 def test_a_watched_cell_within_a_cell() -> None:
@@ -173,6 +383,44 @@ def test_the_driver_has_the_last_word() -> None:
         "GPU 0: its default stream had work 0 % of the time and the driver saw it busy 80 %, so that other "
         "streams, libraries or processes worked on it."
     )
+
+
+def test_the_drivers_mean_covers_the_tail() -> None:
+    """Four seconds of code with an idle GPU and a tail of ten: both witnesses are right, and agree."""
+    watched = Watched()
+    for _ in range(400):
+        watched.look(WAITING)
+    time = said(watched, utilization=100 * 10 / 14, tail=10.0)
+    assert (lines(time), time.reason) == ([(1, 100.0, 0.0)], None)
+
+
+def test_a_short_run_is_compared_too() -> None:
+    """Of a run of a second and a half on a side stream the driver's 100 % says that 0 % is not so."""
+    watched = Watched()
+    for _ in range(150):
+        watched.look(STEPPING)
+    assert lines(said(watched, utilization=100.0)) == [(2, 100.0, None)]
+
+
+def test_where_the_driver_says_nothing_the_card_says_so() -> None:
+    """Without a second witness the activity stands beside a sentence of what it does not see."""
+    watched = Watched()
+    for _ in range(2000):
+        watched.look(STEPPING)
+    time = said(watched, utilization=None)
+    assert (lines(time), time.reason) == ([(2, 100.0, 0.0)], UNCHECKED)
+
+
+def test_streams_that_failed_near_the_end_are_compared_all_the_same() -> None:
+    """What was seen before is compared with the driver, and the failure is named."""
+    watched = Watched()
+    for number in range(1000):
+        watched.look(STEPPING, busy=0 if number < 950 else None)
+    watched.streams.reason = "CUDA reported an error"
+    time = said(watched, utilization=100.0)
+    assert lines(time) == [(2, 100.0, None)]
+    assert time.reason is not None
+    assert time.reason.startswith("CUDA reported an error. GPU 0: its default stream had work 0 %")
 
 
 def test_agreement_within_the_drivers_windows() -> None:
@@ -265,7 +513,7 @@ def test_a_real_thread_is_looked_at_until_it_stops() -> None:
     witness.start()
     exec(compile(source, CELL, "exec"), {})
     witness.stop()
-    time = witness.testify(report()).time
+    time = witness.testify(report(0.6)).time
     assert time is not None
     assert {one.line for one in time.lines} <= {3, 4}
     assert sum(one.share for one in time.lines) == pytest.approx(100.0)
@@ -287,7 +535,7 @@ def test_an_await_is_charged_to_its_line() -> None:
         witness.stop()
 
     asyncio.run(run())
-    time = witness.testify(report()).time
+    time = witness.testify(report(0.6)).time
     assert time is not None
     (line,) = time.lines
     assert (line.line, line.call, line.frame) == (2, "asyncio.tasks.sleep", None)

@@ -124,12 +124,27 @@ def test_energy_while_idle(bench: Bench) -> None:
     bench.pass_time(4.0)
     report = bench.report(run)
     assert report.energy_idle_j is not None
-    # The first two windows may tell of the time before the run, and are left out.
-    assert report.energy_idle_j == pytest.approx(100.0 * 5.6, abs=100.0 * 0.4)
+    # The first two windows may tell of the time before the run: the others speak for them.
+    assert report.energy_idle_j == pytest.approx(100.0 * 6, abs=100.0 * 0.4)
     assert report.gpus[0].energy_j == pytest.approx(100.0 * 6 + 300.0 * 4, abs=40.0)
-    short = bench.run()
+    assert "energy_idle_j" not in report.gpus[0].missing
+    run = bench.run()
     bench.pass_time(1.0)
-    assert bench.report(short).energy_idle_j is None
+    short = bench.report(run)
+    assert short.energy_idle_j is None
+    assert short.gpus[0].missing["energy_idle_j"] == (
+        "less than nine tenths of the run lay in windows of the driver's that are known"
+    )
+
+
+def test_a_run_wholly_idle_drew_all_its_energy_while_idle(bench: Bench) -> None:
+    """Four seconds without a kernel: idle energy is the run's energy, its first windows included."""
+    bench.source.utilization[0], bench.source.power[0] = 0.0, 100.0
+    bench.source.memory[0], bench.source.processes[0] = 2_000_000, me(500)
+    run = bench.run()
+    bench.pass_time(5.0)
+    report = bench.report(run)
+    assert report.energy_idle_j == pytest.approx(report.gpus[0].energy_j)
 
 
 def test_utilization_and_energy_over_the_run(bench: Bench) -> None:

@@ -86,6 +86,18 @@ def test_no_context_is_opened_on_another_device(torch: Any) -> None:
     assert torch.events == ["context on 1"]
 
 
+def test_a_device_keeps_its_bit(torch: Any) -> None:
+    """Bit N is cuda:N's, however many are asked by then: what was counted before stays its own."""
+    torch.cuda.set_device(1)
+    streams = DefaultStreams(Runtime)
+    torch.idle[1] = False
+    assert streams.open()
+    assert (streams.devices, streams.busy()) == ((1,), 2)
+    torch.cuda.set_device(0)
+    assert streams.open()
+    assert (streams.devices, streams.busy()) == ((0, 1), 2)
+
+
 @pytest.mark.parametrize(
     ("runtime", "reason"), [(None, "CUDA's library was not found"), (Runtime(1), "CUDA did not let")]
 )
@@ -107,6 +119,7 @@ def test_an_error_is_the_users(torch: Any) -> None:
     assert streams.busy() is None
     torch.idle[0] = True
     assert (streams.open(), streams.busy(), torch.asked) == (False, None, [0])
+    assert streams.devices == (0,)  # so that what was seen before can still be compared
     assert streams.reason is not None
     assert streams.reason.startswith("CUDA reported an error")
 

@@ -218,9 +218,14 @@ def _code_time(time: CodeTime | None, plan: Plan) -> CodeTime | None:
             gpu_busy=short(line.gpu_busy),
             call=named(line.call),
             frame=named(line.frame),
+            call_share=short(line.call_share),
             frames=tuple(
                 FrameTime(
-                    clean(frame.frame, 60), _short(frame.share), short(frame.gpu_busy), named(frame.call)
+                    clean(frame.frame, 60),
+                    _short(frame.share),
+                    short(frame.gpu_busy),
+                    named(frame.call),
+                    short(frame.call_share),
                 )
                 for frame in line.frames[: plan.code // 2]
             ),

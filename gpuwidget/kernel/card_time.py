@@ -47,7 +47,9 @@ def line(one: LineTime) -> str:
     elif one.frame is not None:
         parts.append(f"at {clean(one.frame, _MOST_SOURCE)}")
     if one.call is not None:
-        parts.append(f"in {clean(one.call, _MOST_SOURCE)}")
+        share = one.call_share
+        mostly = "" if share is None or share > 0.9 * one.share else f" ({units.percent(share)})"
+        parts.append(f"in {clean(one.call, _MOST_SOURCE)}{mostly}")
     return f"{where}: {', '.join(parts)}"
 
 

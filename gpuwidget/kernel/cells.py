@@ -188,7 +188,7 @@ class CellWatcher:
         # IPython 9 has counted shell.execution_count up by now, older ones not yet; Out[N] is the cell's N.
         stored = getattr(info, "store_history", False)
         count = self._shell.displayhook.prompt_count if stored else None
-        looking = [*witnesses(options, self._shell), *waiting.witnesses(armed.entry)]
+        looking = [*witnesses(options, self._shell, info.raw_cell or ""), *waiting.witnesses(armed.entry)]
         run = watching.new_run(options.run, options.label, count, looking, info.raw_cell)
         armed.run = run
         if armed.render is not None:

@@ -129,7 +129,7 @@ class Extension:
             check(options)
             code, last = self._compiled(cell)
             entry = waiting.enter(options, self._shell) if options.start.asked else None
-            looking = [*witnesses(options, self._shell), *waiting.witnesses(entry)]
+            looking = [*witnesses(options, self._shell, cell), *waiting.witnesses(entry)]
             run = watching.new_run(options.run, options.label, None, looking)
             leave_device = enter_device(options.device) if options.device is not None else None
         except BaseException as error:

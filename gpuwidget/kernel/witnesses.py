@@ -6,6 +6,7 @@ import linecache
 import re
 from typing import Any
 
+from gpuwidget.kernel.cell_bodies import cell_text
 from gpuwidget.kernel.line_memory import LineWitness
 from gpuwidget.kernel.memory_witness import MemoryWitness
 from gpuwidget.kernel.options import WatchOptions
@@ -20,16 +21,17 @@ from gpuwidget.torch_stream import DefaultStreams
 _OLDER_NAME = re.compile(r"<ipython-input-(\d+)-")
 
 
-def witnesses(options: WatchOptions, shell: Any) -> list[Witness]:
-    """Those that the cell's options ask for, in the order in which they testify."""
-    found: list[Witness] = [code_witness(shell), MemoryWitness(shell)]
+def witnesses(options: WatchOptions, shell: Any, cell: str) -> list[Witness]:
+    """Those that the options of the cell with that text ask for, in the order in which they testify."""
+    found: list[Witness] = [code_witness(shell, cell), MemoryWitness(shell)]
     if options.lines:
         found.append(LineWitness(UserCode(shell)))
     return found
 
 
-def code_witness(shell: Any) -> CodeWitness:
+def code_witness(shell: Any, cell: str) -> CodeWitness:
     """Looks at where the cell's code is."""
+    text = cell_text(cell)
 
     def cell_name(file: str) -> str | None:
         count = getattr(shell.compile, "_filename_map", {}).get(file)
@@ -41,6 +43,13 @@ def code_witness(shell: Any) -> CodeWitness:
         # What runs without an In[N] of its own.
         return "a cell" if file in getattr(linecache, "_ipython_cache", {}) else None
 
+    def source(file: str, line: int) -> str:
+        """As its author wrote it, where IPython has not joined lines: ``%time f(x)``."""
+        as_written = len(text.bodies) > 1 or len(linecache.getlines(file)) == len(text.lines)
+        if as_written:
+            return text.lines[line - 1] + "\n" if line <= len(text.lines) else ""
+        return linecache.getline(file, line)
+
     return CodeWitness(
-        Places(cell_name), linecache.getline, DefaultStreams(), windows=SampledWindows(process_sampler())
+        Places(cell_name, text), source, DefaultStreams(), windows=SampledWindows(process_sampler())
     )

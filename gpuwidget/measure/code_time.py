@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from gpuwidget import units
@@ -20,6 +20,13 @@ _FEWEST_TURNS = 2
 """Lines that follow each other less often than this are no pattern."""
 _MOST_BUSY_DOUBT = 5.0
 _LEAST_KNOWN = 90.0
+_MOST_MISSED = 10.0
+"""Percent of the time without looks up to which the others speak for the whole."""
+_MOST_MISSED_S = 0.2
+_LONG_S = 2.0
+_LEAST_KEPT = 5.0
+"""Percent of the time that single operations kept the interpreter, from which on it is said."""
+_MOST_SOURCE_LINES = 2000
 _CONTENDED = 5.0
 """Percent of the time with waiting looks from which on the interpreter limits the resolution."""
 _RESOLUTION_S = 0.02
@@ -32,6 +39,13 @@ _TAKE_TURNS = (
 )
 _FLICKERS = (
     "the GPU's state changes faster than can be told while Python's interpreter, or this machine, is busy"
+)
+
+_TOO_SHORT = "the run was too short to tell where its time went"
+_NOT_ITS_CODE = "the cell's own code was not seen at work"
+_KEPT_THROUGHOUT = (
+    "single operations kept Python's interpreter for most of the time, so that there were too few looks to "
+    "tell where it went"
 )
 
 Source = Callable[[str, int], str]
@@ -79,37 +93,64 @@ def code_time(
     """What the looks so far say. ``why_unknown`` says why the GPU's streams were not asked, if so."""
     spent = [replace(one) for one in list(tally.spent.values())]
     total = sum(one.seconds for one in spent)
+    counted = tally.counted
     reasons: list[str] = []
     lines: tuple[LineTime, ...] = ()
-    contended = total > 0 and 100 * tally.held / total >= _CONTENDED
-    if tally.looks < FEWEST_LOOKS or total <= 0:
-        reasons.append("the run was too short to tell where its time went")
+    contended = total > 0 and 100 * tally.held / tally.whole >= _CONTENDED
+    if counted < FEWEST_LOOKS or total <= 0:
+        reasons.append(_why_too_few(tally, total))
     else:
-        together = _together(tally, total)
-        if together:
-            reasons.append(_TAKE_TURNS)
+        together = _together(tally, total, spent, places, source)
         groups: dict[int | None, _Group] = {}
         for one in spent:
             groups.setdefault(together.get(one.line, one.line), _Group()).add(one, places)
+        for line, stands in together.items():
+            if stands in groups:
+                groups[stands].lines.setdefault(line, 0.0)
         ordered = sorted(groups.values(), key=lambda group: -group.seconds)
         lines = tuple(
             _line(group, total, places, source)
             for group in ordered[:_MOST_LINES]
             if 100 * group.seconds / total >= _LEAST_SHARE
         )
-        if why_unknown is not None and not any(line.gpu_busy is not None for line in lines):
+        kept = 100 * sum(one.kept for one in spent) / total
+        if kept >= _LEAST_KEPT:
+            reasons.append(
+                f"{units.percent(kept)} of the time single operations kept Python's interpreter: those of "
+                "the line shown, or one that ran just before"
+            )
+        elif together:
+            reasons.append(_TAKE_TURNS)
+        if why_unknown is not None:
             reasons.append(why_unknown)
         elif any(_flickers(group) for group in ordered[:_MOST_LINES]):
             reasons.append(_FLICKERS)
     return CodeTime(
         lines=lines,
-        samples=tally.looks,
+        samples=counted,
         resolution_s=_CONTENDED_RESOLUTION_S if contended else _RESOLUTION_S,
         reason=sentences(reasons),
         cpu=cpu,
         cpu_children=cpu_children,
         warm_up_s=None,
     )
+
+
+def _why_too_few(tally: Tally, total: float) -> str:
+    if tally.whole < _LONG_S:
+        return _TOO_SHORT
+    return _KEPT_THROUGHOUT if tally.held > tally.whole / 2 else _NOT_ITS_CODE if not total else _TOO_SHORT
+
+
+def looked_at(time: CodeTime, tally: Tally, duration_s: float) -> CodeTime:
+    """``time`` of a run so long; without its lines where the looks have missed too much of it."""
+    missed = max(tally.missed, duration_s - tally.whole)
+    percent = 100 * missed / max(duration_s, tally.whole + tally.missed)
+    if not time.lines or missed < _MOST_MISSED_S or percent < 1:
+        return time
+    reason = f"For {units.percent(percent)} of the run its code could not be looked at."
+    lines = time.lines if percent <= _MOST_MISSED else ()
+    return replace(time, lines=lines, reason=" ".join(filter(None, [time.reason, reason])))
 
 
 def sentences(reasons: Iterable[str]) -> str | None:
@@ -119,8 +160,8 @@ def sentences(reasons: Iterable[str]) -> str | None:
 
 
 def stream_busy(tally: Tally, bit: int) -> float | None:
-    """Percent of the time in which one device's stream had work; None where it was not known throughout."""
-    total = sum(one.seconds for one in list(tally.spent.values()))
+    """Percent of the run in which one device's stream had work; None where it was not known throughout."""
+    total = tally.whole
     if not total or 100 * tally.known < _LEAST_KNOWN * total:
         return None
     busy = sum(seconds for bits, seconds in dict(tally.busy).items() if bits & bit)
@@ -143,12 +184,17 @@ def with_activity(time: CodeTime, activity: Mapping[int | None, float], reason: 
     )
 
 
-def _together(tally: Tally, total: float) -> dict[int | None, int | None]:
+def _together(
+    tally: Tally, total: float, spent: Iterable[Spent], places: Places, source: Source
+) -> dict[int | None, int | None]:
     """For each line that can't be told from another, the one that stands for all of them."""
     turns = dict(tally.turns)
     owed = {
         both: seconds for both, seconds in dict(tally.doubts).items() if turns.get(both, 0) >= _FEWEST_TURNS
     }
+    for both, seconds in _kept_between(tally, spent, places, source):
+        if len(both) > 1:
+            owed[both] = owed.get(both, 0.0) + seconds
     found: dict[int | None, int | None] = {}
     left = sum(owed.values())
     for both, seconds in sorted(owed.items(), key=lambda item: -item[1]):
@@ -160,6 +206,25 @@ def _together(tally: Tally, total: float) -> dict[int | None, int | None]:
         for line in {*members, first, second}:
             found[line] = first
     return found
+
+
+def _kept_between(
+    tally: Tally, spent: Iterable[Spent], places: Places, source: Source
+) -> Iterator[tuple[frozenset[int | None], float]]:
+    """Lines of which any may hold the operation that kept the interpreter, and for how long."""
+    for (since, until), seconds in dict(tally.kept).items():
+        yield frozenset((1 if since is None else since, until)), seconds
+    last, seconds = tally.kept_at_end
+    if last is not None and seconds:
+        file = next((places.file(one.place.own) for one in spent if one.place.own), None)
+        end = last
+        while file is not None and end < _MOST_SOURCE_LINES and source(file, end + 1):
+            end += 1
+        yield frozenset((last, end)), seconds
+    for one in spent:
+        others = (places.lines_before(one.place) if one.forced else frozenset()) - {one.line}
+        for line in others:
+            yield frozenset((one.line, line)), one.forced / len(others)
 
 
 def _flickers(group: _Group) -> bool:
@@ -176,7 +241,7 @@ def _line(group: _Group, total: float, places: Places, source: Source) -> LineTi
     numbers = sorted(line for line in group.lines if line is not None)
     line = numbers[0] if numbers else None
     text = source(group.file, line).strip() if group.file is not None and line is not None else ""
-    call = max(group.calls.items(), key=lambda item: item[1])[0] if group.calls else None
+    call, call_share = _most(group.calls, total)
     flickers = _flickers(group)
     frames = []
     for name, parts in group.frames.items():
@@ -187,8 +252,7 @@ def _line(group: _Group, total: float, places: Places, source: Source) -> LineTi
         for part in parts:
             name_of_call = places.call(part.place.call)
             calls[name_of_call] = calls.get(name_of_call, 0.0) + part.seconds
-        most = max(calls.items(), key=lambda item: item[1])[0]
-        frames.append(FrameTime(name, 100 * seconds / total, busy, most))
+        frames.append(FrameTime(name, 100 * seconds / total, busy, *_most(calls, total)))
     frames.sort(key=lambda frame: -frame.share)
     return LineTime(
         line=line,
@@ -199,7 +263,14 @@ def _line(group: _Group, total: float, places: Places, source: Source) -> LineTi
         frame=frames[0].frame if frames else None,
         until=numbers[-1] if len(numbers) > 1 else None,
         frames=tuple(frames[:_MOST_FRAMES]),
+        call_share=call_share,
     )
+
+
+def _most(calls: Mapping[str | None, float], total: float) -> tuple[str | None, float | None]:
+    """The call that took most of the time, and its percentage of all time; None for no call."""
+    call, seconds = max(calls.items(), key=lambda item: item[1])
+    return call, None if call is None else 100 * seconds / total
 
 
 def disagree(stream: float, driver: float, name: str) -> str:

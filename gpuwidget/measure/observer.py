@@ -21,10 +21,11 @@ from typing import Any, Protocol
 
 from gpuwidget import processes
 from gpuwidget.clock import SYSTEM_CLOCK, Clock
-from gpuwidget.measure.code_time import Source, code_time, disagree, stream_busy, with_activity
+from gpuwidget.measure.code_time import Source, code_time, disagree, looked_at, stream_busy, with_activity
 from gpuwidget.measure.notes import gpu_name
+from gpuwidget.measure.operations import has_begun_only
 from gpuwidget.measure.places import Places
-from gpuwidget.measure.report import CodeTime, GpuReport, Report
+from gpuwidget.measure.report import CodeTime, Report
 from gpuwidget.measure.steady import warm_up
 from gpuwidget.measure.tally import Look, Tally
 from gpuwidget.measure.unmix import unmix
@@ -49,7 +50,10 @@ _JOIN_S = 0.25
 _AGREE_WITHIN = 10.0
 """Points by which the streams' mean and the driver's may differ."""
 _WINDOW_S = 0.3
-_SHORTEST_CHECK_S = 2.0
+_UNCHECKED = (
+    "The GPU's activity was not checked against the driver, which said nothing of this run: work on other "
+    "streams is not in it."
+)
 _BY_WINDOWS = "The GPU's activity is told from the driver's windows instead."
 
 
@@ -103,6 +107,7 @@ class CodeWitness:
         self._ending = threading.Lock()
         self._thread: threading.Thread | None = None
         self._random = random.Random()
+        self._stopped_at: float | None = None
         self._period = PERIOD_S
         self._taken = 0.0
         """Seconds for which looks have held the interpreter."""
@@ -129,6 +134,7 @@ class CodeWitness:
 
     def stop(self) -> None:
         """Look no more."""
+        self._stopped_at = self._clock.monotonic()
         if self._thread is not None and self._ending.locked():
             self._ending.release()
 
@@ -140,7 +146,7 @@ class CodeWitness:
         if thread is not None:
             thread.join(_JOIN_S)
         self._places.end()
-        time = self._judged(self._said(), report)
+        time = self._judged(looked_at(self._said(), self._tally, report.cell.duration_s), report)
         return replace(report, time=replace(time, warm_up_s=warm_up(report)))
 
     def abandon(self) -> None:
@@ -178,25 +184,34 @@ class CodeWitness:
         """``time`` where the driver agrees with the streams; else with what its windows say, or nothing."""
         if not time.lines:
             return time
-        differ = self._differ(report)
+        differ, checked = self._differ(report)
         if differ is None and self._tally.known:
-            return time
+            told = any(line.gpu_busy is not None for line in time.lines)
+            return time if checked or not told else replace(time, reason=_and(time.reason, _UNCHECKED))
         found = unmix(self._log.mixtures)
         if found is None:
             return time if differ is None else with_activity(time, {}, differ)
-        return with_activity(time, found, f"{differ} {_BY_WINDOWS}" if differ is not None else _BY_WINDOWS)
+        return with_activity(time, found, _and(differ, _BY_WINDOWS))
 
-    def _differ(self, report: Report) -> str | None:
-        """Where the streams' mean and the driver's differ, in a sentence."""
-        for bit, device in enumerate(self._streams.devices):
+    def _differ(self, report: Report) -> tuple[str | None, bool]:
+        """Where the streams' mean and the driver's differ, in a sentence; whether all were compared."""
+        checked = bool(self._streams.devices)
+        duration, tail = report.cell.duration_s, report.cell.gpu_tail_s or 0.0
+        for device in self._streams.devices:
             gpu = next((one for one in report.gpus if one.torch_device == f"cuda:{device}"), None)
-            ours = stream_busy(self._tally, 1 << bit)
-            drivers = _drivers_mean(gpu, report)
-            if gpu is None or ours is None or drivers is None:
+            ours = stream_busy(self._tally, 1 << device)
+            if gpu is None or gpu.utilization is None or ours is None:
+                checked = False
                 continue
-            if abs(ours - drivers) > _AGREE_WITHIN + 100 * _WINDOW_S / report.cell.duration_s:
-                return f"{disagree(ours, drivers, gpu_name(gpu))}."
-        return None
+            # The driver's mean covers the time in which the GPU went on, one of several devices at least.
+            drivers, whole = gpu.utilization.mean, duration + tail
+            least, most = (ours * duration) / whole, (ours * duration + 100 * tail) / whole
+            if len(self._streams.devices) == 1:
+                least = most
+            within = _AGREE_WITHIN + 100 * _WINDOW_S / duration
+            if not least - within <= drivers <= most + within:
+                return f"{disagree(most, drivers, gpu_name(gpu))}.", checked
+        return None, checked
 
     # -- the thread ----------------------------------------------------------------------------------
 
@@ -225,7 +240,14 @@ class CodeWitness:
             after = stands_for + self._period * (0.1 + 1.8 * draw())
             while after <= t:
                 stands_for, after = after, after + self._period * (0.1 + 1.8 * draw())
-            self.look(t, t - due, stands_for - accounted)
+            if self._stopped_at is not None:
+                end = self._stopped_at
+                self._tally.end(Look(end, end - due, end - accounted, self._ran()))
+                return
+            try:
+                self.look(t, t - due, stands_for - accounted)
+            except Exception:
+                self._tally.miss(stands_for - accounted)
             accounted = stands_for
             if t >= adjust_at:
                 adjust_at = t + _ADJUST_EVERY_S
@@ -240,14 +262,16 @@ class CodeWitness:
 
     def look(self, t: float, late: float, seconds: float) -> None:
         """Look at the thread at ``t``, ``late`` seconds after that was due, for ``seconds`` of its time."""
+        tally = self._tally
         frame = self._frames().get(self._watched)
+        look = Look(t, late, seconds, self._ran())
+        if frame is not None and tally.was_made_to(look) and has_begun_only(frame):
+            frame = frame.f_back
         place = self._places.find(frame)
         del frame
         bits = self._streams.busy() if self._asked else None
-        ran = self._ran()
-        tally = self._tally
         here = tally.known_place(place) or tally.meet(place, self._places.line(place.own, place.own_at))
-        tally.add(Look(t, late, seconds, ran), here, bits)
+        tally.add(look, here, bits)
         if self._logging:
             self._log.add(t + self._epoch, here.line, seconds)
 
@@ -273,9 +297,8 @@ class CodeWitness:
         period = PERIOD_S if self._asked else WITHOUT_GPU_S
         if elapsed >= _FULL_RATE_S:
             tally = self._tally
-            total = sum(one.seconds for one in tally.spent.values())
-            waits = tally.held / total if total else 0.0
-            taken = self._taken / tally.looks + _HANDOVER_S
+            waits = tally.held / tally.whole if tally.whole else 0.0
+            taken = self._taken / max(1, tally.looks) + _HANDOVER_S
             period = max(
                 period, cpu / _SHARE_OF_CPU, waits * taken / _SHARE_OF_INTERPRETER, elapsed / _ENOUGH_LOOKS
             )
@@ -285,10 +308,8 @@ class CodeWitness:
         return _Cpu(self._clock.monotonic(), time.process_time(), processes.children_cpu_time())
 
 
-def _drivers_mean(gpu: GpuReport | None, report: Report) -> float | None:
-    if gpu is None or gpu.utilization is None or report.cell.duration_s < _SHORTEST_CHECK_S:
-        return None
-    return gpu.utilization.mean
+def _and(first: str | None, second: str) -> str:
+    return second if first is None else f"{first} {second}"
 
 
 def _thread_cpu(ident: int) -> Callable[[], float] | None:

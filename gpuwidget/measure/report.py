@@ -249,7 +249,7 @@ class FrameTime:
     frame: str
     """As ``train.py:31 step``, or ``In[2]:4 step``."""
     share: float
-    """Percent of the run's time."""
+    """Percent of the time of the cell's code."""
     gpu_busy: float | None
     """As in :class:`LineTime`."""
     call: str | None
@@ -265,7 +265,7 @@ class LineTime:
     """Line number in the cell; None for what is no line of it."""
     source: str
     share: float
-    """Percent of the run's time."""
+    """Percent of the time of the cell's code."""
     gpu_busy: float | None
     """Percent of that time in which a GPU was busy for this process; None where the witnesses can't tell."""
     call: str | None

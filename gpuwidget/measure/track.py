@@ -31,6 +31,7 @@ _AT_WORK = 20.0
 """Percent from which on it is in a burst."""
 _UNANSWERED = "the GPU did not answer in time"
 _TOO_SHORT_FOR_ENERGY = f"the run was shorter than {SHORTEST_ENERGY_S:g} s"
+_TOO_FEW_WINDOWS = "less than nine tenths of the run lay in windows of the driver's that are known"
 _GAP = "the driver did not say it throughout the run"
 
 
@@ -79,8 +80,9 @@ class Track:
     _throttled: dict[str, float] | None = None
     _energy: Integral = field(default_factory=Integral)
     _idle_j: float = 0.0
+    _told_j: float = 0.0
     _told_s: float = 0.0
-    """Seconds of which it is known whether any kernel ran."""
+    """Seconds of which it is known whether any kernel ran, their joules, and of these the ones without."""
     _last_power: float | None = None
     _activities: dict[str, Average] = field(default_factory=lambda: {n: Average() for n, _ in _ACTIVITIES})
     _last_activity: float | None = None
@@ -171,9 +173,11 @@ class Track:
     def _add_idle(self, seconds: float, reading: Reading) -> None:
         if reading.utilization is None or reading.power_w is None or self._last_power is None:
             return
+        drawn = seconds * (reading.power_w + self._last_power) / 2
         self._told_s += seconds
+        self._told_j += drawn
         if reading.utilization == 0:
-            self._idle_j += seconds * (reading.power_w + self._last_power) / 2
+            self._idle_j += drawn
 
     def _count_bursts(self, utilization: float | None) -> None:
         if utilization is None:
@@ -275,19 +279,25 @@ class Track:
         if duration_s < SHORTEST_ENERGY_S:
             self.missing["energy_j"] = _TOO_SHORT_FOR_ENERGY
             return None
+        if not self._knows_idle(duration_s):
+            self.missing["energy_idle_j"] = _TOO_FEW_WINDOWS
         if self._was_lost or self._energy.covered < 0.99 * duration_s:
             self._explain("energy_j", "power_w", _GAP)
             return None
         return self._energy.total
 
     def energy_idle(self, duration_s: float) -> float | None:
-        """What of :meth:`energy` was drawn in windows in which the driver saw no kernel run.
+        """What of :meth:`energy` was drawn while no kernel ran, by the share in the driver's known windows.
 
-        None where less than nine tenths of the run lay in windows that are known.
+        None where less than nine tenths of the run lay in such windows.
         """
-        if self.energy(duration_s) is None or self._told_s < 0.9 * duration_s:
+        total = self.energy(duration_s)
+        if total is None or not self._knows_idle(duration_s) or self._told_j <= 0:
             return None
-        return self._idle_j
+        return total * self._idle_j / self._told_j
+
+    def _knows_idle(self, duration_s: float) -> bool:
+        return self._told_s >= 0.9 * duration_s
 
     def _level(self, name: str, average: Average, source: str, reason: str) -> Level | None:
         level = _known_level(average)

@@ -45,6 +45,36 @@ def test_an_awaiting_cell(kernel: Kernel) -> None:
     assert found[3]["call"] == "asyncio.tasks.sleep"
 
 
+def test_the_body_of_a_magic_is_the_cells(kernel: Kernel) -> None:
+    """Under %%time and %%capture the lines are the cell's, with its numbers and its words."""
+    found = lines(kernel, "%%time\n%%capture out\nimport time\ntime.sleep(0.7)\ntime.sleep(0.5)")
+    assert [(found[line]["source"], found[line]["until"]) for line in (5, 6)] == [
+        ("time.sleep(0.7)", None),
+        ("time.sleep(0.5)", None),
+    ]
+    assert found[5]["share"] + found[6]["share"] > 95
+    found = lines(kernel, "%%time\nimport time\nfor _ in range(4):\n    time.sleep(0.3)")
+    assert found[5]["share"] > 95
+    found = lines(kernel, "x = 1\n%time time.sleep(1)")
+    assert (found[3]["source"], found[3]["frame"]) == ("%time time.sleep(1)", None)
+    assert found[3]["share"] > 95
+
+
+def test_a_cell_that_fails(kernel: Kernel) -> None:
+    """Formatting its traceback is no time of its code."""
+    ran = kernel.run("%%gpuwatch --no-live\nimport time\ntime.sleep(0.7)\n1 / 0")
+    assert ran.reply["status"] == "error"
+    (card,) = ran.cards
+    assert [line["line"] for line in card[MIME]["time"]["lines"]] == [3]
+
+
+def test_a_statement_that_keeps_the_interpreter(kernel: Kernel) -> None:
+    """A large power is looked at only when it is done: its time is not the next line's, nor nobody's."""
+    found = lines(kernel, "import time\ntime.sleep(0.8)\nx = 3**3_000_000\ny = x * x")
+    (line,) = found.values()
+    assert (line["line"], line["until"]) == (3, 5)
+
+
 def test_nothing_goes_on_after_the_cell(kernel: Kernel) -> None:
     """The witness's thread ends with its cell, an interrupted or failing one included."""
     lines(kernel, "import time\ntime.sleep(0.5)")

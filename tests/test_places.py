@@ -1,0 +1,84 @@
+"""Where a thread is, in the words of the cell: bodies of magics, generated code, what runs the cell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from helpers_frames import CELL, NAMES, OTHER_CELL, stack
+
+from gpuwidget.kernel.cell_bodies import cell_text
+from gpuwidget.measure.places import Places
+
+IPYTHON = "/lib/site-packages/IPython/core/"
+KERNEL = ("/lib/site-packages/ipykernel/kernelapp.py", "start", 3)
+CELL_1 = (CELL, "<module>", 1)
+MAGIC = (IPYTHON + "interactiveshell.py", "run_cell_magic", 5)
+LINE_MAGIC = (IPYTHON + "interactiveshell.py", "run_line_magic", 5)
+TIME = (IPYTHON + "magics/execution.py", "time", 7)
+SLEEP = ("/lib/site-packages/lib.py", "sleep", 2)
+
+
+def where(text: str, *frames: tuple[str, str, int]) -> tuple[int | None, str | None, str | None]:
+    """The cell's line, the user's frame below it and the call."""
+    places = Places(NAMES.get, cell_text(text))
+    places.begin(stack(KERNEL), None)
+    place = places.find(stack(KERNEL, *frames))
+    user = places.frame(place.user, places.line(place.user, place.user_at)) if place.user else None
+    return places.line(place.own, place.own_at), user, places.call(place.call)
+
+
+@pytest.mark.parametrize("above", ["", "%%gpuwatch\n", "\n\n%%gpuwatch --no-live\n\n"])
+def test_the_body_of_time_is_the_cells_own(above: str) -> None:
+    """Line 2 of what %%time runs is counted from the cell's beginning, as IPython counts it."""
+    text = f"{above}%%time\n\nx = 1\ny = f(x)\n"
+    line = len(text.lstrip("\n").splitlines())
+    body = ("<timed exec>", "<module>", 2)
+    assert where(text, CELL_1, MAGIC, TIME, body) == (line, None, None)
+    assert where(text, CELL_1, MAGIC, TIME, body, SLEEP) == (line, None, "lib.sleep")
+    assert where(text, CELL_1, MAGIC, TIME) == (line - 3, None, "interactiveshell.run_cell_magic")
+
+
+def test_magics_in_magics() -> None:
+    """Of stacked magics each has its own line, and the innermost body the cell's lines."""
+    text = "%%prun\n%%time\nx = 1\ny = 2\n"
+    outer, inner = ("<string>", "<module>", 1), ("<timed exec>", "<module>", 2)
+    assert where(text, CELL_1, MAGIC, outer)[0] == 2
+    assert where(text, CELL_1, MAGIC, outer, MAGIC, TIME, inner)[0] == 4
+
+
+def test_functions_of_a_body_and_of_another_cells() -> None:
+    """A function that the body defines is its own; one that another %%time cell defined is no line of it."""
+    body, step = ("<timed exec>", "<module>", 4), ("<timed exec>", "step", 2)
+    assert where("%%time\ndef step():\n    x2 = 2\n\nstep()\n", CELL_1, MAGIC, body, step)[0] == 3
+    assert where("%%time\na = 1\nb = 2\nc = 3\nstep()\n", CELL_1, MAGIC, body, step) == (
+        5,
+        None,
+        "<timed exec>.step",
+    )
+
+
+def test_a_line_magic_is_its_lines() -> None:
+    """What %time runs has the time of the line it stands in, and the calls of its own."""
+    frames = (CELL, "<module>", 3), LINE_MAGIC, TIME, ("<timed eval>", "<module>", 1)
+    assert where("x = 1\n\n%time f(x)\n", *frames) == (3, None, None)
+    assert where("x = 1\n\n%time f(x)\n", *frames, SLEEP) == (3, None, "lib.sleep")
+    assert where("x = 1\n\n%time f(x)\n", *frames, (OTHER_CELL, "f", 4)) == (3, "In[2]:4 f", None)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/tmp/torchinductor_me/qz/cqzx5fq3j.py",
+        "/home/me/.triton/cache/ab/kernel.py",
+        "/scratch/compiled/ab/cabc.py",
+    ],
+)
+def test_code_that_torch_compiled_is_no_file_of_the_users(path: str, monkeypatch: Any) -> None:
+    """It is named by what it is, not by its place in a cache."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/scratch/compiled")
+    assert where("", CELL_1, ("/home/me/train.py", "step", 9), (path, "call", 4)) == (
+        1,
+        "train.py:9 step",
+        "code compiled by torch",
+    )
