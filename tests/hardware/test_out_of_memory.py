@@ -70,12 +70,12 @@ def test_who_holds_it_and_what_helps(start: Callable[..., Kernel]) -> None:
     assert "1.2 GiB asked for" in first or "1.3 GiB asked for" in first
     assert "of the 6.0 GiB that this process lets itself have" in first
     for line in (
-        "  model  In[3]  2.0 GiB",
-        "  cache  In[4]  1.5 GiB",
-        "  this error's frames (kept by the notebook itself)  In[6]  512 MiB",
+        "  model  In [3]  2.0 GiB",
+        "  cache  In [4]  1.5 GiB",
+        "  this error's frames (kept by the notebook itself)  In [6]  512 MiB",
     ):
         assert line in lines, text
-    assert re.search(r"^  Out\[5\] = .*  In\[5\]  1\.0 GiB$", text, re.MULTILINE), text
+    assert re.search(r"^  Out\[5\] = .*  In \[5\]  1\.0 GiB$", text, re.MULTILINE), text
     for remedy in ("%gpu free --yes", "%gpu free cache --yes"):
         assert remedy in text
     limit = re.search(r"torch\.cuda\.set_per_process_memory_fraction\(.*\)", text)

@@ -80,12 +80,14 @@ def test_the_card(kernel: Kernel) -> None:
     ran = fails(kernel, "def step(n):\n    batch = mib(8)\n    return model[:1] + mib(n)\nstep(16)")
     assert card(ran).splitlines() == [
         "Out of memory on cuda:0: 16 MiB asked for, 14 of 64 MiB free",
-        "  model  In[3]  20 MiB",
-        "  cache  In[4]  12 MiB",
-        "  Out[5] = _ = _5 (kept by the notebook itself)  In[5]  10 MiB",
-        "  this error's frames (kept by the notebook itself)  In[6]  8.0 MiB",
-        "  By cell: In[3] 20 MiB (model = mib(20)), In[4] 12 MiB (cache = [mib(6), mib(6)]), In[5] 10 MiB "
-        "(mib(10)), In[6] 8.0 MiB (def step(n):).",
+        "  model  In [3]  20 MiB",
+        "  cache  In [4]  12 MiB",
+        "  Out[5] = _ = _5 (kept by the notebook itself)  In [5]  10 MiB",
+        "  this error's frames (kept by the notebook itself)  In [6]  8.0 MiB",
+        "  free  14 MiB",
+        "  in all  64 MiB",
+        "  By cell: In [3] 20 MiB (model = mib(20)), In [4] 12 MiB (cache = [mib(6), mib(6)]), In [5] 10 MiB "
+        "(mib(10)), In [6] 8.0 MiB (def step(n):).",
         "  What would have been enough:",
         "  - Let go of what the notebook itself keeps, Out[5]: 10 MiB from before this cell.",
         "  %gpu free --yes",
@@ -125,7 +127,7 @@ def test_versions_of_torch(start_kernel: Callable[..., Kernel], version: str) ->
     ok(kernel, MODEL)
     first, *lines = card(fails(kernel, "mib(50)")).splitlines()
     assert first == "Out of memory on cuda:0: 50 MiB asked for, 44 of 64 MiB free"
-    assert lines[0] == "  model  In[3]  20 MiB"
+    assert lines[0] == "  model  In [3]  20 MiB"
     assert "    %gpu free model --yes" not in lines
     assert "  %gpu free model --yes" in lines
     kernel.shutdown()
@@ -145,7 +147,7 @@ def test_an_earlier_errors_frames(kernel: Kernel) -> None:
     fails(kernel, "def first():\n    big = mib(40)\n    mib(40)\nfirst()")
     text = card(fails(kernel, "x = mib(40)"))
     assert (
-        "  an earlier error's frames, not collected yet (kept by the notebook itself)  In[3]  40 MiB" in text
+        "  an earlier error's frames, not collected yet (kept by the notebook itself)  In [3]  40 MiB" in text
     )
     assert "- Let go of what the notebook itself keeps, an earlier error's frames, not collected yet" in text
     ok(kernel, "%gpu free --yes")
