@@ -18,7 +18,17 @@ from IPython.core.formatters import DisplayFormatter
 from gpuwidget.kernel import card
 from gpuwidget.kernel.card import CardReport, Reports
 from gpuwidget.kernel.card_size import LIMIT
-from gpuwidget.measure.report import MIME_TYPE, Level, Report
+from gpuwidget.measure.report import (
+    MIME_TYPE,
+    CodeTime,
+    GpuReport,
+    Level,
+    LineMemory,
+    LineTime,
+    Report,
+    Span,
+    TorchMemory,
+)
 
 WORKERS = ("python train.py --rank 1", HOSTILE)
 EVERY = pytest.mark.parametrize("make", reports.ALL.values(), ids=reports.ALL.keys())
@@ -165,7 +175,9 @@ def test_the_card_in_a_terminal() -> None:
         "  GPU 1 H200 (cuda:1) · torch 11.4 → 14.3 GiB · this notebook 12.4 → 15.6 of 140.4 GiB\n"
         "  GPU              device Δ  torch Δ  torch peak  reserved  util  SM  tensor  DRAM  power  energy\n"
         "                        GiB      GiB         GiB       GiB     %   %       %     %      W      kJ\n"
-        "  1 H200 · cuda:1      +3.2     +2.9        14.6      15.0    11  10     0.1   3.1    165     2.3"
+        "  1 H200 · cuda:1      +3.2     +2.9        14.6      15.0    11  10     0.1   3.1    165     2.3\n"
+        "  GPU 1, mean: SM occupancy 4.4 % · float32 pipes 8.1 % · PCIe 4.4 MiB/s in, 1.1 MiB/s out · "
+        "NVLink 0 MiB/s in, 0 MiB/s out"
     )
 
 
@@ -202,6 +214,26 @@ def test_flushed_caches_and_failed_allocations_are_not_folded_away() -> None:
     assert "torch flushed its cache 3 times on GPU 0 to find memory" in unfolded
 
 
+def test_warnings_of_several_gpus_are_one_line_each() -> None:
+    """Four GPUs that ran out of memory take no more lines than one."""
+
+    def tight(index: int, ooms: int, flushes: int) -> GpuReport:
+        torch = gpu(index).torch
+        assert torch is not None
+        return gpu(index, torch=replace(torch, ooms=ooms, alloc_retries=flushes))
+
+    lines = text(reports.report(*(tight(n, 1, 3 + n // 3) for n in range(4)))).splitlines()
+    assert lines[2:4] == [
+        "  1 out-of-memory error on each of GPUs 0–3",  # noqa: RUF001 a range's dash
+        "  torch flushed its cache 3 to 4 times on each of GPUs 0–3 to find memory",  # noqa: RUF001
+    ]
+    lines = text(reports.report(tight(0, 0, 0), tight(1, 2, 1))).splitlines()
+    assert lines[2:4] == [
+        "  2 out-of-memory errors on GPU 1",
+        "  torch flushed its cache 1 time on GPU 1 to find memory",
+    ]
+
+
 def test_a_gpu_that_works_on_after_the_code() -> None:
     """The time the GPU went on stands beside the time the code took."""
     late = reports.report(gpu(0), duration=0.02, cell=reports.cell(0.02, gpu_tail_s=1.4))
@@ -221,8 +253,8 @@ def test_a_name_stands_above_the_card() -> None:
 def test_unknown_values_read_na_with_their_reason() -> None:
     """What is not known is 'n/a', never 0, and why is in the card without hovering."""
     page = Page(html(reports.little_known()))
-    row = next(line for line in page.text.splitlines() if line.startswith("|0 Tesla K80"))
-    assert row == "|0 Tesla K80|+3.2|16.1|11|n/a|n/a"
+    row = next(line for line in page.text.splitlines() if line.startswith("|0|"))
+    assert row == "|0|+3.2|16.1|11|n/a|n/a"
     for reason in (
         "Not known: memory of this process: the driver does not list processes",
         "Not known: torch's memory: torch is not loaded",
@@ -350,9 +382,41 @@ def test_what_a_cell_left_behind_is_listed_by_holder() -> None:
         "Left behind: model (Net), also optimizer, trainer.model: 3.0 GiB",
         "Left behind: Out[3], also _, _3: 512 MiB",
         "Left behind: autograd or unknown: 512 MiB",
-        "Fragmentation: 2.0 GiB of the 13.0 GiB that torch has reserved on GPU 1 lie between tensors: they "
-        "can't be given back",
+        "Fragmentation: 3.0 GiB of the 13.0 GiB that torch has reserved are in no tensor; 2.0 GiB of it "
+        "lie beside tensors; the cache was not flushed",
     ]
+    in_a_terminal = text(reports.left_behind()).splitlines()
+    assert [line.strip().lower() for line in in_a_terminal if "behind" in line or "frag" in line] == [
+        line.lower() for line in lines
+    ]
+
+
+def test_how_much_of_torchs_cache_could_be_given_back() -> None:
+    """By torch's own list of its segments, with how often the cache was flushed; GPUs alike share a line."""
+
+    def cached(index: int, returnable: float, flushes: int | None = 0) -> GpuReport:
+        torch = TorchMemory(
+            Span(0, gib(10), gib(12)), Span(0, gib(13), gib(13)), flushes, 0, 0, gib(returnable)
+        )
+        return gpu(index, torch=torch)
+
+    def said(*gpus: GpuReport) -> list[str]:
+        lines = Page(html(reports.report(*gpus, points=20))).text.splitlines()
+        return [line.removeprefix("Fragmentation: ") for line in lines if "Frag" in line]
+
+    assert said(cached(0, 3)) == [
+        "3.0 GiB of the 13.0 GiB that torch has reserved are in no tensor; up to 3.0 GiB of it can be "
+        "given back (%gpu free); the cache was not flushed"
+    ]
+    assert said(cached(0, 1, 2), cached(1, 1, 2), cached(2, 0, None)) == [
+        "3.0 GiB of the 13.0 GiB that torch has reserved are in no tensor on each of GPUs 0, 1; up to "
+        "1.0 GiB of it can be given back (%gpu free), the rest lies between tensors; the cache was flushed 2 "
+        "times",
+        "3.0 GiB of the 13.0 GiB that torch has reserved are in no tensor on GPU 2; none of it can be "
+        "given back: it lies between tensors; how often the cache was flushed is not known",
+    ]
+    # In a terminal only where much is stuck.
+    assert "fragmentation" not in text(reports.report(cached(0, 3)))
 
 
 def test_many_holders_are_thinned_and_said_to_be() -> None:
@@ -376,10 +440,97 @@ def test_sixteen_gpus_keep_every_figure() -> None:
     assert [one["uuid"] for one in stored] == [one.uuid for one in report.gpus]
     whole = report.to_dict()["gpus"][5]["torch"]
     assert stored[5]["torch"].items() <= whole.items()
-    assert whole.keys() - stored[5]["torch"].keys() == {"inactive_split"}
+    assert whole.keys() - stored[5]["torch"].keys() == {"inactive_split", "returnable"}
     assert bundle["text/html"].count("<th scope='row'") == 16
     assert "<svg role='img'" in bundle["text/html"]
     assert any("leaves out" in note for note in bundle[MIME_TYPE]["notes"])
+
+
+def fullest(*gpus: GpuReport) -> Report:
+    """All that a run can say: long notes, advice, lines, holders, where the time went, children, marks."""
+    line = LineMemory("In[5]", 8, None, "loss.backward()", None, "cuda:0", gib(44), gib(1), gib(3))
+    times = tuple(
+        LineTime(n, f"history_{n}.append(loss.item())", 30.0 - n, 4.0, "Tensor.item", None) for n in range(6)
+    )
+    time = CodeTime(times, 1890, 0.02, "Other processes used the GPU as well.", 104.0, 382.0, 2.5)
+    made = reports.report(*gpus, marks=marks(12), cell=reports.cell(label="baseline", gpu_tail_s=1.4))
+    return replace(
+        made,
+        lines=(line,) * 6,
+        time=time,
+        advice=reports.advised().advice,
+        holders=reports.left_behind().holders,
+        notes=("A sentence of a hundred and twenty characters, " * 3,) * 3,
+    )
+
+
+def busy_gpu(index: int) -> GpuReport:
+    """A GPU with children, warnings and what held its clock down."""
+    torch = TorchMemory(Span(0, gib(10), gib(12)), Span(0, gib(13), gib(13)), 3 + index, 1, gib(2), gib(1))
+    return gpu(
+        index, torch=torch, children=("torchrun train.py",), throttled={"too hot": 4.2, "power cap": 2.0}
+    )
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_a_full_card_keeps_what_matters_most(count: int) -> None:
+    """What is said of each GPU alike goes before notes, what advice rests on, and the lines asked for."""
+    report = fullest(*map(busy_gpu, range(count)))
+    bundle = card.bundle(report)
+    assert size(bundle) <= LIMIT
+    lines = Page(bundle["text/html"]).text.splitlines()
+    notes = [line for line in lines if line.startswith("Note: A sentence")]
+    assert len(notes) == 3
+    assert all(len(note) >= 120 for note in notes)
+    assert sum("`loss.backward()`: 3.0 GiB at the peak" in line for line in lines) >= 3
+    rests = [line for line in lines if line.startswith("Advice input-pipeline:")]
+    assert [line for line in rests if "num workers 0" in line] == rests != []
+    assert sum(line.startswith("Left behind: ") for line in lines) >= 2
+    names = "GPU 0" if count == 1 else "GPUs 0–3"  # noqa: RUF001 a range's dash
+    assert sum(line.startswith(f"{names}, memory: ") for line in lines) == 1
+    stored = bundle[MIME_TYPE]
+    assert len(stored["lines"]) >= 3
+    whole = report.to_dict()
+    for kept, gpu_values in zip(stored["gpus"], whole["gpus"], strict=True):
+        assert kept.keys() == gpu_values.keys()
+        assert kept["torch"].keys() == gpu_values["torch"].keys()
+        assert kept["children"] == ["torchrun train.py"]
+
+
+def test_what_a_card_has_no_room_for_is_null_with_its_reason() -> None:
+    """A program that reads one card reads the next: null, and why with the first GPU."""
+    stored = card.bundle(fullest(*map(busy_gpu, range(4))))[MIME_TYPE]
+    assert [one["pcie"] for one in stored["gpus"]] == [None] * 4
+    assert stored["gpus"][0]["missing"]["pcie"] == "left out of this card"
+    assert "from its JSON the course and links and clocks" in stored["notes"][-1]
+
+
+def test_gpus_that_differ_have_lines_of_their_own_where_there_is_room() -> None:
+    """Two GPUs with two figures have two lines; in a tight card one, from the lower to the higher."""
+    other = gpu(1, sm_occupancy=Level(23.0, 40.0), device_memory=Span(gib(1), gib(2), gib(2)))
+    roomy = Page(html(reports.report(gpu(0), other, points=20))).text.splitlines()
+    assert [line.partition(" ·")[0] for line in roomy if ", mean" in line or ", memory" in line] == [
+        "GPU 0, memory: whole GPU 12.9 → 16.1 GiB, peak 16.1 GiB",
+        "GPU 1, memory: whole GPU 1.0 → 2.0 GiB, peak 2.0 GiB",
+        "GPU 0, mean: SM occupancy 4.4 %",
+        "GPU 1, mean: SM occupancy 23 %",
+    ]
+    tight = Page(html(fullest(gpu(0), other))).text.splitlines()
+    assert [line.partition(" ·")[0] for line in tight if ", mean" in line or ", memory" in line] == [
+        "GPUs 0, 1, memory: whole GPU +1.0 to +3.2 GiB, peak 2.0 to 16.1 GiB",
+        "GPUs 0, 1, mean: SM occupancy 4.4 to 23 %",
+    ]
+
+
+def test_many_gpus_have_what_utilization_hides_too() -> None:
+    """Of eight GPUs one line says it of all, on the page and in a terminal."""
+    eight = reports.report(*(gpu(n, sm_occupancy=Level(4.0 + n, 20.0)) for n in range(8)), points=20)
+    line = (
+        "GPUs 0–7, mean: SM occupancy 4.0 to 11 % · float32 pipes 8.1 % · PCIe 4.4 MiB/s in, "  # noqa: RUF001
+        "1.1 MiB/s out · NVLink 0 MiB/s in, 0 MiB/s out"
+    )
+    assert line in Page(html(eight)).text.splitlines()
+    assert f"  {line}" in text(eight).splitlines()
 
 
 def test_sixteen_gpus_with_reasons() -> None:
@@ -527,9 +678,11 @@ def test_memory_of_children_is_the_cells() -> None:
     first, second, *_ = text(made).splitlines()
     assert "+3.2 GiB, peak 15.6 GiB" in first
     assert "this notebook 12.4" in second
-    head = next(line for line in text(made).splitlines() if "torch peak" in line)
-    assert "process peak" in head
-    assert "process peak" not in text(reports.starved())
+    # The first line has the process's figures, and torch's are in the details.
+    assert not re.search("process peak|torch peak|reserved", text(made))
+    assert "torch allocated 11.4 → 14.3 GiB, peak 14.6 GiB" in Page(html(made)).text
+    of_two = text(reports.report(gpu(0, children=WORKERS), gpu(1)))
+    assert "device Δ  process Δ  process peak  util" in of_two
     assert "<img" not in html(made)
     crowd = tuple(gpu(index, children=(HOSTILE * 4,) * 4) for index in range(16))
     assert len(json.dumps(card.bundle(replace(reports.sixteen(), gpus=crowd)))) <= LIMIT
@@ -539,17 +692,18 @@ def test_advice_stands_below_the_headline() -> None:
     """At most three, each with what was seen and what to do, in every form; user text stays text."""
     page = Page(html(reports.advised()))
     lines = page.text.splitlines()
-    first = next(n for n, line in enumerate(lines) if line.startswith("The GPU waits for its data"))
+    first = next(n for n, line in enumerate(lines) if line.startswith("Advice: The GPU waits for its data"))
     assert lines[first] == (
-        "The GPU waits for its data: 61 % of the time went to line 7 `for x, y in loader:` in "
+        "Advice: The GPU waits for its data: 61 % of the time went to line 7 `for x, y in loader:` in "
         "DataLoader._next_data, and the GPU was 4 % busy meanwhile. loader has num_workers=0, "
         "pin_memory=False "
         "now. Try num_workers=15, pin_memory=True, persistent_workers=True."
     )
     assert lines[first + 1] == (
-        "GPU 1 ran at a lower clock for 12 of 14 s: too hot. Let the administrator see to its cooling."
+        "Advice: GPU 1 ran at a lower clock for 12 of 14 s: too hot. "
+        "Let the administrator see to its cooling."
     )
-    assert lines[first + 2] == f"{HOSTILE} moved 5.0 GiB/s {HOSTILE}"
+    assert lines[first + 2] == f"Advice (unsure): {HOSTILE} moved 5.0 GiB/s {HOSTILE}"
     assert "A fourth" not in page.text
     assert "  advice: GPU 1 ran at a lower clock for 12 of 14 s: too hot. Let the" in text(reports.advised())
 

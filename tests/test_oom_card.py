@@ -94,9 +94,12 @@ def test_its_words() -> None:
         "torch: reserved, in no tensor 2.0 GiB",
         "bob: python train.py --config large.yaml 38.0 GiB",
         "CUDA context and other libraries 612 MiB",
+        "free 2.1 GiB",
+        "not known who holds it 4.8 GiB",
+        "in all 139.8 GiB",
         "By cell: In [4] 41.5 GiB (model = Transformer(config).cuda()), In [12] 21.9 GiB (train(model, "
         "loader)), others or not known 102 MiB.",
-        "The GPU over the last 59.5 s, sampled: 98.0 → 137.0 GiB, at most 137.0 GiB.",
+        "The GPU's memory over the last 59.5 s, sampled: 98.0 → 137.0 GiB.",
         "What would have been enough:",
         "- Make the batch 2 times smaller, or go through it in 2 parts (gradient accumulation): the cell "
         "had 22.0 GiB above its start and asked for 6.0 GiB more, where 24.1 GiB were to be had. That is "
@@ -120,6 +123,31 @@ def test_html_says_the_same() -> None:
         assert words in data["text/html"]
     assert "<svg" in data["text/html"]
     assert "<script" not in data["text/html"]
+
+
+def test_the_table_adds_up() -> None:
+    """What was free and what nobody is known to hold stand there, and the sum of all rows."""
+    full = story(
+        held("variable", "model", 92.0, 4), facts={"others": (Other("bob: train.py", 43 * GIB, True),)}
+    )
+    rows = bundle(full)["text/plain"].splitlines()[1:6]
+    assert [" ".join(row.split()) for row in rows] == [
+        "model In [4] 92.0 GiB",
+        "torch: reserved, in no tensor 2.0 GiB",
+        "bob: train.py 43.0 GiB",
+        "free 2.1 GiB",
+        "in all 139.1 of 139.8 GiB",
+    ]
+
+
+def test_the_picture_has_a_scale_and_a_highest() -> None:
+    """What its line means and where it begins and ends; a highest that is neither first nor last is said."""
+    assert (
+        "Dashed: memory in use, from 0 at the bottom to 139.8 GiB at the top."
+        in bundle(training())["text/html"]
+    )
+    peaked = replace(training(), recent=tuple((5.0 - n, (n % 3 + 1) * GIB) for n in range(5)))
+    assert "sampled: 1.0 → 2.0 GiB, at most 3.0 GiB." in bundle(peaked)["text/plain"]
 
 
 def test_no_course_is_made_up() -> None:

@@ -90,7 +90,7 @@ def _fit(report: Report) -> tuple[Report, dict[str, Any]]:
 
 def _bundle(cut: Fitted, plan: Plan) -> dict[str, Any]:
     return {
-        "text/plain": card_text.card(cut.drawn, plan.rows),
+        "text/plain": card_text.card(cut.drawn, plan.rows, each=plan.each, brief=plan.brief),
         "text/html": card_html.card(cut.drawn, plan),
         MIME_TYPE: as_json(cut, plan),
     }

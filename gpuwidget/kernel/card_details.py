@@ -8,16 +8,12 @@ from itertools import groupby
 from typing import Any
 
 from gpuwidget import units
-from gpuwidget.kernel import card_lines
-from gpuwidget.kernel.card_facts import AT_ONCE_S, clean, gpu_names, whose
-from gpuwidget.kernel.card_table import is_compact
+from gpuwidget.kernel import card_gpus, card_lines
+from gpuwidget.kernel.card_facts import AT_ONCE_S, clean, gpu_names
 from gpuwidget.kernel.card_time import time_details
 from gpuwidget.kernel.memory_view import names as holder_names
-from gpuwidget.measure.notes import gpu_name
 from gpuwidget.measure.report import Advice, GpuReport, Report, Span
 
-_MUCH_STUCK = 256 * units.MIB
-_MUCH_OF_RESERVED = 0.1
 _NAMES = {
     "device_memory": "memory of the whole GPU",
     "process_memory": "memory of this process",
@@ -35,20 +31,18 @@ _NAMES = {
 }
 
 
-def details(report: Report) -> list[tuple[str, str]]:
-    """What is folded away: a name and a line for each."""
+def details(report: Report, *, each: bool) -> list[tuple[str, str]]:
+    """What is folded away: a name and a line for each.
+
+    With ``each``, GPUs of which different things are to be said have lines of their own.
+    """
     host, cell = report.host_memory, report.cell
-    lines = [(f"Advice {one.rule}", _evidence(one)) for one in report.advice]
-    if not is_compact(report.shown):
-        for gpu in report.shown:
-            lines.append((f"{gpu_name(gpu)}, memory", " · ".join(_courses(report, gpu))))
-            highest = _highest(gpu)
-            lines += [(f"{gpu_name(gpu)}, highest", " · ".join(highest))] if highest else []
-            beside = _beside_utilization(gpu)
-            lines += [(f"{gpu_name(gpu)}, mean", " · ".join(beside))] if beside else []
+    lines = evidence(report)
+    lines += card_gpus.memory_and_highest(report, each=each)
+    lines += card_gpus.beside_utilization(report, each=each)
     lines += card_lines.details(report)
     lines += [("Left behind", line) for line in left_behind(report)]
-    lines += [("Fragmentation", line) for line in _fragmentation(report)]
+    lines += [("Fragmentation", line) for line in card_gpus.fragmentation(report, each=each)]
     lines += time_details(report)
     lines += [("Not known", line) for line in unknowns(report)]
     course = f"{units.memory_course(host.start, host.end)}, peak {units.memory(host.peak)}"
@@ -60,6 +54,11 @@ def details(report: Report) -> list[tuple[str, str]]:
     lines.append(("Started", f"{where}{started}"))
     lines.append(("Environment", _environment(report)))
     return lines
+
+
+def evidence(report: Report) -> list[tuple[str, str]]:
+    """What each piece of advice rests on."""
+    return [(f"Advice {one.rule}", _evidence(one)) for one in report.advice]
 
 
 def left_behind(report: Report) -> list[str]:
@@ -90,61 +89,6 @@ def unknowns(report: Report) -> list[str]:
             where = "" if len(gpus) == len(report.shown) else f" of {gpu_names(gpus)}"
             found.append(f"{', '.join(alike)}{where}: {reason}")
     return found
-
-
-def _fragmentation(report: Report) -> list[str]:
-    """Of each GPU on which much of torch's cache can be given to nobody else."""
-    found = []
-    for gpu in report.shown:
-        stuck = gpu.torch.inactive_split if gpu.torch is not None else None
-        reserved = gpu.torch.reserved.end if gpu.torch is not None else None
-        if stuck and reserved and stuck >= max(_MUCH_STUCK, _MUCH_OF_RESERVED * reserved):
-            found.append(
-                f"{units.memory(stuck)} of the {units.memory(reserved)} that torch has reserved on "
-                f"{gpu_name(gpu)} lie between tensors: they can't be given back"
-            )
-    return found
-
-
-def _courses(report: Report, gpu: GpuReport) -> list[str]:
-    def of(name: str, span: Span) -> str:
-        return f"{name} {units.memory_course(span.start, span.end)}, peak {units.memory(span.peak)}"
-
-    parts = [of("whole GPU", gpu.device_memory)]
-    if gpu.process_memory is not None:
-        parts.append(of(whose(report), gpu.process_memory))
-    if gpu.torch is not None:
-        parts += [of("torch allocated", gpu.torch.allocated), of("torch reserved", gpu.torch.reserved)]
-    return parts
-
-
-def _highest(gpu: GpuReport) -> list[str]:
-    levels = (
-        ("utilization", gpu.utilization, units.percent),
-        ("SM", gpu.sm_activity, units.percent),
-        ("SM occupancy", gpu.sm_occupancy, units.percent),
-        ("tensor", gpu.tensor_activity, units.percent),
-        ("DRAM", gpu.dram_activity, units.percent),
-        ("power", gpu.power_w, units.power),
-    )
-    return [f"{name} {words(level.max)}" for name, level, words in levels if level is not None]
-
-
-def _beside_utilization(gpu: GpuReport) -> list[str]:
-    """Means for which the table has no column: what utilization does not tell."""
-    shares = (("SM occupancy", gpu.sm_occupancy), ("float32 pipes", gpu.fp32_activity))
-    parts = [f"{name} {units.percent(level.mean)}" for name, level in shares if level is not None]
-    for name, traffic in (("PCIe", gpu.pcie), ("NVLink", gpu.nvlink)):
-        if traffic is not None:
-            received, sent = (
-                units.UNKNOWN if level is None else f"{units.memory(level.mean)}/s"
-                for level in (traffic.rx, traffic.tx)
-            )
-            parts.append(f"{name} {received} in, {sent} out")
-    if gpu.throttled:
-        held = (f"{word} {units.duration(seconds)}" for word, seconds in gpu.throttled.items())
-        parts.append(f"clock held down: {', '.join(held)}")
-    return parts
 
 
 def _evidence(advice: Advice) -> str:

@@ -111,21 +111,32 @@ def second_line(report: Report) -> list[str]:
 
 def warnings(report: Report) -> list[str]:
     """What a person must see at once: GPUs lost, memory that ran out."""
-    found = []
+    lost: dict[str, list[GpuReport]] = {}
     for gpu in report.shown:
         if gpu.lost_since is not None:
-            found.append(f"{gpu_name(gpu)} lost since {clock_time(gpu.lost_since)}")
-        if gpu.torch is not None and gpu.torch.ooms:
-            found.append(f"{_count(gpu.torch.ooms, 'out-of-memory error')} on {gpu_name(gpu)}")
-        if gpu.torch is not None and gpu.torch.alloc_retries:
-            times = _count(gpu.torch.alloc_retries, "time")
-            found.append(f"torch flushed its cache {times} on {gpu_name(gpu)} to find memory")
+            lost.setdefault(clock_time(gpu.lost_since), []).append(gpu)
+    found = [f"{gpu_names(gpus)} lost since {at}" for at, gpus in lost.items()]
+    torch = [(gpu, gpu.torch) for gpu in report.shown if gpu.torch is not None]
+    failed = [(gpu, memory.ooms) for gpu, memory in torch if memory.ooms]
+    if failed:
+        found.append(f"{_counts(failed, 'out-of-memory error')} on {_each(failed)}")
+    flushed = [(gpu, memory.alloc_retries) for gpu, memory in torch if memory.alloc_retries]
+    if flushed:
+        times = _counts(flushed, "time")
+        found.append(f"torch flushed its cache {times} on {_each(flushed)} to find memory")
     return found
 
 
-def advice(report: Report) -> list[tuple[str, str]]:
-    """What may be worth a change, and how, the weightiest first."""
-    return [(clean(one.text, MOST_ADVICE), clean(one.fix, MOST_ADVICE)) for one in report.advice]
+def advice(report: Report) -> list[tuple[str, str, str]]:
+    """What may be worth a change, the weightiest first: the word before it, what was seen, how to mend it."""
+    return [
+        (
+            "Advice" if one.sure else "Advice (unsure)",
+            clean(one.text, MOST_ADVICE),
+            clean(one.fix, MOST_ADVICE),
+        )
+        for one in report.advice
+    ]
 
 
 def recording(report: Report) -> str | None:
@@ -333,5 +344,13 @@ def _sum(values: Iterable[int | None]) -> int | None:
     return total
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def _counts(found: Sequence[tuple[GpuReport, int]], noun: str) -> str:
+    """``3 times``, ``1 to 3 times`` where the GPUs differ."""
+    low, high = min(number for _, number in found), max(number for _, number in found)
+    number = str(low) if low == high else f"{low} to {high}"
+    return f"{number} {noun}" if high == 1 else f"{number} {noun}s"
+
+
+def _each(found: Sequence[tuple[GpuReport, int]]) -> str:
+    names = gpu_names([gpu for gpu, _ in found])
+    return names if len(found) == 1 else f"each of {names}"

@@ -87,7 +87,7 @@ def rows_table(rows: Sequence[Sequence[str]], left: int = 1) -> str:
         f"<th scope='col'{f' {_LEFT}' if n < left else ''}>{escape(name)}</th>" for n, name in enumerate(head)
     )
     lines = "".join(
-        f"<tr><th scope='row' {_LEFT}>{_unbroken(row[0])}</th>"
+        f"<tr><th scope='row' {_LEFT}>{_segments([row[0]])}</th>"
         f"{''.join(f'<td {_LEFT}>{escape(cell)}</td>' for cell in row[1:left])}"
         f"{''.join(f'<td>{_unbroken(cell)}</td>' for cell in row[left:])}</tr>"
         for row in body
@@ -125,8 +125,9 @@ def _lead(report: Report) -> str:
 def _advice(report: Report) -> str:
     """A quiet line each, as wide as the card: what was seen, and what to do."""
     return "".join(
-        f"<div style='{_ADVICE}'><span style='{_QUIET}'>{_segments([seen])}</span> {_segments([fix])}</div>"
-        for seen, fix in facts.advice(report)
+        f"<div style='{_ADVICE}'><b>{word}:</b> <span style='{_QUIET}'>{_segments([seen])}</span> "
+        f"{_segments([fix])}</div>"
+        for word, seen, fix in facts.advice(report)
     )
 
 
@@ -171,18 +172,20 @@ def _table(report: Report, plan: Plan, chart: Chart | None) -> str:
 def _full_table(gpus: Sequence[GpuReport], lanes: str) -> str:
     shown = columns(gpus)
     quiet = "font-weight:400"
-    heads = "".join(f"<th scope='col' style='{quiet}'>{_unbroken(c.title)}<br>{c.unit}</th>" for c in shown)
+    heads = "".join(f"<th scope='col' style='{quiet}'>{c.title}<br>{c.unit}</th>" for c in shown)
     tall = "height:44px;" if lanes else ""
     rows = []
-    for place, name in enumerate(row_names(gpus)):
+    # Of one GPU the second line has told model and device.
+    names = row_names(gpus) if len(gpus) > 1 else [facts.gpu_number(gpus[0])]
+    for place, name in enumerate(names):
         cells = "".join(f"<td>{_unbroken(column.cells[place])}</td>" for column in shown)
         rows.append(
-            f"<tr style='{tall}background:none'><th scope='row' {_LEFT}>{_unbroken(name)}</th>"
+            f"<tr style='{tall}background:none'><th scope='row' {_LEFT}>{_row_name(name)}</th>"
             f"{lanes if place == 0 else ''}{cells}</tr>"
         )
     empty = "<td></td>" if lanes else ""
     return (
-        f"<table cellpadding='4' style='{_TABLE}font-size:12px'><thead><tr style='{_QUIET}'>"
+        f"<table cellpadding='3' style='{_TABLE}font-size:12px'><thead><tr style='{_QUIET}'>"
         f"<th scope='col' style='text-align:left;{quiet}'>GPU</th>{empty}{heads}</tr></thead>"
         f"<tbody>{''.join(rows)}</tbody></table>"
     )
@@ -206,9 +209,14 @@ def _lanes(chart: Chart, plan: Plan, slight: bool) -> str:
     """The courses of all rows in one cell beside them, however high a theme makes the rows."""
     picture = svg(chart, _LANES, 96 if slight else 160, outlined=not slight)
     # The absolute picture has no width of its own to give to the cell.
-    spacer = "<svg height='1' style='width:150px;min-width:150px'></svg>"
+    spacer = "<svg height='1' style='width:100%;min-width:60px;max-width:150px'></svg>"
     over = hover(chart, plan.hover)
     return f"<td rowspan='{len(chart.lanes)}' style='position:relative'>{picture}{over}{spacer}</td>"
+
+
+def _row_name(name: str) -> str:
+    """Breaks after the dot, where there is little room."""
+    return _DOT.join(_unbroken(part) for part in name.split(" · "))
 
 
 def _unbroken(text: str) -> str:
@@ -217,7 +225,7 @@ def _unbroken(text: str) -> str:
 
 def _details(report: Report, plan: Plan, charted: bool) -> str:
     notes = [("Note", note) for note in report.notes]
-    lines = [*notes, *details(report)]
+    lines = [*notes, *details(report, each=plan.each)]
     marks = report.timeline.marks if report.timeline is not None else ()
     if charted:
         legend = "filled: utilization, dashed: memory of the GPU, both 0 to 100 %"

@@ -8,6 +8,7 @@ from gpuwidget import units
 from gpuwidget.measure.report import LineMemory, Report
 
 _CELL = re.compile(r"^In\[(\d+)\]")
+_TITLE = "Where the memory went"
 _MOST_DETAILS = 8
 _MOST_ROWS = 12
 
@@ -15,9 +16,10 @@ _MOST_ROWS = 12
 def details(report: Report) -> list[tuple[str, str]]:
     """The largest lines for the folded part: which line, and what it allocated."""
     rows = [
-        (_name(line, report), f"{_figures(line)}: {line.source}") for line in report.lines[:_MOST_DETAILS]
+        f"{_name(line, report)}{_source(line)}: {_figures(line)}" for line in report.lines[:_MOST_DETAILS]
     ]
-    return rows + _more(report, _MOST_DETAILS)
+    rows += _more(report, _MOST_DETAILS)
+    return [(_TITLE if not place else "", row) for place, row in enumerate(rows)]
 
 
 def table(report: Report) -> list[list[str]]:
@@ -33,7 +35,7 @@ def table(report: Report) -> list[list[str]]:
         ]
         for line in report.lines[:_MOST_ROWS]
     ]
-    rows += [[text, "", "", ""] for _, text in _more(report, _MOST_ROWS)]
+    rows += [[text, "", "", ""] for text in _more(report, _MOST_ROWS)]
     return [["", "at the peak", "at the end", "in all"], *rows]
 
 
@@ -51,6 +53,10 @@ def _as_shown(place: str) -> str:
     return _CELL.sub(r"In [\1]", place)
 
 
+def _source(line: LineMemory) -> str:
+    return f", {line.source}" if line.file is None else f" `{line.source}`"
+
+
 def _figures(line: LineMemory) -> str:
     through = "" if line.called_from is None else f", called from {_as_shown(line.called_from)}"
     return (
@@ -59,6 +65,6 @@ def _figures(line: LineMemory) -> str:
     )
 
 
-def _more(report: Report, most: int) -> list[tuple[str, str]]:
+def _more(report: Report, most: int) -> list[str]:
     left = len(report.lines) - most
-    return [("Further lines", f"{left} that held less at the peak")] if left > 0 else []
+    return [f"{left} further lines that held less at the peak"] if left > 0 else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from gpuwidget.kernel.card_facts import MOST_ADVICE, clean, shortened
 from gpuwidget.measure.notes import gpu_name
@@ -36,13 +36,15 @@ _LEAST_GPU = 500
 _LEAST_POINT = 24
 """Bytes below which no point of a GPU's courses comes out as JSON."""
 _SHORT_ADVICE = 150
-_FEW_ROWS = 16
-"""Rows of the plans that are so bare that they have room for one piece of advice, cut short."""
+_MOST_ADVICE = 3
 SPARED = (
     *("memory_reserved", "bursts", "memory_utilization", "fp32_activity", "pcie", "nvlink"),
     *("power_limit_w", "throttled"),
 )
-"""Of each GPU: what a terse card leaves out of its JSON. What advice rests on of it is in the advice."""
+"""Of each GPU: what a tight card's JSON does without. What advice rests on of it is in the advice."""
+_SPARED_OF_TORCH = ("inactive_split", "returnable")
+_NO_ROOM = "left out of this card"
+Without = Literal["", "null", "absent"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,45 +60,66 @@ class Plan:
     marks: int
     label: int
     """Characters of a mark's label."""
-    rows: int
-    """GPUs, those shown first."""
     reason: int
-    """Characters of the reason for a missing value, and of a note."""
+    """Characters of the reason for a missing value."""
     holders: int
     """Holders of what the run has left behind."""
     code: int = 8
     """Lines of where the time went, those with the largest share first."""
+    lines: int = 15
+    """Lines of code whose memory is told."""
+    note: int = 300
+    """Characters of a note."""
+    advice: int = _MOST_ADVICE
+    evidence: bool = True
+    """Whether the details say what advice rests on, or the JSON alone."""
+    rows: int = 64
+    """GPUs, those shown first."""
+    each: bool = True
+    """Whether GPUs have lines of their own in the details; else one line has the lowest and the highest."""
     terse: bool = False
-    """Whether figures lose the digits that no card shows, reasons are given once for all GPUs, and what is
-    :data:`SPARED` is left out."""
-
-    @property
-    def lines(self) -> int:
-        """Lines of code whose memory is told."""
-        return self.marks // 4
+    """Whether figures lose the digits that no card shows, and reasons are given once for all GPUs."""
+    without: Without = ""
+    """Of the JSON's :data:`SPARED`: whether they are null, or are left out altogether."""
+    brief: bool = False
+    """Whether the text form is without what else only the details tell."""
 
 
-PLANS = (
-    Plan(points=120, drawn=120, hover=40, marks=60, label=80, rows=64, reason=300, holders=10),
-    Plan(points=80, drawn=120, hover=32, marks=40, label=80, rows=64, reason=300, holders=8),
-    Plan(points=60, drawn=120, hover=24, marks=30, label=60, rows=64, reason=300, holders=8),
-    Plan(points=40, drawn=120, hover=16, marks=24, label=48, rows=64, reason=200, holders=6),
-    Plan(points=24, drawn=100, hover=12, marks=16, label=40, rows=64, reason=160, holders=5),
-    Plan(
-        points=16, drawn=80, hover=8, marks=16, label=40, rows=64, reason=160, holders=5, code=6, terse=True
-    ),
-    Plan(
-        points=12, drawn=60, hover=0, marks=12, label=40, rows=64, reason=120, holders=4, code=4, terse=True
-    ),
-    Plan(points=0, drawn=60, hover=0, marks=12, label=40, rows=64, reason=120, holders=3, code=4, terse=True),
-    Plan(points=0, drawn=30, hover=0, marks=6, label=32, rows=64, reason=80, holders=2, code=4, terse=True),
-    Plan(points=0, drawn=16, hover=0, marks=0, label=0, rows=64, reason=80, holders=1, code=3, terse=True),
-    Plan(points=0, drawn=16, hover=0, marks=0, label=0, rows=16, reason=40, holders=0, code=2, terse=True),
-    Plan(points=0, drawn=0, hover=0, marks=0, label=0, rows=16, reason=24, holders=0, code=1, terse=True),
-    Plan(points=0, drawn=0, hover=0, marks=0, label=0, rows=12, reason=24, holders=0, code=1, terse=True),
-    Plan(points=0, drawn=0, hover=0, marks=0, label=0, rows=8, reason=16, holders=0, code=0, terse=True),
+_ROOMY = (
+    Plan(points=120, drawn=120, hover=40, marks=60, label=80, reason=300, holders=10),
+    Plan(points=80, drawn=120, hover=32, marks=40, label=80, reason=300, holders=8, lines=10),
+    Plan(points=60, drawn=120, hover=24, marks=30, label=60, reason=300, holders=8, lines=8),
+    Plan(points=60, drawn=120, hover=16, marks=30, label=60, reason=300, holders=8, lines=8, each=False),
+    Plan(points=40, drawn=120, hover=12, marks=24, label=48, reason=200, holders=6, lines=6, each=False),
+    Plan(points=24, drawn=100, hover=8, marks=16, label=40, reason=160, holders=5, lines=5, each=False),
 )
-"""From roomy to bare; a card is made by the first that fits."""
+_TIGHT = replace(_ROOMY[-1], points=16, drawn=80, hover=0, code=6, note=200, terse=True)
+_TIGHTER = replace(_TIGHT, points=0, drawn=60, marks=12, reason=120, holders=4, code=4, lines=4)
+_BRIEF = replace(
+    _TIGHTER, drawn=30, marks=6, label=32, holders=3, lines=3, note=120, without="null", brief=True
+)
+_BARE = replace(_BRIEF, drawn=16, marks=0, reason=40, holders=1, code=2, lines=2, advice=1, without="absent")
+_BAREST = replace(_BARE, drawn=0, holders=0, code=1, lines=0, note=40, reason=24, evidence=False)
+PLANS = (
+    *_ROOMY,
+    _TIGHT,
+    replace(_TIGHT, points=12, drawn=60, marks=12, reason=120),
+    _TIGHTER,
+    replace(_TIGHTER, drawn=30, marks=6, without="null"),
+    _BRIEF,
+    replace(_BRIEF, drawn=16, marks=3, reason=80, holders=2, code=3),
+    replace(_BRIEF, drawn=16, marks=0, reason=80, holders=2, code=2),
+    replace(_BRIEF, drawn=16, marks=0, reason=80, holders=2, code=2, without="absent"),
+    _BARE,
+    replace(_BARE, holders=0, code=1, lines=0, note=80, reason=24),
+    _BAREST,
+    replace(_BAREST, note=24, rows=12),
+    replace(_BAREST, note=24, rows=8, reason=16, code=0),
+)
+"""From roomy to bare; a card is made by the first that fits.
+
+First go points and what is said of each GPU, last the notes, what advice rests on and the lines asked for.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +148,7 @@ def fitted(report: Report, plan: Plan) -> Fitted:
         duration_s=_significant(report.cell.duration_s),
         gpu_tail_s=None if report.cell.gpu_tail_s is None else _significant(report.cell.gpu_tail_s),
     )
-    notes = tuple(clean(note, plan.reason) for note in report.notes)
+    notes = tuple(clean(note, plan.note) for note in report.notes)
     left_out = _left_out(report, plan, len(marks), len(kept))
     if left_out:
         notes += (f"To keep the notebook small, this card leaves out {', '.join(left_out)}.",)
@@ -135,7 +158,7 @@ def fitted(report: Report, plan: Plan) -> Fitted:
         cell=cell,
         notes=notes,
         holders=_some_holders(report.holders, plan),
-        advice=tuple(_tidy(one, plan) for one in report.advice[: _advice(plan)]),
+        advice=tuple(_tidy(one, plan) for one in report.advice[: plan.advice]),
         timeline=_timeline(report.timeline, plan.drawn, marks),
         lines=tuple(_short_line(line) for line in report.lines[: plan.lines]),
         time=_code_time(report.time, plan),
@@ -147,22 +170,34 @@ def fitted(report: Report, plan: Plan) -> Fitted:
             gpus=_once(kept) if plan.terse else kept,
             timeline=_timeline(report.timeline, plan.points, marks),
         ),
-        drawn=_without_evidence(drawn) if plan.terse else drawn,
+        drawn=drawn if plan.evidence else _without_evidence(drawn),
     )
 
 
 def as_json(fitted: Fitted, plan: Plan) -> dict[str, Any]:
     """The JSON of what is stored."""
     values = fitted.stored.to_dict()
-    for gpu in values["gpus"] if plan.terse else ():
-        for name in SPARED:
-            del gpu[name]
-            gpu["missing"].pop(name, None)
-        if not gpu["children"]:
-            del gpu["children"]
+    gpus = values["gpus"] if plan.without else []
+    for place, gpu in enumerate(gpus):
+        _spare(gpu, SPARED, plan)
         if gpu["torch"] is not None:
-            del gpu["torch"]["inactive_split"]
+            _spare(gpu["torch"], _SPARED_OF_TORCH, plan)
+        for name in SPARED:
+            gpu["missing"].pop(name, None)
+        if plan.without == "null" and not place:
+            # Once: there are seven for each GPU.
+            gpu["missing"] |= dict.fromkeys(SPARED, _NO_ROOM)
+        if plan.without == "absent" and not gpu["children"]:
+            del gpu["children"]
     return values
+
+
+def _spare(values: dict[str, Any], names: Sequence[str], plan: Plan) -> None:
+    for name in names:
+        if plan.without == "null":
+            values[name] = None
+        else:
+            del values[name]
 
 
 def may_fit(report: Report, plan: Plan) -> bool:
@@ -254,10 +289,12 @@ def _left_out(report: Report, plan: Plan, marks: int, gpus: int) -> list[str]:
         found.append(f"{len(report.lines) - plan.lines} of {len(report.lines)} lines of code")
     if plan.holders < len(report.holders):
         found.append(f"{len(report.holders) - plan.holders} of {len(report.holders)} holders")
-    if report.timeline is not None and plan.points == 0:
-        found.append("the course from its JSON")
-    if plan.terse and report.gpus:
-        found.append("links and clocks from its JSON")
+    if plan.advice < len(report.advice[:_MOST_ADVICE]):
+        found.append(f"{len(report.advice[:_MOST_ADVICE]) - plan.advice} pieces of advice")
+    json = ["the course"] if report.timeline is not None and plan.points == 0 else []
+    json += ["links", "clocks"] if plan.without and report.gpus else []
+    if json:
+        found.append(f"from its JSON {' and '.join(json)}")
     return found
 
 
@@ -314,14 +351,9 @@ def _highest(values: Sequence[int | None], bins: Sequence[tuple[int, int]]) -> t
     )
 
 
-def _advice(plan: Plan) -> int:
-    """How much advice there is room for."""
-    return 3 if plan.rows > _FEW_ROWS else 1
-
-
 def _tidy(advice: Advice, plan: Plan) -> Advice:
     """Advice holds names and source lines of the user's."""
-    most = MOST_ADVICE if _advice(plan) > 1 else _SHORT_ADVICE
+    most = MOST_ADVICE if plan.advice > 1 else _SHORT_ADVICE
     text, fix = clean(advice.text, most), clean(advice.fix, most)
     evidence = {
         name: clean(value, 80) if isinstance(value, str) else value for name, value in advice.evidence.items()
@@ -330,7 +362,6 @@ def _tidy(advice: Advice, plan: Plan) -> Advice:
 
 
 def _without_evidence(report: Report) -> Report:
-    """The texts say the figures that matter; the rest is in the JSON."""
     return replace(report, advice=tuple(replace(one, evidence={}) for one in report.advice))
 
 

@@ -44,8 +44,10 @@ def columns(gpus: Sequence[GpuReport]) -> list[Column]:
     found: list[Column | None] = []
     torch = [gpu.torch for gpu in gpus]
     process = [gpu.process_memory for gpu in gpus]
-    with_torch = any(one is not None for one in torch)
     with_process = any(one is not None for one in process)
+    # Of what child processes hold, torch here knows nothing.
+    children = with_process and any(gpu.children for gpu in gpus)
+    with_torch = any(one is not None for one in torch) and not children
     device = [gpu.device_memory for gpu in gpus]
     if not compact or not (with_torch or with_process):
         found.append(_delta("device", device))
@@ -55,7 +57,10 @@ def columns(gpus: Sequence[GpuReport]) -> list[Column]:
         if not compact:
             reserved = [one.reserved.end if one is not None else None for one in torch]
             found.append(_sizes("reserved", reserved))
-    if with_process and (not with_torch or any(gpu.children for gpu in gpus)):
+    if children and len(gpus) == 1:
+        # The first line has the process's change and peak.
+        pass
+    elif with_process and not with_torch:
         found += [_delta("process", process), _sizes("process peak", [_peak(span) for span in process])]
     elif not with_torch:
         found.append(_sizes("device peak", [_peak(span) for span in device]))

@@ -6,20 +6,25 @@ from collections.abc import Iterable, Sequence
 
 from gpuwidget import units
 from gpuwidget.kernel import card_facts as facts
-from gpuwidget.kernel import card_lines
-from gpuwidget.kernel.card_details import unknowns
+from gpuwidget.kernel import card_gpus, card_lines
+from gpuwidget.kernel.card_details import evidence, left_behind, unknowns
 from gpuwidget.kernel.card_table import columns, is_compact, row_names
 from gpuwidget.kernel.card_time import time_details
 from gpuwidget.measure.report import Report
 
 _INDENT = "  "
 _MOST_LABEL = 24
+_FEW_ROWS = 8
 _FEW_COLUMNS = 3
 """Of a table of many rows: memory and utilization."""
 
 
-def card(report: Report, rows: int) -> str:
-    """The card, with at most ``rows`` GPUs."""
+def card(report: Report, rows: int, *, each: bool = True, brief: bool = False) -> str:
+    """The card, with at most ``rows`` GPUs.
+
+    Without ``each``, what is said of GPUs beside the table is said of all at once. What is ``brief`` is
+    without the evidence, the time, the notes and reasons.
+    """
     name = report.cell.label
     lines = [f"{facts.clean(name, 80)}:"] if name is not None else []
     lines.append(" · ".join(facts.headline(report)))
@@ -27,11 +32,11 @@ def card(report: Report, rows: int) -> str:
     if second:
         lines.append(_INDENT + " · ".join(second))
     lines += [_INDENT + text for text in facts.warnings(report)]
-    lines += [f"{_INDENT}advice: {seen} {fix}" for seen, fix in facts.advice(report)]
+    lines += [f"{_INDENT}{_within(word)}: {seen} {fix}" for word, seen, fix in facts.advice(report)]
     label = facts.recording(report)
     lines += [_INDENT + label] if label is not None else []
     lines += [_INDENT + text for text in facts.explanations(report)]
-    gpus = report.shown[:rows]
+    gpus = report.shown[: min(rows, _FEW_ROWS) if brief else rows]
     if gpus:
         shown = columns(gpus)[: _FEW_COLUMNS if is_compact(gpus) else None]
         table = [
@@ -49,19 +54,29 @@ def card(report: Report, rows: int) -> str:
     if by_line:
         lines.append(f"{_INDENT}torch's memory by line:")
         lines += [_INDENT + row for row in aligned(by_line)]
-    if not is_compact(gpus):
-        lines += [
-            _INDENT + (f"{_within(name)}: " if name else _INDENT) + text
-            for name, text in time_details(report)
-        ]
-        lines += [f"{_INDENT}not known: {facts.clean(text, facts.MOST_NOTE)}" for text in unknowns(report)]
-        lines += [f"{_INDENT}note: {facts.clean(text, facts.MOST_NOTE)}" for text in report.notes]
+    lines += [
+        _INDENT + (f"{_within(name)}: " if name else _INDENT) + facts.clean(text, facts.MOST_NOTE)
+        for name, text in _details(report, each, brief)
+    ]
     return "\n".join(lines)
+
+
+def _details(report: Report, each: bool, brief: bool) -> list[tuple[str, str]]:
+    """Of what HTML folds away: what utilization hides, what is left, and why."""
+    found = card_gpus.beside_utilization(report, each=each)
+    found += [("Left behind", text) for text in left_behind(report)]
+    lost = card_gpus.fragmentation(report, each=each, only_much=True)
+    found += [("Fragmentation", text) for text in lost]
+    if not brief:
+        found += [*evidence(report), *time_details(report)]
+        found += [("Not known", text) for text in unknowns(report)]
+        found += [("Note", text) for text in report.notes]
+    return found
 
 
 def _within(name: str) -> str:
     """A name as it begins a line of text."""
-    return name if name.isupper() else f"{name[0].lower()}{name[1:]}"
+    return name if name[:2].isupper() else f"{name[0].lower()}{name[1:]}"
 
 
 def line(report: Report) -> str:

@@ -19,6 +19,8 @@ _MOST_OTHERS = 6
 _MOST_NAMES = 3
 _NAME = 60
 _SOURCE = 60
+_MUCH_UNKNOWN = 0.01
+"""Part of the GPU's memory from which on it has a row of its own that nobody is known to hold it."""
 _MOST_POINTS = 80
 _FEWEST_POINTS = 3
 _GAP_S = 2.0
@@ -39,6 +41,8 @@ _EDGE = "border-left:3px solid var(--jp-error-color1,#e5393f);padding:2px 0 2px 
 _QUIET = "opacity:.75"
 _TABLE = "margin:4px 0 0;text-align:right;border-collapse:collapse;font-size:12px"
 _LEFT = "text-align:left"
+_CODE = "display:inline-block"
+"""Goes to the next line whole, where it fits there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +51,20 @@ class _Row:
 
     who: str
     cell: str
-    size: str
+    bytes: int
     aside: bool = False
     """Whether it is no memory of a tensor of this notebook's."""
+    of: int | None = None
+    """Of the sum of all rows: the bytes that it should come to."""
+
+    @property
+    def size(self) -> str:
+        """As it is shown."""
+        return (
+            units.memory(self.bytes)
+            if self.of in (None, self.bytes)
+            else units.memory_of(self.bytes, self.of)
+        )
 
 
 def bundle(story: Story) -> dict[str, str]:
@@ -129,20 +144,19 @@ def _rows(story: Story) -> list[_Row]:
     rest = facts.held[_MOST_HOLDERS:]
     if rest:
         size = sum(held.holder.bytes for held in rest)
-        rows.append(_Row(f"{len(rest)} more", "", units.memory(size)))
+        rows.append(_Row(f"{len(rest)} more", "", size))
     if story.let_go >= units.MIB:
-        rows.append(_Row("let go of since the error", "", units.memory(story.let_go), aside=True))
+        rows.append(_Row("let go of since the error", "", story.let_go, aside=True))
     if facts.stuck:
-        rows.append(_Row("torch: reserved, in no tensor", "", units.memory(facts.stuck), aside=True))
+        rows.append(_Row("torch: reserved, in no tensor", "", facts.stuck, aside=True))
     rows += [
-        _Row(clean(other.name, _NAME), "", units.memory(other.bytes), aside=True)
-        for other in facts.others[:_MOST_OTHERS]
+        _Row(clean(other.name, _NAME), "", other.bytes, aside=True) for other in facts.others[:_MOST_OTHERS]
     ]
     if len(facts.others) > _MOST_OTHERS:
         left = facts.others[_MOST_OTHERS:]
         size = sum(other.bytes for other in left)
-        rows.append(_Row(f"{len(left)} more processes", "", units.memory(size), aside=True))
-    return rows
+        rows.append(_Row(f"{len(left)} more processes", "", size, aside=True))
+    return [*rows, *_sum(facts, rows)]
 
 
 def _held(held: Held) -> _Row:
@@ -156,7 +170,20 @@ def _held(held: Held) -> _Row:
     elif held.holder.kind == "unknown":
         who = "autograd or unknown"
     cell = "" if held.holder.cell is None else f"In [{held.holder.cell}]"
-    return _Row(who, cell, units.memory(held.holder.bytes))
+    return _Row(who, cell, held.holder.bytes)
+
+
+def _sum(facts: Facts, rows: Sequence[_Row]) -> list[_Row]:
+    """What was free, what nobody is known to hold, and all rows together, so that it adds up to the GPU."""
+    if not rows or facts.free is None or facts.total is None:
+        return []
+    found = [_Row("free", "", facts.free, aside=True)]
+    known = sum(row.bytes for row in rows) + facts.free
+    unknown = facts.total - known
+    if unknown >= _MUCH_UNKNOWN * facts.total:
+        found.append(_Row("not known who holds it", "", unknown, aside=True))
+        known = facts.total
+    return [*found, _Row("in all", "", known, of=facts.total)]
 
 
 def _by_cell(story: Story) -> str:
@@ -177,9 +204,11 @@ def _course(story: Story) -> str:
     if len(known) < _FEWEST_POINTS:
         return ""
     sizes = [size for _, size in known]
+    highest = units.memory(max(sizes))
+    most = "" if highest in map(units.memory, (sizes[0], sizes[-1])) else f", at most {highest}"
     return (
-        f"The GPU over the last {units.duration(known[0][0])}, sampled: "
-        f"{units.memory_course(sizes[0], sizes[-1])}, at most {units.memory(max(sizes))}."
+        f"The GPU's memory over the last {units.duration(known[0][0])}, sampled: "
+        f"{units.memory_course(sizes[0], sizes[-1])}{most}."
     )
 
 
@@ -201,8 +230,10 @@ def _picture(story: Story) -> str:
     unknown = (None,) * len(t)
     lane = Lane(story.facts.device or "GPU", unknown, tuple(sizes), story.facts.total)
     chart = Chart(tuple(t), whole, (lane,), (), words)
-    picture = svg(chart, "display:block;width:300px;height:36px;margin:4px 0 0", 240, outlined=True)
-    return f"{picture}<div style='{_QUIET}'>{escape(words)}</div>"
+    style = "display:block;width:300px;height:36px;margin:6px 0 0;border-top:1px dotted"
+    top = story.facts.total or max(size for _, size in story.recent if size is not None)
+    key = f"Dashed: memory in use, from 0 at the bottom to {units.memory(top)} at the top."
+    return f"{svg(chart, style, 240, outlined=True)}<div style='{_QUIET}'>{escape(words)} {escape(key)}</div>"
 
 
 # -- what to do ------------------------------------------------------------------------------------------
@@ -237,12 +268,13 @@ def _html_advice(facts: Facts) -> str:
 
 
 def _html_remedy(remedy: Remedy) -> str:
-    code = "" if remedy.code is None else f" <code>{escape(remedy.code)}</code>"
+    code = "" if remedy.code is None else f" <code style='{_CODE}'>{escape(remedy.code)}</code>"
     return f"{escape(clean(remedy.text, 600))}{code}"
 
 
 def _html_row(row: _Row) -> str:
     style = f"background:none;{_QUIET}" if row.aside else "background:none"
+    style += "" if row.of is None else ";border-top:1px solid"
     size = escape(row.size).replace(" ", "\N{NO-BREAK SPACE}")
     return (
         f"<tr style='{style}'><td style='{_LEFT}'>{escape(row.who)}</td>"

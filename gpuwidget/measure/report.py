@@ -100,6 +100,10 @@ class TorchMemory:
     """Out-of-memory errors during the run (num_ooms)."""
     inactive_split: int | None
     """Bytes of the cache at the end that can't be given back, as they lie beside tensors (inactive_split)."""
+    returnable: int | None = None
+    """Bytes of what is reserved at the end that emptying the cache would give back to the driver, by torch's
+    list of its segments (of expandable ones at most that much); None also where nobody looked, as the run
+    changed nothing there."""
 
 
 @dataclass(frozen=True, slots=True)

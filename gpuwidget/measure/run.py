@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -34,9 +34,9 @@ from gpuwidget.measure.report import (
     Span,
     Status,
     Timeline,
-    TorchMemory,
 )
 from gpuwidget.measure.tail import wait_for_gpu
+from gpuwidget.measure.torch_memory import NO_LIST, UNCHANGED, returnable, torch_memory
 from gpuwidget.measure.track import Track
 from gpuwidget.measure.witness import TimeWitness, Witness
 from gpuwidget.sampler import INTERVAL_S, Sampler, Subscription
@@ -210,7 +210,7 @@ class Run:
         gpus, seconds = [], 0.0
         for shown in self._shown_tracks():
             track, seconds = self._recent[shown.gpu.uuid].track(elapsed)
-            gpus.append(self._gpu_report(track, seconds, True, devices, {}))
+            gpus.append(self._gpu_report(track, seconds, True, devices, {}, {}))
         # The user's variables are not looked at while their code runs.
         around = Surroundings(
             switches=torch_setup.switches(),
@@ -288,8 +288,11 @@ class Run:
                     holding = self._holding(gpu, reading)
                     self._tracks[gpu.uuid].end(t, reading, holding, self._started, fresh)
                 self._add_to_course(t)
+        # Without the lock: the sampler's thread does not wait for torch.
+        can_go_back = returnable(accounts)
+        with self._lock:
             self._settle_host_memory()
-            return self._report(cell, t, accounts)
+            return self._report(cell, t, accounts, can_go_back)
 
     def abandon(self) -> None:
         """End without a report; safe to call at any time, and twice."""
@@ -434,11 +437,17 @@ class Run:
 
     # -- the report ----------------------------------------------------------------------------------
 
-    def _report(self, cell: CellFacts, t: float, accounts: dict[int, DeviceAccount]) -> Report:
+    def _report(
+        self,
+        cell: CellFacts,
+        t: float,
+        accounts: dict[int, DeviceAccount],
+        can_go_back: Mapping[int, int | None],
+    ) -> Report:
         devices = self._devices()
         shown = {track.gpu.uuid for track in self._shown_tracks()}
         gpus = tuple(
-            self._gpu_report(track, t, track.gpu.uuid in shown, devices, accounts)
+            self._gpu_report(track, t, track.gpu.uuid in shown, devices, accounts, can_go_back)
             for track in self._tracks.values()
         )
         origin = self._origin
@@ -482,16 +491,21 @@ class Run:
         shown: bool,
         devices: Sequence[TorchDevice],
         accounts: dict[int, DeviceAccount],
+        can_go_back: Mapping[int, int | None],
     ) -> GpuReport:
         gpu = track.gpu
         device = next((d for d in devices if torch_state.same_gpu(gpu.uuid, d.uuid)), None)
         account = accounts.get(device.index) if device is not None else None
         process_memory = track.process_memory()
-        torch_memory = _torch_memory(account) if account is not None else None
-        if torch_memory is None:
+        torch = None
+        if device is not None and account is not None:
+            torch = torch_memory(account, can_go_back.get(device.index))
+            if torch.returnable is None:
+                track.missing["returnable"] = NO_LIST if device.index in can_go_back else UNCHANGED
+            if None in (torch.alloc_retries, torch.ooms):
+                track.missing["alloc_retries"] = track.missing["ooms"] = _COUNTERS_RESET
+        else:
             track.missing["torch"] = self._why_no_torch()
-        elif None in (torch_memory.alloc_retries, torch_memory.ooms):
-            track.missing["alloc_retries"] = track.missing["ooms"] = _COUNTERS_RESET
         if gpu.memory_reserved is None:
             track.missing["memory_reserved"] = "what the driver keeps for itself is not known"
         report = GpuReport(
@@ -506,7 +520,7 @@ class Run:
             shown=shown,
             device_memory=track.device_memory(),
             process_memory=process_memory,
-            torch=torch_memory,
+            torch=torch,
             utilization=track.utilization(t),
             bursts=track.bursts,
             memory_utilization=track.memory_utilization(t),
@@ -576,21 +590,6 @@ class Run:
             sentence = notes.unattributed(gpus, self._origin)
             found += [sentence] if sentence is not None else []
         return found + self._marks.left_out()
-
-
-def _torch_memory(account: DeviceAccount) -> TorchMemory:
-    before, after = account.before, account.after
-    return TorchMemory(
-        allocated=Span(before.allocated if before else 0, after.allocated, account.allocated_peak),
-        reserved=Span(before.reserved if before else 0, after.reserved, account.reserved_peak),
-        alloc_retries=_risen(before.alloc_retries if before else 0, after.alloc_retries),
-        ooms=_risen(before.ooms if before else 0, after.ooms),
-        inactive_split=after.inactive_split,
-    )
-
-
-def _risen(before: int, after: int) -> int | None:
-    return after - before if after >= before else None
 
 
 def _whole(values: Sequence[float | None]) -> tuple[int | None, ...]:

@@ -116,14 +116,20 @@ def test_what_of_the_cache_can_be_given_back(allocator: str) -> None:
         gaps = [torch.empty(4 * 1024**2, dtype=torch.uint8, device="cuda") for _ in range(200)]
         del many[::2], big, gaps[::2]
         before = gpuwidget.holders().devices[0]
+        with gpuwidget.watch() as w:
+            torch.empty(1024, device="cuda")
+        (watched,) = [gpu.torch for gpu in w.report.gpus if gpu.torch_device == "cuda:0"]
         torch.cuda.empty_cache()
         result = {"said": before.returnable, "reserved": before.reserved, "stuck": before.stuck,
+                  "watched": watched.returnable,
                   "after": torch.cuda.memory_reserved()}
         """,
         PYTORCH_CUDA_ALLOC_CONF=allocator,
     )
     given = result["reserved"] - result["after"]
     assert given >= GIB
+    # What the run made and let go of again left the cache as it was.
+    assert result["watched"] == result["said"]
     assert (given, result["stuck"] > 0) == (result["said"], True)
 
 

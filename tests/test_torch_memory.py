@@ -1,0 +1,89 @@
+"""What a report says of torch's cache at the end of a run, and when nobody asks torch for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gpuwidget import torch_allocator
+from gpuwidget.measure.torch_memory import returnable, torch_memory
+from gpuwidget.torch_state import Counters, DeviceAccount
+from gpuwidget.units import MIB
+
+BEFORE = Counters(
+    allocated=100 * MIB,
+    allocated_peak=120 * MIB,
+    reserved=140 * MIB,
+    reserved_peak=140 * MIB,
+    alloc_retries=1,
+    ooms=0,
+    inactive_split=0,
+)
+
+
+def account(before: Counters | None = BEFORE, peak: int = 100 * MIB, **after: Any) -> DeviceAccount:
+    return DeviceAccount(before, replace(BEFORE, **after), peak, 140 * MIB)
+
+
+def segment(size: int, *blocks: tuple[int, str]) -> dict[str, Any]:
+    return {
+        "device": 0,
+        "address": 0,
+        "total_size": size * MIB,
+        "blocks": [{"size": bytes_ * MIB, "state": state} for bytes_, state in blocks],
+    }
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Counts how often torch is asked for its segments: 100 MiB in tensors, 30 and 10 free, 140 in all."""
+    asked: list[int] = []
+    segments = (
+        segment(110, (100, "active_allocated"), (10, "inactive")),
+        segment(30, (30, "inactive")),
+    )
+
+    def snapshot() -> dict[int, torch_allocator.DeviceBlocks]:
+        asked.append(1)
+        return {0: torch_allocator.blocks_of(0, segments)}
+
+    monkeypatch.setattr(torch_allocator, "snapshot", snapshot)
+    return asked
+
+
+def test_what_could_be_given_back(looks: list[int]) -> None:
+    """Whole free segments count; what is free beside a tensor does not."""
+    accounts = {0: account(alloc_retries=3)}
+    assert returnable(accounts) == {0: 30 * MIB}
+    made = torch_memory(accounts[0], 30 * MIB)
+    assert (made.returnable, made.alloc_retries, made.reserved.end) == (30 * MIB, 2, 140 * MIB)
+
+
+def test_a_run_that_changed_nothing_does_not_wait_for_torch(looks: list[int]) -> None:
+    """After a cell that left torch's memory alone nobody asks for the list, which may be long."""
+    assert returnable({0: account()}) == {}
+    assert returnable({0: account(None, 0, allocated=0, reserved=0)}) == {}
+    assert looks == []
+    # What was made and freed again left a peak.
+    assert returnable({0: account(peak=130 * MIB)}) == {0: 30 * MIB}
+
+
+def test_a_list_that_disagrees_with_the_counters_is_not_used(
+    looks: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where another thread went on allocating, or torch gives no list, it is not known."""
+    assert returnable({0: account(reserved=150 * MIB)}) == {0: None}
+    assert returnable({1: account(peak=130 * MIB)}) == {1: None}
+
+    def broken() -> dict[int, torch_allocator.DeviceBlocks]:
+        raise RuntimeError("CUDA error")
+
+    monkeypatch.setattr(torch_allocator, "snapshot", broken)
+    assert returnable({0: account(peak=130 * MIB)}) == {0: None}
+
+
+def test_an_emptied_cache_has_nothing_to_give_back(looks: list[int]) -> None:
+    """Where torch has nothing reserved any more, that is 0 and not unknown."""
+    assert returnable({1: account(allocated=0, reserved=0)}) == {1: 0}
