@@ -231,7 +231,10 @@ class CodeWitness:
         spent_cpu, spent_looks = time.thread_time(), 0
         while True:
             due = accounted + self._period * (0.1 + 1.8 * draw())
-            if ending.acquire(timeout=max(0.0, due - monotonic())):
+            ended = ending.acquire(timeout=max(0.0, due - monotonic()))
+            if ended or self._stopped_at is not None:
+                end = self._stopped_at if self._stopped_at is not None else due
+                self._tally.end(Look(end, end - due, end - accounted, self._ran()))
                 return
             t = monotonic()
             stands_for = due
@@ -240,10 +243,6 @@ class CodeWitness:
             after = stands_for + self._period * (0.1 + 1.8 * draw())
             while after <= t:
                 stands_for, after = after, after + self._period * (0.1 + 1.8 * draw())
-            if self._stopped_at is not None:
-                end = self._stopped_at
-                self._tally.end(Look(end, end - due, end - accounted, self._ran()))
-                return
             try:
                 self.look(t, t - due, stands_for - accounted)
             except Exception:

@@ -71,8 +71,8 @@ def test_a_cell_that_fails(kernel: Kernel) -> None:
 def test_a_statement_that_keeps_the_interpreter(kernel: Kernel) -> None:
     """A large power is looked at only when it is done: its time is not the next line's, nor nobody's."""
     found = lines(kernel, "import time\ntime.sleep(0.8)\nx = 3**3_000_000\ny = x * x")
-    (line,) = found.values()
-    assert (line["line"], line["until"]) == (3, 5)
+    assert found[3]["until"] == 5
+    assert found[3]["share"] > 95
 
 
 def test_nothing_goes_on_after_the_cell(kernel: Kernel) -> None:
