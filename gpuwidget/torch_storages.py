@@ -130,23 +130,30 @@ class Reached:
 
 
 class Storage:
-    """Knows whether a storage of torch's still lives, and keeps none of its memory."""
+    """Knows whether the memory of a storage of torch's is still where it was, and keeps none of it."""
 
-    __slots__ = ("_expired", "_free", "_weak")
+    __slots__ = ("_address", "_free", "_kind", "_weak")
 
     def __init__(self, torch: Any, tensor: object) -> None:
-        kind = torch.UntypedStorage
-        self._expired: Callable[[int], bool] = kind._expired
-        self._free: Callable[[int], None] = kind._free_weak_ref
-        storage: Any = tensor if issubclass(type(tensor), kind) else torch.Tensor.untyped_storage(tensor)
-        self._weak: int = storage._weak_ref()
+        self._kind: Any = torch.UntypedStorage
+        self._free: Callable[[int], None] = self._kind._free_weak_ref
+        of_tensor = not issubclass(type(tensor), self._kind)
+        storage: Any = torch.Tensor.untyped_storage(tensor) if of_tensor else tensor
+        self._weak: int = self._kind._weak_ref(storage)
+        self._address: int = self._kind.data_ptr(storage)
 
     def __del__(self) -> None:
         self._free(self._weak)
 
     def expired(self) -> bool:
-        """Whether its memory is gone."""
-        return self._expired(self._weak)
+        """Whether its memory is gone.
+
+        A storage may outlive its memory, or have it elsewhere: FSDP resizes its storages to nothing and back.
+        """
+        if self._kind._expired(self._weak):
+            return True
+        storage = self._kind._new_with_weak_ptr(self._weak)
+        return storage is None or self._kind.data_ptr(storage) != self._address
 
 
 class _Kind(IntEnum):
