@@ -55,7 +55,7 @@ class RunningCells(Generic[T]):
         self._cells.append(_Cell(info, threading.get_ident(), known))
 
     def end(self, info: object) -> T | None:
-        """``post_run_cell`` with the result's ``info``; what is known about that cell, None where it is none."""
+        """``post_run_cell``, with the result's ``info``: what is known about that cell; None without it."""
         ended = next(self._candidates(info), None)
         if ended is None:
             return None
