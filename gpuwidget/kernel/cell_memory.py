@@ -15,12 +15,13 @@ from gpuwidget.kernel.interrupts import deaf_to_interrupts
 from gpuwidget.kernel.running_cells import RunningCells
 from gpuwidget.measure.cell_blocks import BEFORE, BETWEEN, CellBlocks
 from gpuwidget.torch_allocator import DeviceBlocks
-from gpuwidget.torch_storages import Storage, reach, uncollected
+from gpuwidget.torch_storages import Storage, remember_storages, uncollected
 
 _LOG = logging.getLogger(__name__)
 
 _MOST_OBJECTS = 20_000
-"""Objects looked at after a cell, to find the storages that are there: some ten milliseconds at most."""
+_WITHIN_S = 0.05
+"""Objects looked at after a cell, to find the storages that are there, and the time for it."""
 
 
 class CellMemory:
@@ -113,11 +114,13 @@ class CellMemory:
 
     def _watch(self, blocks: Mapping[int, DeviceBlocks]) -> None:
         """Remember the storages that names lead to: the next cell may use their addresses again."""
+        self._to_be_watched = False  # what fails now would fail after every cell
         walls = notebook_holds.walls(self._shell)
         with uncollected():
             roots = [*notebook_holds.variables(self._shell), *notebook_holds.notebook(self._shell)]
-            reach(roots, blocks, barred=walls, most_objects=_MOST_OBJECTS, remember=self.remember)
-        self._to_be_watched = False
+            remember_storages(
+                roots, blocks, self.remember, barred=walls, most_objects=_MOST_OBJECTS, within_s=_WITHIN_S
+            )
 
     def remember(self, index: int, address: int, storage: Callable[[], Storage]) -> None:
         """``storage`` gives what lies at ``address`` now."""
