@@ -5,12 +5,17 @@ Their ``saved_tensors_hooks`` are not called: torch says what was packed, beside
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from gc import get_referents
+from types import GetSetDescriptorType
 from typing import Any
 
 MOST_NODES = 20_000
 """Operations of all graphs together that one search looks at."""
+_NODES_PER_TIME = 256
+
+_mro_of: Any = type.__dict__["__mro__"].__get__
+_dict_of: Any = type.__dict__["__dict__"].__get__
 
 
 def can_look(torch: Any) -> bool:
@@ -22,11 +27,14 @@ def can_look(torch: Any) -> bool:
 class Graphs:
     """The graphs behind tensors, each operation looked at once; keeps them alive as long as it lives."""
 
-    def __init__(self, torch: Any) -> None:
+    def __init__(self, torch: Any, over: Callable[[], bool] = lambda: False) -> None:
+        """``over`` says when it has been looked long enough."""
+        self._over = over
         self._grad_fn = torch.Tensor.grad_fn.__get__
         self._written_in_python: type = torch.autograd.function.FunctionCtx
         self._met: dict[int, Any] = {}
-        self._names: dict[type, tuple[str, ...]] = {}
+        self._names: dict[int, tuple[str, ...]] = {}
+        """By the id of an operation's type, which :attr:`_met` keeps."""
         self.complete = True
         """False where there were too many operations to look at them all."""
 
@@ -37,20 +45,28 @@ class Graphs:
             node = waiting.pop()
             if node is None or id(node) in self._met:
                 continue
-            if len(self._met) >= MOST_NODES:
+            if len(self._met) >= MOST_NODES or (not len(self._met) % _NODES_PER_TIME and self._over()):
                 self.complete = False
                 return
             self._met[id(node)] = node
             kind = type(node)
-            names = self._names.get(kind)
+            names = self._names.get(id(kind))
             if names is None:
-                names = tuple(name for name in dir(kind) if name.startswith("_raw_saved"))
-                self._names[kind] = names
+                names = self._names[id(kind)] = _saved_names(kind)
             for name in names:
                 yield from _data(node, name)
             if issubclass(kind, self._written_in_python):
                 yield from (one for one in get_referents(node) if one is not kind)
             waiting += [before for before, _ in node.next_functions]
+
+
+def _saved_names(kind: type) -> tuple[str, ...]:
+    found = (name for cls in _mro_of(kind) for name, value in _dict_of(cls).items() if _is_saved(name, value))
+    return tuple(dict.fromkeys(found))
+
+
+def _is_saved(name: str, value: object) -> bool:
+    return name.startswith("_raw_saved") and type(value) is GetSetDescriptorType
 
 
 def _data(node: Any, name: str) -> Iterator[object]:

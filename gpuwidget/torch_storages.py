@@ -2,14 +2,18 @@
 
 Nothing of the user's runs: no property, no ``__getattr__``, no ``__len__`` of their classes. What an object
 refers to is asked of Python's garbage collector, which knows without asking the object. Objects are held only
-while the search lasts, and no ``__dict__`` comes into being by being looked at.
+while the search lasts. Where an object keeps its attributes without a ``__dict__``, one comes into being only
+if a further name leads through it, which cannot be written otherwise.
+
+Types are told by their ``id``: to hash or to compare a class runs its metaclass.
 """
 
 from __future__ import annotations
 
 import gc
 import sys
-from collections import OrderedDict, defaultdict
+import time
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -28,7 +32,7 @@ from types import (
 from typing import Any, Literal, NamedTuple
 from weakref import ReferenceType
 
-from gpuwidget import torch_state
+from gpuwidget import own_modules, torch_state, ways
 from gpuwidget.torch_allocator import DeviceBlocks
 from gpuwidget.torch_graphs import Graphs, can_look
 
@@ -36,7 +40,13 @@ MOST_OBJECTS = 300_000
 """Objects that one search looks at; what lies beyond stays unknown, and is said to."""
 _MOST_ITEMS = 100_000
 """Items of one container."""
+_ITEMS_PER_OBJECT = 20
+"""Items of all containers together, for each object that a search may look at."""
+_OBJECTS_PER_TIME = 128
+"""Objects that are looked at between two looks at the clock."""
 _FEW_ITEMS = 64
+_MOST_PATHS = 50
+"""Names of one holder that are written in full."""
 _MOST_WORDS = 60
 """Characters of a name that leads deep into something."""
 _DEEPEST_NAME = 16
@@ -56,28 +66,21 @@ _BARRED = frozenset(
         "zmq",
     )
 )
-PLAIN = frozenset(
-    (
-        *(
-            int,
-            float,
-            complex,
-            str,
-            bytes,
-            bytearray,
-            bool,
-            range,
-            slice,
-            memoryview,
-            CodeType,
-            ReferenceType,
+_PLAIN = frozenset(
+    map(
+        id,
+        (
+            *(int, float, complex, str, bytes, bytearray, bool, range, slice, memoryview),
+            *(type(None), type(Ellipsis), type(NotImplemented), property, staticmethod, classmethod),
+            *(CodeType, ReferenceType, GetSetDescriptorType, MemberDescriptorType),
         ),
-        *(type(None), type(Ellipsis), type(NotImplemented), property, staticmethod, classmethod),
-        *(GetSetDescriptorType, MemberDescriptorType),
     )
 )
-"""Types whose values lead nowhere."""
-_CONTAINERS = (list, tuple, dict, set, frozenset)
+"""Ids of types whose values lead nowhere."""
+_CONTAINERS = (list, tuple, dict, set, frozenset, deque)
+_SEQUENCES: tuple[Any, ...] = (list, tuple, deque)
+_WRITTEN = frozenset(map(id, (str, int, bool, float)))
+"""Ids of types of keys that are written as they are."""
 _SHOWN_AS_ATTRIBUTES = ("_parameters", "_buffers", "_modules")
 _COMPONENTS = {
     "sparse_coo": ("_indices", "_values"),
@@ -130,23 +133,34 @@ class Reached:
 
 
 class Storage:
-    """Knows whether a storage of torch's still lives, and keeps none of its memory."""
+    """Knows whether the memory of a storage of torch's is still where it was, and keeps none of it."""
 
-    __slots__ = ("_expired", "_free", "_weak")
+    __slots__ = ("_address", "_free", "_kind", "_weak")
 
     def __init__(self, torch: Any, tensor: object) -> None:
-        kind = torch.UntypedStorage
-        self._expired: Callable[[int], bool] = kind._expired
-        self._free: Callable[[int], None] = kind._free_weak_ref
-        storage: Any = tensor if issubclass(type(tensor), kind) else torch.Tensor.untyped_storage(tensor)
-        self._weak: int = storage._weak_ref()
+        self._kind: Any = torch.UntypedStorage
+        self._free: Callable[[int], None] = self._kind._free_weak_ref
+        of_tensor = not issubclass(type(tensor), self._kind)
+        storage: Any = torch.Tensor.untyped_storage(tensor) if of_tensor else tensor
+        self._weak: int = self._kind._weak_ref(storage)
+        self._address: int = self._kind.data_ptr(storage)
 
     def __del__(self) -> None:
         self._free(self._weak)
 
     def expired(self) -> bool:
-        """Whether its memory is gone."""
-        return self._expired(self._weak)
+        """Whether its memory is gone.
+
+        A storage may outlive its memory, or have it elsewhere: FSDP resizes its storages to nothing and back.
+        """
+        if self._kind._expired(self._weak):
+            return True
+        storage = self._kind._new_with_weak_ptr(self._weak)
+        return storage is None or self._kind.data_ptr(storage) != self._address
+
+
+Remember = Callable[[int, int, Callable[[], Storage]], None]
+"""Takes a device's index, a block's address, and what gives the storage that lies there now."""
 
 
 class _Kind(IntEnum):
@@ -168,25 +182,50 @@ def reach(
     *,
     barred: Iterable[object] = (),
     most_objects: int = MOST_OBJECTS,
-    remember: Callable[[int, int, Callable[[], Storage]], None] | None = None,
+    within_s: float | None = None,
+    remember: Remember | None = None,
 ) -> Reached:
     """Follow ``roots`` to ``blocks``. What several lead to belongs to one: see :meth:`_Search.run`.
 
-    ``barred`` are objects that nothing is searched behind. ``remember`` is told of the storage in each block
-    that was reached, with the device's index and the block's address.
+    ``barred`` are objects that nothing is searched behind; after ``within_s`` seconds of this thread's own
+    time no further object is looked at.
+    ``remember`` is told of the storage in each block that was reached.
     """
     torch: Any = torch_state.loaded()
-    without_hooks = getattr(getattr(torch, "_C", None), "DisableTorchFunction", None)
+    without_hooks = _without_hooks(torch)
     if without_hooks is None:
         owners = {index: (None,) * len(found.addresses) for index, found in blocks.items()}
         return Reached(owners, {}, {}, {}, {}, (), True)
     with uncollected(), without_hooks():
-        search = _Search(torch, roots, blocks, barred, most_objects)
-        reached = search.run()
+        search = _Search(torch, roots, blocks, barred, _Bounds(most_objects, within_s))
+        search.run()
+        reached = search.reached()
         if remember is not None:
-            for index, address, tensor in search.found():
-                remember(index, address, partial(Storage, torch, tensor))
+            search.remember(remember)
         return reached
+
+
+def remember_storages(
+    roots: Sequence[Root],
+    blocks: Mapping[int, DeviceBlocks],
+    remember: Remember,
+    *,
+    barred: Iterable[object],
+    most_objects: int,
+    within_s: float,
+) -> None:
+    """As :func:`reach`, only to ``remember``: without names, which take longest in what is much entangled."""
+    torch: Any = torch_state.loaded()
+    without_hooks = _without_hooks(torch)
+    if without_hooks is not None:
+        with uncollected(), without_hooks():
+            search = _Search(torch, roots, blocks, barred, _Bounds(most_objects, within_s), named=False)
+            search.run()
+            search.remember(remember)
+
+
+def _without_hooks(torch: Any) -> Any:
+    return getattr(getattr(torch, "_C", None), "DisableTorchFunction", None)
 
 
 @contextmanager
@@ -208,9 +247,27 @@ def type_name(value: object) -> str:
 
 # Looked up in the innermost loop.
 _NOTHING, _CLASS, _CONTAINER, _OTHER = _Kind.NOTHING, _Kind.CLASS, _Kind.CONTAINER, _Kind.OTHER
-_COMMON = frozenset((*_CONTAINERS, OrderedDict, defaultdict))
+_TENSOR, _STORAGE = _Kind.TENSOR, _Kind.STORAGE
+_COMMON = frozenset(map(id, (*_CONTAINERS, OrderedDict, defaultdict)))
 _NOBODY = -1
 _WALL = -1
+
+
+class _Bounds:
+    """How much one search looks at: objects, items of containers, and time.
+
+    The time is this thread's own, so that a busy machine does not change what is found.
+    """
+
+    def __init__(self, objects: int, within_s: float | None) -> None:
+        self.objects = objects
+        self.items = objects * _ITEMS_PER_OBJECT
+        """How many more items are looked at."""
+        self._until = None if within_s is None else time.thread_time() + within_s
+
+    def over(self) -> bool:
+        """Whether nothing more is to be looked at."""
+        return self.items < 0 or (self._until is not None and time.thread_time() >= self._until)
 
 
 class _Search:
@@ -222,15 +279,23 @@ class _Search:
         roots: Sequence[Root],
         blocks: Mapping[int, DeviceBlocks],
         barred: Iterable[object],
-        most_objects: int,
+        bounds: _Bounds,
+        *,
+        named: bool = True,
     ) -> None:
         self._torch = torch
         self._roots = roots
         self._spans = [(b.addresses[0], b.addresses[-1] + b.sizes[-1], b) for b in blocks.values() if b.sizes]
-        self._most = most_objects
-        self._kinds: dict[type, _Kind] = {}
-        self._plain: set[type] = set(PLAIN)
-        """Types whose instances lead nowhere."""
+        self._bounds = bounds
+        self._over = False
+        """Whether a bound was met: only tensors that are known already are looked at."""
+        self._cut = False
+        """Whether something was left out."""
+        self._named = named
+        self._kinds: dict[int, _Kind] = dict.fromkeys(_PLAIN, _NOTHING)
+        """By the type's id."""
+        self._types: list[type] = []
+        """Those whose ids were noted: no other type may have such an id meanwhile."""
         self._address = _addresses(torch)
         self._owners: dict[int, list[int | None]] = {
             index: [None] * len(found.addresses) for index, found in blocks.items()
@@ -241,15 +306,19 @@ class _Search:
         self._looked_at = 0
         self._numbers: dict[int, int] = {}
         """By id of an object: its number, or that it is a wall."""
-        self._again: list[tuple[int, int, int]] = []
-        """What was met again: for which root, from where, what."""
+        self._again: list[int] = []
+        """What was met again."""
+        self._again_from: list[int] = []
+        """From where, each of those; of a root itself, the complement of the root's number."""
         self._in_block: list[tuple[int, int, int]] = []
         """A tensor's number, and the device and the number of the block that it is in."""
         self._late: list[int] = []
         self._with_grad: list[tuple[int, int | None]] = []
+        """A tensor's number and its device, None of one that wraps others."""
         self._results: list[int] = []
         """Tensors that were computed from others that are trained."""
-        self._walk = Graphs(torch) if can_look(torch) else None
+        self._walk = Graphs(torch, bounds.over) if can_look(torch) else None
+        self._graphs: tuple[str, ...] = ()
         self._from_graphs: set[int] = set()
         """Numbers of what only a graph leads to."""
         self._build_walls(barred)
@@ -262,28 +331,32 @@ class _Search:
         for value in barred:
             self._numbers[id(value)] = _WALL
 
-    def run(self) -> Reached:
+    def run(self) -> None:
         """Owners in this order: tensors, modules, optimizers for their state, the other variables by depth,
         what only an optimizer's groups or a parameter's gradient leads to, the notebook itself.
         """
         by_kind: dict[_Kind, list[int]] = {}
         notebook: list[int] = []
-        plain, kind_of = self._plain, self._kinds.get
+        kind_of = self._kinds.get
         for number, (_, value, kept_by, _, _) in enumerate(self._roots):
-            of = type(value)
-            if of in plain:
+            kind = kind_of(id(type(value))) or self._kind(value)
+            if kind is _NOTHING:
                 continue
             if kept_by == "notebook":
                 notebook.append(number)
             else:
-                by_kind.setdefault(kind_of(of) or self._kind(value), []).append(number)
-        graphs = self._with_graph(by_kind.get(_Kind.TENSOR, ())) if self._walk is None else ()
+                by_kind.setdefault(kind, []).append(number)
+        if self._walk is None:
+            self._graphs = self._with_graph(by_kind.get(_Kind.TENSOR, ()))
         for kind in (_Kind.TENSOR, _Kind.STORAGE, _Kind.MODULE, _Kind.OPTIMIZER):
             self._follow(by_kind.pop(kind, []))
         self._follow(sorted(number for numbers in by_kind.values() for number in numbers))
         self._finish()
         self._follow(notebook)
         self._finish()
+
+    def reached(self) -> Reached:
+        """What :meth:`run` has found."""
         names, ways = self._names()
         return Reached(
             owners=self._owners,
@@ -291,18 +364,29 @@ class _Search:
             ways=ways,
             types={number: type_name(self._roots[number].value) for number in names},
             saved=self._saved(),
-            graphs=graphs,
-            complete=len(self._values) <= self._most and (self._walk is None or self._walk.complete),
+            graphs=self._graphs,
+            complete=not self._cut and (self._walk is None or self._walk.complete),
         )
+
+    def remember(self, remember: Remember) -> None:
+        """Tell of the storage in each block that was reached."""
+        seen: set[tuple[int, int]] = set()
+        by_index = {blocks.index: blocks for _, _, blocks in self._spans}
+        for number, index, place in self._in_block:
+            if (index, place) not in seen:
+                seen.add((index, place))
+                address = by_index[index].addresses[place]
+                remember(index, address, partial(Storage, self._torch, self._values[number]))
 
     # -- the way through the objects -----------------------------------------------------------------
 
     def _follow(self, numbers: Iterable[int]) -> None:
         for number in numbers:
-            root = self._roots[number]
-            if root.attributes:
-                self._numbers.pop(id(root.value), None)  # a module's variables, which are a wall otherwise
-            self._note((root.value,), number, _NOBODY)
+            _, value, _, attributes, _ = self._roots[number]
+            if attributes:
+                self._numbers.pop(id(value), None)  # a module's variables, which are a wall otherwise
+            if is_tracked(value):
+                self._note((value,), number, _NOBODY)
         self._drain()
 
     def _finish(self) -> None:
@@ -316,7 +400,7 @@ class _Search:
         unexplained = self._unexplained()
         grad = self._torch.Tensor.grad.__get__
         for number, device in with_grad:
-            if device in unexplained:
+            if device in unexplained or (device is None and unexplained):
                 self._meet((grad(self._values[number]),), self._root[number], number)
         self._drain()
         self._follow_graphs()
@@ -349,50 +433,65 @@ class _Search:
         return sums
 
     def _meet(self, found: Iterable[object], root: int, parent: int) -> None:
-        self._note([value for value in found if type(value) not in self._plain], root, parent)
+        self._note(filter(is_tracked, found), root, parent)
 
     def _drain(self) -> None:
-        values, roots, kinds, plain = self._values, self._root, self._kinds, self._plain
+        values, roots, kinds, bounds = self._values, self._root, self._kinds, self._bounds
         while self._looked_at < len(values):
-            number = self._looked_at
-            if number >= self._most:
-                return
-            self._looked_at += 1
-            value = values[number]
-            of = type(value)
-            kind = kinds[of]
-            parts = get_referents(value) if kind is _OTHER else self._parts(number, value, kind)
-            found = [part for part in parts if type(part) not in plain and part is not of]
-            if found:
-                self._note(found, roots[number], number)
+            self._over = self._over or bounds.over()
+            since, until = self._looked_at, min(len(values), self._looked_at + _OBJECTS_PER_TIME)
+            self._looked_at = until
+            for number in range(since, until):
+                value = values[number]
+                of = type(value)
+                kind = kinds[id(of)]
+                if self._over and kind is not _TENSOR and kind is not _STORAGE:
+                    self._cut = True
+                    continue
+                parts = get_referents(value) if kind is _OTHER else self._parts(number, value, kind)
+                bounds.items -= len(parts)
+                if bounds.items < 0:
+                    self._over = True
+                # What the collector does not track refers to nothing.
+                found = [part for part in filter(is_tracked, parts) if part is not of]
+                if found:
+                    self._note(found, roots[number], number)
 
     def _note(self, found: Iterable[object], root: int, parent: int) -> None:
         """Take note of objects, which are looked at later; what is known already is only met again."""
-        kind_of, number_of = self._kinds.get, self._numbers.get
+        kind_of, number_of, most = self._kinds.get, self._numbers.get, self._bounds.objects
+        values, named = self._values, self._named
         for value in found:
-            kind = kind_of(type(value)) or self._kind(value)
+            kind = kind_of(id(type(value))) or self._kind(value)
             known = number_of(id(value))
             if known is None:
-                # What the collector does not track refers to nothing, and so do most containers.
-                if kind is _NOTHING or not is_tracked(value) or (kind is _CONTAINER and self._is_dull(value)):
+                if kind is _NOTHING:
+                    continue
+                if (len(values) >= most or self._over) and parent != _NOBODY:
+                    self._cut = True
+                    continue
+                if kind is _CONTAINER and self._is_dull(value):
                     continue
                 if kind is _CLASS and not _users_own(value):
                     self._numbers[id(value)] = _WALL
                     continue
-                self._numbers[id(value)] = len(self._values)
-                self._values.append(value)
+                self._numbers[id(value)] = len(values)
+                values.append(value)
                 self._from.append(parent)
                 self._root.append(root)
-            elif known != _WALL and kind is not _CLASS:
-                self._again.append((root, parent, known))
+            elif known != _WALL and kind is not _CLASS and named:
+                self._again.append(known)
+                self._again_from.append(~root if parent == _NOBODY else parent)
 
     def _is_dull(self, value: Any) -> bool:
         """Whether a small container has nothing but numbers, texts and the like in it."""
-        if type(value) not in _COMMON or len(value) > _FEW_ITEMS:
+        if id(type(value)) not in _COMMON or len(value) > _FEW_ITEMS:
             return False
-        return self._plain.issuperset(map(type, get_referents(value)))
+        parts = get_referents(value)
+        self._bounds.items -= len(parts)
+        return True not in map(is_tracked, parts)
 
-    def _parts(self, number: int, value: object, kind: _Kind) -> Iterable[object]:
+    def _parts(self, number: int, value: object, kind: _Kind) -> Sequence[object]:
         if kind is _CONTAINER:
             return _items(value)
         if kind is _Kind.MODULE:
@@ -413,20 +512,36 @@ class _Search:
             self._take(number, self._torch.UntypedStorage.data_ptr(value))
         return ()
 
-    def _tensor(self, number: int) -> Iterable[object]:
+    def _tensor(self, number: int) -> Sequence[object]:
         value = self._values[number]
         tensor = self._torch.Tensor
+        parts = get_referents(value)  # its attributes: what a subclass wraps, or a user has put there
+        device = None
+        without = False
         try:
-            device = self._take(number, self._address(value))
+            address = self._address(value)
         except Exception:  # sparse, or another tensor without a storage of its own
-            return [*_components(self._torch, value), *get_referents(value)]
+            without = True
+            parts = [*_components(self._torch, value), *parts]
+        else:
+            without = not address
+            device = self._take(number, address)
         if tensor.requires_grad.__get__(value):
             leaf = tensor.is_leaf.__get__(value)
             if not leaf:
                 self._results.append(number)
-            if device is not None and (leaf or tensor.retains_grad.__get__(value)):
+            graded = device is not None or (without and self._wraps(parts))
+            if graded and (leaf or tensor.retains_grad.__get__(value)):
                 self._with_grad.append((number, device))
-        return get_referents(value)  # its attributes: what a subclass wraps, or a user has put there
+        return parts
+
+    def _wraps(self, parts: Iterable[object]) -> bool:
+        """Whether tensors are among the parts of one, as they are of DTensor's."""
+        for part in parts:
+            inner = dict.values(part) if type(part) is dict else (part,)
+            if any(self._kind(one) is _TENSOR for one in inner):
+                return True
+        return False
 
     def _take(self, number: int, address: int) -> int | None:
         """Give the block at ``address`` to its first comer. Returns its device, None without one."""
@@ -442,11 +557,10 @@ class _Search:
 
     def _kind(self, value: object) -> _Kind:
         of = type(value)
-        kind = self._kinds.get(of)
+        kind = self._kinds.get(id(of))
         if kind is None:
-            kind = self._kinds[of] = _NOTHING if of in self._plain else self._classify(of)
-            if kind is _NOTHING:
-                self._plain.add(of)
+            self._types.append(of)
+            kind = self._kinds[id(of)] = self._classify(of)
         return kind
 
     def _classify(self, of: type) -> _Kind:
@@ -469,69 +583,67 @@ class _Search:
             return _Kind.FRAME
         if issubclass(of, _CONTAINERS):
             return _Kind.CONTAINER
-        module = _module_of(of)
-        if isinstance(module, str) and module.partition(".")[0] in _BARRED:
+        if _module_name(of).partition(".")[0] in _BARRED:
             return _Kind.NOTHING
         return _Kind.OTHER
-
-    def found(self) -> Iterator[tuple[int, int, object]]:
-        """Of each block that was reached: the device's index, the address and a tensor in it."""
-        seen: set[tuple[int, int]] = set()
-        for _, _, blocks in self._spans:
-            for number, device, place in self._in_block:
-                if device == blocks.index and (device, place) not in seen:
-                    seen.add((device, place))
-                    yield device, blocks.addresses[place], self._values[number]
 
     # -- names ---------------------------------------------------------------------------------------
 
     def _names(self) -> tuple[dict[int, tuple[str, ...]], dict[int, tuple[int, ...]]]:
-        owning = {owner for owners in self._owners.values() for owner in owners if owner is not None}
-        ways: dict[int, dict[int, list[tuple[int, int]]]] = {number: {} for number in owning}
-        for number, device, place in self._in_block:
-            owner = self._owners[device][place]
-            assert owner is not None
-            ways[owner].setdefault(self._root[number], []).append((self._from[number], number))
-        leading = self._leading()
-        for root, parent, number in self._again:
-            for owner in leading.get(number, ()):
-                ways[owner].setdefault(root, []).append((parent, number))
-        found = {}
-        for owner, by_root in ways.items():
-            by_root.pop(owner, None)
-            names = [self._roots[owner].name]
-            for root, steps in sorted(by_root.items()):
+        owning = list(
+            dict.fromkeys(one for owners in self._owners.values() for one in owners if one is not None)
+        )
+        bit_of = {owner: 1 << place for place, owner in enumerate(owning)}
+        steps: dict[int, dict[int, tuple[int, int]]] = {owner: {} for owner in owning}
+        """By owner and by root: from where, and what, the first time."""
+        several: dict[int, int] = {}
+        """By root: the bits of the owners that it leads to in several ways."""
+        known: dict[int, int] = {}
+        done: set[tuple[int, int]] = set()
+        for root, parent, number, bits in self._steps(bit_of):
+            if (root, number) in done:
+                continue
+            done.add((root, number))
+            before = known.get(root, 0)
+            several[root] = several.get(root, 0) | (bits & before)
+            known[root] = before | bits
+            new = bits & ~before
+            while new:
+                lowest = new & -new
+                new ^= lowest
+                steps[owning[lowest.bit_length() - 1]][root] = parent, number
+        names = {}
+        for owner, by_root in steps.items():
+            found = [self._roots[owner].name]
+            for root, step in sorted(by_root.items()):
                 # One way in has a name of its own; of many, their common beginning is named.
-                alone = len({number for _, number in steps}) == 1 and self._roots[root].parts
-                names.append(self._path(root, *steps[0]) if alone else self._roots[root].name)
-            found[owner] = tuple(dict.fromkeys(names))
-        return found, {owner: (owner, *by_root) for owner, by_root in ways.items()}
+                alone = not several[root] & bit_of[owner] and self._roots[root].parts
+                short = not alone or len(found) >= _MOST_PATHS
+                found.append(self._roots[root].name if short else self._path(root, *step))
+            names[owner] = tuple(dict.fromkeys(found))
+        return names, {owner: (owner, *by_root) for owner, by_root in steps.items()}
 
-    def _leading(self) -> dict[int, set[int]]:
-        """By number of an object: the roots that own something of what it leads to."""
-        leading: dict[int, set[int]] = {}
-
-        def lead(number: int, owners: set[int]) -> None:
-            while number != _NOBODY:
-                before = leading.setdefault(number, set())
-                if owners <= before:
-                    return
-                before |= owners
-                number = self._from[number]
-
+    def _steps(self, bit_of: Mapping[int, int]) -> Iterator[tuple[int, int, int, int]]:
+        """A root, from where it leads on to what, and the bits of other roots that own something there."""
+        own: dict[int, int] = {}
         for number, device, place in self._in_block:
-            owner = self._owners[device][place]
+            owner, root = self._owners[device][place], self._root[number]
             assert owner is not None
-            lead(number, {owner})
-        changed = True
-        while changed:
-            changed = False
-            for _, parent, number in self._again:
-                owners = leading.get(number)
-                if owners and parent != _NOBODY and not owners <= leading.get(parent, set()):
-                    lead(parent, set(owners))
-                    changed = True
-        return leading
+            own[number] = bit_of[owner]  # a tensor lies in one block
+            if owner != root:
+                yield root, self._from[number], number, bit_of[owner]
+        parents: dict[int, list[int]] = {}
+        for number, parent in zip(self._again, self._again_from, strict=True):
+            if parent >= 0:
+                parents.setdefault(number, []).append(parent)
+        leading = ways.behind(own, self._from, parents)
+        for number, parent in zip(self._again, self._again_from, strict=True):
+            bits = leading.get(number)
+            if bits is not None:
+                root, start = (self._root[parent], parent) if parent >= 0 else (~parent, _NOBODY)
+                bits &= ~bit_of.get(root, 0)
+                if bits:
+                    yield root, start, number, bits
 
     def _path(self, root: int, parent: int, number: int) -> str:
         name = self._roots[root].name
@@ -549,13 +661,15 @@ class _Search:
         holder: Any = self._values[number]
         value = self._values[part]
         if issubclass(type(holder), dict):
-            key = next((key for key, item in list(dict.items(holder)) if item is value), None)
+            items = list(islice(dict.items(holder), _MOST_ITEMS))
+            key = next((key for key, item in items if item is value), None)
             if type(key) is str and self._is_namespace(number):
                 return "" if key in _SHOWN_AS_ATTRIBUTES else f".{key}"
-            return f"[{key!r}]" if type(key) in (str, int, bool, float) else "[…]"
-        if issubclass(type(holder), (list, tuple)):
-            sequence: Any = list if issubclass(type(holder), list) else tuple
-            place = next((n for n, item in enumerate(sequence.__iter__(holder)) if item is value), None)
+            return f"[{key!r}]" if id(type(key)) in _WRITTEN else "[…]"
+        sequence = next((base for base in _SEQUENCES if issubclass(type(holder), base)), None)
+        if sequence is not None:
+            parts = list(islice(sequence.__iter__(holder), _MOST_ITEMS))
+            place = next((n for n, item in enumerate(parts) if item is value), None)
             return "[…]" if place is None else f"[{place}]"
         own = attributes(holder)
         if own is value:
@@ -584,7 +698,7 @@ class _Search:
         return (
             above != _NOBODY
             and issubclass(type(self._values[above]), self._torch.nn.Module)
-            and any(holder.get(name) is self._values[number] for name in _SHOWN_AS_ATTRIBUTES)
+            and any(dict.get(holder, name) is self._values[number] for name in _SHOWN_AS_ATTRIBUTES)
         )
 
     def _with_graph(self, numbers: Iterable[int]) -> tuple[str, ...]:
@@ -600,9 +714,10 @@ def attributes(value: object) -> dict[str, object] | None:
     """The attributes of ``value``, by Python's own way to them; None where it has none of its own."""
     for cls in _mro_of(type(value)):
         descriptor = _dict_of(cls).get("__dict__")
-        if type(descriptor) in (GetSetDescriptorType, MemberDescriptorType):
-            found = descriptor.__get__(value)
-            return found if isinstance(found, dict) else None
+        kind = type(descriptor)
+        if kind is GetSetDescriptorType or kind is MemberDescriptorType:
+            found: Any = descriptor.__get__(value)
+            return found if issubclass(type(found), dict) else None
         if descriptor is not None:
             return None
     return None
@@ -643,19 +758,26 @@ def _components(torch: Any, value: object) -> list[object]:
         return [getattr(tensor, name)(value) for name in _COMPONENTS.get(layout, ())]
 
 
-def _users_own(cls: object) -> bool:
+def _module_name(cls: object) -> str:
+    """Name of the module that a class says it is from; empty where it says none."""
     try:
-        return bool(_module_of(cls) == "__main__")
+        name = _module_of(cls)
     except AttributeError:  # deleted
-        return False
+        return ""
+    return name if type(name) is str else ""
+
+
+def _users_own(cls: object) -> bool:
+    name = _module_name(cls)
+    return name == "__main__" or own_modules.is_users(sys.modules.get(name))
 
 
 def _items(value: Any) -> Sequence[object]:
     """What a container of Python's refers to: a bounded part of a huge one."""
     of = type(value)
-    if of in _COMMON and len(value) <= _MOST_ITEMS:
+    if id(of) in _COMMON and len(value) <= _MOST_ITEMS:
         return get_referents(value)
-    base: Any = of if of in _CONTAINERS else next(base for base in _CONTAINERS if issubclass(of, base))
+    base: Any = next(base for base in _CONTAINERS if issubclass(of, base))
     if base.__len__(value) <= _MOST_ITEMS:
         return get_referents(value)
     items = dict.values(value) if base is dict else base.__iter__(value)

@@ -93,6 +93,22 @@ def test_an_address_used_again(gpu: StandInGpu) -> None:
     assert notebook.origin(notebook.variables["x"]) == 2
 
 
+def test_a_storage_that_outlives_its_memory(gpu: StandInGpu) -> None:
+    """A storage resized to nothing, as FSDP does it, is no proof for what lies at its address since then."""
+    notebook = Notebook()
+    notebook.variables["shard"] = shard = gpu.empty(100)
+    notebook.after(1)
+    before, storage = shard.data_ptr(), shard.untyped_storage()
+    gone = torch.UntypedStorage(0)
+    storage._swap_data_ptr_(gone)  # what this device has cannot be resized
+    del gone
+    assert (gpu.allocated, shard.data_ptr()) == (0, 0)
+    notebook.variables["x"] = x = gpu.empty(100)
+    assert x.data_ptr() == before
+    assert notebook.after(2) is True
+    assert notebook.origin(x) == 2
+
+
 def test_another_size_at_an_address_used_again(gpu: StandInGpu) -> None:
     """A block of another size is new, though nobody knew the storage before."""
     notebook = Notebook()

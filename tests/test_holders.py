@@ -8,7 +8,9 @@ import weakref
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import SimpleNamespace
+from gc import get_referents
+from itertools import pairwise
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -217,7 +219,8 @@ def test_what_a_variable_names_is_not_the_notebooks(gpu: StandInGpu) -> None:
 
 
 def test_no_code_of_the_users_runs(gpu: StandInGpu) -> None:
-    """Properties, __getattr__, __len__, __iter__, __eq__, __class__ of hostile classes are never asked."""
+    """Properties, __getattr__, __len__, __iter__, __eq__, __class__ of hostile classes are never asked, nor
+    what their metaclasses make of comparing and hashing classes."""
 
     def forbidden(*_: object) -> Any:
         raise AssertionError("user code ran")
@@ -228,19 +231,33 @@ def test_no_code_of_the_users_runs(gpu: StandInGpu) -> None:
 
     class Meta(type):
         __instancecheck__ = __subclasscheck__ = __getattribute__ = forbidden
+        __eq__ = __hash__ = __dir__ = forbidden
+
+    class Incomparable(type):
+        __eq__ = forbidden  # which makes its classes unhashable
+        __hash__ = None  # type: ignore[assignment]
 
     hostile = Meta("Hostile", (), dict(body))
     a_list: Any = type("HostileList", (list,), dict(body))()
     list.append(a_list, gpu.empty(1))
     a_dict: Any = type("HostileDict", (dict,), dict(body))()
     dict.__setitem__(a_dict, "k", gpu.empty(1))
-    one: Any = object.__new__(type("Plain", (), dict(body)))
+    plain: Any = Meta("Plain", (), dict(body))
+    incomparable: Any = Incomparable("Other", (), dict(body))
+    one: Any = object.__new__(plain)
     object.__setattr__(one, "kept", gpu.empty(1))
+    other: Any = object.__new__(incomparable)
+    object.__setattr__(other, "also", {one: object.__getattribute__(one, "kept")})
+    unnamed = Incomparable("Unnamed", (), {})
+    del unnamed.__module__
     own_tensor = type("OwnTensor", (torch.Tensor,), {"device": property(forbidden)})
     tensor = torch.Tensor._make_subclass(own_tensor, gpu.empty(4))
     ways = {"hostile": hostile, "a_list": a_list, "a_dict": a_dict, "one": one, "tensor": tensor}
-    holders = found(gpu, ways)
-    assert {holder.names for holder in holders} == {("a_list",), ("a_dict",), ("one",), ("tensor",)}
+    holders = found(gpu, {**ways, "other": other, "unnamed": unnamed, "nameless": unnamed()})
+    assert {holder.names for holder in holders} == {
+        *(("a_list",), ("a_dict",), ("tensor",)),
+        ("one", "other"),
+    }
 
 
 def test_odd_tensors(gpu: StandInGpu) -> None:
@@ -316,7 +333,8 @@ def test_looking_sets_off_no_garbage_collection(gpu: StandInGpu) -> None:
 
 
 def test_no_dict_comes_into_being(gpu: StandInGpu) -> None:
-    """An object that keeps its attributes without a dict still does so after a look."""
+    """An object that keeps its attributes without a dict still does so after a look, as long as no further
+    name is to be written that leads through it."""
 
     class Plain:
         def __init__(self) -> None:
@@ -340,10 +358,100 @@ def test_the_walk_is_bounded(gpu: StandInGpu) -> None:
     assert torch_storages.reach(roots, torch_allocator.snapshot()).complete is True
 
 
-def test_a_huge_container_is_looked_at_in_part(gpu: StandInGpu) -> None:
+@pytest.mark.parametrize("kind", [list, deque])
+def test_a_huge_container_is_looked_at_in_part(gpu: StandInGpu, kind: Any) -> None:
     """A list of millions costs no copy of it; its first hundred thousand items are looked at."""
-    huge: list[object] = [gpu.empty(1), *([0] * 100_000), gpu.empty(1)]
+    huge = kind([gpu.empty(1), *([0] * 100_000), gpu.empty(1)])
     assert briefly(found(gpu, {"huge": huge})) == [((), ROUND), (("huge",), ROUND)]
+
+
+def test_no_more_is_noted_than_is_looked_at(gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large data set costs what the bound allows, in objects and in items of containers, and no more."""
+    looked: list[int] = []
+
+    def referents(*values: object) -> list[object]:
+        found = get_referents(*values)
+        looked.append(len(found))
+        return found
+
+    monkeypatch.setattr(torch_storages, "get_referents", referents)
+    data = [[[n] for n in range(1000)] for _ in range(100)]
+    roots = [Root("data", data, "variable"), Root("x", gpu.empty(1), "variable")]
+    reached = torch_storages.reach(roots, torch_allocator.snapshot(), most_objects=100)
+    assert (reached.complete, reached.owners) == (False, {0: [1]})
+    assert sum(looked) <= 2 * 100 * 20
+
+
+def test_what_lies_in_time(gpu: StandInGpu) -> None:
+    """Where the time is over, variables that are tensors are known still, and the rest is unknown."""
+    x, kept = gpu.empty(1000), [gpu.empty(1)]
+    roots = [Root("x", x, "variable"), Root("kept", kept, "variable"), Root("Out[1]", x[1:], "notebook")]
+    reached = torch_storages.reach(roots, torch_allocator.snapshot(), within_s=0)
+    assert (reached.complete, reached.names) == (False, {0: ("x", "Out[1]")})
+    assert sorted(reached.owners[0], key=str) == [0, None]
+
+
+def test_a_long_chain(gpu: StandInGpu) -> None:
+    """Objects that refer to each other in a row, one way or both ways, are told as quickly as any."""
+    nodes = [SimpleNamespace() for _ in range(20_000)]
+    for before, after in pairwise(nodes):
+        after.before = before
+    nodes[0].kept = gpu.empty(1)
+    last = nodes[-1]
+    assert briefly(found(gpu, {"nodes": nodes, "last": last})) == [(("nodes", "last.before"), ROUND)]
+    for before, after in pairwise(nodes):
+        before.after = after
+    last.kept = x = gpu.empty(1)
+    assert sorted(briefly(found(gpu, {"nodes": nodes, "last": last, "x": x}))) == [
+        (("nodes", "last.before"), ROUND),
+        (("x", "nodes", "last"), ROUND),
+    ]
+
+
+def test_storages_alone(gpu: StandInGpu) -> None:
+    """What remembers storages is told of each block's once, without a name being looked for."""
+    x = gpu.empty(1)
+    roots = [Root("x", x, "variable"), Root("views", [x[:], gpu.empty(1)], "variable")]
+    told: list[tuple[int, int, bool]] = []
+
+    def remember(index: int, address: int, storage: Any) -> None:
+        told.append((index, address, storage().expired()))
+
+    blocks = torch_allocator.snapshot()
+    bounds: dict[str, Any] = {"barred": (), "most_objects": 100, "within_s": 100}
+    torch_storages.remember_storages(roots, blocks, remember, **bounds)
+    assert sorted(told) == [(0, address, False) for address in blocks[0].addresses]
+
+
+def test_gradients_of_wrapped_parameters(gpu: StandInGpu) -> None:
+    """A parameter that wraps others, as FSDP's and DTensor's do, has its gradient counted for it too."""
+
+    class Wrapper(torch.Tensor):  # type: ignore[misc]
+        inner: Any
+
+        @staticmethod
+        def __new__(cls: Any, inner: Any) -> Any:
+            made = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+            made.inner = inner
+            return made
+
+        @classmethod
+        def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if function is torch.ops.aten.detach.default:
+                return cls(args[0].inner)
+            return NotImplemented
+
+    parameter = torch.nn.Parameter(Wrapper(gpu.empty(1000)))
+    parameter.grad = Wrapper(gpu.empty(1000))
+    assert briefly(found(gpu, {"parameter": parameter})) == [(("parameter",), 2 * 4096)]
+    gradient, hidden = parameter.grad.inner, gpu.empty(1)  # what is unexplained makes us look at gradients
+    names = {"parameter": parameter, "gradient": gradient}
+    assert briefly(found(gpu, names)) == [
+        (("gradient", "parameter.grad.inner"), 4096),
+        (("parameter",), 4096),
+        ((), ROUND),
+    ]
+    del hidden
 
 
 def test_infrastructure_is_a_wall(gpu: StandInGpu) -> None:
@@ -369,6 +477,20 @@ def test_a_users_module_is_looked_into(gpu: StandInGpu) -> None:
     blocks = torch_allocator.snapshot()
     holders = rank(roots, torch_storages.reach(roots, blocks), blocks)
     assert briefly(holders) == [(("x", "mine.x"), 4096), (("mine",), ROUND)]
+
+
+def test_classes_of_the_users_modules(gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a class in a module of the user's keeps is found; one of an installed module is no way."""
+    holders = []
+    for name, file in (("mine", "/home/ada/mine.py"), ("theirs", "/usr/lib/site-packages/theirs.py")):
+        module = ModuleType(name)
+        module.__file__ = file
+        monkeypatch.setitem(sys.modules, name, module)
+        config = type("Config", (), {"__module__": name, "cache": [gpu.empty(1)]})
+        holders += briefly(found(gpu, {name: config}))
+        del config
+        gc.collect()
+    assert holders == [(("mine",), ROUND), ((), ROUND)]
 
 
 def test_what_a_graph_saves_for_backward(gpu: StandInGpu) -> None:

@@ -12,14 +12,16 @@ from typing import Any
 from gpuwidget import torch_allocator
 from gpuwidget.kernel import notebook_holds
 from gpuwidget.kernel.interrupts import deaf_to_interrupts
+from gpuwidget.kernel.running_cells import RunningCells
 from gpuwidget.measure.cell_blocks import BEFORE, BETWEEN, CellBlocks
 from gpuwidget.torch_allocator import DeviceBlocks
-from gpuwidget.torch_storages import Storage, reach, uncollected
+from gpuwidget.torch_storages import Storage, remember_storages, uncollected
 
 _LOG = logging.getLogger(__name__)
 
 _MOST_OBJECTS = 20_000
-"""Objects looked at after a cell, to find the storages that are there: some ten milliseconds at most."""
+_WITHIN_S = 0.05
+"""Objects looked at after a cell, to find the storages that are there, and the time for it."""
 
 
 class CellMemory:
@@ -30,8 +32,8 @@ class CellMemory:
         self._blocks = CellBlocks()
         self._to_be_watched = False
         """Whether there are new blocks whose storages are not remembered yet."""
-        self._running: list[tuple[object, int]] = []
-        """The cells that run, outermost first, each with its number or what stands for it."""
+        self._running = RunningCells[int]()
+        """Each with its number, or what stands for it."""
 
     @property
     def attached(self) -> bool:
@@ -42,32 +44,30 @@ class CellMemory:
         """Begin: what there is now was there before."""
         self._shell = shell
         self._blocks = CellBlocks()
-        self._running = []
+        self._running = RunningCells[int]()
         self._quietly(BEFORE)
 
     def detach(self) -> None:
         """Look no longer, and forget."""
         self._shell = None
         self._blocks = CellBlocks()
-        self._running = []
+        self._running = RunningCells[int]()
 
     def before(self, info: Any) -> None:
         """``pre_run_cell``."""
+        self._running.forget_lost()
         # What a thread or a callback did meanwhile is not this cell's.
         if not self._running:
             self._quietly(BETWEEN)
         stored = getattr(info, "store_history", False)
-        self._running.append((info, self._shell.displayhook.prompt_count if stored else BETWEEN))
+        self._running.begin(info, self._shell.displayhook.prompt_count if stored else BETWEEN)
 
     def after(self, result: Any) -> None:
         """``post_run_cell``."""
         # A cell within a cell is the outer one's doing.
         if len(self._running) <= 1:
             self._quietly(self._number)
-        info = getattr(result, "info", None)
-        places = [n for n, (one, _) in enumerate(self._running) if one is info or info is None]
-        if places:
-            del self._running[places[-1] :]
+        self._running.end(getattr(result, "info", None))
 
     def settle(self, *, watch: bool = True) -> CellBlocks:
         """The origins as of now, what the cell that runs has allocated so far included.
@@ -94,7 +94,8 @@ class CellMemory:
 
     @property
     def _number(self) -> int:
-        return self._running[0][1] if self._running else BETWEEN
+        outermost = self._running.outermost
+        return BETWEEN if outermost is None else outermost
 
     def _quietly(self, cell: int, *, watch: bool = True) -> None:
         try:
@@ -113,11 +114,13 @@ class CellMemory:
 
     def _watch(self, blocks: Mapping[int, DeviceBlocks]) -> None:
         """Remember the storages that names lead to: the next cell may use their addresses again."""
+        self._to_be_watched = False  # what fails now would fail after every cell
         walls = notebook_holds.walls(self._shell)
         with uncollected():
             roots = [*notebook_holds.variables(self._shell), *notebook_holds.notebook(self._shell)]
-            reach(roots, blocks, barred=walls, most_objects=_MOST_OBJECTS, remember=self.remember)
-        self._to_be_watched = False
+            remember_storages(
+                roots, blocks, self.remember, barred=walls, most_objects=_MOST_OBJECTS, within_s=_WITHIN_S
+            )
 
     def remember(self, index: int, address: int, storage: Callable[[], Storage]) -> None:
         """``storage`` gives what lies at ``address`` now."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import ParamSpec, TypeVar
 
 _INTERRUPT_AFTER_S = 0.05
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 class Presses:
@@ -53,3 +57,20 @@ def interrupt_soon() -> None:
     timer = threading.Timer(_INTERRUPT_AFTER_S, signal.pthread_kill, (main, signal.SIGINT))
     timer.daemon = True
     timer.start()
+
+
+def without_its_frames(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """An interrupt of ``function`` keeps none of its frames: they would hold all that it has seen.
+
+    The interrupt itself arrives: begun anew, from here.
+    """
+
+    @functools.wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            return function(*args, **kwargs)
+        except KeyboardInterrupt:
+            pass
+        raise KeyboardInterrupt
+
+    return call

@@ -15,6 +15,7 @@ from gpuwidget import torch_allocator, torch_state
 from gpuwidget.errors import OptionError
 from gpuwidget.kernel import memory_view, notebook_holds, outside_torch
 from gpuwidget.kernel.cell_memory import CELLS
+from gpuwidget.kernel.interrupts import without_its_frames
 from gpuwidget.measure.cell_blocks import BEFORE, BETWEEN, CellBlocks
 from gpuwidget.measure.holders import CellMemory, DeviceMemory, rank
 from gpuwidget.measure.report import Holder
@@ -80,6 +81,7 @@ def holders() -> Holders:
     return look(_shell())
 
 
+@without_its_frames
 def look(shell: Any, *, outside: bool = True) -> Holders:
     """As :func:`holders`, of a shell (None: a plain Python program); never raises.
 
@@ -94,14 +96,16 @@ def look(shell: Any, *, outside: bool = True) -> Holders:
         return failed
 
 
-def search(shell: Any) -> Look:
-    """torch's blocks now, and who leads to them."""
+@without_its_frames
+def search(shell: Any, *, within_s: float | None = None) -> Look:
+    """torch's blocks now, and who leads to them, as far as ``within_s`` seconds suffice to find it."""
     origins = CELLS.settle(watch=False) if CELLS.attached else None
     blocks = torch_allocator.snapshot()
     remember = CELLS.remember if origins is not None else None
     with uncollected():
         roots = [*notebook_holds.variables(shell), *notebook_holds.notebook(shell)]
-        reached = reach(roots, blocks, barred=notebook_holds.walls(shell), remember=remember)
+        walls = notebook_holds.walls(shell)
+        reached = reach(roots, blocks, barred=walls, within_s=within_s, remember=remember)
     return Look(blocks, roots, reached, origins)
 
 
@@ -178,7 +182,10 @@ def _source(cell: int) -> str:
 
 
 def _too_many() -> str:
-    return f"There are more than {MOST_OBJECTS:,} objects: what lies behind the rest counts as unknown."
+    return (
+        f"There is more to look through than one look takes on (up to {MOST_OBJECTS:,} objects): what lies "
+        "behind the rest counts as unknown."
+    )
 
 
 def _shell() -> Any:

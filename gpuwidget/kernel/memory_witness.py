@@ -11,6 +11,8 @@ from gpuwidget.measure.holders import rank
 from gpuwidget.measure.report import Report
 
 _MOST = 30
+_WITHIN_S = 0.3
+"""For the look at what the cell has left behind."""
 
 
 class MemoryWitness:
@@ -30,7 +32,7 @@ class MemoryWitness:
         cell = CELLS.number
         if cell is None or not CELLS.settle(watch=False).has(cell):
             return report
-        seen = memory.search(self._shell)
+        seen = memory.search(self._shell, within_s=_WITHIN_S)
         assert seen.origins is not None
         found = rank(seen.roots, seen.reached, seen.blocks, seen.origins.cell, only=cell)
         return replace(report, holders=tuple(found[:_MOST]))

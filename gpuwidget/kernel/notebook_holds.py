@@ -6,16 +6,16 @@ failed cell's frames, with all their local variables, in seven.
 
 from __future__ import annotations
 
-import functools
-import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from gc import is_tracked
 from types import ModuleType, TracebackType
 from typing import Any
 
-from gpuwidget.torch_storages import PLAIN, Root, attributes
+from gpuwidget.own_modules import is_users as is_users_module
+from gpuwidget.torch_storages import Root, attributes
 
 ERROR = "the last error's traceback"
 """Name of all that keeps the frames of the last failed cell."""
@@ -28,10 +28,6 @@ _UNDERS = ("_", "__", "___")
 _NUMBERED = re.compile(r"_(\d+)")
 _OWN = frozenset(("In", "Out", "_ih", "_oh", "_dh", "__builtins__", "__builtin__"))
 _NOWHERE = object()
-_INSTALLED = tuple(
-    {os.path.realpath(path) + os.sep for path in (sys.prefix, sys.base_prefix, os.path.dirname(os.__file__))}
-)
-_PACKAGES = re.compile(r"[\\/](site|dist)-packages[\\/]")
 
 
 def variables(shell: Any) -> list[Root]:
@@ -41,18 +37,18 @@ def variables(shell: Any) -> list[Root]:
     modules: set[int] = set()
     hidden = {} if shell is None else shell.user_ns_hidden
     for name, value in list(user_ns.items()):
-        if type(value) in PLAIN:
+        if not is_tracked(value) or type(name) is not str:
             continue
         if (name in hidden or name[:1] == "_" or name in _OWN) and _hidden(shell, name, value):
             continue
         if issubclass(type(value), ModuleType):
-            if _users_module(value) and id(value) not in modules:
+            if is_users_module(value) and id(value) not in modules:
                 modules.add(id(value))
                 found.append(Root(name, _module_dict(value), "variable", attributes=True))
         else:
             found.append(Root(name, value, "variable"))
     for name, module in list(sys.modules.items()):
-        if id(module) not in modules and name != "__main__" and _users_module(module):
+        if id(module) not in modules and name != "__main__" and is_users_module(module):
             modules.add(id(module))
             found.append(Root(name, _module_dict(module), "variable", attributes=True))
     return found
@@ -141,23 +137,6 @@ def _error(shell: Any) -> Iterator[object]:
 def _formatters(shell: Any) -> list[object]:
     names = ("InteractiveTB", "SyntaxTB", "sys_excepthook")
     return [found for name in names if (found := getattr(shell, name, None)) is not None]
-
-
-def _users_module(module: object) -> bool:
-    """Whether a module is the user's own: no package that was installed, no part of Python, not this one."""
-    if not issubclass(type(module), ModuleType):
-        return False
-    own: dict[str, object] = _module_dict(module)
-    file, name = own.get("__file__"), own.get("__name__")
-    if type(file) is not str or type(name) is not str or name.partition(".")[0] == "gpuwidget":
-        return False
-    return not _installed(file)
-
-
-@functools.cache  # there are thousands, and they stay where they are
-def _installed(file: str) -> bool:
-    path = os.path.realpath(file)
-    return _PACKAGES.search(path) is not None or path.startswith(_INSTALLED)
 
 
 def release(shell: Any, roots: Sequence[Root]) -> None:

@@ -12,6 +12,7 @@ from gpuwidget import torch_out_of_memory
 from gpuwidget.kernel import oom_card
 from gpuwidget.kernel.interrupts import deaf_to_interrupts
 from gpuwidget.kernel.oom_facts import FailedCell, gather
+from gpuwidget.kernel.running_cells import RunningCells
 
 _LOG = logging.getLogger(__name__)
 
@@ -21,7 +22,7 @@ class OutOfMemoryCards:
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
-        self._running: list[FailedCell] = []
+        self._running = RunningCells[FailedCell]()
         self._shown: int | None = None
         """Identity of the error that was shown last: an outer cell may fail with the same."""
 
@@ -29,9 +30,10 @@ class OutOfMemoryCards:
         """``pre_run_cell``: note how much is allocated. Costs 8 µs a device in use."""
         stored = getattr(info, "store_history", False)
         cell = FailedCell(info, self._shell.displayhook.prompt_count if stored else None)
+        self._running.forget_lost()
         if not self._running:
             self._shown = None
-        self._running.append(cell)
+        self._running.begin(info, cell)
         try:
             cell.at_start = torch_out_of_memory.allocated()
         except Exception:
@@ -39,7 +41,7 @@ class OutOfMemoryCards:
 
     def after(self, result: Any) -> None:
         """``post_run_cell``: show a card where the cell ran out of memory."""
-        cell = self._ended(result)
+        cell = self._running.end(getattr(result, "info", None))
         error = getattr(result, "error_in_exec", None)
         if error is None:
             return
@@ -56,13 +58,3 @@ class OutOfMemoryCards:
         self._shown = id(found)
         story = gather(self._shell, found, cell)
         self._shell.display_pub.publish(data=oom_card.bundle(story), metadata={})
-
-    def _ended(self, result: Any) -> FailedCell | None:
-        info = getattr(result, "info", None)
-        places = [n for n, cell in enumerate(self._running) if cell.info is info]
-        if not places:
-            return None
-        cell = self._running[places[-1]]
-        # What began later never heard of its end.
-        del self._running[places[-1] :]
-        return cell

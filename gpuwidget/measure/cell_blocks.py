@@ -2,8 +2,8 @@
 
 A block at a new address is the cell's that ran. One at an old address may have survived, or may have been
 freed and its address used again. It survived where every allocation since is accounted for by a new
-address, or where the storage seen there is still alive; where nobody can tell, its cell is unknown from
-then on.
+address, or where the storage seen there is still alive and has its memory there; where nobody can tell, its
+cell is unknown from then on.
 """
 
 from __future__ import annotations

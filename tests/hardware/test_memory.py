@@ -104,6 +104,33 @@ def test_kinds_of_tensors() -> None:
     assert not {"pinned", "host"} & set(result["names"])
 
 
+def test_gradients_of_a_sharded_model() -> None:
+    """FSDP's parameters wrap their shards: model, gradients and AdamW's state are all named."""
+    result = run_program(
+        """
+        import torch, gpuwidget
+        import torch.distributed as dist
+        from torch.distributed.fsdp import fully_shard
+        dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
+        model = torch.nn.Sequential(*[torch.nn.Linear(1024, 1024, device="cuda") for _ in range(4)])
+        fully_shard(model)
+        optimizer = torch.optim.AdamW(model.parameters())
+        model(torch.randn(64, 1024, device="cuda")).square().mean().backward()
+        optimizer.step()
+        torch.cuda.synchronize()
+        found = [h for h in gpuwidget.holders() if h.kind != "outside torch"]
+        names = {h.names[0]: h.bytes for h in found if h.names}
+        result = {"exact": sum(h.bytes for h in found) == torch.cuda.memory_allocated(), "names": names,
+                  "weights": sum(p.numel() * 4 for p in model.parameters())}
+        dist.destroy_process_group()
+        """
+    )
+    weights = result["weights"]
+    assert result["exact"]
+    assert 2 * weights <= result["names"]["model"] < 2.1 * weights + 2 * MIB
+    assert 2 * weights <= result["names"]["optimizer"] < 2.1 * weights + 2 * MIB
+
+
 @pytest.mark.parametrize("allocator", ["expandable_segments:False", "expandable_segments:True"])
 def test_what_of_the_cache_can_be_given_back(allocator: str) -> None:
     """empty_cache gives back what was foretold, to the byte; of expandable segments whole pages."""
@@ -301,6 +328,17 @@ def test_cells_of_a_training(kernel: Kernel) -> None:
     assert found["loss"][1] == 8
     lines = shown(run(kernel, "%gpu memory --cells")).splitlines()
     assert any(line.startswith("In [3]  model = nn.Sequential") for line in lines)
+
+
+def test_a_storage_that_outlives_its_memory(kernel: Kernel) -> None:
+    """A storage resized to nothing, as FSDP does it: what lies at its address next is the next cell's."""
+    run(kernel, "x = torch.empty(1 << 24, device='cuda')")
+    run(
+        kernel,
+        "address = x.data_ptr()\nx.untyped_storage().resize_(0)\ny = torch.empty(1 << 24, device='cuda')",
+    )
+    assert kernel.value("y.data_ptr() == address") == "True"
+    assert held(kernel)["y"] == (64 * MIB, 4)
 
 
 def test_a_watched_cell_says_what_it_left_behind(kernel: Kernel) -> None:

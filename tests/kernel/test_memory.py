@@ -251,6 +251,36 @@ def test_unloading_forgets(kernel: Kernel) -> None:
     assert held(kernel, "names, cell") == [(("z",), 5), (("y",), None), (("x",), None)]
 
 
+def test_an_interrupted_look_keeps_nothing_alive(kernel: Kernel) -> None:
+    """After an interrupt of %gpu memory, a variable that is deleted is gone."""
+    run(kernel, "import gpuwidget.torch_storages as s\nx, behind = [gpu.empty(1000)], s.ways.behind")
+    kernel.setup("def stop(*_):\n    raise KeyboardInterrupt\ns.ways.behind = stop")
+    assert kernel.run("%gpu memory").reply["ename"] == "KeyboardInterrupt"
+    kernel.setup("s.ways.behind = behind")
+    run(kernel, "del x")
+    assert kernel.value("gpu.allocated") == "0"
+
+
+def test_a_class_that_cannot_be_compared(kernel: Kernel) -> None:
+    """One object with an odd metaclass takes nothing away from the others."""
+    odd = "class Meta(type):\n    def __eq__(a, b): return a is b\nclass Odd(metaclass=Meta): pass\n"
+    run(kernel, odd + "odd = Odd()\nx = gpu.empty(1000)")
+    assert held(kernel) == [("variable", ("x",), 4096, 1)]
+
+
+def test_a_search_that_fails_is_not_tried_after_every_cell(kernel: Kernel) -> None:
+    """Where storages can't be looked for, cells are known as far as the blocks' addresses tell."""
+    kernel.setup(
+        "import gpuwidget.kernel.cell_memory as c\nasked = []\n"
+        "def fail(*a, **k):\n    asked.append(1)\n    raise ValueError\nc.remember_storages = fail"
+    )
+    run(kernel, "x = gpu.empty(1000)")
+    run(kernel, "1 + 1")
+    run(kernel, "y = gpu.empty(2000)")
+    assert kernel.value("len(asked)") == "2"
+    assert held(kernel) == [("variable", ("y",), 8192, 3), ("variable", ("x",), 4096, 1)]
+
+
 def test_hostile_names_are_escaped(kernel: Kernel) -> None:
     """Names, types and cells' lines reach the page as text."""
     run(kernel, "globals()['<img src=x onerror=alert(1)>'] = gpu.empty(10)  # <script>alert(1)</script>")

@@ -161,3 +161,40 @@ def test_ipython_command(tmp_path: Path) -> None:
     assert ran.returncode == 0
     assert "42" in ran.stdout
     assert "Exception" not in ran.stderr
+
+
+def test_terminal_a_cell_that_an_interrupt_leaves(tmp_path: Path) -> None:
+    """After an `await` that Ctrl-C has ended, each later cell has its own memory and its own card."""
+    text = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+import torch
+from helpers_out_of_memory import LimitedGpu
+from IPython.terminal.interactiveshell import TerminalInteractiveShell
+gpu = LimitedGpu(torch, 16 * 2**20)
+gpu.install()
+shell = TerminalInteractiveShell.instance(user_ns={{"mib": lambda n: gpu.empty(n * 2**18)}})
+run = lambda code: shell.run_cell(code, store_history=True)
+run("%load_ext gpuwidget")
+run("import asyncio, gpuwidget\\nx = mib(1)")
+run("def stop():\\n    raise KeyboardInterrupt")
+run("asyncio.get_event_loop().call_soon(stop)\\nawait asyncio.sleep(20)")
+print("----")
+run("a = mib(2)")
+run("b = mib(3)")
+run("%gpu memory --cells")
+run("c = mib(20)")
+"""
+    pytest.importorskip("torch")
+    path = tmp_path / "program.py"
+    path.write_text(text)
+    ran = run(tmp_path, str(path), source="none")
+    assert ran.returncode == 0, ran.stderr
+    assert "KeyboardInterrupt" in ran.stdout
+    after = ran.stdout.partition("----\n")[2]
+    assert [" ".join(line.split()) for line in after.splitlines()[:3]] == [
+        "In [6] b = mib(3) 3.0 MiB",
+        "In [5] a = mib(2) 2.0 MiB",
+        "In [2] import asyncio, gpuwidget 1.0 MiB",
+    ]
+    assert "Out of memory on cuda:0: 20 MiB asked for" in after
