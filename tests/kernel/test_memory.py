@@ -165,6 +165,21 @@ def test_cells_that_still_hold(kernel: Kernel) -> None:
     ]
 
 
+def test_cells_within_cells_and_lost_ends(kernel: Kernel) -> None:
+    """What a cell runs is its own, numbered or not; where its end was lost, the next cell has its own."""
+    inner = "get_ipython().run_cell('a = gpu.empty(1000)', store_history={stored})\n"
+    run(kernel, inner.format(stored=True) + inner.format(stored=False) + "b = gpu.empty(2000)")
+    cells = dict(held(kernel, "names[0], cell"))
+    assert (cells["a"], cells["b"]) == (1, 1)
+    hook = (
+        "from gpuwidget.kernel.cell_memory import CELLS\n"
+        "get_ipython().events.{}('post_run_cell', CELLS.after)\n"
+    )
+    run(kernel, hook.format("unregister"))
+    ran = run(kernel, hook.format("register") + "c = gpu.empty(3000)\nget_ipython().displayhook.prompt_count")
+    assert dict(held(kernel, "names[0], cell"))["c"] == int(ran.result or 0)
+
+
 def test_losses_collected_across_cells(kernel: Kernel) -> None:
     """A list of losses keeps what their graphs saved: each cell has its own, though others free memory."""
     run(kernel, "losses, weight = [], gpu.empty(4).requires_grad_()")
