@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any
 
 
@@ -15,10 +16,18 @@ def plain(value: object) -> Any:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if is_dataclass(value):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    kind: Any = type(value)
+    names = _names(kind)
+    if names:
+        return {name: plain(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     return value
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    """Of a dataclass's fields."""
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()

@@ -101,6 +101,7 @@ class Run:
         self._marks = Marks()
         self._tracks: dict[str, Track] = {}
         self._recent: dict[str, Recent] = {}
+        self._joined: dict[str, float] = {}
         self._course: Course | None = None
         self._origin: Origin | None = None
         self._attribution: Attribution | None = None
@@ -208,8 +209,9 @@ class Run:
     def _recent_facts(self, elapsed: float) -> Facts:
         devices = self._devices()
         gpus, seconds = [], 0.0
-        for shown in self._shown_tracks():
-            track, seconds = self._recent[shown.gpu.uuid].track(elapsed)
+        shown = [one for one in self._shown_tracks() if one.gpu.uuid in self._recent]
+        for one in shown:
+            track, seconds = self._recent[one.gpu.uuid].track(elapsed)
             gpus.append(self._gpu_report(track, seconds, True, devices, {}, {}))
         # The user's variables are not looked at while their code runs.
         around = Surroundings(
@@ -322,9 +324,13 @@ class Run:
                 return
             self._meet(sample, t)
             for gpu, reading in self._pairs(sample):
-                holding = self._holding(gpu, reading)
-                self._tracks[gpu.uuid].add(t, reading, holding, self._started)
-                self._recent[gpu.uuid].add(t, reading, holding, self._started)
+                holding, track = self._holding(gpu, reading), self._tracks[gpu.uuid]
+                recent = self._recent.get(gpu.uuid)
+                if recent is None:  # not at the start, which a short cell waits for
+                    began = self._joined[gpu.uuid]
+                    recent = self._recent[gpu.uuid] = Recent(gpu, track.reading, self._widest_gap, began)
+                track.add(t, reading, holding, self._started)
+                recent.add(t, reading, holding, self._started)
             self._add_to_course(t)
             if t >= self._host_due:
                 self._host_due = t + self._options.interval_s
@@ -346,7 +352,7 @@ class Run:
         for gpu, reading in new:
             self._tracks[gpu.uuid] = Track(gpu, reading, self._widest_gap)
             self._tracks[gpu.uuid].join(t)
-            self._recent[gpu.uuid] = Recent(gpu, reading, self._widest_gap, t)
+            self._joined[gpu.uuid] = t
         if new and self._course is None:
             self._course = Course((), spacing_s=_MEMORY_INTERVAL_S / 2)
         if new and self._course is not None:

@@ -25,6 +25,7 @@ _ACTIVITIES = (
     ("nvlink_tx", "nvlink_tx"),
     ("nvlink_rx", "nvlink_rx"),
 )
+_NEVER = Average()
 _AT_REST = 10.0
 """Percent of utilization up to which a GPU rests between two bursts of work."""
 _AT_WORK = 20.0
@@ -84,7 +85,7 @@ class Track:
     _told_s: float = 0.0
     """Seconds of which it is known whether any kernel ran, their joules, and of these the ones without."""
     _last_power: float | None = None
-    _activities: dict[str, Average] = field(default_factory=lambda: {n: Average() for n, _ in _ACTIVITIES})
+    _activities: dict[str, Average] = field(default_factory=dict)
     _last_activity: float | None = None
     _last_t: float = 0.0
     """When, in seconds since the run's start, its utilization and power were last read."""
@@ -202,7 +203,8 @@ class Track:
             return
         self._last_activity = activity.until
         for name, source in _ACTIVITIES:
-            self._activities[name].add(getattr(activity, source), activity.until - activity.since)
+            average = self._activities.setdefault(name, Average())
+            average.add(getattr(activity, source), activity.until - activity.since)
 
     # -- what the report says ------------------------------------------------------------------------
 
@@ -230,18 +232,19 @@ class Track:
 
     def activity(self, name: str, duration_s: float) -> Level | None:
         """Time-weighted mean of the hardware counters' windows that lay inside the run."""
-        return self._level(name, self._activities[name], "activity", self._why_no_activity())
+        return self._level(name, self._activities.get(name, _NEVER), "activity", self._why_no_activity())
 
     def traffic(self, link: str) -> Traffic | None:
         """Bytes a second over ``pcie`` or ``nvlink``, as the counters' windows inside the run have them."""
-        sent, received = (_known_level(self._activities[f"{link}_{way}"]) for way in ("tx", "rx"))
+        ways = (self._activities.get(f"{link}_{way}", _NEVER) for way in ("tx", "rx"))
+        sent, received = map(_known_level, ways)
         if sent is None and received is None:
             self._explain(link, "activity", self._why_no_activity())
             return None
         return Traffic(sent, received)
 
     def _why_no_activity(self) -> str:
-        if any(average.known for average in self._activities.values()):
+        if self._activities:
             return "this counter gave no value"
         return "no window of the hardware counters (0.5 s) lay inside the run"
 

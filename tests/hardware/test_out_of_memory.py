@@ -147,7 +147,7 @@ def test_the_last_minute_and_the_rest(start: Callable[..., Kernel]) -> None:
             "while True:\n    kept.append(gib(0.5)); time.sleep(0.3)"
         )
     )
-    assert re.search(r"The GPU over the last \d+\.\d s, sampled: .* at most ", text), text
+    assert re.search(r"The GPU's memory over the last \d+\.\d s, sampled: .* → ", text), text
     assert re.search(r"Out of memory on cuda:0 \(GPU \d+ ", text), text
     assert "kept  In [3]" in text
 

@@ -165,10 +165,11 @@ def test_a_variable_that_is_made_anew(kernel: Kernel) -> None:
 
 def test_an_earlier_errors_frames(kernel: Kernel) -> None:
     """What the last error left, replaced by this one and not collected yet, is found and freed."""
+    ok(kernel, "import gc; gc.disable()")
     fails(kernel, "def first():\n    big = mib(40)\n    mib(40)\nfirst()")
     text = card(fails(kernel, "x = mib(40)"))
     assert (
-        "  an earlier error's frames, not collected yet (kept by the notebook itself)  In [3]  40 MiB" in text
+        "  an earlier error's frames, not collected yet (kept by the notebook itself)  In [4]  40 MiB" in text
     )
     assert "- Let go of what the notebook itself keeps, an earlier error's frames, not collected yet" in text
     ok(kernel, "%gpu free --yes")
