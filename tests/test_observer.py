@@ -186,8 +186,8 @@ def test_an_operation_that_keeps_the_interpreter_is_not_the_next_lines() -> None
     time = said(watched)
     assert rows(time) == [(2, 4, 100.0)]
     assert time.reason == (
-        "93 % of the time single operations kept Python's interpreter: those of the line "
-        "shown, or one that ran just before. " + UNCHECKED
+        "93 % of the time looks had to wait long, for one operation that kept Python's interpreter or for "
+        "this machine: it may be that of what ran just before. " + UNCHECKED
     )
 
 

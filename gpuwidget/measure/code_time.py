@@ -25,7 +25,7 @@ _MOST_MISSED = 10.0
 _MOST_MISSED_S = 0.2
 _LONG_S = 2.0
 _LEAST_KEPT = 5.0
-"""Percent of the time that single operations kept the interpreter, from which on it is said."""
+"""Percent of the time that looks had to wait long for the interpreter, from which on it is said."""
 _MOST_SOURCE_LINES = 2000
 _CONTENDED = 5.0
 """Percent of the time with waiting looks from which on the interpreter limits the resolution."""
@@ -44,8 +44,8 @@ _FLICKERS = (
 _TOO_SHORT = "the run was too short to tell where its time went"
 _NOT_ITS_CODE = "the cell's own code was not seen at work"
 _KEPT_THROUGHOUT = (
-    "single operations kept Python's interpreter for most of the time, so that there were too few looks to "
-    "tell where it went"
+    "most of the time single operations kept Python's interpreter, or this machine was busy, so that there "
+    "were too few looks to tell where it went"
 )
 
 Source = Callable[[str, int], str]
@@ -116,8 +116,8 @@ def code_time(
         kept = 100 * sum(one.kept for one in spent) / total
         if kept >= _LEAST_KEPT:
             reasons.append(
-                f"{units.percent(kept)} of the time single operations kept Python's interpreter: those of "
-                "the line shown, or one that ran just before"
+                f"{units.percent(kept)} of the time looks had to wait long, for one operation that kept "
+                "Python's interpreter or for this machine: it may be that of what ran just before"
             )
         elif together:
             reasons.append(_TAKE_TURNS)
