@@ -189,7 +189,8 @@ def test_what_held_the_clock_down_is_kept_and_full_load_is_no_trouble(player: Pl
     report = player.measure(*STEADY["two processes"], "1")
     assert report.gpus[0].throttled is not None
     assert set(report.gpus[0].throttled) == {"power cap"}
-    assert report.gpus[0].throttled["power cap"] == pytest.approx(8.0, abs=0.3)
+    # Of eight seconds: what the first reading says may be of the time before the run.
+    assert report.gpus[0].throttled["power cap"] == pytest.approx(6.0, abs=0.3)
     assert report.advice == ()
 
 

@@ -319,7 +319,7 @@ def test_where_the_time_went_is_known_bursts_prove_nothing() -> None:
         (
             replace(LOADER, num_workers=2, prefetch_factor=2, persistent_workers=True),
             Surroundings(cores=16.0, shared_memory=SharedMemory(64 * 1024**2, 60 * 1024**2)),
-            "loader has num_workers=2, pin_memory=False now. Try num_workers=15, pin_memory=True, "
+            "loader has num_workers=2, pin_memory=False now. Try num_workers=8, pin_memory=True, "
             "prefetch_factor=4. Workers hand batches over in /dev/shm, where 60 MiB are free: give the "
             "container "
             "more first (--shm-size).",

@@ -61,12 +61,21 @@ def test_a_cell_that_an_exception_leaves() -> None:
 
 
 def test_a_cell_whose_end_nobody_heard_of() -> None:
-    """It is gone as the next one begins, which is then the outermost."""
-    cells = RunningCells[str]()
+    """It is gone as the next one begins, which is then the outermost; who keeps something for it is told."""
+    lost: list[str] = []
+    cells = RunningCells[str](lost.append)
     run_cell_async(cells, "lost", heard=False)
-    assert cells.outermost == "lost"
+    assert (cells.outermost, lost) == ("lost", [])
     run_cell_async(cells, "next", "within the next")
-    assert not cells
+    assert (len(cells), lost) == (0, ["lost"])
+    outer = info("outer")
+    cells.begin(outer, "outer")
+    cells.begin(info("inner"), "inner")
+    assert (cells.find(outer), lost) == ("outer", ["lost"])
+    assert (cells.end(outer), lost) == ("outer", ["lost", "inner"])
+    cells.begin(outer, "outer")
+    cells.clear()
+    assert (len(cells), lost) == (0, ["lost", "inner", "outer"])
 
 
 def test_only_what_is_lost_is_forgotten() -> None:

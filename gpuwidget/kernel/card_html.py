@@ -24,7 +24,7 @@ from gpuwidget.measure.report import GpuReport, Mark, Report
 _ROOT = "font:13px/1.5 var(--jp-ui-font-family,system-ui,sans-serif);font-variant-numeric:tabular-nums;"
 _QUIET = "opacity:.75"
 _ADVICE = "margin-top:2px;max-width:75em"
-_CHIP = "border:1px solid;border-radius:9px;padding:0 8px"
+_CHIP = "display:inline-block;border:1px solid;border-radius:9px;padding:0 8px"
 _ALERT = {
     "ok": "var(--jp-warn-color0,#c77700)",
     "error": "var(--jp-error-color1,#e5393f)",

@@ -40,12 +40,11 @@ def line(one: LineTime) -> str:
     parts = [f"{units.percent(one.share)} of the time"]
     if one.gpu_busy is not None:
         parts.append(f"GPU {units.percent(one.gpu_busy)} busy")
-    deepest = one.frames[0] if one.frames else None
-    if deepest is not None:
-        mostly = "" if deepest.share > 0.9 * one.share else f" ({units.percent(deepest.share)})"
-        parts.append(f"at {clean(deepest.frame, _MOST_SOURCE)}{mostly}")
-    elif one.frame is not None:
-        parts.append(f"at {clean(one.frame, _MOST_SOURCE)}")
+    if one.frame is not None:
+        # That of the frames which had most of it.
+        had = one.frames[0].share if one.frames else one.share
+        mostly = "" if had > 0.9 * one.share else f" ({units.percent(had)})"
+        parts.append(f"at {clean(one.frame, _MOST_SOURCE)}{mostly}")
     if one.call is not None:
         share = one.call_share
         mostly = "" if share is None or share > 0.9 * one.share else f" ({units.percent(share)})"

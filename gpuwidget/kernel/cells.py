@@ -2,13 +2,12 @@
 
 The cell itself runs as it always does. IPython's ``pre_run_cell`` and ``post_run_cell`` bracket it; nested
 cells (a cell that runs a cell) bracket each other, some cells reach only one of the two, and a cancelled
-one has no result: a stack of what was armed, matched by the cell's own info object, sorts that out.
+one has no result: :mod:`gpuwidget.kernel.running_cells` sorts that out.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from gpuwidget.kernel import card, devices, live, refusal, waiting, watching
 from gpuwidget.kernel.card_place import CardPlace
 from gpuwidget.kernel.interrupts import deaf_to_interrupts, interrupt_soon
 from gpuwidget.kernel.options import WatchOptions, find_in_cell, parse
+from gpuwidget.kernel.running_cells import RunningCells
 from gpuwidget.kernel.witnesses import witnesses
 from gpuwidget.measure.report import Report, Status
 from gpuwidget.measure.run import Run, RunOptions
@@ -33,12 +33,10 @@ _EVERY_CELL = WatchOptions(run=RunOptions(), live=False, quiet=False, label=None
 class _Armed:
     """One cell that runs now, and what watches it, if anything does."""
 
-    info: object
-    thread: int
-    run: Run | None
-    view: live.LiveView | None
-    place: CardPlace | None
-    render: Callable[[Report], dict[str, Any]] | None
+    run: Run | None = None
+    view: live.LiveView | None = None
+    place: CardPlace | None = None
+    render: Callable[[Report], dict[str, Any]] | None = None
     """How its card is made; None for no card."""
     asked: bool = True
     """Whether the cell itself asked to be watched."""
@@ -81,13 +79,21 @@ class _Armed:
             if entry is not None:
                 entry.leave()
 
+    def give_up(self) -> None:
+        """The cell ended unheard of: leave nothing of its own behind."""
+        try:
+            self.abandon()
+            self.restore_device()
+        except Exception:
+            log.debug("a cell that was lost could not be let go of", exc_info=True)
+
 
 class CellWatcher:
     """Arms and settles the runs of one shell's cells."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
-        self._armed: list[_Armed] = []
+        self._armed = RunningCells[_Armed](_Armed.give_up)
         self.every_cell = False
         """Whether cells without ``%%gpuwatch`` leave a one-line card."""
 
@@ -98,8 +104,9 @@ class CellWatcher:
 
     def before(self, info: Any) -> None:
         """``pre_run_cell``: start watching the cell if it asks for that."""
-        armed = _Armed(info, threading.get_ident(), None, None, None, None)
-        self._armed.append(armed)
+        armed = _Armed()
+        self._armed.forget_lost()
+        self._armed.begin(info, armed)
         try:
             with deaf_to_interrupts(later=True):
                 SWITCH.before_cell()
@@ -123,15 +130,14 @@ class CellWatcher:
         """``post_run_cell``, first of all: the time that explaining a failure takes is not the cell's."""
         if getattr(result, "error_in_exec", None) is None:
             return
-        info = getattr(result, "info", None)
-        for armed in self._armed:
-            if armed.info is info and armed.run is not None:
-                armed.run.end(_status(result))
+        armed = self._armed.find(getattr(result, "info", None))
+        if armed is not None and armed.run is not None:
+            armed.run.end(_status(result))
 
     def after(self, result: Any) -> None:
         """``post_run_cell``: settle the run, and show its card."""
         refusal.withdraw(self._shell)
-        armed = self._disarm(result)
+        armed = self._armed.end(getattr(result, "info", None))
         if armed is None or armed.run is None:
             self._device_after(armed)
             if armed is not None:
@@ -154,9 +160,6 @@ class CellWatcher:
 
     def abandon_all(self) -> None:
         """Stop watching whatever runs, without a card."""
-        for armed in reversed(self._armed):
-            armed.abandon()
-            armed.restore_device()
         self._armed.clear()
 
     def _arm(self, armed: _Armed, info: Any) -> None:
@@ -209,21 +212,6 @@ class CellWatcher:
             log.warning("%s", error)
             return False
         return True
-
-    def _disarm(self, result: Any) -> _Armed | None:
-        info = getattr(result, "info", None)
-        here = threading.get_ident()
-        for place in range(len(self._armed) - 1, -1, -1):
-            armed = self._armed[place]
-            if armed.info is info if info is not None else armed.thread == here:
-                # What was armed later on this thread never heard of its end.
-                for stale in [late for late in self._armed[:place:-1] if late.thread == here]:
-                    self._armed.remove(stale)
-                    stale.abandon()
-                    stale.restore_device()
-                del self._armed[place]
-                return armed
-        return None
 
     def _device_after(self, armed: _Armed | None) -> None:
         with deaf_to_interrupts():

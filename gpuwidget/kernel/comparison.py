@@ -109,6 +109,9 @@ def ratio(first: float | None, second: float | None) -> str:
     return f"{value:.0f}x" if value >= 99.5 else f"{value:.1f}x" if value >= 9.95 else f"{value:.2f}x"
 
 
+_NOT_NOTHING = frozenset("123456789")
+
+
 # -- rows ------------------------------------------------------------------------------------------------
 
 
@@ -117,7 +120,10 @@ def _row(
 ) -> Row | None:
     if first is None and second is None:
         return None
-    return Row(name, (words(first), words(second)), ratio(first, second))
+    shown = (words(first), words(second))
+    # Of what is nothing but noise in its last digit there is no ratio.
+    told = all(set(one) & _NOT_NOTHING for one in shown)
+    return Row(name, shown, ratio(first, second) if told else "")
 
 
 def _times(a: _Side, b: _Side) -> list[Row]:

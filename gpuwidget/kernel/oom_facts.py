@@ -36,6 +36,8 @@ _NO_DRIVER = "other processes: the driver was not asked, or did not answer"
 _NO_COUNTERS = "who holds torch's memory"
 _NOT_FOUND = f"{_NO_COUNTERS}: gpuwidget could not look through the variables"
 _EARLIER = "an earlier error's frames, not collected yet"
+_WITHIN_S = 0.15
+"""Of this thread's CPU: the card stands there within 300 ms of the error, whatever the notebook holds."""
 _WORTH_A_LOOK = units.MIB
 """Bytes that no name leads to, from which on what Python has not collected yet is looked through."""
 
@@ -174,7 +176,7 @@ def _holders(
 ) -> tuple[_Blocks | None, list[Held], str | None]:
     """The device's blocks and who holds them; why they are not known, where looking failed."""
     try:
-        seen = memory.search(shell)
+        seen = memory.search(shell, within_s=_WITHIN_S)
         blocks = _blocks(seen, index)
         return blocks, _held(shell, seen, blocks, error, cell), None
     except Exception:

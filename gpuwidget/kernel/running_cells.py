@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -29,8 +29,10 @@ class _Cell(Generic[T]):
 class RunningCells(Generic[T]):
     """The cells that run, outermost first, and what is known about each."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_lost: Callable[[T], None] = lambda known: None) -> None:
+        """``on_lost`` is told of each cell whose end was never heard of, the innermost first."""
         self._cells: list[_Cell[T]] = []
+        self._on_lost = on_lost
 
     def __bool__(self) -> bool:
         return bool(self._cells)
@@ -48,7 +50,7 @@ class RunningCells(Generic[T]):
         here = self._of_this_thread()
         running = _runs_on_this_thread() if here else 0
         if running:  # this one is among them
-            self._drop(here[running - 1 :])
+            self._lose(here[running - 1 :])
 
     def begin(self, info: object, known: T) -> None:
         """``pre_run_cell``."""
@@ -61,8 +63,18 @@ class RunningCells(Generic[T]):
             return None
         here = self._of_this_thread()
         # What began later on this thread never heard of its end.
-        self._drop(here[here.index(ended) :] if ended in here else [ended])
+        self._lose(here[here.index(ended) + 1 :] if ended in here else [])
+        self._cells.remove(ended)
         return ended.known
+
+    def find(self, info: object) -> T | None:
+        """What is known about the cell that :meth:`end` would end."""
+        found = next(self._candidates(info), None)
+        return None if found is None else found.known
+
+    def clear(self) -> None:
+        """Let go of all of them, as of cells that were lost."""
+        self._lose(list(self._cells))
 
     def _candidates(self, info: object) -> Iterator[_Cell[T]]:
         """The newest comes first: the cell itself, else one of this thread with the same code."""
@@ -78,9 +90,10 @@ class RunningCells(Generic[T]):
         here = threading.get_ident()
         return [cell for cell in self._cells if cell.thread == here]
 
-    def _drop(self, cells: list[_Cell[T]]) -> None:
-        gone = {id(cell) for cell in cells}
-        self._cells = [cell for cell in self._cells if id(cell) not in gone]
+    def _lose(self, cells: list[_Cell[T]]) -> None:
+        for cell in reversed(cells):
+            self._cells.remove(cell)
+            self._on_lost(cell.known)
 
 
 def _code(info: object) -> str:

@@ -16,10 +16,14 @@ _MOST_FRAMES = 4
 _LEAST_SHARE = 0.5
 _MOST_DOUBT = 6.0
 """Percent of the time that two lines may owe each other before they count as one."""
+_LEAST_OF_LINE = 0.1
+"""Part of a line's time that a frame below it must have had to be named beside it."""
 _FEWEST_TURNS = 2
 """Lines that follow each other less often than this are no pattern."""
 _MOST_BUSY_DOUBT = 5.0
 _LEAST_KNOWN = 90.0
+_LEAST_COMPARED = 50.0
+"""Percent of the run in which the streams must have been asked for a comparison with the driver."""
 _MOST_MISSED = 10.0
 """Percent of the time without looks up to which the others speak for the whole."""
 _MOST_MISSED_S = 0.2
@@ -159,13 +163,16 @@ def sentences(reasons: Iterable[str]) -> str | None:
     return " ".join(made) or None
 
 
-def stream_busy(tally: Tally, bit: int) -> float | None:
-    """Percent of the run in which one device's stream had work; None where it was not known throughout."""
+def stream_busy(tally: Tally, bit: int) -> tuple[float, float] | None:
+    """Percent of the run in which one device's stream had work: at least and at most.
+
+    They are apart by the time in which nobody asked it; None where that was most of the time.
+    """
     total = tally.whole
-    if not total or 100 * tally.known < _LEAST_KNOWN * total:
+    if not total or 100 * tally.known < _LEAST_COMPARED * total:
         return None
     busy = sum(seconds for bits, seconds in dict(tally.busy).items() if bits & bit)
-    return 100 * busy / tally.known
+    return 100 * busy / total, 100 * (busy + total - tally.known) / total
 
 
 def with_activity(time: CodeTime, activity: Mapping[int | None, float], reason: str) -> CodeTime:
@@ -254,13 +261,14 @@ def _line(group: _Group, total: float, places: Places, source: Source) -> LineTi
             calls[name_of_call] = calls.get(name_of_call, 0.0) + part.seconds
         frames.append(FrameTime(name, 100 * seconds / total, busy, *_most(calls, total)))
     frames.sort(key=lambda frame: -frame.share)
+    share = 100 * group.seconds / total
     return LineTime(
         line=line,
         source=text,
-        share=100 * group.seconds / total,
+        share=share,
         gpu_busy=None if flickers else _busy(group.known, group.busy, group.seconds),
         call=call,
-        frame=frames[0].frame if frames else None,
+        frame=frames[0].frame if frames and frames[0].share >= _LEAST_OF_LINE * share else None,
         until=numbers[-1] if len(numbers) > 1 else None,
         frames=tuple(frames[:_MOST_FRAMES]),
         call_share=call_share,

@@ -51,7 +51,7 @@ _AGREE_WITHIN = 10.0
 """Points by which the streams' mean and the driver's may differ."""
 _WINDOW_S = 0.3
 _UNCHECKED = (
-    "The GPU's activity was not checked against the driver, which said nothing of this run: work on other "
+    "The GPU's activity was not checked against the driver, which said too little of this run: work on other "
     "streams is not in it."
 )
 _BY_WINDOWS = "The GPU's activity is told from the driver's windows instead."
@@ -205,12 +205,13 @@ class CodeWitness:
                 continue
             # The driver's mean covers the time in which the GPU went on, one of several devices at least.
             drivers, whole = gpu.utilization.mean, duration + tail
-            least, most = (ours * duration) / whole, (ours * duration + 100 * tail) / whole
-            if len(self._streams.devices) == 1:
-                least = most
+            alone = len(self._streams.devices) == 1
+            least = (ours[0] * duration + 100 * tail * alone) / whole
+            most = (ours[1] * duration + 100 * tail) / whole
             within = _AGREE_WITHIN + 100 * _WINDOW_S / duration
             if not least - within <= drivers <= most + within:
-                return f"{disagree(most, drivers, gpu_name(gpu))}.", checked
+                nearest = most if drivers > most else least
+                return f"{disagree(nearest, drivers, gpu_name(gpu))}.", checked
         return None, checked
 
     # -- the thread ----------------------------------------------------------------------------------

@@ -26,7 +26,8 @@ _EMPTY, _LIBRARY, _KNOWN, _USER, _OWN, _RUNNER, _BODY = range(7)
 """What a frame is. ``_RUNNER``: a library's that ran already when the cell began. ``_BODY``: what a magic
 made of the text behind it, ``%time f(x)``: its time is that of the line that holds it."""
 
-_PACKAGES = ("site-packages", "dist-packages")
+_PACKAGES = ("site-packages", "dist-packages", f"{os.sep}ipywidgets{os.sep}")
+"""In the path of what was installed; of the widgets' clean-up, which can strike anywhere, wherever it is."""
 _KNOWN_CALLS = {
     ("torch/utils/data/dataloader.py", "_next_data"): "DataLoader._next_data",
     ("torch/utils/data/dataloader.py", "_get_iterator"): "DataLoader.__iter__",

@@ -26,6 +26,9 @@ _ACTIVITIES = (
     ("nvlink_rx", "nvlink_rx"),
 )
 _NEVER = Average()
+_CLOCKS_EVERY_S = 2.0
+"""Seconds between two readings of what holds the clocks down."""
+_CLOCKS_SHORT = "the run was shorter than the 2 s between two readings of it"
 _AT_REST = 10.0
 """Percent of utilization up to which a GPU rests between two bursts of work."""
 _AT_WORK = 20.0
@@ -166,7 +169,8 @@ class Track:
             self._memory_utilization.add(reading.memory_utilization, seconds)
             self._count_bursts(reading.utilization)
             self._add_idle(seconds, reading)
-        self._add_throttle(reading.throttle, seconds)
+        if t >= _CLOCKS_EVERY_S:  # before that it may be what held the clock down before the run
+            self._add_throttle(reading.throttle, seconds)
         self._power.add(reading.power_w, seconds)
         self._energy.add(t, reading.power_w)
         self._last_power = reading.power_w
@@ -260,7 +264,7 @@ class Track:
     def throttled(self) -> Mapping[str, float] | None:
         """Seconds by what held the clock down; None where the driver did not say."""
         if self._throttled is None:
-            self._explain("throttled", "throttle", _GAP)
+            self._explain("throttled", "throttle", _GAP if self._last_t >= _CLOCKS_EVERY_S else _CLOCKS_SHORT)
             return None
         return dict(self._throttled)
 

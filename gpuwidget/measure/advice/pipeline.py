@@ -33,6 +33,9 @@ the GPU still works through what was queued."""
 HALF_IDLE = 50.0
 """Percent of mean utilization up to which a GPU that works in bursts stands still most of the time.
 Recorded: 18 in the starved phase."""
+_TOOK_PART = 0.5
+"""Percent of the time that a GPU must have worked to have waited for the rest of it."""
+_FIRST_WORKERS = 8
 AT_WORK = 2.0
 """Percent of utilization from which on a GPU took part. Recorded: 12 in a whole starved phase, idle ones
 0."""
@@ -61,7 +64,7 @@ def input_pipeline(facts: Facts) -> Advice | None:
 
 def _seen(facts: Facts, seen: Sequence[Spot]) -> Advice | None:
     utilization = busiest(facts)
-    if utilization is None or not AT_WORK <= utilization <= HAS_GAPS or _feeds_nobody(facts):
+    if utilization is None or not _TOOK_PART <= utilization <= HAS_GAPS or _feeds_nobody(facts):
         return None
     loaders = facts.around.loaders
     loading = [(spot, share) for spot in seen if (share := _loads(spot, loaders)) and _gpu_idle(spot, facts)]
@@ -134,7 +137,9 @@ def fix(loader: Loader | None, facts: Facts) -> str:
             f"{now}, as many workers as this process has cores for ({cores}): more don't help. Make an item "
             "cheaper: decode less, keep it decoded, do the rest on the GPU in batches."
         )
-    changes = [f"num_workers={cores}" if cores is not None else "more workers"]
+    # A step at a time: what keeps up with the GPU is known once it was tried.
+    more = max(_FIRST_WORKERS, 2 * loader.num_workers)
+    changes = [f"num_workers={min(cores, more)}" if cores is not None else "more workers"]
     changes += ["pin_memory=True"] if not loader.pin_memory else []
     changes += ["persistent_workers=True"] if not loader.persistent_workers else []
     changes += ["prefetch_factor=4"] if loader.num_workers and (loader.prefetch_factor or 2) <= 2 else []
@@ -153,7 +158,7 @@ def _feeds_nobody(facts: Facts) -> bool:
     lines = facts.time.lines if facts.time is not None else ()
     at_most = 100.0 - sum(line.share for line in lines)
     at_most += sum(line.share * (100.0 if line.gpu_busy is None else line.gpu_busy) / 100 for line in lines)
-    return at_most < AT_WORK
+    return at_most < _TOOK_PART
 
 
 def _busy_meanwhile(loading: Sequence[tuple[Spot, float]]) -> float | None:
