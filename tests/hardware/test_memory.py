@@ -156,8 +156,8 @@ def test_what_of_the_cache_can_be_given_back(allocator: str) -> None:
     given = result["reserved"] - result["after"]
     assert given >= GIB
     # What the run made and let go of again left the cache as it was.
-    assert result["watched"] == result["said"]
-    assert (given, result["stuck"] > 0) == (result["said"], True)
+    assert {**result, "given": given} == {**result, "given": result["said"], "watched": result["said"]}
+    assert result["stuck"] > 0
 
 
 def test_the_users_allocation_history_is_left_alone() -> None:
