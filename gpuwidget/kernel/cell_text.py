@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import linecache
-from collections.abc import Mapping
 from typing import Any
+
+from gpuwidget.kernel.cell_names import number_of
 
 _MAGIC = "get_ipython()."
 _WHOLE = "run_cell_magic"
@@ -17,7 +18,7 @@ class CellText:
     """The lines of a shell's cells, by the file names that IPython gives them."""
 
     def __init__(self, shell: Any) -> None:
-        self._numbers: Mapping[str, object] = getattr(getattr(shell, "compile", None), "_filename_map", {})
+        self._shell = shell
         self._history = getattr(shell, "history_manager", None)
 
     def line(self, filename: str, line: int) -> str:
@@ -59,8 +60,8 @@ class CellText:
         return None
 
     def _written(self, filename: str) -> list[str]:
-        number, history = self._numbers.get(filename), getattr(self._history, "input_hist_raw", None)
-        if not isinstance(history, list) or type(number) is not int or not 0 < number < len(history):
+        number, history = number_of(self._shell, filename), getattr(self._history, "input_hist_raw", None)
+        if not isinstance(history, list) or number is None or not 0 < number < len(history):
             return []
         return str(history[number]).splitlines()
 

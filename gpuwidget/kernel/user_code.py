@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import gpuwidget
+from gpuwidget.kernel.cell_names import number_of
 from gpuwidget.kernel.cell_text import CellText
 from gpuwidget.kernel.source_text import SourceText
 
@@ -23,7 +24,6 @@ _LIBRARIES = tuple(
 _PACKAGES = ("torch", "IPython", "ipykernel")
 """No user's code wherever they are: a developer may have them in a folder of their own."""
 _LIBRARY_FOLDERS = re.compile(r"[/\\](site-packages|dist-packages|torchinductor_[^/\\]*)[/\\]")
-_OLD_CELL = re.compile(r"<ipython-input-(\d+)-")
 _LONGEST_SOURCE = 200
 
 
@@ -31,7 +31,7 @@ class UserCode:
     """Tells the user's files from libraries', for one shell."""
 
     def __init__(self, shell: Any) -> None:
-        self._cells = getattr(getattr(shell, "compile", None), "_filename_map", {})
+        self._shell = shell
         self._names: dict[str, str | None] = {}
         self._cell = CellText(shell)
         self._text = SourceText()
@@ -52,12 +52,9 @@ class UserCode:
         return self._cell.above(filename)
 
     def _find(self, filename: str) -> str | None:
-        number = self._cells.get(filename)
+        number = number_of(self._shell, filename)
         if number is not None:
             return f"In[{number}]"
-        cell = _OLD_CELL.match(filename)
-        if cell is not None:
-            return f"In[{cell[1]}]"
         # What exec and compile make has no file: the line that ran it stands for it.
         if filename.startswith("<") or not os.path.isabs(filename):
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -10,12 +11,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 import zmq
 from helpers_outputs import ExpectedIds, Message, cards, final_outputs, sequence
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import KernelManager
 
 KERNEL_PYTHON = os.environ.get("GPUWIDGET_TEST_PYTHON", sys.executable)
+
+
+def skip_without_torch() -> None:
+    """Skip the test where the kernels' Python has no torch."""
+    done = subprocess.run([KERNEL_PYTHON, "-c", "import torch"], capture_output=True, check=False)
+    if done.returncode != 0:
+        pytest.skip("torch is not installed beside the kernel")
+
+
 """The kernel's interpreter: its environment may have older packages than the tests' own."""
 PATIENCE_S = 30.0
 """How long a test waits for what it expects of a kernel before it gives up."""

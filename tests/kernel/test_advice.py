@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers_kernel import Kernel
+from helpers_kernel import Kernel, skip_without_torch
 from helpers_outputs import CARD
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -20,6 +20,7 @@ SECONDS = 4
 @pytest.fixture
 def fp32(start_kernel: Callable[..., Kernel], tmp_path: Path) -> Kernel:
     """A kernel whose GPUs train in float32, with gpuwidget loaded."""
+    skip_without_torch()
     kernel = start_kernel(GPUWIDGET_SOURCE=f"replay:{repeated(tmp_path / 'fp32.jsonl', 58.0, 8.5, 1)}")
     assert kernel.run("%load_ext gpuwidget").reply["status"] == "ok"
     return kernel

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 
 import pytest
 from helpers_cases import ASYNCHRONOUS, ERRORS, LINE_MAGICS, RESULTS, SETUP, Case
-from helpers_kernel import KERNEL_PYTHON, Kernel
+from helpers_kernel import Kernel, skip_without_torch
 from helpers_pair import Pair
 from test_device import run, shown
 
@@ -16,9 +15,7 @@ CASES = [*RESULTS[:6], *ASYNCHRONOUS[:3], *LINE_MAGICS[:3], *ERRORS[:6]]
 
 @pytest.fixture(scope="module", autouse=True)
 def _has_torch() -> None:
-    done = subprocess.run([KERNEL_PYTHON, "-c", "import torch"], capture_output=True, check=False)
-    if done.returncode != 0:
-        pytest.skip("torch is not installed beside the kernel")
+    skip_without_torch()
 
 
 @pytest.fixture(scope="module")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_kernel import KERNEL_PYTHON, Kernel, Ran
+from helpers_kernel import Kernel, Ran, skip_without_torch
 
 TESTS = Path(__file__).parent.parent
 SETUP = f"""
@@ -23,9 +22,7 @@ gpu.install()
 
 @pytest.fixture(scope="module", autouse=True)
 def _has_torch() -> None:
-    done = subprocess.run([KERNEL_PYTHON, "-c", "import torch"], capture_output=True, check=False)
-    if done.returncode != 0:
-        pytest.skip("torch is not installed beside the kernel")
+    skip_without_torch()
 
 
 @pytest.fixture

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from helpers_kernel import KERNEL_PYTHON, Kernel, Ran
+from helpers_kernel import Kernel, Ran, skip_without_torch
 
 HELPERS = Path(__file__).parents[1]
 SETUP = f"""
@@ -24,9 +23,7 @@ MODEL = "model = mib(20)"
 
 @pytest.fixture(scope="module", autouse=True)
 def _has_torch() -> None:
-    done = subprocess.run([KERNEL_PYTHON, "-c", "import torch"], capture_output=True, check=False)
-    if done.returncode != 0:
-        pytest.skip("torch is not installed beside the kernel")
+    skip_without_torch()
 
 
 @pytest.fixture

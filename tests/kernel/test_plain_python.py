@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from helpers_kernel import KERNEL_PYTHON
+from helpers_kernel import KERNEL_PYTHON, skip_without_torch
 
 
 def run(tmp_path: Path, *arguments: str, source: str = "replay") -> subprocess.CompletedProcess[str]:
@@ -185,7 +185,7 @@ run("b = mib(3)")
 run("%gpu memory --cells")
 run("c = mib(20)")
 """
-    pytest.importorskip("torch")
+    skip_without_torch()
     path = tmp_path / "program.py"
     path.write_text(text)
     ran = run(tmp_path, str(path), source="none")

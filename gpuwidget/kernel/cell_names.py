@@ -1,0 +1,32 @@
+"""Which cell a code file is, by the name that IPython or ipykernel gave it."""
+
+from __future__ import annotations
+
+import linecache
+import re
+from typing import Any
+
+_WITH_NUMBER = re.compile(r"<ipython-input-(\d+)-")
+_MOST_CELLS = 300
+"""Of the history, the newest first, that are looked through where nobody keeps the names."""
+
+
+def number_of(shell: Any, filename: str) -> int | None:
+    """The N of the cell In[N] whose code has that file name; None where it is no cell's, or none is known."""
+    compiler: Any = getattr(shell, "compile", None)
+    kept = getattr(compiler, "_filename_map", None)  # since IPython 8
+    if kept is not None:
+        number = kept.get(filename)
+        return number if type(number) is int else None
+    named = _WITH_NUMBER.match(filename)
+    if named is not None:
+        return int(named[1])
+    if filename not in getattr(linecache, "_ipython_cache", {}):
+        return None
+    # ipykernel makes the name of the cell's text.
+    history = getattr(getattr(shell, "history_manager", None), "input_hist_raw", None)
+    cells = history if isinstance(history, list) else []
+    for number in range(len(cells) - 1, max(0, len(cells) - 1 - _MOST_CELLS), -1):
+        if compiler.get_code_name(cells[number], cells[number], number) == filename:
+            return number
+    return None
