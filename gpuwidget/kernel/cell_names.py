@@ -15,13 +15,12 @@ def number_of(shell: Any, filename: str) -> int | None:
     """The N of the cell In[N] whose code has that file name; None where it is no cell's, or none is known."""
     compiler: Any = getattr(shell, "compile", None)
     kept = getattr(compiler, "_filename_map", None)  # since IPython 8
-    if kept is not None:
-        number = kept.get(filename)
-        return number if type(number) is int else None
+    if kept is not None and type(kept.get(filename)) is int:
+        return int(kept[filename])
     named = _WITH_NUMBER.match(filename)
     if named is not None:
         return int(named[1])
-    if filename not in getattr(linecache, "_ipython_cache", {}):
+    if kept is not None or filename not in getattr(linecache, "_ipython_cache", {}):
         return None
     # ipykernel makes the name of the cell's text.
     history = getattr(getattr(shell, "history_manager", None), "input_hist_raw", None)
