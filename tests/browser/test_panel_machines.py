@@ -100,6 +100,8 @@ def test_nothing_shifts_when_a_value_changes(browser: Browser, tmp_path: Path) -
         notebook.page.wait_for_selector(f"{CARD}[data-open=false]")
         for row in notebook.page.query_selector_all(f"{CARD} .jp-gpuwidget-row")[:4]:
             row.click()
+        # What the panel says of the kernel comes with its first answer, and takes its room then.
+        notebook.page.wait_for_selector(LOAD)
         notebook.page.wait_for_timeout(3000)
         notebook.script(WATCH_SHIFTS)
         for step in range(1, 7):
