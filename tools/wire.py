@@ -34,7 +34,7 @@ CONSTANTS: Mapping[str, tuple[object, str]] = {
     "KERNEL_REPLY": (kernel_messages.REPLY, "Message type of a kernel's answer."),
 }
 UNIONS: Mapping[str, tuple[Sequence[type], str]] = {
-    "StreamMessage": ((wire.Hello, wire.Tick), "What comes over the stream."),
+    "StreamMessage": ((wire.Hello, wire.Tick, wire.Usage), "What comes over the stream."),
     "KernelRequest": (
         (kernel_messages.StateRequest, kernel_messages.SetDeviceRequest, kernel_messages.WatchRequest),
         "The content of a question to a kernel.",

@@ -53,7 +53,87 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Every further message of a stream."""
+    """A message of a stream: one for every sample."""
 
     type: Literal["sample"]
     sample: Sample
+
+
+@dataclass(frozen=True, slots=True)
+class ServerKernel:
+    """One of this server's kernels."""
+
+    id: str
+    """Jupyter's id of it, as in ``GET api/kernels``."""
+    spec: str
+    """Name of its kernelspec, as ``python3``."""
+    state: Literal["starting", "idle", "busy", "restarting", "dead", "unknown"]
+    idle_since: float | None
+    """Since when it has had nothing to do, epoch seconds; None while it works or where nobody knows."""
+    session: str | None
+    """Jupyter's id of the session that it belongs to, None for a kernel without one."""
+    kind: str | None
+    """What the session is: ``notebook``, ``console`` or a word of another front end; None without one."""
+    path: str | None
+    """Path of the notebook's file under the server's root, None where it has none."""
+    name: str | None
+    """Name of the notebook's file, or what the session is called; None without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What one kernel, one terminal or one other process holds on a GPU; a kernel's children count for it."""
+
+    kernel: str | None
+    """``ServerKernel.id`` of the kernel, None where it is none of this server's."""
+    terminal: str | None
+    """Name of the server's terminal, as in ``GET api/terminals``; None where it is in none."""
+    pid: int | None
+    """Process id as NVML reports it; None where it is not one process."""
+    user: str | None
+    """Login name of its owner; None where unreadable or for a kernel or a terminal."""
+    command: str | None
+    """Its command line, shortened, as ``ps`` shows it; None where unreadable or for a kernel."""
+    memory: int | None
+    """Bytes; None where nobody says."""
+    source: Literal["driver", "torch"]
+    """Who says how much: the driver's list of processes, or torch in the kernel (its reserved bytes, without
+    the CUDA context), where process ids can't be matched."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeanUtilization:
+    """How busy a GPU was lately."""
+
+    seconds: float
+    """Length of the window that ends now."""
+    utilization: float | None
+    """Percent, the mean over the window; None where it was not read all that time."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuUsage:
+    """Who holds the memory of one GPU."""
+
+    uuid: str
+    holdings: tuple[Holding, ...]
+    """Most memory first."""
+    unattributed: int | None
+    """Bytes in use that belong to none of these, None where that can't be told."""
+    reason: str | None
+    """Why some of it can't be told apart, as a sentence; None where all can."""
+    means: tuple[MeanUtilization, ...]
+    """Shortest window first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """A message of a stream: who holds what. Sent after the first one, and again when it is another."""
+
+    type: Literal["usage"]
+    time: float
+    """Epoch seconds."""
+    kernels: tuple[ServerKernel, ...]
+    """All of this server's, also those that hold nothing."""
+    gpus: tuple[GpuUsage, ...]
+    """One for each of the sample's, in the same order."""

@@ -2,9 +2,9 @@ import type { JupyterFrontEnd } from '@jupyterlab/application';
 import type { ICommandPalette } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { gpuIcon } from './icon';
-import type { Kernels } from './kernels';
-import type { GpuPanel } from './panel';
+import { gpuIcon } from './ui/icon';
+import type { Kernels } from './kernel/kernels';
+import type { GpuPanel } from './panel/panel';
 import { CommandIds } from './tokens';
 
 const NO_ARGUMENTS = { args: { type: 'object', properties: {} } } as const;

@@ -1,7 +1,10 @@
 import { Token } from '@lumino/coreutils';
 
-import type { Monitor } from './monitor';
-import type { GpuPanel } from './panel';
+import type { Monitor } from './stream/monitor';
+import type { GpuPanel } from './panel/panel';
+
+/** The domain of this extension's translations. */
+export const DOMAIN = 'jupyterlab_gpuwidget';
 
 /** The samples of the server and the kernel of the notebook in front. */
 export const IMonitor = new Token<Monitor>(

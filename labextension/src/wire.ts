@@ -266,10 +266,82 @@ export interface Hello {
   readonly history: History;
 }
 
-/** Every further message of a stream. */
+/** A message of a stream: one for every sample. */
 export interface Tick {
   readonly type: 'sample';
   readonly sample: Sample;
+}
+
+/** One of this server's kernels. */
+export interface ServerKernel {
+  /** Jupyter's id of it, as in `GET api/kernels`. */
+  readonly id: string;
+  /** Name of its kernelspec, as `python3`. */
+  readonly spec: string;
+  readonly state: 'starting' | 'idle' | 'busy' | 'restarting' | 'dead' | 'unknown';
+  /** Since when it has had nothing to do, epoch seconds; null while it works or where nobody knows. */
+  readonly idle_since: number | null;
+  /** Jupyter's id of the session that it belongs to, null for a kernel without one. */
+  readonly session: string | null;
+  /** What the session is: `notebook`, `console` or a word of another front end; null without one. */
+  readonly kind: string | null;
+  /** Path of the notebook's file under the server's root, null where it has none. */
+  readonly path: string | null;
+  /** Name of the notebook's file, or what the session is called; null without one. */
+  readonly name: string | null;
+}
+
+/** What one kernel, one terminal or one other process holds on a GPU; a kernel's children count for it. */
+export interface Holding {
+  /** `ServerKernel.id` of the kernel, null where it is none of this server's. */
+  readonly kernel: string | null;
+  /** Name of the server's terminal, as in `GET api/terminals`; null where it is in none. */
+  readonly terminal: string | null;
+  /** Process id as NVML reports it; null where it is not one process. */
+  readonly pid: number | null;
+  /** Login name of its owner; null where unreadable or for a kernel or a terminal. */
+  readonly user: string | null;
+  /** Its command line, shortened, as `ps` shows it; null where unreadable or for a kernel. */
+  readonly command: string | null;
+  /** Bytes; null where nobody says. */
+  readonly memory: number | null;
+  /**
+   * Who says how much: the driver's list of processes, or torch in the kernel (its reserved bytes, without
+   * the CUDA context), where process ids can't be matched.
+   */
+  readonly source: 'driver' | 'torch';
+}
+
+/** How busy a GPU was lately. */
+export interface MeanUtilization {
+  /** Length of the window that ends now. */
+  readonly seconds: number;
+  /** Percent, the mean over the window; null where it was not read all that time. */
+  readonly utilization: number | null;
+}
+
+/** Who holds the memory of one GPU. */
+export interface GpuUsage {
+  readonly uuid: string;
+  /** Most memory first. */
+  readonly holdings: readonly Holding[];
+  /** Bytes in use that belong to none of these, null where that can't be told. */
+  readonly unattributed: number | null;
+  /** Why some of it can't be told apart, as a sentence; null where all can. */
+  readonly reason: string | null;
+  /** Shortest window first. */
+  readonly means: readonly MeanUtilization[];
+}
+
+/** A message of a stream: who holds what. Sent after the first one, and again when it is another. */
+export interface Usage {
+  readonly type: 'usage';
+  /** Epoch seconds. */
+  readonly time: number;
+  /** All of this server's, also those that hold nothing. */
+  readonly kernels: readonly ServerKernel[];
+  /** One for each of the sample's, in the same order. */
+  readonly gpus: readonly GpuUsage[];
 }
 
 /** How is it with you? */
@@ -311,7 +383,7 @@ export interface ErrorReply {
 }
 
 /** What comes over the stream. */
-export type StreamMessage = Hello | Tick;
+export type StreamMessage = Hello | Tick | Usage;
 
 /** The content of a question to a kernel. */
 export type KernelRequest = StateRequest | SetDeviceRequest | WatchRequest;

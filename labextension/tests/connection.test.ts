@@ -1,7 +1,7 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { Connection } from '../src/connection';
+import { Connection } from '../src/stream/connection';
 import { FakeServer, FakeTimers, hello, sample } from './fakes';
 
 function made(): { connection: Connection; server: FakeServer; timers: FakeTimers; types: string[] } {

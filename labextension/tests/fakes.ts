@@ -1,5 +1,5 @@
-import type { Kernel, Loading } from '../src/kernel';
-import type { Server, Socket } from '../src/connection';
+import type { Kernel, Loading } from '../src/kernel/kernel';
+import type { Server, Socket } from '../src/stream/connection';
 import type { Timers } from '../src/timers';
 import type {
   Gpu,

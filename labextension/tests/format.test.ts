@@ -12,7 +12,7 @@ import {
   powerOf,
   whole,
   withUnit
-} from '../src/format';
+} from '../src/ui/format';
 
 const KIB = 1024;
 const MIB = 1024 ** 2;

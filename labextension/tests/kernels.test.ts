@@ -1,8 +1,8 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import type { Kernel, Phase } from '../src/kernel';
-import { Kernels, POLL_MS } from '../src/kernels';
+import type { Kernel, Phase } from '../src/kernel/kernel';
+import { Kernels, POLL_MS } from '../src/kernel/kernels';
 import { FakeKernel, FakeTimers, ok, settled } from './fakes';
 
 function made(): { kernels: Kernels; timers: FakeTimers } {

@@ -1,7 +1,7 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { Model, openByThemselves, shares, type GpuNow } from '../src/model';
+import { Model, openByThemselves, shares, type GpuNow } from '../src/stream/model';
 import { GIB, gpu, hello, history, kernelGpu, kernelState, reading, sample } from './fakes';
 
 function now(changes: Partial<GpuNow> = {}): GpuNow {

@@ -1,10 +1,10 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { Connection } from '../src/connection';
-import { Kernels } from '../src/kernels';
-import { Model } from '../src/model';
-import { Monitor } from '../src/monitor';
+import { Connection } from '../src/stream/connection';
+import { Kernels } from '../src/kernel/kernels';
+import { Model } from '../src/stream/model';
+import { Monitor } from '../src/stream/monitor';
 import { FakeServer, FakeTimers, hello, sample } from './fakes';
 
 function made(): { monitor: Monitor; server: FakeServer; timers: FakeTimers; told: () => number } {

@@ -1,7 +1,7 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { Past, type Curve } from '../src/past';
+import { Past, type Curve } from '../src/stream/past';
 import { GIB, history, reading, sample } from './fakes';
 
 const TOTAL = 140 * GIB;

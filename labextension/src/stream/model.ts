@@ -1,5 +1,5 @@
 import { Past } from './past';
-import type { Gpu, KernelGpu, KernelState, Reading, Sample, StreamMessage } from './wire';
+import type { Gpu, KernelGpu, KernelState, Reading, Sample, StreamMessage, Usage } from '../wire';
 
 /** More than at the server's rate: a cell that is watched in the same process may be sampled faster. */
 const ROOM = 1.25;
@@ -30,6 +30,8 @@ export class Model {
   /** What the server said of itself, null before it did. */
   server: { readonly version: string; readonly interval: number } | null = null;
   sample: Sample | null = null;
+  /** Who holds what, null before the server said it. */
+  usage: Usage | null = null;
   past = new Past(AT_LEAST);
   /** How much of the past is kept, from the next stream on. */
   seconds = 0;
@@ -39,6 +41,10 @@ export class Model {
     if (message.type === 'sample') {
       this.sample = message.sample;
       this.past.add(message.sample);
+      return;
+    }
+    if (message.type === 'usage') {
+      this.usage = message;
       return;
     }
     this.server = { version: message.version, interval: message.interval_s };

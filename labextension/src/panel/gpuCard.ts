@@ -1,12 +1,12 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { Chart, type Span } from './chart';
-import { element, setAttribute, Text } from './dom';
-import { figure, memoryUnit, powerOf, UNKNOWN, whole, withUnit } from './format';
+import { element, setAttribute, Text } from '../ui/dom';
+import { figure, memoryUnit, powerOf, UNKNOWN, whole, withUnit } from '../ui/format';
 import { GpuRow } from './gpuRow';
 import { MemoryBar } from './memoryBar';
-import { shares, type GpuNow, type Shares } from './model';
-import type { Palette } from './palette';
+import { shares, type GpuNow, type Shares } from '../stream/model';
+import type { Palette } from '../ui/palette';
 import { gpuName, gpuNumber, QUIET_THROTTLES, trouble } from './words';
 
 const CHART_HEIGHT = 44;

@@ -1,8 +1,8 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { Front, Kernel, Loading, Phase } from './kernel';
-import type { Timers } from './timers';
-import { KERNEL_SCHEMA, type KernelReply, type KernelRequest, type KernelState } from './wire';
+import type { Timers } from '../timers';
+import { KERNEL_SCHEMA, type KernelReply, type KernelRequest, type KernelState } from '../wire';
 
 /** How often a kernel that answers is asked again while somebody looks. */
 export const POLL_MS = 3000;

@@ -1,4 +1,4 @@
-import type { History, Sample } from './wire';
+import type { History, Sample } from '../wire';
 
 /** One GPU's curve as uPlot takes it: seconds, percent, percent; null where nothing is known. */
 export type Curve = [number[], (number | null)[], (number | null)[]];

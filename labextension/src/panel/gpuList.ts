@@ -1,7 +1,7 @@
-import { element } from './dom';
+import { element } from '../ui/dom';
 import { GpuCard, type CardPorts } from './gpuCard';
-import { openByThemselves, type GpuNow, type Model } from './model';
-import type { KernelState } from './wire';
+import { openByThemselves, type GpuNow, type Model } from '../stream/model';
+import type { KernelState } from '../wire';
 
 /** All GPUs, one below the other. */
 export class GpuList {

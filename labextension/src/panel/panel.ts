@@ -1,15 +1,15 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { Widget } from '@lumino/widgets';
 
-import { element, setAttribute, Text } from './dom';
-import { duration } from './format';
+import { element, setAttribute, Text } from '../ui/dom';
+import { duration } from '../ui/format';
 import { GpuList } from './gpuList';
-import { gpuIcon } from './icon';
+import { gpuIcon } from '../ui/icon';
 import { KernelSection } from './kernelSection';
-import { withoutMemory } from './model';
-import type { Monitor } from './monitor';
+import { withoutMemory } from '../stream/model';
+import type { Monitor } from '../stream/monitor';
 import { NoticeView } from './notice';
-import { readPalette, type Palette } from './palette';
+import { readPalette, type Palette } from '../ui/palette';
 import { serverNotice, type Notice } from './words';
 
 /** Widths in pixels below and from which a row is laid out otherwise. */

@@ -1,7 +1,7 @@
 import uPlot from 'uplot';
 
-import type { Palette } from './palette';
-import type { Curve, Past } from './past';
+import type { Palette } from '../ui/palette';
+import type { Curve, Past } from '../stream/past';
 
 /** Which part of the past a chart draws. */
 export interface Span {

@@ -1,7 +1,7 @@
 import { KernelMessage, type Kernel as JupyterKernel } from '@jupyterlab/services';
 
 import type { Kernel, Loading } from './kernel';
-import { KERNEL_REPLY, KERNEL_REQUEST, type KernelReply, type KernelRequest } from './wire';
+import { KERNEL_REPLY, KERNEL_REQUEST, type KernelReply, type KernelRequest } from '../wire';
 
 const ANSWER_WITHIN_MS = 2000;
 /** Evaluated one after the other, outside the history; an error in one is its value and shown nowhere. */

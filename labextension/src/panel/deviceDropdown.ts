@@ -1,8 +1,8 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { element, setAttribute } from './dom';
+import { element, setAttribute } from '../ui/dom';
 import { choiceText, ownDefault } from './words';
-import type { KernelState } from './wire';
+import type { KernelState } from '../wire';
 
 const NONE = '';
 

@@ -1,11 +1,11 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { DeviceDropdown } from './deviceDropdown';
-import { element, setAttribute, Text } from './dom';
-import type { Kernel } from './kernel';
-import type { Kernels } from './kernels';
+import { element, setAttribute, Text } from '../ui/dom';
+import type { Kernel } from '../kernel/kernel';
+import type { Kernels } from '../kernel/kernels';
 import { NoticeView } from './notice';
-import type { KernelRequest, KernelState } from './wire';
+import type { KernelRequest, KernelState } from '../wire';
 import { deviceNotes, kernelNotice } from './words';
 
 /** The notebook in front: its default device, and whether its cells are watched. Always there. */

@@ -2,10 +2,10 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { caretRightIcon } from '@jupyterlab/ui-components';
 
 import type { Chart } from './chart';
-import { element, setAttribute, Text } from './dom';
-import { padded, whole, withUnit } from './format';
+import { element, setAttribute, Text } from '../ui/dom';
+import { padded, whole, withUnit } from '../ui/format';
 import type { MemoryBar } from './memoryBar';
-import type { GpuNow } from './model';
+import type { GpuNow } from '../stream/model';
 import { gpuName, gpuNumber, trouble } from './words';
 
 /** The line that every GPU has: a button that folds and unfolds the rest of it. */

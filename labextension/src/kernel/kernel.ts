@@ -1,4 +1,4 @@
-import type { KernelReply, KernelRequest } from './wire';
+import type { KernelReply, KernelRequest } from '../wire';
 
 /** What a kernel is doing. */
 export type Phase = 'starting' | 'idle' | 'busy' | 'restarting' | 'dead' | 'unreachable';

@@ -1,5 +1,5 @@
-import { element, setAttribute } from './dom';
-import type { Shares } from './model';
+import { element, setAttribute } from '../ui/dom';
+import type { Shares } from '../stream/model';
 
 /** The memory of one GPU as a bar: this notebook, others, free. */
 export class MemoryBar {

@@ -1,10 +1,10 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { Connection, Link } from './connection';
-import type { Kernels } from './kernels';
+import type { Kernels } from '../kernel/kernels';
 import type { Model } from './model';
-import type { Timers } from './timers';
-import type { StreamMessage } from './wire';
+import type { Timers } from '../timers';
+import type { StreamMessage } from '../wire';
 
 /** So long without a word of the server, and the panel says so. */
 const QUIET_S = 3;
@@ -90,6 +90,11 @@ export class Monitor {
 
   private received(_: Connection, message: StreamMessage): void {
     this.heard = this.timers.now();
+    if (message.type === 'usage') {
+      this.model.take(message);
+      this.tell();
+      return;
+    }
     const first = message.type === 'hello' && this.renewed < this.quietSince;
     this.sampledSince = message.type === 'sample' || message.sample !== null;
     if (this.sampledSince || first) {

@@ -1,6 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { element, setAttribute, Text } from './dom';
+import { element, setAttribute, Text } from '../ui/dom';
 import type { Notice } from './words';
 
 /** A sentence with its command and its button; takes no room while there is nothing to say. */

@@ -5,7 +5,7 @@ import { Signal } from '@lumino/signaling';
 import type { Front, Phase } from './kernel';
 import { ConnectedKernel } from './jupyterKernel';
 import type { Kernels } from './kernels';
-import { KERNEL_REQUEST } from './wire';
+import { KERNEL_REQUEST } from '../wire';
 
 const PHASES: Readonly<Record<JupyterKernel.Status, Phase>> = {
   unknown: 'starting',

@@ -1,7 +1,7 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 
-import type { Timers } from './timers';
-import { STREAM_SCHEMA, type StreamMessage } from './wire';
+import type { Timers } from '../timers';
+import { STREAM_SCHEMA, type StreamMessage } from '../wire';
 
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 10_000;

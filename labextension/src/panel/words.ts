@@ -1,9 +1,9 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import type { Link } from './connection';
-import { duration, memory, model, moment } from './format';
-import type { KernelView } from './kernels';
-import type { DeviceChoice, DeviceState, Gpu, Reading } from './wire';
+import type { Link } from '../stream/connection';
+import { duration, memory, model, moment } from '../ui/format';
+import type { KernelView } from '../kernel/kernels';
+import type { DeviceChoice, DeviceState, Gpu, Reading } from '../wire';
 
 /**
  * What holds a clock down because somebody set it so, or because there is nothing to do: gpuwidget/sources/throttle.py

@@ -1,0 +1,42 @@
+import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { IThemeManager } from '@jupyterlab/apputils';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+
+import { GpuPanel } from '../panel/panel';
+import { read } from '../settings';
+import type { Monitor } from '../stream/monitor';
+import { DOMAIN, IGpuPanel, IMonitor } from '../tokens';
+
+const RANK = 700;
+
+/** The panel of the right sidebar. */
+export const panel: JupyterFrontEndPlugin<GpuPanel> = {
+  id: 'jupyterlab-gpuwidget:panel',
+  description: 'The GPU panel of the right sidebar.',
+  autoStart: true,
+  provides: IGpuPanel,
+  requires: [IMonitor, ISettingRegistry],
+  optional: [ILayoutRestorer, IThemeManager, ITranslator],
+  activate: async (
+    app: JupyterFrontEnd,
+    source: Monitor,
+    registry: ISettingRegistry,
+    restorer: ILayoutRestorer | null,
+    themes: IThemeManager | null,
+    translator: ITranslator | null
+  ) => {
+    const settings = await registry.load(panel.id);
+    source.keep(read(settings).chartSeconds);
+    const widget = new GpuPanel((translator ?? nullTranslator).load(DOMAIN), source);
+    settings.changed.connect(changed => {
+      source.keep(read(changed).chartSeconds);
+    });
+    themes?.themeChanged.connect(() => {
+      widget.recolour();
+    });
+    app.shell.add(widget, 'right', { rank: RANK, type: 'GPUs' });
+    restorer?.add(widget, widget.id);
+    return widget;
+  }
+};
