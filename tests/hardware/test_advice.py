@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import functools
-import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers_gpu import run_program
 from helpers_kernel import Kernel
-from helpers_outputs import CARD
 
 pytestmark = pytest.mark.gpu
 
@@ -173,13 +170,10 @@ def test_fragmentation_and_expandable_segments() -> None:
 
 
 @pytest.fixture
-def kernel(tmp_path: Path) -> Iterator[Kernel]:
-    """A kernel of its own with gpuwidget loaded, whose cells are watched line by line."""
-    made = Kernel(tmp_path, {"GPUWIDGET_SOURCE": None, "PYTHONPATH": os.environ.get("PYTHONPATH")})
-    assert made.run("%load_ext gpuwidget").reply["status"] == "ok"
-    assert made.run(_IN_KERNEL).reply["status"] == "ok"
-    yield made
-    made.shutdown()
+def kernel(kernel: Kernel) -> Kernel:
+    """The same, with what its cells use."""
+    kernel.ok(_IN_KERNEL)
+    return kernel
 
 
 _IN_KERNEL = """
@@ -202,10 +196,7 @@ class Slow(torch.utils.data.Dataset):
 
 def advice(kernel: Kernel, cell: str) -> list[dict[str, Any]]:
     """What a watched cell was told."""
-    ran = kernel.run(f"%%gpuwatch --no-live\n{cell}")
-    assert ran.reply["status"] == "ok", ran.reply
-    card = next(message.content["data"] for message in ran.messages if message.is_card)
-    found = card[CARD]["advice"]
+    found = kernel.ok(f"%%gpuwatch --no-live\n{cell}").report["advice"]
     assert isinstance(found, list)
     return found
 
@@ -317,7 +308,7 @@ def test_a_straggler(tmp_path: Path) -> None:
             command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone",
                        {str(script)!r}, sleep]
             child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-            while "training" not in child.stdout.readline(): pass
+            assert any("training" in line for line in child.stdout)
             with gpuwidget.watch() as w:
                 import time; time.sleep(5)
             child.stdout.close(); child.terminate(); child.wait()

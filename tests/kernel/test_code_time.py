@@ -7,15 +7,11 @@ from typing import Any
 
 from helpers_kernel import Kernel
 
-MIME = "application/vnd.gpuwidget.report+json"
-
 
 def lines(kernel: Kernel, body: str) -> dict[int | None, Any]:
     """Where the time of a watched cell went, by line."""
-    ran = kernel.run(f"%%gpuwatch --no-live\n{body}")
-    assert ran.reply["status"] == "ok"
-    (card,) = ran.cards
-    return {line["line"]: line for line in card[MIME]["time"]["lines"]}
+    report = kernel.ok(f"%%gpuwatch --no-live\n{body}").report
+    return {line["line"]: line for line in report["time"]["lines"]}
 
 
 def test_lines_of_the_cell(kernel: Kernel) -> None:
@@ -64,8 +60,7 @@ def test_a_cell_that_fails(kernel: Kernel) -> None:
     """Formatting its traceback is no time of its code."""
     ran = kernel.run("%%gpuwatch --no-live\nimport time\ntime.sleep(0.7)\n1 / 0")
     assert ran.reply["status"] == "error"
-    (card,) = ran.cards
-    assert [line["line"] for line in card[MIME]["time"]["lines"]] == [3]
+    assert [line["line"] for line in ran.report["time"]["lines"]] == [3]
 
 
 def test_a_statement_that_keeps_the_interpreter(kernel: Kernel) -> None:
