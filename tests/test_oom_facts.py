@@ -4,32 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from helpers_allocator import MIB
+from helpers_out_of_memory import LimitedGpu
 
-torch = pytest.importorskip("torch")
+from gpuwidget import processes
+from gpuwidget.kernel import memory, outside_torch
+from gpuwidget.kernel.oom_facts import FailedCell, Story, gather
+from gpuwidget.kernel.outside_torch import CONTEXT, Outside
+from gpuwidget.measure.out_of_memory import Other, Pool
+from gpuwidget.measure.report import Holder
 
-from helpers_out_of_memory import LimitedGpu  # noqa: E402  torch may not be there
-
-from gpuwidget import processes  # noqa: E402
-from gpuwidget.kernel import memory, outside_torch  # noqa: E402
-from gpuwidget.kernel.oom_facts import FailedCell, Story, gather  # noqa: E402
-from gpuwidget.kernel.outside_torch import CONTEXT, Outside  # noqa: E402
-from gpuwidget.measure.out_of_memory import Other, Pool  # noqa: E402
-from gpuwidget.measure.report import Holder  # noqa: E402
-
-MIB = 1024**2
-
-
-@pytest.fixture
-def gpu() -> Iterator[LimitedGpu]:
-    made = LimitedGpu(torch, 64 * MIB)
-    made.install()
-    yield made
-    made.remove()
+torch: Any = pytest.importorskip("torch")
 
 
 @pytest.fixture(autouse=True)

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from helpers_allocator import MIB
+from helpers_out_of_memory import LimitedGpu
 
-torch = pytest.importorskip("torch")
+from gpuwidget import torch_out_of_memory
+from gpuwidget.torch_out_of_memory import Books
 
-from helpers_out_of_memory import LimitedGpu  # noqa: E402  torch may not be there
-
-from gpuwidget import torch_out_of_memory  # noqa: E402
-from gpuwidget.torch_out_of_memory import Books  # noqa: E402
-
-MIB = 1024**2
-
-
-@pytest.fixture
-def gpu() -> Iterator[LimitedGpu]:
-    made = LimitedGpu(torch, 64 * MIB)
-    made.install()
-    yield made
-    made.remove()
+torch: Any = pytest.importorskip("torch")
 
 
 def oom(message: str = "CUDA out of memory. Tried to allocate 1.00 GiB.") -> Any:
