@@ -29,8 +29,7 @@ def test_functions_of_other_cells_and_modules(start_kernel: Callable[..., Kernel
     kernel.run("%load_ext gpuwidget")
     kernel.run("import mine, time\ndef epoch():\n    time.sleep(0.6)")
     found = lines(kernel, "epoch()\nmine.step()")
-    # IPython 7 keeps no numbers of its cells' files.
-    assert found[2]["frame"] in ("In[2]:3 epoch", "a cell:3 epoch")
+    assert found[2]["frame"] == "In[2]:3 epoch"
     assert found[3]["frame"] == "mine.py:3 step"
 
 
