@@ -10,6 +10,9 @@ import pytest
 from helpers_gpu import run_program
 from helpers_kernel import Kernel
 
+from gpuwidget.measure.advice.clocks import LEAST_S
+from gpuwidget.sources.throttle import POWER_CAP, needing_attention
+
 pytestmark = pytest.mark.gpu
 
 _LOADS = """
@@ -33,6 +36,7 @@ def watched(name, step, seconds=SECONDS, wait=torch.cuda.synchronize):
 half = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
 full = half.float()
 watched("bfloat16", lambda: half @ half)
+watched("full power", lambda: half @ half, seconds=12.0)
 watched("float32", lambda: full @ full)
 torch.set_float32_matmul_precision("high")
 watched("TF32", lambda: full @ full)
@@ -108,6 +112,19 @@ def test_a_rule_speaks_and_its_remedy_silences_it(load: str, rule: str, repaired
 def test_what_is_well_gets_none(healthy: str) -> None:
     """Full tensor cores, and memory that is given back."""
     assert rules(healthy) == [], loads()[healthy]
+
+
+def test_the_power_limit_is_no_trouble() -> None:
+    """Full load reaches it: the report says for how long, and no advice does; below it nothing is held."""
+    full, light = (loads()[load]["gpu"] for load in ("full power", "small kernels"))
+    held = full["throttled"] or {}
+    if held.get(POWER_CAP, 0.0) < LEAST_S:
+        drawn = f"{full['power_w']} of {full['power_limit_w']} W"
+        pytest.skip(f"at {drawn} the driver did not name the power cap for {LEAST_S:g} s: {held}")
+    # Heat is another matter, and the machine's own.
+    hot = [word for word in needing_attention(held) if word != POWER_CAP and held[word] >= LEAST_S]
+    assert ("throttled" in rules("full power")) == bool(hot), loads()["full power"]
+    assert POWER_CAP not in (light["throttled"] or {}), light
 
 
 def test_the_switch_that_is_off_is_named() -> None:
