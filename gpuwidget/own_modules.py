@@ -7,9 +7,9 @@ import os
 import re
 import sys
 from types import ModuleType
-from typing import Any
 
-_module_dict: Any = vars(ModuleType)["__dict__"].__get__
+from gpuwidget.descriptors import module_dict
+
 _INSTALLED = tuple(
     {os.path.realpath(path) + os.sep for path in (sys.prefix, sys.base_prefix, os.path.dirname(os.__file__))}
 )
@@ -22,7 +22,7 @@ def is_users(module: object) -> bool:
     """Whether a module is the user's; a notebook's ``__main__``, which has no file, is none."""
     if not issubclass(type(module), ModuleType):
         return False
-    own: dict[str, object] = _module_dict(module)
+    own = module_dict(module)
     file, name = own.get("__file__"), own.get("__name__")
     if type(file) is not str or type(name) is not str or name.partition(".")[0] in _NOBODYS:
         return False

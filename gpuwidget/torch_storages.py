@@ -33,6 +33,7 @@ from typing import Any, Literal, NamedTuple
 from weakref import ReferenceType
 
 from gpuwidget import own_modules, torch_state, ways
+from gpuwidget.descriptors import class_dict, class_module, class_mro, class_name, module_dict
 from gpuwidget.torch_allocator import DeviceBlocks
 from gpuwidget.torch_graphs import Graphs, can_look
 
@@ -90,12 +91,6 @@ _COMPONENTS = {
     "sparse_bsc": ("ccol_indices", "row_indices", "values"),
 }
 """By layout, what gives the parts of a sparse tensor."""
-
-_dict_of: Callable[[Any], Any] = type.__dict__["__dict__"].__get__
-_module_of: Callable[[Any], Any] = type.__dict__["__module__"].__get__
-_name_of: Callable[[Any], str] = type.__dict__["__name__"].__get__
-_mro_of: Callable[[Any], tuple[type, ...]] = type.__dict__["__mro__"].__get__
-_module_dict: Callable[[Any], Any] = vars(ModuleType)["__dict__"].__get__
 
 
 class Root(NamedTuple):
@@ -242,7 +237,7 @@ def uncollected() -> Iterator[None]:
 
 def type_name(value: object) -> str:
     """Name of the type of ``value``, whatever its class makes of attributes."""
-    return _name_of(type(value))
+    return class_name(type(value))
 
 
 # Looked up in the innermost loop.
@@ -327,7 +322,7 @@ class _Search:
         # Each module's variables: a function leads to those of its module.
         for module in list(sys.modules.values()):
             if issubclass(type(module), ModuleType):
-                self._numbers[id(_module_dict(module))] = _WALL
+                self._numbers[id(module_dict(module))] = _WALL
         for value in barred:
             self._numbers[id(value)] = _WALL
 
@@ -507,7 +502,7 @@ class _Search:
         if kind is _Kind.FRAME:
             return _of_frame(value)
         if kind is _CLASS:
-            return list(_dict_of(value).values())
+            return list(class_dict(value).values())
         if kind is _Kind.STORAGE:
             self._take(number, self._torch.UntypedStorage.data_ptr(value))
         return ()
@@ -712,8 +707,8 @@ class _Search:
 
 def attributes(value: object) -> dict[str, object] | None:
     """The attributes of ``value``, by Python's own way to them; None where it has none of its own."""
-    for cls in _mro_of(type(value)):
-        descriptor = _dict_of(cls).get("__dict__")
+    for cls in class_mro(type(value)):
+        descriptor = class_dict(cls).get("__dict__")
         kind = type(descriptor)
         if kind is GetSetDescriptorType or kind is MemberDescriptorType:
             found: Any = descriptor.__get__(value)
@@ -727,8 +722,8 @@ def _attribute(holder: object, own: Mapping[str, object] | None, value: object) 
     for key, item in (own or {}).items():
         if item is value and type(key) is str:
             return key
-    for cls in _mro_of(type(holder)):
-        for key, descriptor in _dict_of(cls).items():
+    for cls in class_mro(type(holder)):
+        for key, descriptor in class_dict(cls).items():
             if type(descriptor) is MemberDescriptorType and _slot(descriptor, holder) is value:
                 return str(key)
     return None
@@ -761,7 +756,7 @@ def _components(torch: Any, value: object) -> list[object]:
 def _module_name(cls: object) -> str:
     """Name of the module that a class says it is from; empty where it says none."""
     try:
-        name = _module_of(cls)
+        name = class_module(cls)
     except AttributeError:  # deleted
         return ""
     return name if type(name) is str else ""
