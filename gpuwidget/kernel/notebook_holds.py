@@ -16,7 +16,8 @@ from typing import Any
 
 from gpuwidget.descriptors import module_dict
 from gpuwidget.own_modules import is_users as is_users_module
-from gpuwidget.torch_storages import Root, attributes
+from gpuwidget.search.objects import attributes
+from gpuwidget.search.roots import Root
 
 ERROR = "the last error's traceback"
 """Name of all that keeps the frames of the last failed cell."""
