@@ -1,4 +1,4 @@
-"""For all tests: no choice of the developer's own shell decides what they see; a GPU that several need."""
+"""For all tests: no choice of the developer's own shell decides what they see; devices that are not there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from helpers_allocator import MIB
+from helpers_allocator import MIB, StandInGpu
 from helpers_out_of_memory import LimitedGpu
 
 from gpuwidget.sources import SOURCE_VARIABLE
@@ -15,7 +15,16 @@ os.environ.pop(SOURCE_VARIABLE, None)
 
 
 @pytest.fixture
-def gpu() -> Iterator[LimitedGpu]:
+def gpu() -> Iterator[StandInGpu]:
+    """A CUDA device in use, as far as torch knows."""
+    device = StandInGpu(pytest.importorskip("torch"))
+    device.install()
+    yield device
+    device.remove()
+
+
+@pytest.fixture
+def small_gpu() -> Iterator[LimitedGpu]:
     """A GPU of 64 MiB under the real torch, in which other programs have nothing."""
     made = LimitedGpu(pytest.importorskip("torch"), 64 * MIB)
     made.install()

@@ -15,7 +15,7 @@ from gpuwidget.errors import OptionError
 from gpuwidget.kernel import driver_memory, memory, notebook_holds
 from gpuwidget.kernel.memory import Look
 from gpuwidget.kernel.notebook_holds import DEBUGGER, ERROR
-from gpuwidget.torch_storages import Root
+from gpuwidget.search.roots import Root
 
 _LOG = logging.getLogger(__name__)
 

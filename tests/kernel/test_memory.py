@@ -250,10 +250,10 @@ def test_unloading_forgets(kernel: Kernel) -> None:
 
 def test_an_interrupted_look_keeps_nothing_alive(kernel: Kernel) -> None:
     """After an interrupt of %gpu memory, a variable that is deleted is gone."""
-    kernel.ok("import gpuwidget.torch_storages as s\nx, behind = [gpu.empty(1000)], s.ways.behind")
-    kernel.setup("def stop(*_):\n    raise KeyboardInterrupt\ns.ways.behind = stop")
+    kernel.ok("import gpuwidget.search.names as s\nx, behind = [gpu.empty(1000)], s.behind")
+    kernel.setup("def stop(*_):\n    raise KeyboardInterrupt\ns.behind = stop")
     assert kernel.run("%gpu memory").reply["ename"] == "KeyboardInterrupt"
-    kernel.setup("s.ways.behind = behind")
+    kernel.setup("s.behind = behind")
     kernel.ok("del x")
     assert kernel.value("gpu.allocated") == "0"
 
