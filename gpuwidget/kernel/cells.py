@@ -17,7 +17,7 @@ from gpuwidget.errors import OptionError
 from gpuwidget.kernel import card, devices, live, refusal, waiting, watching
 from gpuwidget.kernel.card_place import CardPlace
 from gpuwidget.kernel.cell_errors import tell_of_error
-from gpuwidget.kernel.interrupts import deaf_to_interrupts, interrupt_soon
+from gpuwidget.kernel.interrupts import deaf_to_interrupts, interrupt_soon, leave_out_our_frames
 from gpuwidget.kernel.options import WatchOptions, find_in_cell, parse
 from gpuwidget.kernel.running_cells import RunningCells
 from gpuwidget.kernel.witnesses import witnesses
@@ -69,6 +69,7 @@ class _Armed:
         """The cell's code has failed: its time is over, though it may be some until the cell has ended."""
         try:
             with deaf_to_interrupts(later=True):
+                leave_out_our_frames(result.error_in_exec)
                 if self.run is not None:
                     self.run.end(_status(result))
         except Exception:
