@@ -25,15 +25,6 @@ _MAIN_THREAD_BAR_MS = 20.0
 _HEAP_BAR_KIB = 200.0
 _QUESTION_BAR_MS = 200.0
 _SIZE_BAR_KIB = 100.0
-_SHIFTS = """
-window.shifts = [];
-new PerformanceObserver(list => {
-    for (const { node } of list.getEntries().flatMap(entry => entry.sources)) {
-        const moved = node instanceof Element ? node : node?.parentElement;
-        if (moved?.closest('.jp-gpuwidget-panel')) { window.shifts.push(moved.className); }
-    }
-}).observe({type: 'layout-shift'});
-"""
 _UNFOLD = """
 document.querySelectorAll('.jp-gpuwidget-gpu[data-open=false] .jp-gpuwidget-row').forEach(row => row.click());
 """
@@ -75,14 +66,14 @@ def _figures(settings: Settings, notebook: Any, page: pages.Page) -> Iterator[Fi
     # Until it knows what to say of the kernel, which is a sentence more.
     notebook.page.wait_for_selector(".jp-gpuwidget-kernel .jp-gpuwidget-act", state="visible")
     notebook.page.wait_for_timeout(1000)
-    notebook.script(_SHIFTS)
+    notebook.watch_shifts()
     for layout in ("as it opens", "all unfolded"):
         if layout == "all unfolded":
             notebook.script(_UNFOLD)
             notebook.page.wait_for_timeout(3000)
-            notebook.script("window.shifts = [];")
+            notebook.shifts()
         seen = [page.window() for _ in range(windows)]
-        shifts = notebook.script("return window.shifts;")
+        shifts = notebook.shifts()
         yield Figure(
             "panel",
             f"main thread a second, {_GPUS} GPUs at 5 Hz, {layout}",

@@ -1,4 +1,4 @@
-"""Which modules are the user's own: none that was installed, no part of Python, not this one."""
+"""Which modules and classes are the user's own: none that was installed, no part of Python, not this one."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import os
 import re
 import sys
 from types import ModuleType
-from typing import Any
 
-_module_dict: Any = vars(ModuleType)["__dict__"].__get__
+from gpuwidget.descriptors import class_module, module_dict
+
 _INSTALLED = tuple(
     {os.path.realpath(path) + os.sep for path in (sys.prefix, sys.base_prefix, os.path.dirname(os.__file__))}
 )
@@ -22,11 +22,26 @@ def is_users(module: object) -> bool:
     """Whether a module is the user's; a notebook's ``__main__``, which has no file, is none."""
     if not issubclass(type(module), ModuleType):
         return False
-    own: dict[str, object] = _module_dict(module)
+    own = module_dict(module)
     file, name = own.get("__file__"), own.get("__name__")
     if type(file) is not str or type(name) is not str or name.partition(".")[0] in _NOBODYS:
         return False
     return not _installed(file)
+
+
+def is_users_class(cls: object) -> bool:
+    """Whether a class is from a module of the user's, or from a notebook."""
+    name = module_name(cls)
+    return name == "__main__" or is_users(sys.modules.get(name))
+
+
+def module_name(cls: object) -> str:
+    """Name of the module that a class says it is from; empty where it says none."""
+    try:
+        name = class_module(cls)
+    except AttributeError:  # deleted
+        return ""
+    return name if type(name) is str else ""
 
 
 @functools.cache  # there are thousands, and they stay where they are

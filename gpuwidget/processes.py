@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import psutil
 
@@ -29,6 +30,8 @@ _DEEPEST = 256
 _NOTEBOOK = "JPY_SESSION_NAME"
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+
+_T = TypeVar("_T")
 
 
 class HostMemory(NamedTuple):
@@ -156,6 +159,46 @@ def _cpu_time(pid: int) -> float:
         return 0.0
 
 
+class _Remembered(Generic[_T]):
+    """What was found out about processes, each asked once, as long as its id means the same process."""
+
+    def __init__(
+        self, clock: Clock, find: Callable[[int, _Origin], _T], gone: _T, keep: Callable[[_T], bool]
+    ) -> None:
+        """``gone`` is what holds of a process that is not there; ``keep`` says what is forgotten last."""
+        self._clock = clock
+        self._find = find
+        self._gone = gone
+        self._keep = keep
+        self._found: dict[int, tuple[float | None, _T, float]] = {}
+        """When it was started (None: not there), what was found, and when."""
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def get(self, pid: int) -> _T:
+        """What holds of ``pid``."""
+        now = self._clock.monotonic()
+        known = self._found.get(pid)
+        if known is not None and now - known[2] < _TRUST_S:
+            return known[1]
+        origin = _origin(pid)
+        if origin is None:
+            found = self._gone
+        elif known is not None and known[0] == origin.started:
+            found = known[1]
+        else:
+            found = self._find(pid, origin)
+        if len(self._found) >= _MOST_REMEMBERED:
+            self._forget()
+        self._found[pid] = (origin.started if origin is not None else None, found, now)
+        return found
+
+    def _forget(self) -> None:
+        kept = {pid: known for pid, known in self._found.items() if self._keep(known[1])}
+        self._found = kept if len(kept) < _MOST_REMEMBERED // 2 else {}
+
+
 class Family:
     """This process and its descendants, told by walking up from a process, never down from this one.
 
@@ -166,31 +209,14 @@ class Family:
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self.pid = os.getpid()
-        self._clock = clock
-        self._judged: dict[int, tuple[float | None, bool, float]] = {}
-        """When it was started (None: not there), whether it is ours, and when that was found."""
+        # What was found to be ours is forgotten last, since it can't be told again later.
+        self._judged = _Remembered(clock, self._descends, False, keep=bool)
 
     def contains(self, pid: int) -> bool:
         """Whether ``pid`` is this process, a child of it, a child's child and so on; False when gone."""
-        if pid == self.pid:
-            return True
-        now = self._clock.monotonic()
-        known = self._judged.get(pid)
-        if known is not None and now - known[2] < _TRUST_S:
-            return known[1]
-        origin = _origin(pid)
-        if origin is None:
-            ours = False
-        elif known is not None and known[0] == origin.started:
-            ours = known[1]
-        else:
-            ours = self._descends(origin)
-        if len(self._judged) >= _MOST_REMEMBERED:
-            self._forget()
-        self._judged[pid] = (origin.started if origin is not None else None, ours, now)
-        return ours
+        return pid == self.pid or self._judged.get(pid)
 
-    def _descends(self, origin: _Origin) -> bool:
+    def _descends(self, pid: int, origin: _Origin) -> bool:
         for _ in range(_DEEPEST):
             # The number of a session that has members is given to no other process.
             if self.pid in (origin.parent, origin.session):
@@ -201,11 +227,6 @@ class Family:
                 return False
             origin = parent
         return False
-
-    def _forget(self) -> None:
-        """Make room: what was found to be ours is kept longest, since it can't be told again later."""
-        ours = {pid: judged for pid, judged in self._judged.items() if judged[1]}
-        self._judged = ours if len(ours) < _MOST_REMEMBERED // 2 else {}
 
 
 _family: Family | None = None
@@ -223,27 +244,11 @@ class Directory:
     """User and command of processes, asked once for each."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._clock = clock
-        self._known: dict[int, tuple[float | None, Identity, float]] = {}
-        """When it was started (None: not there), who it is, and when that was found."""
+        self._known = _Remembered(clock, _identify, Identity(None, None), keep=lambda identity: False)
 
     def look_up(self, pid: int) -> Identity:
         """Who ``pid`` is, as far as this user may read it."""
-        now = self._clock.monotonic()
-        known = self._known.get(pid)
-        if known is not None and now - known[2] < _TRUST_S:
-            return known[1]
-        origin = _origin(pid)
-        if origin is None:
-            identity = Identity(None, None)
-        elif known is not None and known[0] == origin.started:
-            identity = known[1]
-        else:
-            identity = _identify(pid)
-        if len(self._known) >= _MOST_REMEMBERED:
-            self._known.clear()
-        self._known[pid] = (origin.started if origin is not None else None, identity, now)
-        return identity
+        return self._known.get(pid)
 
 
 def _origin(pid: int) -> _Origin | None:
@@ -261,7 +266,7 @@ def _origin(pid: int) -> _Origin | None:
         return None
 
 
-def _identify(pid: int) -> Identity:
+def _identify(pid: int, origin: _Origin) -> Identity:
     user = command = None
     try:
         process = psutil.Process(pid)

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from gpuwidget import torch_state
 from gpuwidget.errors import OptionError
 from gpuwidget.kernel_state import DeviceState
+from gpuwidget.torch_hooks import WhenCudaIsUp
 
 log = logging.getLogger("gpuwidget")
 
@@ -221,7 +222,7 @@ class DeviceSwitch:
         """What there was to say of the last choice."""
         self._note: str | None = None
         self._told: DeviceState | None = None
-        self._called_back_by: Any = None
+        self._when_cuda_is_up = WhenCudaIsUp(lambda torch: self._guarded(partial(self._follow_now, torch)))
 
     @property
     def _levels(self) -> list[_Level]:
@@ -332,7 +333,7 @@ class DeviceSwitch:
             raise
         if said is not None:
             log.warning("%s", said)
-        self._call_back(torch)
+        self._when_cuda_is_up.ask(torch)
         return partial(self._leave_level, torch, level, before)
 
     def _leave_level(self, torch: Any, level: _Level, before: Any) -> str | None:
@@ -391,7 +392,7 @@ class DeviceSwitch:
                 waits = _NO_CUDA_YET if base.waits_for_cuda else None
                 self._note = (changed or waits or self._said) if self._wish is None else self._said
             if base.waits_for_cuda:
-                self._call_back(torch)
+                self._when_cuda_is_up.ask(torch)
         self._tell()
 
     def _tell(self) -> None:
@@ -409,23 +410,6 @@ class DeviceSwitch:
             step()
         except Exception:
             log.debug("the default torch device was not dealt with", exc_info=True)
-
-    # -- when CUDA comes up --------------------------------------------------------------------------
-
-    def _call_back(self, torch: Any) -> None:
-        """Have torch tell when it has initialised CUDA, once a process: from there on we look ourselves."""
-        queue = getattr(torch.cuda, "_lazy_call", None)
-        if self._called_back_by is torch or torch.cuda.is_initialized() or not callable(queue):
-            return
-        self._called_back_by = torch
-        process = os.getpid()
-
-        def cuda_is_up() -> None:
-            # What is raised here would be the user's own call's failure. A forked child decides for itself.
-            if os.getpid() == process:
-                self._guarded(partial(self._follow_now, torch))
-
-        queue(cuda_is_up)
 
     def _follow_now(self, torch: Any) -> None:
         level = self._levels[-1]

@@ -21,6 +21,7 @@ from typing import Any
 
 from gpuwidget import torch_state
 from gpuwidget.measure.lines import addresses_with_frames
+from gpuwidget.torch_hooks import Taps, WhenCudaIsUp
 
 log = logging.getLogger("gpuwidget")
 
@@ -95,8 +96,8 @@ class History:
         self._listeners: list[Listener] = []
         self._ours = False
         self._taken_over = False
-        self._tapped: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {}
-        self._called_back_by: Any = None
+        self._taps = Taps()
+        self._when_cuda_is_up = WhenCudaIsUp(self._begin_with_cuda)
 
     def open(self) -> Listener:
         """Begin to record where CUDA is up and nobody records yet; else join, or wait for CUDA."""
@@ -108,7 +109,7 @@ class History:
                 if torch_state.cuda_initialized():
                     self._begin(torch, _recorded_blocks)
                 elif torch is not None:
-                    self._call_back(torch)
+                    self._when_cuda_is_up.ask(torch)
                 listener.before = _counts()
                 listener.since_us = time.time_ns() / 1000
             except BaseException:  # nobody has the listener yet, to close it
@@ -125,7 +126,7 @@ class History:
             if torch_state.cuda_initialized():
                 self._begin(torch, _recorded_blocks)
             else:
-                self._call_back(torch)
+                self._when_cuda_is_up.ask(torch)
 
     def take(self, listener: Listener) -> Recorded | str:
         """What was recorded for a run, or why there is nothing; after its :meth:`Listener.stop`."""
@@ -157,7 +158,7 @@ class History:
             if self._listeners:
                 return
             ours, self._ours, self._taken_over = self._ours, False, False
-            self._untap()
+            self._taps.remove()
             torch: Any = torch_state.loaded()
             if ours and torch is not None:
                 self._guarded(lambda: torch.cuda.memory._record_memory_history(None))
@@ -167,7 +168,7 @@ class History:
         self._lock = threading.RLock()
         self._listeners = []
         self._ours = self._taken_over = False
-        self._untap()
+        self._taps.remove()
 
     # -- the recording -------------------------------------------------------------------------------
 
@@ -187,7 +188,8 @@ class History:
             except Exception:
                 self._ours = False
                 raise
-        self._tap(torch)
+        # Other code that switches the recording does so by one of these.
+        self._taps.put(torch, _RECORD, self._noting)
         for listener in self._listeners:
             if not listener.joined:
                 listener.joined, listener.alone, listener.older = True, not already, older
@@ -198,31 +200,9 @@ class History:
         except Exception:
             log.debug("torch's allocation history", exc_info=True)
 
-    def _call_back(self, torch: Any) -> None:
-        """Have torch tell when it has initialised CUDA, once a process: a call that is queued stays so."""
-        queue = getattr(torch.cuda, "_lazy_call", None)
-        if self._called_back_by is torch or not callable(queue):
-            return
-        self._called_back_by = torch
-        process = os.getpid()
-
-        def cuda_is_up() -> None:
-            # What is raised here would be the user's own call's failure.
-            if os.getpid() == process and self._listeners:
-                self._begin(torch, lambda _: frozenset())
-
-        queue(cuda_is_up)
-
-    def _tap(self, torch: Any) -> None:
-        """Hear of it when other code switches the recording: each way ends in one of two functions."""
-        if self._tapped:
-            return
-        for name in _RECORD:
-            original = getattr(torch._C, name, None)
-            if original is not None:
-                replacement = self._noting(original)
-                self._tapped[name] = (original, replacement)
-                setattr(torch._C, name, replacement)
+    def _begin_with_cuda(self, torch: Any) -> None:
+        if self._listeners:
+            self._begin(torch, lambda _: frozenset())
 
     def _noting(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def record(*args: Any, **options: Any) -> Any:
@@ -230,13 +210,6 @@ class History:
             return original(*args, **options)
 
         return record
-
-    def _untap(self) -> None:
-        torch: Any = torch_state.loaded()
-        for name, (original, replacement) in self._tapped.items():
-            if getattr(torch._C, name, None) is replacement:
-                setattr(torch._C, name, original)
-        self._tapped.clear()
 
 
 def _why_not(torch: Any) -> str | None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuwidget import torch_allocator, torch_state
+from gpuwidget.descriptors import class_module, class_mro
 from gpuwidget.measure.out_of_memory import is_out_of_memory
 from gpuwidget.torch_segments import Segment, segment_of
 
@@ -23,8 +24,6 @@ _RENAMED = (2, 10)
 """The version from which torch's own messages use the first of these names."""
 _MOST_ERRORS = 50
 _args_of: Any = vars(BaseException)["args"].__get__
-_mro_of: Any = vars(type)["__mro__"].__get__
-_module_of: Any = vars(type)["__module__"].__get__
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +70,8 @@ def _may_be(error: BaseException, own: Sequence[object]) -> bool:
     kind = type(error)
     if kind is RuntimeError:
         return True
-    bases = _mro_of(kind)
-    known = any(base is one for base in bases for one in own) or _module_of(kind) == "torch"
+    bases = class_mro(kind)
+    known = any(base is one for base in bases for one in own) or class_module(kind) == "torch"
     return known and any(base is RuntimeError for base in bases)
 
 

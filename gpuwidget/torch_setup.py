@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuwidget import torch_state
+from gpuwidget.descriptors import class_name
 
 _LOG = logging.getLogger(__name__)
 _MOST_VARIABLES = 2000
@@ -191,10 +192,8 @@ class _Size:
 
     def model(self, name: str, kind: type) -> Model:
         """In words."""
-        # Not its __name__, which a metaclass may define.
-        type_name: str = type.__dict__["__name__"].__get__(kind)
         on_cpu, on_gpu = (self._bytes[place] if self._whole else None for place in ("cpu", "cuda"))
-        return Model(name, type_name, on_cpu, on_gpu, self._uses_cudnn)
+        return Model(name, class_name(kind), on_cpu, on_gpu, self._uses_cudnn)
 
     def _count(self, tensor: object) -> bool:
         if not issubclass(type(tensor), self._torch.Tensor) or self._met(id(tensor)):

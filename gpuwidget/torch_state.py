@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from gpuwidget.torch_hooks import Taps
+
 _NOT_LOADED = "torch is not loaded"
 _NOT_UP = "CUDA is not initialised in this process"
 _RESETS = ("_cuda_resetPeakMemoryStats", "_accelerator_resetPeakStats")
@@ -322,7 +324,7 @@ class Ledger:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._accounts: list[Account] = []
-        self._tapped: dict[str, tuple[Callable[..., None], Callable[..., None]]] = {}
+        self._taps = Taps()
 
     def open(self) -> Account:
         """Begin a run. Resets a counter only where an older, higher peak would hide the run's own."""
@@ -351,7 +353,7 @@ class Ledger:
             if account in self._accounts:
                 self._accounts.remove(account)
             if not self._accounts:
-                self._stop_listening()
+                self._taps.remove()
 
     def listen(self) -> None:
         """Hear of resets by other code, as soon as torch is there; costs nothing until one happens.
@@ -361,28 +363,15 @@ class Ledger:
         """
         torch: Any = _torch()
         with self._lock:
-            if torch is None or self._tapped or not self._accounts:
-                return
-            for name in _RESETS:
-                original = getattr(torch._C, name, None)
-                if original is not None:
-                    replacement = self._tap(original)
-                    self._tapped[name] = (original, replacement)
-                    setattr(torch._C, name, replacement)
+            if torch is not None and self._accounts:
+                self._taps.put(torch, _RESETS, self._noting)
 
-    def _tap(self, original: Callable[..., None]) -> Callable[..., None]:
+    def _noting(self, original: Callable[..., None]) -> Callable[..., None]:
         def reset(*args: Any) -> None:
             self._note_user_reset()
             original(*args)
 
         return reset
-
-    def _stop_listening(self) -> None:
-        torch: Any = _torch()
-        for name, (original, replacement) in self._tapped.items():
-            if getattr(torch._C, name, None) is replacement:
-                setattr(torch._C, name, original)
-        self._tapped.clear()
 
     def _note_user_reset(self) -> None:
         with self._lock:
@@ -396,14 +385,14 @@ class Ledger:
         torch: Any = _torch()
         for account in self._accounts:
             account.fold(index, now)
-        original, _ = self._tapped.get(_RESETS[0], (None, None))
-        (original or getattr(torch._C, _RESETS[0]))(index)
+        reset = self._taps.original(_RESETS[0]) or getattr(torch._C, _RESETS[0])
+        reset(index)
 
     def begin_anew_in_child(self) -> None:
         """After a fork no run is the child's, and a lock that another thread held is free."""
         self._lock = threading.RLock()
         self._accounts = []
-        self._stop_listening()
+        self._taps.remove()
 
 
 LEDGER = Ledger()

@@ -113,7 +113,7 @@ class Watched:
         self.windows = FakeWindows()
         self.top: Any = None
         self.witness = CodeWitness(
-            Places(NAMES.get, text),
+            Places(NAMES.__contains__, NAMES.get, text),
             lambda file, line: SOURCE.splitlines()[line - 1] if line <= 3 else "",
             self.streams,
             windows=self.windows,

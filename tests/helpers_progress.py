@@ -7,10 +7,12 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from helpers_samples import GIB, h200
+from helpers_samples import reading as busy
+
 from gpuwidget.measure.progress import GpuProgress, Progress
 from gpuwidget.measure.report import Mark
-from gpuwidget.samples import Gpu, Origin, Reading
-from gpuwidget.units import GIB
+from gpuwidget.samples import Origin, Reading
 
 TOTAL = 140 * GIB
 REPLAY = Origin(
@@ -19,52 +21,15 @@ REPLAY = Origin(
 LIVE = replace(REPLAY, kind="nvml", recording=None)
 
 
-def gpu(index: int) -> Gpu:
-    """An H200 of that number."""
-    return Gpu(
-        uuid=f"GPU-{index:08d}",
-        index=index,
-        mig_index=None,
-        mig_parent=None,
-        name="NVIDIA H200",
-        pci_bus_id=None,
-        memory_total=TOTAL,
-        memory_reserved=0,
-        unified_memory=False,
-        compute_capability="9.0",
-    )
-
-
 def reading(index: int, utilization: float | None = 97.0, memory: int | None = 56 * GIB) -> Reading:
     """What an H200 reads while it works."""
-    return Reading(
-        uuid=f"GPU-{index:08d}",
-        answered=1000.0,
-        silent_since=None,
-        lost_since=None,
-        measured=1000.0,
-        utilization=utilization,
-        utilization_window=0.2,
-        memory_utilization=40.0,
-        memory_used=memory,
-        power_w=611.4,
-        power_limit_w=700.0,
-        temperature_c=51.0,
-        memory_temperature_c=None,
-        sm_clock_mhz=1980.0,
-        pstate=0,
-        throttle=(),
-        energy_j=None,
-        activity=None,
-        processes=None,
-        missing={},
-    )
+    return busy(h200(index), utilization=utilization, memory_used=memory)
 
 
 def gpu_progress(index: int, points: int = 3) -> GpuProgress:
     """One GPU, busy, with a course of that many points."""
     return GpuProgress(
-        gpu=gpu(index),
+        gpu=h200(index),
         reading=reading(index),
         torch_device=f"cuda:{index}",
         process_memory=42 * GIB,
@@ -110,7 +75,7 @@ def moving(gpus: int, origin: Origin = LIVE, attributed: bool = True) -> Callabl
             memory = tuple(int(part * TOTAL) for part in share)
             now = replace(reading(index, utilization[-1], memory[-1]), power_w=80 + 6 * utilization[-1])
             shown.append(
-                GpuProgress(gpu(index), now, f"cuda:{index}", int(memory[-1] * 0.8), utilization, memory)
+                GpuProgress(h200(index), now, f"cuda:{index}", int(memory[-1] * 0.8), utilization, memory)
             )
         marks = [Mark(float(s), f"epoch {s // 3}", "mark") for s in range(3, int(elapsed), 3)]
         marks += [Mark(0.7 * line, f"step {line}", "printed") for line in range(int(elapsed / 0.7))]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,18 +9,10 @@ from helpers_allocator import StandInGpu
 
 from gpuwidget import torch_allocator
 from gpuwidget.measure.cell_blocks import BEFORE, UNKNOWN, CellBlocks
-from gpuwidget.torch_storages import Root, Storage, reach
+from gpuwidget.search.reach import reach
+from gpuwidget.search.roots import Root
 
 torch: Any = pytest.importorskip("torch")
-
-
-@pytest.fixture
-def gpu() -> Iterator[StandInGpu]:
-    """A device in use."""
-    device = StandInGpu(torch)
-    device.install()
-    yield device
-    device.remove()
 
 
 class Notebook:
@@ -132,14 +123,3 @@ def test_what_nobody_saw_is_known_while_all_is_accounted_for(gpu: StandInGpu) ->
     notebook.after(3, watched=False)
     assert [notebook.origin(x) for x in (hidden, other)] == [UNKNOWN, UNKNOWN]
     assert notebook.blocks.cell(0, hidden.data_ptr()) is None
-
-
-def test_a_storage_is_not_kept_alive(gpu: StandInGpu) -> None:
-    """What knows whether a storage lives holds none of its memory."""
-    x = gpu.empty(1000)
-    storage = Storage(torch, x)
-    view = x[1:]
-    del x
-    assert (storage.expired(), gpu.allocated) == (False, 4096)
-    del view
-    assert (storage.expired(), gpu.allocated) == (True, 0)

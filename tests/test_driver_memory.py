@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import Any
 
 import pytest
-from fakes import EPOCH, FakeClock, FakeSource
+from fakes import EPOCH, FakeClock
+from helpers_observed import observe, torch_in_use
 from helpers_samples import GIB, h200, process, reading, sample
-from helpers_torch import make_torch
 
-from gpuwidget import processes
-from gpuwidget.kernel import device_choices, devices, driver_memory
-from gpuwidget.kernel.device_choices import Observer
+from gpuwidget.kernel import driver_memory
 from gpuwidget.kernel.driver_memory import InUse, given_back
-from gpuwidget.sampler import Sampler
 from gpuwidget.samples import Sample
 
 ONE, TWO = h200(0), h200(1)
@@ -24,28 +20,20 @@ ONE, TWO = h200(0), h200(1)
 @pytest.fixture(autouse=True)
 def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Two GPUs, of which this process uses the first."""
-    made = make_torch()
-    made.cuda.init()
-    made.cuda.set_device(0)
-    monkeypatch.setitem(sys.modules, "torch", made)
-    return made
+    return torch_in_use(monkeypatch)
 
 
 def look(
     monkeypatch: pytest.MonkeyPatch, now: Sample | None, *, pids_match: bool = True, takes: float = 0.1
 ) -> Any:
     """What is told where the driver answers that, so many seconds after it is asked."""
-    monkeypatch.setattr(device_choices, "in_host_pid_namespace", lambda: pids_match)
-    monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: pids_match)
     clock = FakeClock()
-    observer = Observer(Sampler(FakeSource(), clock), clock)
 
     def answer(patience: float) -> Sample | None:
         clock.advance(takes)
         return now
 
-    monkeypatch.setattr(observer, "look", answer)
-    monkeypatch.setattr(devices, "observer", lambda: observer)
+    observe(monkeypatch, answer, pids_match=pids_match, clock=clock)
     return driver_memory.look(clock)
 
 

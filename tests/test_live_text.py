@@ -39,14 +39,14 @@ def test_one_gpu() -> None:
     """A GPU in use says who it is, how busy, its memory with this notebook's part, power and temperature."""
     assert text(progress()) == (
         "3.0 s busy memory, % of the GPU 0 H200 cuda:0 97 % 56.0 of 140.0 GiB · 42.0 GiB here "
-        "611 of 700 W · 51 °C"
+        "612 of 700 W · 51 °C"
     )
 
 
 def test_tiles_say_the_same_shorter() -> None:
     """Many GPUs have the same figures, without the power's limit."""
     assert text(progress(5)).count("H200 cuda:") == 5
-    assert "0 H200 cuda:0 97 % 56.0 of 140.0 GiB 611 W 42.0 GiB here 51 °C 1 H200" in text(progress(5))
+    assert "0 H200 cuda:0 97 % 56.0 of 140.0 GiB 612 W 42.0 GiB here 51 °C 1 H200" in text(progress(5))
 
 
 def test_unknown_says_why() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import helpers_reports as reports
 import pytest
 from fakes import EPOCH
-from helpers_frames import CELL, LOADER, OTHER_CELL, TRAIN, FakeStreams, Frame, Watched, stack
+from helpers_frames import CELL, LOADER, NAMES, OTHER_CELL, TRAIN, FakeStreams, Frame, Watched, stack
 
 from gpuwidget.measure.observer import CodeWitness
 from gpuwidget.measure.places import Place, Places
@@ -43,6 +43,11 @@ def report(duration: float = 10.0, utilization: float | None = None, tail: float
     level = None if utilization is None else Level(utilization, 100.0)
     made = reports.report(reports.gpu(0, utilization=level), duration=duration, marks=())
     return replace(made, cell=replace(reports.cell(duration), gpu_tail_s=tail), timeline=None)
+
+
+def alone(streams: Any) -> CodeWitness:
+    """A witness with a thread of its own, for code that really runs."""
+    return CodeWitness(Places(NAMES.__contains__, NAMES.get), lambda file, line: "", streams)
 
 
 def said(watched: Watched, **options: Any) -> CodeTime:
@@ -269,7 +274,7 @@ def test_a_look_that_fails_does_not_end_the_witness() -> None:
                 raise error
             return 0
 
-    witness = CodeWitness(Places({CELL: "In[7]"}.get), lambda file, line: "", Odd(0))
+    witness = alone(Odd(0))
     witness.start()
     exec(compile(source, CELL, "exec"), {})
     witness.stop()
@@ -302,7 +307,7 @@ def test_what_a_cell_awaits_runs_no_code_of_the_users() -> None:
         def __await__(self) -> Any:
             return Steps()
 
-    witness = CodeWitness(Places({CELL: "In[7]"}.get), lambda file, line: "", FakeStreams(0))
+    witness = alone(FakeStreams(0))
     body = compile(source, CELL, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
     async def run() -> None:
@@ -509,7 +514,7 @@ def test_the_report_has_what_its_readers_know(name: str) -> None:
 def test_a_real_thread_is_looked_at_until_it_stops() -> None:
     """The witness of a real run sees its lines, and its thread ends with it."""
     source = "import time\nuntil = time.perf_counter() + 0.6\nwhile time.perf_counter() < until:\n    pass\n"
-    witness = CodeWitness(Places({CELL: "In[7]"}.get), lambda file, line: "", FakeStreams(1))
+    witness = alone(FakeStreams(1))
     witness.start()
     exec(compile(source, CELL, "exec"), {})
     witness.stop()
@@ -527,7 +532,7 @@ def test_a_real_thread_is_looked_at_until_it_stops() -> None:
 def test_an_await_is_charged_to_its_line() -> None:
     """While the loop waits, the time is the awaiting line's, with the call it awaits."""
     source = "import asyncio\nawait asyncio.sleep(0.6)\n"
-    witness = CodeWitness(Places({CELL: "In[7]"}.get), lambda file, line: "", FakeStreams(0))
+    witness = alone(FakeStreams(0))
     body = compile(source, CELL, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
     async def run() -> None:

@@ -4,32 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from helpers_allocator import MIB
+from helpers_out_of_memory import LimitedGpu
 
-torch = pytest.importorskip("torch")
+from gpuwidget import processes
+from gpuwidget.kernel import memory, outside_torch
+from gpuwidget.kernel.oom_facts import FailedCell, Story, gather
+from gpuwidget.kernel.outside_torch import CONTEXT, Outside
+from gpuwidget.measure.out_of_memory import Other, Pool
+from gpuwidget.measure.report import Holder
 
-from helpers_out_of_memory import LimitedGpu  # noqa: E402  torch may not be there
-
-from gpuwidget import processes  # noqa: E402
-from gpuwidget.kernel import memory, outside_torch  # noqa: E402
-from gpuwidget.kernel.oom_facts import FailedCell, Story, gather  # noqa: E402
-from gpuwidget.kernel.outside_torch import CONTEXT, Outside  # noqa: E402
-from gpuwidget.measure.out_of_memory import Other, Pool  # noqa: E402
-from gpuwidget.measure.report import Holder  # noqa: E402
-
-MIB = 1024**2
-
-
-@pytest.fixture
-def gpu() -> Iterator[LimitedGpu]:
-    made = LimitedGpu(torch, 64 * MIB)
-    made.install()
-    yield made
-    made.remove()
+torch: Any = pytest.importorskip("torch")
 
 
 @pytest.fixture(autouse=True)
@@ -40,19 +29,19 @@ def outside(monkeypatch: pytest.MonkeyPatch) -> dict[str, Outside]:
     return said
 
 
-def story(gpu: LimitedGpu, size: int, cell: FailedCell | None = None) -> Story:
+def story(small_gpu: LimitedGpu, size: int, cell: FailedCell | None = None) -> Story:
     """Run out of memory in a plain program."""
     try:
-        gpu.empty(size // 4)
+        small_gpu.empty(size // 4)
     except torch.OutOfMemoryError as error:
         return gather(None, error, cell)
     raise AssertionError("there was room")
 
 
-def test_figures_are_exact_where_counters_agree(gpu: LimitedGpu) -> None:
+def test_figures_are_exact_where_counters_agree(small_gpu: LimitedGpu) -> None:
     """The message rounds to a hundredth of its unit; the counters, which have not changed since, do not."""
-    kept = gpu.empty(10_000_001)
-    facts = story(gpu, 60 * MIB, FailedCell(None, 3, {0: 512})).facts
+    kept = small_gpu.empty(10_000_001)
+    facts = story(small_gpu, 60 * MIB, FailedCell(None, 3, {0: 512})).facts
     assert (facts.device, facts.allocated, facts.reserved) == ("cuda:0", 40_000_512, 20 * 2 * MIB)
     assert (facts.free, facts.total, facts.requested) == (24 * MIB, 64 * MIB, 60 * MIB)
     assert (facts.at_start, facts.grown) == (512, 40_000_000)
@@ -60,13 +49,13 @@ def test_figures_are_exact_where_counters_agree(gpu: LimitedGpu) -> None:
     assert kept is not None
 
 
-def test_what_was_let_go_of_since(gpu: LimitedGpu) -> None:
+def test_what_was_let_go_of_since(small_gpu: LimitedGpu) -> None:
     """Where the counters have changed since the error, the message's figure stands, and the difference."""
 
     def fail() -> None:
-        batch = gpu.empty(4 * MIB)
+        batch = small_gpu.empty(4 * MIB)
         try:
-            gpu.empty(16 * MIB)
+            small_gpu.empty(16 * MIB)
         finally:
             del batch
 
@@ -77,39 +66,39 @@ def test_what_was_let_go_of_since(gpu: LimitedGpu) -> None:
     assert (told.facts.allocated, told.let_go) == (16 * MIB, 16 * MIB)
 
 
-def test_who_else_is_there(gpu: LimitedGpu, outside: dict[str, Outside]) -> None:
+def test_who_else_is_there(small_gpu: LimitedGpu, outside: dict[str, Outside]) -> None:
     """Processes by name, told from this process's own libraries, which nobody can shut down."""
     holders = tuple(
         Holder("outside torch", (name,), None, "cuda:0", size, None)
         for name, size in ((CONTEXT, 6 * MIB), ("bob: train.py", 20 * MIB))
     )
     outside["cuda:0"] = Outside("GPU 3 H200", holders, ("A remark.",))
-    told = story(gpu, 80 * MIB)
+    told = story(small_gpu, 80 * MIB)
     assert told.gpu == "GPU 3 H200"
     assert told.facts.others == (Other(CONTEXT, 6 * MIB, False), Other("bob: train.py", 20 * MIB, True))
     assert told.unknown == ("A remark",)
 
 
-def test_torch_is_the_only_witness(gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_is_the_only_witness(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a driver to ask, the processes are those of torch's message, and it is said why."""
-    message = gpu.message(80 * MIB).replace(
+    message = small_gpu.message(80 * MIB).replace(
         "Including",
         "Process 4123 has 12.00 MiB memory in use. Process 1 has 17179869184.00 GiB memory in use. Including",
     )
-    monkeypatch.setattr(gpu, "message", lambda size: message)
+    monkeypatch.setattr(small_gpu, "message", lambda size: message)
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
-    told = story(gpu, 80 * MIB)
+    told = story(small_gpu, 80 * MIB)
     assert told.facts.others == (Other("process 4123", 12 * MIB, True),)
     assert told.unknown == ("other processes: no driver here",)
 
 
-def test_cupys_pool(gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cupys_pool(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
     """What CuPy keeps for later is asked of it where the user has loaded it; nobody imports it."""
-    assert story(gpu, 80 * MIB).facts.pools == ()
+    assert story(small_gpu, 80 * MIB).facts.pools == ()
     pool = SimpleNamespace(free_bytes=lambda: 30 * MIB, total_bytes=lambda: 30 * MIB)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(get_default_memory_pool=lambda: pool))
     monkeypatch.setattr(torch.cuda, "device", lambda index: contextlib.nullcontext())
-    assert story(gpu, 80 * MIB).facts.pools == (
+    assert story(small_gpu, 80 * MIB).facts.pools == (
         Pool("CuPy's pool", 30 * MIB, "cupy.get_default_memory_pool().free_all_blocks()"),
     )
 
@@ -125,15 +114,15 @@ def test_without_counters(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told.unknown[0] == "who holds torch's memory: CUDA is not initialised in this process"
 
 
-def test_where_looking_fails(gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_looking_fails(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
     """The card comes all the same, without holders and without advice that rests on them."""
 
     def fail(shell: object) -> None:
         raise TypeError("unhashable type")
 
     monkeypatch.setattr(memory, "search", fail)
-    kept = gpu.empty(10 * MIB // 4)
-    told = story(gpu, 80 * MIB, FailedCell(None, 3, {0: 0}))
+    kept = small_gpu.empty(10 * MIB // 4)
+    told = story(small_gpu, 80 * MIB, FailedCell(None, 3, {0: 0}))
     assert (told.facts.held, told.facts.allocated, told.cells) == ((), 10 * MIB, ())
     assert "who holds torch's memory: gpuwidget could not look through the variables" in told.unknown
     assert kept is not None

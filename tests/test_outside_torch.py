@@ -8,17 +8,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fakes import FakeClock, FakeSource
+from fakes import FakeClock
+from helpers_observed import observe, torch_in_use
 from helpers_samples import GIB, LIVE, h200, process, reading, sample
-from helpers_torch import make_torch
 
-from gpuwidget import processes
-from gpuwidget.kernel import device_choices, devices, outside_torch
-from gpuwidget.kernel.device_choices import Observer
+from gpuwidget.kernel import device_choices, outside_torch
 from gpuwidget.kernel.outside_torch import Outside
 from gpuwidget.measure.holders import DeviceMemory
 from gpuwidget.measure.report import Holder
-from gpuwidget.sampler import Sampler
 from gpuwidget.samples import Process, Sample
 
 ONE, TWO = h200(0), h200(1)
@@ -28,20 +25,12 @@ KNOWN = (DeviceMemory("cuda:0", 9 * GIB, 10 * GIB, 0, 0),)
 
 @pytest.fixture
 def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
-    made = make_torch()
-    made.cuda.init()
-    made.cuda.set_device(0)
-    monkeypatch.setitem(sys.modules, "torch", made)
-    return made
+    return torch_in_use(monkeypatch)
 
 
 def look(monkeypatch: pytest.MonkeyPatch, now: Sample | None, *, pids_match: bool = True) -> Any:
     """What is told of a moment."""
-    monkeypatch.setattr(device_choices, "in_host_pid_namespace", lambda: pids_match)
-    monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: pids_match)
-    observer = Observer(Sampler(FakeSource(), FakeClock()))
-    monkeypatch.setattr(observer, "look", lambda patience: now)
-    monkeypatch.setattr(devices, "observer", lambda: observer)
+    observe(monkeypatch, lambda patience: now, pids_match=pids_match, clock=FakeClock())
     return outside_torch.look(KNOWN)
 
 

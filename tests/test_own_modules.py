@@ -1,4 +1,4 @@
-"""Which modules are the user's own."""
+"""Which modules and classes are the user's own."""
 
 from __future__ import annotations
 
@@ -37,3 +37,26 @@ def module(name: str, file: str | None) -> ModuleType:
 def test_whose_a_module_is(what: Any, expected: bool) -> None:
     """The user's are those with a file that was not installed, and that belong to no tool of ours."""
     assert own_modules.is_users(what) is expected
+
+
+def test_whose_a_class_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a notebook and of the user's modules are; one that names none, or a strange one, is not."""
+    monkeypatch.setitem(sys.modules, "train", module("train", "/home/ada/work/train.py"))
+    named = {
+        name: type("Made", (), {"__module__": name}) for name in ("__main__", "train", "json", "gone", 3)
+    }
+    assert {name: own_modules.is_users_class(made) for name, made in named.items()} == {
+        "__main__": True,
+        "train": True,
+        "json": False,
+        "gone": False,
+        3: False,
+    }
+    nameless = type("Meta", (type,), {})("Made", (), {})
+    del nameless.__module__
+    assert [own_modules.module_name(made) for made in (named["train"], named[3], nameless)] == [
+        "train",
+        "",
+        "",
+    ]
+    assert own_modules.is_users_class(nameless) is False

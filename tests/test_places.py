@@ -21,7 +21,7 @@ SLEEP = ("/lib/site-packages/lib.py", "sleep", 2)
 
 def where(text: str, *frames: tuple[str, str, int]) -> tuple[int | None, str | None, str | None]:
     """The cell's line, the user's frame below it and the call."""
-    places = Places(NAMES.get, cell_text(text))
+    places = Places(NAMES.__contains__, NAMES.get, cell_text(text))
     places.begin(stack(KERNEL), None)
     place = places.find(stack(KERNEL, *frames))
     user = places.frame(place.user, places.line(place.user, place.user_at)) if place.user else None

@@ -187,7 +187,7 @@ def test_a_long_lived_process_remembers_only_so_much(
     table: Callable[[dict[int, tuple[float, int]]], Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many processes come and go, what is remembered of them stays small."""
-    monkeypatch.setattr(processes, "_identify", lambda pid: Identity("ada", str(pid)))
+    monkeypatch.setattr(processes, "_identify", lambda pid, origin: Identity("ada", str(pid)))
     table(dict.fromkeys(range(2, 5000), (20.0, 1)))
     family, directory = Family(ManualClock()), Directory(ManualClock())
     for pid in range(2, 5000):
@@ -234,7 +234,7 @@ def test_names_are_asked_once_for_each_process(
     """A process is looked up once; a later one with its number, and one that is gone, are told apart."""
     asked: list[int] = []
 
-    def identify(pid: int) -> Identity:
+    def identify(pid: int, origin: object) -> Identity:
         asked.append(pid)
         return Identity("ada", f"call {len(asked)}")
 

@@ -1,4 +1,4 @@
-"""What of torch's cache can be given back, and what not, from snapshots in the form that torch gives them."""
+"""torch's blocks, and what of its cache can be given back, from snapshots as torch gives them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from dataclasses import replace
 from itertools import chain, repeat
 from typing import Any
 
+import pytest
+from helpers_allocator import StandInGpu
+
+from gpuwidget import torch_allocator
 from gpuwidget.kernel import memory_view
 from gpuwidget.kernel.memory import Holders
 from gpuwidget.measure.holders import DeviceMemory
@@ -129,3 +133,27 @@ def test_addresses_within_blocks() -> None:
     """An address belongs to the block that it lies in, not to the gap behind it."""
     found = blocks_of(0, [segment(1000, used(512), free(512))])
     assert [found.find(address) for address in (999, 1000, 1511, 1512)] == [None, 0, 0, None]
+
+
+def test_without_cuda_there_is_nothing() -> None:
+    """torch on the CPU: no blocks, and a reason."""
+    pytest.importorskip("torch")
+    assert (torch_allocator.snapshot(), torch_allocator.churn()) == ({}, {})
+    assert torch_allocator.why_none() == "CUDA is not initialised in this process"
+
+
+def test_snapshots_leave_the_history_out(gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user's allocation history, which makes snapshots slow, is left out where torch can do that."""
+    torch = pytest.importorskip("torch")
+    x = gpu.empty(MIB)
+    asked: list[bool] = []
+
+    def new(mempool_id: object = None, include_traces: bool = True) -> list[dict[str, Any]]:
+        asked.append(include_traces)
+        return gpu.snapshot()
+
+    monkeypatch.setattr(torch.cuda, "memory_snapshot", new)
+    assert torch_allocator.snapshot()[0].allocated == x.nbytes
+    monkeypatch.setattr(torch.cuda, "memory_snapshot", lambda: gpu.snapshot())
+    assert torch_allocator.snapshot()[0].allocated == x.nbytes
+    assert asked == [False]

@@ -3,36 +3,25 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from helpers_allocator import MIB
+from helpers_out_of_memory import LimitedGpu
 
-torch = pytest.importorskip("torch")
+from gpuwidget import torch_out_of_memory
+from gpuwidget.torch_out_of_memory import Books
 
-from helpers_out_of_memory import LimitedGpu  # noqa: E402  torch may not be there
-
-from gpuwidget import torch_out_of_memory  # noqa: E402
-from gpuwidget.torch_out_of_memory import Books  # noqa: E402
-
-MIB = 1024**2
-
-
-@pytest.fixture
-def gpu() -> Iterator[LimitedGpu]:
-    made = LimitedGpu(torch, 64 * MIB)
-    made.install()
-    yield made
-    made.remove()
+torch: Any = pytest.importorskip("torch")
 
 
 def oom(message: str = "CUDA out of memory. Tried to allocate 1.00 GiB.") -> Any:
     return torch.OutOfMemoryError(message)
 
 
-def test_the_allocators_books(gpu: LimitedGpu) -> None:
+def test_the_allocators_books(small_gpu: LimitedGpu) -> None:
     """Counters are exact, and every block has its place in its segment."""
-    kept = [gpu.empty(MIB // 4), gpu.empty(10)]
+    kept = [small_gpu.empty(MIB // 4), small_gpu.empty(10)]
     books = torch_out_of_memory.books(0)
     assert books == Books(
         allocated=MIB + 512,
@@ -55,13 +44,13 @@ def test_the_allocators_books(gpu: LimitedGpu) -> None:
     assert kept
 
 
-def test_a_limit_is_known(gpu: LimitedGpu) -> None:
+def test_a_limit_is_known(small_gpu: LimitedGpu) -> None:
     """What the process lets itself have is exact where torch says it."""
-    gpu.limit = 16 * MIB
+    small_gpu.limit = 16 * MIB
     assert torch_out_of_memory.books(0).limit == 16 * MIB
 
 
-def test_a_device_without_a_context(gpu: LimitedGpu) -> None:
+def test_a_device_without_a_context(small_gpu: LimitedGpu) -> None:
     """Nothing is asked of a device on which this process has no context: that would open one."""
     assert torch_out_of_memory.books(1) == Books(None, None, None, None, None, None, (), False)
 
@@ -72,7 +61,7 @@ def test_without_cuda() -> None:
     assert torch_out_of_memory.books(0) == Books(None, None, None, None, None, None, (), False)
 
 
-def test_expandable_segments_are_noticed(gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expandable_segments_are_noticed(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
     """By either of the two names of the setting."""
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
         monkeypatch.setenv(name, "max_split_size_mb:128, expandable_segments: True")

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from gpuwidget import ways
-from gpuwidget.ways import NOBODY, behind
+from gpuwidget.search import ways
+from gpuwidget.search.ways import NOBODY, behind
 
 
 def found(references: list[tuple[int, int]], own: dict[int, int]) -> dict[int, int]:

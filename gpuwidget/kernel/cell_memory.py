@@ -14,8 +14,9 @@ from gpuwidget.kernel import notebook_holds
 from gpuwidget.kernel.interrupts import deaf_to_interrupts
 from gpuwidget.kernel.running_cells import RunningCells
 from gpuwidget.measure.cell_blocks import BEFORE, BETWEEN, CellBlocks
+from gpuwidget.search.reach import remember_storages, uncollected
+from gpuwidget.search.storages import Storage
 from gpuwidget.torch_allocator import DeviceBlocks
-from gpuwidget.torch_storages import Storage, remember_storages, uncollected
 
 _LOG = logging.getLogger(__name__)
 

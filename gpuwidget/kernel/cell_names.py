@@ -11,6 +11,23 @@ _MOST_CELLS = 300
 """Of the history, the newest first, that are looked through where nobody keeps the names."""
 
 
+def is_cell(shell: Any, filename: str) -> bool:
+    """Whether that is the file name of a cell's code, found without a search."""
+    return (
+        filename in getattr(getattr(shell, "compile", None), "_filename_map", {})
+        or _WITH_NUMBER.match(filename) is not None
+        or filename in getattr(linecache, "_ipython_cache", {})
+    )
+
+
+def name_of(shell: Any, filename: str) -> str | None:
+    """``In[3]``, or ``a cell`` for what ran without an In[N] of its own; None for any other file."""
+    number = number_of(shell, filename)
+    if number is not None:
+        return f"In[{number}]"
+    return "a cell" if is_cell(shell, filename) else None
+
+
 def number_of(shell: Any, filename: str) -> int | None:
     """The N of the cell In[N] whose code has that file name; None where it is no cell's, or none is known."""
     compiler: Any = getattr(shell, "compile", None)

@@ -16,7 +16,8 @@ from typing import Any
 from gpuwidget.errors import OptionError
 from gpuwidget.kernel import card, devices, live, refusal, waiting, watching
 from gpuwidget.kernel.card_place import CardPlace
-from gpuwidget.kernel.interrupts import deaf_to_interrupts, interrupt_soon
+from gpuwidget.kernel.cell_errors import tell_of_error
+from gpuwidget.kernel.interrupts import deaf_to_interrupts, interrupt_soon, leave_out_our_frames
 from gpuwidget.kernel.options import WatchOptions, find_in_cell, parse
 from gpuwidget.kernel.running_cells import RunningCells
 from gpuwidget.kernel.witnesses import witnesses
@@ -46,6 +47,8 @@ class _Armed:
     """Whether it asks for room or for its turn on a GPU, and must not run without."""
     entry: waiting.Entry | None = None
     """Its leave to run, where it asked for one and has it."""
+    stop_listening: Callable[[], None] = lambda: None
+    """Ends that the cell's first word of an error is heard."""
 
     def stop_showing(self, *, followed: bool = False) -> None:
         """Take the chart away, and what watches over the card's place."""
@@ -62,8 +65,19 @@ class _Armed:
             if left is not None:
                 log.warning("%s", left)
 
+    def fail(self, result: Any) -> None:
+        """The cell's code has failed: its time is over, though it may be some until the cell has ended."""
+        try:
+            with deaf_to_interrupts(later=True):
+                leave_out_our_frames(result.error_in_exec)
+                if self.run is not None:
+                    self.run.end(_status(result))
+        except Exception:
+            log.debug("a failed cell's run could not be ended", exc_info=True)
+
     def unwatch(self) -> None:
         """Watch no longer, without a card; the cell keeps its turn."""
+        self.stop_listening()
         if self.run is not None:
             self.run.abandon()
             watching.leave_cell(self.run)
@@ -128,11 +142,11 @@ class CellWatcher:
 
     def failed(self, result: Any) -> None:
         """``post_run_cell``, first of all: the time that explaining a failure takes is not the cell's."""
-        if getattr(result, "error_in_exec", None) is None:
-            return
-        armed = self._armed.find(getattr(result, "info", None))
-        if armed is not None and armed.run is not None:
-            armed.run.end(_status(result))
+        if getattr(result, "error_in_exec", None) is not None:
+            armed = self._armed.find(getattr(result, "info", None))
+            if armed is not None:
+                armed.stop_listening()
+                armed.fail(result)
 
     def after(self, result: Any) -> None:
         """``post_run_cell``: settle the run, and show its card."""
@@ -201,6 +215,7 @@ class CellWatcher:
             armed.view = live.LiveView(run.progress, self._shell)
             armed.view.start()
         watching.enter_cell(run)
+        armed.stop_listening = tell_of_error(info, armed.fail)
         run.start()
 
     def _prepare_chart(self) -> bool:

@@ -74,3 +74,20 @@ def without_its_frames(function: Callable[_P, _R]) -> Callable[_P, _R]:
         raise KeyboardInterrupt
 
     return call
+
+
+def leave_out_our_frames(error: object) -> None:
+    """An interrupt that struck in what hears the user's output ends, in its traceback, with who called that.
+
+    IPython leaves out frames that ask for it, but never the last one.
+    """
+    if not isinstance(error, KeyboardInterrupt):
+        return
+    trace = error.__traceback__
+    theirs = None
+    while trace is not None:
+        if not trace.tb_frame.f_globals.get("__name__", "").startswith("gpuwidget."):
+            theirs = trace
+        trace = trace.tb_next
+    if theirs is not None:
+        theirs.tb_next = None

@@ -19,8 +19,10 @@ from gpuwidget.kernel.interrupts import without_its_frames
 from gpuwidget.measure.cell_blocks import BEFORE, BETWEEN, CellBlocks
 from gpuwidget.measure.holders import CellMemory, DeviceMemory, rank
 from gpuwidget.measure.report import Holder
+from gpuwidget.search.bounds import MOST_OBJECTS
+from gpuwidget.search.reach import Reached, reach, uncollected
+from gpuwidget.search.roots import Root
 from gpuwidget.torch_allocator import DeviceBlocks
-from gpuwidget.torch_storages import MOST_OBJECTS, Reached, Root, reach, uncollected
 
 _LOG = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from gpuwidget.errors import OptionError
 from gpuwidget.kernel import driver_memory, memory, notebook_holds
 from gpuwidget.kernel.memory import Look
 from gpuwidget.kernel.notebook_holds import DEBUGGER, ERROR
-from gpuwidget.torch_storages import Root
+from gpuwidget.search.roots import Root
 
 _LOG = logging.getLogger(__name__)
 
@@ -42,12 +42,9 @@ def free(shell: Any, words: Sequence[str]) -> None:
 
 
 def _offer(shell: Any) -> list[str]:
-    reason = torch_allocator.why_none()
-    if reason is not None:
-        return [f"Nothing to free: {reason}."]
     seen = _search(shell)
-    if seen is None:
-        return [_FAILED]
+    if isinstance(seen, str):
+        return [seen]
     held = _held(seen)
     lines = [f"  {', '.join(_named(seen, root))}: {units.memory(size)}" for root, size in held.items()]
     cache = sum(blocks.returnable for blocks in seen.blocks.values())
@@ -64,12 +61,9 @@ def _offer(shell: Any) -> list[str]:
 
 
 def _release(shell: Any) -> list[str]:
-    reason = torch_allocator.why_none()
-    if reason is not None:
-        return [f"Nothing to free: {reason}."]
     seen = _search(shell)
-    if seen is None:
-        return [_FAILED]
+    if isinstance(seen, str):
+        return [seen]
     held = _held(seen)
     before, allocated, reserved = driver_memory.look(), _allocated(), _reserved()
     losses = _losses(seen, held)
@@ -106,12 +100,16 @@ def _delete(shell: Any, names: Sequence[str]) -> list[str]:
     return [f"{deleted}: {units.memory(released)} went back to torch's cache; %gpu free --yes empties that."]
 
 
-def _search(shell: Any) -> Look | None:
+def _search(shell: Any) -> Look | str:
+    """What can be freed, or why nothing can."""
+    reason = torch_allocator.why_none()
+    if reason is not None:
+        return f"Nothing to free: {reason}."
     try:
         return memory.search(shell)
     except Exception:
         _LOG.debug("memory was not looked at", exc_info=True)
-        return None
+        return _FAILED
 
 
 def _held(seen: Look) -> dict[int, int]:

@@ -14,15 +14,16 @@ from gc import is_tracked
 from types import ModuleType, TracebackType
 from typing import Any
 
+from gpuwidget.descriptors import module_dict
 from gpuwidget.own_modules import is_users as is_users_module
-from gpuwidget.torch_storages import Root, attributes
+from gpuwidget.search.objects import attributes
+from gpuwidget.search.roots import Root
 
 ERROR = "the last error's traceback"
 """Name of all that keeps the frames of the last failed cell."""
 DEBUGGER = "%debug"
 """Name of what the last post-mortem debugger looked at."""
 
-_module_dict: Any = vars(ModuleType)["__dict__"].__get__
 _LAST = ("last_exc", "last_value", "last_traceback", "last_type")
 _UNDERS = ("_", "__", "___")
 _NUMBERED = re.compile(r"_(\d+)")
@@ -44,13 +45,13 @@ def variables(shell: Any) -> list[Root]:
         if issubclass(type(value), ModuleType):
             if is_users_module(value) and id(value) not in modules:
                 modules.add(id(value))
-                found.append(Root(name, _module_dict(value), "variable", attributes=True))
+                found.append(Root(name, module_dict(value), "variable", attributes=True))
         else:
             found.append(Root(name, value, "variable"))
     for name, module in list(sys.modules.items()):
         if id(module) not in modules and name != "__main__" and is_users_module(module):
             modules.add(id(module))
-            found.append(Root(name, _module_dict(module), "variable", attributes=True))
+            found.append(Root(name, module_dict(module), "variable", attributes=True))
     return found
 
 

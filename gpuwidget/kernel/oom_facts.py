@@ -24,9 +24,10 @@ from gpuwidget.measure.holders import DeviceMemory
 from gpuwidget.measure.out_of_memory import Facts, Held, Other, Pool, Rounded, Said, parse
 from gpuwidget.measure.report import Holder, HolderKind
 from gpuwidget.sampler import process_sampler
+from gpuwidget.search.reach import reach
+from gpuwidget.search.roots import Root
 from gpuwidget.torch_allocator import DeviceBlocks
 from gpuwidget.torch_out_of_memory import Books
-from gpuwidget.torch_storages import Root, reach
 
 _LOG = logging.getLogger(__name__)
 

@@ -21,6 +21,7 @@ from types import (
 )
 from typing import Any
 
+from gpuwidget.descriptors import class_dict, class_module, class_mro, module_dict
 from gpuwidget.kernel.user_code import UserCode
 
 _MOST_OBJECTS = 20_000
@@ -37,10 +38,6 @@ _LEADS_NOWHERE = frozenset(
     )
 )
 _CONTAINERS = frozenset(map(id, (list, tuple, dict, set, frozenset)))
-_module_of: Any = vars(type)["__module__"].__get__
-_members_of: Any = vars(type)["__dict__"].__get__
-_mro_of: Any = vars(type)["__mro__"].__get__
-_own_of: Any = vars(ModuleType)["__dict__"].__get__
 
 
 class Reads:
@@ -89,15 +86,15 @@ class Reads:
     def _behind(self, one: Any) -> Iterator[object]:
         kind = type(one)
         if issubclass(kind, ModuleType):
-            own = _own_of(one)
+            own = module_dict(one)
             if self._is_users(own.get("__file__")):
                 values = list(own.values())
                 yield from (value for value in values if issubclass(type(value), (FunctionType, type)))
         elif issubclass(kind, type):
             yield kind
-            for cls in _mro_of(one):
+            for cls in class_mro(one):
                 if self._is_users_class(cls):
-                    yield from list(_members_of(cls).values())
+                    yield from list(class_dict(cls).values())
         elif kind is FunctionType:
             around = one.__globals__
             if around is self._namespace or self._is_users(one.__code__.co_filename):
@@ -127,7 +124,7 @@ class Reads:
 
     def _is_users_class(self, cls: type) -> bool:
         try:
-            name = _module_of(cls)
+            name = class_module(cls)
         except AttributeError:  # deleted
             return True
         if type(name) is not str:
@@ -135,7 +132,7 @@ class Reads:
         module = sys.modules.get(name)
         if name == "__main__" or not issubclass(type(module), ModuleType):
             return True
-        return self._is_users(_own_of(module).get("__file__"))
+        return self._is_users(module_dict(module).get("__file__"))
 
 
 def _names(code: CodeType) -> Iterator[str]:

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
-_RUNS_A_CELL = "run_cell_async"
+RUNS_A_CELL = "run_cell_async"
 """The function of IPython's that runs every cell, and says so from within."""
 
 
@@ -106,5 +106,5 @@ def _runs_on_this_thread() -> int:
     frame, found = sys._getframe(1), 0
     while frame.f_back is not None:
         frame = frame.f_back
-        found += frame.f_code.co_name == _RUNS_A_CELL
+        found += frame.f_code.co_name == RUNS_A_CELL
     return found

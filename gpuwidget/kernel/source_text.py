@@ -12,6 +12,7 @@ from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 from gpuwidget import processes
+from gpuwidget.descriptors import class_dict, module_dict
 
 CHANGED = "(the file may have changed since it was imported)"
 """Stands in for a line that need not be the one that ran."""
@@ -19,8 +20,6 @@ _MARGIN_S = 2.0
 """What the system's times of a process and of a file may differ by."""
 _MOST_OBJECTS = 10_000
 _LEADS_ON = frozenset(map(id, (FunctionType, CellType, tuple, staticmethod, classmethod, property)))
-_own_of: Any = vars(ModuleType)["__dict__"].__get__
-_members_of: Any = vars(type)["__dict__"].__get__
 
 
 class SourceText:
@@ -81,8 +80,8 @@ def _running(filename: str) -> Iterator[CodeType]:
     """The code of the functions that modules imported from the file have, decorated ones too."""
     ahead: list[Any] = []
     for module in list(sys.modules.values()):
-        if issubclass(type(module), ModuleType) and _own_of(module).get("__file__") == filename:
-            ahead += _own_of(module).values()
+        if issubclass(type(module), ModuleType) and module_dict(module).get("__file__") == filename:
+            ahead += module_dict(module).values()
     met: dict[int, object] = {}
     while ahead and len(met) < _MOST_OBJECTS:
         one = ahead.pop()
@@ -91,7 +90,7 @@ def _running(filename: str) -> Iterator[CodeType]:
         met[id(one)] = one
         kind = type(one)
         if issubclass(kind, type):
-            ahead += _members_of(one).values()
+            ahead += class_dict(one).values()
         elif id(kind) in _LEADS_ON:
             around = one.__globals__ if kind is FunctionType else None
             ahead += [other for other in gc.get_referents(one) if other is not around]

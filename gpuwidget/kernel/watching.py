@@ -14,6 +14,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from gpuwidget.errors import SourceError
 from gpuwidget.kernel.card import CardReport, Reports
+from gpuwidget.kernel.interrupts import leave_out_our_frames
 from gpuwidget.kernel.surroundings import Around
 from gpuwidget.measure.choice import choose
 from gpuwidget.measure.report import Report, Status
@@ -115,6 +116,7 @@ class Watch:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         run, token = self._leave()
+        leave_out_our_frames(error)
         try:
             run.end(status_of(error))
             with suppress(ValueError):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
-import re
 from typing import Any
 
 from gpuwidget.kernel.cell_bodies import cell_text
+from gpuwidget.kernel.cell_names import is_cell, name_of
 from gpuwidget.kernel.line_memory import LineWitness
 from gpuwidget.kernel.memory_witness import MemoryWitness
 from gpuwidget.kernel.options import WatchOptions
@@ -17,8 +18,6 @@ from gpuwidget.measure.windows import SampledWindows
 from gpuwidget.measure.witness import Witness
 from gpuwidget.sampler import process_sampler
 from gpuwidget.torch_stream import DefaultStreams
-
-_OLDER_NAME = re.compile(r"<ipython-input-(\d+)-")
 
 
 def witnesses(options: WatchOptions, shell: Any, cell: str) -> list[Witness]:
@@ -33,15 +32,12 @@ def code_witness(shell: Any, cell: str) -> CodeWitness:
     """Looks at where the cell's code is."""
     text = cell_text(cell)
 
+    def a_cells(file: str) -> bool:
+        return is_cell(shell, file)
+
+    @functools.cache
     def cell_name(file: str) -> str | None:
-        count = getattr(shell.compile, "_filename_map", {}).get(file)
-        if count is None:
-            older = _OLDER_NAME.match(file)
-            count = older[1] if older is not None else None
-        if count is not None:
-            return f"In[{count}]"
-        # What runs without an In[N] of its own.
-        return "a cell" if file in getattr(linecache, "_ipython_cache", {}) else None
+        return name_of(shell, file)
 
     def source(file: str, line: int) -> str:
         """As its author wrote it, where IPython has not joined lines: ``%time f(x)``."""
@@ -51,5 +47,5 @@ def code_witness(shell: Any, cell: str) -> CodeWitness:
         return linecache.getline(file, line)
 
     return CodeWitness(
-        Places(cell_name, text), source, DefaultStreams(), windows=SampledWindows(process_sampler())
+        Places(a_cells, cell_name, text), source, DefaultStreams(), windows=SampledWindows(process_sampler())
     )

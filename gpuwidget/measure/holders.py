@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuwidget.measure.report import Holder
+from gpuwidget.search.reach import Reached
+from gpuwidget.search.roots import Root
 from gpuwidget.torch_allocator import DeviceBlocks
-from gpuwidget.torch_storages import Reached, Root
 
 CellOf = Callable[[int, int], int | None]
 """The cell that allocated the block of a device (its index) that begins at an address; None for unknown."""

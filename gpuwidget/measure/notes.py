@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from gpuwidget import units
 from gpuwidget.measure.report import GpuReport
+from gpuwidget.measure.track import Track
 from gpuwidget.samples import Origin
 from gpuwidget.torch_state import Account
 
@@ -19,7 +20,20 @@ def gpu_name(gpu: GpuReport) -> str:
     return f"GPU {gpu.index}" if gpu.mig_index is None else f"GPU {gpu.index} MIG {gpu.mig_index}"
 
 
-def first_context(gpu: GpuReport) -> str:
+def of_gpus(found: Sequence[tuple[GpuReport, Track]], begun: Collection[str]) -> list[str]:
+    """What became of each GPU; on the devices ``begun`` (``cuda:N``) this process had no context before."""
+    said: list[str] = []
+    for gpu, track in found:
+        if gpu.torch_device in begun or (track.own_at_start is False and track.own):
+            said.append(_first_context(gpu))
+        if gpu.lost_since is not None:
+            said.append(_lost(gpu))
+        elif track.came_back:
+            said.append(_came_back(gpu))
+    return said + _children([(gpu, track.children, track.own) for gpu, track in found])
+
+
+def _first_context(gpu: GpuReport) -> str:
     """This run opened this process's first context on ``gpu``."""
     sentence = f"CUDA started on {gpu_name(gpu)} in this run"
     # What children hold is in the driver's figure, and not in torch's.
@@ -41,7 +55,7 @@ def commands(children: Iterable[str]) -> tuple[str, ...]:
     return (*named, *([f"{more} more"] if more else []))
 
 
-def children(used: Sequence[tuple[GpuReport, Mapping[int, str], bool]]) -> list[str]:
+def _children(used: Sequence[tuple[GpuReport, Mapping[int, str], bool]]) -> list[str]:
     """Child processes held memory: for each GPU who, by process id, and whether this process did itself."""
     alike: dict[tuple[tuple[str, ...], bool], list[tuple[GpuReport, Mapping[int, str]]]] = {}
     for gpu, who, own in used:
@@ -76,14 +90,14 @@ def peak_resets(account: Account, names: Mapping[int, str]) -> list[str]:
     return notes
 
 
-def lost(gpu: GpuReport) -> str:
+def _lost(gpu: GpuReport) -> str:
     """``gpu`` was lost during the run."""
     assert gpu.lost_since is not None
     at = datetime.fromtimestamp(gpu.lost_since).strftime("%H:%M:%S")
     return f"{gpu_name(gpu)} was lost at {at}: the driver no longer reaches it, it may need a reset."
 
 
-def came_back(gpu: GpuReport) -> str:
+def _came_back(gpu: GpuReport) -> str:
     """``gpu`` was lost during the run, for a while."""
     return f"{gpu_name(gpu)} was lost for a part of the run, and came back: what it did meanwhile is unknown."
 

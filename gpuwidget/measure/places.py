@@ -65,10 +65,17 @@ class Place(NamedTuple):
 class Places:
     """Finds out where one thread is, for the time of one cell.
 
-    ``cell_name`` gives ``In[3]`` for the file of a cell's code and None for any other file.
+    ``is_cell`` tells the file of a cell's code from any other, again and again while the cell runs.
+    ``cell_name`` gives ``In[3]`` for it and None for any other; it may take longer, and is asked afterwards.
     """
 
-    def __init__(self, cell_name: Callable[[str], str | None], text: CellText = UNKNOWN_TEXT) -> None:
+    def __init__(
+        self,
+        is_cell: Callable[[str], bool],
+        cell_name: Callable[[str], str | None],
+        text: CellText = UNKNOWN_TEXT,
+    ) -> None:
+        self._is_cell = is_cell
         self._cell_name = cell_name
         self._text = text
         self._libraries = _libraries()
@@ -148,7 +155,7 @@ class Places:
         return (
             code.co_name.startswith(_MODULE_NAMES)
             and code.co_filename not in self._before
-            and self._cell_name(code.co_filename) is not None
+            and self._is_cell(code.co_filename)
         )
 
     def _chain(self) -> list[FrameType]:
@@ -212,7 +219,7 @@ class Places:
         if self._own_file is not None and file == self._own_file:
             self._shifts[id(code)] = self._text.bodies[0].shift
             return _OWN
-        a_cells = self._cell_name(file) is not None
+        a_cells = self._is_cell(file)
         if a_cells or file.startswith("<"):
             body = self._body(frame)
             if body is not None:
@@ -241,9 +248,7 @@ class Places:
         while one is not None and left and len(roots) < len(bodies):
             left -= 1
             file = one.f_code.co_filename
-            if one.f_code.co_name.startswith(_MODULE_NAMES) and (
-                file.startswith("<") or self._cell_name(file) is not None
-            ):
+            if one.f_code.co_name.startswith(_MODULE_NAMES) and (file.startswith("<") or self._is_cell(file)):
                 roots.append(one.f_code)
                 if file == self._own_file:
                     break

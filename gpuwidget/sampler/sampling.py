@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from functools import partial
 
 from gpuwidget.clock import SYSTEM_CLOCK, Clock
@@ -145,12 +146,7 @@ class Sampler:
                 return None
             ticket = self._fast.ask()
             self._changed.notify_all()
-            deadline = self._clock.monotonic() + timeout_s
-            while not self._fast.answered(ticket) and not self._stopping:
-                left = deadline - self._clock.monotonic()
-                if left <= 0:
-                    break
-                self._clock.wait(self._answers, left)
+            self._await_answer(lambda: self._fast.answered(ticket), self._clock.monotonic() + timeout_s)
             return self._driver.sample() if self._driver.opened else None
 
     def wait_until_open(self, timeout_s: float) -> bool:
@@ -161,13 +157,16 @@ class Sampler:
         """
         with self._changed:
             since = self._driver.opening_since
-            deadline = (self._clock.monotonic() if since is None else since) + timeout_s
-            while not self._driver.opened and self._subscriptions and not self._stopping:
-                left = deadline - self._clock.monotonic()
-                if left <= 0:
-                    break
-                self._clock.wait(self._answers, left)
+            began = self._clock.monotonic() if since is None else since
+            self._await_answer(lambda: self._driver.opened or not self._subscriptions, began + timeout_s)
             return self._driver.opened
+
+    def _await_answer(self, come: Callable[[], bool], deadline: float) -> None:
+        while not come() and not self._stopping:
+            left = deadline - self._clock.monotonic()
+            if left <= 0:
+                break
+            self._clock.wait(self._answers, left)
 
     def stop(self) -> None:
         """End all threads and let go of the source; a thread in a hung call is left behind.

@@ -38,6 +38,15 @@ SETTINGS = {
         "doNotDisturbMode": True,
     },
 }
+_WATCH_SHIFTS = """
+window.shifts = [];
+new PerformanceObserver(list => {
+    for (const { node } of list.getEntries().flatMap(entry => entry.sources)) {
+        const moved = node instanceof Element ? node : node?.parentElement;
+        if (moved?.closest('.jp-gpuwidget-panel')) { window.shifts.push(moved.className); }
+    }
+}).observe({type: 'layout-shift'});
+"""
 
 
 class Lab:
@@ -221,6 +230,15 @@ class Notebook:
             "return panel.content.widgets[argument].model.outputs.toJSON();", cell
         )
         return outputs
+
+    def watch_shifts(self) -> None:
+        """Take down from now on what of the panel moves though nobody has moved it."""
+        self.script(_WATCH_SHIFTS)
+
+    def shifts(self) -> list[str]:
+        """What has moved since this was last asked, by its classes."""
+        moved: list[str] = self.script("return window.shifts.splice(0);")
+        return moved
 
     def save(self) -> None:
         """Write the notebook to its file."""

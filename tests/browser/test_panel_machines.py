@@ -37,15 +37,6 @@ panel.sessionContext.session.kernel.anyMessage.connect((_, {msg, direction}) => 
     if (direction === 'send' && msg.header.msg_type === 'gpuwidget_request') { window.questions++; }
 });
 """
-WATCH_SHIFTS = """
-window.shifts = [];
-new PerformanceObserver(list => {
-    for (const { node } of list.getEntries().flatMap(entry => entry.sources)) {
-        const moved = node instanceof Element ? node : node?.parentElement;
-        if (moved?.closest('.jp-gpuwidget-panel')) { window.shifts.push(moved.className); }
-    }
-}).observe({type: 'layout-shift'});
-"""
 
 
 def answering(notebook: Notebook, gpus: list[str]) -> None:
@@ -103,11 +94,11 @@ def test_nothing_shifts_when_a_value_changes(browser: Browser, tmp_path: Path) -
         # What the panel says of the kernel comes with its first answer, and takes its room then.
         notebook.page.wait_for_selector(LOAD)
         notebook.page.wait_for_timeout(3000)
-        notebook.script(WATCH_SHIFTS)
+        notebook.watch_shifts()
         for step in range(1, 7):
             standin.scenario(*machine(8, step))
             notebook.page.wait_for_timeout(1000)
-        assert notebook.script("return window.shifts;") == []
+        assert notebook.shifts() == []
         notebook.close()
 
 

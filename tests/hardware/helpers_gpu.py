@@ -9,6 +9,14 @@ import sys
 import textwrap
 from typing import Any
 
+import pytest
+
+from gpuwidget.processes import in_host_pid_namespace
+
+HOST_PIDS = pytest.mark.skipif(
+    not in_host_pid_namespace(), reason="in a container the driver's process ids are not the processes' own"
+)
+"""For tests of what the driver tells by process."""
 _TIMEOUT_S = 240
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import functools
-import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers_gpu import run_program
 from helpers_kernel import Kernel
-from helpers_outputs import CARD
+
+from gpuwidget.measure.advice.clocks import LEAST_S
+from gpuwidget.sources.throttle import POWER_CAP, needing_attention
 
 pytestmark = pytest.mark.gpu
 
@@ -36,6 +36,7 @@ def watched(name, step, seconds=SECONDS, wait=torch.cuda.synchronize):
 half = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
 full = half.float()
 watched("bfloat16", lambda: half @ half)
+watched("full power", lambda: half @ half, seconds=12.0)
 watched("float32", lambda: full @ full)
 torch.set_float32_matmul_precision("high")
 watched("TF32", lambda: full @ full)
@@ -113,6 +114,19 @@ def test_what_is_well_gets_none(healthy: str) -> None:
     assert rules(healthy) == [], loads()[healthy]
 
 
+def test_the_power_limit_is_no_trouble() -> None:
+    """Full load reaches it: the report says for how long, and no advice does; below it nothing is held."""
+    full, light = (loads()[load]["gpu"] for load in ("full power", "small kernels"))
+    held = full["throttled"] or {}
+    if held.get(POWER_CAP, 0.0) < LEAST_S:
+        drawn = f"{full['power_w']} of {full['power_limit_w']} W"
+        pytest.skip(f"at {drawn} the driver did not name the power cap for {LEAST_S:g} s: {held}")
+    # Heat is another matter, and the machine's own.
+    hot = [word for word in needing_attention(held) if word != POWER_CAP and held[word] >= LEAST_S]
+    assert ("throttled" in rules("full power")) == bool(hot), loads()["full power"]
+    assert POWER_CAP not in (light["throttled"] or {}), light
+
+
 def test_the_switch_that_is_off_is_named() -> None:
     """TF32 was off in that run."""
     assert loads()["float32"]["advice"][0]["evidence"]["tf32_matmul"] is False
@@ -173,13 +187,10 @@ def test_fragmentation_and_expandable_segments() -> None:
 
 
 @pytest.fixture
-def kernel(tmp_path: Path) -> Iterator[Kernel]:
-    """A kernel of its own with gpuwidget loaded, whose cells are watched line by line."""
-    made = Kernel(tmp_path, {"GPUWIDGET_SOURCE": None, "PYTHONPATH": os.environ.get("PYTHONPATH")})
-    assert made.run("%load_ext gpuwidget").reply["status"] == "ok"
-    assert made.run(_IN_KERNEL).reply["status"] == "ok"
-    yield made
-    made.shutdown()
+def kernel(kernel: Kernel) -> Kernel:
+    """The same, with what its cells use."""
+    kernel.ok(_IN_KERNEL)
+    return kernel
 
 
 _IN_KERNEL = """
@@ -202,10 +213,7 @@ class Slow(torch.utils.data.Dataset):
 
 def advice(kernel: Kernel, cell: str) -> list[dict[str, Any]]:
     """What a watched cell was told."""
-    ran = kernel.run(f"%%gpuwatch --no-live\n{cell}")
-    assert ran.reply["status"] == "ok", ran.reply
-    card = next(message.content["data"] for message in ran.messages if message.is_card)
-    found = card[CARD]["advice"]
+    found = kernel.ok(f"%%gpuwatch --no-live\n{cell}").report["advice"]
     assert isinstance(found, list)
     return found
 
@@ -317,7 +325,7 @@ def test_a_straggler(tmp_path: Path) -> None:
             command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone",
                        {str(script)!r}, sleep]
             child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-            while "training" not in child.stdout.readline(): pass
+            assert any("training" in line for line in child.stdout)
             with gpuwidget.watch() as w:
                 import time; time.sleep(5)
             child.stdout.close(); child.terminate(); child.wait()

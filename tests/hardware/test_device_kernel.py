@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_gpu import nvidia_smi
-from helpers_kernel import Kernel, Ran
+from helpers_gpu import HOST_PIDS, nvidia_smi
+from helpers_kernel import Kernel
 
 pytestmark = [pytest.mark.gpu, pytest.mark.two_gpus]
 
@@ -20,71 +17,64 @@ USE = "torch.ones(2**28, device='{device}')"
 """One GiB on a device."""
 
 
-@pytest.fixture
-def kernel(tmp_path: Path) -> Iterator[Kernel]:
-    """A kernel of its own with gpuwidget loaded."""
-    made = Kernel(tmp_path, {"GPUWIDGET_SOURCE": None, "PYTHONPATH": os.environ.get("PYTHONPATH")})
-    run(made, "%load_ext gpuwidget")
-    yield made
-    made.shutdown()
-
-
-def run(kernel: Kernel, code: str) -> Ran:
-    """Run ``code``, which must end well."""
-    ran = kernel.run(code)
-    assert ran.reply["status"] == "ok", ran.reply
-    return ran
-
-
-def shown(ran: Ran) -> str:
-    """The plain text of what a cell displayed."""
-    return "\n".join(m.content["data"]["text/plain"] for m in ran.messages if m.type == "display_data")
-
-
-def ask(kernel: Kernel, **question: Any) -> Any:
-    """The state that a view is told."""
-    answer = kernel.ask_control("gpuwidget_request", {"schema": 1, **question})
-    assert answer["status"] == "ok", answer
+def told(kernel: Kernel, **question: Any) -> Any:
+    """The state that a view is told; asked again, as views do, while the driver has not answered."""
+    for _ in range(100):
+        answer = kernel.answer_to(**question)
+        assert answer["status"] == "ok", answer
+        if answer["state"]["gpus"]:
+            break
+        kernel.idle_for(0.05)
     return answer["state"]
 
 
 def test_what_views_are_told(kernel: Kernel) -> None:
-    """Each choice is a GPU as nvidia-smi has it, and who is on it; contexts stay after 'none'."""
-    run(kernel, "import torch")
-    before = ask(kernel, ask="state")
-    assert (before["cuda_initialized"], [gpu["context"] for gpu in before["gpus"]]) == (False, [False] * 2)
-    run(kernel, f"x = {USE.format(device='cuda:0')}\n%gpu device cuda:1")
-    run(kernel, f"y = {USE.format(device='cuda')}\n%gpu device none")
-    run(kernel, "z = 1")
-    state = ask(kernel, ask="state")
-    smi = nvidia_smi("index,uuid,name,compute_cap,memory.total,memory.free")
+    """Each choice is a GPU as nvidia-smi has it; contexts stay after 'none'."""
+    kernel.ok("import torch")
+    smi = nvidia_smi("index,uuid,name,compute_cap,memory.total")
+    before = told(kernel, ask="state")
+    assert before["cuda_initialized"] is False
+    assert [gpu["context"] for gpu in before["gpus"]] == [False for _ in smi]
+    kernel.ok(f"x = {USE.format(device='cuda:0')}\n%gpu device cuda:1")
+    kernel.ok(f"y = {USE.format(device='cuda')}\n%gpu device none")
+    kernel.ok("z = 1")
+    state = told(kernel, ask="state")
+    names = [f"cuda:{number}" for number in range(len(smi))]
     choices = state["choices"]
-    assert [choice["device"] for choice in choices] == ["cpu", "cuda:0", "cuda:1"]
-    for choice, (index, uuid, name, capability, total, free) in zip(choices[1:], smi, strict=True):
+    assert [choice["device"] for choice in choices] == ["cpu", *names]
+    free = [int(row[0]) * 2**20 for row in nvidia_smi("memory.free")]
+    for choice, (index, uuid, name, capability, total), left in zip(choices[1:], smi, free, strict=True):
         assert [str(choice["index"]), choice["uuid"], choice["name"]] == [index, uuid, name]
         assert choice["compute_capability"] == capability
         assert choice["memory_total"] == int(total) * 2**20
-        assert choice["memory_free"] == pytest.approx(int(free) * 2**20, abs=GIB)
-        assert choice["holders"][0] == "this notebook"
-    assert [gpu["torch_device"] for gpu in state["gpus"]] == ["cuda:0", "cuda:1"]
-    assert [gpu["context"] for gpu in state["gpus"]] == [True, True]
-    assert all(gpu["process_memory"] > GIB for gpu in state["gpus"])
+        assert choice["memory_free"] == pytest.approx(left, abs=GIB)
+    assert [gpu["torch_device"] for gpu in state["gpus"]] == names
+    assert [gpu["context"] for gpu in state["gpus"]] == [name in ("cuda:0", "cuda:1") for name in names]
     assert state["device"]["chosen"] is None
-    assert run(kernel, NOW).result == "('cpu', 0)"
+    assert kernel.ok(NOW).result == "('cpu', 0)"
+
+
+@HOST_PIDS
+def test_who_is_on_a_gpu(kernel: Kernel) -> None:
+    """A view is told first that this notebook is, and what it holds there."""
+    kernel.ok(f"import torch\nx, y = {USE.format(device='cuda:0')}, {USE.format(device='cuda:1')}")
+    state = told(kernel, ask="state")
+    assert [choice["holders"][0] for choice in state["choices"][1:3]] == ["this notebook"] * 2
+    assert all(gpu["process_memory"] > GIB for gpu in state["gpus"][:2])
 
 
 def test_a_choice_while_a_cell_computes(kernel: Kernel) -> None:
     """While a cell keeps a GPU busy, a choice is answered; it holds from the next cell."""
-    run(kernel, "import os, torch\na = torch.ones(4096, 4096, device='cuda')")
+    kernel.ok("import os, torch\na = torch.ones(4096, 4096, device='cuda')")
     busy = "open('on', 'w').close()\nwhile not os.path.exists('off'): a @ a\ntorch.cuda.synchronize()\n" + NOW
     request = kernel.send(busy)
     kernel.wait_for_file("on")
-    device = ask(kernel, ask="set_device", device="cuda:1", new_tensors=True)["device"]
+    device = told(kernel, ask="set_device", device="cuda:1", new_tensors=True)["device"]
     assert (device["chosen"], device["pending"], device["present"]) == ("cuda:1", True, "cpu")
     (kernel.folder / "off").touch()
     assert kernel.wait(request).result == "('cpu', 0)"
-    assert run(kernel, NOW).result == "('cuda:1', 1)"
-    assert ask(kernel, ask="state")["device"]["pending"] is False
+    assert kernel.ok(NOW).result == "('cuda:1', 1)"
+    assert told(kernel, ask="state")["device"]["pending"] is False
 
 
 @pytest.mark.parametrize(
@@ -95,50 +85,48 @@ def test_other_libraries_follow_the_next_cell(kernel: Kernel, package: str, curr
     """In a kernel too CuPy and Numba are where torch is, from the cell after the choice, and back again."""
     if importlib.util.find_spec(package.partition(".")[0]) is None:
         pytest.skip(f"{package} is not installed")
-    run(kernel, f"import torch, {package}\ntorch.cuda.init()\n%gpu device cuda:1")
-    assert run(kernel, f"{current}, {NOW}").result == "(1, 'cuda:1', 1)"
-    run(kernel, "%gpu device cuda:0 --light")
-    assert run(kernel, f"{current}, {NOW}").result == "(0, 'cpu', 0)"
-    run(kernel, "%gpu device none")
-    assert run(kernel, f"{current}, {NOW}").result == "(0, 'cpu', 0)"
+    kernel.ok(f"import torch, {package}\ntorch.cuda.init()\n%gpu device cuda:1")
+    assert kernel.ok(f"{current}, {NOW}").result == "(1, 'cuda:1', 1)"
+    kernel.ok("%gpu device cuda:0 --light")
+    assert kernel.ok(f"{current}, {NOW}").result == "(0, 'cpu', 0)"
+    kernel.ok("%gpu device none")
+    assert kernel.ok(f"{current}, {NOW}").result == "(0, 'cpu', 0)"
 
 
 def test_a_choice_before_torch(kernel: Kernel) -> None:
     """It says that it waits, imports nothing, and holds from the cell after the import."""
-    assert "torch is not imported yet" in shown(run(kernel, "import sys\n%gpu device cuda:1"))
-    assert run(kernel, "'torch' in sys.modules").result == "False"
-    assert run(kernel, "import torch\nstr(torch.get_default_device())").result == "'cpu'"
-    assert (
-        run(kernel, "torch.cuda.is_initialized(), str(torch.empty(3).device)").result == "(False, 'cuda:1')"
-    )
+    assert "torch is not imported yet" in kernel.ok("import sys\n%gpu device cuda:1").displayed
+    assert kernel.ok("'torch' in sys.modules").result == "False"
+    assert kernel.ok("import torch\nstr(torch.get_default_device())").result == "'cpu'"
+    assert kernel.ok("torch.cuda.is_initialized(), str(torch.empty(3).device)").result == "(False, 'cuda:1')"
 
 
 def test_what_the_users_code_sets_stays(kernel: Kernel) -> None:
     """torch.cuda.set_device and set_default_device after a choice are shown and left alone."""
-    run(kernel, "import torch\ntorch.cuda.init()\n%gpu device cuda:1")
-    run(kernel, "torch.cuda.set_device(0)")
-    assert run(kernel, NOW).result == "('cuda:1', 0)"
-    assert "set the current CUDA device to cuda:0" in ask(kernel, ask="state")["device"]["note"]
-    run(kernel, "torch.set_default_device('cpu')")
-    assert run(kernel, NOW).result == "('cpu', 0)"
-    assert "set torch's default device to cpu" in ask(kernel, ask="state")["device"]["note"]
+    kernel.ok("import torch\ntorch.cuda.init()\n%gpu device cuda:1")
+    kernel.ok("torch.cuda.set_device(0)")
+    assert kernel.ok(NOW).result == "('cuda:1', 0)"
+    assert "set the current CUDA device to cuda:0" in told(kernel, ask="state")["device"]["note"]
+    kernel.ok("torch.set_default_device('cpu')")
+    assert kernel.ok(NOW).result == "('cpu', 0)"
+    assert "set torch's default device to cpu" in told(kernel, ask="state")["device"]["note"]
 
 
 def test_one_cells_device_and_an_interrupt(kernel: Kernel) -> None:
     """The stop button in a cell of its own device ends the cell and puts everything back."""
-    run(kernel, "import torch\ntorch.cuda.init()")
+    kernel.ok("import torch\ntorch.cuda.init()")
     work = "a = torch.ones(4096, 4096)\nopen('on', 'w').close()\nwhile True: (a @ a).sum().item()"
     request = kernel.send(f"%%gpuwatch --device cuda:1\n{work}")
     kernel.wait_for_file("on")
     kernel.interrupt()
     ran = kernel.wait(request)
     assert (ran.reply["ename"], len(ran.cards)) == ("KeyboardInterrupt", 1)
-    assert run(kernel, f"str(a.device), {NOW}").result == "('cuda:1', 'cpu', 0)"
+    assert kernel.ok(f"str(a.device), {NOW}").result == "('cuda:1', 'cpu', 0)"
 
 
 def test_the_dashboard(kernel: Kernel) -> None:
-    """%gpu offers both GPUs by name, with what is free."""
-    ran = run(kernel, "import time, torch, gpuwidget\nboard = gpuwidget.dashboard()\nboard")
+    """%gpu offers every GPU by name, with what is free."""
+    ran = kernel.ok("import time, torch, gpuwidget\nboard = gpuwidget.dashboard()\nboard")
     offered: list[str] = []
     for _ in range(20):
         states = [m.content["data"].get("state", {}) for m in ran.messages + ran.late if "comm" in m.type]
@@ -146,9 +134,12 @@ def test_the_dashboard(kernel: Kernel) -> None:
         offered = [label for label in labels if label.startswith("cuda:")]
         if offered:
             break
-        ran = run(kernel, "time.sleep(0.5)")
-    assert [option.split(" · ")[0] for option in offered] == ["cuda:0", "cuda:1"]
-    assert all("H200" in option and "free" in option for option in offered)
+        ran = kernel.ok("time.sleep(0.5)")
+    models = [row[0].removeprefix("NVIDIA ") for row in nvidia_smi("name")]
+    assert [option.split(" · ")[0] for option in offered] == [f"cuda:{n}" for n in range(len(models))]
+    for option, model in zip(offered, models, strict=True):
+        assert model in option
+        assert option.split(" · ")[3].endswith(" free")
 
 
 TRAPS = {
@@ -178,9 +169,9 @@ TRAPS = {
 def test_traps_as_cuda_sets_them(kernel: Kernel, trap: tuple[str, str, str]) -> None:
     """Below the real error stands what happened, which variables are where, and the fix."""
     code, happened, fix = trap
-    run(kernel, "import torch")
+    kernel.ok("import torch")
     ran = kernel.run(code)
     assert ran.reply["status"] == "error"
-    said = shown(ran).splitlines()
+    said = ran.displayed.splitlines()
     assert said[0].startswith(happened), ran.reply["evalue"]
     assert fix in said[1]

@@ -15,7 +15,7 @@ from gpuwidget.torch_stream import DefaultStreams
 
 def watching():
     streams = DefaultStreams()
-    witness = CodeWitness(Places(lambda file: None), lambda file, line: "", streams)
+    witness = CodeWitness(Places(lambda file: False, lambda file: None), lambda file, line: "", streams)
     witness.start()
     return witness, streams
 """

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers_kernel import Kernel
-from helpers_outputs import CARD
 
 pytestmark = pytest.mark.gpu
 
@@ -32,35 +28,21 @@ CELL = (
 )
 
 
-@pytest.fixture
-def kernel(tmp_path: Path) -> Iterator[Kernel]:
-    variables = {"GPUWIDGET_SOURCE": None, "PYTHONPATH": os.environ.get("PYTHONPATH")}
-    made = Kernel(tmp_path, variables)
-    run(made, "%load_ext gpuwidget")
-    yield made
-    made.shutdown()
-
-
-def run(kernel: Kernel, code: str) -> None:
-    ran = kernel.run(code)
-    assert ran.reply["status"] == "ok", ran.reply
-
-
 def watched(kernel: Kernel, cell: str) -> dict[str, Any]:
     """The whole report, not only what its card has room for."""
-    ran = kernel.run(cell)
-    assert ran.reply["status"] == "ok", ran.reply
+    ran = kernel.ok(cell)
     (card,) = ran.cards
     assert "torch's memory by line:" in card["text/plain"], card["text/plain"]
-    run(kernel, "import gpuwidget, json\nfound = json.dumps(gpuwidget.reports()[-1].to_dict())")
+    kernel.ok("import gpuwidget, json\nfound = json.dumps(gpuwidget.reports()[-1].to_dict())")
     report: dict[str, Any] = json.loads(eval(kernel.value("found")))
-    assert report["lines"][: len(card[CARD]["lines"])] == card[CARD]["lines"]
+    shown = ran.report["lines"]
+    assert report["lines"][: len(shown)] == shown
     return report
 
 
 def test_a_training_step(kernel: Kernel) -> None:
     """The lines add up to what torch counted, to the byte; the forward, backward and step are told apart."""
-    run(kernel, TRAINING)
+    kernel.ok(TRAINING)
     report = watched(kernel, CELL)
     lines = report["lines"]
     counted = int(kernel.value("after - before"))
@@ -99,16 +81,14 @@ def test_cuda_comes_up_in_the_cell(kernel: Kernel) -> None:
 
 def test_the_users_recording_goes_on(kernel: Kernel) -> None:
     """The user's own recording has after the run all that it had before, and is still on."""
-    run(
-        kernel,
-        "import torch\ntorch.cuda.memory._record_memory_history()\nx = torch.zeros(2**20, device='cuda')",
+    kernel.ok(
+        "import torch\ntorch.cuda.memory._record_memory_history()\nx = torch.zeros(2**20, device='cuda')"
     )
     report = watched(kernel, "%%gpuwatch --no-live --lines\ny = torch.zeros(2**22, device='cuda')")
     assert [(line["line"], line["held"]) for line in report["lines"]] == [(2, 2**24)]
-    run(
-        kernel,
+    kernel.ok(
         "trace = torch.cuda.memory._snapshot()['device_traces'][0]\n"
-        "sizes = [entry['size'] for entry in trace if entry['action'] == 'alloc']",
+        "sizes = [entry['size'] for entry in trace if entry['action'] == 'alloc']"
     )
     assert kernel.value("sizes") == str([2**22, 2**24])
     assert kernel.value("torch._C._cuda_isHistoryEnabled()") == "True"

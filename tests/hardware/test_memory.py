@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers_gpu import nvidia_smi, run_program
-from helpers_kernel import Kernel, Ran
+from helpers_kernel import Kernel
 
 pytestmark = pytest.mark.gpu
 
@@ -227,25 +224,10 @@ def test_two_devices() -> None:
 
 
 @pytest.fixture
-def kernel(tmp_path: Path) -> Iterator[Kernel]:
-    """A kernel of its own with gpuwidget loaded in In[1]."""
-    made = Kernel(tmp_path, {"GPUWIDGET_SOURCE": None, "PYTHONPATH": os.environ.get("PYTHONPATH")})
-    run(made, "%load_ext gpuwidget")
-    run(made, "import torch, gpuwidget; from torch import nn")
-    yield made
-    made.shutdown()
-
-
-def run(kernel: Kernel, code: str) -> Ran:
-    """Run ``code``, which must end well."""
-    ran = kernel.run(code)
-    assert ran.reply["status"] == "ok", ran.reply
-    return ran
-
-
-def shown(ran: Ran) -> str:
-    """The plain text of what a cell displayed."""
-    return "\n".join(m.content["data"]["text/plain"] for m in ran.messages if m.type == "display_data")
+def kernel(kernel: Kernel) -> Kernel:
+    """The same, with torch loaded in In[2]."""
+    kernel.ok("import torch, gpuwidget; from torch import nn")
+    return kernel
 
 
 def used() -> int:
@@ -267,8 +249,8 @@ def held(kernel: Kernel) -> dict[str, tuple[int, int | None]]:
 
 def test_error_frames_and_results_are_freed(kernel: Kernel) -> None:
     """What %gpu free offers is what torch lets go of, and what it says was given back is nvidia-smi's."""
-    run(kernel, "kept = torch.empty(1024**3, dtype=torch.uint8, device='cuda')")
-    run(kernel, "torch.empty(2 * 1024**3, dtype=torch.uint8, device='cuda').view(1024, -1)")
+    kernel.ok("kept = torch.empty(1024**3, dtype=torch.uint8, device='cuda')")
+    kernel.ok("torch.empty(2 * 1024**3, dtype=torch.uint8, device='cuda').view(1024, -1)")
     kernel.run(
         "def fail():\n    data = torch.empty(3 << 30, dtype=torch.uint8, device='cuda')\n    1 / 0\nfail()"
     )
@@ -276,11 +258,11 @@ def test_error_frames_and_results_are_freed(kernel: Kernel) -> None:
     assert found["the last error's traceback"] == (3 * GIB, 5)
     assert found["Out[4]"] == (2 * GIB, 4)
     assert found["kept"] == (GIB, 3)
-    offered = shown(run(kernel, "%gpu free"))
+    offered = kernel.ok("%gpu free").displayed
     assert "the last error's traceback: 3.0 GiB" in offered
     assert "Out[4], _, _4: 2.0 GiB" in offered
     before = used()
-    done = shown(run(kernel, "%gpu free --yes"))
+    done = kernel.ok("%gpu free --yes").displayed
     freed = before - used()
     assert "Released 5.0 GiB of tensors." in done
     assert freed * MIB == pytest.approx(5 * GIB, abs=64 * MIB)
@@ -295,14 +277,14 @@ def test_error_frames_and_results_are_freed(kernel: Kernel) -> None:
 
 def test_out_of_memory_leaves_nothing_after_free(kernel: Kernel) -> None:
     """A training step that ran out of memory: its frames are what is freed, and the model stays."""
-    run(kernel, "model = nn.Linear(1000, 1000, device='cuda')")
+    kernel.ok("model = nn.Linear(1000, 1000, device='cuda')")
     failed = kernel.run(
         "def step(n):\n    kept = [torch.empty(1 << 30, dtype=torch.uint8, device='cuda')]\n"
         "    kept.append(torch.empty(1 << 50, dtype=torch.uint8, device='cuda'))\nstep(1)"
     )
     assert failed.reply["ename"] == "OutOfMemoryError"
     assert held(kernel)["the last error's traceback"][0] == GIB
-    run(kernel, "%gpu free --yes")
+    kernel.ok("%gpu free --yes")
     found = held(kernel)
     assert found["model"][1] == 3
     assert "the last error's traceback" not in found
@@ -311,31 +293,29 @@ def test_out_of_memory_leaves_nothing_after_free(kernel: Kernel) -> None:
 
 def test_cells_of_a_training(kernel: Kernel) -> None:
     """Model and optimizer stay their cells' through many steps, each with thousands of temporaries."""
-    run(kernel, "model = nn.Sequential(*[nn.Linear(1024, 1024) for _ in range(8)]).cuda()")
-    run(
-        kernel,
-        "optimizer = torch.optim.AdamW(model.parameters()); batch = torch.randn(256, 1024, device='cuda')",
+    kernel.ok("model = nn.Sequential(*[nn.Linear(1024, 1024) for _ in range(8)]).cuda()")
+    kernel.ok(
+        "optimizer = torch.optim.AdamW(model.parameters()); batch = torch.randn(256, 1024, device='cuda')"
     )
     train = (
         "for _ in range({n}):\n    loss = model(batch).square().mean(); loss.backward()\n"
         "    optimizer.step(); optimizer.zero_grad()"
     )
-    run(kernel, train.format(n=1))
+    kernel.ok(train.format(n=1))
     for _ in range(3):
-        run(kernel, train.format(n=20))
+        kernel.ok(train.format(n=20))
     found = held(kernel)
     assert (found["model"][1], found["batch"][1], found["optimizer"][1]) == (3, 4, 5)
     assert found["loss"][1] == 8
-    lines = shown(run(kernel, "%gpu memory --cells")).splitlines()
+    lines = kernel.ok("%gpu memory --cells").displayed.splitlines()
     assert any(line.startswith("In [3]  model = nn.Sequential") for line in lines)
 
 
 def test_a_storage_that_outlives_its_memory(kernel: Kernel) -> None:
     """A storage resized to nothing, as FSDP does it: what lies at its address next is the next cell's."""
-    run(kernel, "x = torch.empty(1 << 24, device='cuda')")
-    run(
-        kernel,
-        "address = x.data_ptr()\nx.untyped_storage().resize_(0)\ny = torch.empty(1 << 24, device='cuda')",
+    kernel.ok("x = torch.empty(1 << 24, device='cuda')")
+    kernel.ok(
+        "address = x.data_ptr()\nx.untyped_storage().resize_(0)\ny = torch.empty(1 << 24, device='cuda')"
     )
     assert kernel.value("y.data_ptr() == address") == "True"
     assert held(kernel)["y"] == (64 * MIB, 4)
@@ -343,10 +323,10 @@ def test_a_storage_that_outlives_its_memory(kernel: Kernel) -> None:
 
 def test_a_watched_cell_says_what_it_left_behind(kernel: Kernel) -> None:
     """The card's holders are this cell's, and add up to the rise of torch's allocated memory."""
-    run(kernel, "before = torch.empty(1 << 20, device='cuda')")
+    kernel.ok("before = torch.empty(1 << 20, device='cuda')")
     cell = "%%gpuwatch\nx = torch.empty(1 << 28, device='cuda'); y = x[5:]\n(x[:1000] * 2).sum().item()"
-    ran = run(kernel, cell)
-    report = ran.cards[0]["application/vnd.gpuwidget.report+json"]
+    ran = kernel.ok(cell)
+    report = ran.report
     allocated = next(gpu["torch"]["allocated"] for gpu in report["gpus"] if gpu["torch"])
     left = sum(holder["bytes"] for holder in report["holders"])
     assert left == allocated["end"] - allocated["start"]

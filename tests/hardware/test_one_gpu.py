@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from helpers_gpu import nvidia_smi, run_program
 
@@ -11,14 +13,14 @@ MIB = 1024**2
 GIB = 1024**3
 
 
+def sample_now() -> Any:
+    """What gpuwidget says of the GPUs, in a process that does not use them."""
+    return run_program("import dataclasses, gpuwidget\nresult = dataclasses.asdict(gpuwidget.sample())")
+
+
 def test_identity_is_nvidia_smis() -> None:
     """Index, UUID, name, bus id, memory and driver are those nvidia-smi prints."""
-    sample = run_program(
-        """
-        import dataclasses, gpuwidget
-        result = dataclasses.asdict(gpuwidget.sample())
-        """
-    )
+    sample = sample_now()
     rows = nvidia_smi("index,uuid,name,pci.bus_id,memory.total,compute_cap,driver_version")
     assert [
         [
@@ -36,18 +38,18 @@ def test_identity_is_nvidia_smis() -> None:
 
 def test_readings_are_nvidia_smis() -> None:
     """Idle memory, temperature, power limit and clock agree with nvidia-smi."""
-    sample = run_program(
-        """
-        import dataclasses, gpuwidget
-        result = dataclasses.asdict(gpuwidget.sample())
-        """
-    )
+    rested = nvidia_smi("power.draw.instant")
+    sample = sample_now()
     rows = nvidia_smi("memory.used,temperature.gpu,enforced.power.limit,power.draw.instant")
-    for reading, (used, temperature, limit, power) in zip(sample["readings"], rows, strict=True):
+    for reading, (before,), (used, temperature, limit, power) in zip(
+        sample["readings"], rested, rows, strict=True
+    ):
         assert abs(reading["memory_used"] / MIB - float(used)) <= 2
         assert abs(reading["temperature_c"] - float(temperature)) <= 3
         assert reading["power_limit_w"] == pytest.approx(float(limit))
-        assert reading["power_w"] == pytest.approx(float(power), rel=0.2)
+        # It falls for a while after the work of the test before.
+        low, high = sorted((float(before), float(power)))
+        assert 0.8 * low <= reading["power_w"] <= 1.2 * high
         assert reading["throttle"] is not None
 
 
@@ -55,16 +57,14 @@ def test_a_tensor_of_a_millisecond_shows_in_the_peak() -> None:
     """4 GiB made and freed at once are in torch's peak, to the byte, and in no sample needed for it."""
     result = run_program(
         """
-        import time, torch, gpuwidget
+        import torch, gpuwidget
         torch.empty(1, device="cuda")
         before = torch.cuda.memory_allocated()
         with gpuwidget.watch() as w:
-            began = time.perf_counter()
             x = torch.empty(4 * 1024**3, dtype=torch.uint8, device="cuda")
             del x
-            took = time.perf_counter() - began
         gpu = w.report.to_dict()["gpus"][0]
-        result = {"gpu": gpu, "before": before, "torch": torch.cuda.max_memory_allocated(), "took": took}
+        result = {"gpu": gpu, "before": before, "torch": torch.cuda.max_memory_allocated()}
         """
     )
     allocated = result["gpu"]["torch"]["allocated"]
@@ -286,4 +286,4 @@ def test_the_command_line_shows_the_gpu() -> None:
         """
     )
     assert (result["code"], result["err"]) == (0, "")
-    assert "H200" in result["out"] or "NVIDIA" in result["out"]
+    assert nvidia_smi("name")[0][0].removeprefix("NVIDIA ") in result["out"]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from helpers_kernel import Kernel, Ran
@@ -22,27 +20,16 @@ torch.cuda.set_per_process_memory_fraction(LIMIT * 2**30 / total)
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Kernel]]:
+def start(start_kernel: Callable[..., Kernel]) -> Callable[..., Kernel]:
     """Starts kernels in which torch may have so many GiB of the first GPU, with gpuwidget loaded."""
-    kernels: list[Kernel] = []
 
-    def make(limit: float, **environment: str | None) -> Kernel:
-        path = os.environ.get("PYTHONPATH")
-        variables = {"GPUWIDGET_SOURCE": None, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": "0", **environment}
-        kernels.append(Kernel(tmp_path / str(len(kernels)), variables))
-        ok(kernels[-1], SETUP.replace("LIMIT", str(limit)))
-        ok(kernels[-1], "%load_ext gpuwidget")
-        return kernels[-1]
+    def start(limit: float, **environment: str) -> Kernel:
+        kernel = start_kernel(CUDA_VISIBLE_DEVICES="0", **environment)
+        kernel.ok(SETUP.replace("LIMIT", str(limit)))
+        kernel.ok("%load_ext gpuwidget")
+        return kernel
 
-    yield make
-    for kernel in kernels:
-        kernel.shutdown()
-
-
-def ok(kernel: Kernel, code: str) -> Ran:
-    ran = kernel.run(code)
-    assert ran.reply["status"] == "ok", ran.reply
-    return ran
+    return start
 
 
 def card(ran: Ran) -> str:
@@ -61,9 +48,9 @@ def card(ran: Ran) -> str:
 def test_who_holds_it_and_what_helps(start: Callable[..., Kernel]) -> None:
     """Variables, old results and the error's frames with their sizes; each remedy lets the cell run."""
     kernel = start(6)
-    ok(kernel, "model = gib(2)")
-    ok(kernel, "cache = [gib(0.75), gib(0.75)]")
-    ok(kernel, "gib(1)")
+    kernel.ok("model = gib(2)")
+    kernel.ok("cache = [gib(0.75), gib(0.75)]")
+    kernel.ok("gib(1)")
     cell = "def step():\n    batch = gib(0.5)\n    return (model[:1] + gib(1.25)[:1]).item()\nstep()"
     text = card(kernel.run(cell))
     first, *lines = text.splitlines()
@@ -82,19 +69,19 @@ def test_who_holds_it_and_what_helps(start: Callable[..., Kernel]) -> None:
     assert limit is not None, text
     assert "Make the batch" in text
     # One after the other, each from the same beginning.
-    ok(kernel, "%gpu free --yes")
-    ok(kernel, cell)
-    ok(kernel, "gib(1)")
+    kernel.ok("%gpu free --yes")
+    kernel.ok(cell)
+    kernel.ok("gib(1)")
     card(kernel.run(cell))
-    ok(kernel, "%gpu free cache")
-    ok(kernel, cell)
-    ok(kernel, "cache = [gib(0.75), gib(0.75)]")
+    kernel.ok("%gpu free cache")
+    kernel.ok(cell)
+    kernel.ok("cache = [gib(0.75), gib(0.75)]")
     card(kernel.run(cell))
     # Another error takes the place of this one, so that its frames go; what the notebook keeps stays.
     kernel.run("1 / 0")
-    ok(kernel, "import gc; gc.collect()")
-    ok(kernel, limit[0])
-    ok(kernel, cell)
+    kernel.ok("import gc; gc.collect()")
+    kernel.ok(limit[0])
+    kernel.ok(cell)
 
 
 def test_a_smaller_batch(start: Callable[..., Kernel]) -> None:
@@ -104,8 +91,8 @@ def test_a_smaller_batch(start: Callable[..., Kernel]) -> None:
     text = card(kernel.run(cell.format(n=1)))
     parts = re.search(r"Make the batch (\d+) times smaller", text)
     assert parts is not None, text
-    ok(kernel, "%gpu free --yes")
-    ok(kernel, cell.format(n=parts[1]))
+    kernel.ok("%gpu free --yes")
+    kernel.ok(cell.format(n=parts[1]))
 
 
 def test_pieces(start: Callable[..., Kernel]) -> None:
@@ -115,15 +102,15 @@ def test_pieces(start: Callable[..., Kernel]) -> None:
         "fill.append(gib(0.69))\nfill.clear()"
     )
     kernel = start(4.5)
-    ok(kernel, pieces)
+    kernel.ok(pieces)
     text = card(kernel.run("x = gib(1.5)"))
     advice = re.search(r"%env (\w+)=(\S+)", text)
     assert advice is not None, text
     better = start(4.5, **{advice[1]: advice[2]})
-    ok(better, pieces)
-    ok(better, "x = gib(1.5)")
+    better.ok(pieces)
+    better.ok("x = gib(1.5)")
     kernel = start(4.5)
-    ok(kernel, "x = gib(4)")
+    kernel.ok("x = gib(4)")
     assert "expandable" not in card(kernel.run("y = gib(1)"))
 
 
@@ -134,8 +121,8 @@ def test_an_earlier_error(start: Callable[..., Kernel]) -> None:
     text = card(kernel.run("x = gib(2.5)"))
     assert "Run it again" in text or "an earlier error's frames" in text
     if "an earlier error's frames" in text:
-        ok(kernel, "%gpu free --yes")
-    ok(kernel, "x = gib(2.5)")
+        kernel.ok("%gpu free --yes")
+    kernel.ok("x = gib(2.5)")
 
 
 def test_the_last_minute_and_the_rest(start: Callable[..., Kernel]) -> None:
@@ -155,12 +142,11 @@ def test_the_last_minute_and_the_rest(start: Callable[..., Kernel]) -> None:
 def test_a_real_message_against_the_counters(start: Callable[..., Kernel]) -> None:
     """All that is read from this torch's own message agrees with what its counters say."""
     kernel = start(4)
-    ok(kernel, "x = gib(3)")
+    kernel.ok("x = gib(3)")
     kernel.run("gib(2)")
-    ok(
-        kernel,
+    kernel.ok(
         "import sys\nfrom gpuwidget.measure.out_of_memory import parse\nsaid = parse(str(sys.last_value))\n"
-        "stats = torch.cuda.memory_stats()\nfree, total = torch.cuda.mem_get_info()",
+        "stats = torch.cuda.memory_stats()\nfree, total = torch.cuda.mem_get_info()"
     )
     for name, exact in (
         ("requested", "2 * 2**30"),

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from helpers_gpu import nvidia_smi, run_program
-from helpers_kernel import Kernel, Ran
-
-from gpuwidget.processes import in_host_pid_namespace
+from helpers_gpu import HOST_PIDS, nvidia_smi, run_program
+from helpers_kernel import Kernel
 
 pytestmark = pytest.mark.gpu
 
 GIB = 1024**3
 CHILD = "import torch; x = torch.empty(2 * 1024**3, dtype=torch.uint8, device='{device}'); print(); input()"
 """Holds two GiB on a device until it is told to end."""
-HOST_PIDS = pytest.mark.skipif(
-    not in_host_pid_namespace(), reason="in a container the driver's process ids are not the children's"
-)
 
 
 def holding(gib: int) -> subprocess.Popen[str]:
@@ -33,22 +26,6 @@ def holding(gib: int) -> subprocess.Popen[str]:
     assert process.stdout is not None
     assert process.stdout.readline() == "\n"
     return process
-
-
-@pytest.fixture
-def kernel(tmp_path: Path) -> Iterator[Kernel]:
-    """A kernel of its own with gpuwidget loaded."""
-    made = Kernel(tmp_path, {"GPUWIDGET_SOURCE": None, "PYTHONPATH": os.environ.get("PYTHONPATH")})
-    run(made, "%load_ext gpuwidget")
-    yield made
-    made.shutdown()
-
-
-def run(kernel: Kernel, code: str) -> Ran:
-    """Run ``code``, which must end well."""
-    ran = kernel.run(code)
-    assert ran.reply["status"] == "ok", ran.reply
-    return ran
 
 
 def free_now() -> int:
@@ -146,16 +123,15 @@ def test_a_cell_waits_for_room(kernel: Kernel) -> None:
 
 def test_the_notebooks_own_cache_is_room(kernel: Kernel) -> None:
     """What torch's empty cache here would give back serves the cell: torch gets all that was promised."""
-    run(kernel, "import torch\nx = torch.empty(8 * 2**30, dtype=torch.uint8, device='cuda:0')\ndel x")
+    kernel.ok("import torch\nx = torch.empty(8 * 2**30, dtype=torch.uint8, device='cuda:0')\ndel x")
     need = free_now() // GIB + 4
     refused = kernel.run(f"%%gpuwatch --need {need + 6}GiB --gpu 0\n1")
     assert (
         "(and 8.0 GiB in this notebook's empty torch cache)" in refused.text or "GiB in all" in refused.text
     )
-    ran = run(
-        kernel,
+    ran = kernel.ok(
         f"%%gpuwatch --need {need}GiB --gpu 0\n"
-        f"x = torch.empty({need} * 2**30, dtype=torch.uint8, device='cuda:0')\nlen(x) // 2**30",
+        f"x = torch.empty({need} * 2**30, dtype=torch.uint8, device='cuda:0')\nlen(x) // 2**30"
     )
     assert ran.result == str(need)
     assert "--need counted 8.0 GiB of this notebook's empty torch cache too" in ran.cards[0]["text/plain"]

@@ -37,5 +37,5 @@ def pair(start_kernel: Callable[..., Kernel]) -> Pair:
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
     """A kernel with gpuwidget loaded."""
     made = start_kernel()
-    assert made.run("%load_ext gpuwidget").reply["status"] == "ok"
+    made.ok("%load_ext gpuwidget")
     return made

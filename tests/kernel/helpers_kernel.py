@@ -13,11 +13,16 @@ from typing import Any
 
 import pytest
 import zmq
-from helpers_outputs import ExpectedIds, Message, cards, final_outputs, sequence
+from helpers_outputs import CARD, ExpectedIds, Message, cards, final_outputs, sequence
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import KernelManager
 
 KERNEL_PYTHON = os.environ.get("GPUWIDGET_TEST_PYTHON", sys.executable)
+"""The kernel's interpreter: its environment may have older packages than the tests' own."""
+TORCH_STANDIN = str(Path(__file__).parent.parent / "torch_standin")
+"""A folder for PYTHONPATH, in which torch is a stand-in with two GPUs."""
+PATIENCE_S = 30.0
+"""How long a test waits for what it expects of a kernel before it gives up."""
 
 
 def skip_without_torch() -> None:
@@ -25,11 +30,6 @@ def skip_without_torch() -> None:
     done = subprocess.run([KERNEL_PYTHON, "-c", "import torch"], capture_output=True, check=False)
     if done.returncode != 0:
         pytest.skip("torch is not installed beside the kernel")
-
-
-"""The kernel's interpreter: its environment may have older packages than the tests' own."""
-PATIENCE_S = 30.0
-"""How long a test waits for what it expects of a kernel before it gives up."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,23 @@ class Ran:
         return "".join(m.content["text"] for m in self.messages if m.type == "stream")
 
     @property
+    def displayed(self) -> str:
+        """The plain text of everything displayed."""
+        found = [m.content["data"]["text/plain"] for m in self.messages if m.type == "display_data"]
+        return "\n".join(found)
+
+    @property
     def cards(self) -> list[dict[str, Any]]:
         """The mime bundles of the cards."""
         return cards(self.messages)
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """That of the one card."""
+        (card,) = self.cards
+        found = card[CARD]
+        assert isinstance(found, dict)
+        return found
 
     @property
     def result(self) -> str | None:
@@ -152,6 +166,12 @@ class Kernel:
         """Run ``code`` to its end."""
         return self.wait(self.send(code, **options))
 
+    def ok(self, code: str, **options: Any) -> Ran:
+        """Run ``code``, which must end well."""
+        ran = self.run(code, **options)
+        assert ran.reply["status"] == "ok", ran.reply
+        return ran
+
     def wait(self, request: str) -> Ran:
         """Everything sent for ``request``, once the kernel has replied and is idle."""
         self._take_until(lambda: request in self._replies and request in self._idle)
@@ -183,8 +203,7 @@ class Kernel:
 
     def setup(self, code: str) -> None:
         """Run ``code`` without a trace in history, counters or Out; it must succeed and stay quiet."""
-        ran = self.run(code, silent=True, store_history=False)
-        assert ran.reply["status"] == "ok", ran.reply
+        ran = self.ok(code, silent=True, store_history=False)
         assert ran.text == ""
 
     def value(self, expression: str) -> str:
@@ -249,12 +268,10 @@ class Kernel:
         self._manager.shutdown_kernel(now=True)
         self._log.close()
 
-    def ask_control(
-        self, kind: str, content: dict[str, Any], patience_s: float = PATIENCE_S
-    ) -> dict[str, Any]:
-        """Reply's content to a request on the control channel, also while a cell runs."""
+    def answer_to(self, *, patience_s: float = PATIENCE_S, **question: Any) -> dict[str, Any]:
+        """What a view, as the panel is, is answered to a question: on the control channel, also in a cell."""
         channel = self.client.control_channel
-        message = self.client.session.msg(kind, content)
+        message = self.client.session.msg("gpuwidget_request", {"schema": 1, **question})
         channel.send(message)
         deadline = time.monotonic() + patience_s
         while time.monotonic() < deadline:
@@ -265,7 +282,7 @@ class Kernel:
                     answer = reply["content"]
                     assert isinstance(answer, dict)
                     return answer
-        raise TimeoutError(f"no reply to {kind}")
+        raise TimeoutError(f"no reply to {question}")
 
     # -- messages ------------------------------------------------------------------------------------
 

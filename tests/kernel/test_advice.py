@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from helpers_kernel import Kernel, skip_without_torch
-from helpers_outputs import CARD
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -22,7 +21,7 @@ def fp32(start_kernel: Callable[..., Kernel], tmp_path: Path) -> Kernel:
     """A kernel whose GPUs train in float32, with gpuwidget loaded."""
     skip_without_torch()
     kernel = start_kernel(GPUWIDGET_SOURCE=f"replay:{repeated(tmp_path / 'fp32.jsonl', 58.0, 8.5, 1)}")
-    assert kernel.run("%load_ext gpuwidget").reply["status"] == "ok"
+    kernel.ok("%load_ext gpuwidget")
     return kernel
 
 
@@ -30,8 +29,8 @@ def test_the_card_says_which_switch_is_off(fp32: Kernel) -> None:
     """What the counters show and what torch is set to meet in one line."""
     fp32.run("import time, torch")
     ran = fp32.run(f"%%gpuwatch --no-live\ntime.sleep({SECONDS})")
-    card = next(message.content["data"] for message in ran.messages if message.is_card)
-    stored = card[CARD]["advice"]
+    (card,) = ran.cards
+    stored = ran.report["advice"]
     assert [one["rule"] for one in stored] == ["tensor-cores-idle"]
     assert stored[0]["evidence"]["tf32_matmul"] is False
     assert "with the tensor cores at 2 %. TF32 is off for matrix products." in card["text/plain"]
@@ -44,7 +43,6 @@ def test_the_notebooks_variables_are_main(fp32: Kernel) -> None:
         "class Odd:\n    def __getattr__(self, name): raise RuntimeError(name)\nodd = Odd()\n"
         "import torch, sys\nloader = torch.utils.data.DataLoader([1, 2, 3], batch_size=2)"
     )
-    ran = fp32.run(f"%%gpuwatch --no-live\nimport time\nfor x in loader: time.sleep({SECONDS / 2})")
-    assert ran.reply["status"] == "ok"
+    ran = fp32.ok(f"%%gpuwatch --no-live\nimport time\nfor x in loader: time.sleep({SECONDS / 2})")
     assert fp32.value("vars(sys.modules['__main__'])['loader'] is loader") == "True"
-    assert any(message.is_card for message in ran.messages)
+    assert len(ran.cards) == 1

@@ -48,7 +48,7 @@ def kernel(start_kernel: Callable[..., Kernel], tmp_path: Path) -> Iterator[Kern
     standin.scenario(*MACHINE)
     path = {"LD_LIBRARY_PATH": standin.environment()["LD_LIBRARY_PATH"]}
     made = start_kernel(GPUWIDGET_SOURCE=None, **standin.variables, **path)
-    assert made.run("%load_ext gpuwidget").reply["status"] == "ok"
+    made.ok("%load_ext gpuwidget")
     made.setup(HELPERS)
     yield made
     made.shutdown()
@@ -56,8 +56,7 @@ def kernel(start_kernel: Callable[..., Kernel], tmp_path: Path) -> Iterator[Kern
 
 def watched(kernel: Kernel, body: str) -> tuple[dict[str, Any], str]:
     """The report of a watched cell, and its card as text."""
-    ran = kernel.run(f"%%gpuwatch --interval 0.05\n{body}")
-    assert ran.reply["status"] == "ok", ran.reply
+    ran = kernel.ok(f"%%gpuwatch --interval 0.05\n{body}")
     return check_card(ran), ran.cards[0]["text/plain"]
 
 

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from helpers_kernel import Kernel, Ran
-from helpers_outputs import CARD
+from helpers_kernel import TORCH_STANDIN, Kernel
 from nvml_standin import Standin, build
 
-STANDIN = str(Path(__file__).parent.parent / "torch_standin")
 NOW = "str(torch.get_default_device())"
 _VIEWS_PATIENCE_S = 2.0
 """So long the panel waits for an answer."""
@@ -23,61 +20,44 @@ _VIEWS_PATIENCE_S = 2.0
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
     """A kernel of its own with gpuwidget loaded, in which the stand-in can be imported."""
-    made = start_kernel(PYTHONPATH=STANDIN, GPUWIDGET_SOURCE="none")
-    run(made, "%load_ext gpuwidget\nimport gpuwidget, threading")
+    made = start_kernel(PYTHONPATH=TORCH_STANDIN, GPUWIDGET_SOURCE="none")
+    made.ok("%load_ext gpuwidget\nimport gpuwidget, threading")
     return made
 
 
 @pytest.fixture
 def with_torch(kernel: Kernel) -> Kernel:
     """The same, with CUDA up."""
-    run(kernel, "import torch\ntorch.cuda.init()")
+    kernel.ok("import torch\ntorch.cuda.init()")
     return kernel
-
-
-def run(kernel: Kernel, code: str) -> Ran:
-    """Run ``code``, which must end well."""
-    ran = kernel.run(code)
-    assert ran.reply["status"] == "ok", ran.reply
-    return ran
-
-
-def shown(ran: Ran) -> str:
-    """The plain text of what a cell displayed."""
-    return "\n".join(m.content["data"]["text/plain"] for m in ran.messages if m.type == "display_data")
-
-
-def ask(kernel: Kernel, **question: Any) -> dict[str, Any]:
-    """The answer to a view's question."""
-    return kernel.ask_control("gpuwidget_request", {"schema": 1, **question})
 
 
 def test_choosing_by_magic(with_torch: Kernel) -> None:
     """%gpu device cuda:1 holds from the next cell, and for all that means 'the GPU'; none ends it."""
-    ran = run(with_torch, f"%gpu device cuda:1\nprint({NOW})")
+    ran = with_torch.ok(f"%gpu device cuda:1\nprint({NOW})")
     assert ran.text == "cpu\n"
-    assert shown(ran).startswith("Default torch device from the next cell: cuda:1 (full mode, 1 to 2 µs")
+    assert ran.displayed.startswith("Default torch device from the next cell: cuda:1 (full mode, 1 to 2 µs")
     cell = (
         "[str(one.device) for one in (torch.empty(3), torch.empty(3, device='cuda'), torch.empty(1).cuda())]"
     )
-    assert run(with_torch, cell).result == "['cuda:1', 'cuda:1', 'cuda:1']"
-    assert run(with_torch, "torch.cuda.current_device()").result == "1"
-    run(with_torch, "%gpu device none")
-    assert run(with_torch, f"{NOW}, torch.cuda.current_device()").result == "('cpu', 0)"
+    assert with_torch.ok(cell).result == "['cuda:1', 'cuda:1', 'cuda:1']"
+    assert with_torch.ok("torch.cuda.current_device()").result == "1"
+    with_torch.ok("%gpu device none")
+    assert with_torch.ok(f"{NOW}, torch.cuda.current_device()").result == "('cpu', 0)"
 
 
 def test_listing(with_torch: Kernel) -> None:
     """%gpu device shows what is chosen and every device there is."""
-    lines = shown(run(with_torch, "%gpu device")).splitlines()
+    lines = with_torch.ok("%gpu device").displayed.splitlines()
     assert lines[0] == "No default torch device is chosen. torch says cpu."
     assert [line.split()[0] for line in lines[1:]] == ["cpu", "cuda:0", "cuda:1"]
-    assert run(with_torch, "[d.device for d in gpuwidget.devices()]").result == "['cpu', 'cuda:0', 'cuda:1']"
+    assert with_torch.ok("[d.device for d in gpuwidget.devices()]").result == "['cpu', 'cuda:0', 'cuda:1']"
 
 
 def test_light_mode(with_torch: Kernel) -> None:
     """With --light only the current CUDA device moves, and new tensors stay where they were."""
-    assert "current CUDA device only, no cost" in shown(run(with_torch, "%gpu device cuda:1 --light"))
-    assert run(with_torch, f"{NOW}, torch.cuda.current_device()").result == "('cpu', 1)"
+    assert "current CUDA device only, no cost" in with_torch.ok("%gpu device cuda:1 --light").displayed
+    assert with_torch.ok(f"{NOW}, torch.cuda.current_device()").result == "('cpu', 1)"
 
 
 @pytest.mark.parametrize(
@@ -103,27 +83,27 @@ def test_what_is_not_there(with_torch: Kernel, line: str, says: str) -> None:
 
 def test_torch_without_cuda(start_kernel: Callable[..., Kernel]) -> None:
     """Where torch was built without CUDA, that is said, and the CPU can be chosen."""
-    kernel = start_kernel(PYTHONPATH=STANDIN, GPUWIDGET_SOURCE="none", TORCH_STANDIN_GPUS="0")
-    run(kernel, "%load_ext gpuwidget\nimport gpuwidget, torch")
+    kernel = start_kernel(PYTHONPATH=TORCH_STANDIN, GPUWIDGET_SOURCE="none", TORCH_STANDIN_GPUS="0")
+    kernel.ok("%load_ext gpuwidget\nimport gpuwidget, torch")
     reason = "This torch (2.13.0+cpu) was built without CUDA: there is only the CPU."
     assert kernel.run("gpuwidget.set_device('cuda:0')").reply["evalue"] == f"cuda:0: {reason}"
-    state = ask(kernel, ask="state")["state"]
+    state = kernel.answer_to(ask="state")["state"]
     assert (state["unavailable"], [choice["device"] for choice in state["choices"]]) == (reason, ["cpu"])
-    run(kernel, "gpuwidget.set_device('cpu')")
-    assert ask(kernel, ask="state")["state"]["device"]["chosen"] == "cpu"
+    kernel.ok("gpuwidget.set_device('cpu')")
+    assert kernel.answer_to(ask="state")["state"]["device"]["chosen"] == "cpu"
 
 
 def test_before_torch_is_imported(start_kernel: Callable[..., Kernel]) -> None:
     """A choice is kept, says so, never imports torch, and holds from the cell after the import."""
-    kernel = start_kernel(PYTHONPATH=STANDIN)
-    run(kernel, "%load_ext gpuwidget\nimport sys")
-    assert "torch is not imported yet. The choice holds" in shown(run(kernel, "%gpu device cuda:1"))
-    assert run(kernel, "'torch' in sys.modules").result == "False"
+    kernel = start_kernel(PYTHONPATH=TORCH_STANDIN)
+    kernel.ok("%load_ext gpuwidget\nimport sys")
+    assert "torch is not imported yet. The choice holds" in kernel.ok("%gpu device cuda:1").displayed
+    assert kernel.ok("'torch' in sys.modules").result == "False"
     ran = kernel.run("%%gpuwatch --device cuda:1\nprint('ran')")
     assert ran.text == f"UsageError: {ran.reply['evalue']}\n"
     assert "torch is not imported yet" in ran.reply["evalue"]
-    assert run(kernel, f"import torch\n{NOW}").result == "'cpu'"
-    assert run(kernel, NOW).result == "'cuda:1'"
+    assert kernel.ok(f"import torch\n{NOW}").result == "'cpu'"
+    assert kernel.ok(NOW).result == "'cuda:1'"
 
 
 @pytest.mark.parametrize(
@@ -143,15 +123,15 @@ def test_one_cells_device(with_torch: Kernel, body: str) -> None:
     ran = with_torch.run(f"%%gpuwatch --device cuda:1\n{body}".replace("NOW", NOW))
     assert "cuda:1" in ran.text
     assert len(ran.cards) == 1
-    assert ran.cards[0][CARD]["environment"]["default_device"] == "cuda:1"
-    assert run(with_torch, f"{NOW}, torch.cuda.current_device()").result == "('cpu', 0)"
+    assert ran.report["environment"]["default_device"] == "cuda:1"
+    assert with_torch.ok(f"{NOW}, torch.cuda.current_device()").result == "('cpu', 0)"
 
 
 def test_one_cells_device_under_another_magic(with_torch: Kernel) -> None:
     """It holds too where %%gpuwatch is reached as a registered magic, by run_cell_magic."""
     cell = f"get_ipython().run_cell_magic('gpuwatch', '--device cuda:1', \"print({NOW})\")"
-    assert run(with_torch, cell).text == "cuda:1\n"
-    assert run(with_torch, NOW).result == "'cpu'"
+    assert with_torch.ok(cell).text == "cuda:1\n"
+    assert with_torch.ok(NOW).result == "'cpu'"
 
 
 def test_one_cells_device_and_an_interrupt(with_torch: Kernel) -> None:
@@ -161,23 +141,23 @@ def test_one_cells_device_and_an_interrupt(with_torch: Kernel) -> None:
     with_torch.wait_for_file("on")
     with_torch.interrupt()
     assert with_torch.wait(request).reply["ename"] == "KeyboardInterrupt"
-    assert run(with_torch, f"{NOW}, torch.cuda.current_device()").result == "('cpu', 0)"
+    assert with_torch.ok(f"{NOW}, torch.cuda.current_device()").result == "('cpu', 0)"
 
 
 def test_a_views_question_while_a_cell_runs(with_torch: Kernel) -> None:
     """The panel's question is answered meanwhile, and a choice made so holds from the next cell."""
-    run(with_torch, "import os\ndef stopped(): return os.path.exists('stop')")
+    with_torch.ok("import os\ndef stopped(): return os.path.exists('stop')")
     request = with_torch.send(f"open('on', 'w').close()\nwhile not stopped(): pass\n{NOW}")
     with_torch.wait_for_file("on")
-    answer = ask(with_torch, ask="set_device", device="cuda:1", new_tensors=True)
+    answer = with_torch.answer_to(ask="set_device", device="cuda:1", new_tensors=True)
     assert answer["status"] == "ok"
     device = answer["state"]["device"]
     assert (device["chosen"], device["pending"], device["present"]) == ("cuda:1", True, "cpu")
     assert not with_torch.has_ended(request, 0)
     (with_torch.folder / "stop").touch()
     assert with_torch.wait(request).result == "'cpu'"
-    assert run(with_torch, NOW).result == "'cuda:1'"
-    device = ask(with_torch, ask="state")["state"]["device"]
+    assert with_torch.ok(NOW).result == "'cuda:1'"
+    device = with_torch.answer_to(ask="state")["state"]["device"]
     assert device == {
         "chosen": "cuda:1",
         "new_tensors": True,
@@ -189,25 +169,25 @@ def test_a_views_question_while_a_cell_runs(with_torch: Kernel) -> None:
 
 def test_what_a_view_is_told(with_torch: Kernel) -> None:
     """The state names version, process, torch and choices; what can't be done is said beside it."""
-    state = ask(with_torch, ask="state")["state"]
+    state = with_torch.answer_to(ask="state")["state"]
     assert state["pid"] == with_torch.process_id
     assert (state["schema"], state["torch"], state["cuda_initialized"]) == (1, "2.13.0", True)
     assert [choice["device"] for choice in state["choices"]] == ["cpu", "cuda:0", "cuda:1"]
-    refused = ask(with_torch, ask="set_device", device="cuda:9", new_tensors=True)
+    refused = with_torch.answer_to(ask="set_device", device="cuda:9", new_tensors=True)
     assert refused["status"] == "error"
     assert refused["reason"].startswith("'cuda:9': no such device.")
     assert refused["state"]["device"]["chosen"] is None
     for question in ({"ask": "what"}, {"ask": "watch", "on": "yes"}, {"ask": "set_device", "device": 1}, {}):
-        assert ask(with_torch, **question)["status"] == "error"
-    assert with_torch.ask_control("gpuwidget_request", {"schema": 2, "ask": "state"})["status"] == "error"
+        assert with_torch.answer_to(**question)["status"] == "error"
+    assert with_torch.answer_to(schema=2, ask="state")["status"] == "error"
 
 
 def test_watching_by_a_view(with_torch: Kernel) -> None:
     """The panel's toggle is that of %gpu watch."""
-    assert ask(with_torch, ask="watch", on=True)["state"]["watching"] is True
-    assert len(run(with_torch, "1").cards) == 1
-    assert ask(with_torch, ask="watch", on=False)["state"]["watching"] is False
-    assert run(with_torch, "1").cards == []
+    assert with_torch.answer_to(ask="watch", on=True)["state"]["watching"] is True
+    assert len(with_torch.ok("1").cards) == 1
+    assert with_torch.answer_to(ask="watch", on=False)["state"]["watching"] is False
+    assert with_torch.ok("1").cards == []
 
 
 def test_a_silent_driver_keeps_no_view_waiting(start_kernel: Callable[..., Kernel], tmp_path: Path) -> None:
@@ -216,12 +196,10 @@ def test_a_silent_driver_keeps_no_view_waiting(start_kernel: Callable[..., Kerne
     driver.scenario("gpus=2", "*=hang")
     path = driver.environment()["LD_LIBRARY_PATH"]
     kernel = start_kernel(
-        PYTHONPATH=STANDIN, GPUWIDGET_SOURCE="nvml", LD_LIBRARY_PATH=path, **driver.variables
+        PYTHONPATH=TORCH_STANDIN, GPUWIDGET_SOURCE="nvml", LD_LIBRARY_PATH=path, **driver.variables
     )
-    run(kernel, "%load_ext gpuwidget\nimport torch\ntorch.cuda.init()")
-    answer = kernel.ask_control(
-        "gpuwidget_request", {"schema": 1, "ask": "state"}, patience_s=_VIEWS_PATIENCE_S
-    )
+    kernel.ok("%load_ext gpuwidget\nimport torch\ntorch.cuda.init()")
+    answer = kernel.answer_to(ask="state", patience_s=_VIEWS_PATIENCE_S)
     assert (answer["status"], answer["state"]["gpus"]) == ("ok", [])
     choices = answer["state"]["choices"]
     assert [(choice["device"], choice["memory_free"]) for choice in choices] == [
@@ -233,24 +211,24 @@ def test_a_silent_driver_keeps_no_view_waiting(start_kernel: Callable[..., Kerne
 
 def test_after_unloading_nothing_is_left(with_torch: Kernel) -> None:
     """%unload_ext puts torch's defaults back and answers no view any more."""
-    run(with_torch, "%gpu device cuda:1")
-    run(with_torch, "1")
-    run(with_torch, "%unload_ext gpuwidget")
-    assert run(with_torch, f"{NOW}, torch.cuda.current_device()").result == "('cpu', 0)"
+    with_torch.ok("%gpu device cuda:1")
+    with_torch.ok("1")
+    with_torch.ok("%unload_ext gpuwidget")
+    assert with_torch.ok(f"{NOW}, torch.cuda.current_device()").result == "('cpu', 0)"
     with pytest.raises(TimeoutError):
-        with_torch.ask_control("gpuwidget_request", {"schema": 1, "ask": "state"}, patience_s=1.0)
+        with_torch.answer_to(ask="state", patience_s=1.0)
 
 
 def test_tensors_on_different_devices(with_torch: Kernel) -> None:
     """Below the traceback stands which variables are where, and the one-line fix; all else is untouched."""
     plain = "x = torch.empty(3)\ny = torch.empty(3, device='cuda:1')\ndef add(a, b):\n    return a + b"
-    run(with_torch, plain)
+    with_torch.ok(plain)
     ran = with_torch.run("add(x, y)")
     kinds = [m.type for m in ran.messages if m.type in ("error", "display_data")]
     assert (ran.reply["ename"], kinds) == ("RuntimeError", ["error", "display_data"])
-    assert shown(ran) == (
+    assert ran.displayed == (
         "One operation was given tensors on different devices: a on cpu, b on cuda:1.\n"
         'Fix: a = a.to("cuda:1")'
     )
-    assert run(with_torch, "import sys\ntype(sys.last_value).__name__").result == "'RuntimeError'"
-    assert shown(with_torch.run("1 / 0")) == ""
+    assert with_torch.ok("import sys\ntype(sys.last_value).__name__").result == "'RuntimeError'"
+    assert with_torch.run("1 / 0").displayed == ""

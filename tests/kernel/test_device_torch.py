@@ -8,7 +8,6 @@ import pytest
 from helpers_cases import ASYNCHRONOUS, ERRORS, LINE_MAGICS, RESULTS, SETUP, Case
 from helpers_kernel import Kernel, skip_without_torch
 from helpers_pair import Pair
-from test_device import run, shown
 
 CASES = [*RESULTS[:6], *ASYNCHRONOUS[:3], *LINE_MAGICS[:3], *ERRORS[:6]]
 
@@ -22,7 +21,7 @@ def _has_torch() -> None:
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
     """A kernel with gpuwidget and torch loaded."""
     made = start_kernel()
-    run(made, "%load_ext gpuwidget\nimport gpuwidget, torch, sys")
+    made.ok("%load_ext gpuwidget\nimport gpuwidget, torch, sys")
     return made
 
 
@@ -45,58 +44,58 @@ def test_cells_are_the_same_with_a_device_chosen(chosen: Pair, case: Case) -> No
 
 def test_choosing_and_back(kernel: Kernel) -> None:
     """What the user's code had set before comes back with 'none'."""
-    run(kernel, "torch.set_default_device('meta')")
-    run(kernel, "%gpu device cpu")
-    assert run(kernel, "torch.empty(3).device, torch.get_default_device()").result == (
+    kernel.ok("torch.set_default_device('meta')")
+    kernel.ok("%gpu device cpu")
+    assert kernel.ok("torch.empty(3).device, torch.get_default_device()").result == (
         "(device(type='cpu'), device(type='cpu'))"
     )
-    run(kernel, "%gpu device none")
-    assert run(kernel, "torch.empty(3).device").result == "device(type='meta')"
-    run(kernel, "torch.set_default_device(None)")
+    kernel.ok("%gpu device none")
+    assert kernel.ok("torch.empty(3).device").result == "device(type='meta')"
+    kernel.ok("torch.set_default_device(None)")
 
 
 def test_one_cells_device(kernel: Kernel) -> None:
     """%%gpuwatch --device cpu over the user's own meta: for one cell, an error included."""
-    run(kernel, "torch.set_default_device('meta')")
+    kernel.ok("torch.set_default_device('meta')")
     ran = kernel.run("%%gpuwatch --device cpu\nprint(torch.empty(3).device)\n1 / 0")
     assert "cpu\n" in ran.text
     assert ran.reply["ename"] == "ZeroDivisionError"
-    assert run(kernel, "torch.empty(3).device").result == "device(type='meta')"
-    run(kernel, "torch.set_default_device(None)")
+    assert kernel.ok("torch.empty(3).device").result == "device(type='meta')"
+    kernel.ok("torch.set_default_device(None)")
 
 
 def test_a_scope_that_spans_cells(kernel: Kernel) -> None:
     """A `with torch.device` entered in one cell and left in another goes undisturbed."""
-    run(kernel, "scope = torch.device('meta'); scope.__enter__();")
-    run(kernel, "%gpu device cpu")
-    assert run(kernel, "torch.empty(3).device").result == "device(type='meta')"
-    assert "inside a `with torch.device(...)`" in shown(run(kernel, "%gpu device"))
+    kernel.ok("scope = torch.device('meta'); scope.__enter__();")
+    kernel.ok("%gpu device cpu")
+    assert kernel.ok("torch.empty(3).device").result == "device(type='meta')"
+    assert "inside a `with torch.device(...)`" in kernel.ok("%gpu device").displayed
     refused = kernel.run("%%gpuwatch --device cpu\nprint('ran')")
     assert refused.reply["evalue"].startswith("--device cpu: Your code is inside a `with torch.device(...)`")
     assert refused.text == f"UsageError: {refused.reply['evalue']}\n"
-    run(kernel, "scope.__exit__(None, None, None)")
-    assert run(kernel, "torch._GLOBAL_DEVICE_CONTEXT.device_context.device").result == "device(type='cpu')"
-    run(kernel, "%gpu device none")
-    assert run(kernel, "torch._GLOBAL_DEVICE_CONTEXT.device_context").result is None
+    kernel.ok("scope.__exit__(None, None, None)")
+    assert kernel.ok("torch._GLOBAL_DEVICE_CONTEXT.device_context.device").result == "device(type='cpu')"
+    kernel.ok("%gpu device none")
+    assert kernel.ok("torch._GLOBAL_DEVICE_CONTEXT.device_context").result is None
 
 
 def test_a_build_without_cuda(kernel: Kernel) -> None:
     """cuda:0 is refused in a sentence, and nothing is initialised to find that out."""
-    if run(kernel, "torch.version.cuda").result is not None:
+    if kernel.ok("torch.version.cuda").result is not None:
         pytest.skip("this torch was built with CUDA")
     ran = kernel.run("gpuwidget.set_device(torch.device('cuda:0'))")
     assert ran.reply["ename"] == "OptionError"
     assert "was built without CUDA: there is only the CPU." in ran.reply["evalue"]
-    assert run(kernel, "[d.device for d in gpuwidget.devices()]").result == "['cpu']"
+    assert kernel.ok("[d.device for d in gpuwidget.devices()]").result == "['cpu']"
 
 
 def test_new_threads_have_their_own(kernel: Kernel) -> None:
     """torch gives each new thread its own default: the docs say so, and so it is."""
-    run(kernel, "torch.set_default_device('meta')\nfrom concurrent.futures import ThreadPoolExecutor as Pool")
-    run(kernel, "%gpu device cpu")
+    kernel.ok("torch.set_default_device('meta')\nfrom concurrent.futures import ThreadPoolExecutor as Pool")
+    kernel.ok("%gpu device cpu")
     cell = "torch.set_default_device('meta')\nPool(1).submit(lambda: torch.empty(1).device).result()"
-    assert run(kernel, cell).result == "device(type='cpu')"
-    run(kernel, "torch.set_default_device(None)\n%gpu device none")
+    assert kernel.ok(cell).result == "device(type='cpu')"
+    kernel.ok("torch.set_default_device(None)\n%gpu device none")
 
 
 TRAPS = {
@@ -133,21 +132,19 @@ TRAPS = {
 def test_known_traps(kernel: Kernel, trap: tuple[str, str, str, str]) -> None:
     """Below the traceback, which stays as it is, stands what happened and the one-line fix."""
     code, name, happened, fix = trap
-    run(kernel, "torch.set_default_device('meta'); layer = torch.nn.Linear(2, 2)")
+    kernel.ok("torch.set_default_device('meta'); layer = torch.nn.Linear(2, 2)")
     ran = kernel.run(code)
     kinds = [m.type for m in ran.messages if m.type in ("error", "display_data")]
-    text = shown(ran)
-    run(kernel, "torch.set_default_device(None)")
+    text = ran.displayed
+    kernel.ok("torch.set_default_device(None)")
     assert (ran.reply["ename"], kinds) == (name, ["error", "display_data"])
     assert text.startswith(happened)
     assert fix in text.splitlines()[1]
-    assert (
-        run(kernel, "sys.last_value is sys.last_exc if hasattr(sys, 'last_exc') else True").result == "True"
-    )
+    assert kernel.ok("sys.last_value is sys.last_exc if hasattr(sys, 'last_exc') else True").result == "True"
 
 
 def test_other_errors_have_no_hint(kernel: Kernel) -> None:
     """A RuntimeError of the user's own, and one whose text can't be had, go without."""
-    assert shown(kernel.run("raise RuntimeError('mine')")) == ""
-    run(kernel, "class Odd(RuntimeError):\n    def __str__(self): raise SystemExit")
-    assert shown(kernel.run("raise Odd")) == ""
+    assert kernel.run("raise RuntimeError('mine')").displayed == ""
+    kernel.ok("class Odd(RuntimeError):\n    def __str__(self): raise SystemExit")
+    assert kernel.run("raise Odd").displayed == ""

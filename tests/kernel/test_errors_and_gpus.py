@@ -34,8 +34,7 @@ def has_driver() -> bool:
 
 def watched(kernel: Kernel, body: str = "6 * 7", options: str = "") -> tuple[Ran, dict[str, Any]]:
     """Run a watched cell that must end well; what it sent, and its report."""
-    ran = kernel.run(f"%%gpuwatch {options}\n{body}")
-    assert ran.reply["status"] == "ok", ran.reply
+    ran = kernel.ok(f"%%gpuwatch {options}\n{body}")
     return ran, check_card(ran)
 
 
@@ -155,7 +154,7 @@ def start_machine(
         standin.scenario(*lines)
         path = {"LD_LIBRARY_PATH": standin.environment()["LD_LIBRARY_PATH"]}
         kernels.append(start_kernel(**{SOURCE: None}, **standin.variables, **path))
-        assert kernels[-1].run("%load_ext gpuwidget").reply["status"] == "ok"
+        kernels[-1].ok("%load_ext gpuwidget")
         return Machine(kernels[-1], standin)
 
     yield start

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from helpers_kernel import Kernel, Ran
+from helpers_kernel import Kernel
 from helpers_outputs import CARD, sequence
 from helpers_pair import Pair, assert_same, check_card
 
@@ -41,13 +41,6 @@ def shape(kernel: Kernel) -> dict[str, Any]:
     return found
 
 
-def succeeds(kernel: Kernel, code: str) -> Ran:
-    """Run ``code``, which must end well."""
-    ran = kernel.run(code)
-    assert ran.reply["status"] == "ok", ran.reply
-    return ran
-
-
 @pytest.fixture(scope="module")
 def fresh(start_kernel: Callable[..., Kernel]) -> Kernel:
     """A kernel in which gpuwidget is loaded and unloaded."""
@@ -60,63 +53,63 @@ def fresh(start_kernel: Callable[..., Kernel]) -> Kernel:
 def test_loading_again_doubles_nothing(fresh: Kernel) -> None:
     """%load_ext twice and %reload_ext leave one of everything, and each cell has one card."""
     before = shape(fresh)
-    succeeds(fresh, "%load_ext gpuwidget")
+    fresh.ok("%load_ext gpuwidget")
     once = shape(fresh)
     assert once != before
     assert once["magics"] == ["gpu", "gpuwatch"]
-    assert len(succeeds(fresh, "%%gpuwatch\n1").cards) == 1
+    assert len(fresh.ok("%%gpuwatch\n1").cards) == 1
     for line in ("%load_ext gpuwidget", "%reload_ext gpuwidget", "%reload_ext gpuwidget"):
-        succeeds(fresh, line)
+        fresh.ok(line)
         assert shape(fresh) == once
-        assert len(succeeds(fresh, "%%gpuwatch --no-live\n1").cards) == 1
-    succeeds(fresh, "%unload_ext gpuwidget")
+        assert len(fresh.ok("%%gpuwatch --no-live\n1").cards) == 1
+    fresh.ok("%unload_ext gpuwidget")
     assert shape(fresh) == before
 
 
 def test_unloading_leaves_nothing(fresh: Kernel) -> None:
     """After %unload_ext there is no hook, no magic and no thread of ours, also after live views."""
     before = shape(fresh)
-    succeeds(fresh, "%load_ext gpuwidget")
-    succeeds(fresh, "%gpu watch on")
+    fresh.ok("%load_ext gpuwidget")
+    fresh.ok("%gpu watch on")
     request = fresh.send("%%gpuwatch\nwhile not os.path.exists('go'): time.sleep(0.01)")
     fresh.wait_for_message(request, lambda message: message.shows_chart)
     (fresh.folder / "go").touch()
     assert len(fresh.wait(request).cards) == 1
-    assert succeeds(fresh, "%unload_ext gpuwidget").cards == []
+    assert fresh.ok("%unload_ext gpuwidget").cards == []
     assert shape(fresh) == before
     assert fresh.value("threads()") == "[]"
     ran = fresh.run("%%gpuwatch\n1")
     assert (ran.reply["status"], ran.reply["ename"], ran.cards) == ("error", "UsageError", [])
     assert "not found" in ran.reply["evalue"]
-    assert succeeds(fresh, "'unwatched'").cards == []
+    assert fresh.ok("'unwatched'").cards == []
 
 
 def test_unloading_at_once(fresh: Kernel) -> None:
     """%unload_ext right after %load_ext, before the driver has answered, leaves nothing either."""
     before = shape(fresh)
     for _ in range(5):
-        succeeds(fresh, "%load_ext gpuwidget\n%unload_ext gpuwidget")
+        fresh.ok("%load_ext gpuwidget\n%unload_ext gpuwidget")
         assert (shape(fresh), fresh.value("threads()")) == (before, "[]")
 
 
 def test_loading_within_a_watched_cell(fresh: Kernel) -> None:
     """A watched cell that reloads or unloads the extension ends as it would have."""
     before = shape(fresh)
-    succeeds(fresh, "%load_ext gpuwidget")
+    fresh.ok("%load_ext gpuwidget")
     once = shape(fresh)
-    ran = succeeds(fresh, "%%gpuwatch\n%reload_ext gpuwidget\n6 * 7")
+    ran = fresh.ok("%%gpuwatch\n%reload_ext gpuwidget\n6 * 7")
     assert ran.result == "42"
     assert len(ran.cards) <= 1
     assert shape(fresh) == once
-    assert len(succeeds(fresh, "%%gpuwatch\n1").cards) == 1
-    ran = succeeds(fresh, "%%gpuwatch\n%unload_ext gpuwidget\n6 * 7")
+    assert len(fresh.ok("%%gpuwatch\n1").cards) == 1
+    ran = fresh.ok("%%gpuwatch\n%unload_ext gpuwidget\n6 * 7")
     assert (ran.result, ran.cards) == ("42", [])
     assert (shape(fresh), fresh.value("threads()")) == (before, "[]")
 
 
 def test_card_names_its_cell(kernel: Kernel) -> None:
     """The card carries the N of In[N]; a cell that is not stored has none."""
-    ran = succeeds(kernel, "%%gpuwatch\n1")
+    ran = kernel.ok("%%gpuwatch\n1")
     assert check_card(ran)["cell"]["execution_count"] == ran.reply["execution_count"]
     ran = kernel.run("%%gpuwatch\n1", store_history=False)
     assert check_card(ran)["cell"]["execution_count"] is None
@@ -164,15 +157,15 @@ def test_watch_every_cell(pair: Pair) -> None:
 
 def test_watch_every_cell_and_this_one(kernel: Kernel) -> None:
     """A %%gpuwatch of a cell's own goes before %gpu watch on: one card, the full one."""
-    succeeds(kernel, "%gpu watch on")
-    ran = succeeds(kernel, "%%gpuwatch --name own\n1")
+    kernel.ok("%gpu watch on")
+    ran = kernel.ok("%%gpuwatch --name own\n1")
     report = check_card(ran)
     assert report["cell"]["label"] == "own"
     assert report["timeline"] is not None
     assert "\n" in ran.cards[0]["text/plain"].strip()
-    assert succeeds(kernel, "%gpu watch off").cards == []
-    assert succeeds(kernel, "1").cards == []
-    assert len(succeeds(kernel, "%%gpuwatch\n1").cards) == 1
+    assert kernel.ok("%gpu watch off").cards == []
+    assert kernel.ok("1").cards == []
+    assert len(kernel.ok("%%gpuwatch\n1").cards) == 1
 
 
 @pytest.mark.parametrize("line", ["%gpu watch", "%gpu watch maybe", "%gpu nonsense <b>"])
@@ -187,25 +180,25 @@ def test_unknown_gpu_line(kernel: Kernel, line: str) -> None:
 
 def test_run_cell_magic(kernel: Kernel) -> None:
     """get_ipython().run_cell_magic('gpuwatch', …) runs its body with a card, in the user's namespace."""
-    ran = succeeds(kernel, "get_ipython().run_cell_magic('gpuwatch', '', 'through = 1\\nthrough + 1')")
+    ran = kernel.ok("get_ipython().run_cell_magic('gpuwatch', '', 'through = 1\\nthrough + 1')")
     assert (ran.result, len(ran.cards)) == ("2", 1)
-    assert succeeds(kernel, "through").result == "1"
+    assert kernel.ok("through").result == "1"
     ran = kernel.run("get_ipython().run_cell_magic('gpuwatch', '--no-live', '1 / 0')")
     assert (ran.reply["ename"], len(ran.cards)) == ("ZeroDivisionError", 1)
     assert [m.content["ename"] for m in ran.messages if m.type == "error"] == ["ZeroDivisionError"]
-    assert ran.cards[0][CARD]["cell"]["status"] == "error"
+    assert ran.report["cell"]["status"] == "error"
 
 
 def test_history_holds_what_was_typed(kernel: Kernel) -> None:
     """History has the cell as it was typed, and %rerun watches it again."""
     typed = "%%gpuwatch --no-live\ntyped_here = 1\ntyped_here + 1"
-    succeeds(kernel, typed)
+    kernel.ok(typed)
     assert kernel.value("get_ipython().history_manager.input_hist_raw[-1]") == repr(typed)
     answer = kernel.ask(kernel.client.history(raw=True, output=False, hist_access_type="tail", n=1))
     assert answer["history"][-1][2] == typed
-    assert typed in succeeds(kernel, "%history -l 1").text
-    succeeds(kernel, typed)
-    ran = succeeds(kernel, "%rerun")
+    assert typed in kernel.ok("%history -l 1").text
+    kernel.ok(typed)
+    ran = kernel.ok("%rerun")
     assert typed in ran.text
     assert len(ran.cards) == 1
 
@@ -248,10 +241,9 @@ def test_completion_and_inspection(pair: Pair) -> None:
 
 def test_marks_and_printed_lines(kernel: Kernel) -> None:
     """gpuwidget.mark and what the cell prints are on the card's timeline, in order."""
-    ran = succeeds(
-        kernel,
+    ran = kernel.ok(
         "%%gpuwatch\nimport gpuwidget\nprint('begin')\ngpuwidget.mark('epoch <1>')\n"
-        "print('loss 0.5')\nprint('part', end='')",
+        "print('loss 0.5')\nprint('part', end='')"
     )
     marks = check_card(ran)["timeline"]["marks"]
     assert [(mark["kind"], mark["label"]) for mark in marks] == [
@@ -264,9 +256,9 @@ def test_marks_and_printed_lines(kernel: Kernel) -> None:
 
 def test_with_statement_shows_nothing_by_itself(kernel: Kernel) -> None:
     """gpuwidget.watch() in a cell prints nothing; its report displays as its card when it is the result."""
-    ran = succeeds(kernel, "import gpuwidget\nwith gpuwidget.watch('inner') as w:\n    print('body')\n")
+    ran = kernel.ok("import gpuwidget\nwith gpuwidget.watch('inner') as w:\n    print('body')\n")
     assert sequence(ran.messages, set()) == [("stdout", "body\n")]
-    ran = succeeds(kernel, "w.report")
+    ran = kernel.ok("w.report")
     (result,) = [message.content["data"] for message in ran.messages if message.type == "execute_result"]
     assert result[CARD]["cell"]["label"] == "inner"
     assert {"text/plain", "text/html"} <= set(result)
@@ -274,29 +266,23 @@ def test_with_statement_shows_nothing_by_itself(kernel: Kernel) -> None:
 
 def test_reports_keeps_the_last_200(kernel: Kernel) -> None:
     """gpuwidget.reports() has the last 200 in order, watched cells and with statements, quiet ones too."""
-    succeeds(
-        kernel,
-        "import gpuwidget\nfor i in range(201):\n    with gpuwidget.watch(str(i)): pass\n",
-    )
-    succeeds(kernel, "%%gpuwatch --quiet --name quiet\n1")
-    assert succeeds(kernel, "len(gpuwidget.reports())").result == "200"
-    ran = succeeds(
-        kernel, "[r.cell.label for r in gpuwidget.reports()][:1] + [gpuwidget.reports()[-1].cell.label]"
-    )
+    kernel.ok("import gpuwidget\nfor i in range(201):\n    with gpuwidget.watch(str(i)): pass\n")
+    kernel.ok("%%gpuwatch --quiet --name quiet\n1")
+    assert kernel.ok("len(gpuwidget.reports())").result == "200"
+    ran = kernel.ok("[r.cell.label for r in gpuwidget.reports()][:1] + [gpuwidget.reports()[-1].cell.label]")
     assert ran.result == "['2', 'quiet']"
-    ran = succeeds(kernel, "gpuwidget.reports()[-1]")
+    ran = kernel.ok("gpuwidget.reports()[-1]")
     (result,) = [message.content["data"] for message in ran.messages if message.type == "execute_result"]
     assert result[CARD]["cell"]["label"] == "quiet"
 
 
 def test_forked_child_watches_too(kernel: Kernel) -> None:
     """A child forked in a watched cell measures with threads of its own, ends well, and shows no card."""
-    ran = succeeds(
-        kernel,
+    ran = kernel.ok(
         "%%gpuwatch\nimport gpuwidget, os\npid = os.fork()\nif pid == 0:\n    code = 1\n    try:\n"
         "        with gpuwidget.watch('child') as w: pass\n"
         "        code = 0 if w.report.cell.status == 'ok' and w.report.source.kind == 'replay' else 2\n"
-        "    finally:\n        os._exit(code)\nos.waitpid(pid, 0)[1]",
+        "    finally:\n        os._exit(code)\nos.waitpid(pid, 0)[1]"
     )
     assert (ran.result, len(ran.cards)) == ("0", 1)
 
@@ -304,8 +290,7 @@ def test_forked_child_watches_too(kernel: Kernel) -> None:
 def test_multiprocessing(kernel: Kernel) -> None:
     """Worker processes of a watched cell, forked or spawned, work and end as ever."""
     for method, function in (("fork", "task"), ("spawn", "abs")):
-        ran = succeeds(
-            kernel,
+        ran = kernel.ok(
             "%%gpuwatch\nimport multiprocessing\ndef task(n):\n    import gpuwidget\n"
             "    with gpuwidget.watch() as w: pass\n    return n if w.report.cell.status == 'ok' else None\n"
             f"with multiprocessing.get_context('{method}').Pool(2) as pool:\n"

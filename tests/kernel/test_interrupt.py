@@ -145,6 +145,21 @@ def test_interrupted_while_printing(kernel: Kernel) -> None:
     assert check_card(ran)["cell"]["status"] == "interrupted"
 
 
+@pytest.mark.parametrize("body", ["%%gpuwatch\nprint(1)", "with watch():\n    print(1)"])
+def test_interrupted_in_what_hears_the_output(kernel: Kernel, body: str) -> None:
+    """An interrupt that strikes as a printed line is noted ends, as read, in the code that printed it."""
+    kernel.setup(
+        "import gpuwidget\nfrom gpuwidget.measure.printed import PRINTED\nwatch = gpuwidget.watch\n"
+        "def pressed(line):\n    PRINTED.leave(pressed)\n    raise KeyboardInterrupt\n"
+        "PRINTED.listen(pressed)"
+    )
+    ran = kernel.run(body)
+    (error,) = [message.content for message in ran.messages if message.type == "error"]
+    assert error["ename"] == "KeyboardInterrupt"
+    assert "print" in "".join(error["traceback"])
+    assert "gpuwidget" not in "".join(error["traceback"])
+
+
 def test_interrupt_after_the_end(kernel: Kernel) -> None:
     """An interrupt that comes when the code has ended, as the card is made, has nothing left to stop."""
     kernel.setup(SETUP)

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from helpers_kernel import Kernel, Ran
+from helpers_kernel import TORCH_STANDIN, Kernel, Ran
 from helpers_outputs import CARD
-from test_device import STANDIN
 
 MIB = 1024**2
 PREPARE = "import torch, standin_allocator\nallocator = standin_allocator.install(torch)\nMIB = 2**20"
@@ -17,22 +16,9 @@ PREPARE = "import torch, standin_allocator\nallocator = standin_allocator.instal
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
     """A kernel with gpuwidget and the stand-in torch, in which CUDA is not up."""
-    made = start_kernel(PYTHONPATH=STANDIN, GPUWIDGET_SOURCE="none")
-    ok(made, f"%load_ext gpuwidget\n{PREPARE}")
+    made = start_kernel(PYTHONPATH=TORCH_STANDIN, GPUWIDGET_SOURCE="none")
+    made.ok(f"%load_ext gpuwidget\n{PREPARE}")
     return made
-
-
-def ok(kernel: Kernel, code: str) -> Ran:
-    ran = kernel.run(code)
-    assert ran.reply["status"] == "ok", ran.reply
-    return ran
-
-
-def report(ran: Ran) -> dict[str, Any]:
-    (card,) = ran.cards
-    found = card[CARD]
-    assert isinstance(found, dict)
-    return found
 
 
 def lines(ran: Ran) -> list[tuple[Any, ...]]:
@@ -42,7 +28,7 @@ def lines(ran: Ran) -> list[tuple[Any, ...]]:
             *(line[name] for name in ("file", "line", "function", "source", "called_from")),
             *(line[name] / MIB for name in ("at_peak", "held", "allocated")),
         )
-        for line in report(ran)["lines"]
+        for line in ran.report["lines"]
     ]
 
 
@@ -51,13 +37,11 @@ def test_cells_functions_and_modules(kernel: Kernel) -> None:
     (kernel.folder / "layers.py").write_text(
         "import torch\n\n\ndef forward(n):\n    return torch.allocate(n)\n", encoding="utf-8"
     )
-    ok(
-        kernel,
-        "import layers\ndef step():\n    hidden = layers.forward(30 * MIB)\n    return torch.allocate(MIB)",
+    kernel.ok(
+        "import layers\ndef step():\n    hidden = layers.forward(30 * MIB)\n    return torch.allocate(MIB)"
     )
-    ran = ok(
-        kernel,
-        "%%gpuwatch --no-live --lines\nx = torch.allocate(8 * MIB)\nfor _ in range(3):\n    y = step()",
+    ran = kernel.ok(
+        "%%gpuwatch --no-live --lines\nx = torch.allocate(8 * MIB)\nfor _ in range(3):\n    y = step()"
     )
     assert lines(ran) == [
         ("layers.py", 5, "forward", "return torch.allocate(n)", "In[3] line 4", 30, 0, 90),
@@ -67,7 +51,7 @@ def test_cells_functions_and_modules(kernel: Kernel) -> None:
     (card,) = ran.cards
     assert "layers.py line 5 in forward" in card["text/html"]
     assert "torch's memory by line:" in card["text/plain"]
-    assert report(ran)["notes"] == []
+    assert ran.report["notes"] == []
 
 
 @pytest.mark.parametrize(
@@ -75,8 +59,8 @@ def test_cells_functions_and_modules(kernel: Kernel) -> None:
 )
 def test_below_a_time_magic(kernel: Kernel, head: str) -> None:
     """Under %%time each line is told apart, with its number in the cell and its text."""
-    ok(kernel, "def step():\n    return torch.allocate(MIB)")
-    ran = ok(kernel, f"{head}\n\nx = torch.allocate(8 * MIB)\ny = step()")
+    kernel.ok("def step():\n    return torch.allocate(MIB)")
+    ran = kernel.ok(f"{head}\n\nx = torch.allocate(8 * MIB)\ny = step()")
     assert lines(ran) == [
         ("In[3]", 4, None, "x = torch.allocate(8 * MIB)", None, 8, 8, 8),
         ("In[2]", 2, "step", "return torch.allocate(MIB)", "In[3] line 5", 1, 1, 1),
@@ -85,11 +69,11 @@ def test_below_a_time_magic(kernel: Kernel, head: str) -> None:
 
 def test_magics_are_shown_as_they_were_written(kernel: Kernel) -> None:
     """A line with a magic reads as in the cell; where a magic's lines can't be told apart, that is said."""
-    ran = ok(kernel, "%%gpuwatch --no-live --lines\n\n%time x = torch.allocate(8 * MIB)")
+    ran = kernel.ok("%%gpuwatch --no-live --lines\n\n%time x = torch.allocate(8 * MIB)")
     assert [line[:4] for line in lines(ran)] == [
         ("In[2]", 3, None, "%time x = torch.allocate(8 * MIB)"),
     ]
-    ran = ok(kernel, "%%gpuwatch --no-live --lines\n%%prun -q\nx = torch.allocate(8 * MIB)")
+    ran = kernel.ok("%%gpuwatch --no-live --lines\n%%prun -q\nx = torch.allocate(8 * MIB)")
     assert [line[3] for line in lines(ran)] == ["%%prun -q (its lines can't be told apart)"]
 
 
@@ -99,15 +83,15 @@ def test_a_module_that_was_edited(kernel: Kernel) -> None:
     code = "import torch\n\ndef forward(n):\n    return torch.allocate(n)\n"
     module.write_text(code, encoding="utf-8")
     cell = "%%gpuwatch --no-live --lines\nx = layers.forward(MIB)"
-    ok(kernel, "import layers")
-    assert [line[3] for line in lines(ok(kernel, cell))] == ["return torch.allocate(n)"]
+    kernel.ok("import layers")
+    assert [line[3] for line in lines(kernel.ok(cell))] == ["return torch.allocate(n)"]
     module.write_text(code.replace("allocate(n)", "allocate(n) # later"), encoding="utf-8")
-    assert [line[3] for line in lines(ok(kernel, cell))] == ["return torch.allocate(n) # later"]
+    assert [line[3] for line in lines(kernel.ok(cell))] == ["return torch.allocate(n) # later"]
     module.write_text(code.replace("import torch\n", "import torch\nlimit = 3\n"), encoding="utf-8")
     changed = "(the file may have changed since it was imported)"
-    assert [line[3] for line in lines(ok(kernel, cell))] == [changed]
-    ok(kernel, "import importlib; importlib.reload(layers)")
-    assert [line[1:4] for line in lines(ok(kernel, cell))] == [(5, "forward", "return torch.allocate(n)")]
+    assert [line[3] for line in lines(kernel.ok(cell))] == [changed]
+    kernel.ok("import importlib; importlib.reload(layers)")
+    assert [line[1:4] for line in lines(kernel.ok(cell))] == [(5, "forward", "return torch.allocate(n)")]
 
 
 def test_after_an_error(kernel: Kernel) -> None:
@@ -127,11 +111,10 @@ def test_after_an_error(kernel: Kernel) -> None:
 
 def test_an_interrupt_as_it_begins(kernel: Kernel) -> None:
     """Pressed while the recording is begun, 'stop' reaches the cell's own code, and the recording ends."""
-    ok(
-        kernel,
+    kernel.ok(
         "torch.cuda.init()\nimport signal, gpuwidget.torch_history as h\ncounts = h._counts\n"
         "def once():\n    h._counts = counts\n    signal.raise_signal(signal.SIGINT)\n    return counts()\n"
-        "h._counts = once",
+        "h._counts = once"
     )
     ran = kernel.run("%%gpuwatch --no-live --lines\nx = torch.allocate(MIB)\nwhile True: pass")
     assert ran.reply["ename"] == "KeyboardInterrupt"
@@ -142,10 +125,9 @@ def test_an_interrupt_as_it_begins(kernel: Kernel) -> None:
 def test_cells_in_cells(kernel: Kernel) -> None:
     """A watched cell in a watched cell: each has what was allocated in its own time."""
     inner = "%%gpuwatch --no-live --lines\\nb = torch.allocate(2 * MIB)"
-    ran = ok(
-        kernel,
+    ran = kernel.ok(
         f"%%gpuwatch --no-live --lines\na = torch.allocate(MIB)\nr = get_ipython().run_cell('{inner}')\n"
-        "c = torch.allocate(4 * MIB)",
+        "c = torch.allocate(4 * MIB)"
     )
     first, second = (card[CARD]["lines"] for card in ran.cards)
     assert [line["allocated"] for line in first] == [2 * MIB]
@@ -155,33 +137,32 @@ def test_cells_in_cells(kernel: Kernel) -> None:
 
 def test_the_users_own_recording(kernel: Kernel) -> None:
     """It is used and goes on; the card says that it is the user's."""
-    ok(kernel, "torch.cuda.init()\ntorch.cuda.memory._record_memory_history('all')")
-    ran = ok(kernel, "%%gpuwatch --no-live --lines\nx = torch.allocate(MIB)")
+    kernel.ok("torch.cuda.init()\ntorch.cuda.memory._record_memory_history('all')")
+    ran = kernel.ok("%%gpuwatch --no-live --lines\nx = torch.allocate(MIB)")
     assert len(lines(ran)) == 1
-    (note,) = report(ran)["notes"]
+    (note,) = ran.report["notes"]
     assert note.startswith("torch's allocation history was on already and was left as it is")
     assert kernel.value("allocator.enabled, [call[0] for call in allocator.calls]") == "(True, ['all'])"
 
 
 def test_without_torch(start_kernel: Callable[..., Kernel]) -> None:
     """Where there is nothing to record, the card says why; torch may come in the cell itself."""
-    kernel = start_kernel(PYTHONPATH=STANDIN, GPUWIDGET_SOURCE="none")
-    ok(kernel, "%load_ext gpuwidget")
-    ran = ok(kernel, "%%gpuwatch --no-live --lines\n1")
-    assert report(ran)["notes"] == ["Memory by line: torch is not loaded: no line allocated anything there."]
+    kernel = start_kernel(PYTHONPATH=TORCH_STANDIN, GPUWIDGET_SOURCE="none")
+    kernel.ok("%load_ext gpuwidget")
+    ran = kernel.ok("%%gpuwatch --no-live --lines\n1")
+    assert ran.report["notes"] == ["Memory by line: torch is not loaded: no line allocated anything there."]
     late = f"%%gpuwatch --no-live --lines\n{PREPARE}\nimport time; time.sleep(1)\nx = torch.allocate(MIB)"
-    assert [line[:2] for line in lines(ok(kernel, late))] == [("In[3]", 6)]
+    assert [line[:2] for line in lines(kernel.ok(late))] == [("In[3]", 6)]
 
 
 def test_a_history_too_long(kernel: Kernel) -> None:
     """What the history no longer holds is said, and what is still there has its line all the same."""
-    ok(kernel, "import gpuwidget.torch_history as h, gpuwidget.kernel.line_memory as l\nh.MOST_EVENTS = 20")
-    ran = ok(
-        kernel,
+    kernel.ok("import gpuwidget.torch_history as h, gpuwidget.kernel.line_memory as l\nh.MOST_EVENTS = 20")
+    ran = kernel.ok(
         "%%gpuwatch --no-live --lines\nl.MOST_EVENTS = 20\nx = torch.allocate(8 * MIB)\n"
-        "for _ in range(50):\n    y = torch.allocate(MIB)",
+        "for _ in range(50):\n    y = torch.allocate(MIB)"
     )
-    found = report(ran)
+    found = ran.report
     assert [(line["line"], line["held"]) for line in found["lines"]] == [(3, 8 * MIB), (5, MIB)]
     (note,) = found["notes"]
     assert note == (

@@ -62,13 +62,6 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
     return made
 
 
-def run(kernel: Kernel, code: str) -> Ran:
-    """Run a cell that must succeed."""
-    ran = kernel.run(code)
-    assert ran.reply["status"] == "ok", ran.reply
-    return ran
-
-
 def shows(ran: Ran) -> list[str]:
     """What was put into the live outputs, in order, with how it was sent."""
     return [
@@ -90,7 +83,7 @@ def kinds(ran: Ran) -> list[str]:
 
 def test_long_cell_shows_and_empties(kernel: Kernel) -> None:
     """A cell's chart appears in the place kept for it, moves on, and leaves that place empty."""
-    ran = run(kernel, "r = Run(); v = start(r); r.wait(5); v.stop()")
+    ran = kernel.ok("r = Run(); v = start(r); r.wait(5); v.stop()")
     assert shows(ran) == ["display_data empty", "update_display_data chart", "update_display_data empty"]
     ids = {m.content["transient"]["display_id"] for m in ran.messages if m.is_live}
     assert len(ids) == 1
@@ -100,7 +93,7 @@ def test_long_cell_shows_and_empties(kernel: Kernel) -> None:
 
 def test_nothing_left_behind(kernel: Kernel) -> None:
     """After the cell the kernel holds no widget, thread or hook of ours, and the front end no model."""
-    ran = run(kernel, "r = Run(); v = start(r); r.wait(5); v.stop()")
+    ran = kernel.ok("r = Run(); v = start(r); r.wait(5); v.stop()")
     assert kernel.value("left()") == kernel.value("before")
     assert sorted(models(ran, "comm_open")) == sorted(models(ran, "comm_close"))
     assert len(models(ran, "comm_open")) > 0
@@ -108,7 +101,7 @@ def test_nothing_left_behind(kernel: Kernel) -> None:
 
 def test_short_cell_makes_no_widget(kernel: Kernel) -> None:
     """A cell that ends before the delay keeps an empty place, never looks, and sends nothing else."""
-    ran = run(kernel, "r = Run(); v = start(r, delay_s=3600); v.stop(); print(r.looks)")
+    ran = kernel.ok("r = Run(); v = start(r, delay_s=3600); v.stop(); print(r.looks)")
     assert kinds(ran) == ["display_data", "stream"]
     assert shows(ran) == ["display_data empty"]
     assert ran.text == "0\n"
@@ -122,13 +115,13 @@ def test_without_gpu_nothing_shows(kernel: Kernel) -> None:
 none = replace(progress(0), origin=replace(progress().origin, kind="none", reason="no driver"))
 r = Run(lambda look: none); v = start(r); r.wait(); v.stop()
 """
-    assert shows(run(kernel, code)) == ["display_data empty"]
+    assert shows(kernel.ok(code)) == ["display_data empty"]
 
 
 def test_before_first_sample_nothing_shows(kernel: Kernel) -> None:
     """As long as no sample has come it isn't known whether there is a GPU at all."""
     code = "r = Run(lambda look: replace(progress(0), origin=None)); v = start(r); r.wait(); v.stop()"
-    assert shows(run(kernel, code)) == ["display_data empty"]
+    assert shows(kernel.ok(code)) == ["display_data empty"]
 
 
 def test_gpus_may_join(kernel: Kernel) -> None:
@@ -137,7 +130,7 @@ def test_gpus_may_join(kernel: Kernel) -> None:
 seen = (0, 1, 1, 4, 5, 16)
 r = Run(lambda look: progress(seen[min(look, len(seen)) - 1])); v = start(r); r.wait(8); v.stop()
 """
-    ran = run(kernel, code)
+    ran = kernel.ok(code)
     assert shows(ran)[0] == "display_data empty"
     assert shows(ran)[1::2] == ["update_display_data chart"] * 5
     assert shows(ran)[2::2] == ["update_display_data empty"] * 5
@@ -153,7 +146,7 @@ with capture_output() as captured:
 v.stop()
 print(captured.stdout, len(captured.outputs))
 """
-    ran = run(kernel, code)
+    ran = kernel.ok(code)
     assert ran.text == "mine\n 1\n"
     assert shows(ran) == ["display_data empty", "update_display_data chart", "update_display_data empty"]
 
@@ -161,7 +154,7 @@ print(captured.stdout, len(captured.outputs))
 def test_shown_again_after_clear(kernel: Kernel) -> None:
     """clear_output() takes the chart away with everything else; it comes back in a place of its own."""
     code = "r = Run(); v = start(r); r.wait(5); clear_output(); r.wait(5); v.stop()"
-    ran = run(kernel, code)
+    ran = kernel.ok(code)
     assert shows(ran) == [
         "display_data empty",
         "update_display_data chart",
@@ -180,7 +173,7 @@ def test_waiting_clear_is_left_to_wait(kernel: Kernel) -> None:
 r = Run(); v = start(r); r.wait(5); clear_output(wait=True); r.wait(5)
 display("next"); r.wait(5); v.stop()
 """
-    ran = run(kernel, code)
+    ran = kernel.ok(code)
     assert [kind for kind in kinds(ran) if kind in ("clear_output", "display_data")] == [
         "display_data",
         "clear_output",
@@ -197,7 +190,7 @@ def test_printing_ends_the_wait(kernel: Kernel) -> None:
 r = Run(); v = start(r); r.wait(5); clear_output(wait=True); r.wait(5)
 print("next"); r.wait(5); v.stop()
 """
-    ran = run(kernel, code)
+    ran = kernel.ok(code)
     assert shows(ran)[-2:] == ["display_data chart", "update_display_data empty"]
     assert ran.text == "next\n"
 
@@ -208,7 +201,7 @@ def test_place_takes_what_must_not_clear(kernel: Kernel) -> None:
 r = Run(); v = start(r); r.wait(5); print("stays"); clear_output(wait=True); v.stop()
 if v.place.clear_pending: v.place.fill({"text/plain": "card"})
 """
-    ran = run(kernel, code)
+    ran = kernel.ok(code)
     last = [m for m in ran.messages if not m.type.startswith("comm_")][-1]
     assert last.type == "update_display_data"
     assert last.content["data"] == {"text/plain": "card"}
@@ -223,7 +216,7 @@ with out:
     inside.set(); r.wait(5)
 print("after"); r.wait(5); v.stop(); out.layout.close(); out.close()
 """
-    ran = run(kernel, code)
+    ran = kernel.ok(code)
     released = next(
         place
         for place, m in enumerate(ran.messages)
@@ -241,7 +234,7 @@ with out:
     clear_output(); r.wait(5)
 r.wait(5); v.stop(); out.layout.close(); out.close()
 """
-    assert shows(run(kernel, code)) == [
+    assert shows(kernel.ok(code)) == [
         "display_data empty",
         "update_display_data chart",
         "update_display_data empty",
@@ -256,7 +249,7 @@ def fail(look):
     return progress()
 r = Run(fail); v = start(r); v._thread.join(60); v.stop(); print("fine")
 """
-    ran = run(kernel, code)
+    ran = kernel.ok(code)
     assert kinds(ran)[-1] == "stream"
     assert ran.text == "fine\n"
     assert shows(ran) == ["display_data empty", "update_display_data chart", "update_display_data empty"]
@@ -273,7 +266,7 @@ def hang(look):
 r = Run(hang); v = start(r); r.wait_until(3); v.stop(); alive = v._thread.is_alive()
 go.set(); v._thread.join(60)
 """
-    ran = run(kernel, code)
+    ran = kernel.ok(code)
     assert kernel.value("alive") == "True"
     assert kernel.value("left()") == kernel.value("before")
     assert shows(ran) == ["display_data empty", "update_display_data chart", "update_display_data empty"]
@@ -288,7 +281,7 @@ from gpuwidget.kernel import live
 v = live.LiveView(None, get_ipython(), delay_s=0); v.start(); v.stop()
 print(live.ready(), "bqplot" in sys.modules, "ipywidgets" in sys.modules)
 """
-    ran = run(bare, code)
+    ran = bare.ok(code)
     assert ran.text == "False False False\n"
     assert ran.live == []
 
@@ -305,7 +298,7 @@ try:
 except live.LiveUnavailable as error:
     print(str(error).endswith("(pip install ipywidgets bqplot)."), live.ready())
 """
-    assert run(bare, code).text == "True False\n"
+    assert bare.ok(code).text == "True False\n"
 
 
 def test_watched_cell_shows_chart_and_card(start_kernel: Callable[..., Kernel]) -> None:

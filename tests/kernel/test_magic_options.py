@@ -50,8 +50,7 @@ def test_bad_options(kernel: Kernel, options: str) -> None:
 
 def test_help(kernel: Kernel) -> None:
     """%%gpuwatch? shows every option, and runs nothing."""
-    ran = kernel.run("%%gpuwatch?")
-    assert ran.reply["status"] == "ok"
+    ran = kernel.ok("%%gpuwatch?")
     (page,) = [payload["data"]["text/plain"] for payload in ran.reply["payload"]]
     assert [name for name in NAMES if name not in page] == []
     assert ran.cards == []

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_kernel import Kernel, Ran, skip_without_torch
+from helpers_kernel import Kernel, skip_without_torch
 
 TESTS = Path(__file__).parent.parent
 SETUP = f"""
@@ -34,18 +34,6 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
     return made
 
 
-def run(kernel: Kernel, code: str) -> Ran:
-    """Run a cell that must succeed."""
-    ran = kernel.run(code)
-    assert ran.reply["status"] == "ok", ran.reply
-    return ran
-
-
-def shown(ran: Ran) -> str:
-    """The text that was displayed."""
-    return "\n".join(m.content["data"]["text/plain"] for m in ran.messages if m.type == "display_data")
-
-
 def held(kernel: Kernel, variables: str = "kind, names, bytes, cell") -> Any:
     """The holders' fields, as a list; adds up to what the device has allocated."""
     fields = ", ".join(f"h.{name.strip()}" for name in variables.split(","))
@@ -55,8 +43,8 @@ def held(kernel: Kernel, variables: str = "kind, names, bytes, cell") -> Any:
 
 def test_variables_results_and_errors(kernel: Kernel) -> None:
     """Each holder with its names and its cell: variables, Out, and the frames of the last error."""
-    run(kernel, "x = gpu.empty(3000)\ny = x[1:]")
-    run(kernel, "gpu.empty(1000)")
+    kernel.ok("x = gpu.empty(3000)\ny = x[1:]")
+    kernel.ok("gpu.empty(1000)")
     kernel.run("def fail(data):\n    1 / 0\nfail(gpu.empty(2000))")
     assert held(kernel) == [
         ("variable", ("x", "y"), 12288, 1),
@@ -67,20 +55,20 @@ def test_variables_results_and_errors(kernel: Kernel) -> None:
 
 def test_a_result_that_a_variable_names_too(kernel: Kernel) -> None:
     """It is the variable's: %gpu free keeps it, and says why."""
-    run(kernel, "x = gpu.empty(1000)\nx")
+    kernel.ok("x = gpu.empty(1000)\nx")
     assert held(kernel) == [("variable", ("x", "Out[1]", "_", "_1"), 4096, 1)]
-    assert shown(run(kernel, "%gpu free")) == (
+    assert kernel.ok("%gpu free").displayed == (
         "There is nothing to free.\nKept, since a variable holds it too: Out[1] (x)."
     )
 
 
 def test_free_lists_and_frees(kernel: Kernel) -> None:
     """Only --yes gives anything back: results and errors, in every place they live, and the cache."""
-    run(kernel, "kept = gpu.empty(100)")
-    run(kernel, "gpu.empty(1_000_000)")
-    run(kernel, "'a result of another kind'")
+    kernel.ok("kept = gpu.empty(100)")
+    kernel.ok("gpu.empty(1_000_000)")
+    kernel.ok("'a result of another kind'")
     kernel.run("def fail(data):\n    raise ValueError(data)\nfail(gpu.empty(2_000_000))")
-    offered = shown(run(kernel, "%gpu free"))
+    offered = kernel.ok("%gpu free").displayed
     assert offered == (
         "%gpu free --yes would release:\n"
         "  the last error's traceback: 7.6 MiB\n"
@@ -88,7 +76,7 @@ def test_free_lists_and_frees(kernel: Kernel) -> None:
         "Lost with it: %debug and %tb of the last error, Out[2]."
     )
     assert kernel.value("gpu.allocated") == "12000768"
-    done = shown(run(kernel, "%gpu free --yes"))
+    done = kernel.ok("%gpu free --yes").displayed
     assert done == (
         "Released 11 MiB of tensors.\n"
         "Given back to the GPU: 12 MiB by torch's count; the driver's is not known.\n"
@@ -98,22 +86,22 @@ def test_free_lists_and_frees(kernel: Kernel) -> None:
     assert kernel.value("sorted(Out), _3, hasattr(sys, 'last_value')") == (
         "([3], 'a result of another kind', False)"
     )
-    assert "No traceback" in run(kernel, "%tb").text
-    assert shown(run(kernel, "%gpu free")) == "There is nothing to free."
-    assert run(kernel, "7").result == "7"
+    assert "No traceback" in kernel.ok("%tb").text
+    assert kernel.ok("%gpu free").displayed == "There is nothing to free."
+    assert kernel.ok("7").result == "7"
     assert kernel.value("_") == "7"
 
 
 def test_free_by_name(kernel: Kernel) -> None:
     """Named variables are deleted, and no others; with a name that is none, nothing is."""
-    run(kernel, "x = gpu.empty(1000); y = gpu.empty(1000); z = x[1:]")
+    kernel.ok("x = gpu.empty(1000); y = gpu.empty(1000); z = x[1:]")
     refused = kernel.run("%gpu free y nonsense")
     assert refused.reply["evalue"].startswith("nonsense: no variable of yours, so nothing was deleted.")
     assert kernel.value("gpu.allocated") == "8192"
-    assert shown(run(kernel, "%gpu free y")) == (
+    assert kernel.ok("%gpu free y").displayed == (
         "Deleted y: 4 KiB went back to torch's cache; %gpu free --yes empties that."
     )
-    assert shown(run(kernel, "%gpu free x")) == (
+    assert kernel.ok("%gpu free x").displayed == (
         "Deleted x: no GPU memory of torch's was released. %gpu memory shows what else holds it."
     )
     assert kernel.value("'x' in globals(), 'y' in globals(), gpu.allocated") == "(False, False, 4096)"
@@ -122,8 +110,8 @@ def test_free_by_name(kernel: Kernel) -> None:
 
 def test_free_by_name_where_nobody_counts(kernel: Kernel) -> None:
     """Where torch has no counters, what a deletion released is said to be unknown."""
-    run(kernel, "x = gpu.empty(1000)\ntorch.cuda.get_allocator_backend = lambda: 'cudaMallocAsync'")
-    assert shown(run(kernel, "%gpu free x")) == (
+    kernel.ok("x = gpu.empty(1000)\ntorch.cuda.get_allocator_backend = lambda: 'cudaMallocAsync'")
+    assert kernel.ok("%gpu free x").displayed == (
         "Deleted x: how much GPU memory that released is not known: torch runs on cudaMallocAsync, whose "
         "counters are partial."
     )
@@ -131,30 +119,30 @@ def test_free_by_name_where_nobody_counts(kernel: Kernel) -> None:
 
 def test_a_result_with_a_variable_in_it(kernel: Kernel) -> None:
     """A result that is let go of is not said to be kept, though a variable holds a part of it."""
-    run(kernel, "x = gpu.empty(1000)\n[x, gpu.empty(2000)]")
-    assert shown(run(kernel, "%gpu free")) == (
+    kernel.ok("x = gpu.empty(1000)\n[x, gpu.empty(2000)]")
+    assert kernel.ok("%gpu free").displayed == (
         "%gpu free --yes would release:\n  Out[1], _, _1, the last result: 8 KiB\nLost with it: Out[1]."
     )
 
 
 def test_free_where_looking_fails(kernel: Kernel) -> None:
     """%gpu free says so in a sentence, and lets go of nothing."""
-    run(kernel, "gpu.empty(1000)")
+    kernel.ok("gpu.empty(1000)")
     kernel.setup(
         "import gpuwidget.kernel.memory as m\ndef fail(shell): raise TypeError('unhashable')\nm.search = fail"
     )
     said = "Nothing was freed: gpuwidget could not look at what holds torch's memory."
-    assert shown(run(kernel, "%gpu free")) == shown(run(kernel, "%gpu free --yes")) == said
+    assert kernel.ok("%gpu free").displayed == kernel.ok("%gpu free --yes").displayed == said
     assert kernel.value("gpu.allocated, 1 in Out") == "(4096, True)"
 
 
 def test_cells_that_still_hold(kernel: Kernel) -> None:
     """Cells are ranked by what is left of them, with their first line."""
-    run(kernel, "# a comment\nx = gpu.empty(1000)")
-    run(kernel, "%%time\nmodel = gpu.move(torch.nn.Linear(100, 100))")
-    run(kernel, "for _ in range(5): loss = gpu.empty(1000)")
-    run(kernel, "x = None; y = gpu.empty(1000)")
-    lines = [line.split() for line in shown(run(kernel, "%gpu memory --cells")).splitlines()]
+    kernel.ok("# a comment\nx = gpu.empty(1000)")
+    kernel.ok("%%time\nmodel = gpu.move(torch.nn.Linear(100, 100))")
+    kernel.ok("for _ in range(5): loss = gpu.empty(1000)")
+    kernel.ok("x = None; y = gpu.empty(1000)")
+    lines = [line.split() for line in kernel.ok("%gpu memory --cells").displayed.splitlines()]
     assert [(line[1], " ".join(line[2:])) for line in lines] == [
         ("[2]", "model = gpu.move(torch.nn.Linear(100, 100)) 40 KiB"),
         ("[3]", "for _ in range(5): loss = gpu.empty(1000) 4 KiB"),
@@ -165,44 +153,43 @@ def test_cells_that_still_hold(kernel: Kernel) -> None:
 def test_cells_within_cells_and_lost_ends(kernel: Kernel) -> None:
     """What a cell runs is its own, numbered or not; where its end was lost, the next cell has its own."""
     inner = "get_ipython().run_cell('a = gpu.empty(1000)', store_history={stored})\n"
-    run(kernel, inner.format(stored=True) + inner.format(stored=False) + "b = gpu.empty(2000)")
+    kernel.ok(inner.format(stored=True) + inner.format(stored=False) + "b = gpu.empty(2000)")
     cells = dict(held(kernel, "names[0], cell"))
     assert (cells["a"], cells["b"]) == (1, 1)
     hook = (
         "from gpuwidget.kernel.cell_memory import CELLS\n"
         "get_ipython().events.{}('post_run_cell', CELLS.after)\n"
     )
-    run(kernel, hook.format("unregister"))
-    ran = run(kernel, hook.format("register") + "c = gpu.empty(3000)\nget_ipython().displayhook.prompt_count")
+    kernel.ok(hook.format("unregister"))
+    ran = kernel.ok(hook.format("register") + "c = gpu.empty(3000)\nget_ipython().displayhook.prompt_count")
     assert dict(held(kernel, "names[0], cell"))["c"] == int(ran.result or 0)
 
 
 def test_losses_collected_across_cells(kernel: Kernel) -> None:
     """A list of losses keeps what their graphs saved: each cell has its own, though others free memory."""
-    run(kernel, "losses, weight = [], gpu.empty(4).requires_grad_()")
+    kernel.ok("losses, weight = [], gpu.empty(4).requires_grad_()")
     step = "y = gpu.empty({n})\nlosses.append((weight[:1] * y).sum())\ndel y"
-    run(kernel, step.format(n=1000))
-    run(kernel, step.format(n=2000) + "\ntemporary = gpu.empty(10)\ndel temporary")
-    lines = [line.split() for line in shown(run(kernel, "%gpu memory --cells")).splitlines()]
+    kernel.ok(step.format(n=1000))
+    kernel.ok(step.format(n=2000) + "\ntemporary = gpu.empty(10)\ndel temporary")
+    lines = [line.split() for line in kernel.ok("%gpu memory --cells").displayed.splitlines()]
     assert [(line[1], " ".join(line[-2:])) for line in lines] == [
         ("[3]", "8 KiB"),
         ("[2]", "4 KiB"),
         ("[1]", "512 B"),
     ]
     assert ("variable", ("losses",), 4096 + 8192, 3) in held(kernel)
-    assert "losses: 12 KiB of it is saved in an autograd graph, for backward()." in shown(
-        run(kernel, "%gpu memory")
-    )
+    said = kernel.ok("%gpu memory").displayed
+    assert "losses: 12 KiB of it is saved in an autograd graph, for backward()." in said
 
 
 def test_memory_from_before(start_kernel: Callable[..., Kernel]) -> None:
     """What was allocated before gpuwidget was loaded is said to be."""
     kernel = start_kernel(GPUWIDGET_SOURCE="none")
     kernel.setup(SETUP)
-    run(kernel, "x = gpu.empty(1000)")
-    run(kernel, "%load_ext gpuwidget")
-    run(kernel, "import gpuwidget\ny = gpu.empty(2000)")
-    lines = shown(run(kernel, "%gpu memory --cells")).splitlines()
+    kernel.ok("x = gpu.empty(1000)")
+    kernel.ok("%load_ext gpuwidget")
+    kernel.ok("import gpuwidget\ny = gpu.empty(2000)")
+    lines = kernel.ok("%gpu memory --cells").displayed.splitlines()
     assert [" ".join(line.split()) for line in lines] == [
         "In [3] import gpuwidget 8 KiB",
         "from before gpuwidget was loaded 4 KiB",
@@ -211,37 +198,35 @@ def test_memory_from_before(start_kernel: Callable[..., Kernel]) -> None:
 
 def test_a_watched_cell_says_what_it_left_behind(kernel: Kernel) -> None:
     """The report's holders are what the cell has allocated and is still there, and nothing else."""
-    run(kernel, "before = gpu.empty(5000)")
-    ran = run(
-        kernel, "%%gpuwatch\nx = gpu.empty(1000)\ngpu.empty(7)\ntemporary = gpu.empty(9)\ndel temporary"
-    )
-    report = ran.cards[0]["application/vnd.gpuwidget.report+json"]
+    kernel.ok("before = gpu.empty(5000)")
+    ran = kernel.ok("%%gpuwatch\nx = gpu.empty(1000)\ngpu.empty(7)\ntemporary = gpu.empty(9)\ndel temporary")
+    report = ran.report
     assert report["holders"] == [
         {"kind": "variable", "names": ["x"], "type": "Tensor", "device": "cuda:0", "bytes": 4096, "cell": 2}
     ]
     assert "<b>Left behind:</b> x (Tensor): 4 KiB" in ran.cards[0]["text/html"]
-    ran = run(kernel, "%%gpuwatch\nbefore += 1")
-    assert ran.cards[0]["application/vnd.gpuwidget.report+json"]["holders"] == []
+    ran = kernel.ok("%%gpuwatch\nbefore += 1")
+    assert ran.report["holders"] == []
 
 
 def test_nothing_is_searched_where_nothing_was_allocated(kernel: Kernel) -> None:
     """A watched cell that leaves the allocator alone costs no walk through the variables."""
-    run(kernel, "x = gpu.empty(1000)")
+    kernel.ok("x = gpu.empty(1000)")
     kernel.setup("import gpuwidget.kernel.memory as m\nm.search = None")
-    ran = run(kernel, "%%gpuwatch\nx += 1")
-    assert ran.cards[0]["application/vnd.gpuwidget.report+json"]["holders"] == []
+    ran = kernel.ok("%%gpuwatch\nx += 1")
+    assert ran.report["holders"] == []
 
 
 def test_without_cuda(start_kernel: Callable[..., Kernel]) -> None:
     """Without torch, or before CUDA is up, every command says so in a sentence."""
     kernel = start_kernel(GPUWIDGET_SOURCE="none")
-    run(kernel, "%load_ext gpuwidget")
-    assert shown(run(kernel, "%gpu memory")) == "No memory of torch's to show: torch is not loaded."
-    assert shown(run(kernel, "%gpu free --yes")) == "Nothing to free: torch is not loaded."
-    run(kernel, "import torch")
+    kernel.ok("%load_ext gpuwidget")
+    assert kernel.ok("%gpu memory").displayed == "No memory of torch's to show: torch is not loaded."
+    assert kernel.ok("%gpu free --yes").displayed == "Nothing to free: torch is not loaded."
+    kernel.ok("import torch")
     up = "CUDA is not initialised in this process."
-    assert shown(run(kernel, "%gpu memory")) == f"No memory of torch's to show: {up}"
-    assert shown(run(kernel, "%gpu free")) == f"Nothing to free: {up}"
+    assert kernel.ok("%gpu memory").displayed == f"No memory of torch's to show: {up}"
+    assert kernel.ok("%gpu free").displayed == f"Nothing to free: {up}"
     assert kernel.value("torch.cuda.is_initialized()") == "False"
 
 
@@ -254,29 +239,29 @@ def test_wrong_words(kernel: Kernel) -> None:
 
 def test_unloading_forgets(kernel: Kernel) -> None:
     """After %unload_ext no cell is looked at, and loading anew begins anew."""
-    run(kernel, "x = gpu.empty(1000)")
-    run(kernel, "%unload_ext gpuwidget")
-    run(kernel, "y = gpu.empty(2000)")
+    kernel.ok("x = gpu.empty(1000)")
+    kernel.ok("%unload_ext gpuwidget")
+    kernel.ok("y = gpu.empty(2000)")
     assert held(kernel, "names, cell") == [(("y",), None), (("x",), None)]
-    run(kernel, "%load_ext gpuwidget")
-    run(kernel, "z = gpu.empty(3000)")
+    kernel.ok("%load_ext gpuwidget")
+    kernel.ok("z = gpu.empty(3000)")
     assert held(kernel, "names, cell") == [(("z",), 5), (("y",), None), (("x",), None)]
 
 
 def test_an_interrupted_look_keeps_nothing_alive(kernel: Kernel) -> None:
     """After an interrupt of %gpu memory, a variable that is deleted is gone."""
-    run(kernel, "import gpuwidget.torch_storages as s\nx, behind = [gpu.empty(1000)], s.ways.behind")
-    kernel.setup("def stop(*_):\n    raise KeyboardInterrupt\ns.ways.behind = stop")
+    kernel.ok("import gpuwidget.search.names as s\nx, behind = [gpu.empty(1000)], s.behind")
+    kernel.setup("def stop(*_):\n    raise KeyboardInterrupt\ns.behind = stop")
     assert kernel.run("%gpu memory").reply["ename"] == "KeyboardInterrupt"
-    kernel.setup("s.ways.behind = behind")
-    run(kernel, "del x")
+    kernel.setup("s.behind = behind")
+    kernel.ok("del x")
     assert kernel.value("gpu.allocated") == "0"
 
 
 def test_a_class_that_cannot_be_compared(kernel: Kernel) -> None:
     """One object with an odd metaclass takes nothing away from the others."""
     odd = "class Meta(type):\n    def __eq__(a, b): return a is b\nclass Odd(metaclass=Meta): pass\n"
-    run(kernel, odd + "odd = Odd()\nx = gpu.empty(1000)")
+    kernel.ok(odd + "odd = Odd()\nx = gpu.empty(1000)")
     assert held(kernel) == [("variable", ("x",), 4096, 1)]
 
 
@@ -286,18 +271,18 @@ def test_a_search_that_fails_is_not_tried_after_every_cell(kernel: Kernel) -> No
         "import gpuwidget.kernel.cell_memory as c\nasked = []\n"
         "def fail(*a, **k):\n    asked.append(1)\n    raise ValueError\nc.remember_storages = fail"
     )
-    run(kernel, "x = gpu.empty(1000)")
-    run(kernel, "1 + 1")
-    run(kernel, "y = gpu.empty(2000)")
+    kernel.ok("x = gpu.empty(1000)")
+    kernel.ok("1 + 1")
+    kernel.ok("y = gpu.empty(2000)")
     assert kernel.value("len(asked)") == "2"
     assert held(kernel) == [("variable", ("y",), 8192, 3), ("variable", ("x",), 4096, 1)]
 
 
 def test_hostile_names_are_escaped(kernel: Kernel) -> None:
     """Names, types and cells' lines reach the page as text."""
-    run(kernel, "globals()['<img src=x onerror=alert(1)>'] = gpu.empty(10)  # <script>alert(1)</script>")
+    kernel.ok("globals()['<img src=x onerror=alert(1)>'] = gpu.empty(10)  # <script>alert(1)</script>")
     for command in ("%gpu memory", "%gpu memory --cells"):
-        bundle = next(m.content["data"] for m in run(kernel, command).messages if m.type == "display_data")
+        bundle = next(m.content["data"] for m in kernel.ok(command).messages if m.type == "display_data")
         assert "<img" not in bundle["text/html"]
         assert "<script" not in bundle["text/html"]
         assert "&lt;" in bundle["text/html"]

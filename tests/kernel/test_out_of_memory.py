@@ -35,15 +35,9 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Iterator[Kernel]:
 
 
 def ready(kernel: Kernel, version: str = "2.13") -> Kernel:
-    ok(kernel, SETUP.replace("VERSION", repr(version)))
-    ok(kernel, "%load_ext gpuwidget")
+    kernel.ok(SETUP.replace("VERSION", repr(version)))
+    kernel.ok("%load_ext gpuwidget")
     return kernel
-
-
-def ok(kernel: Kernel, code: str) -> Ran:
-    ran = kernel.run(code)
-    assert ran.reply["status"] == "ok", ran.reply
-    return ran
 
 
 def fails(kernel: Kernel, code: str) -> Ran:
@@ -71,9 +65,9 @@ def card(ran: Ran) -> str:
 
 def test_the_card(kernel: Kernel) -> None:
     """What was asked and free, who holds the rest, by variable and cell, and what would have been enough."""
-    ok(kernel, MODEL)
-    ok(kernel, "cache = [mib(6), mib(6)]")
-    ok(kernel, "mib(10)")
+    kernel.ok(MODEL)
+    kernel.ok("cache = [mib(6), mib(6)]")
+    kernel.ok("mib(10)")
     ran = fails(kernel, "def step(n):\n    batch = mib(8)\n    return model[:1] + mib(n)\nstep(16)")
     assert card(ran).splitlines() == [
         "Out of memory on cuda:0: 16 MiB asked for, 14 of 64 MiB free",
@@ -105,24 +99,24 @@ def test_the_card(kernel: Kernel) -> None:
 @pytest.mark.parametrize("remedy", ["%gpu free --yes", "%gpu free cache --yes", None])
 def test_what_it_advises_helps(kernel: Kernel, remedy: str | None) -> None:
     """Each remedy, done as it is written, lets the same cell run; without one it fails again."""
-    ok(kernel, MODEL)
-    ok(kernel, "cache = [mib(6), mib(6)]")
-    ok(kernel, "mib(10)")
+    kernel.ok(MODEL)
+    kernel.ok("cache = [mib(6), mib(6)]")
+    kernel.ok("mib(10)")
     cell = "def step(n):\n    batch = mib(8)\n    return (model[:1] + mib(n)[:1]).clone()\nstep(16)"
     advice = card(fails(kernel, cell))
     if remedy is None:
         fails(kernel, cell)
         return
     assert remedy in advice
-    ok(kernel, remedy)
-    ok(kernel, cell)
+    kernel.ok(remedy)
+    kernel.ok(cell)
 
 
 @pytest.mark.parametrize("version", ["1.13", "2.3", "2.13"])
 def test_versions_of_torch(start_kernel: Callable[..., Kernel], version: str) -> None:
     """Every wording gives the same card."""
     kernel = ready(start_kernel(), version)
-    ok(kernel, MODEL)
+    kernel.ok(MODEL)
     first, *lines = card(fails(kernel, "mib(50)")).splitlines()
     assert first == "Out of memory on cuda:0: 50 MiB asked for, 44 of 64 MiB free"
     assert lines[0] == "  model  In [3]  20 MiB"
@@ -142,9 +136,9 @@ def test_versions_of_torch(start_kernel: Callable[..., Kernel], version: str) ->
 )
 def test_what_the_code_reads_is_not_to_be_deleted(kernel: Kernel, cell: str) -> None:
     """Nor what it reads under a magic, in a function that has returned, or in one within another."""
-    ok(kernel, "embeddings, spare = mib(20), mib(20)")
-    ok(kernel, "def evaluate():\n    return embeddings.mean()\ndef train():\n    evaluate()\n    mib(40)")
-    ok(kernel, "def lambdas():\n    (lambda: [embeddings])(), mib(40)")
+    kernel.ok("embeddings, spare = mib(20), mib(20)")
+    kernel.ok("def evaluate():\n    return embeddings.mean()\ndef train():\n    evaluate()\n    mib(40)")
+    kernel.ok("def lambdas():\n    (lambda: [embeddings])(), mib(40)")
     text = card(fails(kernel, cell))
     assert "%gpu free spare --yes" in text
     assert "%gpu free embeddings" not in text
@@ -152,38 +146,38 @@ def test_what_the_code_reads_is_not_to_be_deleted(kernel: Kernel, cell: str) -> 
 
 def test_a_variable_that_is_made_anew(kernel: Kernel) -> None:
     """What the cell overwrites is still there while it makes the new one: to let go of it first helps."""
-    ok(kernel, "model = mib(40)")
+    kernel.ok("model = mib(40)")
     assert "%gpu free model --yes" in card(fails(kernel, "model = mib(40)"))
     assert "%gpu free model --yes" in card(fails(kernel, "%%time\nmodel = mib(40)"))
     assert "%gpu free model" not in card(fails(kernel, "model = mib(40) + model"))
-    ok(kernel, "%gpu free model --yes")
-    ok(kernel, "model = mib(40)")
+    kernel.ok("%gpu free model --yes")
+    kernel.ok("model = mib(40)")
 
 
 def test_an_earlier_errors_frames(kernel: Kernel) -> None:
     """What the last error left, replaced by this one and not collected yet, is found and freed."""
-    ok(kernel, "import gc; gc.disable()")
+    kernel.ok("import gc; gc.disable()")
     fails(kernel, "def first():\n    big = mib(40)\n    mib(40)\nfirst()")
     text = card(fails(kernel, "x = mib(40)"))
     assert (
         "  an earlier error's frames, not collected yet (kept by the notebook itself)  In [4]  40 MiB" in text
     )
     assert "- Let go of what the notebook itself keeps, an earlier error's frames, not collected yet" in text
-    ok(kernel, "%gpu free --yes")
-    ok(kernel, "x = mib(40)")
+    kernel.ok("%gpu free --yes")
+    kernel.ok("x = mib(40)")
 
 
 def test_let_go_of_in_between(kernel: Kernel) -> None:
     """Where what was in the way went with the cell's own end, it is enough to run it again."""
-    ok(kernel, "big = [mib(40)]")
+    kernel.ok("big = [mib(40)]")
     cell = "def step():\n    try:\n        mib(40)\n    finally:\n        big.clear()\nstep()"
     assert "- Run it again: 40 MiB from before this cell" in card(fails(kernel, cell))
-    ok(kernel, cell)
+    kernel.ok(cell)
 
 
 def test_a_limit_of_its_own(kernel: Kernel) -> None:
     """A process that limits itself is told so, and how to raise the limit."""
-    ok(kernel, "gpu.limit = 32 * 2**20\n" + MODEL)
+    kernel.ok("gpu.limit = 32 * 2**20\n" + MODEL)
     text = card(fails(kernel, "mib(16)"))
     assert text.splitlines()[0] == (
         "Out of memory on cuda:0: 16 MiB asked for, 12 MiB left of the 32 MiB that this process lets "
@@ -194,10 +188,9 @@ def test_a_limit_of_its_own(kernel: Kernel) -> None:
 
 def test_pieces_that_do_not_join(kernel: Kernel) -> None:
     """Memory in pieces: expandable segments are advised where they would do, by their name here."""
-    ok(kernel, "gpu.capacity = 2**30\nkept, fill = [], []")
-    ok(
-        kernel,
-        "for _ in range(3):\n    mib(256)\n    kept.append(mib(56)); fill.append(mib(200))\nfill.clear()",
+    kernel.ok("gpu.capacity = 2**30\nkept, fill = [], []")
+    kernel.ok(
+        "for _ in range(3):\n    mib(256)\n    kept.append(mib(56)); fill.append(mib(200))\nfill.clear()"
     )
     text = card(fails(kernel, "mib(300)"))
     assert "torch: reserved, in no tensor  600 MiB" in text
@@ -206,7 +199,7 @@ def test_pieces_that_do_not_join(kernel: Kernel) -> None:
 
 def test_watched_or_not(kernel: Kernel) -> None:
     """Under a watched cell it stands between the traceback and the watch's card, once."""
-    ok(kernel, MODEL)
+    kernel.ok(MODEL)
     ran = fails(kernel, "%%gpuwatch --no-live\nmib(50)")
     kinds = [message.type for message in ran.messages if message.type in ("error", "display_data")]
     assert kinds == ["error", "display_data", "display_data"]
@@ -219,7 +212,7 @@ def test_other_errors_have_no_card(kernel: Kernel) -> None:
     """Nothing stands under any other error, nor under memory that ran out and was dealt with."""
     for code in ("1 / 0", "raise RuntimeError('out of memory')", "raise MemoryError('CUDA out of memory')"):
         assert shown(kernel.run(code)) == []
-    ran = ok(kernel, "try:\n    mib(100)\nexcept torch.OutOfMemoryError:\n    pass")
+    ran = kernel.ok("try:\n    mib(100)\nexcept torch.OutOfMemoryError:\n    pass")
     assert [m for m in ran.messages if m.type == "display_data"] == []
 
 
@@ -247,17 +240,17 @@ def test_it_keeps_nothing_alive(kernel: Kernel) -> None:
         "def step():\n    batch = mib(8); seen.append(weakref.ref(batch)); mib(100)\nstep()"
     )
     fails(kernel, code)
-    assert ok(kernel, "seen[0]() is None").result == "False"
-    ok(kernel, "%gpu free --yes")
-    assert ok(kernel, "seen[0]() is None, gpu.allocated").result == "(True, 0)"
+    assert kernel.ok("seen[0]() is None").result == "False"
+    kernel.ok("%gpu free --yes")
+    assert kernel.ok("seen[0]() is None, gpu.allocated").result == "(True, 0)"
 
 
 def test_the_error_stays_as_it_is(kernel: Kernel, start_kernel: Callable[..., Kernel]) -> None:
     """Traceback, reply, sys.last_value and %debug are what they are without gpuwidget."""
     code = "def step():\n    batch = mib(8); mib(100)\nstep()"
     plain = start_kernel()
-    ok(plain, SETUP.replace("VERSION", "'2.13'"))
-    ok(plain, "'in step'")
+    plain.ok(SETUP.replace("VERSION", "'2.13'"))
+    plain.ok("'in step'")
     mine, theirs = fails(kernel, code), fails(plain, code)
     assert mine.reply["evalue"] == theirs.reply["evalue"]
     assert kernel.clean(mine.reply["traceback"]) == plain.clean(theirs.reply["traceback"])
@@ -272,13 +265,13 @@ def test_the_error_stays_as_it_is(kernel: Kernel, start_kernel: Callable[..., Ke
 
 def test_after_unload(kernel: Kernel) -> None:
     """Unloaded, nothing is shown any more."""
-    ok(kernel, "%unload_ext gpuwidget")
+    kernel.ok("%unload_ext gpuwidget")
     assert shown(fails(kernel, "mib(100)")) == []
 
 
 def test_hostile_names(kernel: Kernel) -> None:
     """What the user's code is called and says is text in the card, and never markup."""
-    ok(kernel, "globals()['<img src=x>'] = mib(20) # <script>alert(1)</script>")
+    kernel.ok("globals()['<img src=x>'] = mib(20) # <script>alert(1)</script>")
     (bundle,) = shown(fails(kernel, "mib(50)"))
     assert "<img" not in bundle["text/html"]
     assert "<script" not in bundle["text/html"]

@@ -47,7 +47,7 @@ def busy(start_kernel: Callable[..., Kernel], tmp_path: Path) -> Kernel:
     )
     recording.write_text("\n".join([meta, *(reading.format(t=t) for t in range(3))]) + "\n")
     kernel = start_kernel(GPUWIDGET_SOURCE=f"replay:{recording}")
-    assert kernel.run("%load_ext gpuwidget").reply["status"] == "ok"
+    kernel.ok("%load_ext gpuwidget")
     return kernel
 
 
@@ -112,7 +112,7 @@ def test_taking_turns(start_kernel: Callable[..., Kernel], tmp_path: Path) -> No
     """Of two notebooks, one waits until the other's cell is done or its kernel dead, and says for whom."""
     kernels = [start_kernel(GPUWIDGET_LOCK_DIR=str(tmp_path)) for _ in range(2)]
     for kernel in kernels:
-        assert kernel.run("%load_ext gpuwidget").reply["status"] == "ok"
+        kernel.ok("%load_ext gpuwidget")
     first, second = kernels
     request = first.send(f"%%gpuwatch --exclusive --name 'epoch 1' --gpu 0\nopen('begun', 'w')\n{WAIT}")
     first.wait_for_file("begun")
@@ -144,7 +144,7 @@ def test_a_turn_ends_with_its_cell(start_kernel: Callable[..., Kernel], tmp_path
     """A cell that fails, is interrupted or unloads gpuwidget gives its turn to the next all the same."""
     kernels = [start_kernel(GPUWIDGET_LOCK_DIR=str(tmp_path)) for _ in range(2)]
     for kernel in kernels:
-        assert kernel.run("%load_ext gpuwidget").reply["status"] == "ok"
+        kernel.ok("%load_ext gpuwidget")
     first, second = kernels
 
     def free() -> bool:
@@ -161,7 +161,7 @@ def test_a_turn_ends_with_its_cell(start_kernel: Callable[..., Kernel], tmp_path
     magic = "get_ipython().run_cell_magic('gpuwatch', '--exclusive --gpu 0', '1 / 0')"
     assert first.run(magic).reply["ename"] == "ZeroDivisionError"
     assert free()
-    assert first.run("%%gpuwatch --exclusive --gpu 0\n%unload_ext gpuwidget").reply["status"] == "ok"
+    first.ok("%%gpuwatch --exclusive --gpu 0\n%unload_ext gpuwidget")
     assert free()
 
 
@@ -177,7 +177,7 @@ def test_whatever_goes_wrong_no_cell_runs_without_its_turn(
 ) -> None:
     """A directory that can't be looked at, and errors of our own, refuse the cell in one line."""
     kernel = start_kernel(GPUWIDGET_LOCK_DIR="x" * 5000)
-    assert kernel.run("%load_ext gpuwidget").reply["status"] == "ok"
+    kernel.ok("%load_ext gpuwidget")
     kernel.setup("ran = False\nfrom gpuwidget.kernel import waiting")
     assert_refused(kernel.run(cell), "which can't be looked at (File name too long).")
     kernel.setup("waiting.targets = lambda *_: 1 / 0")
@@ -192,7 +192,7 @@ def test_a_cell_that_can_not_be_watched_keeps_its_turn(
     """It runs, without a card, and nobody else has its turn before it has ended."""
     kernels = [start_kernel(GPUWIDGET_LOCK_DIR=str(tmp_path)) for _ in range(2)]
     for kernel in kernels:
-        assert kernel.run("%load_ext gpuwidget").reply["status"] == "ok"
+        kernel.ok("%load_ext gpuwidget")
     first, second = kernels
     first.setup("from gpuwidget.kernel import watching\nwatching.new_run = lambda *_: 1 / 0")
     request = first.send(f"%%gpuwatch --exclusive --gpu 0\nopen('begun', 'w')\n{WAIT}")

@@ -10,12 +10,11 @@ from gc import get_referents
 from types import GetSetDescriptorType
 from typing import Any
 
+from gpuwidget.descriptors import class_dict, class_mro
+
 MOST_NODES = 20_000
 """Operations of all graphs together that one search looks at."""
 _NODES_PER_TIME = 256
-
-_mro_of: Any = type.__dict__["__mro__"].__get__
-_dict_of: Any = type.__dict__["__dict__"].__get__
 
 
 def can_look(torch: Any) -> bool:
@@ -61,7 +60,9 @@ class Graphs:
 
 
 def _saved_names(kind: type) -> tuple[str, ...]:
-    found = (name for cls in _mro_of(kind) for name, value in _dict_of(cls).items() if _is_saved(name, value))
+    found = (
+        name for cls in class_mro(kind) for name, value in class_dict(cls).items() if _is_saved(name, value)
+    )
     return tuple(dict.fromkeys(found))
 
 

@@ -1,0 +1,98 @@
+"""A cell that fails: its time is over with its error, not once IPython has explained that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from helpers_kernel import Kernel
+
+SETUP = """
+import asyncio, gpuwidget
+class Explained:
+    "Puts a mark on the run as IPython makes its traceback, which it is asked for."
+    def _render_traceback_(self):
+        global explained
+        explained += 1
+        gpuwidget.mark('explained')
+        return ['what went wrong']
+class Failed(Explained, Exception): pass
+class Stopped(Explained, KeyboardInterrupt): pass
+def fail():
+    gpuwidget.mark('at work')
+    raise Failed
+explained = 0
+"""
+
+
+@pytest.fixture(scope="module")
+def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
+    """A kernel with gpuwidget loaded, and errors that know when they are explained."""
+    made = start_kernel()
+    made.setup(SETUP)
+    made.setup("%load_ext gpuwidget")
+    return made
+
+
+def marks(kernel: Kernel, cell: str, status: str = "error") -> list[str]:
+    """Those of a watched cell that fails and is explained."""
+    kernel.setup("explained = 0")
+    ran = kernel.run(cell)
+    assert (ran.reply["status"], kernel.value("explained > 0")) == ("error", "True")
+    assert ran.reply["traceback"] == ["what went wrong"]
+    assert ran.report["cell"]["status"] == status
+    return [mark["label"] for mark in ran.report["timeline"]["marks"]]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "fail()",
+        "await asyncio.sleep(0)\nfail()",
+        "async def run():\n    fail()\nawait run()",
+        "1\n2\nfail();",
+    ],
+)
+def test_its_time_ends_with_the_error(kernel: Kernel, body: str) -> None:
+    """What IPython does to show the traceback is no part of the run; the traceback is as ever."""
+    assert marks(kernel, f"%%gpuwatch\n{body}") == ["at work"]
+
+
+def test_an_interrupt(kernel: Kernel) -> None:
+    """So is one that ends on an interrupt."""
+    body = "gpuwidget.mark('at work')\nraise Stopped"
+    assert marks(kernel, f"%%gpuwatch --no-live\n{body}", "interrupted") == ["at work"]
+
+
+def test_below_another_magic(kernel: Kernel) -> None:
+    """And one whose body another magic runs."""
+    assert marks(kernel, "%%prun -q\n%%gpuwatch\nfail()") == ["at work"]
+
+
+def test_the_users_own_handler(kernel: Kernel) -> None:
+    """A handler that the user has set with set_custom_exc is called as ever, with the run over."""
+    kernel.setup(
+        "def handle(shell, kind, error, trace, tb_offset=None):\n"
+        "    handled.append(kind.__name__)\n    shell.showtraceback((kind, error, trace))\n"
+        "handled = []\nget_ipython().set_custom_exc((Failed,), handle)"
+    )
+    assert marks(kernel, "%%gpuwatch\nfail()") == ["at work"]
+    assert kernel.value("handled") == "['Failed']"
+    kernel.setup("get_ipython().set_custom_exc((), None)")
+
+
+@pytest.mark.parametrize("body", ["1", "fail()", "SyntaxError(", "raise SystemExit", "%unload_ext gpuwidget"])
+def test_the_result_is_ipythons_own(kernel: Kernel, body: str) -> None:
+    """Whoever looks at a cell's result afterwards finds what IPython made, and nothing more in it."""
+    kernel.setup(
+        "from IPython.core.interactiveshell import ExecutionResult\n"
+        "def look(result):\n    seen.append((type(result) is ExecutionResult, sorted(vars(result))))\n"
+        "seen = []\nget_ipython().events.register('post_run_cell', look)"
+    )
+    kernel.run(f"%%gpuwatch\n{body}")
+    kernel.ok("%reload_ext gpuwidget")
+    kernel.run(body)
+    kernel.setup("get_ipython().events.unregister('post_run_cell', look)")
+    kernel.ok("%reload_ext gpuwidget")
+    assert kernel.value("seen[0] == seen[2] and seen[0][0]") == "True"
+    assert kernel.value("type(get_ipython().last_execution_result) is ExecutionResult") == "True"

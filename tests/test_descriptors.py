@@ -1,0 +1,35 @@
+"""What a class or a module has, whatever its metaclass makes of it."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from gpuwidget import descriptors
+
+
+def test_no_metaclass_is_asked() -> None:
+    """Names, modules, bases and contents of a class are Python's own, and those of a module too."""
+
+    def forbidden(*_: object) -> Any:
+        raise AssertionError("user code ran")
+
+    body = dict.fromkeys(("__getattribute__", "__getattr__", "__dir__", "__subclasscheck__"), forbidden)
+    names = dict.fromkeys(("__dict__", "__mro__", "__name__", "__module__"), property(forbidden))
+    odd = type("Meta", (type,), {**body, **names})("Odd", (int,), {"__module__": "train", "x": 1})
+    assert descriptors.class_name(odd) == "Odd"
+    assert descriptors.class_module(odd) == "train"
+    assert [id(one) for one in descriptors.class_mro(odd)] == [id(odd), id(int), id(object)]
+    assert descriptors.class_dict(odd)["x"] == 1
+    module = type("OddModule", (ModuleType,), {**body, "__dict__": property(forbidden)})("odd")
+    assert descriptors.module_dict(module)["__name__"] == "odd"
+
+
+def test_a_module_name_that_was_deleted() -> None:
+    """A class that no longer says where it is from raises what an attribute that is not there raises."""
+    made = type("Meta", (type,), {})("Made", (), {})
+    del made.__module__
+    with pytest.raises(AttributeError):
+        descriptors.class_module(made)

@@ -1,0 +1,37 @@
+"""This process's own memory over a run."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuwidget import processes
+from gpuwidget.measure.host_memory import HostMemory
+from gpuwidget.measure.report import Span
+
+
+def over_a_run(monkeypatch: pytest.MonkeyPatch, resident: list[int | None], marks: list[int | None]) -> Span:
+    """Looked at the start, at 0, 0.1 and 0.2 seconds where that is due every 0.2, and at the end."""
+    monkeypatch.setattr(processes, "resident_memory", iter(resident).__next__)
+    monkeypatch.setattr(processes, "peak_resident_memory", iter(marks).__next__)
+    memory = HostMemory(0.2)
+    memory.begin()
+    for t in (0.0, 0.1, 0.2):
+        memory.add(t)
+    return memory.end()
+
+
+def test_start_end_and_peak(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The highest that was seen is the peak, at the end too; it is looked at no more often than asked."""
+    assert over_a_run(monkeypatch, [5, 9, 7, 6], [20, 20]) == Span(5, 6, 9)
+    assert over_a_run(monkeypatch, [5, 6, 7, 8], [20, 20]) == Span(5, 8, 8)
+
+
+def test_a_peak_between_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the process's own high-water mark rose in the run, it is the peak, though nobody looked then."""
+    assert over_a_run(monkeypatch, [5, 9, 7, 6], [20, 30]) == Span(5, 6, 30)
+
+
+def test_where_the_system_does_not_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is unknown stays so."""
+    assert over_a_run(monkeypatch, [None] * 4, [None] * 2) == Span(None, None, None)
+    assert over_a_run(monkeypatch, [None, None, 7, None], [None, 30]) == Span(None, None, 7)
