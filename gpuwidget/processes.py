@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -27,6 +28,8 @@ _MOST_REMEMBERED = 1024
 _DEEPEST = 256
 """Generations that are walked up; only ids that changed hands meanwhile could make more of them."""
 _NOTEBOOK = "JPY_SESSION_NAME"
+_CUDA_DEVICES = ("/dev/nvidia-uvm", "/dev/dxg")
+"""Of Linux, and of Windows' Linux (WSL)."""
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
@@ -156,56 +159,94 @@ def _cpu_time(pid: int) -> float:
         return 0.0
 
 
-class Family:
-    """This process and its descendants, told by walking up from a process, never down from this one.
+class _Judged(NamedTuple):
+    """Whose a process was found to be."""
 
-    One whose parent has died is another's child by then. It is told by its session where this process began
-    that, as Jupyter has its kernels do, and else where it was seen before; a daemon that began a session of
-    its own and lost its parent before it was ever seen is taken for a stranger.
+    started: float | None
+    """When it was started, None where it was not there."""
+    root: int | None
+    """The process that it descends from, None for a stranger."""
+    found: float
+    """When that was found, monotonic seconds."""
+
+
+class Families:
+    """Whose descendants processes are, told by walking up from them, never down from their elders.
+
+    One whose parent has died is another's child by then. It is told by its session where one of the roots
+    began that, as Jupyter has its kernels do and as every terminal does, and else where it was seen before; a
+    daemon that began a session of its own and lost its parent before it was ever seen is taken for a stranger.
     """
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
-        self.pid = os.getpid()
         self._clock = clock
-        self._judged: dict[int, tuple[float | None, bool, float]] = {}
-        """When it was started (None: not there), whether it is ours, and when that was found."""
+        self._roots: dict[int, float] = {}
+        """When each was started."""
+        self._judged: dict[int, _Judged] = {}
 
-    def contains(self, pid: int) -> bool:
-        """Whether ``pid`` is this process, a child of it, a child's child and so on; False when gone."""
-        if pid == self.pid:
-            return True
+    def set_roots(self, pids: Iterable[int]) -> None:
+        """The processes whose descendants are told apart from now on; those that are gone are left out."""
+        before, self._roots = self._roots, {}
+        for pid in pids:
+            origin = _origin(pid)
+            if origin is not None:
+                self._roots[pid] = origin.started
+        if self._roots == before:
+            return
+        # What belonged to one that is there no longer is judged anew, and so is every stranger.
+        kept = {pid for pid, started in self._roots.items() if before.get(pid) == started}
+        self._judged = {pid: judged for pid, judged in self._judged.items() if judged.root in kept}
+
+    def root_of(self, pid: int) -> int | None:
+        """The root that ``pid`` is, or descends from, the nearest where there are several; None if none."""
+        if pid in self._roots:
+            return pid
         now = self._clock.monotonic()
         known = self._judged.get(pid)
-        if known is not None and now - known[2] < _TRUST_S:
-            return known[1]
+        if known is not None and now - known.found < _TRUST_S:
+            return known.root
         origin = _origin(pid)
         if origin is None:
-            ours = False
-        elif known is not None and known[0] == origin.started:
-            ours = known[1]
+            root = None
+        elif known is not None and known.started == origin.started:
+            root = known.root
         else:
-            ours = self._descends(origin)
+            root = self._ancestor(origin)
         if len(self._judged) >= _MOST_REMEMBERED:
             self._forget()
-        self._judged[pid] = (origin.started if origin is not None else None, ours, now)
-        return ours
+        self._judged[pid] = _Judged(origin.started if origin is not None else None, root, now)
+        return root
 
-    def _descends(self, origin: _Origin) -> bool:
+    def _ancestor(self, origin: _Origin) -> int | None:
         for _ in range(_DEEPEST):
             # The number of a session that has members is given to no other process.
-            if self.pid in (origin.parent, origin.session):
-                return True
+            for pid in (origin.parent, origin.session):
+                if pid is not None and pid in self._roots and self._roots[pid] <= origin.started:
+                    return pid
             parent = _origin(origin.parent) if origin.parent > 1 else None
             # A parent is older than its child: a younger one is a stranger with its number.
             if parent is None or parent.started > origin.started:
-                return False
+                return None
             origin = parent
-        return False
+        return None
 
     def _forget(self) -> None:
         """Make room: what was found to be ours is kept longest, since it can't be told again later."""
-        ours = {pid: judged for pid, judged in self._judged.items() if judged[1]}
+        ours = {pid: judged for pid, judged in self._judged.items() if judged.root is not None}
         self._judged = ours if len(ours) < _MOST_REMEMBERED // 2 else {}
+
+
+class Family:
+    """This process and its descendants."""
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.pid = os.getpid()
+        self._families = Families(clock)
+        self._families.set_roots((self.pid,))
+
+    def contains(self, pid: int) -> bool:
+        """Whether ``pid`` is this process, a child of it, a child's child and so on; False when gone."""
+        return pid == self.pid or self._families.root_of(pid) is not None
 
 
 _family: Family | None = None
@@ -271,6 +312,28 @@ def _identify(pid: int) -> Identity:
     except (psutil.Error, OSError, ValueError):
         pass
     return Identity(user, command)
+
+
+def exists(pid: int) -> bool:
+    """Whether a process of that number is there."""
+    return _origin(pid) is not None
+
+
+def uses_cuda(pid: int) -> bool | None:
+    """Whether ``pid`` has the device open without which no CUDA context is made; None where nobody can say.
+
+    Reading the GPUs' figures (NVML) needs others. A forked child has it too, with or without a context.
+    """
+    folder = f"/proc/{pid}/fd"
+    try:
+        files = os.listdir(folder)
+    except OSError:
+        return None
+    for name in files:
+        with suppress(OSError):
+            if os.readlink(f"{folder}/{name}") in _CUDA_DEVICES:
+                return True
+    return False
 
 
 def notebook_of(pid: int) -> str | None:
