@@ -174,8 +174,8 @@ class Families:
     """Whose descendants processes are, told by walking up from them, never down from their elders.
 
     One whose parent has died is another's child by then. It is told by its session where one of the roots
-    began that, as Jupyter has its kernels do and as every terminal does, and else where it was seen before; a
-    daemon that began a session of its own and lost its parent before it was ever seen is taken for a stranger.
+    began that, as Jupyter has its kernels and its terminals do, and else where it was seen before; a daemon
+    that began a session of its own and lost its parent before it was ever seen is taken for a stranger.
     """
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
