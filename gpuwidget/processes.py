@@ -315,8 +315,8 @@ def _identify(pid: int) -> Identity:
 
 
 def exists(pid: int) -> bool:
-    """Whether a process of that number is there."""
-    return _origin(pid) is not None
+    """Whether a process of that number is there, also one that this user may know nothing else of."""
+    return bool(psutil.pid_exists(pid))
 
 
 def uses_cuda(pid: int) -> bool | None:

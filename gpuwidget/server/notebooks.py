@@ -83,6 +83,12 @@ class Notebooks:
         """Jupyter's manager of one kernel; None where it is gone."""
         return dict(self._managers()).get(kernel_id)
 
+    def close(self) -> None:
+        """Ask for nothing more until the next look."""
+        if self._listing is not None:
+            self._listing.cancel()
+            self._listed = float("-inf")
+
     def _managers(self) -> Iterator[tuple[str, Any]]:
         for kernel_id in self._kernels.list_kernel_ids():
             # It may have died since; a gateway's has none then.

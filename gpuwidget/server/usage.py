@@ -52,7 +52,7 @@ class UsageWatch:
         self._words = KernelWords(notebooks, clock)
         self._desk = _Desk(clock)
         self._listening = False
-        self._begun = float("-inf")
+        self._begun = self._due = float("-inf")
         self._under_way: _Look | None = None
         self._seen: object = None
         self.newest: bytes | None = None
@@ -62,10 +62,11 @@ class UsageWatch:
     def listen(self, on: bool) -> None:
         """Somebody listens from now on, or nobody does any more."""
         if on and not self._listening:
-            self._begun = float("-inf")
+            self._begun = self._due = float("-inf")
         elif not on:
             self.newest = self._told = None
             self._words.close()
+            self._notebooks.close()
         self._listening = on
 
     def see(self, sample: Sample) -> None:
@@ -77,7 +78,8 @@ class UsageWatch:
         if self._under_way is not None:
             if now - self._begun >= _HUNG_AFTER_S:
                 self._publish(self._under_way.unanswered(self._told))
-        elif now - self._begun >= _SOONEST_S:
+        elif now >= self._due:
+            self._due = now + _SOONEST_S
             known = self._notebooks.look()
             seen = _signature(known, sample)
             if now - self._begun >= _EVERY_S or seen != self._seen:
@@ -108,7 +110,7 @@ class UsageWatch:
         self._under_way = None
         if look.told is not self._told:
             # It came so late that other things were told meanwhile, or to others.
-            self._begun = float("-inf")
+            self._begun = self._due = float("-inf")
         elif found is not None and self._listening:
             self._words.ask(found.to_ask)
             self._publish(found.told)
