@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -26,6 +25,7 @@ from gpuwidget.server.matching import Matching
 from gpuwidget.server.means import Means
 from gpuwidget.server.notebooks import Known, Notebooks
 from gpuwidget.server.wire import GpuUsage, MeanUtilization, Usage
+from gpuwidget.server.worker import Worker
 
 _LOG = logging.getLogger(__name__)
 
@@ -51,6 +51,7 @@ class UsageWatch:
         self._means = Means(interval_s)
         self._words = KernelWords(notebooks, clock)
         self._desk = _Desk(clock)
+        self._worker = Worker("gpuwidget-usage")
         self._listening = False
         self._begun = self._due = float("-inf")
         self._under_way: _Look | None = None
@@ -67,6 +68,7 @@ class UsageWatch:
             self.newest = self._told = None
             self._words.close()
             self._notebooks.close()
+            self._worker.stop()
         self._listening = on
 
     def see(self, sample: Sample) -> None:
@@ -103,8 +105,7 @@ class UsageWatch:
                 loop.call_soon_threadsafe(self._take, look, found)
 
         self._under_way = look
-        # Not one of a pool, which would be waited for when the server ends: nothing ends a read that hangs.
-        threading.Thread(target=work, name="gpuwidget-usage", daemon=True).start()
+        self._worker.do(work)
 
     def _take(self, look: _Look, found: _Found | None) -> None:
         self._under_way = None

@@ -209,7 +209,8 @@ async def test_a_restarted_kernel_and_one_that_ended(server: Server, source: Fak
     orphan = int(
         await channels.run(
             "import subprocess as s\n"
-            "print(s.Popen(['setsid', 'sleep', '600'], stdout=s.DEVNULL, start_new_session=True).pid)"
+            "start = 'set -m; sleep 600 >/dev/null 2>&1 & echo $!'  # in a group of its own, and left alone\n"
+            "print(s.run(['sh', '-c', start], capture_output=True, text=True).stdout)"
         )
     )
     before = pid_of(server, kernel)
