@@ -62,7 +62,7 @@ async def connected(server: Server, kernel: str) -> Channels:
     return channels
 
 
-async def usage_where(stream: Stream, wanted: Callable[[Any], bool]) -> Any:
+async def usage_where(stream: Stream, wanted: Callable[[Any], object]) -> Any:
     """The first message of who holds what that is as wanted."""
     while True:
         usage = await stream.usage()
@@ -448,13 +448,11 @@ async def test_proof_by_an_open_device(
     own = os.getpid()
     container[own] = True
     # The other one is nobody's here: as long as it is listed, the ids may be another machine's.
-    source.processes[0] = (
-        process(own, 2 * GIB, user=None, command=None),
-        process(4_194_305, GIB, user=None, command=None),
-    )
+    ours = process(own, 2 * GIB, user=None, command=None)
+    source.processes[0] = (ours, process(4_194_305, GIB, user=None, command=None))
     stream = await server.stream()
     assert held(await stream.usage()) == []
-    source.processes[0] = source.processes[0][:1]
+    source.processes[0] = (ours,)
     usage = await usage_where(stream, held)
     who = processes.Directory().look_up(own)
     assert held(usage) == [(None, None, own, who.user, who.command, 2 * GIB, "driver")]
