@@ -12,6 +12,7 @@ from helpers_kernel import Kernel, Ran, skip_without_torch
 from nvml_standin import Standin, build
 from test_memory import SETUP
 
+STANDIN = str(Path(__file__).parent.parent / "torch_standin")
 LIBRARY = """
 import ctypes
 import gpuwidget.torch_stream as s
@@ -30,14 +31,10 @@ s.runtime_library = lambda: runtime
 DRIVERS = "Given back to the GPU: 20 MiB by torch's count; the driver's is not known."
 
 
-@pytest.fixture(autouse=True)
-def _has_torch() -> None:
-    skip_without_torch()
-
-
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
     """A kernel with gpuwidget loaded, and a device in use whose CUDA can be asked."""
+    skip_without_torch()
     made = start_kernel(GPUWIDGET_SOURCE="none")
     made.setup(SETUP)
     made.setup("%load_ext gpuwidget")
@@ -181,14 +178,21 @@ def test_a_gpu_that_keeps_it_waiting_keeps_no_other_question_waiting(kernel: Ker
 
 
 def test_without_torch_or_cuda(start_kernel: Callable[..., Kernel]) -> None:
-    """Without torch, or before CUDA is up, the answer says so, and starts nothing."""
-    kernel = start_kernel(GPUWIDGET_SOURCE="none")
+    """Without torch, before CUDA is up or where nobody counts, the answer says so, and starts nothing."""
+    kernel = start_kernel(GPUWIDGET_SOURCE="none", PYTHONPATH=STANDIN)
     run(kernel, "%load_ext gpuwidget")
     nothing = "There is no cache of torch's to free: "
     assert free(kernel)["reason"] == f"{nothing}torch is not loaded."
     run(kernel, "import torch")
     assert free(kernel)["reason"] == f"{nothing}CUDA is not initialised in this process."
     assert kernel.value("torch.cuda.is_initialized()") == "False"
+    run(kernel, "torch.cuda.init()")
+    partial = "torch runs on cudaMallocAsync, whose counters are partial"
+    assert free(kernel)["reason"] == f"{nothing}{partial}."
+    run(kernel, "import standin_allocator\nstandin_allocator.install(torch)")
+    assert free(kernel)["reason"] == f"{nothing}this process has no context on a GPU."
+    run(kernel, "kept = torch.allocate(512)")
+    assert words(free(kernel)) == "Nothing was done: torch's cache is empty."
     assert kernel.ask_control("gpuwidget_request", {"schema": 2, "ask": "free_cache"})["status"] == "error"
 
 
@@ -205,12 +209,14 @@ def test_a_context_on_another_gpu_is_not_joined_by_one_on_the_first(kernel: Kern
 
 
 def test_what_torch_holds_is_told(start_kernel: Callable[..., Kernel], tmp_path: Path) -> None:
-    """The kernel's state has torch's own number for its GPU, and none before CUDA is up or for another's."""
+    """The kernel's state has torch's own number for each GPU, and none before CUDA is up."""
     driver = Standin(build(tmp_path / "library"), tmp_path / "driver")
-    driver.scenario("gpus=2", "gpu.0.uuid=GPU-00000000-aaaa-bbbb-cccc-dddddddddddd")
+    driver.scenario("gpus=2", *(f"gpu.{n}.uuid=GPU-0000000{n}-aaaa-bbbb-cccc-dddddddddddd" for n in (0, 1)))
     path = driver.environment()["LD_LIBRARY_PATH"]
-    kernel = start_kernel(GPUWIDGET_SOURCE="nvml", LD_LIBRARY_PATH=path, **driver.variables)
-    run(kernel, "%load_ext gpuwidget")
+    kernel = start_kernel(
+        GPUWIDGET_SOURCE="nvml", LD_LIBRARY_PATH=path, PYTHONPATH=STANDIN, **driver.variables
+    )
+    run(kernel, "%load_ext gpuwidget\nimport torch, standin_allocator")
 
     def told() -> list[int | None]:
         answer = kernel.ask_control("gpuwidget_request", {"schema": 1, "ask": "state"})
@@ -219,6 +225,5 @@ def test_what_torch_holds_is_told(start_kernel: Callable[..., Kernel], tmp_path:
         return [gpu["torch_reserved"] for gpu in answer["state"]["gpus"]]
 
     assert told() == [None, None]
-    kernel.setup(SETUP)
-    run(kernel, "kept = gpu.empty(1_000_000)")
-    assert told() == [4 * 1024**2, None]
+    run(kernel, "torch.cuda.init()\nstandin_allocator.install(torch)\nkept = torch.allocate(2**30)")
+    assert told() == [2**30, 0]

@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from fakes import FakeSource, gpu
 from helpers_channels import Channels
 from helpers_samples import GIB, process
 from helpers_server import Server, Stream
+from nvml_standin import Standin, build
 from traitlets.config import Config
 
 from gpuwidget import processes
@@ -414,6 +416,38 @@ async def test_in_a_container_kernels_speak_for_themselves(
     assert {one["id"] for one in usage["kernels"]} == {busy, silent, idle}
     # One that has not CUDA open is left in peace.
     assert set(server.hub._usage._words._asked) == {busy, silent}
+    channels.close()
+
+
+async def test_a_real_kernels_own_word(
+    container: dict[int, bool],
+    server: Server,
+    source: FakeSource,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A kernel that has loaded gpuwidget and uses torch answers the server with torch's number by GPU."""
+    driver = Standin(build(tmp_path / "library"), tmp_path / "driver")
+    driver.scenario("gpus=2", *(f"gpu.{place}.uuid={gpu(place).uuid}" for place in (0, 1)))
+    standins = str(Path(__file__).parent.parent / "torch_standin")
+    paths = os.pathsep.join(filter(None, (standins, os.environ.get("PYTHONPATH"))))
+    library = driver.environment()["LD_LIBRARY_PATH"]
+    variables = {"GPUWIDGET_SOURCE": "nvml", "PYTHONPATH": paths, "LD_LIBRARY_PATH": library}
+    for name, value in (variables | driver.variables).items():
+        monkeypatch.setenv(name, value)
+    kernel = await start_kernel(server)
+    container[pid_of(server, kernel)] = True
+    channels = await connected(server, kernel)
+    await channels.run("%load_ext gpuwidget\nimport torch, standin_allocator")
+    await channels.run(
+        "torch.cuda.init()\nstandin_allocator.install(torch)\nx = torch.allocate(3 * 2**30, 'cuda:1')"
+    )
+    source.memory = {0: GIB, 1: 8 * GIB}
+    stream = await server.stream()
+    usage = await usage_where(stream, lambda one: held(one, 1))
+    assert held(usage, 1) == [(kernel, None, None, None, None, 3 * GIB, "torch")]
+    assert [one["unattributed"] for one in usage["gpus"]] == [GIB, 5 * GIB]
+    assert held(usage) == []
     channels.close()
 
 
