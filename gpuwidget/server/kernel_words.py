@@ -22,7 +22,8 @@ from gpuwidget.server.notebooks import Notebooks, last_activity
 
 _LOG = logging.getLogger(__name__)
 
-_ANSWER_S = 2.0
+_ANSWER_S = 30.0
+"""So long an answer is listened for. Nobody waits for it, and a kernel that imports torch takes seconds."""
 _EVERY_S = 5.0
 _SILENT_S = 10.0
 _MOST_SILENT_S = 320.0
@@ -88,8 +89,9 @@ class KernelWords:
                 continue
             asked = self._asked.setdefault(kernel_id, _Asked(pid))
             active = last_activity(manager)
-            silent = asked.wait_s > _SILENT_S
-            if asked.asking is not None or now < asked.due or (silent and active == asked.activity):
+            # It could have loaded gpuwidget only if it has run something since.
+            vain = asked.answered is None and asked.wait_s > _SILENT_S and active == asked.activity
+            if asked.asking is not None or now < asked.due or vain:
                 continue
             asked.asking = asyncio.ensure_future(self._ask(asked, manager))
 

@@ -68,14 +68,15 @@ class Channels:
             self._seen.append(message)
 
     async def run(self, code: str) -> str:
-        """Run a cell to its end; what it printed."""
+        """Run a cell, which must end well, to its end; what it printed."""
         request = await self.send("shell", "execute_request", {"code": code, "silent": False})
         await self.until("status", request, execution_state="idle")
-        return "".join(
-            message["content"]["text"]
-            for message in self._seen
-            if message["msg_type"] == "stream" and message["parent_header"].get("msg_id") == request
-        )
+        printed = ""
+        for message in self._seen:
+            if message["parent_header"].get("msg_id") == request:
+                assert message["msg_type"] != "error", message["content"]
+                printed += message["content"]["text"] if message["msg_type"] == "stream" else ""
+        return printed
 
     async def ask(self) -> None:
         """The panel's question, to its answer and to what the kernel says of its own state meanwhile."""

@@ -229,6 +229,22 @@ async def test_an_answer_holds_for_a_while(clock: FakeClock, monkeypatch: pytest
     assert (await asking.ask(), asking.words.said({})) == (3, {})
 
 
+async def test_one_that_has_answered_is_asked_again(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel that is known to be able to answer is asked on though it was silent and has run nothing."""
+    asking = Asking(monkeypatch, clock, Managers(a=kernel(local(10))))
+    asking.answer = ANSWER
+    await asking.ask()
+    clock.advance(5.0)
+    asking.answer = None
+    await asking.ask()
+    clock.advance(40.0)
+    assert asking.words.said({"a": 10}) == {"a": {"GPU-1": Word(True, None)}}
+    asking.answer = ANSWER
+    assert (await asking.ask(), asking.words.said({"a": 10})) == (3, {"a": WORD})
+
+
 @pytest.mark.parametrize(
     "manager",
     [
