@@ -37,7 +37,7 @@ test-python: $(INSTALLED) compiler ## the package's own tests; those on a real G
 	$(RUN) pytest tests --ignore=tests/server --ignore=tests/kernel --ignore=tests/browser
 
 # A process of its own: asynchronous tests share none with Playwright's synchronous interface.
-test-server: $(INSTALLED) ## the Jupyter server's extension
+test-server: $(INSTALLED) compiler ## the Jupyter server's extension
 	$(RUN) pytest tests/server
 
 test-kernel: test-kernel-newest test-kernel-oldest ## cells in a real kernel, with the newest and the oldest packages

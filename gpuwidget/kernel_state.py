@@ -58,6 +58,9 @@ class KernelGpu:
     """``cuda:N`` of this kernel; None where it is none, or not known."""
     process_memory: int | None
     """Bytes that the kernel and its children hold, None where nobody can say."""
+    torch_reserved: int | None
+    """Bytes that torch's allocator in the kernel's own process has taken from the driver, its cache included
+    and the CUDA context not; None where torch is not loaded, CUDA is not up or nobody can say."""
     context: bool
     """Whether the kernel is known to have a CUDA context there, which stays until its process ends."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Generic, NamedTuple, TypeVar
 
@@ -28,6 +28,8 @@ _MOST_REMEMBERED = 1024
 _DEEPEST = 256
 """Generations that are walked up; only ids that changed hands meanwhile could make more of them."""
 _NOTEBOOK = "JPY_SESSION_NAME"
+_CUDA_DEVICES = ("/dev/nvidia-uvm", "/dev/dxg")
+"""Of Linux, and of Windows' Linux (WSL)."""
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
@@ -190,43 +192,75 @@ class _Remembered(Generic[_T]):
         else:
             found = self._find(pid, origin)
         if len(self._found) >= _MOST_REMEMBERED:
-            self._forget()
+            self.forget_all_but(self._keep)
+            if len(self._found) >= _MOST_REMEMBERED // 2:
+                self._found.clear()
         self._found[pid] = (origin.started if origin is not None else None, found, now)
         return found
 
-    def _forget(self) -> None:
-        kept = {pid: known for pid, known in self._found.items() if self._keep(known[1])}
-        self._found = kept if len(kept) < _MOST_REMEMBERED // 2 else {}
+    def forget_all_but(self, keep: Callable[[_T], bool]) -> None:
+        """Find out anew about all processes of which ``keep`` does not hold."""
+        self._found = {pid: known for pid, known in self._found.items() if keep(known[1])}
 
 
-class Family:
-    """This process and its descendants, told by walking up from a process, never down from this one.
+class Families:
+    """Whose descendants processes are, told by walking up from them, never down from their elders.
 
-    One whose parent has died is another's child by then. It is told by its session where this process began
-    that, as Jupyter has its kernels do, and else where it was seen before; a daemon that began a session of
-    its own and lost its parent before it was ever seen is taken for a stranger.
+    One whose parent has died is another's child by then. It is told by its session where one of the roots
+    began that, as Jupyter has its kernels and its terminals do, and else where it was seen before; a daemon
+    that began a session of its own and lost its parent before it was ever seen is taken for a stranger.
     """
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
-        self.pid = os.getpid()
-        # What was found to be ours is forgotten last, since it can't be told again later.
-        self._judged = _Remembered(clock, self._descends, False, keep=bool)
+        self._roots: dict[int, float] = {}
+        """When each was started."""
+        # What was found to be a root's is forgotten last, since it can't be told again later.
+        self._judged = _Remembered[int | None](
+            clock, self._ancestor, None, keep=lambda root: root is not None
+        )
 
-    def contains(self, pid: int) -> bool:
-        """Whether ``pid`` is this process, a child of it, a child's child and so on; False when gone."""
-        return pid == self.pid or self._judged.get(pid)
+    def set_roots(self, pids: Iterable[int]) -> None:
+        """The processes whose descendants are told apart from now on; those that are gone are left out."""
+        before, self._roots = self._roots, {}
+        for pid in pids:
+            origin = _origin(pid)
+            if origin is not None:
+                self._roots[pid] = origin.started
+        if self._roots == before:
+            return
+        # What belonged to one that is there no longer is judged anew, and so is every stranger.
+        kept = {pid for pid, started in self._roots.items() if before.get(pid) == started}
+        self._judged.forget_all_but(lambda root: root in kept)
 
-    def _descends(self, pid: int, origin: _Origin) -> bool:
+    def root_of(self, pid: int) -> int | None:
+        """The root that ``pid`` is, or descends from, the nearest where there are several; None if none."""
+        return pid if pid in self._roots else self._judged.get(pid)
+
+    def _ancestor(self, pid: int, origin: _Origin) -> int | None:
         for _ in range(_DEEPEST):
             # The number of a session that has members is given to no other process.
-            if self.pid in (origin.parent, origin.session):
-                return True
+            for elder in (origin.parent, origin.session):
+                if elder is not None and elder in self._roots and self._roots[elder] <= origin.started:
+                    return elder
             parent = _origin(origin.parent) if origin.parent > 1 else None
             # A parent is older than its child: a younger one is a stranger with its number.
             if parent is None or parent.started > origin.started:
-                return False
+                return None
             origin = parent
-        return False
+        return None
+
+
+class Family:
+    """This process and its descendants."""
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.pid = os.getpid()
+        self._families = Families(clock)
+        self._families.set_roots((self.pid,))
+
+    def contains(self, pid: int) -> bool:
+        """Whether ``pid`` is this process, a child of it, a child's child and so on; False when gone."""
+        return pid == self.pid or self._families.root_of(pid) is not None
 
 
 _family: Family | None = None
@@ -276,6 +310,28 @@ def _identify(pid: int, origin: _Origin) -> Identity:
     except (psutil.Error, OSError, ValueError):
         pass
     return Identity(user, command)
+
+
+def exists(pid: int) -> bool:
+    """Whether a process of that number is there, also one that this user may know nothing else of."""
+    return bool(psutil.pid_exists(pid))
+
+
+def uses_cuda(pid: int) -> bool | None:
+    """Whether ``pid`` has the device open without which no CUDA context is made; None where nobody can say.
+
+    Reading the GPUs' figures (NVML) needs others. A forked child has it too, with or without a context.
+    """
+    folder = f"/proc/{pid}/fd"
+    try:
+        files = os.listdir(folder)
+    except OSError:
+        return None
+    for name in files:
+        with suppress(OSError):
+            if os.readlink(f"{folder}/{name}") in _CUDA_DEVICES:
+                return True
+    return False
 
 
 def notebook_of(pid: int) -> str | None:

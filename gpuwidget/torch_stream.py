@@ -34,7 +34,7 @@ class DefaultStreams:
     """
 
     def __init__(self, find_library: Callable[[], Any] | None = None) -> None:
-        self._find_library = find_library or _runtime
+        self._find_library = find_library or runtime_library
         self._runtime: Any = None
         self._relaxed = False
         self._queries: list[tuple[int, Callable[[], bool]]] = []
@@ -71,11 +71,8 @@ class DefaultStreams:
             if runtime is None:
                 self._give_up(_NO_LIBRARY)
                 return
-            if devices[0] != 0:
-                # A call to the runtime works on the thread's current device, which is 0, and would open it.
-                torch._C._cuda_setDevice(devices[0])
-            mode = ctypes.c_int(_RELAXED)
-            if runtime.cudaThreadExchangeStreamCaptureMode(ctypes.byref(mode)) != 0:
+            enter_device(devices[0])
+            if not relax(runtime):
                 self._give_up(_REFUSED)
                 return
             self._runtime, self._relaxed = runtime, True
@@ -90,7 +87,7 @@ class DefaultStreams:
         stream must not be touched: asked so, CUDA says it without harm.
         """
         bits = 0
-        if self._careful and self._captured():
+        if self._careful and captures(self._runtime, None) is not False:
             return None
         try:
             for bit, query in self._queries:
@@ -102,17 +99,40 @@ class DefaultStreams:
             return None
         return bits if self._queries else None
 
-    def _captured(self) -> bool:
-        status = ctypes.c_int(0)
-        code = self._runtime.cudaStreamIsCapturing(None, ctypes.byref(status))
-        return bool(code == _CAPTURING_IMPLICITLY or code != 0)
-
     def _give_up(self, reason: str) -> None:
         self._gave_up, self.reason = True, reason
         self._queries = []
 
 
-def _runtime() -> Any:
+def enter_device(index: int) -> None:
+    """Have this thread, which is our own, work on ``cuda:index``, where this process has a context.
+
+    A call to CUDA works on the thread's current device, which is 0 at first, and would open it.
+    """
+    torch: Any = torch_state.loaded()
+    if index != 0:
+        torch._C._cuda_setDevice(index)
+
+
+def relax(library: Any) -> bool:
+    """Declare this thread relaxed: what it asks of CUDA spoils no graph that another thread captures."""
+    mode = ctypes.c_int(_RELAXED)
+    return bool(library.cudaThreadExchangeStreamCaptureMode(ctypes.byref(mode)) == 0)
+
+
+def captures(library: Any, stream: int | None) -> bool | None:
+    """Whether a graph is captured on the stream of that handle; None where CUDA has an error to report.
+
+    No handle stands for the default stream, and any that blocks it. Asked on a relaxed thread it harms none.
+    """
+    status = ctypes.c_int(0)
+    code = library.cudaStreamIsCapturing(stream, ctypes.byref(status))
+    if code not in (0, _CAPTURING_IMPLICITLY):
+        return None
+    return bool(code or status.value)
+
+
+def runtime_library() -> Any:
     """The CUDA runtime that this process has loaded already; None where there is none to be found."""
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:

@@ -26,6 +26,7 @@ HOMES = {
     "processes.py": {"psutil"},
     "server/__init__.py": {"jupyter_server"},
     "server/handlers.py": {"jupyter_server", "tornado"},
+    "server/notebooks.py": {"jupyter_client"},
     "server/outbox.py": {"tornado"},
     "server/settings.py": {"traitlets"},
     "sources/nvml.py": {"pynvml"},

@@ -8,12 +8,14 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from gpuwidget import processes
-from gpuwidget.processes import Directory, Family, Identity
+from gpuwidget.processes import Directory, Families, Family, Identity
 
 ME = os.getpid()
 
@@ -161,6 +163,45 @@ def test_a_daemon_of_a_session_leader() -> None:
     assert done.stdout == "True True\n"
 
 
+def test_several_families_are_told_apart(
+    table: Callable[[dict[int, tuple[float, int]]], Table],
+) -> None:
+    """Each process belongs to the nearest of its elders that was asked for, or to none of them."""
+    rows: dict[int, Any] = {
+        100: (20.0, ME),  # a kernel,
+        101: (21.0, 100),  # its worker,
+        102: (22.0, 101),  # and what that has started
+        200: (20.0, ME, 200),  # a terminal,
+        201: (21.0, 1, 200),  # and a job in it whose parent has gone
+        300: (30.0, 201, 200),  # a kernel that was started from that terminal
+        301: (31.0, 300),
+        400: (20.0, 1),
+    }
+    table(rows)
+    families = Families(ManualClock())
+    families.set_roots([100, 200, 300, 999])
+    found = {pid: families.root_of(pid) for pid in (*rows, 999, ME)}
+    theirs = {100: 100, 101: 100, 102: 100, 200: 200, 201: 200, 300: 300, 301: 300}
+    assert found == theirs | dict.fromkeys((400, 999, ME))
+
+
+def test_families_come_and_go(table: Callable[[dict[int, tuple[float, int]]], Table]) -> None:
+    """A restarted kernel does not inherit its forerunner's orphans, also where it got the same number."""
+    rows: dict[int, Any] = table({100: (20.0, ME), 50: (21.0, 100), 51: (21.0, 60), 60: (20.0, 1)}).rows
+    families = Families(ManualClock())
+    families.set_roots([100])
+    assert (families.root_of(50), families.root_of(51)) == (100, None)
+    families.set_roots([100, 60])
+    assert (families.root_of(50), families.root_of(51)) == (100, 60)
+    families.set_roots([60])
+    assert (families.root_of(50), families.root_of(51)) == (None, 60)
+    families.set_roots([100, 60])
+    assert families.root_of(50) == 100
+    rows[100] = (40.0, ME)
+    families.set_roots([100, 60])
+    assert (families.root_of(50), families.root_of(51)) == (None, 60)
+
+
 def test_a_circle_of_parents_ends(table: Callable[[dict[int, tuple[float, int]]], Table]) -> None:
     """Numbers that change hands during the walk can't keep it going for ever."""
     table({50: (20.0, 51), 51: (20.0, 50)})
@@ -174,6 +215,7 @@ def test_family_is_looked_up_once_in_a_while(
     counted = table({50: (20.0, 40), 40: (15.0, ME)})
     clock = ManualClock()
     family = Family(clock)
+    counted.looks = 0
     for _ in range(100):
         assert family.contains(50)
         assert family.contains(ME)
@@ -193,12 +235,12 @@ def test_a_long_lived_process_remembers_only_so_much(
     for pid in range(2, 5000):
         family.contains(pid)
         directory.look_up(pid)
-    assert len(family._judged) <= 1024
+    assert len(family._families._judged) <= 1024
     table(dict.fromkeys(range(2, 5000), (20.0, ME)))
     kin = Family(ManualClock())
     for pid in range(2, 5000):
         kin.contains(pid)
-    assert len(kin._judged) <= 1024
+    assert len(kin._families._judged) <= 1024
     assert len(directory._known) <= 1024
 
 
@@ -374,3 +416,17 @@ def test_cpu_time_of_children_and_theirs() -> None:
     after = processes.children_cpu_time()
     assert after.ended - before.ended >= 0.5
     assert after.alive <= before.alive + 0.1
+
+
+def test_who_has_cuda_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process is known to use CUDA by the device that it has open; nobody else's files are told."""
+    device = tmp_path / "nvidia-uvm"
+    device.touch()
+    monkeypatch.setattr(processes, "_CUDA_DEVICES", (str(device),))
+    assert processes.uses_cuda(ME) is False
+    with device.open():
+        assert processes.uses_cuda(ME) is True
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    assert processes.uses_cuda(gone.pid) is None
+    assert (processes.exists(ME), processes.exists(gone.pid)) == (True, False)

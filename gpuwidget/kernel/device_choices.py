@@ -102,6 +102,7 @@ class Observer:
             self._attribution = Attribution(sample.origin)
         devices = torch_state.devices()
         contexts = torch_state.devices_with_context()
+        counters = torch_state.counters()
         names = [(f"cuda:{number}", uuid) for number, uuid in enumerate(_cuda_uuids(sample) or ())]
         if self._attribution.wants_proof:
             for gpu, reading in zip(sample.gpus, sample.readings, strict=True):
@@ -114,7 +115,9 @@ class Observer:
             context = holding.present or (device is not None and device.index in contexts)
             # Before CUDA is up the environment tells which is which.
             name = next((name for name, uuid in names if uuid is not None and _same(gpu, uuid)), None)
-            found.append(KernelGpu(gpu.uuid, name, holding.memory, context))
+            counted = counters.get(device.index) if device is not None else None
+            reserved = counted.reserved if counted is not None else None
+            found.append(KernelGpu(gpu.uuid, name, holding.memory, reserved, context))
         return tuple(found)
 
     def shares(self, gpu: Gpu, reading: Reading) -> Shares:

@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from gpuwidget.errors import GpuWidgetError
+from gpuwidget.errors import GpuWidgetError, OptionError
 from gpuwidget.kernel import devices
+from gpuwidget.kernel.cache import free_cache
 from gpuwidget.kernel_messages import REPLY, REQUEST, ErrorReply, OkReply
 from gpuwidget.kernel_state import SCHEMA, KernelState
 from gpuwidget.plain import plain
@@ -19,16 +22,22 @@ from gpuwidget.torch_device import SWITCH
 _LOG = logging.getLogger(__name__)
 
 
-class EveryCell(Protocol):
-    """Whether every cell is watched, and the switch for it."""
+class Cells(Protocol):
+    """This kernel's cells."""
 
     every_cell: bool
+    """Whether every cell is watched, and the switch for it."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a cell is running."""
+        ...
 
 
 class Requests:
     """Answers on one kernel's control channel, from :meth:`start` to :meth:`stop`."""
 
-    def __init__(self, shell: Any, cells: EveryCell) -> None:
+    def __init__(self, shell: Any, cells: Cells) -> None:
         self._kernel: Any = getattr(shell, "kernel", None)
         self._cells = cells
 
@@ -44,23 +53,44 @@ class Requests:
 
     async def _handle(self, stream: Any, ident: Any, parent: Mapping[str, Any]) -> None:
         # ipykernel awaits it, and would log whatever came out of it into the notebook's server.
-        try:
-            reply = self.answer(parent.get("content") or {})
-            self._kernel.session.send(stream, REPLY, reply, parent, ident)
-        except Exception:
-            _LOG.debug("a view's question was not answered", exc_info=True)
+        def reply(content: dict[str, Any]) -> None:
+            try:
+                self._kernel.session.send(stream, REPLY, content, parent, ident)
+            except Exception:
+                _LOG.debug("a view's question was not answered", exc_info=True)
+
+        content = parent.get("content") or {}
+        if content.get("ask") == "free_cache":
+            # It waits for the GPU: other questions, and Jupyter's interrupt, would wait behind it.
+            self._later(content, reply)
+        else:
+            reply(self.answer(content))
+
+    def _later(self, content: Mapping[str, Any], reply: Callable[[dict[str, Any]], None]) -> None:
+        """Answer from this thread, which alone may use the channel, when another has done it."""
+        loop = asyncio.get_running_loop()
+
+        def work() -> None:
+            answer = self.answer(content)
+            try:
+                loop.call_soon_threadsafe(reply, answer)
+            except RuntimeError:
+                _LOG.debug("the kernel ended before a view's question was answered", exc_info=True)
+
+        threading.Thread(target=work, name="gpuwidget-request", daemon=True).start()
 
     def answer(self, content: Mapping[str, Any]) -> dict[str, Any]:
         """The reply's content to a question's; never raises."""
+        done = reason = None
         try:
-            reason = self._do(content)
+            done = self._do(content)
         except GpuWidgetError as error:
             reason = str(error)
         except Exception as error:
             reason = f"gpuwidget failed in the kernel ({type(error).__name__}: {error})."
         state = self._state()
         if reason is None and state is not None:
-            return _content(OkReply("ok", state))
+            return _content(OkReply("ok", done, state))
         return _content(ErrorReply("error", reason or "gpuwidget could not tell this kernel's state.", state))
 
     def _state(self) -> KernelState | None:
@@ -71,22 +101,24 @@ class Requests:
             return None
 
     def _do(self, content: Mapping[str, Any]) -> str | None:
-        """What is asked; a sentence where that can't be done."""
+        """What is asked, and what is to be said of it. Raises OptionError where it can't be done."""
         if content.get("schema") != SCHEMA:
-            return "The page and this kernel's gpuwidget are of different versions: reload the page."
+            raise OptionError(
+                "The page and this kernel's gpuwidget are of different versions: reload the page."
+            )
         ask, device, on = content.get("ask"), content.get("device"), content.get("on")
-        if ask == "state":
-            return None
+        if ask == "free_cache":
+            return free_cache(cell_runs=self._cells.busy)
         if ask == "watch" and isinstance(on, bool):
             self._cells.every_cell = on
-            return None
-        if ask == "set_device" and (device is None or isinstance(device, str)):
+        elif ask == "set_device" and (device is None or isinstance(device, str)):
             new_tensors = content.get("new_tensors", True) is not False
             SWITCH.choose(
                 devices.checked(device, new_tensors=new_tensors, patience_s=0.05), new_tensors=new_tensors
             )
-            return None
-        return "This kernel's gpuwidget does not know that question: reload the page."
+        elif ask != "state":
+            raise OptionError("This kernel's gpuwidget does not know that question: reload the page.")
+        return None
 
 
 def _content(reply: OkReply | ErrorReply) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from gpuwidget.kernel_messages import REPLY, REQUEST
 from gpuwidget.sampler import Sampler
 from gpuwidget.server.handlers import routes
 from gpuwidget.server.hub import Hub
+from gpuwidget.server.notebooks import Notebooks
 from gpuwidget.server.settings import chosen_source, configured
 
 if TYPE_CHECKING:
@@ -31,7 +32,10 @@ def load(serverapp: ServerApp, clock: Clock) -> Hub:
     settings = configured(serverapp.config, serverapp.log)
     source = chosen_source(settings.source, clock, serverapp.log)
     sampler = Sampler(source, clock, linger_s=_LINGER_S)
-    hub = Hub(sampler, clock, interval_s=settings.interval, history_s=settings.history)
+    notebooks = Notebooks(
+        serverapp.kernel_manager, serverapp.session_manager, serverapp.web_app.settings, clock
+    )
+    hub = Hub(sampler, notebooks, clock, interval_s=settings.interval, history_s=settings.history)
     # Tornado takes a pattern, and a user's name in a hub's base URL may have a + in it.
     base = re.escape(serverapp.web_app.settings["base_url"].rstrip("/"))
     serverapp.web_app.add_handlers(

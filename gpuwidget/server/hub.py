@@ -12,7 +12,9 @@ from gpuwidget.clock import Clock
 from gpuwidget.plain import plain
 from gpuwidget.sampler import Sampler, Subscription
 from gpuwidget.samples import Sample
+from gpuwidget.server.notebooks import Notebooks
 from gpuwidget.server.past import Past
+from gpuwidget.server.usage import UsageWatch
 from gpuwidget.server.wire import SCHEMA
 
 _MOST_ARRIVED = 64
@@ -43,12 +45,15 @@ class Hub:
     to sample and of the past that is held.
     """
 
-    def __init__(self, sampler: Sampler, clock: Clock, *, interval_s: float, history_s: float) -> None:
+    def __init__(
+        self, sampler: Sampler, notebooks: Notebooks, clock: Clock, *, interval_s: float, history_s: float
+    ) -> None:
         self.interval_s = interval_s
         self.history_s = history_s
         self._sampler = sampler
         self._clock = clock
         self._past = Past(history_s, interval_s)
+        self._usage = UsageWatch(notebooks, clock, interval_s, self._spread)
         self._listeners: set[Listener] = set()
         self._waiting: set[asyncio.Future[bytes]] = set()
         self._subscription: Subscription | None = None
@@ -59,10 +64,13 @@ class Hub:
     # -- clients -------------------------------------------------------------------------------------
 
     def join(self, listener: Listener, history_s: float) -> None:
-        """Say hello with the past of ``history_s`` seconds; every sample from then on follows."""
+        """Say hello with the past of ``history_s`` seconds, and who holds what; all that is new follows."""
         self._start()
         self._listeners.add(listener)
+        self._usage.listen(True)
         self._send(listener, self._hello(history_s))
+        if self._usage.newest is not None and listener in self._listeners:
+            self._send(listener, self._usage.newest)
 
     def leave(self, listener: Listener) -> None:
         """That client has gone. Safe to call twice."""
@@ -111,6 +119,8 @@ class Hub:
             self._subscription = self._sampler.subscribe(arrive, interval_s=self.interval_s)
 
     def _stop_if_alone(self) -> None:
+        if not self._listeners:
+            self._usage.listen(False)
         if self._subscription is not None and not self._listeners and not self._waiting:
             self._subscription.close()
             self._subscription = None
@@ -127,7 +137,11 @@ class Hub:
         for waiting in self._waiting:
             if not waiting.done():
                 waiting.set_result(text)
-        message = b'{"type":"sample","sample":' + text + b"}"
+        self._spread(b'{"type":"sample","sample":' + text + b"}")
+        self._usage.see(sample)
+
+    def _spread(self, message: bytes) -> None:
+        """Send a message to all clients, in the order of messages."""
         under_way = bool(self._outgoing)
         self._outgoing.extend((listener, message) for listener in self._listeners)
         if not under_way:

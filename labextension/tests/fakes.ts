@@ -226,6 +226,7 @@ export function kernelGpu(index: number, changes: Partial<KernelGpu> = {}): Kern
     uuid: `GPU-${String(index)}`,
     torch_device: `cuda:${String(index)}`,
     process_memory: 14 * GIB,
+    torch_reserved: 13 * GIB,
     context: true,
     ...changes
   };
@@ -248,5 +249,5 @@ export function kernelState(changes: Partial<KernelState> = {}): KernelState {
 }
 
 export function ok(changes: Partial<KernelState> = {}): KernelReply {
-  return { status: 'ok', state: kernelState(changes) };
+  return { status: 'ok', done: null, state: kernelState(changes) };
 }

@@ -62,6 +62,7 @@ def state(uuids: list[str], **changes: Any) -> dict[str, Any]:
                 "uuid": uuid,
                 "torch_device": f"cuda:{number}",
                 "process_memory": 14 * gib if number == 0 else 0,
+                "torch_reserved": 13 * gib if number == 0 else 0,
                 "context": number == 0,
             }
             for number, uuid in enumerate(order)

@@ -13,6 +13,8 @@ from tornado.httpclient import HTTPClientError
 from gpuwidget.server.hub import Hub
 
 TICK_S = 0.2
+USAGE = '{"type":"usage",'
+"""How a message of who holds what begins."""
 _PATIENCE_S = 20.0
 _LOOK_S = 0.02
 
@@ -26,12 +28,26 @@ class Stream:
         self._coming: asyncio.Future[Any] | None = None
 
     async def next(self) -> Any:
-        """The next message, decoded, with time passing while none comes; None where the server ended."""
+        """The next hello or sample, decoded, with time passing while none comes; None if the server ended."""
         text = await self.next_text()
         return None if text is None else json.loads(text)
 
+    async def usage(self) -> Any:
+        """The next message of who holds what, decoded."""
+        while True:
+            text = await self._next_of_any_kind()
+            assert text is not None, "the server ended the stream"
+            if text.startswith(USAGE):
+                return json.loads(text)
+
     async def next_text(self) -> str | None:
-        """The same as it came."""
+        """The next hello or sample as it came."""
+        while True:
+            text = await self._next_of_any_kind()
+            if text is None or not text.startswith(USAGE):
+                return text
+
+    async def _next_of_any_kind(self) -> str | None:
         if self._coming is None:
             self._coming = asyncio.ensure_future(self._socket.read_message())
         for _ in range(int(_PATIENCE_S / _LOOK_S)):

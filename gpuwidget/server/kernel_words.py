@@ -1,0 +1,166 @@
+"""What kernels say themselves of the GPUs that they use, asked where the driver's list can't tell.
+
+The question is the panel's (:mod:`gpuwidget.kernel_messages`): on the control channel, answered while a cell
+runs, counted as nobody's activity. A kernel that has not loaded gpuwidget never answers, and writes a line
+into the server's log that it does not know the question. So it is asked rarely: again when it has done
+something since, and then after ever longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuwidget.clock import Clock
+from gpuwidget.kernel_messages import REPLY, REQUEST
+from gpuwidget.kernel_state import SCHEMA
+from gpuwidget.server.notebooks import Notebooks, last_activity
+
+_LOG = logging.getLogger(__name__)
+
+_ANSWER_S = 30.0
+"""So long an answer is listened for. Nobody waits for it, and a kernel that imports torch takes seconds."""
+_EVERY_S = 5.0
+_SILENT_S = 10.0
+_MOST_SILENT_S = 320.0
+_OLD_S = 30.0
+"""So long an answer holds where no other has come: a kernel may be in a call that lets nothing else run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What a kernel says of itself on one GPU."""
+
+    context: bool
+    """Whether it has a context there, which stays until its process ends."""
+    reserved: int | None
+    """Bytes that torch's allocator holds there; None where it can't say, or has not for long."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    """One kernel, as long as its process is the same."""
+
+    pid: int | None
+    words: Mapping[str, Word] = field(default_factory=dict)
+    answered: float | None = None
+    due: float = float("-inf")
+    wait_s: float = _SILENT_S
+    activity: float | None = None
+    """Its last activity when it was asked and stayed silent."""
+    asking: asyncio.Task[None] | None = None
+
+
+class KernelWords:
+    """Asks this server's kernels. All methods belong to the server's event loop, and none waits."""
+
+    def __init__(self, notebooks: Notebooks, clock: Clock) -> None:
+        self._notebooks = notebooks
+        self._clock = clock
+        self._asked: dict[str, _Asked] = {}
+
+    def said(self, kernels: Mapping[str, int | None]) -> dict[str, Mapping[str, Word]]:
+        """By kernel and GPU what they last said; ``kernels`` are those that there are, with process ids."""
+        for kernel_id in [one for one in self._asked if one not in kernels]:
+            self._forget(kernel_id)
+        now = self._clock.monotonic()
+        said: dict[str, Mapping[str, Word]] = {}
+        for kernel_id, pid in kernels.items():
+            asked = self._asked.get(kernel_id)
+            if asked is not None and asked.pid != pid:
+                self._forget(kernel_id)  # restarted
+            elif asked is not None and asked.answered is not None:
+                old = now - asked.answered > _OLD_S
+                said[kernel_id] = {
+                    uuid: Word(word.context, None) if old else word for uuid, word in asked.words.items()
+                }
+        return said
+
+    def ask(self, kernels: Mapping[str, int | None]) -> None:
+        """Ask those that it is time for."""
+        now = self._clock.monotonic()
+        for kernel_id, pid in kernels.items():
+            manager = self._notebooks.manager(kernel_id)
+            if manager is None or not _can_answer(manager):
+                continue
+            asked = self._asked.setdefault(kernel_id, _Asked(pid))
+            active = last_activity(manager)
+            # It could have loaded gpuwidget only if it has run something since.
+            vain = asked.answered is None and asked.wait_s > _SILENT_S and active == asked.activity
+            if asked.asking is not None or now < asked.due or vain:
+                continue
+            asked.asking = asyncio.ensure_future(self._ask(asked, manager))
+
+    def close(self) -> None:
+        """Ask no more."""
+        for kernel_id in list(self._asked):
+            self._forget(kernel_id)
+
+    def _forget(self, kernel_id: str) -> None:
+        asking = self._asked.pop(kernel_id).asking
+        if asking is not None:
+            asking.cancel()
+
+    async def _ask(self, asked: _Asked, manager: Any) -> None:
+        words = None
+        try:
+            words = _words(await _answer(manager))
+        except Exception:
+            _LOG.debug("a kernel did not say what it holds", exc_info=True)
+        now = self._clock.monotonic()
+        asked.asking = None
+        if words is not None:
+            asked.words, asked.answered = words, now
+            asked.due, asked.wait_s = now + _EVERY_S, _SILENT_S
+        else:
+            asked.due = now + asked.wait_s
+            asked.wait_s = min(2 * asked.wait_s, _MOST_SILENT_S)
+            asked.activity = last_activity(manager)
+
+
+def _can_answer(manager: Any) -> bool:
+    language = getattr(getattr(manager, "kernel_spec", None), "language", "")
+    # A gateway's kernel has no provisioner, and none of its channels is connected to from here.
+    reachable = getattr(manager, "provisioner", None) is not None
+    state = getattr(manager, "execution_state", None)
+    return reachable and str(language).lower() == "python" and state in ("idle", "busy")
+
+
+async def _answer(manager: Any) -> Mapping[str, Any]:
+    """The answer's content; raises TimeoutError where none comes in time."""
+    stream = manager.connect_control()
+    try:
+        # Of its own, since each notices messages that come twice.
+        session = manager.session.clone()
+        answered: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
+
+        def hear(parts: list[Any]) -> None:
+            with suppress(ValueError, KeyError, TypeError):  # not signed by that kernel, or no message at all
+                message = session.deserialize(session.feed_identities(parts)[1])
+                ours = message["parent_header"].get("msg_id") == asked["header"]["msg_id"]
+                if ours and message["header"]["msg_type"] == REPLY and not answered.done():
+                    answered.set_result(message["content"])
+
+        stream.on_recv(hear)
+        asked = session.send(stream, REQUEST, {"schema": SCHEMA, "ask": "state"})
+        return await asyncio.wait_for(answered, _ANSWER_S)
+    finally:
+        stream.close(linger=0)
+
+
+def _words(content: Mapping[str, Any]) -> Mapping[str, Word] | None:
+    """None where the answer says nothing of GPUs; a kernel's gpuwidget may be older than this one."""
+    state = content.get("state")
+    if content.get("status") != "ok" or not isinstance(state, Mapping):
+        return None
+    words = {}
+    for gpu in state.get("gpus") or ():
+        reserved = gpu.get("torch_reserved")
+        words[str(gpu.get("uuid"))] = Word(
+            gpu.get("context") is True, reserved if isinstance(reserved, int) else None
+        )
+    return words

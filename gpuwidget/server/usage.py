@@ -1,0 +1,225 @@
+"""Who holds what, told to those who listen: looked up every two seconds, and when something has changed.
+
+What costs time (whose process it is, by a file of ``/proc`` for each and its elders) is done on a thread, of
+which one at most is under way. The event loop asks Jupyter's managers, and hands over what is ready to send.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import NamedTuple
+
+from gpuwidget import processes
+from gpuwidget.clock import Clock
+from gpuwidget.plain import plain
+from gpuwidget.processes import Directory, Families, Identity
+from gpuwidget.samples import Process, Sample
+from gpuwidget.server.holders import Owner, People, gpu_usage
+from gpuwidget.server.kernel_words import KernelWords, Word
+from gpuwidget.server.matching import Matching
+from gpuwidget.server.means import Means
+from gpuwidget.server.notebooks import Known, Notebooks
+from gpuwidget.server.wire import GpuUsage, MeanUtilization, Usage
+from gpuwidget.server.worker import Worker
+
+_LOG = logging.getLogger(__name__)
+
+_EVERY_S = 2.0
+_SOONEST_S = 0.5
+_HUNG_AFTER_S = 10.0
+_SILENT = "This machine has not said for 10 seconds whose the processes on the GPUs are."
+_NOBODY = Owner(None, None)
+
+
+class UsageWatch:
+    """Looks while somebody listens. All methods belong to the server's event loop, and none waits.
+
+    ``tell`` is handed each message, encoded once, and only what differs from the one before.
+    """
+
+    def __init__(
+        self, notebooks: Notebooks, clock: Clock, interval_s: float, tell: Callable[[bytes], None]
+    ) -> None:
+        self._notebooks = notebooks
+        self._clock = clock
+        self._tell = tell
+        self._means = Means(interval_s)
+        self._words = KernelWords(notebooks, clock)
+        self._desk = _Desk(clock)
+        self._worker = Worker("gpuwidget-usage")
+        self._listening = False
+        self._begun = self._due = float("-inf")
+        self._under_way: _Look | None = None
+        self._seen: object = None
+        self.newest: bytes | None = None
+        """The message that was sent last, None while nobody listens."""
+        self._told: Usage | None = None
+
+    def listen(self, on: bool) -> None:
+        """Somebody listens from now on, or nobody does any more."""
+        if on and not self._listening:
+            self._begun = self._due = float("-inf")
+        elif not on:
+            self.newest = self._told = None
+            self._words.close()
+            self._notebooks.close()
+            self._worker.stop()
+        self._listening = on
+
+    def see(self, sample: Sample) -> None:
+        """Take up the newest sample, and look up whose the memory is, where it is time for that."""
+        self._means.add(sample)
+        if not self._listening:
+            return
+        now = self._clock.monotonic()
+        if self._under_way is not None:
+            if now - self._begun >= _HUNG_AFTER_S:
+                self._publish(self._under_way.unanswered(self._told))
+        elif now >= self._due:
+            self._due = now + _SOONEST_S
+            known = self._notebooks.look()
+            seen = _signature(known, sample)
+            if now - self._begun >= _EVERY_S or seen != self._seen:
+                self._begun, self._seen = now, seen
+                self._look(sample, known)
+
+    def _look(self, sample: Sample, known: Known) -> None:
+        pids = {kernel: pid for pid, kernel in known.kernel_of.items()}
+        kernels = {kernel.id: pids.get(kernel.id) for kernel in known.kernels}
+        means = {gpu.uuid: self._means.of(gpu.uuid) for gpu in sample.gpus}
+        look = _Look(sample, known, kernels, self._words.said(kernels), means, self._told)
+        loop = asyncio.get_running_loop()
+
+        def work() -> None:
+            found = None
+            try:
+                found = self._desk.answer(look)
+            except Exception:
+                _LOG.debug("it could not be told who holds the GPUs' memory", exc_info=True)
+            with suppress(RuntimeError):  # the server has ended meanwhile
+                loop.call_soon_threadsafe(self._take, look, found)
+
+        self._under_way = look
+        self._worker.do(work)
+
+    def _take(self, look: _Look, found: _Found | None) -> None:
+        self._under_way = None
+        if look.told is not self._told:
+            # It came so late that other things were told meanwhile, or to others.
+            self._begun = self._due = float("-inf")
+        elif found is not None and self._listening:
+            self._words.ask(found.to_ask)
+            self._publish(found.told)
+
+    def _publish(self, told: tuple[Usage, bytes] | None) -> None:
+        if told is not None:
+            self._told, self.newest = told
+            self._tell(told[1])
+
+
+class _Look(NamedTuple):
+    """What a thread is to tell."""
+
+    sample: Sample
+    known: Known
+    kernels: Mapping[str, int | None]
+    """Every kernel, and its process id where it runs on this machine."""
+    words: Mapping[str, Mapping[str, Word]]
+    means: Mapping[str, tuple[MeanUtilization, ...]]
+    told: Usage | None
+    """What was told before."""
+
+    def usage(self, gpus: tuple[GpuUsage, ...], told: Usage | None) -> tuple[Usage, bytes] | None:
+        """The message, and the same encoded; None where it says nothing new after ``told``."""
+        usage = Usage("usage", self.sample.time, self.known.kernels, gpus)
+        if told is not None and replace(usage, time=told.time) == told:
+            return None
+        return usage, json.dumps(plain(usage), allow_nan=False, separators=(",", ":")).encode()
+
+    def unanswered(self, told: Usage | None) -> tuple[Usage, bytes] | None:
+        """The message where the machine does not say whose processes they are."""
+        gpus = (
+            GpuUsage(one.uuid, (), one.memory_used, _SILENT, self.means[one.uuid])
+            for one in self.sample.readings
+        )
+        return self.usage(tuple(gpus), told)
+
+
+class _Found(NamedTuple):
+    told: tuple[Usage, bytes] | None
+    to_ask: Mapping[str, int | None]
+
+
+class _Desk:
+    """Tells who holds what; used by one thread at a time, and remembers from one to the next."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._families = Families(clock)
+        self._directory = Directory(clock)
+        self._matching = Matching()
+
+    def answer(self, look: _Look) -> _Found:
+        known, sample = look.known, look.sample
+        self._families.set_roots((*known.kernel_of, *known.terminal_of))
+
+        def owner(pid: int) -> Owner:
+            root = self._families.root_of(pid)
+            if root is None:
+                return _NOBODY
+            return Owner(known.kernel_of.get(root), known.terminal_of.get(root))
+
+        def identity(process: Process) -> Identity:
+            if process.user is not None or process.command is not None:
+                return Identity(process.user, process.command)
+            return self._directory.look_up(process.pid)
+
+        def says_so(pid: int, uuid: str) -> bool:
+            word = look.words.get(owner(pid).kernel or "", {}).get(uuid)
+            return word is not None and word.context
+
+        if sample.origin.kind == "nvml":
+            self._matching.look(sample.readings, says_so)
+        people = People(
+            owner=owner,
+            identity=identity,
+            match=self._matching.proven,
+            in_container=not self._matching.in_host_namespace,
+            words=look.words,
+            elsewhere=known.elsewhere,
+        )
+        gpus = tuple(gpu_usage(one, sample.origin, people, look.means[one.uuid]) for one in sample.readings)
+        return _Found(look.usage(gpus, look.told), self._to_ask(look, owner))
+
+    def _to_ask(self, look: _Look, owner: Callable[[int], Owner]) -> Mapping[str, int | None]:
+        """The kernels whose own word would say more: those that may use CUDA, where the driver's does not."""
+        if look.sample.origin.kind != "nvml":
+            return {}
+        readings = [one for one in look.sample.readings if one.lost_since is None]
+        if not self._matching.proven or any(one.processes is None for one in readings):
+            # A process that has not CUDA's device open holds nothing, and need not be disturbed.
+            return {
+                kernel: pid
+                for kernel, pid in look.kernels.items()
+                if pid is None or processes.uses_cuda(pid) is not False
+            }
+        unsaid = {
+            owner(process.pid).kernel
+            for one in readings
+            for process in one.processes or ()
+            if process.memory is None
+        }
+        return {kernel: pid for kernel, pid in look.kernels.items() if kernel in unsaid}
+
+
+def _signature(known: Known, sample: Sample) -> object:
+    """What a look is made anew for before its time; memory changes too often for that."""
+    listed = [
+        None if one.processes is None else tuple(process.pid for process in one.processes)
+        for one in sample.readings
+    ]
+    return known.kernels, known.kernel_of, known.terminal_of, listed

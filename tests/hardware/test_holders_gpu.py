@@ -1,0 +1,120 @@
+"""Who holds what on a real GPU: how CUDA's users are told, torch's own number, and its cache given back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers_gpu import run_program
+from helpers_kernel import Kernel, Ran
+
+pytestmark = pytest.mark.gpu
+
+GIB = 1024**3
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> Iterator[Kernel]:
+    """A kernel of its own with gpuwidget loaded."""
+    made = Kernel(tmp_path, {"GPUWIDGET_SOURCE": None, "PYTHONPATH": os.environ.get("PYTHONPATH")})
+    run(made, "%load_ext gpuwidget\nimport os, torch")
+    yield made
+    made.shutdown()
+
+
+def run(kernel: Kernel, code: str) -> Ran:
+    """Run ``code``, which must end well."""
+    ran = kernel.run(code)
+    assert ran.reply["status"] == "ok", ran.reply
+    return ran
+
+
+def ask(kernel: Kernel, question: str) -> Any:
+    """The answer to a view's question."""
+    return kernel.ask_control("gpuwidget_request", {"schema": 1, "ask": question})
+
+
+def test_cuda_is_known_by_its_device() -> None:
+    """A process that reads the GPUs' figures has not CUDA's device open; one that has a context has."""
+    result = run_program(
+        """
+        import os, gpuwidget
+        from gpuwidget.processes import uses_cuda
+        gpuwidget.sample()
+        result = [uses_cuda(os.getpid())]
+        import torch
+        x = torch.ones(1, device="cuda")
+        result.append(uses_cuda(os.getpid()))
+        """
+    )
+    assert result == [False, True]
+
+
+def test_torchs_own_number(kernel: Kernel) -> None:
+    """What torch has reserved is told for its GPU, and is all but the context of what the driver counts."""
+    run(kernel, "x = torch.ones(2**28, device='cuda')")
+    on = next(gpu for gpu in ask(kernel, "state")["state"]["gpus"] if gpu["torch_device"] == "cuda:0")
+    assert on["torch_reserved"] == int(run(kernel, "torch.cuda.memory_reserved(0)").result or 0)
+    if on["process_memory"] is not None:
+        assert GIB <= on["torch_reserved"] < on["process_memory"] < on["torch_reserved"] + 2 * GIB
+
+
+def test_the_cache_goes_back_while_a_cell_computes(kernel: Kernel) -> None:
+    """The driver has it back, the answer says how much, and the cell's result is what it would have been."""
+    run(
+        kernel, "a = torch.ones(4096, 4096, device='cuda')\ngone = torch.ones(2**30, device='cuda')\ndel gone"
+    )
+    before = int(run(kernel, "torch.cuda.memory_reserved(0)").result or 0)
+    busy = "open('on', 'w').close()\nwhile not os.path.exists('off'): b = a @ a\nfloat(b[0, 0])"
+    request = kernel.send(busy)
+    kernel.wait_for_file("on")
+    answer = ask(kernel, "free_cache")
+    assert answer["status"] == "ok", answer
+    print(answer["done"])
+    assert "Ran torch.cuda.empty_cache()" in answer["done"]
+    (kernel.folder / "off").touch()
+    assert kernel.wait(request).result == "4096.0"
+    assert int(run(kernel, "torch.cuda.memory_reserved(0)").result or 0) < before - 3 * GIB
+
+
+def test_no_capture_is_spoiled(kernel: Kernel) -> None:
+    """However often it is asked while graphs are captured, each capture goes well, each answer is clear."""
+    run(kernel, "a = torch.ones(256, 256, device='cuda')\nb = a @ a\ntorch.cuda.synchronize()")
+    capturing = """
+open('on', 'w').close()
+count = 0
+while not os.path.exists('off'):
+    gone = torch.ones(2**26, device='cuda')
+    del gone
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        c = a @ a
+        for _ in range(50):
+            c = c @ a / 256
+    graph.replay()
+    torch.cuda.synchronize()
+    assert float(c[0, 0]) == 256.0
+    count += 1
+count > 0
+"""
+    request = kernel.send(capturing)
+    kernel.wait_for_file("on")
+    answers = [ask(kernel, "free_cache") for _ in range(20)]
+    (kernel.folder / "off").touch()
+    assert kernel.wait(request).result == "True"
+    said = {answer.get("reason") or "done" for answer in answers}
+    print(said)
+    captured = "A CUDA graph is being captured, which giving memory back would spoil."
+    assert all(one == "done" or one.startswith(captured) for one in said)
+
+
+@pytest.mark.two_gpus
+def test_no_context_on_another_gpu(kernel: Kernel) -> None:
+    """With a context on cuda:1 alone, giving its cache back opens none on cuda:0."""
+    run(kernel, "x = torch.ones(2**28, device='cuda:1')\ndel x")
+    assert ask(kernel, "free_cache")["status"] == "ok"
+    contexts = "[torch._C._cuda_hasPrimaryContext(i) for i in range(2)]"
+    assert run(kernel, contexts).result == "[False, True]"

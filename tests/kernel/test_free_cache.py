@@ -1,0 +1,229 @@
+"""A view's 'free its torch cache', in a real kernel with the real torch on a stand-in for its allocator."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers_kernel import Kernel, Ran, skip_without_torch
+from nvml_standin import Standin, build
+from test_memory import SETUP
+
+STANDIN = str(Path(__file__).parent.parent / "torch_standin")
+LIBRARY = """
+import ctypes
+import gpuwidget.torch_stream as s
+class Runtime:
+    modes, capturing, code = [], set(), 0
+    def cudaThreadExchangeStreamCaptureMode(self, mode):
+        self.modes.append(mode._obj.value)
+        return 0
+    def cudaStreamIsCapturing(self, stream, status):
+        status._obj.value = int(stream in self.capturing)
+        return self.code
+runtime = Runtime()
+s.runtime_library = lambda: runtime
+"""
+"""Stands for CUDA's runtime."""
+DRIVERS = "Given back to the GPU: 20 MiB by torch's count; the driver's is not known."
+
+
+@pytest.fixture
+def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
+    """A kernel with gpuwidget loaded, and a device in use whose CUDA can be asked."""
+    skip_without_torch()
+    made = start_kernel(GPUWIDGET_SOURCE="none")
+    made.setup(SETUP)
+    made.setup("%load_ext gpuwidget")
+    made.setup(LIBRARY)
+    return made
+
+
+def run(kernel: Kernel, code: str) -> Ran:
+    """Run a cell that must succeed."""
+    ran = kernel.run(code)
+    assert ran.reply["status"] == "ok", ran.reply
+    return ran
+
+
+def free(kernel: Kernel) -> dict[str, Any]:
+    """The answer to the view."""
+    return kernel.ask_control("gpuwidget_request", {"schema": 1, "ask": "free_cache"})
+
+
+def words(answer: dict[str, Any]) -> str:
+    """What the answer says was done, without how long it took."""
+    assert answer["status"] == "ok", answer
+    return re.sub(r"took [\d.]+ [mµ]?s", "took T", answer["done"])
+
+
+def test_the_cache_goes_back(kernel: Kernel) -> None:
+    """What no tensor uses goes back to the driver; the answer says what ran, how long, and what it gave."""
+    run(kernel, "kept = gpu.empty(1_000_000); gone = gpu.empty(5_000_000)")
+    run(kernel, "del gone")
+    assert kernel.value("gpu.reserved - gpu.allocated > 20_000_000") == "True"
+    answer = free(kernel)
+    assert words(answer) == f"Ran torch.cuda.empty_cache(), which took T. {DRIVERS}"
+    assert answer["state"]["torch"] is not None
+    assert kernel.value("kept.sum().item(), gpu.reserved < 5_000_000, runtime.modes") == "(0.0, True, [2])"
+
+
+def test_while_a_cell_runs(kernel: Kernel) -> None:
+    """A busy kernel does it too, at once, and says what that cost; the cell goes on undisturbed."""
+    run(kernel, "import os\ngone = gpu.empty(5_000_000)\ndel gone")
+    request = kernel.send("open('on', 'w').close()\nwhile not os.path.exists('stop'): pass\n'done'")
+    kernel.wait_for_file("on")
+    assert words(free(kernel)) == (
+        f"Ran torch.cuda.empty_cache(), which took T. {DRIVERS} A cell was running: where it allocated "
+        "meanwhile it waited too, and what it allocates next takes longer."
+    )
+    assert not kernel.has_ended(request, 0)
+    (kernel.folder / "stop").touch()
+    assert kernel.wait(request).result == "'done'"
+    assert kernel.value("gpu.reserved") == "0"
+
+
+def test_nothing_to_give_back(kernel: Kernel) -> None:
+    """Where nothing would come of it, torch is not called: it would only wait for the GPU."""
+    kernel.setup("calls = []\ntorch.cuda.empty_cache = lambda: calls.append(1)")
+    assert words(free(kernel)) == "Nothing was done: torch's cache is empty."
+    run(kernel, "kept = gpu.empty(1000)")
+    assert words(free(kernel)) == (
+        "Nothing was done: the 2.0 MiB of torch's cache can't go back to the driver, since they lie beside "
+        "tensors in use or belong to CUDA graphs."
+    )
+    assert kernel.value("calls") == "[]"
+
+
+@pytest.mark.parametrize("stream", ["None", "7"])
+def test_a_graph_that_is_captured_is_not_spoiled(kernel: Kernel, stream: str) -> None:
+    """While a CUDA graph is captured nothing is given back, and the answer says why."""
+    run(kernel, "gone = gpu.empty(5_000_000)\ndel gone")
+    kernel.setup(
+        "from types import SimpleNamespace as N\n"
+        "torch.cuda.graph.default_capture_stream = N(cuda_stream=7)\n"
+        f"runtime.capturing.add({stream})"
+    )
+    answer = free(kernel)
+    assert (answer["status"], answer["reason"]) == (
+        "error",
+        "A CUDA graph is being captured, which giving memory back would spoil. Try again when that is done.",
+    )
+    kernel.setup("runtime.capturing.clear()")
+    assert free(kernel)["status"] == "ok"
+    kernel.setup("torch.cuda.graph.default_capture_stream = None")
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        ("captures_underway.empty() INTERNAL ASSERT FAILED", "A CUDA graph is being captured"),
+        ("CUDA error: misaligned address\\nmore", "torch.cuda.empty_cache() failed: CUDA error: misaligned"),
+    ],
+)
+def test_what_torch_refuses_is_told(kernel: Kernel, error: str, reason: str) -> None:
+    """Where torch itself raises, the answer says why in a sentence, and the kernel goes on."""
+    run(kernel, "gone = gpu.empty(5_000_000)\ndel gone")
+    kernel.setup(f"def fail():\n    raise RuntimeError('{error}')\ntorch.cuda.empty_cache = fail")
+    answer = free(kernel)
+    assert answer["status"] == "error"
+    assert answer["reason"].startswith(reason)
+    assert "more" not in answer["reason"]
+    kernel.setup("torch.cuda.empty_cache = gpu.empty_cache")
+    assert free(kernel)["status"] == "ok"
+
+
+def test_after_an_error_of_cuda(kernel: Kernel) -> None:
+    """A process whose CUDA has failed is not touched: only a restart gives its memory back."""
+    run(kernel, "gone = gpu.empty(5_000_000)\ndel gone")
+    kernel.setup("runtime.code = 700")
+    assert free(kernel)["reason"].startswith("CUDA has reported an error in this process")
+
+
+def test_a_running_cell_is_not_put_at_risk(kernel: Kernel) -> None:
+    """Where captures can't be told, nothing is given back under a running cell; between cells it is."""
+    run(kernel, "import os\ns.runtime_library = lambda: None\ngone = gpu.empty(5_000_000)\ndel gone")
+    request = kernel.send("open('on', 'w').close()\nwhile not os.path.exists('stop'): pass")
+    kernel.wait_for_file("on")
+    answer = free(kernel)
+    (kernel.folder / "stop").touch()
+    kernel.wait(request)
+    assert answer["reason"].startswith("A cell is running, and without CUDA's library")
+    assert words(free(kernel)) == f"Ran torch.cuda.empty_cache(), which took T. {DRIVERS}"
+
+
+def test_a_gpu_that_keeps_it_waiting_keeps_no_other_question_waiting(kernel: Kernel) -> None:
+    """While the driver waits for the GPU, other questions are answered, and a second of this kind refused."""
+    run(kernel, "import threading\nbusy, done = threading.Event(), threading.Event()")
+    run(kernel, "gone = gpu.empty(5_000_000)\ndel gone")
+    kernel.setup(
+        "def wait():\n    busy.set(); done.wait(60); gpu.empty_cache()\ntorch.cuda.empty_cache = wait"
+    )
+    channel = kernel.client.control_channel
+    waiting = kernel.client.session.msg("gpuwidget_request", {"schema": 1, "ask": "free_cache"})
+    channel.send(waiting)
+    assert run(kernel, "busy.wait(30)").result == "True"
+    assert kernel.ask_control("gpuwidget_request", {"schema": 1, "ask": "state"})["status"] == "ok"
+    second = free(kernel)
+    assert (second["status"], second["reason"].split(":")[0]) == ("error", "It is under way already")
+    run(kernel, "done.set()")
+    while True:
+        reply = channel.get_msg(timeout=30)
+        if reply["parent_header"].get("msg_id") == waiting["header"]["msg_id"]:
+            break
+    assert words(reply["content"]) == f"Ran torch.cuda.empty_cache(), which took T. {DRIVERS}"
+
+
+def test_without_torch_or_cuda(start_kernel: Callable[..., Kernel]) -> None:
+    """Without torch, before CUDA is up or where nobody counts, the answer says so, and starts nothing."""
+    kernel = start_kernel(GPUWIDGET_SOURCE="none", PYTHONPATH=STANDIN)
+    run(kernel, "%load_ext gpuwidget")
+    nothing = "There is no cache of torch's to free: "
+    assert free(kernel)["reason"] == f"{nothing}torch is not loaded."
+    run(kernel, "import torch")
+    assert free(kernel)["reason"] == f"{nothing}CUDA is not initialised in this process."
+    assert kernel.value("torch.cuda.is_initialized()") == "False"
+    run(kernel, "torch.cuda.init()")
+    partial = "torch runs on cudaMallocAsync, whose counters are partial"
+    assert free(kernel)["reason"] == f"{nothing}{partial}."
+    run(kernel, "import standin_allocator\nstandin_allocator.install(torch)")
+    assert free(kernel)["reason"] == f"{nothing}this process has no context on a GPU."
+    run(kernel, "kept = torch.allocate(512)")
+    assert words(free(kernel)) == "Nothing was done: torch's cache is empty."
+    assert kernel.ask_control("gpuwidget_request", {"schema": 2, "ask": "free_cache"})["status"] == "error"
+
+
+def test_a_context_on_another_gpu_is_not_joined_by_one_on_the_first(kernel: Kernel) -> None:
+    """With a context on cuda:1 alone, nothing opens one on cuda:0."""
+    run(kernel, "gone = gpu.empty(5_000_000)\ndel gone")
+    kernel.setup(
+        "torch.cuda.device_count = lambda: 2\nentered = []\n"
+        "torch._C._cuda_hasPrimaryContext = lambda index: index == 1\n"
+        "torch._C._cuda_setDevice = entered.append"
+    )
+    assert free(kernel)["status"] == "ok"
+    assert kernel.value("entered") == "[1]"
+
+
+def test_what_torch_holds_is_told(start_kernel: Callable[..., Kernel], tmp_path: Path) -> None:
+    """The kernel's state has torch's own number for each GPU, and none before CUDA is up."""
+    driver = Standin(build(tmp_path / "library"), tmp_path / "driver")
+    driver.scenario("gpus=2", *(f"gpu.{n}.uuid=GPU-0000000{n}-aaaa-bbbb-cccc-dddddddddddd" for n in (0, 1)))
+    path = driver.environment()["LD_LIBRARY_PATH"]
+    kernel = start_kernel(
+        GPUWIDGET_SOURCE="nvml", LD_LIBRARY_PATH=path, PYTHONPATH=STANDIN, **driver.variables
+    )
+    run(kernel, "%load_ext gpuwidget\nimport torch, standin_allocator")
+
+    def told() -> list[int | None]:
+        answer = kernel.ask_control("gpuwidget_request", {"schema": 1, "ask": "state"})
+        while not answer["state"]["gpus"]:  # the driver has not answered yet
+            answer = kernel.ask_control("gpuwidget_request", {"schema": 1, "ask": "state"})
+        return [gpu["torch_reserved"] for gpu in answer["state"]["gpus"]]
+
+    assert told() == [None, None]
+    run(kernel, "torch.cuda.init()\nstandin_allocator.install(torch)\nkept = torch.allocate(2**30)")
+    assert told() == [2**30, 0]

@@ -1,0 +1,177 @@
+"""Who holds one GPU's memory: every sum and every sentence, from what a driver and kernels say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from helpers_samples import GIB, LIVE, h200, process, reading
+
+from gpuwidget.processes import Identity
+from gpuwidget.samples import Process
+from gpuwidget.server.holders import Owner, People, gpu_usage
+from gpuwidget.server.kernel_words import Word
+from gpuwidget.server.means import Means
+from gpuwidget.server.wire import GpuUsage, Holding
+
+GPU = h200(0)
+SLICE = h200(0, uuid="MIG-1", mig_index=1, mig_parent=GPU.uuid)
+NO_MEANS = Means(0.2).of("")
+OWNERS = {10: Owner("k1", None), 11: Owner("k1", None), 12: Owner("k2", None)} | dict.fromkeys(
+    (20, 21), Owner(None, "1")
+)
+FOREIGN = (
+    "The driver's process ids can't be matched with this server's, as in a container that has ids of its own."
+)
+BY_TORCH = (
+    "What kernels hold is torch's own count, without CUDA contexts, other libraries and child processes."
+)
+BY_LOADING = "A notebook that has loaded gpuwidget (%load_ext gpuwidget) says what torch holds in it."
+
+
+def told(
+    *listed: Process,
+    words: Mapping[str, Word] | None = None,
+    match: bool = True,
+    in_container: bool = False,
+    elsewhere: int = 0,
+    gpu: Any = GPU,
+    **values: Any,
+) -> GpuUsage:
+    """What is told of one GPU, of which 60 GiB are in use."""
+    people = People(
+        owner=lambda pid: OWNERS.get(pid, Owner(None, None)),
+        identity=lambda one: Identity(one.user, one.command),
+        match=match,
+        in_container=in_container,
+        words={kernel: {gpu.uuid: word} for kernel, word in (words or {}).items()},
+        elsewhere=elsewhere,
+    )
+    return gpu_usage(reading(gpu, **{"processes": listed, **values}), LIVE, people, NO_MEANS)
+
+
+def test_a_share_each_the_largest_first() -> None:
+    """Kernels and terminals are one each, with all that belongs to them; others are told one by one."""
+    usage = told(
+        process(20, 2 * GIB, command="bash"),
+        process(21, 3 * GIB, command="python train.py"),
+        process(10, GIB),
+        process(11, 20 * GIB),
+        process(12, 6 * GIB),
+        process(30, 7 * GIB, user="ben", command="python a.py"),
+        process(31, 1 * GIB, user=None, command=None),
+    )
+    assert usage == GpuUsage(
+        GPU.uuid,
+        (
+            Holding("k1", None, None, None, None, 21 * GIB, "driver"),
+            Holding(None, None, 30, "ben", "python a.py", 7 * GIB, "driver"),
+            Holding("k2", None, 12, None, None, 6 * GIB, "driver"),
+            Holding(None, "1", None, None, "python train.py", 5 * GIB, "driver"),
+            Holding(None, None, 31, None, None, GIB, "driver"),
+        ),
+        20 * GIB,
+        None,
+        NO_MEANS,
+    )
+
+
+def test_nobody_is_on_it() -> None:
+    """What is in use on a GPU that nobody is on belongs to nobody; that is no riddle."""
+    assert (told().holdings, told().unattributed, told().reason) == ((), 60 * GIB, None)
+
+
+def test_never_less_than_nothing() -> None:
+    """Lists and sums are read one after the other: what is left over is never negative."""
+    assert told(process(10, 61 * GIB)).unattributed == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "unattributed", "reason"),
+    [
+        ({"lost_since": 1.0, "missing": {"memory_used": "the GPU is lost"}}, None, "The GPU is lost."),
+        (
+            {"silent_since": 1.0, "missing": {"memory_used": "the GPU does not answer"}},
+            None,
+            "The GPU does not answer.",
+        ),
+        (
+            {"memory_used": None, "missing": {"memory_used": "this user or container may not read it"}},
+            None,
+            "How much is in use is not known: this user or container may not read it.",
+        ),
+        (
+            {"processes": None, "missing": {"processes": "not supported by this GPU"}},
+            60 * GIB,
+            f"The driver does not list this GPU's processes: not supported by this GPU. {BY_LOADING}",
+        ),
+        ({"processes": None}, 60 * GIB, f"The driver does not list this GPU's processes. {BY_LOADING}"),
+    ],
+)
+def test_what_a_driver_does_not_say(values: dict[str, Any], unattributed: int | None, reason: str) -> None:
+    """Nothing is made up for it, and a sentence says why."""
+    usage = told(**values)
+    assert (usage.holdings, usage.unattributed, usage.reason) == ((), unattributed, reason)
+
+
+def test_torch_fills_in_where_no_process_is_listed() -> None:
+    """A slice or GPU whose processes the driver does not list: kernels' own words, less than all of it."""
+    words = {"k1": Word(True, 20 * GIB), "k2": Word(True, 0), "k3": Word(False, None)}
+    usage = told(gpu=SLICE, processes=None, words=words)
+    assert usage.holdings == (
+        Holding("k1", None, None, None, None, 20 * GIB, "torch"),
+        Holding("k2", None, None, None, None, 0, "torch"),
+    )
+    assert (usage.unattributed, usage.reason) == (
+        40 * GIB,
+        f"The driver does not list this GPU's processes. {BY_TORCH}",
+    )
+
+
+def test_torch_fills_in_where_ids_do_not_match() -> None:
+    """Ids that are not this server's name nobody, and are counted nowhere twice."""
+    usage = told(process(10, 30 * GIB), match=False, words={"k2": Word(True, 20 * GIB)})
+    assert usage.holdings == (Holding("k2", None, None, None, None, 20 * GIB, "torch"),)
+    assert (usage.unattributed, usage.reason) == (40 * GIB, f"{FOREIGN} {BY_TORCH}")
+    assert told(process(10, 30 * GIB), match=False).reason == f"{FOREIGN} {BY_LOADING}"
+
+
+def test_a_kernel_that_can_not_say() -> None:
+    """A kernel that is on the GPU and can't tell how much leaves the rest unknown too."""
+    usage = told(match=False, words={"k1": Word(True, None), "k2": Word(True, GIB)})
+    assert [(one.kernel, one.memory) for one in usage.holdings] == [("k2", GIB), ("k1", None)]
+    assert usage.unattributed is None
+
+
+def test_a_driver_without_sizes() -> None:
+    """Where processes are listed without their memory, torch's count stands in, labelled, for kernels."""
+    words = {"k1": Word(True, 20 * GIB)}
+    listed = (process(10, None), process(11, 5 * GIB))
+    usage = told(*listed, words=words)
+    unsaid = "The driver does not say how much each process holds."
+    assert usage.holdings == (Holding("k1", None, None, None, None, 20 * GIB, "torch"),)
+    assert (usage.unattributed, usage.reason) == (40 * GIB, f"{unsaid} {BY_TORCH}")
+    usage = told(*listed, process(30, None), words=words)
+    assert [(one.kernel, one.memory, one.source) for one in usage.holdings] == [
+        ("k1", 20 * GIB, "torch"),
+        (None, None, "driver"),
+    ]
+    assert usage.unattributed is None
+    assert told(*listed).holdings == (Holding("k1", None, None, None, None, None, "driver"),)
+
+
+def test_in_a_container_that_sees_its_own() -> None:
+    """What others outside may hold is said to be theirs to hold, where something is left over."""
+    outside = "Processes outside this container, which are not listed here, may hold some of it."
+    assert told(process(10, GIB), in_container=True).reason == outside
+    assert told(process(10, 60 * GIB), in_container=True).reason is None
+
+
+def test_kernels_elsewhere() -> None:
+    """A remote kernel has no process here: where others hold memory, one of them may be its."""
+    one = "One kernel of this server runs elsewhere: what it holds can't be told from what others hold."
+    two = "2 kernels of this server run elsewhere: what they hold can't be told from what others hold."
+    assert told(process(30, GIB), elsewhere=1).reason == one
+    assert told(process(30, GIB), elsewhere=2).reason == two
+    assert told(process(10, GIB), elsewhere=1).reason is None

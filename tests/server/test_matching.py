@@ -1,0 +1,60 @@
+"""Whether the driver's process ids are this server's: only on proof."""
+
+from __future__ import annotations
+
+import pytest
+from helpers_samples import h200, process, reading
+
+from gpuwidget import processes
+from gpuwidget.samples import Reading
+from gpuwidget.server.matching import Matching
+
+GPU = h200(0)
+
+
+@pytest.fixture
+def matching(monkeypatch: pytest.MonkeyPatch) -> Matching:
+    """In a container in which 5 and 6 are processes, 6 with CUDA's device open."""
+    monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
+    monkeypatch.setattr(processes, "exists", lambda pid: pid in (5, 6))
+    monkeypatch.setattr(processes, "uses_cuda", lambda pid: pid == 6)
+    return Matching()
+
+
+def listed(*pids: int | None) -> list[Reading]:
+    """Two GPUs, the other of which lists nobody and does not say so."""
+    found = [process(pid, 1) for pid in pids if pid is not None]
+    other = h200(1)
+    return [reading(GPU, processes=tuple(found)), reading(other, processes=None)]
+
+
+@pytest.mark.parametrize(
+    ("pids", "word", "proven"),
+    [
+        ((), False, False),
+        ((5,), False, False),
+        ((6,), False, True),
+        ((5,), True, True),
+        ((5, 6), False, True),
+        ((6, 7), False, False),
+        ((5, 7), True, False),
+    ],
+)
+def test_on_proof_alone(matching: Matching, pids: tuple[int, ...], word: bool, proven: bool) -> None:
+    """All that are listed are there, and one is known to be on a GPU; one that is not there stops it."""
+    matching.look(listed(*pids), lambda pid, uuid: word and (pid, uuid) == (5, GPU.uuid))
+    assert (matching.proven, matching.in_host_namespace) == (proven, False)
+
+
+def test_a_proof_holds(matching: Matching) -> None:
+    """Once proven it stays so, also while a process that has just ended is still listed."""
+    matching.look(listed(6), lambda pid, uuid: False)
+    matching.look(listed(6, 7), lambda pid, uuid: False)
+    assert matching.proven
+
+
+def test_with_the_hosts_ids_there_is_nothing_to_prove(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where this server has the host's ids, they are the driver's, whoever is listed."""
+    monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: True)
+    made = Matching()
+    assert (made.proven, made.in_host_namespace) == (True, True)

@@ -1,0 +1,285 @@
+"""What Jupyter's managers of any kind tell of their kernels, and which kernels are asked, and when."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fakes import EPOCH, FakeClock
+from jupyter_client.provisioning.local_provisioner import LocalProvisioner
+
+from gpuwidget.server import kernel_words
+from gpuwidget.server.kernel_words import KernelWords, Word
+from gpuwidget.server.notebooks import Notebooks
+from gpuwidget.server.wire import ServerKernel
+
+WHEN = datetime.fromtimestamp(EPOCH, timezone.utc)
+
+
+def local(pid: int, returncode: int | None = None) -> LocalProvisioner:
+    """A kernel's process here."""
+    made = LocalProvisioner()
+    made.process = SimpleNamespace(pid=pid, returncode=returncode)  # type: ignore[assignment]
+    return made
+
+
+def kernel(provisioner: Any, state: str = "idle", **facts: Any) -> Any:
+    """Jupyter's manager of one kernel."""
+    python = SimpleNamespace(language="python")
+    known = {"kernel_name": "python3", "last_activity": WHEN, "kernel_spec": python, **facts}
+    return SimpleNamespace(provisioner=provisioner, execution_state=state, **known)
+
+
+class Managers:
+    """Jupyter's manager of all kernels, and that of the sessions."""
+
+    def __init__(self, **kernels: Any) -> None:
+        self.kernels = kernels
+        self.rows: Any = []
+        self.listed = 0
+
+    def list_kernel_ids(self) -> list[str]:
+        return list(self.kernels)
+
+    def get_kernel(self, kernel_id: str) -> Any:
+        found = self.kernels[kernel_id]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def list_sessions(self) -> Any:
+        self.listed += 1
+        if isinstance(self.rows, Exception):
+            raise self.rows
+        return self.rows
+
+
+def session(name: str, kernel_id: str, kind: str = "notebook") -> dict[str, Any]:
+    """As Jupyter lists it."""
+    return {"id": f"s-{name}", "path": f"w/{name}", "name": name, "type": kind, "kernel": {"id": kernel_id}}
+
+
+def notebooks(managers: Managers, clock: FakeClock, **settings: Any) -> Notebooks:
+    return Notebooks(managers, managers, settings, clock)
+
+
+async def test_every_kind_of_kernel(clock: FakeClock) -> None:
+    """Only a child of the server that was not waited for has a process here; others are elsewhere or gone."""
+    managers = Managers(
+        here=kernel(local(10), "busy"),
+        ended=kernel(local(11, returncode=-9)),
+        remote=kernel(SimpleNamespace(pid=12, has_process=True)),
+        gateway=kernel(None, "busy"),
+        starting=kernel(None, "starting"),
+        odd=kernel(local(13), "autorestarting", last_activity="2026-01-01T00:00:00Z"),
+        vanished=KeyError("vanished"),
+        lost=None,
+    )
+    known = notebooks(managers, clock).look()
+    assert known.kernel_of == {10: "here", 13: "odd"}
+    assert known.elsewhere == 2
+    assert known.terminal_of == {}
+    assert [(one.id, one.state, one.idle_since) for one in known.kernels] == [
+        ("here", "busy", None),
+        ("ended", "idle", EPOCH),
+        ("remote", "idle", EPOCH),
+        ("gateway", "busy", None),
+        ("starting", "starting", None),
+        ("odd", "unknown", None),
+    ]
+
+
+async def test_terminals_that_were_closed(clock: FakeClock) -> None:
+    """A shell that was waited for has a number that may be another's by now."""
+
+    def shell(pid: int, terminated: bool) -> Any:
+        return SimpleNamespace(ptyproc=SimpleNamespace(pid=pid, terminated=terminated))
+
+    manager = SimpleNamespace(terminals={"1": shell(20, False), "2": shell(21, True), "3": object()})
+    assert notebooks(Managers(), clock, terminal_manager=manager).look().terminal_of == {20: "1"}
+    assert notebooks(Managers(), clock, terminals_available=False).look().terminal_of == {}
+
+
+async def test_sessions_are_listed_seldom(clock: FakeClock) -> None:
+    """Every five seconds, and at once for a new kernel; meanwhile, and where that fails, the last hold."""
+    managers = Managers(a=kernel(local(10)))
+    managers.rows = [session("a.ipynb", "a")]
+    made = notebooks(managers, clock)
+
+    async def names() -> list[str | None]:
+        made.look()
+        await asyncio.sleep(0)
+        return [one.name for one in made.look().kernels]
+
+    assert await names() == ["a.ipynb"]
+    managers.rows = [session("b.ipynb", "a"), session("c.ipynb", "b")]
+    clock.advance(4.9)
+    assert (await names(), managers.listed) == (["a.ipynb"], 1)
+    clock.advance(0.2)
+    assert (await names(), managers.listed) == (["b.ipynb"], 2)
+    managers.kernels["b"] = kernel(local(11))
+    assert (await names(), managers.listed) == (["b.ipynb", "c.ipynb"], 3)
+    managers.rows = OSError("the database is locked")
+    clock.advance(5.0)
+    assert (await names(), managers.listed) == (["b.ipynb", "c.ipynb"], 4)
+
+
+async def test_a_listing_that_takes_its_time(clock: FakeClock) -> None:
+    """A manager that asks another server is waited for by nobody, and not asked a second time meanwhile."""
+    managers = Managers(a=kernel(local(10)))
+    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    managers.rows = answer
+    made = notebooks(managers, clock)
+    for _ in range(5):
+        assert [one.name for one in made.look().kernels] == [None]
+        await asyncio.sleep(0)
+        clock.advance(5.0)
+    assert managers.listed == 1
+    answer.set_result([session("a.ipynb", "a")])
+    await asyncio.sleep(0.01)
+    assert [one.name for one in made.look().kernels] == ["a.ipynb"]
+
+
+async def test_odd_sessions(clock: FakeClock) -> None:
+    """Sessions without a kernel, without a name or of another front end's kind do no harm."""
+    managers = Managers(a=kernel(local(10)), b=kernel(local(11)))
+    managers.rows = [
+        {"id": "1", "kernel": None},
+        {"id": "2", "path": "", "name": "", "type": "", "kernel": {"id": "a"}},
+        {
+            "id": "3",
+            "path": "x",
+            "name": "Interactive-1",
+            "type": "jupyter-interactive",
+            "kernel": {"id": "b"},
+        },
+    ]
+    made = notebooks(managers, clock)
+    made.look()
+    await asyncio.sleep(0)
+    assert made.look().kernels == (
+        ServerKernel("a", "python3", "idle", EPOCH, "2", None, None, None),
+        ServerKernel("b", "python3", "idle", EPOCH, "3", "jupyter-interactive", None, "Interactive-1"),
+    )
+
+
+# -- who is asked, and when ------------------------------------------------------------------------------
+
+WORD = {"GPU-1": Word(True, 5)}
+ANSWER = {"status": "ok", "state": {"gpus": [{"uuid": "GPU-1", "context": True, "torch_reserved": 5}]}}
+
+
+class Asking:
+    """Kernels' answers, set by a test; who was asked."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, clock: FakeClock, managers: Managers) -> None:
+        self.asked = 0
+        self.answer: Mapping[str, Any] | None = None
+        self.clock = clock
+        self.words = KernelWords(notebooks(managers, clock), clock)
+        monkeypatch.setattr(kernel_words, "_answer", self._answer)
+
+    async def _answer(self, manager: Any) -> Mapping[str, Any]:
+        self.asked += 1
+        if self.answer is None:
+            raise asyncio.TimeoutError
+        return self.answer
+
+    async def ask(self, pid: int | None = 10) -> int:
+        """How often the kernel ``a`` has been asked by now."""
+        self.words.ask({"a": pid})
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return self.asked
+
+
+async def test_a_silent_kernel_is_asked_ever_less(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that never answers is asked again only when it has done something, and ever later."""
+    manager = kernel(local(10))
+    asking = Asking(monkeypatch, clock, Managers(a=manager))
+    assert await asking.ask() == 1
+    clock.advance(1000.0)
+    assert await asking.ask() == 1
+    for pause, count in ((20.0, 2), (19.0, 2), (1.0, 3), (39.0, 3), (1.0, 4)):
+        manager.last_activity = datetime.fromtimestamp(EPOCH + clock.monotonic() + 1, timezone.utc)
+        clock.advance(pause)
+        assert await asking.ask() == count
+    assert asking.words.said({"a": 10}) == {}
+
+
+async def test_an_answer_holds_for_a_while(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that answers is asked every five seconds; when it stops, its bytes are told for half a minute."""
+    asking = Asking(monkeypatch, clock, Managers(a=kernel(local(10), "busy")))
+    asking.answer = ANSWER
+    assert (await asking.ask(), asking.words.said({"a": 10})) == (1, {"a": WORD})
+    clock.advance(4.9)
+    assert await asking.ask() == 1
+    asking.answer = None
+    clock.advance(25.1)
+    assert (await asking.ask(), asking.words.said({"a": 10})) == (2, {"a": WORD})
+    clock.advance(0.1)
+    assert asking.words.said({"a": 10}) == {"a": {"GPU-1": Word(True, None)}}
+    assert asking.words.said({"a": 11}) == {}, "another process is another kernel"
+    assert asking.words.said({"a": 10}) == {}
+    asking.answer = ANSWER
+    assert (await asking.ask(), asking.words.said({})) == (3, {})
+
+
+async def test_one_that_has_answered_is_asked_again(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel that is known to be able to answer is asked on though it was silent and has run nothing."""
+    asking = Asking(monkeypatch, clock, Managers(a=kernel(local(10))))
+    asking.answer = ANSWER
+    await asking.ask()
+    clock.advance(5.0)
+    asking.answer = None
+    await asking.ask()
+    clock.advance(40.0)
+    assert asking.words.said({"a": 10}) == {"a": {"GPU-1": Word(True, None)}}
+    asking.answer = ANSWER
+    assert (await asking.ask(), asking.words.said({"a": 10})) == (3, {"a": WORD})
+
+
+@pytest.mark.parametrize(
+    "manager",
+    [
+        kernel(local(10), kernel_spec=SimpleNamespace(language="R")),
+        kernel(local(10), "starting"),
+        kernel(local(10), "dead"),
+        kernel(None),
+        None,
+    ],
+)
+async def test_who_is_never_asked(clock: FakeClock, monkeypatch: pytest.MonkeyPatch, manager: Any) -> None:
+    """No kernel of another language, none that is not up, and none behind a gateway."""
+    assert await Asking(monkeypatch, clock, Managers(a=manager)).ask() == 0
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"status": "error", "reason": "no", "state": None},
+        {"status": "ok", "state": None},
+        {"status": "ok", "state": {"gpus": [None]}},
+        {},
+    ],
+)
+async def test_answers_that_say_nothing(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch, answer: Mapping[str, Any]
+) -> None:
+    """What is no answer is none."""
+    asking = Asking(monkeypatch, clock, Managers(a=kernel(local(10))))
+    asking.answer = answer
+    assert (await asking.ask(), asking.words.said({"a": 10})) == (1, {})
+
+
+async def test_an_older_gpuwidget(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel whose gpuwidget does not know the number yet is known to be there, and no more."""
+    asking = Asking(monkeypatch, clock, Managers(a=kernel(local(10))))
+    asking.answer = {"status": "ok", "state": {"gpus": [{"uuid": "GPU-1", "context": True}]}}
+    assert (await asking.ask(), asking.words.said({"a": 10})) == (1, {"a": {"GPU-1": Word(True, None)}})
