@@ -36,11 +36,16 @@ CONSTANTS: Mapping[str, tuple[object, str]] = {
 UNIONS: Mapping[str, tuple[Sequence[type], str]] = {
     "StreamMessage": ((wire.Hello, wire.Tick, wire.Usage), "What comes over the stream."),
     "KernelRequest": (
-        (kernel_messages.StateRequest, kernel_messages.SetDeviceRequest, kernel_messages.WatchRequest),
+        (
+            kernel_messages.StateRequest,
+            kernel_messages.SetDeviceRequest,
+            kernel_messages.WatchRequest,
+            kernel_messages.DoctorRequest,
+        ),
         "The content of a question to a kernel.",
     ),
     "KernelReply": (
-        (kernel_messages.OkReply, kernel_messages.ErrorReply),
+        (kernel_messages.OkReply, kernel_messages.ErrorReply, kernel_messages.DoctorReply),
         "The content of a kernel's answer.",
     ),
 }
