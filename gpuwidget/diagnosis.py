@@ -22,13 +22,14 @@ class Link:
 
     id: str
     """Which one, the same in every version: ``torch``, ``cuda``, ``cudnn``, ``nccl``, ``driver``,
-    ``device_files``, ``gpu`` in the chain's order, then ``visible``, ``sharing``, ``health``, ``pcie``,
-    ``peers``, ``shm``, ``package``."""
+    ``device_files``, ``gpu``, the chain in its order; then ``visible``, ``sharing``, ``health``, ``pcie``,
+    ``peers``, ``shm`` and ``package``."""
     title: str
     """Its name for people."""
     status: LinkStatus
     """``broken``: torch can't compute on a GPU until it is mended. ``warning``: it works, but worse than it
-    could or not for long. ``unknown``: it could not be looked at. ``skipped``: nothing to look at, no fault."""
+    could or not for long. ``unknown``: it could not be looked at. ``skipped``: nothing to look at, and that
+    is no fault."""
     found: str
     """What was found, in a few words."""
     reason: str | None
@@ -52,6 +53,8 @@ class Doctor:
     """Whose environment it is."""
     python: str
     """Path of its interpreter."""
+    variables: Mapping[str, str]
+    """Its environment variables that decide about GPUs, by name; no other one is looked at."""
     status: Literal["ok", "broken", "warning"]
     """The worst of the links: ``warning`` also where one is ``unknown``."""
     summary: str

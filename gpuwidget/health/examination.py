@@ -1,0 +1,105 @@
+"""The examination: two looks in children side by side, the machine's files meanwhile, then link by link.
+
+It imports neither torch nor NVML's binding, and makes no CUDA context.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuwidget import __version__
+from gpuwidget.diagnosis import SCHEMA, Doctor, Link, Place
+from gpuwidget.health import links_condition, links_driver, links_gpu, links_torch, machine, packages
+from gpuwidget.health.children import Child, Environment
+from gpuwidget.health.facts import Facts, nvml_facts
+from gpuwidget.health.findings import counted
+from gpuwidget.health.torch_probe import LIBRARIES
+
+PATIENCE_S = 60.0
+"""A first import of torch from a cold or a network disk takes tens of seconds."""
+_TORCH, _NVML = "gpuwidget.health.torch_probe", "gpuwidget.health.nvml_probe"
+
+
+@dataclass(frozen=True, slots=True)
+class Patient:
+    """What is examined, and how."""
+
+    place: Place
+    environment: Environment
+    cudnn_switched_off: bool = False
+    """Whether the notebook's own torch has cuDNN switched off, which a child would not know."""
+    root: Path = Path("/")
+    """Where the machine's files are found."""
+    patience_s: float = PATIENCE_S
+
+
+def examine(patient: Patient) -> Doctor:
+    """Examine the environment; takes as long as importing torch, ``patience_s`` at most."""
+    environment = patient.environment
+    deadline = time.monotonic() + patient.patience_s
+    children = [Child(module, environment) for module in (_TORCH, _NVML)]
+    looked = machine.look(environment.variables, patient.root, LIBRARIES)
+    installed = packages.look()
+    torch_said, nvml_said = (child.said(deadline) for child in children)
+    facts = Facts(
+        place=patient.place,
+        python=environment.python,
+        variables=environment.variables,
+        machine=looked,
+        packages=installed,
+        torch_said=torch_said,
+        nvml_said=nvml_said,
+        nvml=nvml_facts(nvml_said),
+        patience_s=patient.patience_s,
+        cudnn_switched_off=patient.cudnn_switched_off,
+    )
+    return diagnosis(facts)
+
+
+def diagnosis(facts: Facts) -> Doctor:
+    """What is made of the facts."""
+    links = (
+        links_torch.torch_link(facts),
+        links_torch.cuda_link(facts),
+        links_torch.cudnn_link(facts),
+        links_torch.nccl_link(facts),
+        links_driver.driver_link(facts),
+        links_driver.device_files_link(facts),
+        links_gpu.gpu_link(facts),
+        links_gpu.visible_link(facts),
+        links_gpu.sharing_link(facts),
+        links_condition.health_link(facts),
+        links_condition.pcie_link(facts),
+        links_condition.peers_link(facts),
+        links_condition.shm_link(facts),
+        links_condition.package_link(facts, __version__),
+    )
+    broken = [link for link in links if link.status == "broken"]
+    doubtful = [link for link in links if link.status in ("warning", "unknown")]
+    return Doctor(
+        schema=SCHEMA,
+        version=__version__,
+        time=time.time(),
+        place=facts.place,
+        python=facts.python,
+        variables=machine.shown_variables(facts.variables),
+        status="broken" if broken else "warning" if doubtful else "ok",
+        summary=_summary(broken, doubtful),
+        links=links,
+    )
+
+
+def _summary(broken: list[Link], doubtful: list[Link]) -> str:
+    if broken:
+        first, count = broken[0], len(broken)
+        more = (
+            f" {counted(count - 1, 'other link')} {'is' if count == 2 else 'are'} broken too."
+            if count > 1
+            else ""
+        )
+        return f"Broken: {first.title}. {first.reason}{more}"
+    if doubtful:
+        return f"Nothing is broken; {counted(len(doubtful), 'link')} to look at: {doubtful[0].title} first."
+    return "All links were found, from PyTorch to the GPU."
