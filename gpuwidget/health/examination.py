@@ -9,7 +9,6 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuwidget import __version__
 from gpuwidget.diagnosis import SCHEMA, Doctor, Link, Place
 from gpuwidget.health import links_condition, links_driver, links_gpu, links_torch, machine, packages
 from gpuwidget.health.children import Child, Environment
@@ -27,6 +26,8 @@ class Patient:
     """What is examined, and how."""
 
     place: Place
+    version: str
+    """gpuwidget's."""
     environment: Environment
     cudnn_switched_off: bool = False
     """Whether the notebook's own torch has cuDNN switched off, which a child would not know."""
@@ -45,6 +46,7 @@ def examine(patient: Patient) -> Doctor:
     torch_said, nvml_said = (child.said(deadline) for child in children)
     facts = Facts(
         place=patient.place,
+        version=patient.version,
         python=environment.python,
         variables=environment.variables,
         machine=looked,
@@ -74,13 +76,13 @@ def diagnosis(facts: Facts) -> Doctor:
         links_condition.pcie_link(facts),
         links_condition.peers_link(facts),
         links_condition.shm_link(facts),
-        links_condition.package_link(facts, __version__),
+        links_condition.package_link(facts),
     )
     broken = [link for link in links if link.status == "broken"]
     doubtful = [link for link in links if link.status in ("warning", "unknown")]
     return Doctor(
         schema=SCHEMA,
-        version=__version__,
+        version=facts.version,
         time=time.time(),
         place=facts.place,
         python=facts.python,

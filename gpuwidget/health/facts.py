@@ -20,6 +20,8 @@ class Facts:
     """What the links are made of."""
 
     place: Place
+    version: str
+    """gpuwidget's."""
     python: str
     variables: Mapping[str, str]
     machine: Machine

@@ -191,7 +191,7 @@ def shm_link(facts: Facts) -> Link:
     return link(SHM, units.memory(room.total), findings, evidence)
 
 
-def package_link(facts: Facts, version: str) -> Link:
+def package_link(facts: Facts) -> Link:
     """gpuwidget itself: whether its files are its own."""
     found = facts.packages
     evidence = {
@@ -223,4 +223,4 @@ def package_link(facts: Facts, version: str) -> Link:
             "looked at those."
         )
         findings.append(Finding("warning", reason, "Unset GPUWIDGET_SOURCE to see this machine's GPUs."))
-    return link(PACKAGE, version, findings, evidence)
+    return link(PACKAGE, facts.version, findings, evidence)

@@ -14,7 +14,7 @@ from gpuwidget.sources.nvml_health import GpuHealth
 
 GPU = ("gpu", "GPU")
 VISIBLE = ("visible", "Visible GPUs")
-SHARING = ("sharing", "Sharing: MIG, compute mode, MPS")
+SHARING = ("sharing", "MIG and sharing")
 
 _NO_DEVICE, _UNAVAILABLE, _UNKNOWN = 100, 46, 999
 """Of CUresult, cuda.h."""
@@ -41,7 +41,7 @@ def gpu_link(facts: Facts) -> Link:
         remedy = (
             "Start the container with the machine's GPUs: docker run --gpus all …"
             if facts.machine.container and not nvml.lost
-            else "Look into the kernel log (dmesg) and restart the machine; see whether nvidia-smi lists one then."
+            else "Look into the kernel log (dmesg) and restart the machine; see what nvidia-smi lists then."
         )
         return link(GPU, "none", [Finding("broken", reason, remedy)], evidence)
     devices = told.get("cu_devices")

@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 from gpuwidget.errors import GpuWidgetError
 from gpuwidget.kernel import devices
-from gpuwidget.kernel_messages import REPLY, REQUEST, ErrorReply, OkReply
+from gpuwidget.kernel.doctoring import Consultation
+from gpuwidget.kernel_messages import REPLY, REQUEST, DoctorReply, ErrorReply, OkReply
 from gpuwidget.kernel_state import SCHEMA, KernelState
 from gpuwidget.plain import plain
 from gpuwidget.torch_device import SWITCH
@@ -31,6 +33,8 @@ class Requests:
     def __init__(self, shell: Any, cells: EveryCell) -> None:
         self._kernel: Any = getattr(shell, "kernel", None)
         self._cells = cells
+        self._consultation = Consultation()
+        self._later: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
         """Begin to answer; does nothing outside a Jupyter kernel."""
@@ -45,8 +49,28 @@ class Requests:
     async def _handle(self, stream: Any, ident: Any, parent: Mapping[str, Any]) -> None:
         # ipykernel awaits it, and would log whatever came out of it into the notebook's server.
         try:
-            reply = self.answer(parent.get("content") or {})
-            self._kernel.session.send(stream, REPLY, reply, parent, ident)
+            content = parent.get("content") or {}
+            if content.get("schema") == SCHEMA and content.get("ask") == "doctor":
+                # Awaited here, it would hold up the channel: every other question, and the shutdown.
+                task = asyncio.ensure_future(self._examine(stream, ident, parent))
+                self._later.add(task)
+                task.add_done_callback(self._later.discard)
+                return
+            self._kernel.session.send(stream, REPLY, self.answer(content), parent, ident)
+        except Exception:
+            _LOG.debug("a view's question was not answered", exc_info=True)
+
+    async def _examine(self, stream: Any, ident: Any, parent: Mapping[str, Any]) -> None:
+        try:
+            try:
+                reply: DoctorReply | ErrorReply = DoctorReply(
+                    "examined", await self._consultation.doctor(), self._state()
+                )
+            except GpuWidgetError as error:
+                reply = ErrorReply("error", str(error), self._state())
+            except Exception as error:
+                reply = ErrorReply("error", _unforeseen(error), self._state())
+            self._kernel.session.send(stream, REPLY, _content(reply), parent, ident)
         except Exception:
             _LOG.debug("a view's question was not answered", exc_info=True)
 
@@ -57,7 +81,7 @@ class Requests:
         except GpuWidgetError as error:
             reason = str(error)
         except Exception as error:
-            reason = f"gpuwidget failed in the kernel ({type(error).__name__}: {error})."
+            reason = _unforeseen(error)
         state = self._state()
         if reason is None and state is not None:
             return _content(OkReply("ok", state))
@@ -89,6 +113,10 @@ class Requests:
         return "This kernel's gpuwidget does not know that question: reload the page."
 
 
-def _content(reply: OkReply | ErrorReply) -> dict[str, Any]:
+def _unforeseen(error: Exception) -> str:
+    return f"gpuwidget failed in the kernel ({type(error).__name__}: {error})."
+
+
+def _content(reply: OkReply | ErrorReply | DoctorReply) -> dict[str, Any]:
     content: dict[str, Any] = plain(reply)
     return content

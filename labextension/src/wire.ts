@@ -404,15 +404,16 @@ export interface ErrorReply {
 /** One link of the chain: found, or broken with the reason and the one remedy. */
 export interface Link {
   /**
-   * Which one, the same in every version: `torch`, `cuda`, `cudnn`, `nccl`, `driver`, `device_files`, `gpu`
-   * in the chain's order, then `visible`, `sharing`, `health`, `pcie`, `peers`, `shm`, `package`.
+   * Which one, the same in every version: `torch`, `cuda`, `cudnn`, `nccl`, `driver`, `device_files`, `gpu`,
+   * the chain in its order; then `visible`, `sharing`, `health`, `pcie`, `peers`, `shm` and `package`.
    */
   readonly id: string;
   /** Its name for people. */
   readonly title: string;
   /**
    * `broken`: torch can't compute on a GPU until it is mended. `warning`: it works, but worse than it could
-   * or not for long. `unknown`: it could not be looked at. `skipped`: nothing to look at, no fault.
+   * or not for long. `unknown`: it could not be looked at. `skipped`: nothing to look at, and that is no
+   * fault.
    */
   readonly status: 'ok' | 'broken' | 'warning' | 'unknown' | 'skipped';
   /** What was found, in a few words. */
@@ -436,6 +437,8 @@ export interface Doctor {
   readonly place: 'kernel' | 'server' | 'shell';
   /** Path of its interpreter. */
   readonly python: string;
+  /** Its environment variables that decide about GPUs, by name; no other one is looked at. */
+  readonly variables: Readonly<Record<string, string>>;
   /** The worst of the links: `warning` also where one is `unknown`. */
   readonly status: 'ok' | 'broken' | 'warning';
   /** The whole in one sentence: what is broken first, or that all was found. */
