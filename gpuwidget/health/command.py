@@ -16,7 +16,10 @@ from gpuwidget.plain import plain
 
 
 def run(version: str, *, as_json: bool, earlier: Path | None, width: int) -> tuple[str, bool]:
-    """What is to be printed, and whether nothing is broken; ``version`` is gpuwidget's. OptionError where ``earlier`` is no diagnosis."""
+    """What is to be printed, and whether nothing is broken; ``version`` is gpuwidget's.
+
+    Raises OptionError where ``earlier`` is no diagnosis.
+    """
     before = None if earlier is None else _read(earlier)
     doctor = examine(Patient("shell", version, Environment.own()))
     since = None if before is None else changes(before, doctor)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gpuwidget import units
 from gpuwidget.diagnosis import Link
 from gpuwidget.health import packages
 from gpuwidget.health.facts import Facts
 from gpuwidget.health.findings import Finding, counted, link, skipped
+from gpuwidget.sources import xids
 from gpuwidget.sources.nvml_health import GpuHealth
 from gpuwidget.sources.throttle import POWER_CAP, needing_attention
 
@@ -31,6 +34,11 @@ def health_link(facts: Facts) -> Link:
         findings += _slowed(gpu)
         evidence[f"GPU {gpu.index}"] = _memory(gpu)
     findings += _persistence(facts)
+    findings += _reported(facts)
+    logged = facts.machine.xids
+    evidence["errors in the kernel's log"] = (
+        "this user may not read it" if logged is None else ", ".join(map(_said, _each(logged))) or "none"
+    )
     if not findings:
         return link(HEALTH, "no errors of memory, nothing slows them", [], evidence)
     return link(HEALTH, counted(len(findings), "finding"), findings, evidence)
@@ -66,6 +74,25 @@ def _slowed(gpu: GpuHealth) -> list[Finding]:
     hot = any("hot" in one for one in reasons)
     remedy = "See to its cooling." if hot else "See to its power supply and its cooling."
     return [Finding("warning", reason, remedy)]
+
+
+def _reported(facts: Facts) -> list[Finding]:
+    """Errors that the driver reported since the machine was started, but those of users' programs."""
+    of_gpus = [one for one in _each(facts.machine.xids or ()) if one[1] not in xids.OF_PROGRAMS]
+    if not of_gpus:
+        return []
+    reason = f"The driver has reported {', '.join(map(_said, of_gpus))}."
+    remedy = "See what NVIDIA says to do about it: https://docs.nvidia.com/deploy/xid-errors/."
+    return [Finding("warning", reason, remedy)]
+
+
+def _each(logged: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Each once, the newest last."""
+    return list(reversed(dict.fromkeys(reversed(logged))))
+
+
+def _said(one: tuple[str, int]) -> str:
+    return f"XID {one[1]} of {one[0]} ({xids.meaning(one[1])})"
 
 
 def _persistence(facts: Facts) -> list[Finding]:

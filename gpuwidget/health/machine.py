@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuwidget import host
+from gpuwidget.health import kernel_log
 
 VARIABLES = (
     "CONDA_PREFIX",
@@ -76,6 +77,8 @@ class Machine:
     """Folder of a running MPS daemon's pipes."""
     nvcc: str | None
     """Path of CUDA's compiler, which nothing here needs."""
+    xids: tuple[tuple[str, int], ...] | None
+    """PCI address and number of the errors in the kernel's log; None where it may not be read."""
     libraries: Mapping[str, tuple[str, ...]]
     """Files of CUDA's libraries in each folder of LD_LIBRARY_PATH that has some."""
 
@@ -97,6 +100,7 @@ def look(variables: Mapping[str, str], root: Path, names: Sequence[str]) -> Mach
         shm=host.shared_memory(root),
         mps=_mps(variables, root),
         nvcc=_nvcc(variables),
+        xids=kernel_log.xids(root),
         libraries=_libraries(variables.get("LD_LIBRARY_PATH", ""), names),
     )
 

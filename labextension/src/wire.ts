@@ -12,6 +12,9 @@ export const KERNEL_REQUEST = 'gpuwidget_request';
 /** Message type of a kernel's answer. */
 export const KERNEL_REPLY = 'gpuwidget_reply';
 
+/** Errors of the driver (XID) that a user's own program may cause: the GPU is healthy. */
+export const XIDS_OF_PROGRAMS = [13, 31, 43, 45, 68, 109];
+
 /** Where the numbers come from. */
 export interface Origin {
   /** `nvml` for a driver's GPUs, `replay` for a recording, `none` where there is no GPU. */
