@@ -42,7 +42,7 @@ def examine(patient: Patient) -> Doctor:
     deadline = time.monotonic() + patient.patience_s
     children = [Child(module, environment) for module in (_TORCH, _NVML)]
     looked = machine.look(environment.variables, patient.root, LIBRARIES)
-    installed = packages.look()
+    installed = packages.look(environment.path)
     torch_said, nvml_said = (child.said(deadline) for child in children)
     facts = Facts(
         place=patient.place,

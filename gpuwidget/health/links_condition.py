@@ -234,7 +234,8 @@ def package_link(facts: Facts) -> Link:
     )
     if found.changed:
         whose = f"the package {packages.OTHERS} {found.other}" if found.other else "something else"
-        reason = f"{counted(len(found.changed), 'file')} of gpuwidget's were overwritten by {whose}."
+        were = "was" if len(found.changed) == 1 else "were"
+        reason = f"{counted(len(found.changed), 'file')} of gpuwidget's {were} overwritten by {whose}."
         findings.append(Finding("warning", reason, anew))
     elif found.other:
         reason = (

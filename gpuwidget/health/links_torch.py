@@ -189,7 +189,12 @@ def cuda_link(facts: Facts) -> Link:
 
 
 def _shadowed(facts: Facts, libraries: tuple[str, ...]) -> list[Finding]:
-    """Where LD_LIBRARY_PATH brought another file than the one torch came with."""
+    """Where LD_LIBRARY_PATH brought another file than the one torch came with.
+
+    A build that brings none, as in NVIDIA's containers, is meant to take the system's.
+    """
+    if not facts.package("nvidia-"):
+        return []
     folders = facts.machine.libraries
     for library in libraries:
         for path in facts.mapped(library):
@@ -204,7 +209,8 @@ def _of_torch(folder: str, facts: Facts) -> bool:
     file = facts.torch.get("file")
     if not isinstance(file, str):
         return False
-    return PurePosixPath(file).parents[1] in PurePosixPath(folder).parents
+    place = PurePosixPath(folder)
+    return PurePosixPath(file).parents[1] in place.parents
 
 
 def _files(facts: Facts, *libraries: str) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import base64
 import hashlib
-import importlib.util
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 OURS = "jupyterlab-gpuwidget"
@@ -64,24 +64,27 @@ class Packages:
     """Files of ours that are not what was installed."""
 
 
-def look() -> Packages:
-    """The packages on this process's path."""
+def look(path: Sequence[str]) -> Packages:
+    """The packages on that path."""
     found: dict[str, Installed] = {}
-    for one in metadata.distributions():
+    ours: metadata.Distribution | None = None
+    for one in metadata.distributions(path=list(path)):
         name = _normal(str(one.metadata["Name"] or ""))
+        if name == OURS and ours is None:
+            ours = one
         # The first on the path is the one that is imported.
         if name and name not in found:
             found[name] = Installed(name, one.version, (one.read_text("INSTALLER") or "pip").strip() or "pip")
     conda = _conda()
     relevant = [one for name, one in found.items() if _CUDA_PACKAGES.fullmatch(name) and name not in _BINDING]
     return Packages(
-        torch=_torch(),
+        torch=_torch(path),
         cuda=tuple(sorted({*relevant, *conda}, key=lambda one: (one.name, one.by))),
         binding=tuple(found[name] for name in _BINDING if name in found),
         conda=(Path(sys.prefix) / "conda-meta").is_dir(),
         ours=found[OURS].version if OURS in found else None,
         other=found[OTHERS].version if OTHERS in found else None,
-        changed=tuple(_changed()),
+        changed=tuple(_changed(ours) if ours is not None else ()),
     )
 
 
@@ -99,11 +102,9 @@ def _conda() -> list[Installed]:
     return found
 
 
-def _torch() -> TorchFiles | None:
-    try:
-        spec = importlib.util.find_spec("torch")
-    except (ImportError, ValueError):
-        return None
+def _torch(path: Sequence[str]) -> TorchFiles | None:
+    # Not importlib.util.find_spec, which asks hooks too: whatever they do belongs into a child.
+    spec = PathFinder.find_spec("torch", list(path))
     if spec is None:
         return None
     folders = tuple(spec.submodule_search_locations or ())
@@ -132,12 +133,8 @@ def _version_file(path: Path) -> tuple[str | None, str | None]:
     return known.get("__version__"), known.get("cuda")
 
 
-def _changed() -> list[str]:
+def _changed(ours: metadata.Distribution) -> list[str]:
     """Files of our package whose content is not what was recorded when it was installed."""
-    try:
-        ours = metadata.distribution(OURS)
-    except metadata.PackageNotFoundError:
-        return []
     changed = []
     for file in ours.files or ():
         if file.parts[:1] != ("gpuwidget",) or file.suffix != ".py" or file.hash is None:
