@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_doctor import WORKING, fake_torch, facts, h200, nvml
+from helpers_doctor import WORKING, facts, fake_torch, h200, nvml
 
 import gpuwidget
 from gpuwidget.cli import main
@@ -223,7 +223,8 @@ def test_a_file_that_is_no_diagnosis_is_wrong_use(
     file = tmp_path / "x"
     file.write_text(text)
     examined.clear()
-    expected = f"gpuwidget: {str(file)!r} can't be compared with: {why} Make one with: gpuwidget doctor --json >FILE.\n"
+    make = "Make one with: gpuwidget doctor --json >FILE."
+    expected = f"gpuwidget: {str(file)!r} can't be compared with: {why} {make}\n"
     assert run(["--diff", str(file)], capsys) == (2, "", expected)
     assert run(["--diff", str(tmp_path / "nowhere")], capsys)[0] == 2
 
@@ -250,14 +251,15 @@ def test_a_source_that_does_not_exist_hinders_no_doctor(
 
 
 def test_from_python_nothing_is_imported_or_started(tmp_path: Path) -> None:
-    """`gpuwidget.doctor()` tells of a torch that it never brings into the process; its JSON is the command's."""
+    """`gpuwidget.doctor()` tells of a torch that it never brings into the process."""
     fake_torch(tmp_path, WORKING)
     code = (
         "import gpuwidget, json, sys\n"
         "found = gpuwidget.doctor()\n"
-        "loaded = [name for name in ('torch', 'pynvml', 'ctypes.util', 'bqplot', 'IPython') if name in sys.modules]\n"
+        "loaded = [name for name in ('torch', 'pynvml', 'bqplot', 'IPython') if name in sys.modules]\n"
         "bundle = found._repr_mimebundle_()\n"
-        "print(json.dumps([loaded, found.to_dict(), sorted(bundle), repr(found) == bundle['text/plain'], found.ok]))"
+        "same = repr(found) == bundle['text/plain']\n"
+        "print(json.dumps([loaded, found.to_dict(), sorted(bundle), same, found.ok]))"
     )
     path = f"{tmp_path}:{Path(gpuwidget.__file__).parents[1]}"
     done = subprocess.run(

@@ -123,7 +123,10 @@ class DoctorHandler(_Ours, APIHandler):
         try:
             diagnosis = await self._consultation.doctor()
         except DoctorError as error:
-            raise web.HTTPError(503, str(error)) from None
+            # Not by web.HTTPError, which would write a percent sign of the sentence twice.
+            self.set_status(503)
+            await self.finish({"message": str(error)})
+            return
         await self.finish(diagnosis)
 
 
