@@ -12,7 +12,7 @@ from typing import Any
 from gpuwidget.diagnosis import Link
 from gpuwidget.health.children import Ending, Said
 from gpuwidget.health.examination import diagnosis
-from gpuwidget.health.facts import Facts
+from gpuwidget.health.facts import Facts, Notebook
 from gpuwidget.health.machine import DeviceFile, Machine
 from gpuwidget.health.packages import Installed, Packages, TorchFiles
 from gpuwidget.host import SharedMemory
@@ -118,6 +118,7 @@ MACHINE = Machine(
 )
 PACKAGES = Packages(
     torch=TorchFiles(f"{SITE}/torch/__init__.py", (f"{SITE}/torch",), "2.13.0", "13.0"),
+    torch_copies=(f"2.13.0 in {SITE}",),
     cuda=(
         Installed("nvidia-cudnn-cu13", "9.10.2.21", "pip"),
         Installed("nvidia-nccl-cu13", "2.27.5", "pip"),
@@ -153,7 +154,7 @@ def facts(
         nvml_said=Said(nvml_ending, "", {}),
         nvml=nvml(h200()),
         patience_s=60.0,
-        cudnn_switched_off=False,
+        notebook=Notebook(),
     )
     return replace(whole, **values)
 

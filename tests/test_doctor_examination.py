@@ -19,6 +19,7 @@ from gpuwidget.errors import DoctorError
 from gpuwidget.health import visit
 from gpuwidget.health.children import Child, Environment
 from gpuwidget.health.examination import Patient, examine
+from gpuwidget.health.facts import Notebook
 
 PATIENCE_S = 60.0
 LIBCUDNN = "libcudnn.so.9: cannot open shared object file: No such file or directory"
@@ -190,9 +191,10 @@ def test_an_interpreter_that_is_not_there(place: Place) -> None:
 def test_a_visit_brings_back_the_whole_diagnosis(place: Place) -> None:
     """What a kernel and a server get is what the command prints."""
     place.torch(WORKING)
-    doctor = visit.visit("kernel", "0.1.0", place.environment, cudnn_switched_off=True)
+    doctor = visit.visit("kernel", "0.1.0", place.environment, notebook=Notebook("2.9.0", cudnn_off=True))
     assert (doctor.place, doctor.python) == ("kernel", sys.executable)
     assert links(doctor)["torch"].found == "2.10.0, built for CUDA 12.8"
+    assert links(doctor)["torch"].remedy == "Restart the kernel."
     assert links(doctor)["cudnn"].status == "warning"
 
 

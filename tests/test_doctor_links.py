@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -22,12 +22,13 @@ from helpers_doctor import (
 )
 
 from gpuwidget.diagnosis import Link
+from gpuwidget.health.children import Said
 from gpuwidget.health.examination import diagnosis
-from gpuwidget.health.facts import Facts
+from gpuwidget.health.facts import Facts, Notebook
 from gpuwidget.health.packages import Installed, TorchFiles
 from gpuwidget.host import SharedMemory
 from gpuwidget.sources import nvml_words as words
-from gpuwidget.sources.nvml_health import NO_BINDING, Peer
+from gpuwidget.sources.nvml_health import NO_BINDING, GpuHealth, Peer
 
 PIP = "/env/bin/python -m pip"
 ANEW = f"Install it anew with its libraries: {PIP} install --force-reinstall torch."
@@ -191,10 +192,48 @@ def test_other_failures_of_the_import() -> None:
     )
 
 
+def test_an_import_that_ends_python_without_a_word() -> None:
+    """There is no exception to tell, and no crash."""
+    silent = replace(facts(), torch_said=Said("ended", "", {"step": "import"}))
+    assert told(link("torch", silent))[1] == "'import torch' ends Python without a word."
+
+
+def test_a_torch_that_was_loaded_before_another_was_installed() -> None:
+    """pip install in a cell changes nothing until the kernel is restarted."""
+    assert told(link("torch", facts(notebook=Notebook("2.9.0")))) == (
+        "warning",
+        "This notebook has PyTorch 2.9.0 loaded, while 2.13.0 is installed by now.",
+        "Restart the kernel.",
+    )
+    assert link("torch", facts(notebook=Notebook("2.13.0"))).status == "ok"
+
+
+def test_two_torches_on_the_path() -> None:
+    """One in the user's own folder comes before that of the environment."""
+    copies = ("2.9.0 in /home/anna/.local/lib", f"2.13.0 in {SITE}")
+    assert told(link("torch", facts(packages={"torch_copies": copies}))) == (
+        "warning",
+        f"PyTorch is installed 2 times: 2.9.0 in /home/anna/.local/lib, 2.13.0 in {SITE}. "
+        "The first one is used.",
+        f"Keep one of them: {PIP} uninstall torch removes the first.",
+    )
+
+
+def test_another_cudnn_in_the_library_path_that_is_not_loaded_yet() -> None:
+    """Its parts are loaded at the first convolution: that is told before."""
+    one = facts(machine={"libraries": {"/opt/cudnn8": ("libcudnn.so.8", "libcudnn_ops_infer.so.8")}})
+    assert told(link("cudnn", one))[:2] == (
+        "warning",
+        "/opt/cudnn8 in LD_LIBRARY_PATH has another cuDNN (libcudnn.so.8), whose parts may be mixed in.",
+    )
+
+
 # -- cuDNN, NCCL -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("one", [facts(torch={"cudnn_enabled": False}), facts(cudnn_switched_off=True)])
+@pytest.mark.parametrize(
+    "one", [facts(torch={"cudnn_enabled": False}), facts(notebook=Notebook("2.13.0", cudnn_off=True))]
+)
 def test_cudnn_switched_off(one: Facts) -> None:
     """By the environment, or by this notebook: it works, and is slow."""
     assert told(link("cudnn", one)) == (
@@ -740,33 +779,9 @@ def test_no_secret_is_shown() -> None:
 
 def test_a_fact_that_nobody_knows_breaks_no_link() -> None:
     """With nothing known of anything, every link says something, and none is called broken for that alone."""
-    blank = facts(
-        torch=dict.fromkeys(TORCH),
-        nvml=nvml(
-            h200(
-                **dict.fromkeys(
-                    (
-                        "pci_bus_id",
-                        "compute_capability",
-                        "mig",
-                        "mig_pending",
-                        "compute_mode",
-                        "persistence",
-                        "ecc",
-                        "ecc_uncorrected",
-                        "retired_pending",
-                        "remapped",
-                        "remap_pending",
-                        "remap_failed",
-                        "pcie_generation",
-                        "pcie_generation_max",
-                        "pcie_width",
-                        "pcie_width_max",
-                        "throttle",
-                    )
-                )
-            )
-        ),
-    )
+    unknown: dict[str, Any] = {
+        field.name: None for field in fields(GpuHealth) if str(field.type).endswith("| None")
+    }
+    blank = facts(torch=dict.fromkeys(TORCH), nvml=nvml(h200(**unknown)))
     statuses = {one.id: one.status for one in diagnosis(blank).links}
     assert [which for which, status in statuses.items() if status == "broken"] == ["torch"]

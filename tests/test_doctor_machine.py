@@ -143,6 +143,7 @@ def test_what_is_installed(tmp_path: Path) -> None:
         Installed("torch", "2.10.0", "pip"),
     )
     assert found.binding == (Installed("nvidia-ml-py", "13.580.65", "pip"),)
+    assert found.torch_copies == (f"2.10.0 in {tmp_path / 'a'}", f"2.9.0 in {tmp_path / 'b'}")
     folder = tmp_path / "a/torch"
     assert found.torch == TorchFiles(f"{folder}/__init__.py", (str(folder),), "2.10.0", "12.8")
     assert packages.look([str(tmp_path / "b")]).torch is None

@@ -15,11 +15,13 @@ import pytest
 from helpers_doctor import WORKING, facts, fake_torch, h200, nvml
 
 import gpuwidget
+from gpuwidget import torch_setup
 from gpuwidget.cli import main
 from gpuwidget.diagnosis import Doctor
 from gpuwidget.health import command, visit
 from gpuwidget.health.difference import Change, changes
 from gpuwidget.health.examination import Patient, diagnosis
+from gpuwidget.health.facts import Notebook
 from gpuwidget.health.packages import TorchFiles
 from gpuwidget.health.text import render
 from gpuwidget.kernel import doctor_view, doctoring
@@ -276,14 +278,14 @@ def test_a_switch_of_the_notebooks_own_is_looked_at(monkeypatch: pytest.MonkeyPa
     """What the notebook did to its own torch, a child would not know."""
     asked: list[bool] = []
 
-    def visited(place: str, version: str, environment: object, *, cudnn_switched_off: bool) -> Doctor:
-        asked.append(cudnn_switched_off)
+    def visited(place: str, version: str, environment: object, *, notebook: Notebook) -> Doctor:
+        asked.append(notebook.cudnn_off)
         return WELL
 
     monkeypatch.setattr(visit, "visit", visited)
-    monkeypatch.setattr(doctoring.torch_setup, "switches", lambda: None)
+    monkeypatch.setattr(torch_setup, "switches", lambda: None)
     doctoring.doctor()
-    off = doctoring.torch_setup.Switches(tf32_matmul=None, tf32_conv=None, cudnn=False)
-    monkeypatch.setattr(doctoring.torch_setup, "switches", lambda: off)
+    off = torch_setup.Switches(tf32_matmul=None, tf32_conv=None, cudnn=False)
+    monkeypatch.setattr(torch_setup, "switches", lambda: off)
     assert doctoring.doctor().doctor == WELL
     assert asked == [False, True]

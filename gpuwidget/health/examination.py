@@ -6,13 +6,13 @@ It imports neither torch nor NVML's binding, and makes no CUDA context.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpuwidget.diagnosis import SCHEMA, Doctor, Link, Place
 from gpuwidget.health import links_condition, links_driver, links_gpu, links_torch, machine, packages
 from gpuwidget.health.children import Child, Environment
-from gpuwidget.health.facts import Facts, nvml_facts
+from gpuwidget.health.facts import Facts, Notebook, nvml_facts
 from gpuwidget.health.findings import counted
 from gpuwidget.health.torch_probe import LIBRARIES
 
@@ -29,8 +29,7 @@ class Patient:
     version: str
     """gpuwidget's."""
     environment: Environment
-    cudnn_switched_off: bool = False
-    """Whether the notebook's own torch has cuDNN switched off, which a child would not know."""
+    notebook: Notebook = field(default_factory=Notebook)
     root: Path = Path("/")
     """Where the machine's files are found."""
     patience_s: float = PATIENCE_S
@@ -55,7 +54,7 @@ def examine(patient: Patient) -> Doctor:
         nvml_said=nvml_said,
         nvml=nvml_facts(nvml_said),
         patience_s=patient.patience_s,
-        cudnn_switched_off=patient.cudnn_switched_off,
+        notebook=patient.notebook,
     )
     return diagnosis(facts)
 

@@ -16,6 +16,16 @@ from gpuwidget.sources.nvml_health import GpuHealth, NvmlHealth, Peer
 
 
 @dataclass(frozen=True, slots=True)
+class Notebook:
+    """What only the notebook's own process knows."""
+
+    torch: str | None = None
+    """Version of the torch that it has loaded; None where it has none."""
+    cudnn_off: bool = False
+    """Whether that has ``torch.backends.cudnn.enabled = False``."""
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """What the links are made of."""
 
@@ -34,8 +44,7 @@ class Facts:
     """The same, None where it did not come to its end."""
     patience_s: float
     """How long each of the two was waited for."""
-    cudnn_switched_off: bool
-    """Whether the notebook's own torch has ``torch.backends.cudnn.enabled = False``."""
+    notebook: Notebook
 
     @property
     def torch(self) -> Mapping[str, Any]:

@@ -70,7 +70,25 @@ def torch_link(facts: Facts) -> Link:
     if said.ending == "crashed" and told.get("step") in ("ask", "available"):
         reason = f"PyTorch crashes when it is asked about the GPU ({said.how})."
         return link(TORCH, found, [Finding("broken", reason, _anew(facts))], evidence)
-    return link(TORCH, found, [], evidence)
+    return link(TORCH, found, [*_loaded_before(facts), *_twice(facts)], evidence)
+
+
+def _loaded_before(facts: Facts) -> list[Finding]:
+    """Installing another one does not change what a notebook has loaded."""
+    loaded, installed = facts.notebook.torch, facts.torch.get("version")
+    if loaded is None or loaded == installed:
+        return []
+    reason = f"This notebook has PyTorch {loaded} loaded, while {installed} is installed by now."
+    return [Finding("warning", reason, "Restart the kernel.")]
+
+
+def _twice(facts: Facts) -> list[Finding]:
+    copies = facts.packages.torch_copies
+    if len(copies) < 2:
+        return []
+    reason = f"PyTorch is installed {len(copies)} times: {', '.join(copies)}. The first one is used."
+    remedy = f"Keep one of them: {_pip(facts)} uninstall torch removes the first."
+    return [Finding("warning", reason, remedy)]
 
 
 def _in_the_way(facts: Facts) -> Finding | None:
@@ -96,7 +114,9 @@ def _import_failure(facts: Facts) -> Finding:
         )
     if said.ending == "crashed" and "import_error" not in told:
         return Finding("broken", f"'import torch' crashes Python ({said.how}).", _anew(facts))
-    error, kind = str(told.get("import_error") or "without a word"), told.get("import_error_type", "")
+    if "import_error" not in told:
+        return Finding("broken", "'import torch' ends Python without a word.", _anew(facts))
+    error, kind = str(told["import_error"]), told.get("import_error_type", "")
     first = error.strip().splitlines()[0] if error.strip() else "without a word"
     reason = f"'import torch' raises {kind}: {first}".rstrip(".") + "."
     if _OLD_LIBC.search(error):
@@ -205,6 +225,17 @@ def _shadowed(facts: Facts, libraries: tuple[str, ...]) -> list[Finding]:
     return []
 
 
+def _other_parts(facts: Facts) -> list[Finding]:
+    """cuDNN loads its parts when they are first needed, by the library path before its own folder."""
+    if not facts.package("nvidia-cudnn"):
+        return []
+    for folder, name in facts.on_library_path("libcudnn").items():
+        if not _of_torch(folder, facts):
+            reason = f"{folder} in LD_LIBRARY_PATH has another cuDNN ({name}), whose parts may be mixed in."
+            return [Finding("warning", reason, _unset(folder))]
+    return []
+
+
 def _of_torch(folder: str, facts: Facts) -> bool:
     file = facts.torch.get("file")
     if not isinstance(file, str):
@@ -243,10 +274,10 @@ def cudnn_link(facts: Facts) -> Link:
     elif number is None and "cudnn" in told:
         reason = "This build of PyTorch has no cuDNN: convolutions are slow or fail."
         findings.append(Finding("warning", reason, _anew(facts)))
-    if told.get("cudnn_enabled") is False or facts.cudnn_switched_off:
+    if told.get("cudnn_enabled") is False or facts.notebook.cudnn_off:
         reason = "cuDNN is switched off (torch.backends.cudnn.enabled is False): convolutions are slow."
         findings.append(Finding("warning", reason, "Switch it on: torch.backends.cudnn.enabled = True."))
-    findings += _shadowed(facts, ("libcudnn",))
+    findings += _shadowed(facts, ("libcudnn",)) or _other_parts(facts)
     findings += _mixed(facts, "libcudnn", "cuDNN")
     findings += _several(versions, facts, "cuDNN")
     found = cudnn_version(number) if isinstance(number, int) else "not found"

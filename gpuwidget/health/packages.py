@@ -50,6 +50,8 @@ class Packages:
 
     torch: TorchFiles | None
     """None where there is no torch on the path."""
+    torch_copies: tuple[str, ...]
+    """Every torch on the path, as ``2.10.0 in /home/anna/.local/…``; the first one is imported."""
     cuda: tuple[Installed, ...]
     """torch and NVIDIA's libraries."""
     binding: tuple[Installed, ...]
@@ -68,10 +70,13 @@ def look(path: Sequence[str]) -> Packages:
     """The packages on that path."""
     found: dict[str, Installed] = {}
     ours: metadata.Distribution | None = None
+    copies: dict[str, None] = {}
     for one in metadata.distributions(path=list(path)):
         name = _normal(str(one.metadata["Name"] or ""))
         if name == OURS and ours is None:
             ours = one
+        if name == "torch":
+            copies[f"{one.version} in {one.locate_file('')}"] = None
         # The first on the path is the one that is imported.
         if name and name not in found:
             found[name] = Installed(name, one.version, (one.read_text("INSTALLER") or "pip").strip() or "pip")
@@ -79,6 +84,7 @@ def look(path: Sequence[str]) -> Packages:
     relevant = [one for name, one in found.items() if _CUDA_PACKAGES.fullmatch(name) and name not in _BINDING]
     return Packages(
         torch=_torch(path),
+        torch_copies=tuple(copies),
         cuda=tuple(sorted({*relevant, *conda}, key=lambda one: (one.name, one.by))),
         binding=tuple(found[name] for name in _BINDING if name in found),
         conda=(Path(sys.prefix) / "conda-meta").is_dir(),

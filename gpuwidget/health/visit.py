@@ -15,10 +15,14 @@ from gpuwidget.diagnosis import SCHEMA, Doctor, Link, Place
 from gpuwidget.errors import DoctorError
 from gpuwidget.health.children import Child, Environment, say
 from gpuwidget.health.examination import PATIENCE_S, Patient, examine
+from gpuwidget.health.facts import Notebook
 from gpuwidget.plain import plain
 
 _AROUND_S = 15.0
 """So much longer than the looks within it an examination may take: Python starts, packages are read."""
+
+
+_NO_NOTEBOOK = Notebook()
 
 
 def main() -> None:
@@ -28,7 +32,7 @@ def main() -> None:
         order["place"],
         order["version"],
         Environment.own(),
-        order["cudnn_switched_off"],
+        Notebook(**order["notebook"]),
         patience_s=order["patience_s"],
     )
     say(doctor=plain(examine(patient)))
@@ -39,14 +43,14 @@ def visit(
     version: str,
     environment: Environment,
     *,
-    cudnn_switched_off: bool = False,
+    notebook: Notebook = _NO_NOTEBOOK,
     patience_s: float = PATIENCE_S,
 ) -> Doctor:
     """Examine that environment; takes seconds. Raises DoctorError where it comes to no end."""
     order = {
         "place": place,
         "version": version,
-        "cudnn_switched_off": cudnn_switched_off,
+        "notebook": plain(notebook),
         "patience_s": patience_s,
     }
     child = Child("gpuwidget.health.visit", environment, [json.dumps(order)], leads=True)

@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import gpuwidget
-from gpuwidget import torch_setup
+from gpuwidget import torch_setup, torch_state
 from gpuwidget.diagnosis import Doctor, Place
 from gpuwidget.errors import OptionError
 from gpuwidget.health import text, visit
 from gpuwidget.health.children import Environment
+from gpuwidget.health.facts import Notebook
 from gpuwidget.kernel import doctor_view
 from gpuwidget.plain import plain
 
@@ -82,7 +83,11 @@ class Consultation:
 
 
 def _examine() -> Doctor:
-    switches = torch_setup.switches()
-    off = switches is not None and switches.cudnn is False
+    torch, switches = torch_state.loaded(), torch_setup.switches()
+    version = getattr(torch, "__version__", None)
+    notebook = Notebook(
+        torch=None if version is None else str(version),
+        cudnn_off=switches is not None and switches.cudnn is False,
+    )
     place: Place = "kernel" if "ipykernel" in sys.modules else "shell"
-    return visit.visit(place, gpuwidget.__version__, Environment.own(), cudnn_switched_off=off)
+    return visit.visit(place, gpuwidget.__version__, Environment.own(), notebook=notebook)

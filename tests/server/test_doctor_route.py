@@ -15,9 +15,9 @@ from helpers_server import Server
 import gpuwidget.server
 from gpuwidget.diagnosis import Doctor
 from gpuwidget.errors import DoctorError
+from gpuwidget.health import visit
 from gpuwidget.health.examination import diagnosis
 from gpuwidget.plain import plain
-from gpuwidget.server import consultation
 from gpuwidget.server.consultation import Consultation
 
 FOUND = diagnosis(facts(place="server"))
@@ -105,7 +105,7 @@ def test_the_examination_is_the_servers(monkeypatch: pytest.MonkeyPatch, clock: 
         asked.append((place, version))
         return FOUND
 
-    monkeypatch.setattr(consultation.visit, "visit", visited)
+    monkeypatch.setattr(visit, "visit", visited)
     run: Callable[[], Any] = Consultation(clock).doctor
     asyncio.run(run())
     assert asked == [("server", gpuwidget.__version__)]
