@@ -547,6 +547,21 @@ def test_torch_that_cannot_use_a_cuda_that_starts() -> None:
     )
 
 
+@pytest.mark.parametrize("said", [{"cu_init": 100, "cu_count": None}, {"cu_init": 0, "cu_count": 0}])
+def test_cuda_that_finds_no_gpu(said: dict[str, Any]) -> None:
+    """Told once: by what hides or forbids them all, else by the GPU's own link."""
+    nothing = {**said, "available": False}
+    unexplained = facts(torch=nothing, variables={"CUDA_VISIBLE_DEVICES": "0"})
+    assert told(link("gpu", unexplained))[:2] == (
+        "broken",
+        "The driver lists GPUs, but CUDA finds none that it may use.",
+    )
+    hidden = facts(torch=nothing, variables={"CUDA_VISIBLE_DEVICES": "-1"})
+    forbidden = facts(torch=nothing, nvml=nvml(h200(compute_mode="prohibited")))
+    assert [link("gpu", one).status for one in (hidden, forbidden)] == ["ok", "ok"]
+    assert (link("visible", hidden).status, link("sharing", forbidden).status) == ("broken", "broken")
+
+
 @pytest.mark.parametrize(
     ("value", "status", "found"),
     [

@@ -111,7 +111,7 @@ class Child:
             status = self._wait(deadline)
         finally:
             if status is None:
-                self._give_up()
+                self.end()
         self._listener.join(_END_S)
         if not self._listener.is_alive() and self._process.stdout is not None:
             self._process.stdout.close()
@@ -121,6 +121,11 @@ class Child:
         if status == 0:
             return Said("ended", "", values)
         return Said("crashed", _signal(-status) if status < 0 else f"exit status {status}", values)
+
+    def end(self) -> None:
+        """End it where it still runs."""
+        if self._process is not None and self._process.poll() is None:
+            self._give_up()
 
     def _wait(self, deadline: float) -> int | None:
         assert self._process is not None

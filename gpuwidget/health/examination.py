@@ -40,9 +40,13 @@ def examine(patient: Patient) -> Doctor:
     environment = patient.environment
     deadline = time.monotonic() + patient.patience_s
     children = [Child(module, environment) for module in (_TORCH, _NVML)]
-    looked = machine.look(environment.variables, patient.root, LIBRARIES)
-    installed = packages.look(environment.path)
-    torch_said, nvml_said = (child.said(deadline) for child in children)
+    try:
+        looked = machine.look(environment.variables, patient.root, LIBRARIES)
+        installed = packages.look(environment.path)
+        torch_said, nvml_said = (child.said(deadline) for child in children)
+    finally:
+        for child in children:
+            child.end()  # interrupted, the other one would go on
     facts = Facts(
         place=patient.place,
         version=patient.version,

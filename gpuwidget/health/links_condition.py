@@ -13,7 +13,7 @@ from gpuwidget.sources import xids
 from gpuwidget.sources.nvml_health import GpuHealth
 from gpuwidget.sources.throttle import POWER_CAP, needing_attention
 
-HEALTH = ("health", "Health of the GPUs")
+HEALTH = ("health", "GPU health")
 PCIE = ("pcie", "PCIe")
 PEERS = ("peers", "Between GPUs")
 SHM = ("shm", "Shared memory")

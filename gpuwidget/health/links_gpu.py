@@ -107,16 +107,10 @@ def _start(facts: Facts) -> list[Finding]:
             "Load it anew: sudo rmmod nvidia_uvm; sudo modprobe nvidia_uvm. In a container, start that anew."
         )
         return [Finding("broken", reason, remedy)]
-    hidden = facts.variables.get("CUDA_VISIBLE_DEVICES") is not None
-    if code == _NO_DEVICE and facts.gpus and not hidden:
+    none = code == _NO_DEVICE or (code == 0 and told.get("cu_count") == 0)
+    if none and facts.gpus and not _hides_all(facts) and not _no_use(facts):
         reason = "The driver lists GPUs, but CUDA finds none that it may use."
-        return [
-            Finding(
-                "broken",
-                reason,
-                "See whether their compute mode is 'prohibited', and MIG is on without slices.",
-            )
-        ]
+        return [Finding("broken", reason, "See what the kernel log (dmesg) says of them.")]
     if code not in (0, None, _NO_DEVICE) and not _told_by_driver(code):
         reason = f"CUDA does not start: {told.get('cu_text') or 'unknown error'} ({code})."
         return [Finding("broken", reason, "See what the kernel log (dmesg) and nvidia-smi say.")]
@@ -130,6 +124,16 @@ def _start(facts: Facts) -> list[Finding]:
 
 def _told_by_driver(code: object) -> bool:
     return code in (34, 802, 803, 804)
+
+
+def _hides_all(facts: Facts) -> bool:
+    read = _read_visible(facts)
+    return read is not None and not read.named
+
+
+def _no_use(facts: Facts) -> bool:
+    """Whether each is of no use by itself, which the link of sharing says."""
+    return all(gpu.compute_mode == "prohibited" or (gpu.mig and not gpu.slices) for gpu in facts.gpus)
 
 
 # -- CUDA_VISIBLE_DEVICES --------------------------------------------------------------------------------
@@ -157,18 +161,27 @@ def visible_link(facts: Facts) -> Link:
         return link(
             VISIBLE, value, [Finding("unknown", "There is no GPU to compare it with.", None)], evidence
         )
-    slices = [uuid for gpu in facts.gpus for uuid in gpu.slices]
-    read = visible.read(value, visible.Known([gpu.uuid for gpu in facts.gpus], slices))
-    if read.bad is None:
-        return link(VISIBLE, _left(len(read.named), facts), [], evidence)
+    read = _read_visible(facts)
+    if read is None or read.bad is None:
+        return link(VISIBLE, _left(read, facts), [], evidence)
     reason = f"CUDA_VISIBLE_DEVICES is {value!r}, of which {read.bad!r} is no GPU here: {read.why}"
     if not read.named:
         return link(VISIBLE, "none", [Finding("broken", f"{reason}. It hides every GPU.", remedy)], evidence)
     reason += ". CUDA passes over it and all that follows."
-    return link(VISIBLE, _left(len(read.named), facts), [Finding("warning", reason, remedy)], evidence)
+    return link(VISIBLE, _left(read, facts), [Finding("warning", reason, remedy)], evidence)
 
 
-def _left(named: int, facts: Facts) -> str:
+def _read_visible(facts: Facts) -> visible.Visible | None:
+    """What CUDA makes of the variable; None where it is not set."""
+    value = facts.variables.get("CUDA_VISIBLE_DEVICES")
+    if value is None:
+        return None
+    slices = [uuid for gpu in facts.gpus for uuid in gpu.slices]
+    return visible.read(value, visible.Known([gpu.uuid for gpu in facts.gpus], slices))
+
+
+def _left(read: visible.Visible | None, facts: Facts) -> str:
+    named = len(read.named) if read is not None else 0
     return f"{named} of {counted(len(facts.gpus), 'GPU')}"
 
 

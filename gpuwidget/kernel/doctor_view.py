@@ -24,7 +24,7 @@ def html(doctor: Doctor) -> str:
         f"<div style='{_ROOT};border-left:3px solid {edge};padding:2px 0 2px 12px'>"
         f"<div><b>{_text(doctor.summary)}</b></div>"
         "<div style='overflow-x:auto'><table cellpadding='4' style='margin:4px 0 0;text-align:left;"
-        f"border-collapse:collapse'><tbody>{rows}</tbody></table></div>{_evidence(doctor)}</div>"
+        f"border-collapse:collapse;font-size:13px'><tbody>{rows}</tbody></table></div>{_evidence(doctor)}</div>"
     )
 
 
@@ -41,8 +41,8 @@ def _row(link: Link) -> str:
     quiet = f";{_QUIET}" if link.status == "skipped" else ""
     return (
         f"<tr style='background:none{quiet}'><td style='{_LEFT}'>{word}</td>"
-        f"<th scope='row' style='{_LEFT};font-weight:600;white-space:nowrap'>{escape(link.title)}</th>"
-        f"<td style='{_LEFT}'>{told}</td></tr>"
+        f"<th scope='row' style='{_LEFT};font-weight:600'>{escape(link.title)}</th>"
+        f"<td style='{_LEFT};overflow-wrap:anywhere'>{told}</td></tr>"
     )
 
 
