@@ -38,12 +38,12 @@ def test_as_text() -> None:
     assert lines[:8] == [
         "Broken: PyTorch. This build of PyTorch can't use a GPU: it has no CUDA.",
         "",
-        "BROKEN   PyTorch             2.13.0+cpu, built for the CPU only",
+        "BROKEN   PyTorch          2.13.0+cpu, built for the CPU only",
         "           This build of PyTorch can't use a GPU: it has no CUDA.",
         "           To do: Install a build with CUDA: /env/bin/python -m pip install",
         "           --force-reinstall torch --index-url https://download.pytorch.org/whl/cu130.",
-        "skipped  CUDA runtime        none in this build of PyTorch",
-        "skipped  cuDNN               comes with PyTorch for CUDA",
+        "skipped  CUDA runtime     none in this build of PyTorch",
+        "skipped  cuDNN            comes with PyTorch for CUDA",
     ]
     assert len(render(WELL, 90).splitlines()) == 2 + len(WELL.links)
 
