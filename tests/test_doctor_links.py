@@ -35,6 +35,10 @@ ANEW = f"Install it anew with its libraries: {PIP} install --force-reinstall tor
 WHEELS = "https://download.pytorch.org/whl"
 
 
+NO_CUDA = {"cu_init": None, "cu_count": None, "available": False}
+"""What the child says where CUDA does not start."""
+
+
 def told(one: Link) -> tuple[str, str | None, str | None]:
     """Status, reason and remedy."""
     return one.status, one.reason, one.remedy
@@ -228,6 +232,19 @@ def test_another_cudnn_in_the_library_path_that_is_not_loaded_yet() -> None:
     )
 
 
+def test_memory_that_is_too_little_for_the_import() -> None:
+    """Killed for it, or not given what it asked for."""
+    killed = replace(facts(), torch_said=Said("crashed", "SIGKILL", {"step": "import"}))
+    assert told(link("torch", killed))[1:] == (
+        "'import torch' was killed (SIGKILL), as happens where memory runs out.",
+        "Give this environment more memory; the kernel log (dmesg) says whether that was it.",
+    )
+    limited = facts(torch=no_import("libtorch_cuda.so: failed to map segment from shared object"))
+    assert told(link("torch", limited))[2] == (
+        "See whether memory is limited (ulimit -v), or the file system mounted with noexec."
+    )
+
+
 # -- cuDNN, NCCL -----------------------------------------------------------------------------------------
 
 
@@ -321,7 +338,15 @@ def test_nccl() -> None:
 )
 def test_a_driver_too_old_for_torchs_cuda(driver: str, cuda: str, least: str, older: str, wheel: str) -> None:
     """Which is needed, and the two ways out of it."""
-    one = facts(torch={"cuda": cuda}, nvml=nvml(h200(), driver=driver, cuda_driver="12.8"))
+    one = facts(
+        torch={
+            "cuda": cuda,
+            "available": False,
+            "warnings": ["The NVIDIA driver on your system is too old."],
+        },
+        nvml=nvml(h200(), driver=driver, cuda_driver="12.8"),
+    )
+    assert link("gpu", one).status == "ok"
     assert told(link("driver", one)) == (
         "broken",
         f"Driver {driver} is too old for a PyTorch built with CUDA {cuda}, which needs {least} or newer.",
@@ -336,10 +361,24 @@ def test_one_driver_runs_all_minor_versions_of_its_cuda() -> None:
     assert told(link("driver", one)) == ("ok", None, None)
 
 
+def test_what_cuda_gets_along_with_is_not_broken() -> None:
+    """Where CUDA starts and shows a GPU, a trouble of NVML's or of files is a warning; and an old driver that
+    a forward-compatibility package makes do is none."""
+    odd: dict[str, Any] = {"nvml": no_driver(999, words.cannot_start(999, "")), "machine": {"devices": ()}}
+    one = facts(**odd)
+    assert [link(which, one).status for which in ("driver", "device_files")] == ["warning", "warning"]
+    broken = facts(torch={"cu_init": None, "cu_count": None}, **odd)
+    assert [link(which, broken).status for which in ("driver", "device_files")] == ["broken", "broken"]
+    compatible = facts(nvml=nvml(h200(), driver="535.183.01"))
+    assert link("driver", compatible).status == "ok"
+    unasked = facts(nvml=nvml(h200(), driver="535.183.01"), variables={"PYTORCH_NVML_BASED_CUDA_CHECK": "1"})
+    assert link("driver", unasked).status == "broken"
+
+
 def test_libraries_and_kernel_module_that_do_not_fit() -> None:
     """After an update without a restart; the module that is still loaded is named."""
     broken = no_driver(18, words.cannot_start(18, ""))
-    one = facts(nvml=broken, machine={"module": "570.86.15"})
+    one = facts(torch=NO_CUDA, nvml=broken, machine={"module": "570.86.15"})
     assert told(link("driver", one)) == (
         "broken",
         "The driver's libraries were updated while the old kernel module runs (570.86.15 is still loaded).",
@@ -351,7 +390,7 @@ def test_libraries_and_kernel_module_that_do_not_fit() -> None:
 @pytest.mark.parametrize("code", [4, 9, 12, 15, 17, 999, 77])
 def test_every_other_error_of_nvml_has_its_remedy(code: int) -> None:
     """The words are those that every view has for it, as reason and remedy."""
-    one = link("driver", facts(nvml=no_driver(code, words.cannot_start(code, "odd"))))
+    one = link("driver", facts(torch=NO_CUDA, nvml=no_driver(code, words.cannot_start(code, "odd"))))
     assert one.status == "broken"
     assert f"{one.reason} {one.remedy}" == words.cannot_start(code, "odd")
 
@@ -365,7 +404,7 @@ def test_a_missing_binding_is_not_a_broken_driver() -> None:
 
 def test_a_driver_that_hangs() -> None:
     """It is said how long it was waited for; the links beside it are examined all the same."""
-    one = facts(nvml=None, nvml_ending="hung")
+    one = facts(torch=NO_CUDA, nvml=None, nvml_said=Said("hung", ""))
     assert told(link("driver", one))[:2] == ("broken", "The driver has not answered within 60 s.")
     assert link("torch", one).status == link("shm", one).status == "ok"
 
@@ -455,7 +494,7 @@ def test_a_container_with_the_tools_but_without_cuda() -> None:
 
 def test_device_files_without_permission() -> None:
     """Which, and how they are set."""
-    one = facts(machine={"devices": devices("nvidia0", "nvidiactl", usable=False)})
+    one = facts(torch=NO_CUDA, machine={"devices": devices("nvidia0", "nvidiactl", usable=False)})
     found = link("device_files", one)
     assert (found.status, found.reason) == (
         "broken",
@@ -465,20 +504,20 @@ def test_device_files_without_permission() -> None:
 
 def test_device_files_that_are_missing() -> None:
     """None of a GPU's, none to control it, none at all with the driver loaded or not."""
-    uvm = facts(machine={"expected": ("/dev/nvidia-uvm",)})
+    uvm = facts(torch=NO_CUDA, machine={"expected": ("/dev/nvidia-uvm",)})
     assert told(link("device_files", uvm)) == (
         "broken",
         "/dev/nvidia-uvm missing: CUDA does not start without.",
         "Make them: sudo nvidia-modprobe -c 0 -u.",
     )
-    no_gpu = facts(machine={"devices": devices("nvidiactl", "nvidia-uvm")})
+    no_gpu = facts(torch=NO_CUDA, machine={"devices": devices("nvidiactl", "nvidia-uvm")})
     assert told(link("device_files", no_gpu))[1] == (
         "There are the driver's files, but none of a GPU (/dev/nvidia0)."
     )
     broken = no_driver(9, words.cannot_start(9, ""))
-    loaded = facts(machine={"devices": ()}, nvml=broken)
+    loaded = facts(torch=NO_CUDA, machine={"devices": ()}, nvml=broken)
     assert told(link("device_files", loaded))[1] == "The driver is loaded, but there is no /dev/nvidia*."
-    absent = facts(machine={"devices": (), "module": None}, nvml=broken)
+    absent = facts(torch=NO_CUDA, machine={"devices": (), "module": None}, nvml=broken)
     assert told(link("device_files", absent)) == (
         "broken",
         "There is no /dev/nvidia*: no NVIDIA driver is loaded, or there is no NVIDIA GPU.",

@@ -82,10 +82,15 @@ class Facts:
         return max(known, key=numbers, default=None)
 
     @property
+    def cuda_works(self) -> bool:
+        """Whether CUDA's own library starts and shows a device: then driver and device files do."""
+        return self.torch.get("cu_init") == 0 and bool(self.torch.get("cu_count"))
+
+    @property
     def missing_gpus_in_container(self) -> bool:
         """Whether this is a container that was started without the machine's GPUs."""
         machine = self.machine
-        return machine.container is not None and not machine.devices and not self.gpus
+        return machine.container is not None and not machine.devices and not self.gpus and not self.cuda_works
 
     def mapped(self, library: str) -> tuple[str, ...]:
         """The files of a library, named by its beginning, that were mapped where torch was imported."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from gpuwidget.diagnosis import Link
 from gpuwidget.health import drivers
@@ -39,11 +40,18 @@ def driver_link(facts: Facts) -> Link:
         return link(
             DRIVER, "none", [Finding("broken", reason, "Use a machine with an NVIDIA GPU.")], evidence
         )
-    findings = [*_start(facts), *_age(facts), *_libcuda(facts)]
+    findings = [*_unless_cuda_works(facts, _start(facts)), *_age(facts), *_libcuda(facts)]
     found = driver or "not found"
     if driver and newest:
         found = f"{driver}, for CUDA up to {newest}"
     return link(DRIVER, found, findings, evidence)
+
+
+def _unless_cuda_works(facts: Facts, findings: list[Finding]) -> list[Finding]:
+    """What CUDA gets along with is no break of the chain: readings may be missing for it."""
+    if not facts.cuda_works:
+        return findings
+    return [replace(one, status="warning") if one.status == "broken" else one for one in findings]
 
 
 def _start(facts: Facts) -> list[Finding]:
@@ -100,9 +108,10 @@ def _age(facts: Facts) -> list[Finding]:
     cuda, driver = facts.cuda, facts.driver
     if cuda is None or driver is None or not drivers.too_old(driver, cuda):
         return []
-    least = drivers.minimum(cuda)
-    if _compatible_by_package(facts):
+    if facts.torch.get("available") and not facts.variables.get("PYTORCH_NVML_BASED_CUDA_CHECK"):
+        # As with NVIDIA's forward-compatibility package, which brings a newer libcuda than the driver's own.
         return []
+    least = drivers.minimum(cuda)
     older = drivers.newest_cuda(driver)
     reason = f"Driver {driver} is too old for a PyTorch built with CUDA {cuda}, which needs {least} or newer."
     remedy = f"Update the driver to {least} or newer"
@@ -110,12 +119,6 @@ def _age(facts: Facts) -> list[Finding]:
         index = f"https://download.pytorch.org/whl/{drivers.torch_wheel(driver, facts.capability)}"
         remedy += f", or install a PyTorch built with CUDA {older}: --index-url {index}"
     return [Finding("broken", reason, f"{remedy}.")]
-
-
-def _compatible_by_package(facts: Facts) -> bool:
-    """NVIDIA's forward-compatibility package brings a newer libcuda than the driver's own."""
-    compat = any("/compat/" in path for path in facts.mapped("libcuda"))
-    return compat and facts.torch.get("cu_init") == 0
 
 
 def _libcuda(facts: Facts) -> list[Finding]:
@@ -178,7 +181,9 @@ def device_files_link(facts: Facts) -> Link:
     files = machine.devices
     evidence = {one.path: one.mode for one in files}
     if machine.system not in ("linux", "wsl"):
-        return skipped(FILES, "this system has none")
+        return skipped(
+            FILES, "this system has others" if machine.system == "jetson" else "this system has none"
+        )
     if machine.system == "wsl":
         if any(one.path == "/dev/dxg" for one in files):
             return link(FILES, "/dev/dxg (WSL)", [], evidence)
@@ -187,7 +192,7 @@ def device_files_link(facts: Facts) -> Link:
         return link(FILES, "none", [Finding("broken", reason, remedy)], evidence)
     gpus = [one.path for one in files if re.fullmatch(r"/dev/nvidia\d+", one.path)]
     if not gpus and not files:
-        return link(FILES, "none", [_none(facts)], evidence)
+        return link(FILES, "none", _unless_cuda_works(facts, [_none(facts)]), evidence)
     findings = []
     closed = [one for one in files if not one.usable and not one.path.startswith("/dev/nvidia-caps/")]
     if closed:
@@ -208,7 +213,9 @@ def device_files_link(facts: Facts) -> Link:
         findings.append(Finding("broken", reason, remedy))
     if not closed:
         findings += _caps(facts)
-    return link(FILES, f"{counted(len(gpus), 'GPU')} under /dev", findings, evidence)
+    return link(
+        FILES, f"{counted(len(gpus), 'GPU')} under /dev", _unless_cuda_works(facts, findings), evidence
+    )
 
 
 def _none(facts: Facts) -> Finding:

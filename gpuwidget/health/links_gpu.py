@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from gpuwidget.diagnosis import Link
-from gpuwidget.health import visible
-from gpuwidget.health.drivers import torch_wheel
+from gpuwidget.health import drivers, visible
 from gpuwidget.health.facts import Facts
 from gpuwidget.health.findings import Finding, counted, link, skipped
 from gpuwidget.health.versions import numbers
@@ -31,8 +30,8 @@ def gpu_link(facts: Facts) -> Link:
     findings = [
         Finding("warning", sentence, "Look into the kernel log (dmesg).") for sentence in _lost(facts)
     ]
-    for gpu in facts.gpus:
-        findings += _architecture(gpu, archs, facts)
+    for name, capability in _capabilities(facts):
+        findings += _architecture(name, capability, archs, facts)
     findings += _start(facts)
     if facts.gpus:
         return link(GPU, _names(facts.gpus), findings, evidence)
@@ -61,16 +60,22 @@ def _lost(facts: Facts) -> tuple[str, ...]:
     return facts.nvml.lost if facts.nvml is not None else ()
 
 
-def _architecture(gpu: GpuHealth, archs: list[str], facts: Facts) -> list[Finding]:
+def _capabilities(facts: Facts) -> list[tuple[str, str]]:
+    """Each kind of GPU with its compute capability, by NVML or else by CUDA."""
+    known = [(gpu.name, gpu.compute_capability) for gpu in facts.gpus if gpu.compute_capability is not None]
+    devices = facts.torch.get("cu_devices") or []
+    return list(dict.fromkeys(known or [(one["name"], one["capability"]) for one in devices]))
+
+
+def _architecture(gpu: str, capability: str, archs: list[str], facts: Facts) -> list[Finding]:
     """Whether torch has code for this GPU: made for it, for an older one of its family, or to be compiled."""
-    capability = gpu.compute_capability
-    if capability is None or not archs:
+    if not archs:
         return []
     here = numbers(capability)
     made = [arch for one in archs if (arch := _of(one, "sm")) is not None]
     if any(arch[0] == here[0] and arch <= here for arch in made):
         return []
-    name = f"{gpu.name} (compute capability {capability})"
+    name = f"{gpu} (compute capability {capability})"
     if any(arch <= here for one in archs if (arch := _of(one, "compute")) is not None):
         reason = (
             f"This PyTorch has no code made for {name}: it is compiled at its first use, and may be slow."
@@ -79,8 +84,8 @@ def _architecture(gpu: GpuHealth, archs: list[str], facts: Facts) -> list[Findin
         return [Finding("warning", reason, remedy)]
     reason = f"This PyTorch has no code for {name}: it was built for {' '.join(archs)}."
     if made and here < min(made):
-        return [Finding("broken", reason, f"Install an older PyTorch, which still knows {gpu.name}.")]
-    index = f"https://download.pytorch.org/whl/{torch_wheel(facts.driver, capability)}"
+        return [Finding("broken", reason, f"Install an older PyTorch, which still knows {gpu}.")]
+    index = f"https://download.pytorch.org/whl/{drivers.torch_wheel(facts.driver, capability)}"
     return [
         Finding("broken", reason, f"Install a newer PyTorch: --force-reinstall torch --index-url {index}.")
     ]
@@ -114,7 +119,10 @@ def _start(facts: Facts) -> list[Finding]:
     if code not in (0, None, _NO_DEVICE) and not _told_by_driver(code):
         reason = f"CUDA does not start: {told.get('cu_text') or 'unknown error'} ({code})."
         return [Finding("broken", reason, "See what the kernel log (dmesg) and nvidia-smi say.")]
-    if code == 0 and told.get("cu_count") and told.get("available") is False and facts.cuda is not None:
+    cuda, driver = facts.cuda, facts.driver
+    if cuda is None or (driver is not None and drivers.too_old(driver, cuda)):
+        return []
+    if facts.cuda_works and told.get("available") is False:
         warnings = told.get("warnings") or []
         why = f": {str(warnings[0]).splitlines()[0]}" if warnings else ""
         reason = f"CUDA starts, but PyTorch can't use it{why}".rstrip(".") + "."

@@ -34,6 +34,7 @@ _RUNTIME = (
     "libcufile",
 )
 _LIBRARY = re.compile(r"lib(?:cu|nv|nccl)\w*\.so[\d.]*|lib(?:torch|c10)\w*\.so")
+_NO_ROOM = re.compile("failed to map segment|[Cc]annot allocate memory")
 _OLD_LIBC = re.compile(r"GLIBC(?:XX)?_[\d.]+")
 
 
@@ -112,6 +113,12 @@ def _import_failure(facts: Facts) -> Finding:
             "network file system "
             "that is slow or gone does that, and a driver that hangs (then nvidia-smi hangs too).",
         )
+    if said.ending == "crashed" and said.how == "SIGKILL":
+        return Finding(
+            "broken",
+            "'import torch' was killed (SIGKILL), as happens where memory runs out.",
+            "Give this environment more memory; the kernel log (dmesg) says whether that was it.",
+        )
     if said.ending == "crashed" and "import_error" not in told:
         return Finding("broken", f"'import torch' crashes Python ({said.how}).", _anew(facts))
     if "import_error" not in told:
@@ -123,6 +130,9 @@ def _import_failure(facts: Facts) -> Finding:
         return Finding(
             "broken", reason, "This system is older than that build of PyTorch: install an older PyTorch."
         )
+    if _NO_ROOM.search(error):
+        remedy = "See whether memory is limited (ulimit -v), or the file system mounted with noexec."
+        return Finding("broken", reason, remedy)
     library = missing_library(facts)
     if library is not None:
         return Finding("broken", reason, _remedy_for(library, facts))

@@ -62,7 +62,7 @@ class Machine:
     """The machine, as this process sees it."""
 
     system: str
-    """``linux``, ``wsl``, ``darwin``, ``win32``."""
+    """``linux``, ``wsl``, ``jetson``, ``darwin``, ``win32``."""
     architecture: str
     container: str | None
     """How it is known that this is a container; None outside one."""
@@ -88,10 +88,8 @@ def look(variables: Mapping[str, str], root: Path, names: Sequence[str]) -> Mach
     devices = _devices(root)
     present = {Path(one.path).name for one in devices}
     has_gpu = any(_GPU_FILE.fullmatch(name) for name in present)
-    release = _text(root / "proc/sys/kernel/osrelease").lower()
-    wsl = "microsoft" in release or (root / "dev/dxg").exists()
     return Machine(
-        system="wsl" if sys.platform == "linux" and wsl else sys.platform,
+        system=_system(root),
         architecture=os.uname().machine if hasattr(os, "uname") else "",
         container=_container(variables, root),
         devices=tuple(devices),
@@ -103,6 +101,14 @@ def look(variables: Mapping[str, str], root: Path, names: Sequence[str]) -> Mach
         xids=kernel_log.xids(root),
         libraries=_libraries(variables.get("LD_LIBRARY_PATH", ""), names),
     )
+
+
+def _system(root: Path) -> str:
+    if sys.platform != "linux":
+        return sys.platform
+    if "microsoft" in _text(root / "proc/sys/kernel/osrelease").lower() or (root / "dev/dxg").exists():
+        return "wsl"
+    return "jetson" if (root / "dev/nvmap").exists() else "linux"
 
 
 def shown_variables(variables: Mapping[str, str]) -> dict[str, str]:

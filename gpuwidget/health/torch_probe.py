@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from gpuwidget.health.children import say
+from gpuwidget.health.children import be_modest, say
 
 LIBRARIES = (
     "libcudart",
@@ -43,6 +43,7 @@ _ATTRIBUTE_MAJOR, _ATTRIBUTE_MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPAB
 
 def main() -> None:
     """Say what there is; each step is said before it begins, so that a crash is known by its place."""
+    be_modest()
     say(step="import")
     torch = _import()
     if torch is not None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from gpuwidget.diagnosis import SCHEMA, Doctor, Link, Place
 from gpuwidget.errors import DoctorError
-from gpuwidget.health.children import Child, Environment, say
+from gpuwidget.health.children import Child, Environment, be_modest, say
 from gpuwidget.health.examination import PATIENCE_S, Patient, examine
 from gpuwidget.health.facts import Notebook
 from gpuwidget.plain import plain
@@ -27,6 +27,7 @@ _NO_NOTEBOOK = Notebook()
 
 def main() -> None:
     """In the child: examine the environment that it was given."""
+    be_modest()
     order = json.loads(sys.argv[1])
     patient = Patient(
         order["place"],
