@@ -12,9 +12,10 @@ from typing import Any
 from gpuwidget.diagnosis import Link
 from gpuwidget.health.children import Ending, Said
 from gpuwidget.health.examination import diagnosis
-from gpuwidget.health.facts import Facts, Notebook
+from gpuwidget.health.facts import Facts
 from gpuwidget.health.machine import DeviceFile, Machine
 from gpuwidget.health.packages import Installed, Packages, TorchFiles
+from gpuwidget.health.patient import Notebook
 from gpuwidget.host import SharedMemory
 from gpuwidget.sources.nvml_health import GpuHealth, NvmlHealth, Peer
 

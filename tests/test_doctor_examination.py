@@ -18,8 +18,8 @@ from gpuwidget.diagnosis import Doctor, Link
 from gpuwidget.errors import DoctorError
 from gpuwidget.health import visit
 from gpuwidget.health.children import Child, Environment
-from gpuwidget.health.examination import Patient, examine
-from gpuwidget.health.facts import Notebook
+from gpuwidget.health.examination import examine
+from gpuwidget.health.patient import Notebook, Patient
 
 PATIENCE_S = 60.0
 LIBCUDNN = "libcudnn.so.9: cannot open shared object file: No such file or directory"
@@ -245,6 +245,16 @@ def test_libraries_of_the_loader_are_those_of_the_process_start(monkeypatch: pyt
     variables = Environment.own().variables
     assert variables.get("LD_LIBRARY_PATH") != "/set/in/a/cell"
     assert variables["CUDA_VISIBLE_DEVICES"] == "1"
+
+
+def test_a_look_gives_way(place: Place) -> None:
+    """It is the first to end where memory runs out, lets the notebook's cells go first, leaves no core."""
+    place.torch(
+        "import os, resource\n"
+        "text = open('/proc/self/oom_score_adj').read().strip()\n"
+        "raise ImportError(f'{text} {os.nice(0) >= 10} {resource.getrlimit(resource.RLIMIT_CORE)}')"
+    )
+    assert links(place.examine())["torch"].reason == "'import torch' raises ImportError: 1000 True (0, 0)."
 
 
 def test_how_a_child_ended(tmp_path: Path) -> None:

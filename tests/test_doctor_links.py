@@ -24,8 +24,9 @@ from helpers_doctor import (
 from gpuwidget.diagnosis import Link
 from gpuwidget.health.children import Said
 from gpuwidget.health.examination import diagnosis
-from gpuwidget.health.facts import Facts, Notebook
+from gpuwidget.health.facts import Facts
 from gpuwidget.health.packages import Installed, TorchFiles
+from gpuwidget.health.patient import Notebook
 from gpuwidget.host import SharedMemory
 from gpuwidget.sources import nvml_words as words
 from gpuwidget.sources.nvml_health import NO_BINDING, GpuHealth, Peer

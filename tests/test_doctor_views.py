@@ -20,9 +20,9 @@ from gpuwidget.cli import main
 from gpuwidget.diagnosis import Doctor
 from gpuwidget.health import command, visit
 from gpuwidget.health.difference import Change, changes
-from gpuwidget.health.examination import Patient, diagnosis
-from gpuwidget.health.facts import Notebook
+from gpuwidget.health.examination import diagnosis
 from gpuwidget.health.packages import TorchFiles
+from gpuwidget.health.patient import Notebook, Patient
 from gpuwidget.health.text import render
 from gpuwidget.kernel import doctor_view, doctoring
 from gpuwidget.plain import plain

@@ -20,6 +20,8 @@ KNOWN = Known(GPUS, SLICES)
         (" 2, 0 ", ("2", "0"), None, None),
         ("GPU-bb,MIG-c", ("GPU-bb", "MIG-c"), None, None),
         ("1gpu,0", ("1gpu", "0"), None, None),
+        ("MIG-GPU-aa00/1/0,MIG-GPU-aa00/2/0", ("MIG-GPU-aa00/1/0", "MIG-GPU-aa00/2/0"), None, None),
+        ("MIG-GPU-zz/1/0", (), "MIG-GPU-zz/1/0", "no MIG slice here begins so"),
         ("0,3", ("0",), "3", "there are 3 GPUs, numbered from 0"),
         ("0,2,-1,1", ("0", "2"), "-1", "a negative number ends the list"),
         ("-1", (), "-1", "a negative number ends the list"),

@@ -9,7 +9,8 @@ from gpuwidget.diagnosis import Doctor
 from gpuwidget.errors import DoctorError, OptionError
 from gpuwidget.health.children import Environment
 from gpuwidget.health.difference import changes
-from gpuwidget.health.examination import Patient, examine
+from gpuwidget.health.examination import examine
+from gpuwidget.health.patient import Patient
 from gpuwidget.health.text import render
 from gpuwidget.health.visit import doctor_of
 from gpuwidget.plain import plain

@@ -6,33 +6,16 @@ It imports neither torch nor NVML's binding, and makes no CUDA context.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
-from pathlib import Path
 
-from gpuwidget.diagnosis import SCHEMA, Doctor, Link, Place
+from gpuwidget.diagnosis import SCHEMA, Doctor, Link
 from gpuwidget.health import links_condition, links_driver, links_gpu, links_torch, machine, packages
-from gpuwidget.health.children import Child, Environment
-from gpuwidget.health.facts import Facts, Notebook, nvml_facts
+from gpuwidget.health.children import Child
+from gpuwidget.health.facts import Facts, nvml_facts
 from gpuwidget.health.findings import counted
+from gpuwidget.health.patient import Patient
 from gpuwidget.health.torch_probe import LIBRARIES
 
-PATIENCE_S = 60.0
-"""A first import of torch from a cold or a network disk takes tens of seconds."""
 _TORCH, _NVML = "gpuwidget.health.torch_probe", "gpuwidget.health.nvml_probe"
-
-
-@dataclass(frozen=True, slots=True)
-class Patient:
-    """What is examined, and how."""
-
-    place: Place
-    version: str
-    """gpuwidget's."""
-    environment: Environment
-    notebook: Notebook = field(default_factory=Notebook)
-    root: Path = Path("/")
-    """Where the machine's files are found."""
-    patience_s: float = PATIENCE_S
 
 
 def examine(patient: Patient) -> Doctor:

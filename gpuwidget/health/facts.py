@@ -11,18 +11,9 @@ from gpuwidget.diagnosis import Place
 from gpuwidget.health.children import Said
 from gpuwidget.health.machine import Machine
 from gpuwidget.health.packages import Packages
+from gpuwidget.health.patient import Notebook
 from gpuwidget.health.versions import numbers
 from gpuwidget.sources.nvml_health import GpuHealth, NvmlHealth, Peer
-
-
-@dataclass(frozen=True, slots=True)
-class Notebook:
-    """What only the notebook's own process knows."""
-
-    torch: str | None = None
-    """Version of the torch that it has loaded; None where it has none."""
-    cudnn_off: bool = False
-    """Whether that has ``torch.backends.cudnn.enabled = False``."""
 
 
 @dataclass(frozen=True, slots=True)

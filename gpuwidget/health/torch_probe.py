@@ -71,7 +71,7 @@ def _ask(torch: Any) -> None:
     version = getattr(torch, "version", None)
     say(cuda=_text(version, "cuda"), hip=_text(version, "hip"))
     native: Any = getattr(torch, "_C", None)
-    _tell("archs", lambda: str(native._cuda_getArchFlags()).split())
+    _tell("archs", lambda: (native._cuda_getArchFlags() or "").split())
     _tell("cudnn", lambda: int(torch.backends.cudnn.version() or 0) or None)
     _tell("cudnn_enabled", lambda: bool(torch.backends.cudnn.enabled))
     _tell("cudnn_compiled", lambda: ".".join(map(str, native._cudnn.getCompileVersion())))

@@ -59,9 +59,11 @@ def _target(entry: str, known: Known) -> tuple[str | None, str | None]:
         if index >= count:
             return None, f"there {_are(count)}, numbered from 0"
         return known.gpus[index], None
+    older = re.match(r"MIG-(GPU-[^/]+)/\d+/\d+$", entry)
+    if older is not None and older[1] in known.gpus:
+        return entry, None  # as drivers before 470 name a slice; which of the GPU's it is, nobody says
     for word, candidates in (("MIG-", known.slices), ("GPU-", known.gpus)):
         if entry.startswith(word):
-            # Drivers before 470 name a slice by its GPU: MIG-GPU-<uuid>/<instance>/<instance>.
             matches = [uuid for uuid in candidates if uuid.startswith(entry)]
             if len(matches) == 1:
                 return matches[0], None

@@ -14,8 +14,7 @@ from typing import Any
 from gpuwidget.diagnosis import SCHEMA, Doctor, Link, Place
 from gpuwidget.errors import DoctorError
 from gpuwidget.health.children import Child, Environment, be_modest, say
-from gpuwidget.health.examination import PATIENCE_S, Patient, examine
-from gpuwidget.health.facts import Notebook
+from gpuwidget.health.patient import PATIENCE_S, Notebook, Patient
 from gpuwidget.plain import plain
 
 _AROUND_S = 15.0
@@ -27,6 +26,9 @@ _NO_NOTEBOOK = Notebook()
 
 def main() -> None:
     """In the child: examine the environment that it was given."""
+    # Not above: who sends the child needs nothing of it.
+    from gpuwidget.health.examination import examine
+
     be_modest()
     order = json.loads(sys.argv[1])
     patient = Patient(

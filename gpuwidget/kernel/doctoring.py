@@ -17,7 +17,7 @@ from gpuwidget.diagnosis import Doctor, Place
 from gpuwidget.errors import OptionError
 from gpuwidget.health import text, visit
 from gpuwidget.health.children import Environment
-from gpuwidget.health.facts import Notebook
+from gpuwidget.health.patient import Notebook
 from gpuwidget.kernel import doctor_view
 from gpuwidget.plain import plain
 
