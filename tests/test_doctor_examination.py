@@ -108,6 +108,15 @@ def test_a_torch_that_lacks_cudnn_is_told_by_its_name(place: Place) -> None:
     )
 
 
+def test_where_some_containers_have_the_driver_is_no_stranger(place: Place) -> None:
+    """libcuda in the library path is how it gets there: taking it out would hide the GPU."""
+    build_libcuda(place.standin.folder)
+    place.torch(f"raise ImportError({LIBCUDNN!r})")
+    remedy = links(place.examine())["torch"].remedy
+    assert remedy is not None
+    assert remedy.endswith("-m pip install --force-reinstall torch.")
+
+
 def test_a_torch_that_crashes_python_is_survived(place: Place) -> None:
     """A segmentation fault in the import ends the look, not the doctor."""
     place.torch("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")

@@ -189,12 +189,17 @@ def test_other_failures_of_the_import() -> None:
     assert told(link("torch", without)) == ("broken", "'import torch' crashes Python (SIGSEGV).", ANEW)
     hung = replace(facts(), torch_said=replace(facts().torch_said, ending="hung", values={"step": "import"}))
     assert told(link("torch", hung))[:2] == ("broken", "'import torch' has not ended after 60 s.")
-    odd = facts(torch=no_import("no\nmore", "RuntimeError"), variables={"LD_PRELOAD": "/x/lib.so"})
-    assert told(link("torch", odd)) == (
+    preloaded = facts(torch=no_import("no\nmore", "OSError"), variables={"LD_PRELOAD": "/x/lib.so"})
+    assert told(link("torch", preloaded)) == (
         "broken",
-        "'import torch' raises RuntimeError: no.",
+        "'import torch' raises OSError: no.",
         "Unset LD_PRELOAD (/x/lib.so) and try again: it puts a library before all others.",
     )
+    of_python = facts(
+        torch=no_import("No module named 'sympy'", "ModuleNotFoundError"),
+        machine={"libraries": {"/usr/local/cuda/lib64": ("libcudart.so.12",)}},
+    )
+    assert told(link("torch", of_python))[2] == ANEW
 
 
 def test_an_import_that_ends_python_without_a_word() -> None:

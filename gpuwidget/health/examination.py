@@ -8,13 +8,23 @@ from __future__ import annotations
 import time
 
 from gpuwidget.diagnosis import SCHEMA, Doctor, Link
-from gpuwidget.health import links_condition, links_driver, links_gpu, links_torch, machine, packages
+from gpuwidget.health import (
+    links_condition,
+    links_driver,
+    links_gpu,
+    links_libraries,
+    links_torch,
+    machine,
+    packages,
+)
 from gpuwidget.health.children import Child
 from gpuwidget.health.facts import Facts, nvml_facts
 from gpuwidget.health.findings import counted
 from gpuwidget.health.patient import Patient
 from gpuwidget.health.torch_probe import LIBRARIES
 
+_TOOLKIT = tuple(name for name in LIBRARIES if name not in ("libcuda", "libtorch_cuda", "libtorch_cpu"))
+"""What must not come from LD_LIBRARY_PATH. The driver's own library may: some containers have it there."""
 _TORCH, _NVML = "gpuwidget.health.torch_probe", "gpuwidget.health.nvml_probe"
 
 
@@ -24,7 +34,7 @@ def examine(patient: Patient) -> Doctor:
     deadline = time.monotonic() + patient.patience_s
     children = [Child(module, environment) for module in (_TORCH, _NVML)]
     try:
-        looked = machine.look(environment.variables, patient.root, LIBRARIES)
+        looked = machine.look(environment.variables, patient.root, _TOOLKIT)
         installed = packages.look(environment.path)
         torch_said, nvml_said = (child.said(deadline) for child in children)
     finally:
@@ -50,9 +60,9 @@ def diagnosis(facts: Facts) -> Doctor:
     """What is made of the facts."""
     links = (
         links_torch.torch_link(facts),
-        links_torch.cuda_link(facts),
-        links_torch.cudnn_link(facts),
-        links_torch.nccl_link(facts),
+        links_libraries.cuda_link(facts),
+        links_libraries.cudnn_link(facts),
+        links_libraries.nccl_link(facts),
         links_driver.driver_link(facts),
         links_driver.device_files_link(facts),
         links_gpu.gpu_link(facts),

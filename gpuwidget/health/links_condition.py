@@ -100,9 +100,8 @@ def _persistence(facts: Facts) -> list[Finding]:
     if not off or facts.machine.system != "linux":
         return []
     reason = (
-        f"Nothing keeps {counted(len(off), 'GPU')} initialised (persistence mode is off): the "
-        "first use after a "
-        "pause waits seconds for the driver, and what was set is lost."
+        f"Nothing keeps {counted(len(off), 'GPU')} initialised (persistence mode is off): the first use "
+        "after a pause waits seconds for the driver, and what was set is lost."
     )
     return [Finding("warning", reason, "Keep them ready: sudo systemctl enable --now nvidia-persistenced.")]
 

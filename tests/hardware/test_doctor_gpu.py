@@ -99,7 +99,7 @@ def test_the_commands_exit_status() -> None:
     assert (done.returncode, json.loads(done.stdout)["schema"]) == (0, 1), done.stdout
 
 
-def test_errors_are_read_cheaply() -> None:
+def test_errors_are_those_that_nvidia_smi_counts() -> None:
     """A healthy GPU has uncorrected errors as nvidia-smi counts them, and no XID while it was watched."""
     readings = run_program(
         """
