@@ -17,7 +17,7 @@ from gpuwidget.health.children import Child, Environment, be_modest, say
 from gpuwidget.health.patient import PATIENCE_S, Notebook, Patient
 from gpuwidget.plain import plain
 
-_AROUND_S = 15.0
+_AROUND_S = 10.0
 """So much longer than the looks within it an examination may take: Python starts, packages are read."""
 
 
