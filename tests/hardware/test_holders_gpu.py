@@ -34,7 +34,7 @@ def run(kernel: Kernel, code: str) -> Ran:
 
 def ask(kernel: Kernel, question: str) -> Any:
     """The answer to a view's question."""
-    return kernel.ask_control("gpuwidget_request", {"schema": 1, "ask": question})
+    return kernel.answer_to(ask=question)
 
 
 def test_cuda_is_known_by_its_device() -> None:

@@ -51,7 +51,7 @@ def run(kernel: Kernel, code: str) -> Ran:
 
 def free(kernel: Kernel) -> dict[str, Any]:
     """The answer to the view."""
-    return kernel.ask_control("gpuwidget_request", {"schema": 1, "ask": "free_cache"})
+    return kernel.answer_to(ask="free_cache")
 
 
 def words(answer: dict[str, Any]) -> str:
@@ -166,7 +166,7 @@ def test_a_gpu_that_keeps_it_waiting_keeps_no_other_question_waiting(kernel: Ker
     waiting = kernel.client.session.msg("gpuwidget_request", {"schema": 1, "ask": "free_cache"})
     channel.send(waiting)
     assert run(kernel, "busy.wait(30)").result == "True"
-    assert kernel.ask_control("gpuwidget_request", {"schema": 1, "ask": "state"})["status"] == "ok"
+    assert kernel.answer_to(ask="state")["status"] == "ok"
     second = free(kernel)
     assert (second["status"], second["reason"].split(":")[0]) == ("error", "It is under way already")
     run(kernel, "done.set()")
@@ -193,7 +193,7 @@ def test_without_torch_or_cuda(start_kernel: Callable[..., Kernel]) -> None:
     assert free(kernel)["reason"] == f"{nothing}this process has no context on a GPU."
     run(kernel, "kept = torch.allocate(512)")
     assert words(free(kernel)) == "Nothing was done: torch's cache is empty."
-    assert kernel.ask_control("gpuwidget_request", {"schema": 2, "ask": "free_cache"})["status"] == "error"
+    assert kernel.answer_to(schema=2, ask="free_cache")["status"] == "error"
 
 
 def test_a_context_on_another_gpu_is_not_joined_by_one_on_the_first(kernel: Kernel) -> None:
@@ -219,9 +219,9 @@ def test_what_torch_holds_is_told(start_kernel: Callable[..., Kernel], tmp_path:
     run(kernel, "%load_ext gpuwidget\nimport torch, standin_allocator")
 
     def told() -> list[int | None]:
-        answer = kernel.ask_control("gpuwidget_request", {"schema": 1, "ask": "state"})
+        answer = kernel.answer_to(ask="state")
         while not answer["state"]["gpus"]:  # the driver has not answered yet
-            answer = kernel.ask_control("gpuwidget_request", {"schema": 1, "ask": "state"})
+            answer = kernel.answer_to(ask="state")
         return [gpu["torch_reserved"] for gpu in answer["state"]["gpus"]]
 
     assert told() == [None, None]
