@@ -27,6 +27,7 @@ HOMES = {
     "server/__init__.py": {"jupyter_server"},
     "server/handlers.py": {"jupyter_server", "tornado"},
     "server/outbox.py": {"tornado"},
+    "server/queries.py": {"tornado"},
     "server/settings.py": {"traitlets"},
     "sources/nvml.py": {"pynvml"},
 }
