@@ -88,10 +88,11 @@ def fitting_step(asked: Asked, *, full_rate: bool, samples: int, interval_s: flo
     return next((float(step) for step in _SECONDS if _fits(asked, step)), float(_SECONDS[-1]))
 
 
-def told(blocks: Sequence[Held], asked: Asked, step: float) -> Iterator[str]:
+def told(blocks: Sequence[Held], asked: Asked, step: float, newest: float) -> Iterator[str]:
     """The :class:`gpuwidget.server.wire.Course` as JSON, in pieces of less than a few milliseconds each.
 
-    ``blocks`` may be added to meanwhile: what comes later is not told.
+    ``newest`` is the time of the newest sample in ``blocks``; they may be added to meanwhile: what comes later
+    is not told.
     """
     # Whole steps, so that the same ones are told whatever moment is asked for.
     since = _number(asked.since, step) * step if step else asked.since
@@ -107,8 +108,13 @@ def told(blocks: Sequence[Held], asked: Asked, step: float) -> Iterator[str]:
         samples = [sum(counts[first:end]) for first, end in groups]
     else:
         samples = counts
+    if not times:
+        newest_told = "null"
+    else:
+        block, _, end = pieces[-1]
+        newest_told = repr(newest if block is blocks[-1] and end == len(block.t) else block.t[end - 1])
     yield (
-        f'{{"since":{asked.since!r},"until":{asked.until!r},"step_s":{step:g},'
+        f'{{"since":{asked.since!r},"until":{asked.until!r},"step_s":{step:g},"newest":{newest_told},'
         f'"t":[{inside([round(time, _DIGITS) for time in times])}],"samples":[{inside(samples)}],"gpus":['
     )
     # Those of the newest block first: it has the order of the driver's own list.

@@ -99,6 +99,8 @@ class Hour:
     def __init__(self) -> None:
         self._blocks: deque[Seconds] = deque()
         self._open: _Second | None = None
+        self.newest = -math.inf
+        """Epoch seconds of the newest sample; before all time where there is none."""
 
     def add(self, time: float, rows: Mapping[str, Row]) -> None:
         """One moment later than those before."""
@@ -109,6 +111,7 @@ class Hour:
         if self._open is None:
             self._open = _Second(start)
         self._open.add(rows)
+        self.newest = time
         while self._blocks and self._blocks[0].t[-1] < time - HOUR_S - 1:
             self._blocks.popleft()
 
@@ -116,6 +119,7 @@ class Hour:
         """Forget everything."""
         self._blocks.clear()
         self._open = None
+        self.newest = -math.inf
 
     def blocks(self) -> list[Seconds]:
         """All that is held, oldest first, with the second that goes on."""

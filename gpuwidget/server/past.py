@@ -54,7 +54,7 @@ class Past:
         whole = not full or full[0].t[0] <= max(asked.since, seconds[0].t[0] + 1)
         samples = sum(block.first(asked.until) - block.first(asked.since) for block in full)
         step = fitting_step(asked, full_rate=whole, samples=samples, interval_s=self._interval_s)
-        return told(full if step < 1 else seconds, asked, step)
+        return told(full if step < 1 else seconds, asked, step, self._hour.newest)
 
 
 class FullRate:

@@ -65,6 +65,8 @@ class Course:
     """To here."""
     step_s: float
     """Seconds that each entry of ``t`` stands for, from that moment on; 0 where each is one sample."""
+    newest: float | None
+    """Time of the newest sample that is in it: those of the stream that are later follow. None without any."""
     t: tuple[float, ...]
     """Epoch seconds, rising; where nobody looked there is none."""
     samples: tuple[int, ...]

@@ -181,10 +181,22 @@ def test_a_clock_set_back_begins_anew() -> None:
     assert course(past, 0.0, 3600.0, points=400)[0] == [40.0]
 
 
+@pytest.mark.parametrize("points", [50, 200, MAX_POINTS])
+def test_the_newest_sample_that_is_told(points: int) -> None:
+    """Whoever follows the stream knows which samples the course has already, and which come after it."""
+    past = filled([float(tick) for tick in range(297)])
+    newest = EPOCH + 296 * RATE_S
+    assert course(past, 0.0, 60.0, points=points)[2]["newest"] == newest
+    part = course(past, 0.0, 30.0, points=points)[2]
+    last = part["t"][-1] if not part["step_s"] else part["t"][-1] + part["step_s"]
+    assert part["newest"] < newest
+    assert part["newest"] <= last
+
+
 def test_nothing_was_read_yet() -> None:
     """Before the first sample there is neither time nor GPU."""
     times, metrics, whole = course(Past(600.0, RATE_S), 0.0, 3600.0)
-    assert (times, metrics, whole["samples"]) == ([], {}, [])
+    assert (times, metrics, whole["samples"], whole["newest"]) == ([], {}, [], None)
 
 
 def test_samples_that_come_while_it_is_told_change_nothing() -> None:
