@@ -91,8 +91,8 @@ def fitting_step(asked: Asked, *, full_rate: bool, samples: int, interval_s: flo
 def told(blocks: Sequence[Held], asked: Asked, step: float, newest: float) -> Iterator[str]:
     """The :class:`gpuwidget.server.wire.Course` as JSON, in pieces of less than a few milliseconds each.
 
-    ``newest`` is the time of the newest sample in ``blocks``; they may be added to meanwhile: what comes later
-    is not told.
+    ``newest`` is the time of the newest sample in ``blocks``; they may be added to meanwhile, which is not
+    told.
     """
     # Whole steps, so that the same ones are told whatever moment is asked for.
     since = _number(asked.since, step) * step if step else asked.since

@@ -66,7 +66,7 @@ class Course:
     step_s: float
     """Seconds that each entry of ``t`` stands for, from that moment on; 0 where each is one sample."""
     newest: float | None
-    """Time of the newest sample that is in it: those of the stream that are later follow. None without any."""
+    """Time of the newest sample that is in it: later ones of the stream go on from it. None without any."""
     t: tuple[float, ...]
     """Epoch seconds, rising; where nobody looked there is none."""
     samples: tuple[int, ...]

@@ -211,7 +211,7 @@ export interface Course {
   readonly until: number;
   /** Seconds that each entry of `t` stands for, from that moment on; 0 where each is one sample. */
   readonly step_s: number;
-  /** Time of the newest sample that is in it: those of the stream that are later follow. null without any. */
+  /** Time of the newest sample that is in it: later ones of the stream go on from it. null without any. */
   readonly newest: number | null;
   /** Epoch seconds, rising; where nobody looked there is none. */
   readonly t: readonly number[];
