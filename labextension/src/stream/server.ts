@@ -7,10 +7,10 @@ import type { Server, Socket } from './connection';
 const STREAM = 'gpuwidget/api/stream';
 const HISTORY = 'gpuwidget/api/history';
 
-/** A part of the past, epoch seconds, and how it is to be told. */
+/** A part of the past and how it is to be told. */
 export interface CourseQuery {
-  readonly since: number;
-  readonly until: number;
+  /** From when to when, epoch seconds, or so many seconds until now by the server's clock. */
+  readonly part: { readonly since: number; readonly until: number } | { readonly seconds: number };
   readonly metrics: readonly string[];
   /** Most points of a course. */
   readonly points: number;
@@ -40,13 +40,11 @@ export class JupyterServer implements Server, CourseServer {
   }
 
   /** A part of the past in steps that fit. */
-  async course({ since, until, metrics, points }: CourseQuery): Promise<Course> {
-    const query = new URLSearchParams({
-      since: String(since),
-      until: String(until),
-      metrics: metrics.join(','),
-      points: String(points)
-    });
+  async course({ part, metrics, points }: CourseQuery): Promise<Course> {
+    const query = new URLSearchParams({ metrics: metrics.join(','), points: String(points) });
+    for (const [name, seconds] of Object.entries(part)) {
+      query.set(name, String(seconds));
+    }
     const url = `${URLExt.join(this.settings.baseUrl, HISTORY)}?${query.toString()}`;
     const response = await ServerConnection.makeRequest(url, { cache: 'no-store' }, this.settings);
     if (!response.ok) {

@@ -1,0 +1,64 @@
+import type uPlot from 'uplot';
+
+import type { Line } from './course';
+
+/** How strong the span from the lowest to the highest value is painted behind a line. */
+const STRENGTH = 0.22;
+const DOT = 2;
+
+/**
+ * Paint what lies between the lowest and the highest value of each step, so that a spike shows however coarse the steps
+ * are; and a dot for a value without neighbours, which has no line.
+ */
+export function paintBand(
+  u: uPlot,
+  times: readonly number[],
+  line: Line,
+  colour: string,
+  alpha: number
+): void {
+  const { ctx } = u;
+  const x = (row: number): number => u.valToPos(times[row] ?? NaN, 'x', true);
+  const y = (values: readonly (number | null)[], row: number): number =>
+    u.valToPos(values[row] ?? NaN, 'y', true);
+  const dot = DOT * devicePixelRatio;
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(u.bbox.left, u.bbox.top, u.bbox.width, u.bbox.height);
+  ctx.clip();
+  ctx.fillStyle = colour;
+  for (const [first, end] of runs(line.mean)) {
+    if (end - first === 1) {
+      ctx.globalAlpha = alpha;
+      const top = y(line.high, first);
+      ctx.fillRect(x(first) - dot / 2, top - dot / 2, dot, y(line.low, first) - top + dot);
+    } else if (line.spread) {
+      ctx.globalAlpha = STRENGTH * alpha;
+      ctx.beginPath();
+      for (let row = first; row < end; row++) {
+        ctx.lineTo(x(row), y(line.high, row));
+      }
+      for (let row = end - 1; row >= first; row--) {
+        ctx.lineTo(x(row), y(line.low, row));
+      }
+      ctx.fill();
+    }
+  }
+  ctx.restore();
+}
+
+/** The runs of known values: first and end of each. */
+export function runs(values: readonly (number | null)[]): (readonly [number, number])[] {
+  const found: [number, number][] = [];
+  let first = -1;
+  for (let row = 0; row <= values.length; row++) {
+    const known = (values[row] ?? null) !== null;
+    if (known && first < 0) {
+      first = row;
+    } else if (!known && first >= 0) {
+      found.push([first, row]);
+      first = -1;
+    }
+  }
+  return found;
+}
