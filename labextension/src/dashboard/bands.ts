@@ -1,6 +1,7 @@
 import type uPlot from 'uplot';
 
 import type { Line } from './course';
+import { runs } from './runs';
 
 /** How strong the span from the lowest to the highest value is painted behind a line. */
 const STRENGTH = 0.22;
@@ -45,20 +46,4 @@ export function paintBand(
     }
   }
   ctx.restore();
-}
-
-/** The runs of known values: first and end of each. */
-export function runs(values: readonly (number | null)[]): (readonly [number, number])[] {
-  const found: [number, number][] = [];
-  let first = -1;
-  for (let row = 0; row <= values.length; row++) {
-    const known = (values[row] ?? null) !== null;
-    if (known && first < 0) {
-      first = row;
-    } else if (!known && first >= 0) {
-      found.push([first, row]);
-      first = -1;
-    }
-  }
-  return found;
 }

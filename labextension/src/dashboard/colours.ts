@@ -18,7 +18,7 @@ export function readColours(node: Element): Colours {
     gpus: Array.from({ length: HUES }, (_, hue) => value(`--jp-gpuwidget-gpu-${String(hue)}`)),
     grid: value('--jp-gpuwidget-grid'),
     text: value('--jp-gpuwidget-quiet'),
-    font: `10px ${style.fontFamily}`
+    font: style.fontFamily
   };
 }
 

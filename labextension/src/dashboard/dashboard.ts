@@ -20,17 +20,16 @@ import { keyAction } from './keys';
 import { Legend } from './legend';
 import { Loader } from './loader';
 import { METRICS } from './metrics';
+import { after } from './navigation';
 import { Pace } from './pace';
 import { save } from './save';
-import { moved, withGpu, withMetric, withOnly, zoomed, type DashboardState, type Part } from './state';
+import { withGpu, withMetric, withOnly, type DashboardState, type Part } from './state';
 import { Toolbar } from './toolbar';
 
 /** Steps of a chart: some two pixels each. */
 const POINTS = 400;
 /** Rows of a table: an hour by seconds, or minutes at full rate. */
 const ROWS = 4000;
-const HELD_S = 3600;
-const SHORTEST_PART_S = 2;
 
 /** What a dashboard works with. */
 export interface DashboardPorts {
@@ -344,8 +343,6 @@ export class GpuDashboard extends Widget {
     }
     event.preventDefault();
     const part = this.part();
-    const end = this.monitor.model.sample?.time ?? part.to;
-    const limits = { from: Math.min(part.from, end - HELD_S), to: Math.max(part.to, end) };
     const at = this.grid.pointed;
     switch (action.kind) {
       case 'reset':
@@ -353,10 +350,8 @@ export class GpuDashboard extends Widget {
         this.stand(null);
         break;
       case 'move':
-        this.stand(moved(part, action.share, limits));
-        break;
       case 'zoom':
-        this.stand(zoomed(part, action.factor, at ?? (part.from + part.to) / 2, limits, SHORTEST_PART_S));
+        this.stand(after(action, part, this.monitor.model.sample?.time ?? part.to, at));
         break;
       case 'point': {
         const by = action.share * (part.to - part.from);

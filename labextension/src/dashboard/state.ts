@@ -55,24 +55,3 @@ export function withOnly(state: DashboardState, uuid: string, uuids: readonly st
   const alone = !state.hidden.includes(uuid) && others.every(one => state.hidden.includes(one));
   return { ...state, hidden: alone ? [] : others };
 }
-
-/** The part moved by `share` of its length, within `limits`. */
-export function moved({ from, to }: Part, share: number, limits: Part): Part {
-  const length = to - from;
-  const by = Math.min(Math.max(share * length, limits.from - from), limits.to - to);
-  return { from: from + by, to: to + by };
-}
-
-/** The part made longer or shorter around `centre`, between `least` seconds and `limits`. */
-export function zoomed(
-  { from, to }: Part,
-  factor: number,
-  centre: number,
-  limits: Part,
-  least: number
-): Part {
-  const length = Math.min(Math.max((to - from) * factor, least), limits.to - limits.from);
-  const begin = centre - ((centre - from) / (to - from)) * length;
-  const start = Math.min(Math.max(begin, limits.from), limits.to - length);
-  return { from: start, to: start + length };
-}
