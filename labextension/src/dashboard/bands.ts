@@ -19,9 +19,14 @@ export function paintBand(
   alpha: number
 ): void {
   const { ctx } = u;
-  const x = (row: number): number => u.valToPos(times[row] ?? NaN, 'x', true);
-  const y = (values: readonly (number | null)[], row: number): number =>
-    u.valToPos(values[row] ?? NaN, 'y', true);
+  // Both scales are straight: two positions of each tell all, of which there are thousands.
+  const [from, to, top] = [u.scales.x?.min ?? 0, u.scales.x?.max ?? 1, u.scales.y?.max ?? 1];
+  const left = u.valToPos(from, 'x', true);
+  const across = (u.valToPos(to, 'x', true) - left) / (to - from);
+  const bottom = u.valToPos(0, 'y', true);
+  const up = (u.valToPos(top, 'y', true) - bottom) / top;
+  const x = (row: number): number => left + across * ((times[row] ?? NaN) - from);
+  const y = (values: readonly (number | null)[], row: number): number => bottom + up * (values[row] ?? NaN);
   const dot = DOT * devicePixelRatio;
   ctx.save();
   ctx.beginPath();

@@ -26,8 +26,10 @@ import { save } from './save';
 import { withGpu, withMetric, withOnly, type DashboardState, type Part } from './state';
 import { Toolbar } from './toolbar';
 
-/** Steps of a chart: some two pixels each. */
-const POINTS = 400;
+/** Up to so many GPUs are drawn as finely and as often as it makes sense; of more, what can be told apart is less. */
+const FEW = 4;
+/** Steps of a chart: a pixel or two each, and some more of many GPUs. */
+const POINTS = [400, 250] as const;
 /** Rows of a table: an hour by seconds, or minutes at full rate. */
 const ROWS = 4000;
 
@@ -55,6 +57,8 @@ export class GpuDashboard extends Widget {
   private colours: Colours | null = null;
   private still: Part | null = null;
   private looking = false;
+  /** How many steps were asked for. */
+  private asked: number = POINTS[0];
   private readonly stateChanges = new Signal<this, void>(this);
 
   constructor(
@@ -240,6 +244,9 @@ export class GpuDashboard extends Widget {
       return;
     }
     if (message.type === 'sample') {
+      if (this.points !== this.asked) {
+        this.load(); // How many GPUs there are is known now.
+      }
       this.loader.take(message.sample);
       this.pace.ask();
     } else if (message.type === 'hello' && this.still === null) {
@@ -254,14 +261,14 @@ export class GpuDashboard extends Widget {
   }
 
   private become(state: DashboardState): void {
-    const more =
-      state.range !== this.shown.range || state.metrics.some(name => !this.shown.metrics.includes(name));
+    const { range, metrics } = this.shown;
     this.shown = state;
+    const more = state.range !== range || state.metrics.some(name => !metrics.includes(name));
     this.grid.choose(state.metrics);
     this.chooser.update(state.metrics);
     this.toolbar.update(state.range, this.still);
     this.stateChanges.emit();
-    if (more) {
+    if (more || this.points !== this.asked) {
       this.load();
     }
     this.update();
@@ -282,7 +289,8 @@ export class GpuDashboard extends Widget {
   private load(): void {
     if (this.looking && this.shown.metrics.length > 0) {
       const span = this.still ?? { seconds: this.shown.range };
-      this.loader.load({ span, metrics: this.shown.metrics, points: POINTS });
+      this.asked = this.points;
+      this.loader.load({ span, metrics: this.shown.metrics, points: this.asked });
     }
   }
 
@@ -293,6 +301,15 @@ export class GpuDashboard extends Widget {
     );
     const end = Number.isFinite(to) ? to : Date.now() / 1000;
     return this.still ?? { from: end - this.shown.range, to: end };
+  }
+
+  private get points(): number {
+    return POINTS[this.many ? 1 : 0];
+  }
+
+  private get many(): boolean {
+    const { gpus = [] } = this.monitor.model.sample ?? {};
+    return gpus.filter(({ uuid }) => !this.shown.hidden.includes(uuid)).length > FEW;
   }
 
   private gpus(): ShownGpu[] {
@@ -320,6 +337,7 @@ export class GpuDashboard extends Widget {
     };
     this.grid.draw(frame);
     this.pace.seconds = this.still === null ? this.shown.range : Infinity;
+    this.pace.calm = this.many;
   }
 
   private said(): Notice | null {

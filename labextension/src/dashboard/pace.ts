@@ -7,12 +7,14 @@ const STEP = 1 / 400;
 /** What waits longest are the figures above the curves. */
 const LONGEST_MS = 1000;
 /** At most this share of the time goes into drawing, however slow the machine is. */
-const SHARE = 1 / 30;
+const SHARE = 1 / 40;
 
 /** When to draw: no more often than can be seen and read, and than the page can bear. */
 export class Pace {
   /** Seconds from one end of the curves to the other; Infinity where they stand still. */
   seconds = 0;
+  /** Whether there are so many curves that once a second is enough. */
+  calm = false;
   private drawn = -Infinity;
   private cost = 0;
   private timer: number | null = null;
@@ -55,7 +57,7 @@ export class Pace {
   }
 
   private get interval(): number {
-    const visible = Math.min(LONGEST_MS, 1000 * this.seconds * STEP);
+    const visible = this.calm ? LONGEST_MS : Math.min(LONGEST_MS, 1000 * this.seconds * STEP);
     return Math.max(READABLE_MS, visible, this.cost / SHARE);
   }
 }
