@@ -14,6 +14,7 @@ from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler, JupyterHandler
 from jupyter_server.base.websocket import WebSocketMixin
 from tornado import web
+from tornado.iostream import StreamClosedError
 from tornado.websocket import WebSocketHandler
 
 from gpuwidget.server.hub import Hub
@@ -107,11 +108,14 @@ class HistoryHandler(_Ours, APIHandler):
             await self.finish(self._hub.history(seconds_asked(self, "seconds", self._hub.history_s)))
             return
         self.set_header("Content-Type", "application/json")
-        for chunk in await self._hub.course(asked):
-            self.write(chunk)
-            # A chunk at a time: to hash, copy and send it whole would keep other requests waiting.
-            await self.flush()
-        await self.finish()
+        try:
+            for chunk in await self._hub.course(asked):
+                self.write(chunk)
+                # A chunk at a time: to hash, copy and send it whole would keep other requests waiting.
+                await self.flush()
+            await self.finish()
+        except StreamClosedError:
+            pass  # Who asked has gone, as with a page that is closed.
 
 
 class StreamHandler(WebSocketMixin, WebSocketHandler, _Ours):

@@ -60,6 +60,8 @@ export class MetricChart {
   private frame: Frame | null = null;
   private focused: string | null = null;
   private width = 0;
+  /** Whether the pointer is, or was last, on this chart. */
+  private under = false;
   private unit: Unit = { name: '', size: 1 };
 
   constructor(
@@ -242,8 +244,10 @@ export class MetricChart {
     if (under) {
       this.ports.focus(uuid);
       this.ports.point(this, row);
-    } else if (row === null) {
+    } else if (row === null && this.under) {
+      this.ports.focus(null);
       this.ports.point(null, null);
     }
+    this.under = under || (this.under && row !== null);
   }
 }

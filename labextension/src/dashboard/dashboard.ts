@@ -228,7 +228,9 @@ export class GpuDashboard extends Widget {
     }
     this.looking = true;
     this.monitor.follow(this, true);
-    this.load();
+    if (this.monitor.link === 'open' || this.still !== null) {
+      this.load(); // Otherwise the stream's first message does it: what was read before it, the server has by then.
+    }
     this.update();
   };
 

@@ -4,7 +4,7 @@ import { ILauncher } from '@jupyterlab/launcher';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { GpuDashboard } from '../dashboard/dashboard';
-import { restored } from '../dashboard/state';
+import { restored, type DashboardState } from '../dashboard/state';
 import type { GpuPanel } from '../panel/panel';
 import type { Monitor } from '../stream/monitor';
 import { JupyterServer } from '../stream/server';
@@ -36,9 +36,11 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
     const tracker = new WidgetTracker<GpuDashboard>({ namespace: 'gpuwidget-dashboard' });
     // It tells the server's past only while it is looked at, and asks for no more than the routes of the stream.
     const server = new JupyterServer(() => 0);
+    let last: DashboardState | undefined;
     const add = (kept: unknown): GpuDashboard => {
       const widget = new GpuDashboard({ trans, monitor, server, timers: BROWSER }, restored(kept));
       widget.stateChanged.connect(() => {
+        last = widget.state; // For when it is closed and opened again.
         void tracker.save(widget);
       });
       shell.add(widget, 'main', { type: 'GPUs' });
@@ -57,7 +59,7 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
         args: { type: 'object', properties: { state: { type: 'object', description: 'What it shows' } } }
       },
       execute: args => {
-        const widget = tracker.currentWidget ?? add(args.state);
+        const widget = tracker.currentWidget ?? add(args.state ?? last);
         shell.activateById(widget.id);
       }
     });
