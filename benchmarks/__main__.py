@@ -19,6 +19,7 @@ from typing import Any
 
 from benchmarks import (
     card_size,
+    dashboard,
     dashboard_peer,
     device,
     empty_cell,
@@ -54,6 +55,7 @@ BENCHMARKS: dict[str, Measure] = {
     "ticks": ticks.measure,
     "streams": streams.measure,
     "panel": panel.measure,
+    "dashboard": dashboard.measure,
     "dashboard-peer": dashboard_peer.measure,
     "device": device.measure,
     "lines": training.measure_lines,

@@ -29,6 +29,7 @@ HOMES = {
     "server/handlers.py": {"jupyter_server", "tornado"},
     "server/notebooks.py": {"jupyter_client"},
     "server/outbox.py": {"tornado"},
+    "server/queries.py": {"tornado"},
     "server/settings.py": {"traitlets"},
     "sources/nvml.py": {"pynvml"},
     "sources/nvml_health.py": {"pynvml"},

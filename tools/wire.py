@@ -58,6 +58,8 @@ UNIONS: Mapping[str, tuple[Sequence[type], str]] = {
 ROOTS: Sequence[type] = (
     samples.Sample,
     wire.History,
+    wire.Course,
+    wire.ActivityRequest,
     kernel_state.KernelState,
     *(one for members, _ in UNIONS.values() for one in members),
 )

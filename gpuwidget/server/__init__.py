@@ -1,6 +1,7 @@
 """The server's extension: the routes that the panel reads, for whichever Jupyter server loads it.
 
-Nothing here waits for a driver: it is opened on the sampler's thread, when the first client comes.
+Nothing here waits for a driver: it is opened on the sampler's thread, when the first client comes, or with
+``always_on`` once the server runs.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ def load(serverapp: ServerApp, clock: Clock) -> Hub:
         serverapp.kernel_manager, serverapp.session_manager, serverapp.web_app.settings, clock
     )
     hub = Hub(sampler, notebooks, clock, interval_s=settings.interval, history_s=settings.history)
+    if settings.always_on:
+        # Once the server answers: the driver may take seconds to come up, and no start waits for it.
+        serverapp.io_loop.add_callback(hub.stay_on)
     # Tornado takes a pattern, and a user's name in a hub's base URL may have a + in it.
     base = re.escape(serverapp.web_app.settings["base_url"].rstrip("/"))
     serverapp.web_app.add_handlers(

@@ -14,12 +14,14 @@ from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler, JupyterHandler
 from jupyter_server.base.websocket import WebSocketMixin
 from tornado import web
+from tornado.iostream import StreamClosedError
 from tornado.websocket import WebSocketHandler
 
 from gpuwidget.errors import DoctorError
 from gpuwidget.server.consultation import Consultation
 from gpuwidget.server.hub import Hub
 from gpuwidget.server.outbox import Outbox
+from gpuwidget.server.queries import course_asked, seconds_asked
 
 # Before 2.13 the server has none and misses none; who is not logged in is refused either way.
 _ws_authenticated: Callable[[Any], Any] = getattr(decorator, "ws_authenticated", lambda method: method)
@@ -28,6 +30,7 @@ _PATIENCE_S = 5.0
 _BEHIND_S = 10.0
 _LEAST_BACKLOG = 10
 _TRY_AGAIN_LATER = 1013
+_LONGEST_MESSAGE = 200
 
 _SILENT = (
     f"The driver has not answered within {_PATIENCE_S:g} seconds. Where nothing keeps it initialised it may "
@@ -49,18 +52,15 @@ def routes(
     ]
 
 
-def seconds_asked(handler: web.RequestHandler, name: str, most: float) -> float:
-    """The seconds of the past that a query asks for, ``most`` without one; 400 outside 0 to ``most``."""
-    text = handler.get_query_argument(name, None)
-    if text is None:
-        return most
+def _activity_wanted(message: str | bytes) -> bool | None:
+    if len(message) > _LONGEST_MESSAGE:
+        return None
     try:
-        seconds = float(text)
+        said = json.loads(message)
     except ValueError:
-        seconds = math.nan
-    if not 0 <= seconds <= most:
-        raise web.HTTPError(400, f"{name} must be a number of seconds from 0 to {most:g}.")
-    return seconds
+        return None
+    wanted = said.get("wanted") if isinstance(said, dict) and said.get("type") == "activity" else None
+    return wanted if isinstance(wanted, bool) else None
 
 
 class _Ours(JupyterHandler):
@@ -99,13 +99,28 @@ class SampleHandler(_Ours, APIHandler):
 
 
 class HistoryHandler(_Ours, APIHandler):
-    """``GET gpuwidget/api/history?seconds=N``: what was read while somebody looked."""
+    """``GET gpuwidget/api/history?seconds=N[&metrics=…]``: what was read while somebody looked."""
 
     @web.authenticated
     @authorized
     async def get(self) -> None:
-        """A :class:`gpuwidget.server.wire.History` of all that is held, or of the last N seconds."""
-        await self.finish(self._hub.history(seconds_asked(self, "seconds", self._hub.history_s)))
+        """A :class:`gpuwidget.server.wire.History` of all that is held, or of the last N seconds.
+
+        Where metrics, a part or a number of points are asked for, a :class:`gpuwidget.server.wire.Course`.
+        """
+        asked = course_asked(self, self._hub.now)
+        if asked is None:
+            await self.finish(self._hub.history(seconds_asked(self, "seconds", self._hub.history_s)))
+            return
+        self.set_header("Content-Type", "application/json")
+        try:
+            for chunk in await self._hub.course(asked):
+                self.write(chunk)
+                # A chunk at a time: to hash, copy and send it whole would keep other requests waiting.
+                await self.flush()
+            await self.finish()
+        except StreamClosedError:
+            pass  # Who asked has gone, as with a page that is closed.
 
 
 class DoctorHandler(_Ours, APIHandler):
@@ -161,7 +176,10 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, _Ours):
         self._hub.join(self, self._history_s)
 
     def on_message(self, message: str | bytes) -> None:
-        """What a client says is not listened to."""
+        """A :class:`gpuwidget.server.wire.ActivityRequest`; nothing else of a client is listened to."""
+        wanted = _activity_wanted(message)
+        if wanted is not None:
+            self._hub.want_activity(self, wanted)
 
     def on_close(self) -> None:
         """The client has gone, or did not answer pings."""

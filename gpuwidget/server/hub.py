@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections import deque
 from typing import Protocol
 
@@ -12,6 +13,7 @@ from gpuwidget.clock import Clock
 from gpuwidget.plain import plain
 from gpuwidget.sampler import Sampler, Subscription
 from gpuwidget.samples import Sample
+from gpuwidget.server.course import Asked
 from gpuwidget.server.notebooks import Notebooks
 from gpuwidget.server.past import Past
 from gpuwidget.server.usage import UsageWatch
@@ -24,6 +26,10 @@ _PORTIONS = 16
 _REST_S = 0.002
 """A hundred messages in a row would keep other requests waiting for milliseconds. They go out a few at a
 time, with a rest between, and all of a tick's within ``_PORTIONS`` rests."""
+_SLICE_S = 0.001
+"""So long a course is encoded before other requests have their turn; a single piece may take a little longer.
+On the loop and not on a thread: the JSON encoder keeps the interpreter to itself until it has done."""
+_CHUNK = 1 << 16
 
 
 class Listener(Protocol):
@@ -42,7 +48,7 @@ class Hub:
     """Samples while somebody listens, and hands each sample, encoded once, to all who do.
 
     All methods belong to the server's event loop. ``interval_s`` and ``history_s`` are seconds from sample
-    to sample and of the past that is held.
+    to sample and of the past that is held at full rate.
     """
 
     def __init__(
@@ -57,6 +63,10 @@ class Hub:
         self._listeners: set[Listener] = set()
         self._waiting: set[asyncio.Future[bytes]] = set()
         self._subscription: Subscription | None = None
+        self._always_on = False
+        self._activity: Subscription | None = None
+        self._activity_wanted: set[Listener] = set()
+        self._encoding = asyncio.Lock()
         self._newest: bytes | None = None
         self._arrived: deque[tuple[Sample, bytes]] = deque(maxlen=_MOST_ARRIVED)
         self._outgoing: deque[tuple[Listener, bytes]] = deque()
@@ -75,7 +85,23 @@ class Hub:
     def leave(self, listener: Listener) -> None:
         """That client has gone. Safe to call twice."""
         self._listeners.discard(listener)
+        self._activity_wanted.discard(listener)
+        self._look_at_activity()
         self._stop_if_alone()
+
+    def want_activity(self, listener: Listener, wanted: bool) -> None:
+        """That client looks at the hardware's counters, or does so no more; they are read while one does."""
+        if wanted and listener in self._listeners:
+            self._activity_wanted.add(listener)
+        else:
+            self._activity_wanted.discard(listener)
+        self._look_at_activity()
+
+    def stay_on(self) -> None:
+        """Sample from now on whether or not anybody looks, the hardware's counters too."""
+        self._always_on = True
+        self._start()
+        self._look_at_activity()
 
     async def sample(self, timeout_s: float) -> bytes | None:
         """The newest sample as JSON, at most one interval old; None where none comes in time."""
@@ -92,15 +118,41 @@ class Hub:
             self._waiting.discard(waiting)
             self._stop_if_alone()
 
+    @property
+    def now(self) -> float:
+        """The time that samples are stamped with, epoch seconds."""
+        return self._clock.time()
+
     def history(self, history_s: float) -> bytes:
         """The last ``history_s`` seconds of what is held, as JSON."""
-        return self._past.encoded(self._clock.time() - history_s).encode()
+        return self._past.encoded(self.now - history_s).encode()
+
+    async def course(self, asked: Asked) -> list[bytes]:
+        """A part of the past as JSON, in chunks; one at a time, and other requests go on meanwhile."""
+        chunks: list[bytes] = []
+        async with self._encoding:
+            began = time.perf_counter()
+            waiting: list[str] = []
+            size = 0
+            for part in self._past.course(asked):
+                waiting.append(part)
+                size += len(part)
+                if size >= _CHUNK:
+                    chunks.append("".join(waiting).encode())
+                    waiting, size = [], 0
+                if time.perf_counter() - began >= _SLICE_S:
+                    await asyncio.sleep(0)
+                    began = time.perf_counter()
+            chunks.append("".join(waiting).encode())
+        return chunks
 
     def close(self) -> None:
         """End all connections and the sampling."""
+        self._always_on = False
         for listener in list(self._listeners):
             self._drop(listener)
         self._outgoing.clear()
+        self._look_at_activity()
         self._stop_if_alone()
         self._sampler.stop()
 
@@ -118,10 +170,20 @@ class Hub:
 
             self._subscription = self._sampler.subscribe(arrive, interval_s=self.interval_s)
 
+    def _look_at_activity(self) -> None:
+        wanted = self._always_on or bool(self._activity_wanted)
+        if wanted and self._activity is None:
+            # Takes no sample: those of the other subscription have the counters' figures in them.
+            self._activity = self._sampler.subscribe(interval_s=self.interval_s, activity=True)
+        elif not wanted and self._activity is not None:
+            self._activity.close()
+            self._activity = None
+
     def _stop_if_alone(self) -> None:
         if not self._listeners:
             self._usage.listen(False)
-        if self._subscription is not None and not self._listeners and not self._waiting:
+        alone = not (self._listeners or self._waiting or self._always_on)
+        if self._subscription is not None and alone:
             self._subscription.close()
             self._subscription = None
             self._newest = None

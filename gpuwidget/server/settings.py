@@ -7,7 +7,7 @@ import os
 from logging import Logger
 from typing import Any
 
-from traitlets import Bunch, Float, TraitError, Unicode, validate
+from traitlets import Bool, Bunch, Float, TraitError, Unicode, validate
 from traitlets.config import Config, Configurable
 
 from gpuwidget.clock import Clock
@@ -24,6 +24,7 @@ _RANGES = {
     "interval": f"a number of seconds from {MIN_INTERVAL_S:g} to {MAX_INTERVAL_S:g}",
     "history": f"a number of seconds from {MIN_HISTORY_S:g} to {MAX_HISTORY_S:g}",
     "source": "a word in quotes, as 'auto' or 'replay'",
+    "always_on": "True or False",
 }
 
 
@@ -46,7 +47,13 @@ class GpuWidget(Configurable):
         HISTORY_S,
         min=MIN_HISTORY_S,
         max=MAX_HISTORY_S,
-        help="Seconds of the past that are held for who comes late, from 10 to 3600.",
+        help="""Seconds of the past that are held at full rate for who comes late, from 10 to 3600. An hour is
+        held in steps of a second in any case.""",
+    ).tag(config=True)
+    always_on = Bool(
+        False,
+        help="""Sample from the server's start on and without viewers, the hardware's counters too, so that
+        the past is there when somebody looks.""",
     ).tag(config=True)
 
     @validate("interval", "history")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -31,6 +32,54 @@ class History:
     t: tuple[float, ...]
     """Epoch seconds, rising."""
     gpus: tuple[GpuHistory, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """One quantity's course. Every list is as long as ``Course.t``; a value nobody knew is None."""
+
+    mean: tuple[float | None, ...]
+    min: tuple[float | None, ...] | None
+    """The lowest value read in each step, exactly; None where it is the mean throughout."""
+    max: tuple[float | None, ...] | None
+    """The highest, exactly; None where ``min`` is."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuCourse:
+    """A part of the past of one GPU."""
+
+    uuid: str
+    metrics: Mapping[str, Steps]
+    """By the name that a :class:`gpuwidget.samples.Reading` or its ``activity`` has for it, in their units.
+    What was never known in that time is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """A part of the past in steps that fit what was asked for: what ``history?metrics=…`` answers."""
+
+    since: float
+    """What part was asked for, from here, epoch seconds."""
+    until: float
+    """To here."""
+    step_s: float
+    """Seconds that each entry of ``t`` stands for, from that moment on; 0 where each is one sample."""
+    newest: float | None
+    """Time of the newest sample that is in it: later ones of the stream go on from it. None without any."""
+    t: tuple[float, ...]
+    """Epoch seconds, rising; where nobody looked there is none."""
+    samples: tuple[int, ...]
+    """How many samples each step is made of."""
+    gpus: tuple[GpuCourse, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ActivityRequest:
+    """What a client may say: whether it looks at the hardware's counters. They are read while one does."""
+
+    type: Literal["activity"]
+    wanted: bool
 
 
 @dataclass(frozen=True, slots=True)

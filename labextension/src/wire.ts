@@ -200,6 +200,48 @@ export interface History {
   readonly gpus: readonly GpuHistory[];
 }
 
+/** One quantity's course. Every list is as long as `Course.t`; a value nobody knew is null. */
+export interface Steps {
+  readonly mean: readonly (number | null)[];
+  /** The lowest value read in each step, exactly; null where it is the mean throughout. */
+  readonly min: readonly (number | null)[] | null;
+  /** The highest, exactly; null where `min` is. */
+  readonly max: readonly (number | null)[] | null;
+}
+
+/** A part of the past of one GPU. */
+export interface GpuCourse {
+  readonly uuid: string;
+  /**
+   * By the name that a `Reading` or its `activity` has for it, in their units. What was never known in that
+   * time is not there.
+   */
+  readonly metrics: Readonly<Record<string, Steps>>;
+}
+
+/** A part of the past in steps that fit what was asked for: what `history?metrics=…` answers. */
+export interface Course {
+  /** What part was asked for, from here, epoch seconds. */
+  readonly since: number;
+  /** To here. */
+  readonly until: number;
+  /** Seconds that each entry of `t` stands for, from that moment on; 0 where each is one sample. */
+  readonly step_s: number;
+  /** Time of the newest sample that is in it: later ones of the stream go on from it. null without any. */
+  readonly newest: number | null;
+  /** Epoch seconds, rising; where nobody looked there is none. */
+  readonly t: readonly number[];
+  /** How many samples each step is made of. */
+  readonly samples: readonly number[];
+  readonly gpus: readonly GpuCourse[];
+}
+
+/** What a client may say: whether it looks at the hardware's counters. They are read while one does. */
+export interface ActivityRequest {
+  readonly type: 'activity';
+  readonly wanted: boolean;
+}
+
 /** The default torch device of one kernel: what was chosen, and what torch says. */
 export interface DeviceState {
   /** `cpu` or `cuda:N` as last chosen, null for torch's own default. */

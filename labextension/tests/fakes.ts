@@ -69,6 +69,11 @@ export class FakeSocket implements Socket {
   onmessage: Socket['onmessage'] = null;
   onclose: Socket['onclose'] = null;
   closed = false;
+  readonly said: unknown[] = [];
+
+  send(message: string): void {
+    this.said.push(JSON.parse(message));
+  }
 
   close(): void {
     this.closed = true;

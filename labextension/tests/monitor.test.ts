@@ -88,3 +88,50 @@ test('another length of the past is asked of the server at once', () => {
   monitor.keep(300);
   assert.equal(server.sockets.length, 2);
 });
+
+test('a dashboard has the hardware counters read while it is looked at, and no longer', () => {
+  const { monitor, server } = made();
+  const dashboard = {};
+  monitor.follow(dashboard, true);
+  assert.deepEqual(server.socket.said, []);
+  server.socket.say(hello());
+  assert.deepEqual(server.socket.said, [{ type: 'activity', wanted: true }]);
+  monitor.look(true);
+  monitor.follow(dashboard, false);
+  assert.deepEqual(server.socket.said[1], { type: 'activity', wanted: false });
+  assert.deepEqual([server.sockets.length, server.socket.closed], [1, false]);
+  monitor.look(false);
+  assert.deepEqual([server.socket.closed, monitor.link], [true, 'off']);
+});
+
+test('a stream that is opened anew says again what is looked at', async () => {
+  const { monitor, server, timers } = made();
+  monitor.follow({}, true);
+  server.socket.say(hello());
+  server.socket.breakOff();
+  await timers.pass(2000);
+  assert.equal(server.sockets.length, 2);
+  server.socket.say(hello());
+  assert.deepEqual(server.socket.said, [{ type: 'activity', wanted: true }]);
+});
+
+test('the panel alone asks for no hardware counters', () => {
+  const { monitor, server } = made();
+  monitor.look(true);
+  server.socket.say(hello());
+  assert.deepEqual(server.socket.said, []);
+});
+
+test('who follows the stream gets every sample', () => {
+  const { monitor, server } = made();
+  const seen: string[] = [];
+  monitor.received.connect((_, { type }) => {
+    seen.push(type);
+  });
+  monitor.follow({}, true);
+  server.socket.say(hello());
+  for (const time of [1, 1.2, 1.4]) {
+    server.socket.say({ type: 'sample', sample: sample(time) });
+  }
+  assert.deepEqual(seen, ['hello', 'sample', 'sample', 'sample']);
+});

@@ -60,6 +60,11 @@ class Stream:
                 self._clock.advance(TICK_S)
         raise AssertionError("no message came")
 
+    async def say(self, message: object) -> None:
+        """Send a message; text and bytes as they are, all else as JSON."""
+        raw = message if isinstance(message, (str, bytes)) else json.dumps(message)
+        await self._socket.write_message(raw, binary=isinstance(raw, bytes))
+
     def close(self) -> None:
         """The tab is closed."""
         self._socket.close()

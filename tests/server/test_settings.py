@@ -52,7 +52,7 @@ async def test_rate_and_length_are_the_configured_ones(
                 "Its default, 'auto', is used."
             ],
         ),
-        ({"intervall": 1}, ["GpuWidget has no 'intervall': there are history, interval, source."]),
+        ({"intervall": 1}, ["GpuWidget has no 'intervall': there are always_on, history, interval, source."]),
     ],
 )
 async def test_a_value_that_cannot_be_is_told_in_a_sentence(

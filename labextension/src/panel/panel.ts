@@ -20,6 +20,7 @@ const WIDE = 360;
 export class GpuPanel extends Widget {
   private readonly dot = element('span', 'dot');
   private readonly rate = new Text('rate');
+  private readonly header: HTMLElement;
   private readonly recording = new Text('recording', 'div');
   private readonly notice: NoticeView;
   private readonly kernel: KernelSection;
@@ -49,8 +50,9 @@ export class GpuPanel extends Widget {
       element('span', 'key-memory', trans.__('memory')),
       this.span.node
     );
+    this.header = element('div', 'header', this.dot, element('h2', '', trans.__('GPUs')), this.rate.node);
     this.node.append(
-      element('div', 'header', this.dot, element('h2', '', trans.__('GPUs')), this.rate.node),
+      this.header,
       this.kernel.node,
       element('div', 'scroll', this.recording.node, this.notice.node, this.key, this.list.node)
     );
@@ -62,6 +64,15 @@ export class GpuPanel extends Widget {
   recolour(): void {
     this.colours = null;
     this.list.recolour();
+  }
+
+  /** Add a button to the header. */
+  addAction(label: string, title: string, act: () => void): void {
+    const button = element('button', 'action', label);
+    button.type = 'button';
+    button.title = title;
+    button.onclick = act;
+    this.header.append(button);
   }
 
   /** Put the keyboard on the device dropdown. */

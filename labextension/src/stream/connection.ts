@@ -1,7 +1,7 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { Timers } from '../timers';
-import { STREAM_SCHEMA, type StreamMessage } from '../wire';
+import { STREAM_SCHEMA, type ActivityRequest, type StreamMessage } from '../wire';
 
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 10_000;
@@ -17,7 +17,7 @@ const STATUS_WITHIN_MS = 10_000;
 export type Link = 'off' | 'opening' | 'open' | 'lost' | 'absent' | 'refused' | 'blocked' | 'foreign';
 
 /** What is needed of a WebSocket. */
-export type Socket = Pick<WebSocket, 'onmessage' | 'onclose' | 'close'>;
+export type Socket = Pick<WebSocket, 'onmessage' | 'onclose' | 'close' | 'send'>;
 
 /** How the server is reached. */
 export interface Server {
@@ -33,6 +33,7 @@ export class Connection {
   private socket: Socket | null = null;
   private timer: number | null = null;
   private attempts = 0;
+  private activity = false;
   private readonly changes = new Signal<this, Link>(this);
   private readonly messages = new Signal<this, StreamMessage>(this);
 
@@ -80,6 +81,21 @@ export class Connection {
     }
   }
 
+  /** Whether somebody looks at the hardware's counters: the server reads them only then. */
+  wantActivity(wanted: boolean): void {
+    if (wanted !== this.activity) {
+      this.activity = wanted;
+      if (this.link === 'open') {
+        this.sayActivity();
+      }
+    }
+  }
+
+  private sayActivity(): void {
+    const request: ActivityRequest = { type: 'activity', wanted: this.activity };
+    this.socket?.send(JSON.stringify(request));
+  }
+
   private open(): void {
     this.timer = null;
     const socket = this.server.stream();
@@ -101,6 +117,9 @@ export class Connection {
         return;
       }
       this.attempts = 0;
+      if (this.activity) {
+        this.sayActivity();
+      }
       this.messages.emit(message);
       this.become('open');
     } else {

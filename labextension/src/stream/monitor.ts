@@ -18,6 +18,8 @@ const READABLE_MS = 450;
 /** What a view needs: the samples, the kernel of the notebook in front, and a way to say that it looks. */
 export class Monitor {
   private looking = false;
+  private asking = false;
+  private readonly dashboards = new Set<object>();
   private heard = NaN;
   private quietSince = NaN;
   private renewed = -Infinity;
@@ -32,7 +34,7 @@ export class Monitor {
     private readonly connection: Connection,
     private readonly timers: Timers
   ) {
-    connection.received.connect(this.received, this);
+    connection.received.connect(this.take, this);
     connection.changed.connect(this.tell, this);
     kernels.changed.connect(this.tell, this);
   }
@@ -59,25 +61,35 @@ export class Monitor {
     return (this.link === 'open' || this.link === 'opening') && seconds > patience ? seconds : null;
   }
 
-  /** Whether somebody looks; nothing is done while nobody does. */
+  /** Every message of the stream, before `changed` is emitted for it. */
+  get received(): ISignal<unknown, StreamMessage> {
+    return this.connection.received;
+  }
+
+  /** Whether the panel is looked at; nothing is done while nobody looks at anything. */
   look(looking: boolean): void {
-    if (looking === this.looking) {
+    if (looking === this.asking) {
       return;
     }
-    this.looking = looking;
+    this.asking = looking;
     if (looking) {
-      this.heard = this.quietSince = this.timers.now();
-      this.connection.start();
+      this.settle();
       this.kernels.start();
-      this.listen();
     } else {
-      if (this.timer !== null) {
-        this.timers.cancel(this.timer);
-        this.timer = null;
-      }
       this.kernels.stop();
-      this.connection.stop();
+      this.settle();
     }
+  }
+
+  /** Whether a dashboard is looked at: it needs the hardware's counters, and asks no kernel. */
+  follow(dashboard: object, looking: boolean): void {
+    if (looking) {
+      this.dashboards.add(dashboard);
+    } else {
+      this.dashboards.delete(dashboard);
+    }
+    this.connection.wantActivity(this.dashboards.size > 0);
+    this.settle();
   }
 
   /** Keep so many seconds of the past. */
@@ -88,7 +100,26 @@ export class Monitor {
     }
   }
 
-  private received(_: Connection, message: StreamMessage): void {
+  private settle(): void {
+    const looking = this.asking || this.dashboards.size > 0;
+    if (looking === this.looking) {
+      return;
+    }
+    this.looking = looking;
+    if (looking) {
+      this.heard = this.quietSince = this.timers.now();
+      this.connection.start();
+      this.listen();
+    } else {
+      if (this.timer !== null) {
+        this.timers.cancel(this.timer);
+        this.timer = null;
+      }
+      this.connection.stop();
+    }
+  }
+
+  private take(_: Connection, message: StreamMessage): void {
     this.heard = this.timers.now();
     if (message.type === 'usage') {
       this.model.take(message);

@@ -1,0 +1,407 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { Signal, type ISignal } from '@lumino/signaling';
+import { Widget } from '@lumino/widgets';
+
+import { NoticeView } from '../panel/notice';
+import { gpuNumber, serverNotice, type Notice } from '../panel/words';
+import type { Monitor } from '../stream/monitor';
+import type { CourseServer } from '../stream/server';
+import type { Timers } from '../timers';
+import { Text } from '../ui/dom';
+import { gpuIcon } from '../ui/icon';
+import type { StreamMessage } from '../wire';
+import type { Frame, ShownGpu } from './chart';
+import { Chooser } from './chooser';
+import { readColours, type Colours } from './colours';
+import type { Moments } from './course';
+import { csv, fileName } from './csv';
+import { Grid } from './grid';
+import { keyAction } from './keys';
+import { Legend } from './legend';
+import { Loader } from './loader';
+import { METRICS } from './metrics';
+import { after } from './navigation';
+import { Pace } from './pace';
+import { save } from './save';
+import { withGpu, withMetric, withOnly, type DashboardState, type Part } from './state';
+import { Toolbar } from './toolbar';
+
+/** Up to so many GPUs are drawn as finely and as often as it makes sense; of more, what can be told apart is less. */
+const FEW = 4;
+/** Steps of a chart: a pixel or two each, and some more of many GPUs. */
+const POINTS = [400, 250] as const;
+/** Rows of a table: an hour by seconds, or minutes at full rate. */
+const ROWS = 4000;
+
+/** What a dashboard works with. */
+export interface DashboardPorts {
+  readonly trans: TranslationBundle;
+  readonly monitor: Monitor;
+  readonly server: CourseServer;
+  readonly timers: Timers;
+}
+
+/** Every metric of every GPU over time, in the main area. It looks, and so has work done, only while it can be seen. */
+export class GpuDashboard extends Widget {
+  private readonly trans: TranslationBundle;
+  private readonly monitor: Monitor;
+  private readonly loader: Loader;
+  private readonly pace: Pace;
+  private readonly recording = new Text('recording', 'div');
+  private readonly notice: NoticeView;
+  private readonly toolbar: Toolbar;
+  private readonly chooser: Chooser;
+  private readonly legend: Legend;
+  private readonly grid: Grid;
+  private readonly moments: Moments = { times: [], places: [] };
+  private colours: Colours | null = null;
+  private still: Part | null = null;
+  private looking = false;
+  /** How many steps were asked for. */
+  private asked: number = POINTS[0];
+  private readonly stateChanges = new Signal<this, void>(this);
+
+  constructor(
+    private readonly ports: DashboardPorts,
+    private shown: DashboardState
+  ) {
+    super();
+    const { trans, monitor, server, timers } = ports;
+    this.trans = trans;
+    this.monitor = monitor;
+    this.id = 'jp-gpuwidget-dashboard';
+    this.addClass('jp-gpuwidget-dashboard');
+    this.title.icon = gpuIcon;
+    this.title.label = trans.__('GPU Dashboard');
+    this.title.closable = true;
+    this.node.setAttribute('role', 'region');
+    this.node.setAttribute('aria-label', trans.__('GPU Dashboard'));
+    this.loader = new Loader(server, timers);
+    this.pace = new Pace(timers, () => {
+      this.draw();
+    });
+    this.notice = new NoticeView(trans, () => undefined);
+    this.chooser = new Chooser(
+      trans,
+      (name, on) => {
+        this.become(withMetric(this.shown, name, on));
+      },
+      all => {
+        this.become({ ...this.shown, metrics: all ? METRICS : [] });
+      }
+    );
+    this.toolbar = new Toolbar(
+      {
+        trans,
+        range: range => {
+          this.still = null;
+          this.become({ ...this.shown, range });
+        },
+        live: live => {
+          this.stand(live ? null : this.part());
+        },
+        save: () => {
+          void this.save();
+        }
+      },
+      this.chooser
+    );
+    this.grid = new Grid({
+      trans,
+      colours: () => (this.colours ??= readColours(this.node)),
+      key: this.id,
+      zoom: part => {
+        this.stand(part);
+      },
+      reset: () => {
+        this.stand(null);
+      }
+    });
+    this.legend = new Legend({
+      trans,
+      toggled: uuid => {
+        this.become(withGpu(this.shown, uuid, this.shown.hidden.includes(uuid)));
+      },
+      only: uuid => {
+        const uuids = monitor.model.sample?.gpus.map(gpu => gpu.uuid) ?? [];
+        this.become(withOnly(this.shown, uuid, uuids));
+      },
+      focus: uuid => {
+        this.grid.focus(uuid);
+      }
+    });
+    const { scroll } = this.grid;
+    scroll.tabIndex = 0;
+    scroll.setAttribute('role', 'group');
+    scroll.setAttribute(
+      'aria-label',
+      trans.__(
+        'Charts. Keys: arrows move along, plus and minus zoom, Shift with arrows reads off, Escape goes back to live'
+      )
+    );
+    scroll.addEventListener('keydown', this.pressed);
+    this.node.append(
+      this.toolbar.node,
+      this.recording.node,
+      this.notice.node,
+      this.legend.node,
+      this.grid.node
+    );
+    monitor.changed.connect(this.update, this);
+    monitor.received.connect(this.take, this);
+    this.loader.changed.connect(this.loaded, this);
+    document.addEventListener('visibilitychange', this.look);
+    this.grid.choose(this.shown.metrics);
+    this.chooser.update(this.shown.metrics);
+    this.toolbar.update(this.shown.range, null);
+  }
+
+  /** What is shown, to be kept with the workspace. */
+  get state(): DashboardState {
+    return this.shown;
+  }
+
+  /** Emitted when that is another. */
+  get stateChanged(): ISignal<this, void> {
+    return this.stateChanges;
+  }
+
+  /** The theme has changed. */
+  recolour(): void {
+    this.colours = null;
+    this.grid.recolour();
+  }
+
+  override dispose(): void {
+    if (this.isDisposed) {
+      return;
+    }
+    document.removeEventListener('visibilitychange', this.look);
+    this.monitor.changed.disconnect(this.update, this);
+    this.monitor.received.disconnect(this.take, this);
+    this.rest();
+    this.grid.dispose();
+    super.dispose();
+  }
+
+  protected override onAfterShow(): void {
+    this.look();
+  }
+
+  protected override onAfterAttach(): void {
+    this.look();
+  }
+
+  protected override onAfterHide(): void {
+    this.look();
+  }
+
+  protected override onBeforeDetach(): void {
+    this.rest();
+  }
+
+  protected override onActivateRequest(): void {
+    this.grid.scroll.focus();
+  }
+
+  protected override onUpdateRequest(): void {
+    if (!this.looking) {
+      return;
+    }
+    const { sample } = this.monitor.model;
+    const recording = sample?.origin.recording ?? null;
+    this.recording.set(recording ?? '');
+    this.recording.node.hidden = recording === null;
+    this.notice.show(this.said());
+    this.legend.update(sample, this.shown.hidden);
+    this.pace.ask();
+  }
+
+  private readonly look = (): void => {
+    const looking = this.isVisible && document.visibilityState === 'visible';
+    if (looking === this.looking) {
+      return;
+    }
+    if (!looking) {
+      this.rest();
+      return;
+    }
+    this.looking = true;
+    this.monitor.follow(this, true);
+    if (this.monitor.link === 'open' || this.still !== null) {
+      this.load(); // Otherwise the stream's first message does it: what was read before it, the server has by then.
+    }
+    this.update();
+  };
+
+  private rest(): void {
+    this.looking = false;
+    this.monitor.follow(this, false);
+    this.loader.stop();
+    this.pace.stop();
+  }
+
+  private take(_: unknown, message: StreamMessage): void {
+    if (!this.looking) {
+      return;
+    }
+    if (message.type === 'sample') {
+      if (this.points !== this.asked) {
+        this.load(); // How many GPUs there are is known now.
+      }
+      this.loader.take(message.sample);
+      this.pace.ask();
+    } else if (message.type === 'hello' && this.still === null) {
+      // The stream begins anew: what was read meanwhile, the server has.
+      this.load();
+    }
+  }
+
+  private loaded(): void {
+    this.pace.now();
+    this.update();
+  }
+
+  private become(state: DashboardState): void {
+    const { range, metrics } = this.shown;
+    this.shown = state;
+    const more = state.range !== range || state.metrics.some(name => !metrics.includes(name));
+    this.grid.choose(state.metrics);
+    this.chooser.update(state.metrics);
+    this.toolbar.update(state.range, this.still);
+    this.stateChanges.emit();
+    if (more || this.points !== this.asked) {
+      this.load();
+    }
+    this.update();
+    this.pace.now();
+  }
+
+  /** Show a part that stands still, or follow what happens now. */
+  private stand(part: Part | null): void {
+    if (part === null && this.still === null) {
+      return;
+    }
+    this.still = part;
+    this.toolbar.update(this.shown.range, part);
+    this.load();
+    this.pace.now();
+  }
+
+  private load(): void {
+    if (this.looking && this.shown.metrics.length > 0) {
+      const span = this.still ?? { seconds: this.shown.range };
+      this.asked = this.points;
+      this.loader.load({ span, metrics: this.shown.metrics, points: this.asked });
+    }
+  }
+
+  private part(): Part {
+    const to = Math.max(
+      this.loader.course?.newest ?? -Infinity,
+      this.monitor.model.sample?.time ?? -Infinity
+    );
+    const end = Number.isFinite(to) ? to : Date.now() / 1000;
+    return this.still ?? { from: end - this.shown.range, to: end };
+  }
+
+  private get points(): number {
+    return POINTS[this.many ? 1 : 0];
+  }
+
+  private get many(): boolean {
+    const { gpus = [] } = this.monitor.model.sample ?? {};
+    return gpus.filter(({ uuid }) => !this.shown.hidden.includes(uuid)).length > FEW;
+  }
+
+  private gpus(): ShownGpu[] {
+    const { gpus = [], readings = [] } = this.monitor.model.sample ?? {};
+    return gpus.flatMap((gpu, place) => {
+      const reading = readings[place];
+      const shown = reading !== undefined && !this.shown.hidden.includes(gpu.uuid);
+      return shown ? [{ gpu, reading, place, number: gpuNumber(gpu) }] : [];
+    });
+  }
+
+  private draw(): void {
+    const { course } = this.loader;
+    if (!this.looking || course === null) {
+      return;
+    }
+    const part = this.part();
+    course.moments(part.from, this.monitor.model.server?.interval ?? 0, this.moments);
+    const frame: Frame = {
+      course,
+      moments: this.moments,
+      part,
+      gpus: this.gpus(),
+      live: this.still === null
+    };
+    this.grid.draw(frame);
+    this.pace.seconds = this.still === null ? this.shown.range : Infinity;
+    this.pace.calm = this.many;
+  }
+
+  private said(): Notice | null {
+    const { link, sampled, model, quietFor } = this.monitor;
+    const known = model.sample !== null;
+    const notice = serverNotice(this.trans, { link, quiet: quietFor, sampled, known });
+    if (notice !== null) {
+      return notice;
+    }
+    if (this.loader.failure !== null) {
+      return { text: this.trans.__('The past can’t be had now: %1. Trying again.', this.loader.failure) };
+    }
+    const reason = model.sample?.origin.reason ?? null;
+    return reason === null ? null : { text: reason };
+  }
+
+  private readonly pressed = (event: KeyboardEvent): void => {
+    const action = keyAction(event);
+    if (action === null) {
+      return;
+    }
+    event.preventDefault();
+    const part = this.part();
+    const at = this.grid.pointed;
+    switch (action.kind) {
+      case 'reset':
+        this.grid.point(null);
+        this.stand(null);
+        break;
+      case 'move':
+      case 'zoom':
+        this.stand(after(action, part, this.monitor.model.sample?.time ?? part.to, at));
+        break;
+      case 'point': {
+        const by = action.share * (part.to - part.from);
+        this.grid.point(Math.min(part.to, Math.max(part.from, (at ?? part.to) + by)));
+        break;
+      }
+    }
+  };
+
+  private async save(): Promise<void> {
+    const { from, to } = this.part();
+    const metrics = this.shown.metrics;
+    this.toolbar.saving(true);
+    try {
+      const course = await this.ports.server.course({
+        part: { since: from, until: to },
+        metrics,
+        points: ROWS
+      });
+      const named = this.gpus().map(({ gpu, number }) => ({
+        uuid: gpu.uuid,
+        name: `${this.trans.__('GPU %1', number)} (${gpu.name})`
+      }));
+      const recording = (this.monitor.model.sample?.origin.recording ?? null) !== null;
+      save(fileName(to, recording), csv(course, named, metrics));
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      this.notice.show({ text: this.trans.__('The table could not be made: %1', reason) });
+    } finally {
+      this.toolbar.saving(false);
+    }
+  }
+}

@@ -1,0 +1,306 @@
+"""The dashboard of the main area as a user sees it in Chromium."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from helpers_lab import Lab, Notebook
+from helpers_panel import PANEL, lab_with, machine, show, uuids, wait_for_text
+from playwright.sync_api import Browser, Page, Request
+
+DASHBOARD = ".jp-gpuwidget-dashboard"
+CHART = f"{DASHBOARD} .jp-gpuwidget-course"
+CHIP = f"{DASHBOARD} .jp-gpuwidget-chip"
+LIVE = f"{DASHBOARD} .jp-gpuwidget-live"
+PART = f"{DASHBOARD} .jp-gpuwidget-part"
+READOUT = f"{DASHBOARD} .jp-gpuwidget-readout"
+COUNT_DRAWINGS = """
+window.drawings = 0;
+const stroke = CanvasRenderingContext2D.prototype.stroke;
+CanvasRenderingContext2D.prototype.stroke = function (...given) {
+    window.drawings++;
+    stroke.apply(this, given);
+};
+"""
+
+
+def busy(gpus: int) -> list[str]:
+    """That machine, with hardware counters."""
+    return [*machine(gpus), "gpu.*.gpm.2=77.5", "gpu.*.gpm.5=42.25"]
+
+
+def open_dashboard(notebook: Notebook) -> None:
+    """Open it, and wait until it draws."""
+    notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
+    notebook.page.wait_for_selector(f"{CHART}[data-metric=utilization] canvas")
+
+
+def reading(page: Page, metric: str) -> str:
+    """The figures above a chart."""
+    return page.inner_text(f"{CHART}[data-metric={metric}] .jp-gpuwidget-reading")
+
+
+def shown(page: Page) -> list[str]:
+    """The metrics that have a chart."""
+    metrics: list[str] = page.eval_on_selector_all(CHART, "nodes => nodes.map(node => node.dataset.metric)")
+    return metrics
+
+
+def pressed(page: Page, selector: str) -> list[str]:
+    """The texts of those of these buttons that are pressed."""
+    texts: list[str] = page.eval_on_selector_all(
+        f"{selector}[aria-pressed=true]", "nodes => nodes.map(node => node.innerText.trim())"
+    )
+    return texts
+
+
+def courses(page: Page) -> list[dict[str, list[str]]]:
+    """What is asked of the server's past from now on."""
+    asked: list[dict[str, list[str]]] = []
+
+    def note(request: Request) -> None:
+        if "gpuwidget/api/history" in request.url:
+            asked.append(parse_qs(urlsplit(request.url).query))
+
+    page.on("request", note)
+    return asked
+
+
+def drag(page: Page, metric: str, start: float, end: float) -> None:
+    """Drag along a chart, from one share of its width to another."""
+    box = page.locator(f"{CHART}[data-metric={metric}] .u-over").bounding_box()
+    assert box is not None
+    height = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + start * box["width"], height)
+    page.mouse.down()
+    page.mouse.move(box["x"] + end * box["width"], height, steps=5)
+    page.mouse.up()
+
+
+def choose(page: Page, *metrics: str) -> None:
+    """Show these metrics and no other."""
+    page.click(f"{DASHBOARD} summary")
+    page.click(f"{DASHBOARD} .jp-gpuwidget-both button:text-is('None')")
+    for metric in metrics:
+        page.check(f"{DASHBOARD} input[value={metric}]")
+    page.keyboard.press("Escape")
+
+
+def test_every_metric_of_every_gpu(browser: Browser, tmp_path: Path) -> None:
+    """It opens from the panel's header, with a chart a metric and every GPU's newest figures above it."""
+    with lab_with(tmp_path, *busy(2)) as (lab, standin):
+        notebook = lab.open(browser, lab.write("open.ipynb", ["1"]), kernel=False)
+        page = notebook.page
+        show(notebook)
+        page.click(f"{PANEL} .jp-gpuwidget-action")
+        wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "97 · 11 %")
+        assert len(shown(page)) == 19
+        wait_for_text(notebook, f"{CHART}[data-metric=memory_used]", "57 · 16 GiB")
+        # The hardware's counters are read because it is looked at.
+        wait_for_text(notebook, f"{CHART}[data-metric=tensor]", "42.3 · 42.3 %")
+        standin.scenario(*machine(2, 2))
+        wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "100 · 0 %")
+        # Asked for again it comes to the front, and there is one.
+        notebook.script("app.shell.activateById(panel.id);")
+        open_dashboard(notebook)
+        assert page.locator(DASHBOARD).count() == 1
+        notebook.close()
+
+
+def test_choose_metrics_gpus_and_range_and_find_them_after_a_reload(browser: Browser, tmp_path: Path) -> None:
+    """What was chosen is shown again, in its place, after the page was loaded anew."""
+    with lab_with(tmp_path, *busy(4)) as (lab, _):
+        notebook = lab.open(browser, lab.write("choose.ipynb", ["1"]), kernel=False)
+        page = notebook.page
+        open_dashboard(notebook)
+        choose(page, "power_w", "utilization")
+        page.click(f"{CHIP} >> nth=1")
+        page.click(f"{CHIP} >> nth=3")
+        page.click(f"{DASHBOARD} .jp-gpuwidget-ranges button:text-is('15 min')")
+        wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "97 · 100 %")
+        assert shown(page) == ["utilization", "power_w"]
+        workspace = page.url.partition("/workspaces/")[2].partition("/")[0].partition("?")[0]
+        page.wait_for_timeout(3000)  # JupyterLab saves a workspace a moment after it changed.
+        page.goto(f"{lab.url}/lab/workspaces/{workspace}?token={lab.token}")
+        page.wait_for_selector(f"{CHART}[data-metric=utilization] canvas", timeout=60_000)
+        wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "97 · 100 %")
+        assert shown(page) == ["utilization", "power_w"]
+        assert pressed(page, f"{DASHBOARD} .jp-gpuwidget-ranges button") == ["15 min"]
+        assert pressed(page, CHIP) == ["0 H200", "2 H200"]
+        page.close(run_before_unload=False)
+
+
+def test_zoom_and_back(browser: Browser, tmp_path: Path) -> None:
+    """A drag shows that part in finer steps, keys move along it, a double click goes back to live."""
+    with lab_with(tmp_path, *busy(2)) as (lab, _):
+        notebook = lab.open(browser, lab.write("zoom.ipynb", ["1"]), kernel=False)
+        page = notebook.page
+        asked = courses(page)
+        open_dashboard(notebook)
+        assert asked[0]["seconds"] == ["300"]
+        page.wait_for_timeout(2000)
+        drag(page, "utilization", 0.5, 0.9)
+        page.wait_for_selector(f"{LIVE}[aria-pressed=false]")
+        since, until = (float(asked[-1][name][0]) for name in ("since", "until"))
+        assert 100 < until - since < 140
+        assert " \N{EN DASH} " in page.inner_text(PART)
+        page.focus(f"{DASHBOARD} .jp-gpuwidget-charts")
+        page.keyboard.press("+")
+        page.wait_for_timeout(300)
+        nearer = [float(asked[-1][name][0]) for name in ("since", "until")]
+        assert abs((nearer[1] - nearer[0]) - (until - since) / 2) < 0.01
+        page.keyboard.press("ArrowLeft")
+        page.wait_for_timeout(300)
+        assert float(asked[-1]["since"][0]) < nearer[0]
+        page.dblclick(f"{CHART}[data-metric=power_w] .u-over")
+        page.wait_for_selector(f"{LIVE}[aria-pressed=true]")
+        assert asked[-1]["seconds"] == ["300"]
+        assert page.inner_text(PART) == ""
+        # Standing still: the figures stay, whatever happens.
+        page.click(LIVE)
+        page.wait_for_selector(f"{LIVE}[aria-pressed=false]")
+        page.focus(f"{DASHBOARD} .jp-gpuwidget-charts")
+        page.keyboard.press("Escape")
+        page.wait_for_selector(f"{LIVE}[aria-pressed=true]")
+        notebook.close()
+
+
+def test_a_shared_cursor_reads_off_every_gpu(browser: Browser, tmp_path: Path) -> None:
+    """Under the pointer stand all GPUs' figures of that moment, and the other charts show theirs."""
+    with lab_with(tmp_path, *busy(8)) as (lab, _):
+        notebook = lab.open(browser, lab.write("cursor.ipynb", ["1"]), kernel=False)
+        page = notebook.page
+        open_dashboard(notebook)
+        page.click(f"{DASHBOARD} .jp-gpuwidget-ranges button:text-is('1 min')")
+        page.wait_for_timeout(3000)
+        box = page.locator(f"{CHART}[data-metric=utilization] .u-over").bounding_box()
+        assert box is not None
+        # Near the line of a GPU at 0 %: that one comes before the others in all charts.
+        page.mouse.move(box["x"] + box["width"] - 12, box["y"] + box["height"] / 3)
+        page.mouse.move(box["x"] + box["width"] - 12, box["y"] + box["height"] - 2)
+        page.wait_for_selector(READOUT, state="visible")
+        figures = page.inner_text(READOUT).split("\n", 1)[1].split()
+        assert figures[:6] == ["0", "97", "%", "1", "11", "%"]
+        assert reading(page, "utilization") == "GPU 3: 0 %"
+        assert reading(page, "memory_used") == "GPU 3: 1 GiB"
+        page.mouse.move(5, 5)
+        page.wait_for_selector(READOUT, state="hidden")
+        assert reading(page, "utilization") == "0 \N{EN DASH} 100 %"
+        page.focus(f"{DASHBOARD} .jp-gpuwidget-charts")
+        page.keyboard.press("Shift+ArrowLeft")
+        page.wait_for_selector(READOUT, state="visible")
+        notebook.close()
+
+
+def test_a_table_of_what_is_shown(browser: Browser, tmp_path: Path) -> None:
+    """It has the metrics and GPUs that are shown, with units, a row a step; no name in it is a formula."""
+    scenario = [*busy(2), 'gpu.0.name==HYPERLINK("http://x","y")']
+    with lab_with(tmp_path, *scenario) as (lab, _):
+        notebook = lab.open(browser, lab.write("table.ipynb", ["1"]), kernel=False)
+        page = notebook.page
+        open_dashboard(notebook)
+        choose(page, "utilization", "power_w")
+        page.wait_for_timeout(2000)
+        with page.expect_download() as download:
+            page.click(f"{DASHBOARD} .jp-gpuwidget-save")
+        assert download.value.suggested_filename.startswith("gpus 20")
+        text = Path(download.value.path()).read_text(encoding="utf-8-sig")
+        header, *rows = list(csv.reader(io.StringIO(text)))
+        assert header[:4] == ["time (ISO 8601)", "time (epoch s)", "step (s)", "samples"]
+        assert len(header) == 4 + 2 * 2 * 3
+        assert header[4].startswith("GPU 0 (=HYPERLINK")
+        assert header[4].endswith("utilization mean (%)")
+        assert header[9].endswith("power_w max (W)")
+        assert not any(name.startswith(tuple("=+-@")) for name in header)
+        assert len(rows) >= 5
+        assert [row[4] for row in rows] == ["97"] * len(rows)
+        notebook.close()
+
+
+def test_hidden_it_does_nothing(browser: Browser, tmp_path: Path) -> None:
+    """Behind another tab nothing is fetched or drawn, and the stream is closed; in front it goes on."""
+    with lab_with(tmp_path, *busy(2)) as (lab, standin):
+        notebook = lab.open(browser, lab.write("hidden.ipynb", ["1"]), kernel=False)
+        page = notebook.page
+        sockets: list[Any] = []
+        page.on("websocket", lambda socket: sockets.append(socket) if "gpuwidget" in socket.url else None)
+        notebook.script(COUNT_DRAWINGS)
+        asked = courses(page)
+        open_dashboard(notebook)
+        page.wait_for_timeout(1500)
+        assert page.evaluate("window.drawings") > 0
+        notebook.script("app.shell.activateById(panel.id);")
+        page.wait_for_selector(DASHBOARD, state="hidden")
+        page.wait_for_timeout(500)
+        assert [socket.is_closed() for socket in sockets] == [True]
+        before = page.evaluate("window.drawings"), len(asked)
+        page.wait_for_timeout(2000)
+        assert (page.evaluate("window.drawings"), len(asked)) == before
+        standin.scenario(*machine(2, 2))
+        open_dashboard(notebook)
+        wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "100 · 0 %")
+        assert [socket.is_closed() for socket in sockets] == [True, False]
+        notebook.close()
+
+
+def test_sixteen_gpus_one_of_them_lost(browser: Browser, tmp_path: Path) -> None:
+    """All can be told apart and chosen, the one that is lost says so, and only what is in view is drawn."""
+    with lab_with(tmp_path, *busy(16)) as (lab, standin):
+        notebook = lab.open(browser, lab.write("sixteen.ipynb", ["1"]), kernel=False)
+        page = notebook.page
+        known = uuids(lab)
+        open_dashboard(notebook)
+        wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "0 \N{EN DASH} 100 %")
+        chips = page.eval_on_selector_all(CHIP, "nodes => nodes.map(node => node.dataset.gpuUuid)")
+        assert chips == known
+        drawn = page.eval_on_selector_all(
+            CHART, "nodes => nodes.filter(n => n.querySelector('canvas')).length"
+        )
+        assert drawn < 19
+        page.hover(f"{CHIP} >> nth=5")
+        assert reading(page, "utilization") == "GPU 5: 12 %"
+        page.click(f"{CHIP} >> nth=5", modifiers=["Shift"])
+        wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "12 %")
+        assert pressed(page, CHIP) == ["5"]
+        page.click(f"{CHIP} >> nth=5", modifiers=["Shift"])
+        assert len(pressed(page, CHIP)) == 16
+        standin.scenario(*busy(16), "gpu.1.*=error 15")
+        wait_for_text(notebook, CHIP, "lost")
+        notebook.close()
+
+
+def test_what_a_gpu_has_not_says_why(browser: Browser, tmp_path: Path) -> None:
+    """Without hardware counters their charts give way to the reason."""
+    with lab_with(tmp_path, *machine(1), "gpu.*.gpm=0") as (lab, _):
+        notebook = lab.open(browser, lab.write("without.ipynb", ["1"]), kernel=False)
+        page = notebook.page
+        open_dashboard(notebook)
+        page.wait_for_selector(f"{CHART}[data-metric=sm][data-empty]")
+        assert "Hopper" in page.inner_text(f"{CHART}[data-metric=sm] .jp-gpuwidget-why")
+        assert page.is_visible(f"{CHART}[data-metric=utilization] canvas")
+        notebook.close()
+
+
+def test_a_recording_is_labelled(browser: Browser, lab: Lab) -> None:
+    """What is shown of a recording says that it is one."""
+    notebook = lab.open(browser, lab.write("dashboard-recording.ipynb", ["1"]), kernel=False)
+    open_dashboard(notebook)
+    wait_for_text(notebook, f"{DASHBOARD} .jp-gpuwidget-recording", "Recording of 4")
+    notebook.close()
+
+
+def test_below_a_notebook_7(browser: Browser, tmp_path: Path) -> None:
+    """Notebook 7 has its notebook alone in the main area: there the dashboard opens below it."""
+    with lab_with(tmp_path, *busy(2)) as (lab, _):
+        path = lab.write("seven.ipynb", ["1"])
+        page = browser.new_page(viewport={"width": 1200, "height": 900})
+        page.goto(f"{lab.url}/notebooks/{path.name}?token={lab.token}")
+        page.wait_for_function("() => window.jupyterapp?.commands.hasCommand('gpuwidget:open-dashboard')")
+        page.wait_for_selector(".jp-Notebook .jp-Cell")
+        page.evaluate("() => window.jupyterapp.commands.execute('gpuwidget:open-dashboard')")
+        page.wait_for_selector(f"{CHART} canvas", state="visible")
+        page.close(run_before_unload=False)
