@@ -57,7 +57,11 @@ export class CellRow extends Line {
     const name = cellName(trans, report);
     this.name.set(name);
     this.mark.set(mark);
-    setAttribute(this.mark.node, 'data-warm', meaning === '' || report.status === 'interrupted' ? '' : 'true');
+    setAttribute(
+      this.mark.node,
+      'data-warm',
+      meaning === '' || report.status === 'interrupted' ? '' : 'true'
+    );
     setAttribute(this.mark.node, 'aria-label', meaning);
     setAttribute(this.mark.node, 'role', meaning === '' ? '' : 'img');
     this.button.title = [meaning === '' ? name : `${name}: ${meaning}`, trans.__('Go to the cell')].join(

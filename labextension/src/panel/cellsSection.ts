@@ -117,7 +117,7 @@ export class CellsSection {
     const now = Date.now() / 1000;
     for (const row of rows) {
       let line = this.lines.get(row.key);
-      if (line === undefined || line.node.dataset.cellId !== row.cellId) {
+      if (line?.node.dataset.cellId !== row.cellId) {
         line?.node.remove();
         line = new CellRow(this.trans, row, now, () => {
           this.cells.reveal(row.cellId);
