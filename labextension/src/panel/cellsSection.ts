@@ -63,7 +63,10 @@ export class CellsSection {
     this.node = element('section', 'cells', this.fold, this.body);
     this.node.setAttribute('aria-label', trans.__('Cells of the notebook in front'));
     this.empty.set(
-      trans.__('No cell here has a report yet. Press Watch, or begin a cell with %%gpuwatch and run it.')
+      trans.__(
+        'No cell here has a report yet. Press Watch, or begin a cell with %1 and run it.',
+        '%%gpuwatch'
+      )
     );
   }
 
