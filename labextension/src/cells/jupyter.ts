@@ -68,7 +68,7 @@ export class NotebookCells {
     this.shell.activateById(panel.id);
     // A windowed notebook has not laid out what is far away: it scrolls there itself.
     await notebook.scrollToItem(index, 'smart').catch(() => undefined);
-    if (!panel.isDisposed && !panel.node.contains(document.activeElement)) {
+    if (panel.isAttached && !panel.node.contains(document.activeElement)) {
       notebook.activate(); // Only what is laid out can have the keyboard.
     }
   }

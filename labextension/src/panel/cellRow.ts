@@ -103,6 +103,9 @@ export class RunningRow extends Line {
     this.node.classList.add('jp-gpuwidget-running');
     this.button.tabIndex = 0;
     this.button.title = trans.__('It runs now. Go to the cell');
+    this.mark.set('▸');
+    setAttribute(this.mark.node, 'role', 'img');
+    setAttribute(this.mark.node, 'aria-label', trans.__('running'));
   }
 
   /** Show it, or nothing. */
@@ -115,7 +118,6 @@ export class RunningRow extends Line {
     this.cellId = running.cellId;
     this.node.dataset.cellId = running.cellId;
     this.name.set(running.executionCount === null ? '[*]' : `[${String(running.executionCount)}]`);
-    this.mark.set(this.trans.__('running'));
     this.delta.set(change(running.delta, unit), runningTitle(this.trans, running));
     this.time.set(running.seconds < 60 ? duration(running.seconds) : tookShort(running.seconds));
   }
