@@ -4,9 +4,12 @@ import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 export interface Settings {
   /** Seconds of the past that a chart shows. */
   readonly chartSeconds: number;
+  /** Whether the status bar tells the GPU and the memory of the notebook in front. */
+  readonly statusBar: boolean;
 }
 
 /** What the settings say now. */
 export function read(settings: ISettingRegistry.ISettings): Settings {
-  return { chartSeconds: settings.composite.chartSeconds as number };
+  const { chartSeconds, statusBar } = settings.composite;
+  return { chartSeconds: chartSeconds as number, statusBar: statusBar as boolean };
 }

@@ -1,5 +1,6 @@
 import { Token } from '@lumino/coreutils';
 
+import type { Cells } from './cells/cells';
 import type { Monitor } from './stream/monitor';
 import type { GpuPanel } from './panel/panel';
 
@@ -10,6 +11,12 @@ export const DOMAIN = 'jupyterlab_gpuwidget';
 export const IMonitor = new Token<Monitor>(
   'jupyterlab-gpuwidget:IMonitor',
   'Live GPU samples, while somebody looks.'
+);
+
+/** What the cells of the notebook in front did. */
+export const ICells = new Token<Cells>(
+  'jupyterlab-gpuwidget:ICells',
+  'What the cells of the notebook in front did, and which one runs.'
 );
 
 /** The panel of the sidebar. */

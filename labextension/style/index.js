@@ -1,3 +1,5 @@
 import 'uplot/dist/uPlot.min.css';
 import './base.css';
 import './dashboard.css';
+import './cells.css';
+import './status.css';

@@ -2,14 +2,19 @@ import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
 import {
+  change,
   duration,
+  energy,
   figure,
   memory,
+  memoryChange,
   memoryUnit,
   model,
   moment,
   padded,
   powerOf,
+  took,
+  tookShort,
   whole,
   withUnit
 } from '../src/ui/format';
@@ -71,4 +76,44 @@ test('a moment of another day has its date', () => {
 
 test("a model's name keeps what tells it apart", () => {
   assert.equal(model('NVIDIA GeForce RTX 4090 Laptop GPU'), 'GeForce RTX 4090 Laptop GPU');
+});
+
+test('a change has its sign, and none is said to be none', () => {
+  assert.deepEqual(
+    [3.2 * GIB, -3.2 * GIB, 0, 3 * MIB, -3 * MIB, null].map(size => change(size, 'GiB')),
+    ['+3.2', '−3.2', '±0', '+<0.1', '−<0.1', 'n/a']
+  );
+  assert.deepEqual([64 * MIB, -3.2 * GIB, 0, null].map(memoryChange), ['+64 MiB', '−3.2 GiB', '±0', 'n/a']);
+});
+
+test('energy and times in the words of the cards', () => {
+  assert.deepEqual([0.44, 850, 2300, 1.25e6, 999.6, 999.6e3, null, NaN].map(energy), [
+    '0.4 J',
+    '850 J',
+    '2.3 kJ',
+    '1.25 MJ',
+    '1.0 kJ',
+    '1.00 MJ',
+    'n/a',
+    'n/a'
+  ]);
+  assert.deepEqual([380e-6, 2.1e-3, 0.05, 0.9996, 14, 59.96, 185, 7440, null].map(took), [
+    '380 µs',
+    '2.1 ms',
+    '50 ms',
+    '1.0 s',
+    '14.0 s',
+    '1 min 00 s',
+    '3 min 05 s',
+    '2 h 04 min',
+    'n/a'
+  ]);
+  assert.deepEqual([14, 59.96, 185, 3599.6, 7440, null].map(tookShort), [
+    '14.0 s',
+    '1:00 min',
+    '3:05 min',
+    '1:00 h',
+    '2:04 h',
+    'n/a'
+  ]);
 });

@@ -2,7 +2,7 @@ import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
 import type { Kernel, Phase } from '../src/kernel/kernel';
-import { Kernels, POLL_MS } from '../src/kernel/kernels';
+import { GLANCE_MS, Kernels, POLL_MS } from '../src/kernel/kernels';
 import { FakeKernel, FakeTimers, ok, settled } from './fakes';
 
 function made(): { kernels: Kernels; timers: FakeTimers } {
@@ -328,4 +328,67 @@ test('gpuwidget loaded by a cell while a question is out is found all the same',
   first(null);
   await settled();
   assert.deepEqual([kind(kernels), kernel.questions.length], ['ready', 2]);
+});
+
+test('a glance asks a kernel without gpuwidget nothing, and one whose notebook speaks of it once', async () => {
+  const { kernels, timers } = made();
+  kernels.stop();
+  kernels.glance(true);
+  const silent = new FakeKernel();
+  await show(kernels, silent, 'idle');
+  await timers.pass(10 * GLANCE_MS);
+  assert.deepEqual(silent.questions, []);
+  const kernel = new FakeKernel();
+  kernel.answer = ok();
+  kernels.mentioned(kernel);
+  await show(kernels, kernel, 'idle');
+  await timers.pass(10 * GLANCE_MS);
+  assert.deepEqual([kernel.questions.length, kind(kernels), timers.running], [1, 'ready', 0]);
+});
+
+test('a glance asks after a cell, and seldom while one runs', async () => {
+  const { kernels, timers } = made();
+  kernels.stop();
+  kernels.glance(true);
+  const kernel = new FakeKernel();
+  kernel.answer = ok();
+  kernels.mentioned(kernel);
+  await show(kernels, kernel, 'idle');
+  await show(kernels, kernel, 'busy');
+  await timers.pass(2 * GLANCE_MS);
+  assert.equal(kernel.questions.length, 3);
+  await show(kernels, kernel, 'idle');
+  await timers.pass(10 * GLANCE_MS);
+  assert.deepEqual([kernel.questions.length, timers.running], [4, 0]);
+});
+
+test('where each question shows as work of the kernel, a glance asks after a cell only', async () => {
+  const { kernels, timers } = made();
+  kernels.stop();
+  kernels.glance(true);
+  kernels.spare();
+  const kernel = new FakeKernel();
+  kernel.answer = ok();
+  kernels.mentioned(kernel);
+  await show(kernels, kernel, 'idle');
+  await show(kernels, kernel, 'busy');
+  await timers.pass(10 * GLANCE_MS);
+  assert.deepEqual([kernel.questions.length, kernels.spares], [1, true]);
+  await show(kernels, kernel, 'idle');
+  assert.equal(kernel.questions.length, 2);
+});
+
+test('who no longer glances asks nothing, and the panel closed leaves a glance its own rate', async () => {
+  const { kernels, timers } = made();
+  kernels.glance(true);
+  const kernel = new FakeKernel();
+  kernel.answer = ok();
+  await show(kernels, kernel, 'busy');
+  kernels.stop();
+  const asked = kernel.questions.length;
+  await timers.pass(GLANCE_MS);
+  assert.equal(kernel.questions.length, asked + 1);
+  kernels.glance(false);
+  await timers.pass(10 * GLANCE_MS);
+  assert.deepEqual([kernel.questions.length, timers.running], [asked + 1, 0]);
 });

@@ -6,6 +6,8 @@ import { KERNEL_SCHEMA, type KernelReply, type KernelRequest, type KernelState }
 
 /** How often a kernel that answers is asked again while somebody looks. */
 export const POLL_MS = 3000;
+/** How often it is asked while a cell runs and somebody only glances. */
+export const GLANCE_MS = 5000;
 
 /** What is known about gpuwidget in the kernel of the notebook in front. */
 export type Condition =
@@ -48,6 +50,8 @@ interface Known {
   restarted: boolean;
   refusal: Refused | null;
   wished: KernelRequest | null;
+  /** Whether its notebook speaks of gpuwidget: one that does not is asked nothing by a mere glance. */
+  mentioned: boolean;
   /** Whether something happened since the question that is out. */
   askAgain: boolean;
 }
@@ -69,6 +73,7 @@ export class Kernels {
   private readonly asked = new WeakSet<Kernel>();
   private timer: number | null = null;
   private looking = false;
+  private glancing = false;
   private sparing = false;
   private readonly changes = new Signal<this, void>(this);
 
@@ -108,10 +113,32 @@ export class Kernels {
     this.again();
   }
 
-  /** Nobody looks: ask nothing. */
+  /** Nobody looks: ask nothing, but what a glance needs. */
   stop(): void {
     this.looking = false;
-    this.unschedule();
+    this.schedule();
+  }
+
+  /**
+   * What it last said is shown somewhere, or nowhere any more: a kernel that has gpuwidget is then asked after its
+   * cells and seldom while one runs. An idle one is asked nothing.
+   */
+  glance(glancing: boolean): void {
+    if (glancing !== this.glancing) {
+      this.glancing = glancing;
+      this.again();
+      this.schedule();
+    }
+  }
+
+  /** Its notebook speaks of gpuwidget, which may be loaded. */
+  mentioned(kernel: Kernel): void {
+    this.of(kernel).mentioned = true;
+  }
+
+  /** Whether the kernel is asked only when there is a reason to, and so not while a cell runs. */
+  get spares(): boolean {
+    return this.sparing;
   }
 
   /** This page shows each question as work of the kernel: ask only when there is a reason to. */
@@ -134,6 +161,8 @@ export class Kernels {
       this.of(kernel).phase = phase;
       if (kernel !== before.kernel || this.worthAsking(kernel, before.phase, front.phase)) {
         this.again();
+      } else if (phase !== before.phase && this.timer === null) {
+        this.schedule();
       }
     }
     this.changes.emit();
@@ -142,9 +171,15 @@ export class Kernels {
   /** Something may have changed in the kernel: ask it now, whatever it said before. */
   again(): void {
     const { kernel } = this.front;
-    if (this.looking && kernel !== null && this.answers()) {
+    if (kernel !== null && this.answers() && (this.looking || this.worthGlancing(kernel))) {
       void this.ask(kernel, { schema: KERNEL_SCHEMA, ask: 'state' });
     }
+  }
+
+  /** One without gpuwidget writes an error into its log when it is asked: that is for who opens the panel. */
+  private worthGlancing(kernel: Kernel): boolean {
+    const { condition, mentioned } = this.of(kernel);
+    return this.glancing && (mentioned || condition?.kind === 'ready');
   }
 
   /** Make `device` the default there; null for what was before. */
@@ -319,12 +354,21 @@ export class Kernels {
     const { kernel } = this.front;
     const loaded = this.view.condition.kind === 'loading';
     const doubtful = kernel !== null && this.of(kernel).misses > 0;
-    if (this.looking && (loaded || (this.state !== null && (doubtful || !this.sparing)))) {
-      this.timer = this.timers.after(POLL_MS, () => {
+    const again = (milliseconds: number): void => {
+      this.timer = this.timers.after(milliseconds, () => {
         this.timer = null;
         this.again();
       });
+    };
+    if (this.looking && (loaded || (this.state !== null && (doubtful || !this.sparing)))) {
+      again(POLL_MS);
+    } else if (!this.looking && this.glancing && this.state !== null && this.glances(doubtful)) {
+      again(GLANCE_MS);
     }
+  }
+
+  private glances(doubtful: boolean): boolean {
+    return doubtful || (this.front.phase === 'busy' && !this.sparing);
   }
 
   private unschedule(): void {
@@ -355,6 +399,7 @@ const UNKNOWN: Known = {
   restarted: false,
   refusal: null,
   wished: null,
+  mentioned: false,
   askAgain: false
 };
 

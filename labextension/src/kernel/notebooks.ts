@@ -100,11 +100,12 @@ export class Notebooks {
   }
 
   /** A cell that names gpuwidget may have loaded it where it was not. */
-  private executed(
-    _: unknown,
-    { notebook, cell }: { notebook: unknown; cell: { model: { sharedModel: { getSource(): string } } } }
-  ): void {
-    if (this.panel?.content === notebook && /gpuwidget|%gpu/.test(cell.model.sharedModel.getSource())) {
+  private executed(_: unknown, { notebook, cell }: { notebook: unknown; cell: { model: Mentioning } }): void {
+    if (this.panel?.content === notebook && mentions(cell.model)) {
+      const { kernel } = this.front();
+      if (kernel !== null) {
+        this.kernels.mentioned(kernel);
+      }
       this.kernels.again();
     }
   }
@@ -136,7 +137,20 @@ export class Notebooks {
     if (kernel === undefined) {
       kernel = new ConnectedKernel(connection);
       this.connected.set(connection, kernel);
+      // Once for each kernel: a notebook may have thousands of cells.
+      if ([...(panel.content.model?.cells ?? [])].some(mentions)) {
+        this.kernels.mentioned(kernel);
+      }
     }
     return { notebook, kernel, phase: this.phase(connection) };
   }
+}
+
+interface Mentioning {
+  readonly sharedModel: { getSource(): string };
+}
+
+/** Whether gpuwidget is spoken of, and so may be loaded. */
+function mentions(cell: Mentioning): boolean {
+  return /gpuwidget|%gpu/.test(cell.sharedModel.getSource());
 }

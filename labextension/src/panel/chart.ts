@@ -1,5 +1,7 @@
 import uPlot from 'uplot';
 
+import { bandAt, bandsPlugin, type Band } from '../ui/bands';
+import { setAttribute } from '../ui/dom';
 import type { Palette } from '../ui/palette';
 import type { Curve, Past } from '../stream/past';
 
@@ -12,6 +14,8 @@ export interface Span {
   readonly seconds: number;
   /** Seconds without a sample after which the curve is broken. */
   readonly gap: number;
+  /** Which cell of the notebook in front used it when. */
+  readonly bands: readonly Band[];
 }
 
 /** The live chart of one GPU: utilization a filled line, memory a dashed one, both in percent of all there is. */
@@ -31,6 +35,9 @@ export class Chart {
   ) {
     this.node.className = className;
     this.node.setAttribute('role', 'img');
+    this.node.onpointermove = event => {
+      setAttribute(this.node, 'title', this.bandUnder(event));
+    };
     this.observer = new ResizeObserver(entries => {
       this.resize(Math.floor(entries[0]?.contentRect.width ?? 0));
     });
@@ -87,12 +94,21 @@ export class Chart {
     }
   }
 
+  private bandUnder({ clientX }: MouseEvent): string {
+    if (this.plot === null || this.span === null) {
+      return '';
+    }
+    const time = this.plot.posToVal(clientX - this.node.getBoundingClientRect().left, 'x');
+    return bandAt(this.span.bands, time)?.title ?? '';
+  }
+
   private create(): uPlot {
     const hidden = { show: false };
     const options: uPlot.Options = {
       width: this.width,
       height: this.height,
       padding: [1, 0, 1, 0],
+      plugins: [bandsPlugin(() => this.span?.bands ?? [], this.palette)],
       legend: hidden,
       cursor: hidden,
       axes: [hidden, hidden],

@@ -1,3 +1,4 @@
+import type { Band } from '../ui/bands';
 import { element } from '../ui/dom';
 import { GpuCard, type CardPorts } from './gpuCard';
 import { openByThemselves, type GpuNow, type Model } from '../stream/model';
@@ -14,15 +15,20 @@ export class GpuList {
 
   constructor(private readonly ports: Omit<CardPorts, 'toggled'>) {}
 
-  /** Show the newest sample of `model` and its past, with what `state` says of them. */
-  update(model: Model, state: KernelState | null): void {
+  /**
+   * Show the newest sample of `model` and its past, with what `state` says of them and the `bands` of each on its
+   * charts.
+   */
+  update(model: Model, state: KernelState | null, bands: (uuid: string) => readonly Band[]): void {
     const gpus = model.gpus(state);
     this.reconcile(gpus);
     this.decide(gpus, state);
     const gap = Math.max(2, 3 * (model.server?.interval ?? 0));
     const span = { past: model.past, seconds: model.seconds, gap };
     for (const now of gpus) {
-      this.cards.get(now.gpu.uuid)?.update(now, model.sample?.time ?? NaN, span);
+      this.cards
+        .get(now.gpu.uuid)
+        ?.update(now, model.sample?.time ?? NaN, { ...span, bands: bands(now.gpu.uuid) });
     }
   }
 

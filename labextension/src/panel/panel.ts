@@ -1,6 +1,8 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { Widget } from '@lumino/widgets';
 
+import { CellsSection } from './cellsSection';
+import type { Cells } from '../cells/cells';
 import { element, setAttribute, Text } from '../ui/dom';
 import { duration } from '../ui/format';
 import { GpuList } from './gpuList';
@@ -27,11 +29,13 @@ export class GpuPanel extends Widget {
   private readonly key: HTMLElement;
   private readonly span = new Text('span');
   private readonly list: GpuList;
+  private readonly section: CellsSection;
   private colours: Palette | null = null;
 
   constructor(
     private readonly trans: TranslationBundle,
-    private readonly monitor: Monitor
+    private readonly monitor: Monitor,
+    private readonly cells: Cells
   ) {
     super();
     this.id = 'jp-gpuwidget-panel';
@@ -43,6 +47,7 @@ export class GpuPanel extends Widget {
     this.notice = new NoticeView(trans, () => undefined);
     this.kernel = new KernelSection(trans, monitor.kernels);
     this.list = new GpuList({ trans, palette: () => (this.colours ??= readPalette(this.node)) });
+    this.section = new CellsSection(trans, cells);
     this.key = element(
       'div',
       'key',
@@ -54,9 +59,11 @@ export class GpuPanel extends Widget {
     this.node.append(
       this.header,
       this.kernel.node,
-      element('div', 'scroll', this.recording.node, this.notice.node, this.key, this.list.node)
+      element('div', 'scroll', this.recording.node, this.notice.node, this.key, this.list.node),
+      this.section.node
     );
     monitor.changed.connect(this.update, this);
+    cells.changed.connect(this.update, this);
     document.addEventListener('visibilitychange', this.look);
   }
 
@@ -86,7 +93,9 @@ export class GpuPanel extends Widget {
     }
     document.removeEventListener('visibilitychange', this.look);
     this.monitor.changed.disconnect(this.update, this);
+    this.cells.changed.disconnect(this.update, this);
     this.monitor.look(false);
+    this.cells.look(false);
     this.list.dispose();
     super.dispose();
   }
@@ -105,6 +114,7 @@ export class GpuPanel extends Widget {
 
   protected override onBeforeDetach(): void {
     this.monitor.look(false);
+    this.cells.look(false);
   }
 
   protected override onResize({ width }: Widget.ResizeMessage): void {
@@ -137,14 +147,19 @@ export class GpuPanel extends Widget {
     this.recording.node.hidden = recording === null;
     this.notice.show(this.serverNotice(quiet, origin?.reason ?? null));
     this.kernel.update(model.server?.version ?? null);
-    this.span.set(this.spanText(model.seconds));
+    this.span.set(this.spanText(model.seconds), this.clocksTitle());
     this.key.hidden = (model.sample?.gpus.length ?? 0) === 0;
     const { state, view } = kernels;
-    this.list.update(model, view.silentFor === null || state === null ? state : withoutMemory(state));
+    this.list.update(model, view.silentFor === null || state === null ? state : withoutMemory(state), uuid =>
+      this.cells.bands(uuid)
+    );
+    this.section.update();
   }
 
   private readonly look = (): void => {
-    this.monitor.look(this.isVisible && document.visibilityState === 'visible');
+    const seen = this.isVisible && document.visibilityState === 'visible';
+    this.monitor.look(seen);
+    this.cells.look(seen);
     this.update();
   };
 
@@ -152,6 +167,16 @@ export class GpuPanel extends Widget {
     return seconds >= 60 && seconds % 60 === 0
       ? this.trans.__('last %1 min', seconds / 60)
       : this.trans.__('last %1', duration(seconds));
+  }
+
+  private clocksTitle(): string {
+    const { disagreement } = this.cells.clocks;
+    return disagreement === null
+      ? ''
+      : this.trans.__(
+          'Which cell ran when is not shown: the clocks of the kernel and of the server differ by %1.',
+          duration(Math.abs(disagreement))
+        );
   }
 
   private rateText(live: boolean): string {

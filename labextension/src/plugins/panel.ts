@@ -3,10 +3,11 @@ import { IThemeManager } from '@jupyterlab/apputils';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
+import type { Cells } from '../cells/cells';
 import { GpuPanel } from '../panel/panel';
 import { read } from '../settings';
 import type { Monitor } from '../stream/monitor';
-import { DOMAIN, IGpuPanel, IMonitor } from '../tokens';
+import { DOMAIN, ICells, IGpuPanel, IMonitor } from '../tokens';
 
 const RANK = 700;
 
@@ -16,11 +17,12 @@ export const panel: JupyterFrontEndPlugin<GpuPanel> = {
   description: 'The GPU panel of the right sidebar.',
   autoStart: true,
   provides: IGpuPanel,
-  requires: [IMonitor, ISettingRegistry],
+  requires: [IMonitor, ICells, ISettingRegistry],
   optional: [ILayoutRestorer, IThemeManager, ITranslator],
   activate: async (
     app: JupyterFrontEnd,
     source: Monitor,
+    cells: Cells,
     registry: ISettingRegistry,
     restorer: ILayoutRestorer | null,
     themes: IThemeManager | null,
@@ -28,7 +30,7 @@ export const panel: JupyterFrontEndPlugin<GpuPanel> = {
   ) => {
     const settings = await registry.load(panel.id);
     source.keep(read(settings).chartSeconds);
-    const widget = new GpuPanel((translator ?? nullTranslator).load(DOMAIN), source);
+    const widget = new GpuPanel((translator ?? nullTranslator).load(DOMAIN), source, cells);
     settings.changed.connect(changed => {
       source.keep(read(changed).chartSeconds);
     });

@@ -5,6 +5,7 @@ const MIB = 1024 ** 2;
 const GIB = 1024 ** 3;
 
 export const UNKNOWN = 'n/a';
+const MINUS = '\u2212';
 /** As wide as a digit where digits are tabular: keeps a number's start in its place. */
 const FIGURE_SPACE = '\u2007';
 
@@ -74,6 +75,60 @@ export function powerOf(watts: Unsure, limit: Unsure): string {
     return UNKNOWN;
   }
   return known(limit) ? `${whole(watts)} of ${whole(limit)} W` : `${whole(watts)} W`;
+}
+
+/** A change of bytes as a bare number of `unit` with its sign, `±0` for none. */
+export function change(size: Unsure, unit: MemoryUnit): string {
+  if (!known(size)) {
+    return UNKNOWN;
+  }
+  return size === 0 ? '±0' : `${size < 0 ? MINUS : '+'}${figure(Math.abs(size), unit)}`;
+}
+
+/** A change of bytes as `+3.2 GiB`, `±0` for none. */
+export function memoryChange(size: Unsure): string {
+  if (!known(size)) {
+    return UNKNOWN;
+  }
+  return size === 0 ? '±0' : `${size < 0 ? MINUS : '+'}${memory(Math.abs(size))}`;
+}
+
+/** Joules as `0.4 J`, `850 J`, `2.3 kJ` or `1.25 MJ`. */
+export function energy(joules: Unsure): string {
+  if (!known(joules)) {
+    return UNKNOWN;
+  }
+  if (joules >= 999.5e3) {
+    return `${(joules / 1e6).toFixed(2)} MJ`;
+  }
+  return joules >= 999.5 ? `${(joules / 1e3).toFixed(1)} kJ` : `${joules.toFixed(joules < 9.95 ? 1 : 0)} J`;
+}
+
+/** Seconds that something took, as `380 µs`, `2.1 ms`, `14.0 s`, `3 min 05 s` or `2 h 04 min`. */
+export function took(seconds: Unsure): string {
+  if (!known(seconds)) {
+    return UNKNOWN;
+  }
+  if (seconds < 0.9995e-3) {
+    return `${(1e6 * seconds).toFixed(0)} µs`;
+  }
+  if (seconds < 0.9995) {
+    return `${(1e3 * seconds).toFixed(seconds < 9.95e-3 ? 1 : 0)} ms`;
+  }
+  return seconds < 59.95 ? `${seconds.toFixed(1)} s` : duration(seconds);
+}
+
+/** The same for a narrow column: from a minute on as `3:05 min`, from an hour on as `2:04 h`. */
+export function tookShort(seconds: Unsure): string {
+  const whole = known(seconds) ? Math.round(seconds) : 0;
+  if (!known(seconds) || seconds < 59.95) {
+    return took(seconds);
+  }
+  const [large, small, unit] =
+    whole < 3600
+      ? [Math.floor(whole / 60), whole % 60, 'min']
+      : [Math.floor(Math.round(seconds / 60) / 60), Math.round(seconds / 60) % 60, 'h'];
+  return `${String(large)}:${String(small).padStart(2, '0')} ${unit}`;
 }
 
 /** Whole seconds as `12 s`, `3 min 05 s` or `2 h 04 min`. */

@@ -1,0 +1,171 @@
+/** Reports as gpuwidget/measure/report.py writes them into a notebook's outputs: what the list of cells reads of them. */
+
+/** Mime type of a report among a cell's outputs. */
+export const REPORT_MIME = 'application/vnd.gpuwidget.report+json';
+const REPORT_SCHEMA = 1;
+const LONGEST_TEXT = 200;
+const MOST_GPUS = 64;
+
+/** Whose memory is told: what torch has allocated, this process's, or the whole GPU's. */
+export type MemoryKind = 'torch' | 'process' | 'device';
+
+export type Status = 'ok' | 'error' | 'interrupted';
+
+/** One GPU that the cell used. Bytes and joules; null where nobody knows. */
+export interface GpuPart {
+  readonly uuid: string;
+  /** As `0`, or `0:1` for a MIG slice. */
+  readonly number: string;
+  readonly torchDevice: string | null;
+  readonly delta: number | null;
+  readonly peak: number | null;
+  readonly energy: number | null;
+}
+
+/** What one run did. */
+export interface CellReport {
+  readonly executionCount: number | null;
+  readonly label: string | null;
+  /** Epoch seconds of the kernel's machine. */
+  readonly started: number | null;
+  /** Seconds. */
+  readonly duration: number | null;
+  readonly status: Status;
+  /** Out-of-memory errors during the run. */
+  readonly ooms: number;
+  /** The words that label a recording, null for live GPUs. */
+  readonly recording: string | null;
+  /** Whether any GPU was there at all. */
+  readonly seen: boolean;
+  /** Those that the cell used, or all where nobody can say which. */
+  readonly gpus: readonly GpuPart[];
+  /** The same for all of `gpus`: sums of different things are no figure. */
+  readonly kind: MemoryKind;
+  /** Of all `gpus` together; null where a part of it is not known. */
+  readonly delta: number | null;
+  /** The highest of any one GPU: peaks at different moments add up to nothing. */
+  readonly peak: number | null;
+  /** Of those GPUs of which it is known. */
+  readonly energy: number | null;
+  /** Whether the energy of some GPU is not known. */
+  readonly atLeast: boolean;
+  /** Why a figure is not known, by the report's name of it. */
+  readonly missing: Readonly<Record<string, string>>;
+}
+
+/** Read `value`; null where it is no report that this version understands. */
+export function readReport(value: unknown): CellReport | null {
+  const report = fields(value);
+  const cell = fields(report.cell);
+  if (report.schema !== REPORT_SCHEMA || report.cell === undefined) {
+    return null;
+  }
+  const all = list(report.gpus).slice(0, MOST_GPUS).map(fields);
+  // Of a report without the mark nobody said which it used.
+  const used = all.filter(gpu => typeof gpu.uuid === 'string' && gpu.shown !== false);
+  const kind = memoryKind(used);
+  const gpus = used.map(gpu => part(gpu, kind));
+  const energies = gpus.flatMap(({ energy }) => (energy === null ? [] : [energy]));
+  const peaks = gpus.flatMap(({ peak }) => (peak === null ? [] : [peak]));
+  return {
+    executionCount: number(cell.execution_count),
+    label: text(cell.label),
+    started: number(cell.started),
+    duration: number(cell.duration_s),
+    status: cell.status === 'error' || cell.status === 'interrupted' ? cell.status : 'ok',
+    ooms: used.reduce((sum, gpu) => sum + (number(fields(gpu.torch).ooms) ?? 0), 0),
+    recording: text(fields(report.source).recording),
+    seen: all.length > 0,
+    gpus,
+    kind,
+    delta: gpus.length === 0 ? null : sum(gpus.map(({ delta }) => delta)),
+    peak: peaks.length === 0 ? null : Math.max(...peaks),
+    energy: energies.length === 0 ? null : energies.reduce((total, energy) => total + energy, 0),
+    atLeast: energies.length < gpus.length,
+    missing: reasons(used)
+  };
+}
+
+/** torch's where its allocator was used, else this process's, else whole GPUs', as the card has it. */
+function memoryKind(gpus: readonly Fields[]): MemoryKind {
+  const processes = gpus.map(gpu => fields(gpu.process_memory));
+  const process =
+    gpus.length > 0 &&
+    gpus.every(gpu => isObject(gpu.process_memory)) &&
+    processes.some(span => number(span.peak) !== null);
+  // Of what child processes hold, torch here knows nothing.
+  if (process && gpus.some(gpu => list(gpu.children).length > 0)) {
+    return 'process';
+  }
+  const torch = gpus.length > 0 && gpus.every(gpu => isObject(gpu.torch));
+  if (torch && gpus.some(gpu => (number(fields(fields(gpu.torch).reserved).peak) ?? 0) > 0)) {
+    return 'torch';
+  }
+  return process ? 'process' : 'device';
+}
+
+function part(gpu: Fields, kind: MemoryKind): GpuPart {
+  const span = fields(
+    kind === 'torch'
+      ? fields(gpu.torch).allocated
+      : kind === 'process'
+        ? gpu.process_memory
+        : gpu.device_memory
+  );
+  const [start, end] = [number(span.start), number(span.end)];
+  const index = String(number(gpu.index) ?? '?');
+  const slice = number(gpu.mig_index);
+  return {
+    uuid: String(gpu.uuid),
+    number: slice === null ? index : `${index}:${String(slice)}`,
+    torchDevice: text(gpu.torch_device),
+    delta: start === null || end === null ? null : end - start,
+    peak: number(span.peak),
+    energy: number(gpu.energy_j)
+  };
+}
+
+/** The first GPU's reason for each: later ones refer to it. */
+function reasons(gpus: readonly Fields[]): Record<string, string> {
+  const found: Record<string, string> = {};
+  for (const gpu of gpus) {
+    for (const [name, reason] of Object.entries(fields(gpu.missing))) {
+      found[name] ??= text(reason) ?? '';
+    }
+  }
+  return found;
+}
+
+function sum(values: readonly (number | null)[]): number | null {
+  let total = 0;
+  for (const value of values) {
+    if (value === null) {
+      return null;
+    }
+    total += value;
+  }
+  return total;
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+
+// A notebook may come from anywhere: whatever has another type is not known.
+function isObject(value: unknown): value is Fields {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function fields(value: unknown): Fields {
+  return isObject(value) ? value : {};
+}
+
+function list(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+function number(value: unknown): number | null {
+  return typeof value === 'number' && Number.isFinite(value) ? value : null;
+}
+
+function text(value: unknown): string | null {
+  return typeof value === 'string' && value !== '' ? value.slice(0, LONGEST_TEXT) : null;
+}

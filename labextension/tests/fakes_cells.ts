@@ -1,0 +1,134 @@
+import { Signal } from '@lumino/signaling';
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import type { CellModel, CellModels, Output, Outputs, OutputsChange } from '../src/cells/reader';
+import { REPORT_MIME } from '../src/cells/report';
+import { GIB } from './fakes';
+
+type Json = Record<string, unknown>;
+
+/** English, as it stands in the sources. */
+export const trans = {
+  __: (text: string, ...values: unknown[]) => filled(text, values),
+  _n: (one: string, many: string, count: number) => filled(count === 1 ? one : many, [count])
+} as unknown as TranslationBundle;
+
+function filled(text: string, values: readonly unknown[]): string {
+  return text.replace(/%(\d)/g, (_, place: string) => String(values[Number(place) - 1]));
+}
+
+export function span(start: number | null, end: number | null, peak: number | null): Json {
+  return { start, end, peak };
+}
+
+/** A GPU of a report: torch went from 1 to 3 GiB there. */
+export function reportedGpu(index: number, changes: Json = {}): Json {
+  return {
+    uuid: `GPU-${String(index)}`,
+    index,
+    mig_index: null,
+    torch_device: `cuda:${String(index)}`,
+    shown: true,
+    device_memory: span(20 * GIB, 22 * GIB, 30 * GIB),
+    process_memory: span(2 * GIB, 4 * GIB, 6 * GIB),
+    torch: {
+      allocated: span(GIB, 3 * GIB, 5 * GIB),
+      reserved: span(2 * GIB, 5 * GIB, 5 * GIB),
+      ooms: 0
+    },
+    energy_j: 100,
+    children: [],
+    missing: {},
+    ...changes
+  };
+}
+
+/** A report as the kernel writes it, of In[`count`]. */
+export function report(count: number | null, changes: Json = {}, cell: Json = {}): Json {
+  return {
+    schema: 1,
+    source: { kind: 'nvml', reason: null, recording: null },
+    cell: {
+      execution_count: count,
+      label: null,
+      started: 1000 + (count ?? 0),
+      duration_s: 0.5,
+      gpu_tail_s: null,
+      status: 'ok',
+      ...cell
+    },
+    gpus: [reportedGpu(0)],
+    ...changes
+  };
+}
+
+/** An output; `looked` counts how often somebody asked for all of it. */
+export class FakeOutput implements Output {
+  looked = 0;
+
+  constructor(
+    readonly type: string,
+    private readonly data: Json | null = null
+  ) {}
+
+  static report(value: unknown): FakeOutput {
+    return new FakeOutput('display_data', { 'text/plain': 'card', [REPORT_MIME]: value });
+  }
+
+  toJSON(): object {
+    this.looked++;
+    return this.data === null ? { output_type: this.type } : { output_type: this.type, data: this.data };
+  }
+}
+
+/** A cell's outputs, changed by the test. */
+export class FakeOutputs implements Outputs {
+  readonly changed = new Signal<unknown, OutputsChange>(this);
+
+  constructor(private held: Output[] = []) {}
+
+  get length(): number {
+    return this.held.length;
+  }
+
+  get(place: number): Output {
+    const output = this.held[place];
+    if (output === undefined) {
+      throw new Error(`There is no output ${String(place)}.`);
+    }
+    return output;
+  }
+
+  add(output: Output): void {
+    this.held.push(output);
+    this.changed.emit({ oldValues: [], newValues: [output] });
+  }
+
+  clear(): void {
+    const oldValues = this.held;
+    this.held = [];
+    this.changed.emit({ oldValues, newValues: [] });
+  }
+}
+
+/** A notebook's cells, of which `listeners` of outputs can be counted. */
+export class FakeCells implements CellModels {
+  readonly changed = new Signal<unknown, unknown>(this);
+
+  constructor(readonly models: CellModel[]) {}
+
+  [Symbol.iterator](): Iterator<CellModel> {
+    return this.models[Symbol.iterator]();
+  }
+
+  /** Other cells, or another order. */
+  become(...models: CellModel[]): void {
+    this.models.splice(0, this.models.length, ...models);
+    this.changed.emit(null);
+  }
+}
+
+/** A code cell with these outputs. */
+export function codeCell(id: string, ...outputs: Output[]): CellModel & { outputs: FakeOutputs } {
+  return { id, outputs: new FakeOutputs(outputs) };
+}

@@ -1,0 +1,106 @@
+import { strict as assert } from 'node:assert';
+import { test } from 'node:test';
+
+import { readReport, type CellReport } from '../src/cells/report';
+import { GIB } from './fakes';
+import { report, reportedGpu, span } from './fakes_cells';
+
+function read(value: unknown): CellReport {
+  const found = readReport(value);
+  assert.ok(found);
+  return found;
+}
+
+test('what torch allocated is told where torch knows', () => {
+  const { kind, delta, peak, energy, atLeast } = read(report(3));
+  assert.deepEqual([kind, delta, peak, energy, atLeast], ['torch', 2 * GIB, 5 * GIB, 100, false]);
+});
+
+test('without torch it is the memory of the process, and without that the whole GPU’s', () => {
+  const process = read(report(3, { gpus: [reportedGpu(0, { torch: null })] }));
+  assert.deepEqual([process.kind, process.delta, process.peak], ['process', 2 * GIB, 6 * GIB]);
+  const device = read(report(3, { gpus: [reportedGpu(0, { torch: null, process_memory: null })] }));
+  assert.deepEqual([device.kind, device.delta, device.peak], ['device', 2 * GIB, 30 * GIB]);
+});
+
+test('a torch that was not used tells nothing, and of child processes torch knows nothing', () => {
+  const unused = { allocated: span(0, 0, 0), reserved: span(0, 0, 0), ooms: 0 };
+  assert.equal(read(report(3, { gpus: [reportedGpu(0, { torch: unused })] })).kind, 'process');
+  assert.equal(read(report(3, { gpus: [reportedGpu(0, { children: ['python worker'] })] })).kind, 'process');
+});
+
+test('of several GPUs changes and energy add up, peaks do not', () => {
+  const second = reportedGpu(1, {
+    torch: { allocated: span(0, GIB, 9 * GIB), reserved: span(0, GIB, 9 * GIB), ooms: 0 }
+  });
+  const { delta, peak, energy, gpus } = read(report(3, { gpus: [reportedGpu(0), second] }));
+  assert.deepEqual([delta, peak, energy], [3 * GIB, 9 * GIB, 200]);
+  assert.deepEqual(
+    gpus.map(gpu => [gpu.number, gpu.torchDevice, gpu.delta]),
+    [
+      ['0', 'cuda:0', 2 * GIB],
+      ['1', 'cuda:1', GIB]
+    ]
+  );
+});
+
+test('only the GPUs that the cell used count', () => {
+  const { gpus, delta, energy, seen } = read(report(3, { gpus: [reportedGpu(0, { shown: false })] }));
+  assert.deepEqual([gpus, delta, energy, seen], [[], null, null, true]);
+  assert.equal(read(report(3, { gpus: [] })).seen, false);
+});
+
+test('what is not known is null with its reason, and a sum with an unknown part is too', () => {
+  const missing = { energy_j: 'too short', process_memory: 'no permission' };
+  const unknown = reportedGpu(1, {
+    torch: { allocated: span(null, GIB, null), reserved: span(0, GIB, GIB), ooms: 0 },
+    energy_j: null,
+    missing
+  });
+  const both = read(report(3, { gpus: [reportedGpu(0), unknown] }));
+  assert.deepEqual([both.delta, both.peak, both.energy, both.atLeast], [null, 5 * GIB, 100, true]);
+  assert.deepEqual(both.missing, missing);
+  assert.equal(read(report(3, { gpus: [unknown] })).energy, null);
+});
+
+test('a MIG slice has its parent’s number before its own', () => {
+  assert.equal(read(report(3, { gpus: [reportedGpu(2, { mig_index: 1 })] })).gpus[0]?.number, '2:1');
+});
+
+test('how it ended, and whether memory ran out', () => {
+  const torch = { allocated: span(0, 0, GIB), reserved: span(0, 0, GIB), ooms: 1 };
+  const { status, ooms } = read(report(3, { gpus: [reportedGpu(0, { torch })] }, { status: 'error' }));
+  assert.deepEqual([status, ooms], ['error', 1]);
+});
+
+test('another version’s report is none, nor is what is no report', () => {
+  for (const value of [report(3, { schema: 2 }), { schema: 1 }, {}, null, 'text', 7, [report(3)]]) {
+    assert.equal(readReport(value), null);
+  }
+});
+
+test('a report that was tampered with breaks nothing: what has another type is not known', () => {
+  const strange = report(
+    3,
+    {
+      source: 'x',
+      gpus: [null, 7, { uuid: 'GPU-9', torch: 'y', missing: [1], device_memory: { start: '1' } }]
+    },
+    { execution_count: 'n', label: { a: 1 }, started: 'now', duration_s: NaN, status: 'odd' }
+  );
+  const found = read(strange);
+  assert.deepEqual(
+    [found.executionCount, found.label, found.started, found.duration, found.status, found.recording],
+    [null, null, null, null, 'ok', null]
+  );
+  assert.deepEqual(
+    found.gpus.map(({ uuid, number, delta, peak, energy }) => [uuid, number, delta, peak, energy]),
+    [['GPU-9', '?', null, null, null]]
+  );
+  assert.deepEqual(read(report(3, { gpus: 'none' })).gpus, []);
+});
+
+test('a report of a recording is labelled as one', () => {
+  const source = { kind: 'replay', reason: null, recording: 'Recording of 4 × NVIDIA H200' };
+  assert.equal(read(report(3, { source })).recording, 'Recording of 4 × NVIDIA H200');
+});

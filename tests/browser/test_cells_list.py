@@ -1,0 +1,284 @@
+"""The list of what the cells did, the bands on the charts, and the status item, as a user meets them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import helpers_kernel_state
+import nbformat
+from helpers_lab import Lab, Notebook
+from helpers_panel import DEVICE, GIB, PANEL, hide, lab_with, machine, show, uuids, wait_for_text
+from playwright.sync_api import Browser
+
+Open = Callable[..., Notebook]
+
+CELLS = f"{PANEL} .jp-gpuwidget-cells"
+ROW = f"{CELLS} .jp-gpuwidget-cells-rows > [role=row]"
+RUNNING = f"{CELLS} .jp-gpuwidget-running"
+STATUS = ".jp-gpuwidget-status"
+MIME = "application/vnd.gpuwidget.report+json"
+WATCHED = "%%gpuwatch --name {label}\n{body}"
+ACTIVE = "return panel.content.activeCellIndex;"
+IN_VIEW = """
+const node = panel.content.activeCell.node.getBoundingClientRect();
+const view = panel.content.node.getBoundingClientRect();
+return node.height > 0 && node.bottom > view.top && node.top < view.bottom;
+"""
+
+
+def span(start: int, end: int, peak: int) -> dict[str, int]:
+    """Bytes from GiB."""
+    return {"start": start * GIB, "end": end * GIB, "peak": peak * GIB}
+
+
+def report(count: int, gib: int, seconds: float, uuid: str = "GPU-1", started: float = 1e9) -> dict[str, Any]:
+    """What the kernel would have written of In[``count``], which took ``gib`` and as many kJ."""
+    torch = {"allocated": span(0, gib, gib + 1), "reserved": span(0, gib, gib + 1), "ooms": 0}
+    gpu = {
+        "uuid": uuid,
+        "index": 0,
+        "mig_index": None,
+        "torch_device": "cuda:0",
+        "shown": True,
+        "torch": torch,
+        "process_memory": None,
+        "device_memory": span(0, gib, gib),
+        "energy_j": 1000.0 * gib,
+        "missing": {},
+    }
+    cell = {"execution_count": count, "label": None, "started": started + 1000 * count, "duration_s": seconds}
+    source = {"kind": "nvml", "reason": None, "recording": None}
+    return {"schema": 1, "source": source, "cell": {**cell, "status": "ok"}, "gpus": [gpu]}
+
+
+def saved(lab: Lab, name: str, reports: Sequence[dict[str, Any]], cells: int = 0, source: str = "1") -> Path:
+    """A notebook file whose last cells have these reports; ``cells`` cells without one stand before."""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for _ in range(cells)])
+    for one in reports:
+        cell = nbformat.v4.new_code_cell(source, execution_count=one["cell"]["execution_count"])
+        cell.outputs = [nbformat.v4.new_output("display_data", data={"text/plain": "card", MIME: one})]
+        notebook.cells.append(cell)
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    path = lab.notebooks / name
+    nbformat.write(notebook, path)
+    return path
+
+
+def rows(notebook: Notebook) -> list[list[str]]:
+    """Each line of the list: its name and its figures."""
+    shown: list[list[str]] = notebook.page.eval_on_selector_all(
+        ROW, "rows => rows.map(row => [...row.children].map(cell => cell.textContent))"
+    )
+    return shown
+
+
+def names(notebook: Notebook) -> list[str]:
+    """The name of each line."""
+    return [row[0] for row in rows(notebook)]
+
+
+def wait_for_names(notebook: Notebook, *wanted: str) -> None:
+    """Return when the lines have these names."""
+    notebook.page.wait_for_function(
+        "([row, wanted]) => JSON.stringify([...document.querySelectorAll(row)]"
+        ".map(node => node.firstChild.textContent)) === wanted",
+        arg=[ROW, json.dumps(list(wanted), separators=(",", ":"), ensure_ascii=False)],
+    )
+
+
+def sort_by(notebook: Notebook, column: int) -> str | None:
+    """Press that column's head; how it is sorted then."""
+    head = f"{CELLS} [role=columnheader]:nth-child({column})"
+    notebook.page.click(f"{head} button")
+    return notebook.page.get_attribute(head, "aria-sort")
+
+
+def run(notebook: Notebook, *cells: int) -> None:
+    """Run these cells, one after the other."""
+    for cell in cells:
+        notebook.run(cell)
+        notebook.wait_until_done()
+
+
+def test_cells_that_ran_are_listed(open_notebook: Open) -> None:
+    """A watched cell has its line as it ends; the one that runs is shown live, a queued one not."""
+    notebook = open_notebook(
+        [
+            "%load_ext gpuwidget",
+            WATCHED.format(label="first", body="import time; time.sleep(0.3)"),
+            WATCHED.format(label="broken", body="1 / 0"),
+            "time.sleep(4)",
+            "2",
+        ]
+    )
+    show(notebook)
+    assert notebook.page.inner_text(f"{CELLS} .jp-gpuwidget-cells-empty").startswith("No cell here")
+    run(notebook, 0, 1, 2)
+    wait_for_names(notebook, "[2] first", "[3] broken✕")
+    line = rows(notebook)[0]
+    assert line[1].endswith("*"), line
+    assert line[3].endswith("ms"), line
+    assert "recording" in notebook.page.inner_text(f"{CELLS} .jp-gpuwidget-cells-notes")
+    notebook.run(3)
+    notebook.script("panel.content.activeCellIndex = 4; app.commands.execute('notebook:run-cell');")
+    wait_for_text(notebook, RUNNING, "[4]")
+    wait_for_text(notebook, RUNNING, "2 s")
+    assert names(notebook) == ["[2] first", "[3] broken✕"]
+    notebook.page.wait_for_selector(RUNNING, state="hidden")
+
+
+def test_without_a_kernel_and_after_a_reload(open_notebook: Open, lab: Lab) -> None:
+    """A saved notebook's cells are listed without a kernel; the order holds after a reload."""
+    path = saved(lab, "saved.ipynb", [report(3, 4, 0.5), report(1, 9, 70.0), report(2, 1, 8.0)])
+    notebook = open_notebook(path, kernel=False)
+    notebook.script("await panel.sessionContext.shutdown();")
+    show(notebook)
+    assert rows(notebook) == [
+        ["[3]", "+4.0", "5.0", "500 ms", "4.0 kJ"],
+        ["[1]", "+9.0", "10.0", "1:10 min", "9.0 kJ"],
+        ["[2]", "+1.0", "2.0", "8.0 s", "1.0 kJ"],
+    ]
+    assert notebook.page.inner_text(f"{CELLS} .jp-gpuwidget-cells-totals") == "3 runs · 1 min 19 s · 14.0 kJ"
+    assert sort_by(notebook, 2) == "descending"
+    assert names(notebook) == ["[1]", "[3]", "[2]"]
+    assert sort_by(notebook, 4) == "descending"
+    assert sort_by(notebook, 4) == "ascending"
+    assert names(notebook) == ["[3]", "[2]", "[1]"]
+    notebook.page.wait_for_timeout(1500)  # JupyterLab saves a workspace's state a little later.
+    notebook.page.goto(notebook.page.url.split("?")[0])
+    notebook.wait_until_open(kernel=False)
+    show(notebook)
+    wait_for_names(notebook, "[3]", "[2]", "[1]")
+
+
+def test_a_click_goes_to_the_cell(open_notebook: Open, lab: Lab) -> None:
+    """A line leads to its cell, also by the keyboard, where only what is seen is laid out too."""
+    path = saved(lab, "far.ipynb", [report(1, 1, 1.0), report(2, 2, 1.0)], cells=300)
+    notebook = open_notebook(path)
+    notebook.script(
+        "const settings = await app.serviceManager.settings.fetch('@jupyterlab/notebook-extension:tracker');"
+        "await app.serviceManager.settings.save(settings.id, JSON.stringify({windowingMode: 'full'}));"
+    )
+    notebook.page.reload()
+    notebook.wait_until_open(kernel=False)
+    show(notebook)
+    wait_for_names(notebook, "[1]", "[2]")
+    assert notebook.script(ACTIVE) == 0
+    notebook.page.click(f"{ROW} >> nth=1")
+    notebook.page.wait_for_function("() => document.activeElement?.closest('.jp-Notebook')")
+    notebook.page.wait_for_timeout(1000)
+    assert notebook.script(ACTIVE) == 301
+    assert notebook.script(IN_VIEW)
+    notebook.page.focus(f"{ROW} button >> nth=0")
+    notebook.page.keyboard.press("End")
+    notebook.page.keyboard.press("ArrowUp")
+    notebook.page.keyboard.press("Enter")
+    notebook.page.wait_for_function("() => document.activeElement?.closest('.jp-Notebook')")
+    assert notebook.script(ACTIVE) == 300
+
+
+def test_many_reports(open_notebook: Open, lab: Lab) -> None:
+    """500 reports among 2000 cells are listed at once; a cell that prints changes nothing there."""
+    path = saved(lab, "many.ipynb", [report(n, n % 50, n / 7) for n in range(1, 501)], cells=1500)
+    notebook = open_notebook(path, kernel=False)
+    show(notebook)
+    assert len(rows(notebook)) == 500
+    assert notebook.page.inner_text(f"{CELLS} .jp-gpuwidget-cells-totals").startswith("500 runs")
+    notebook.script(
+        "window.changes = 0;"
+        "new MutationObserver(() => { window.changes++; })"
+        ".observe(document.querySelector('.jp-gpuwidget-cells-rows'), {childList: true, subtree: true});"
+        "const { outputs } = panel.content.model.cells.get(0);"
+        "for (let n = 0; n < 2000; n++) {"
+        "  outputs.add({output_type: 'stream', name: n % 2 ? 'stdout' : 'stderr', text: 'x'});"
+        "}"
+    )
+    notebook.page.wait_for_timeout(600)
+    assert notebook.script("return window.changes;") == 0
+    sort_by(notebook, 2)
+    assert names(notebook)[0] == "[49]"
+
+
+def test_another_versions_reports_are_left_out(open_notebook: Open, lab: Lab) -> None:
+    """A report that a newer gpuwidget wrote is counted and not guessed at; a folded list does nothing."""
+    newer = {**report(2, 2, 1.0), "schema": 2}
+    notebook = open_notebook(saved(lab, "newer.ipynb", [report(1, 1, 1.0), newer]), kernel=False)
+    show(notebook)
+    assert names(notebook) == ["[1]"]
+    note = f"{CELLS} .jp-gpuwidget-cells-notes"
+    assert notebook.page.inner_text(note) == "1 report of another version is left out."
+    notebook.page.click(f"{CELLS} .jp-gpuwidget-cells-fold")
+    notebook.page.wait_for_selector(ROW, state="hidden")
+    assert notebook.page.get_attribute(f"{CELLS} .jp-gpuwidget-cells-fold", "aria-expanded") == "false"
+    notebook.page.click(f"{CELLS} .jp-gpuwidget-cells-fold")
+    notebook.page.wait_for_selector(ROW)
+
+
+def test_bands_on_the_charts(browser: Browser, tmp_path: Path) -> None:
+    """A chart says under the pointer which cell used that GPU then, and says nothing of other GPUs."""
+    with lab_with(tmp_path, *machine(2)) as (lab, _):
+        first, second = uuids(lab)
+        long_ago = report(7, 4, 60.0, first, time.time() - 7000 - 80)
+        notebook = lab.open(browser, saved(lab, "bands.ipynb", [long_ago]))
+        show(notebook, 300)
+        for uuid, title in ((first, "[7] · 1 min 00 s"), (second, "")):
+            chart = notebook.page.locator(f"[data-gpu-uuid='{uuid}'] .jp-gpuwidget-chart")
+            chart.locator("canvas").wait_for()
+            box = chart.bounding_box()
+            assert box is not None
+            notebook.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 20)
+            assert (chart.get_attribute("title") or "") == title
+        notebook.close()
+
+
+def test_status_item(browser: Browser, tmp_path: Path) -> None:
+    """The status bar tells GPU and memory without a stream; a click opens the panel, a setting hides it."""
+    with lab_with(tmp_path, *machine(2)) as (lab, _):
+        state = helpers_kernel_state.state(uuids(lab))
+        path = lab.write("status.ipynb", [helpers_kernel_state.cell(state), "1"])
+        notebook = lab.open(browser, path)
+        streams: list[str] = []
+        notebook.page.on("websocket", lambda socket: streams.append(socket.url))
+        assert not notebook.page.is_visible(STATUS)
+        run(notebook, 0)
+        wait_for_text(notebook, STATUS, "cuda:0 · 14.0 GiB")
+        assert not [url for url in streams if "gpuwidget" in url]
+        notebook.page.click(f"{STATUS} button")
+        notebook.page.wait_for_selector(DEVICE)
+        hide(notebook)
+        save = (
+            "await app.serviceManager.settings.save('jupyterlab-gpuwidget:panel', argument);"
+            "await new Promise(done => setTimeout(done, 300));"
+        )
+        notebook.script(save, json.dumps({"statusBar": False}))
+        notebook.page.reload()
+        notebook.wait_until_open(kernel=True)
+        run(notebook, 1)
+        notebook.page.wait_for_timeout(1000)
+        assert not notebook.page.is_visible(STATUS)
+        notebook.close()
+
+
+def test_status_item_in_notebook_7(browser: Browser, tmp_path: Path) -> None:
+    """Notebook 7, without a status bar, tells the same in the line of its menus."""
+    with lab_with(tmp_path, *machine(2)) as (lab, _):
+        state = helpers_kernel_state.state(uuids(lab))
+        path = lab.write("seven.ipynb", [helpers_kernel_state.cell(state)])
+        page = browser.new_page(viewport={"width": 1200, "height": 800})
+        page.goto(f"{lab.url}/notebooks/{path.name}?token={lab.token}")
+        page.wait_for_selector(".jp-Notebook .jp-Cell")
+        page.wait_for_function(
+            "() => [...(window.jupyterapp?.shell.widgets('main') ?? [])]"
+            ".some(w => w.sessionContext?.session?.kernel?.status === 'idle')"
+        )
+        notebook = Notebook(page, path)
+        assert not page.is_visible(STATUS)
+        run(notebook, 0)
+        wait_for_text(notebook, STATUS, "cuda:0 · 14.0 GiB")
+        page.click(f"{STATUS} button")
+        page.wait_for_selector(DEVICE)
+        notebook.close()
