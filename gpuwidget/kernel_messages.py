@@ -46,10 +46,23 @@ class WatchRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class FreeCacheRequest:
+    """Give torch's cache back to the driver, also while a cell runs.
+
+    The answer may take as long as what the GPU is doing; other questions pass it by.
+    """
+
+    schema: int
+    ask: Literal["free_cache"]
+
+
+@dataclass(frozen=True, slots=True)
 class OkReply:
     """It was done; the state is that after it."""
 
     status: Literal["ok"]
+    done: str | None
+    """What was done, in words to show: what ran and what came of it; None where the state says it all."""
     state: KernelState
 
 

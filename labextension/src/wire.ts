@@ -367,9 +367,21 @@ export interface WatchRequest {
   readonly on: boolean;
 }
 
+/**
+ * Give torch's cache back to the driver, also while a cell runs.
+ *
+ * The answer may take as long as what the GPU is doing; other questions pass it by.
+ */
+export interface FreeCacheRequest {
+  readonly schema: number;
+  readonly ask: 'free_cache';
+}
+
 /** It was done; the state is that after it. */
 export interface OkReply {
   readonly status: 'ok';
+  /** What was done, in words to show: what ran and what came of it; null where the state says it all. */
+  readonly done: string | null;
   readonly state: KernelState;
 }
 
@@ -386,7 +398,7 @@ export interface ErrorReply {
 export type StreamMessage = Hello | Tick | Usage;
 
 /** The content of a question to a kernel. */
-export type KernelRequest = StateRequest | SetDeviceRequest | WatchRequest;
+export type KernelRequest = StateRequest | SetDeviceRequest | WatchRequest | FreeCacheRequest;
 
 /** The content of a kernel's answer. */
 export type KernelReply = OkReply | ErrorReply;

@@ -117,7 +117,10 @@ export class FakeKernel implements Kernel {
   /** Whether it is dead, and asking it throws. */
   gone = false;
 
-  constructor(private readonly speaks = 'python') {}
+  constructor(
+    private readonly speaks = 'python',
+    readonly id = 'kernel-1'
+  ) {}
 
   /** Keep the next question waiting until the function that comes back is called with its answer. */
   hold(): (answer: KernelReply | null) => void {
@@ -248,5 +251,5 @@ export function kernelState(changes: Partial<KernelState> = {}): KernelState {
 }
 
 export function ok(changes: Partial<KernelState> = {}): KernelReply {
-  return { status: 'ok', state: kernelState(changes) };
+  return { status: 'ok', done: null, state: kernelState(changes) };
 }

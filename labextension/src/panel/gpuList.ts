@@ -1,5 +1,6 @@
 import { element } from '../ui/dom';
 import { GpuCard, type CardPorts } from './gpuCard';
+import { kernelsOf } from '../holders/holders';
 import { openByThemselves, type GpuNow, type Model } from '../stream/model';
 import type { KernelState } from '../wire';
 
@@ -14,15 +15,19 @@ export class GpuList {
 
   constructor(private readonly ports: Omit<CardPorts, 'toggled'>) {}
 
-  /** Show the newest sample of `model` and its past, with what `state` says of them. */
-  update(model: Model, state: KernelState | null): void {
-    const gpus = model.gpus(state);
+  /**
+   * Show the newest sample of `model` and its past, with what `state` says of them; `front` is the id of the kernel in
+   * front, `warm` those of the kernels that are pointed out.
+   */
+  update(model: Model, state: KernelState | null, front: string | null, warm: ReadonlySet<string>): void {
+    const gpus = model.gpus(state, front);
     this.reconcile(gpus);
     this.decide(gpus, state);
     const gap = Math.max(2, 3 * (model.server?.interval ?? 0));
     const span = { past: model.past, seconds: model.seconds, gap };
+    const around = { kernels: kernelsOf(model.usage), time: model.sample?.time ?? NaN, warm };
     for (const now of gpus) {
-      this.cards.get(now.gpu.uuid)?.update(now, model.sample?.time ?? NaN, span);
+      this.cards.get(now.gpu.uuid)?.update(now, around, span);
     }
   }
 

@@ -4,11 +4,16 @@ import { Widget } from '@lumino/widgets';
 import { element, setAttribute, Text } from '../ui/dom';
 import { duration } from '../ui/format';
 import { GpuList } from './gpuList';
+import { Hints, type Hint, type Thresholds } from '../holders/hints';
+import { kernelsOf } from '../holders/holders';
+import type { HolderPorts } from '../holders/ports';
+import { HintList } from './hintList';
 import { gpuIcon } from '../ui/icon';
 import { KernelSection } from './kernelSection';
 import { withoutMemory } from '../stream/model';
 import type { Monitor } from '../stream/monitor';
 import { NoticeView } from './notice';
+import { OutcomeLine } from './outcomeLine';
 import { readPalette, type Palette } from '../ui/palette';
 import { serverNotice, type Notice } from './words';
 
@@ -26,11 +31,17 @@ export class GpuPanel extends Widget {
   private readonly key: HTMLElement;
   private readonly span = new Text('span');
   private readonly list: GpuList;
+  private readonly hintList: HintList;
+  private readonly outcome: OutcomeLine;
+  private readonly hints = new Hints();
+  private limits: Thresholds;
   private colours: Palette | null = null;
 
   constructor(
     private readonly trans: TranslationBundle,
-    private readonly monitor: Monitor
+    private readonly monitor: Monitor,
+    holders: HolderPorts,
+    thresholds: Thresholds
   ) {
     super();
     this.id = 'jp-gpuwidget-panel';
@@ -40,8 +51,16 @@ export class GpuPanel extends Widget {
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', trans.__('GPUs'));
     this.notice = new NoticeView(trans, () => undefined);
-    this.kernel = new KernelSection(trans, monitor.kernels);
-    this.list = new GpuList({ trans, palette: () => (this.colours ??= readPalette(this.node)) });
+    this.limits = thresholds;
+    this.kernel = new KernelSection(trans, monitor.kernels, sentence => {
+      holders.outcome.say(sentence);
+    });
+    this.list = new GpuList({ trans, palette: () => (this.colours ??= readPalette(this.node)), holders });
+    this.hintList = new HintList(trans, holders);
+    this.hintList.onToggle(() => {
+      this.update();
+    });
+    this.outcome = new OutcomeLine(trans, holders.outcome);
     this.key = element(
       'div',
       'key',
@@ -52,7 +71,16 @@ export class GpuPanel extends Widget {
     this.node.append(
       element('div', 'header', this.dot, element('h2', '', trans.__('GPUs')), this.rate.node),
       this.kernel.node,
-      element('div', 'scroll', this.recording.node, this.notice.node, this.key, this.list.node)
+      element(
+        'div',
+        'scroll',
+        this.recording.node,
+        this.notice.node,
+        this.hintList.node,
+        this.key,
+        this.list.node
+      ),
+      this.outcome.node
     );
     monitor.changed.connect(this.update, this);
     document.addEventListener('visibilitychange', this.look);
@@ -62,6 +90,12 @@ export class GpuPanel extends Widget {
   recolour(): void {
     this.colours = null;
     this.list.recolour();
+  }
+
+  /** When something is pointed out. */
+  set thresholds(thresholds: Thresholds) {
+    this.limits = thresholds;
+    this.update();
   }
 
   /** Put the keyboard on the device dropdown. */
@@ -77,6 +111,7 @@ export class GpuPanel extends Widget {
     this.monitor.changed.disconnect(this.update, this);
     this.monitor.look(false);
     this.list.dispose();
+    this.outcome.dispose();
     super.dispose();
   }
 
@@ -129,13 +164,25 @@ export class GpuPanel extends Widget {
     this.span.set(this.spanText(model.seconds));
     this.key.hidden = (model.sample?.gpus.length ?? 0) === 0;
     const { state, view } = kernels;
-    this.list.update(model, view.silentFor === null || state === null ? state : withoutMemory(state));
+    const hints = this.pointedOut();
+    this.hintList.update(hints, kernelsOf(model.usage));
+    this.list.update(
+      model,
+      view.silentFor === null || state === null ? state : withoutMemory(state),
+      view.kernel?.id ?? null,
+      new Set(hints.flatMap(hint => (hint.kind === 'idle' ? hint.kernel.id : [])))
+    );
   }
 
   private readonly look = (): void => {
     this.monitor.look(this.isVisible && document.visibilityState === 'visible');
     this.update();
   };
+
+  private pointedOut(): Hint[] {
+    const { usage, sample } = this.monitor.model;
+    return usage === null || sample === null ? [] : this.hints.of(usage, sample, this.limits);
+  }
 
   private spanText(seconds: number): string {
     return seconds >= 60 && seconds % 60 === 0

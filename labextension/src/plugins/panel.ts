@@ -4,33 +4,38 @@ import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { GpuPanel } from '../panel/panel';
-import { read } from '../settings';
+import type { HolderPorts } from '../holders/ports';
+import { read, SETTINGS } from '../settings';
 import type { Monitor } from '../stream/monitor';
-import { DOMAIN, IGpuPanel, IMonitor } from '../tokens';
+import { DOMAIN, IGpuPanel, IHolders, IMonitor } from '../tokens';
 
 const RANK = 700;
 
 /** The panel of the right sidebar. */
 export const panel: JupyterFrontEndPlugin<GpuPanel> = {
-  id: 'jupyterlab-gpuwidget:panel',
+  id: SETTINGS,
   description: 'The GPU panel of the right sidebar.',
   autoStart: true,
   provides: IGpuPanel,
-  requires: [IMonitor, ISettingRegistry],
+  requires: [IMonitor, IHolders, ISettingRegistry],
   optional: [ILayoutRestorer, IThemeManager, ITranslator],
   activate: async (
     app: JupyterFrontEnd,
     source: Monitor,
+    holders: HolderPorts,
     registry: ISettingRegistry,
     restorer: ILayoutRestorer | null,
     themes: IThemeManager | null,
     translator: ITranslator | null
   ) => {
-    const settings = await registry.load(panel.id);
-    source.keep(read(settings).chartSeconds);
-    const widget = new GpuPanel((translator ?? nullTranslator).load(DOMAIN), source);
+    const settings = await registry.load(SETTINGS);
+    const { chartSeconds, hints } = read(settings);
+    source.keep(chartSeconds);
+    const widget = new GpuPanel((translator ?? nullTranslator).load(DOMAIN), source, holders, hints);
     settings.changed.connect(changed => {
-      source.keep(read(changed).chartSeconds);
+      const now = read(changed);
+      source.keep(now.chartSeconds);
+      widget.thresholds = now.hints;
     });
     themes?.themeChanged.connect(() => {
       widget.recolour();

@@ -18,10 +18,13 @@ const READABLE_MS = 450;
 /** What a view needs: the samples, the kernel of the notebook in front, and a way to say that it looks. */
 export class Monitor {
   private looking = false;
+  private overhearing = false;
   private heard = NaN;
   private quietSince = NaN;
   private renewed = -Infinity;
   private sampledSince = false;
+  /** Whether it was said who holds what, and nobody was told. */
+  private untold = false;
   private told = -Infinity;
   private timer: number | null = null;
   private readonly changes = new Signal<this, void>(this);
@@ -66,18 +69,18 @@ export class Monitor {
     }
     this.looking = looking;
     if (looking) {
-      this.heard = this.quietSince = this.timers.now();
-      this.connection.start();
+      this.quietSince = this.timers.now();
       this.kernels.start();
-      this.listen();
     } else {
-      if (this.timer !== null) {
-        this.timers.cancel(this.timer);
-        this.timer = null;
-      }
       this.kernels.stop();
-      this.connection.stop();
     }
+    this.follow();
+  }
+
+  /** Whether samples are to come though nobody looks; no kernel is asked anything for it. */
+  overhear(overhearing: boolean): void {
+    this.overhearing = overhearing;
+    this.follow();
   }
 
   /** Keep so many seconds of the past. */
@@ -88,11 +91,29 @@ export class Monitor {
     }
   }
 
+  /** Have the stream open while there is a reason to. */
+  private follow(): void {
+    const wanted = this.looking || this.overhearing;
+    if (wanted === (this.timer !== null)) {
+      return;
+    }
+    if (wanted) {
+      this.heard = this.quietSince = this.timers.now();
+      this.connection.start();
+      this.listen();
+    } else if (this.timer !== null) {
+      this.timers.cancel(this.timer);
+      this.timer = null;
+      this.connection.stop();
+    }
+  }
+
   private received(_: Connection, message: StreamMessage): void {
     this.heard = this.timers.now();
     if (message.type === 'usage') {
       this.model.take(message);
-      this.tell();
+      this.untold = true;
+      this.tellSeldom();
       return;
     }
     const first = message.type === 'hello' && this.renewed < this.quietSince;
@@ -101,8 +122,10 @@ export class Monitor {
       this.quietSince = this.heard;
     }
     this.model.take(message);
-    if (message.type === 'hello' || this.heard - this.told >= READABLE_MS) {
+    if (message.type === 'hello') {
       this.tell();
+    } else {
+      this.tellSeldom();
     }
   }
 
@@ -111,6 +134,8 @@ export class Monitor {
     this.timer = this.timers.after(1000, () => {
       if (this.quietFor !== null) {
         this.renewIfDead();
+        this.tell();
+      } else if (this.untold) {
         this.tell();
       }
       this.listen();
@@ -126,8 +151,15 @@ export class Monitor {
     }
   }
 
+  private tellSeldom(): void {
+    if (this.timers.now() - this.told >= READABLE_MS) {
+      this.tell();
+    }
+  }
+
   private tell(): void {
     this.told = this.timers.now();
+    this.untold = false;
     this.changes.emit();
   }
 }
