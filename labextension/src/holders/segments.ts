@@ -8,8 +8,11 @@ export interface Segment {
   readonly memory: number;
 }
 
+/** So many others are told apart; smaller ones would be nothing but gaps. */
+const MOST = 5;
+
 /**
- * What is used of a GPU in pieces: this notebook first, then each of `holders`, then what belongs to none of them. In
+ * What is used of a GPU in pieces: this notebook first, then the first of `holders`, then their rest in one, then what belongs to none of them. In
  * all never more than is used: what each holds was asked at another moment.
  */
 export function segments({ here, used }: Shares, holders: readonly Holder[]): Segment[] {
@@ -24,9 +27,14 @@ export function segments({ here, used }: Shares, holders: readonly Holder[]): Se
   };
   // Of this notebook torch may say something where the driver does not.
   add('here', here ?? holders.find(holder => holder.here)?.memory ?? null);
-  for (const { memory } of holders.filter(holder => !holder.here && holder.kind !== 'unattributed')) {
+  const others = holders.filter(holder => !holder.here && holder.kind !== 'unattributed');
+  for (const { memory } of others.slice(0, MOST)) {
     add('other', memory);
   }
+  add(
+    'other',
+    others.slice(MOST).reduce((sum, { memory }) => sum + (memory ?? 0), 0)
+  );
   add(holders.length > 0 ? 'unknown' : 'other', left);
   return pieces;
 }

@@ -55,7 +55,7 @@ export function kernelName(
   }
   const [folder = ''] = path.split('/').slice(-2);
   const short = `${folder}/${name}`;
-  return namesakes.some(other => other.path?.endsWith(`/${short}`) === true) || folder === name
+  return namesakes.some(other => `/${other.path ?? ''}`.endsWith(`/${short}`)) || folder === name
     ? path
     : short;
 }

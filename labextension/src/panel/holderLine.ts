@@ -63,7 +63,9 @@ export class HolderLine {
     setAttribute(this.node, 'data-who', here ? 'here' : kind === 'unattributed' ? 'unknown' : 'other');
     setAttribute(this.node, 'aria-current', here ? 'true' : '');
     this.name.set(name, here ? trans.__('%1 · the notebook in front', whole) : whole);
-    this.state.set(stateOf(trans, kernel, time));
+    const state = stateOf(trans, kernel, time);
+    this.state.set(state);
+    setAttribute(this.node, 'data-state', state === '' ? '' : 'true');
     setAttribute(this.state.node, 'data-warm', kernel !== null && warm.has(kernel.id) ? 'true' : '');
     const torch = holding?.source === 'torch';
     this.torch.set(
@@ -72,6 +74,7 @@ export class HolderLine {
     );
     this.memory.set(memory(holder.memory));
     this.target = targetOf(holder);
+    setAttribute(this.node, 'data-torch', torch ? 'true' : '');
     setAttribute(this.node, 'data-act', this.target === null ? '' : 'true');
     this.button.disabled = this.target === null;
     setAttribute(this.button, 'aria-label', this.target === null ? '' : trans.__('Actions for %1', name));
