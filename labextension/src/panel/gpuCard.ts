@@ -4,7 +4,7 @@ import { Chart, type Span } from './chart';
 import { element, setAttribute, Text } from '../ui/dom';
 import { figure, gpuNumber, memoryUnit, powerOf, UNKNOWN, whole, withUnit } from '../ui/format';
 import type { HolderPorts } from '../holders/ports';
-import { segments } from '../holders/segments';
+import { segments, type Segment } from '../holders/segments';
 import { GpuRow } from './gpuRow';
 import type { Surroundings } from './holderLine';
 import { HolderList } from './holderList';
@@ -25,6 +25,15 @@ export interface CardPorts {
   readonly toggled: (uuid: string, open: boolean) => void;
 }
 
+/** What was last told to a card. */
+interface Shown {
+  readonly now: GpuNow;
+  readonly around: Surroundings;
+  readonly pieces: readonly Segment[];
+  /** How the memory is shared out, in words. */
+  readonly words: string;
+}
+
 /** One GPU: a row that unfolds into a card. */
 export class GpuCard {
   readonly node: HTMLElement;
@@ -39,7 +48,7 @@ export class GpuCard {
   private readonly state = new Text('state', 'div');
   private readonly trans: TranslationBundle;
   private open = false;
-  private shown: { readonly now: GpuNow; readonly around: Surroundings } | null = null;
+  private shown: Shown | null = null;
 
   constructor(
     private readonly uuid: string,
@@ -70,7 +79,7 @@ export class GpuCard {
     this.node = element('section', 'gpu', this.row.node, body);
     this.node.dataset.gpuUuid = uuid;
     this.holders.onToggle(() => {
-      this.writeHolders();
+      this.writeWhatIsOpen();
     });
     this.unfold(false);
   }
@@ -80,14 +89,13 @@ export class GpuCard {
     this.open = open;
     setAttribute(this.node, 'data-open', String(open));
     this.row.open(open);
-    this.writeHolders();
+    this.writeWhatIsOpen();
   }
 
   /** Show `now` with what is `around` it, and the past that `span` tells. */
   update(now: GpuNow, around: Surroundings, span: Omit<Span, 'uuid' | 'total'>): void {
     const { gpu, reading } = now;
     const { time } = around;
-    this.shown = { now, around };
     const away = trouble(this.trans, reading, time);
     const worries = (reading.throttle ?? []).filter(word => !QUIET_THROTTLES.has(word));
     setAttribute(
@@ -99,9 +107,8 @@ export class GpuCard {
     const parts = shares(now);
     const words = this.writeMemory(parts, now);
     const pieces = segments(parts, this.holders.arrange(now, around.kernels));
-    this.rowBar.update(pieces, gpu.memory_total, words);
-    this.bar.update(pieces, gpu.memory_total, words);
-    this.writeHolders();
+    this.shown = { now, around, pieces, words };
+    this.writeWhatIsOpen();
     this.writeFacts(now);
     this.writeState(now, away, worries);
     const all = { ...span, uuid: this.uuid, total: gpu.memory_total };
@@ -127,9 +134,15 @@ export class GpuCard {
     this.node.remove();
   }
 
-  private writeHolders(): void {
-    if (this.open && this.shown !== null) {
-      this.holders.update(this.shown.now, this.shown.around);
+  /** One of the two bars is seen, and the list only where the card is unfolded. */
+  private writeWhatIsOpen(): void {
+    if (this.shown === null) {
+      return;
+    }
+    const { now, around, pieces, words } = this.shown;
+    (this.open ? this.bar : this.rowBar).update(pieces, now.gpu.memory_total, words);
+    if (this.open) {
+      this.holders.update(now, around);
     }
   }
 

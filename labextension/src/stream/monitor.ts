@@ -111,9 +111,9 @@ export class Monitor {
   private received(_: Connection, message: StreamMessage): void {
     this.heard = this.timers.now();
     if (message.type === 'usage') {
+      // Written with the next sample: the page is painted once for both.
       this.model.take(message);
       this.untold = true;
-      this.tellSeldom();
       return;
     }
     const first = message.type === 'hello' && this.renewed < this.quietSince;
@@ -122,10 +122,8 @@ export class Monitor {
       this.quietSince = this.heard;
     }
     this.model.take(message);
-    if (message.type === 'hello') {
+    if (message.type === 'hello' || this.heard - this.told >= READABLE_MS) {
       this.tell();
-    } else {
-      this.tellSeldom();
     }
   }
 
@@ -148,12 +146,6 @@ export class Monitor {
     if (this.link === 'open' && now - this.heard > 1000 * patience && now - this.renewed > 1000 * RENEW_S) {
       this.renewed = now;
       this.connection.restart();
-    }
-  }
-
-  private tellSeldom(): void {
-    if (this.timers.now() - this.told >= READABLE_MS) {
-      this.tell();
     }
   }
 
