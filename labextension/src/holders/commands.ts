@@ -63,5 +63,8 @@ export function addHolderCommands(
       }
     }
   });
+  kernels.changed.connect(() => {
+    commands.notifyCommandChanged(HolderCommandIds.freeCache);
+  });
   palette?.addItem({ command: HolderCommandIds.freeCache, category: trans.__('GPU') });
 }

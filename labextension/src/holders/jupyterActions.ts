@@ -12,7 +12,7 @@ import { ConnectedKernel } from '../kernel/jupyterKernel';
 import type { Model } from '../stream/model';
 import { KERNEL_SCHEMA } from '../wire';
 
-const CONNECTED_WITHIN_MS = 5000;
+const REACHED_WITHIN_MS = 5000;
 /** torch waits for what the GPU is doing before it gives its cache back. */
 const FREED_WITHIN_MS = 60_000;
 
@@ -125,12 +125,13 @@ export class JupyterActions implements Actions {
       open ?? this.services.kernels.connectTo({ model: { id, name: spec }, handleComms: false });
     try {
       const kernel = new ConnectedKernel(connection);
-      const language = await kernel.language();
+      // Where its kernelspec is gone, its language would have to wait for the running cell.
+      const language = await within(REACHED_WITHIN_MS, kernel.language());
+      if (language === null || !(await connected(connection))) {
+        return this.trans.__('its kernel cannot be reached.');
+      }
       if (language.toLowerCase() !== 'python') {
         return this.trans.__('its kernel speaks %1, not Python.', language);
-      }
-      if (!(await connected(connection))) {
-        return this.trans.__('its kernel cannot be reached.');
       }
       return await this.ask(kernel);
     } catch (error) {
@@ -198,10 +199,22 @@ function connected(connection: Kernel.IKernelConnection): Promise<boolean> {
         settle();
       }
     };
-    const timer = window.setTimeout(settle, CONNECTED_WITHIN_MS);
+    const timer = window.setTimeout(settle, REACHED_WITHIN_MS);
     connection.connectionStatusChanged.connect(look);
     look();
   });
+}
+
+/** What comes of `promise`, null where nothing does in time. */
+function within<Value>(milliseconds: number, promise: Promise<Value>): Promise<Value | null> {
+  return Promise.race([
+    promise,
+    new Promise<null>(resolve => {
+      window.setTimeout(() => {
+        resolve(null);
+      }, milliseconds);
+    })
+  ]);
 }
 
 function reasonOf(error: unknown): string {

@@ -14,11 +14,21 @@ const KEY = 'gpuwidget:alerts';
 /** What needs somebody soon; the others are only to be known. */
 const GRAVE: ReadonlySet<AlertKind> = new Set(['lost', 'errors', 'xid']);
 
-/** Of this tab, so that a reload repeats nothing. */
+/** Of this tab, so that a reload repeats nothing; where the browser keeps nothing for a page, it does. */
 const SESSION: Memory = {
-  recall: () => window.sessionStorage.getItem(KEY),
+  recall: () => {
+    try {
+      return window.sessionStorage.getItem(KEY);
+    } catch {
+      return null;
+    }
+  },
   keep: text => {
-    window.sessionStorage.setItem(KEY, text);
+    try {
+      window.sessionStorage.setItem(KEY, text);
+    } catch {
+      // What was told is known until the next reload.
+    }
   }
 };
 
