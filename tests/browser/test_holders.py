@@ -33,6 +33,16 @@ return [...document.querySelectorAll('.jp-gpuwidget-panel *')]
     .filter(node => node.scrollWidth > node.clientWidth + 1 && getComputedStyle(node).display !== 'inline')
     .map(node => `${node.className}: ${node.textContent}`);
 """
+NARROW_FIGURES = """
+return [...document.querySelectorAll('.jp-gpuwidget-holder-memory')]
+    .filter(node => node.checkVisibility() && node.textContent !== '')
+    .filter(node => {
+        const words = document.createRange();
+        words.selectNodeContents(node);
+        return words.getBoundingClientRect().width > node.getBoundingClientRect().width + 0.5;
+    })
+    .map(node => node.textContent);
+"""
 WATCH_SHIFTS = """
 window.shifts = [];
 new PerformanceObserver(list => {
@@ -157,7 +167,7 @@ def test_each_gpu_says_who_holds_it(desk: Callable[..., Desk]) -> None:
         "ada: python <b>x</b>.py 8.0 GiB",
         "terminal 1 · python serve.py 2.0 GiB",
     ]
-    assert here.lines(1) == ["eval.ipynb idle 11 min torch 3.0 GiB", "unattributed 13.0 GiB"]
+    assert here.lines(1) == ["eval.ipynb torch idle 11 min 3.0 GiB", "unattributed 13.0 GiB"]
     page = here.notebook.page
     assert page.get_attribute(f"{LINE}:first-child", "aria-current") == "true"
     assert page.locator(f"{LINE} button:enabled").count() == 4
@@ -165,6 +175,9 @@ def test_each_gpu_says_who_holds_it(desk: Callable[..., Desk]) -> None:
     wait_for_text(here.notebook, f"{CARD} .jp-gpuwidget-memory", "14.0 here")
     title = page.get_attribute(f"{LINE} .jp-gpuwidget-holder-torch:not(:empty)", "title") or ""
     assert "own number: what it has reserved, without the CUDA context" in title
+    for width in (240, 300, 480):
+        show(here.notebook, width)
+        assert here.notebook.script(NARROW_FIGURES) == []
 
 
 def test_many_holders(desk: Callable[..., Desk]) -> None:

@@ -18,7 +18,7 @@ export function alertText(trans: TranslationBundle, { kind, about }: Alert, now:
   switch (kind) {
     case 'lost':
       return trans.__(
-        '%1 lost since %2: what is lost needs a reset or a restart of the machine.',
+        '%1 lost since %2. A reset or a restart of the machine is needed.',
         who,
         moment(Number(first.value), now)
       );

@@ -48,8 +48,8 @@ export class HolderLine {
       'holder',
       element('i', 'swatch'),
       this.name.node,
-      this.state.node,
       this.torch.node,
+      this.state.node,
       this.memory.node,
       this.button
     );
