@@ -2,6 +2,7 @@ import { Token } from '@lumino/coreutils';
 
 import type { Cells } from './cells/cells';
 import type { Monitor } from './stream/monitor';
+import type { HolderPorts } from './holders/ports';
 import type { GpuPanel } from './panel/panel';
 
 /** The domain of this extension's translations. */
@@ -22,6 +23,12 @@ export const ICells = new Token<Cells>(
 /** The panel of the sidebar. */
 export const IGpuPanel = new Token<GpuPanel>('jupyterlab-gpuwidget:IGpuPanel', 'The GPU panel.');
 
+/** What can be done about those that hold memory. */
+export const IHolders = new Token<HolderPorts>(
+  'jupyterlab-gpuwidget:IHolders',
+  'Actions on those that hold memory.'
+);
+
 /** The commands that this extension adds. */
 export const CommandIds = {
   show: 'gpuwidget:show-panel',
@@ -29,4 +36,11 @@ export const CommandIds = {
   watch: 'gpuwidget:watch-cells',
   load: 'gpuwidget:load-in-kernel',
   dashboard: 'gpuwidget:open-dashboard'
+} as const;
+
+/** Those about one that holds memory. */
+export const HolderCommandIds = {
+  goTo: 'gpuwidget:go-to-holder',
+  freeCache: 'gpuwidget:free-cache',
+  shutDown: 'gpuwidget:shut-down-kernel'
 } as const;

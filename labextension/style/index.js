@@ -3,3 +3,4 @@ import './base.css';
 import './dashboard.css';
 import './cells.css';
 import './status.css';
+import './holders.css';

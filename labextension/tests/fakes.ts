@@ -1,16 +1,22 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+
 import type { Kernel, Loading } from '../src/kernel/kernel';
 import type { Server, Socket } from '../src/stream/connection';
 import type { Timers } from '../src/timers';
 import type {
   Gpu,
+  GpuUsage,
   Hello,
   History,
+  Holding,
   KernelGpu,
   KernelReply,
   KernelRequest,
   KernelState,
   Reading,
-  Sample
+  Sample,
+  ServerKernel,
+  Usage
 } from '../src/wire';
 
 export const GIB = 1024 ** 3;
@@ -122,7 +128,10 @@ export class FakeKernel implements Kernel {
   /** Whether it is dead, and asking it throws. */
   gone = false;
 
-  constructor(private readonly speaks = 'python') {}
+  constructor(
+    private readonly speaks = 'python',
+    readonly id = 'kernel-1'
+  ) {}
 
   /** Keep the next question waiting until the function that comes back is called with its answer. */
   hold(): (answer: KernelReply | null) => void {
@@ -259,3 +268,49 @@ export function kernelState(changes: Partial<KernelState> = {}): KernelState {
 export function ok(changes: Partial<KernelState> = {}): KernelReply {
   return { status: 'ok', done: null, state: kernelState(changes) };
 }
+
+export function serverKernel(id: string, changes: Partial<ServerKernel> = {}): ServerKernel {
+  return {
+    id,
+    spec: 'python3',
+    state: 'idle',
+    idle_since: 1000,
+    session: `session-${id}`,
+    kind: 'notebook',
+    path: `${id}.ipynb`,
+    name: `${id}.ipynb`,
+    ...changes
+  };
+}
+
+/** Somebody who holds so many GiB. */
+export function holding(gib: number | null, changes: Partial<Holding> = {}): Holding {
+  return {
+    kernel: null,
+    terminal: null,
+    pid: null,
+    user: null,
+    command: null,
+    memory: gib === null ? null : gib * GIB,
+    source: 'driver',
+    ...changes
+  };
+}
+
+export function gpuUsage(
+  index: number,
+  holdings: readonly Holding[],
+  changes: Partial<GpuUsage> = {}
+): GpuUsage {
+  return { uuid: `GPU-${String(index)}`, holdings, unattributed: 0, reason: null, means: [], ...changes };
+}
+
+export function usage(kernels: readonly ServerKernel[], gpus: readonly GpuUsage[], time = 1000): Usage {
+  return { type: 'usage', time, kernels, gpus };
+}
+
+/** A translator that leaves all words as they are. */
+export const trans = {
+  __: (words: string, ...values: unknown[]) =>
+    values.reduce<string>((text, value, place) => text.replace(`%${String(place + 1)}`, String(value)), words)
+} as TranslationBundle;

@@ -5,7 +5,7 @@ import { Model, openByThemselves, shares, type GpuNow } from '../src/stream/mode
 import { GIB, gpu, hello, history, kernelGpu, kernelState, reading, sample } from './fakes';
 
 function now(changes: Partial<GpuNow> = {}): GpuNow {
-  return { gpu: gpu(0), reading: reading(0), kernel: null, ...changes };
+  return { gpu: gpu(0), reading: reading(0), kernel: null, usage: null, front: null, ...changes };
 }
 
 test("memory is this notebook's, others' and nobody's", () => {
@@ -72,7 +72,9 @@ test('GPUs are joined with what the notebook says of them by their UUID', () => 
   const model = new Model();
   model.take({ type: 'sample', sample: sample(1, [reading(0), reading(1)]) });
   const mine = kernelGpu(1, { torch_device: 'cuda:0' });
-  const devices = model.gpus(kernelState({ gpus: [mine] })).map(each => each.kernel?.torch_device ?? null);
+  const devices = model
+    .gpus(kernelState({ gpus: [mine] }), null)
+    .map(each => each.kernel?.torch_device ?? null);
   assert.deepEqual(devices, [null, 'cuda:0']);
 });
 

@@ -5,7 +5,7 @@ import { Connection } from '../src/stream/connection';
 import { Kernels } from '../src/kernel/kernels';
 import { Model } from '../src/stream/model';
 import { Monitor } from '../src/stream/monitor';
-import { FakeServer, FakeTimers, hello, sample } from './fakes';
+import { FakeKernel, FakeServer, FakeTimers, hello, sample, settled, usage } from './fakes';
 
 function made(): { monitor: Monitor; server: FakeServer; timers: FakeTimers; told: () => number } {
   const server = new FakeServer();
@@ -134,4 +134,42 @@ test('who follows the stream gets every sample', () => {
     server.socket.say({ type: 'sample', sample: sample(time) });
   }
   assert.deepEqual(seen, ['hello', 'sample', 'sample', 'sample']);
+});
+
+test('for alerts samples come though nobody looks, and nobody’s kernel is asked', async () => {
+  const { monitor, server, timers, told } = made();
+  const kernel = new FakeKernel();
+  monitor.kernels.show({ notebook: 'train.ipynb', kernel, phase: 'idle' });
+  monitor.overhear(true);
+  server.socket.say(hello({ sample: sample(1) }));
+  assert.deepEqual([monitor.link, kernel.questions.length], ['open', 0]);
+  monitor.look(true);
+  await settled();
+  assert.deepEqual([server.sockets.length, kernel.questions.length], [1, 1]);
+  monitor.look(false);
+  const before = told();
+  await timers.pass(1000);
+  server.socket.say({ type: 'sample', sample: sample(2) });
+  assert.deepEqual([monitor.link, told()], ['open', before + 1]);
+  monitor.overhear(false);
+  assert.deepEqual([monitor.link, timers.running], ['off', 0]);
+});
+
+test('who holds what is told with the next sample, and within a second where none comes', async () => {
+  const { monitor, server, timers, told } = made();
+  monitor.look(true);
+  server.socket.say(hello({ sample: sample(1) }));
+  await timers.pass(500);
+  const before = told();
+  for (let said = 0; said < 10; said++) {
+    server.socket.say(usage([], []));
+  }
+  assert.equal(told(), before);
+  server.socket.say({ type: 'sample', sample: sample(2) });
+  assert.equal(told(), before + 1);
+  server.socket.say(usage([], []));
+  await timers.pass(1000);
+  assert.equal(told(), before + 2);
+  await timers.pass(1000);
+  assert.equal(told(), before + 2);
 });

@@ -16,15 +16,17 @@ def _answer():
             state["device"] |= dict(chosen=asked["device"], new_tensors=asked["new_tensors"], pending=True)
         if asked["ask"] == "watch":
             state["watching"] = asked["on"]
-        kernel.session.send(stream, "gpuwidget_reply", dict(status="ok", state=state), parent, ident=ident)
+        done = {freed!r} if asked["ask"] == "free_cache" else None
+        reply = dict(status="ok", done=done, state=state)
+        kernel.session.send(stream, "gpuwidget_reply", reply, parent, ident=ident)
     kernel.control_handlers["gpuwidget_request"] = handler
 _answer()
 # gpuwidget"""
 
 
-def cell(state: dict[str, Any]) -> str:
-    """The source of that cell, for the ``state`` that the kernel begins with."""
-    return _CELL.format(state=json.dumps(state))
+def cell(state: dict[str, Any], freed: str | None = None) -> str:
+    """The source of that cell: the ``state`` that the kernel begins with, and what it says it ``freed``."""
+    return _CELL.format(state=json.dumps(state), freed=freed)
 
 
 def state(uuids: list[str], **changes: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -161,9 +161,15 @@ class Lab:
         width: int = 1200,
         height: int = 1000,
         kernel: bool = True,
+        prepare: Callable[[Page], object] | None = None,
     ) -> Notebook:
-        """That notebook in a browser page of its own, ready to run (or just to read, ``kernel=False``)."""
+        """That notebook in a browser page of its own, ready to run (or just to read, ``kernel=False``).
+
+        ``prepare`` is called with the page while it is still empty.
+        """
         page = browser.new_page(viewport={"width": width, "height": height})
+        if prepare is not None:
+            prepare(page)
         workspace = secrets.token_hex(4)
         query = f"reset&token={self.token}"
         page.goto(f"{self.url}/lab/workspaces/{workspace}/tree/{path.name}?{query}")

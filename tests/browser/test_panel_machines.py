@@ -79,6 +79,7 @@ def test_memory_of_this_notebook_and_of_others(browser: Browser, tmp_path: Path)
         assert options[2:] == [
             "cuda:0 · GPU 1 H200 (9.0) · 82.0 GiB free · this notebook",
             "cuda:1 · GPU 0 H200 (9.0) · 82.0 GiB free · ada: python train.py",
+            "the emptiest GPU · now cuda:0, 82.0 GiB free",
         ]
         notebook.close()
 

@@ -3,11 +3,12 @@ import { Signal, type ISignal } from '@lumino/signaling';
 import { Widget } from '@lumino/widgets';
 
 import { NoticeView } from '../panel/notice';
-import { gpuNumber, serverNotice, type Notice } from '../panel/words';
+import { serverNotice, type Notice } from '../panel/words';
 import type { Monitor } from '../stream/monitor';
 import type { CourseServer } from '../stream/server';
 import type { Timers } from '../timers';
 import { Text } from '../ui/dom';
+import { gpuNumber } from '../ui/format';
 import { gpuIcon } from '../ui/icon';
 import type { StreamMessage } from '../wire';
 import type { Frame, ShownGpu } from './chart';

@@ -1,7 +1,8 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { gpuName, gpuNumber, trouble } from '../panel/words';
+import { gpuName, trouble } from '../panel/words';
 import { element, setAttribute, Text } from '../ui/dom';
+import { gpuNumber } from '../ui/format';
 import type { Gpu, Sample } from '../wire';
 import { swatch } from './swatch';
 

@@ -14,14 +14,18 @@ const LOAD = {
 export class ConnectedKernel implements Kernel {
   constructor(private readonly connection: JupyterKernel.IKernelConnection) {}
 
+  get id(): string {
+    return this.connection.id;
+  }
+
   /** The language of its kernelspec; what the kernel itself says would have to wait for a running cell. */
   async language(): Promise<string> {
     const spec = await this.connection.spec;
     return spec?.language ?? (await this.connection.info).language_info.name;
   }
 
-  /** Ask on the control channel; null where no answer came within two seconds. */
-  ask(question: KernelRequest): Promise<KernelReply | null> {
+  /** Ask on the control channel; null where no answer came `within` milliseconds. */
+  ask(question: KernelRequest, within = ANSWER_WITHIN_MS): Promise<KernelReply | null> {
     // The types know Jupyter's own messages only; the protocol leaves room for others.
     const message = KernelMessage.createMessage({
       channel: 'control',
@@ -39,7 +43,7 @@ export class ConnectedKernel implements Kernel {
       };
       const timer = window.setTimeout(() => {
         settle(null);
-      }, ANSWER_WITHIN_MS);
+      }, within);
       future.onReply = reply => {
         const type: string = reply.header.msg_type;
         settle(type === KERNEL_REPLY ? (reply.content as unknown as KernelReply) : null);

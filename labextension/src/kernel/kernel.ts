@@ -12,10 +12,15 @@ export type Loading =
 
 /** One notebook's kernel. */
 export interface Kernel {
+  /** Jupyter's id of it, as in `GET api/kernels`. */
+  readonly id: string;
   /** The language of its kernelspec, as `python`. */
   language(): Promise<string>;
-  /** Ask on the control channel, where a busy kernel answers too; null where no answer came in time. */
-  ask(question: KernelRequest): Promise<KernelReply | null>;
+  /**
+   * Ask on the control channel, where a busy kernel answers too; null where no answer came within two seconds, or
+   * within as many milliseconds as are given.
+   */
+  ask(question: KernelRequest, within?: number): Promise<KernelReply | null>;
   /** Load gpuwidget there without a trace in history, outputs or names. */
   load(): Promise<Loading>;
 }

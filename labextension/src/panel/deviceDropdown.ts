@@ -1,21 +1,39 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { element, setAttribute } from '../ui/dom';
-import { choiceText, ownDefault } from './words';
-import type { KernelState } from '../wire';
+import { emptiest } from './emptiest';
+import { choiceText, emptiestText, ownDefault } from './words';
+import type { DeviceChoice, KernelState } from '../wire';
 
 const NONE = '';
+/** No device of torch's is called so. */
+const EMPTIEST = 'emptiest';
 
 /** The default torch device of a kernel as a native select: its keyboard and its screen reader come with it. */
 export class DeviceDropdown {
   readonly node = element('select', 'device jp-mod-styled');
   private readonly trans: TranslationBundle;
+  private emptiest: DeviceChoice | null = null;
+  private device: string | null = null;
 
-  constructor(trans: TranslationBundle, chosen: (device: string | null) => void) {
+  /** `chosen` is called with what the user chose; with the whole of it where it was to be the emptiest. */
+  constructor(
+    trans: TranslationBundle,
+    chosen: (device: string | null, asEmptiest: DeviceChoice | null) => void
+  ) {
     this.trans = trans;
     this.node.setAttribute('aria-label', trans.__('Default torch device'));
     this.node.onchange = () => {
-      chosen(this.node.value === NONE ? null : this.node.value);
+      const { value } = this.node;
+      if (value !== EMPTIEST) {
+        chosen(value === NONE ? null : value, null);
+      } else if (this.emptiest !== null) {
+        // A choice like another, made once: the list shows the device, and not how it was found.
+        this.node.value = this.emptiest.device;
+        chosen(this.emptiest.device, this.emptiest);
+      } else {
+        this.node.value = this.device ?? NONE;
+      }
     };
     this.show(null, null, '');
   }
@@ -25,6 +43,11 @@ export class DeviceDropdown {
     const offered: [string, string][] = [[NONE, ownDefault(this.trans, state?.device ?? null)]];
     for (const choice of state?.choices ?? []) {
       offered.push([choice.device, choiceText(this.trans, choice)]);
+    }
+    this.device = device;
+    this.emptiest = emptiest(state?.choices ?? [], device);
+    if (this.emptiest !== null) {
+      offered.push([EMPTIEST, emptiestText(this.trans, this.emptiest)]);
     }
     const chosen = device ?? NONE;
     if (!offered.some(([value]) => value === chosen)) {

@@ -2,12 +2,16 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { Chart, type Span } from './chart';
 import { element, setAttribute, Text } from '../ui/dom';
-import { figure, memoryUnit, powerOf, UNKNOWN, whole, withUnit } from '../ui/format';
+import { figure, gpuNumber, memoryUnit, powerOf, UNKNOWN, whole, withUnit } from '../ui/format';
+import type { HolderPorts } from '../holders/ports';
+import { segments, type Segment } from '../holders/segments';
 import { GpuRow } from './gpuRow';
+import type { Surroundings } from './holderLine';
+import { HolderList } from './holderList';
 import { MemoryBar } from './memoryBar';
 import { shares, type GpuNow, type Shares } from '../stream/model';
 import type { Palette } from '../ui/palette';
-import { gpuName, gpuNumber, QUIET_THROTTLES, trouble } from './words';
+import { gpuName, QUIET_THROTTLES, trouble } from './words';
 
 const CHART_HEIGHT = 44;
 const SPARK_HEIGHT = 18;
@@ -16,8 +20,18 @@ const SPARK_HEIGHT = 18;
 export interface CardPorts {
   readonly trans: TranslationBundle;
   readonly palette: () => Palette;
+  readonly holders: HolderPorts;
   /** The user folds or unfolds a card. */
   readonly toggled: (uuid: string, open: boolean) => void;
+}
+
+/** What was last told to a card. */
+interface Shown {
+  readonly now: GpuNow;
+  readonly around: Surroundings;
+  readonly pieces: readonly Segment[];
+  /** How the memory is shared out, in words. */
+  readonly words: string;
 }
 
 /** One GPU: a row that unfolds into a card. */
@@ -29,10 +43,12 @@ export class GpuCard {
   private readonly rowBar = new MemoryBar();
   private readonly bar = new MemoryBar();
   private readonly memory = [new Text('here-text'), new Text('other-text'), new Text('free-text')] as const;
+  private readonly holders: HolderList;
   private readonly facts = [new Text('power'), new Text('temperature'), new Text('clock')] as const;
   private readonly state = new Text('state', 'div');
   private readonly trans: TranslationBundle;
   private open = false;
+  private shown: Shown | null = null;
 
   constructor(
     private readonly uuid: string,
@@ -42,6 +58,7 @@ export class GpuCard {
     this.spark = new Chart('jp-gpuwidget-spark', SPARK_HEIGHT, ports.palette);
     this.chart = new Chart('jp-gpuwidget-chart', CHART_HEIGHT, ports.palette);
     this.row = new GpuRow(ports.trans, this.spark, this.rowBar);
+    this.holders = new HolderList(ports.trans, ports.holders);
     this.row.node.onclick = () => {
       this.unfold(!this.open);
       ports.toggled(uuid, this.open);
@@ -53,6 +70,7 @@ export class GpuCard {
       this.chart.node,
       this.bar.node,
       element('div', 'memory', ...nodes(this.memory)),
+      this.holders.node,
       element('div', 'facts', ...nodes(this.facts)),
       this.state.node
     );
@@ -60,6 +78,9 @@ export class GpuCard {
     setAttribute(this.row.node, 'aria-controls', body.id);
     this.node = element('section', 'gpu', this.row.node, body);
     this.node.dataset.gpuUuid = uuid;
+    this.holders.onToggle(() => {
+      this.writeWhatIsOpen();
+    });
     this.unfold(false);
   }
 
@@ -68,11 +89,13 @@ export class GpuCard {
     this.open = open;
     setAttribute(this.node, 'data-open', String(open));
     this.row.open(open);
+    this.writeWhatIsOpen();
   }
 
-  /** Show `now`, put together at `time` (epoch seconds), with the past that `span` tells. */
-  update(now: GpuNow, time: number, span: Omit<Span, 'uuid' | 'total'>): void {
+  /** Show `now` with what is `around` it, and the past that `span` tells. */
+  update(now: GpuNow, around: Surroundings, span: Omit<Span, 'uuid' | 'total'>): void {
     const { gpu, reading } = now;
+    const { time } = around;
     const away = trouble(this.trans, reading, time);
     const worries = (reading.throttle ?? []).filter(word => !QUIET_THROTTLES.has(word));
     setAttribute(
@@ -83,8 +106,9 @@ export class GpuCard {
     this.row.update(now, time, worries);
     const parts = shares(now);
     const words = this.writeMemory(parts, now);
-    this.rowBar.update(parts, gpu.memory_total, words);
-    this.bar.update(parts, gpu.memory_total, words);
+    const pieces = segments(parts, this.holders.arrange(now, around.kernels));
+    this.shown = { now, around, pieces, words };
+    this.writeWhatIsOpen();
     this.writeFacts(now);
     this.writeState(now, away, worries);
     const all = { ...span, uuid: this.uuid, total: gpu.memory_total };
@@ -108,6 +132,18 @@ export class GpuCard {
     this.spark.dispose();
     this.chart.dispose();
     this.node.remove();
+  }
+
+  /** One of the two bars is seen, and the list only where the card is unfolded. */
+  private writeWhatIsOpen(): void {
+    if (this.shown === null) {
+      return;
+    }
+    const { now, around, pieces, words } = this.shown;
+    (this.open ? this.bar : this.rowBar).update(pieces, now.gpu.memory_total, words);
+    if (this.open) {
+      this.holders.update(now, around);
+    }
   }
 
   private writeMemory(parts: Shares, { gpu, reading }: GpuNow): string {

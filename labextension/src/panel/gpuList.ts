@@ -1,8 +1,19 @@
 import type { Band } from '../ui/bands';
 import { element } from '../ui/dom';
 import { GpuCard, type CardPorts } from './gpuCard';
+import { kernelsOf } from '../holders/holders';
 import { openByThemselves, type GpuNow, type Model } from '../stream/model';
 import type { KernelState } from '../wire';
+
+/** What is shown of GPUs beside their samples. */
+export interface Beside {
+  /** Id of the kernel in front, null without one. */
+  readonly front: string | null;
+  /** Ids of the kernels that are pointed out. */
+  readonly warm: ReadonlySet<string>;
+  /** When cells used a GPU, by its UUID. */
+  readonly bands: (uuid: string) => readonly Band[];
+}
 
 /** All GPUs, one below the other. */
 export class GpuList {
@@ -16,19 +27,17 @@ export class GpuList {
   constructor(private readonly ports: Omit<CardPorts, 'toggled'>) {}
 
   /**
-   * Show the newest sample of `model` and its past, with what `state` says of them and the `bands` of each on its
-   * charts.
+   * Show the newest sample of `model` and its past, with what `state` says of them and what is `beside` them.
    */
-  update(model: Model, state: KernelState | null, bands: (uuid: string) => readonly Band[]): void {
-    const gpus = model.gpus(state);
+  update(model: Model, state: KernelState | null, beside: Beside): void {
+    const gpus = model.gpus(state, beside.front);
     this.reconcile(gpus);
     this.decide(gpus, state);
     const gap = Math.max(2, 3 * (model.server?.interval ?? 0));
     const span = { past: model.past, seconds: model.seconds, gap };
+    const around = { kernels: kernelsOf(model.usage), time: model.sample?.time ?? NaN, warm: beside.warm };
     for (const now of gpus) {
-      this.cards
-        .get(now.gpu.uuid)
-        ?.update(now, model.sample?.time ?? NaN, { ...span, bands: bands(now.gpu.uuid) });
+      this.cards.get(now.gpu.uuid)?.update(now, around, { ...span, bands: beside.bands(now.gpu.uuid) });
     }
   }
 

@@ -3,10 +3,10 @@ import { caretRightIcon } from '@jupyterlab/ui-components';
 
 import type { Chart } from './chart';
 import { element, setAttribute, Text } from '../ui/dom';
-import { padded, whole, withUnit } from '../ui/format';
+import { gpuNumber, padded, whole, withUnit } from '../ui/format';
 import type { MemoryBar } from './memoryBar';
 import type { GpuNow } from '../stream/model';
-import { gpuName, gpuNumber, trouble } from './words';
+import { gpuName, trouble } from './words';
 
 /** The line that every GPU has: a button that folds and unfolds the rest of it. */
 export class GpuRow {

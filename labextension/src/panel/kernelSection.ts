@@ -6,7 +6,7 @@ import type { Kernel } from '../kernel/kernel';
 import type { Kernels } from '../kernel/kernels';
 import { NoticeView } from './notice';
 import type { KernelRequest, KernelState } from '../wire';
-import { deviceNotes, kernelNotice } from './words';
+import { deviceNotes, emptiestTaken, kernelNotice } from './words';
 
 /** The notebook in front: its default device, and whether its cells are watched. Always there. */
 export class KernelSection {
@@ -23,9 +23,11 @@ export class KernelSection {
 
   constructor(
     private readonly trans: TranslationBundle,
-    private readonly kernels: Kernels
+    private readonly kernels: Kernels,
+    say: (sentence: string) => void
   ) {
-    this.dropdown = new DeviceDropdown(trans, device => {
+    this.dropdown = new DeviceDropdown(trans, (device, asEmptiest) => {
+      say(asEmptiest === null ? '' : emptiestTaken(trans, asEmptiest));
       void kernels.choose(device, this.tensors.checked);
     });
     this.watch.type = 'button';

@@ -6,17 +6,30 @@ import type { Cells } from '../cells/cells';
 import { element, setAttribute, Text } from '../ui/dom';
 import { duration } from '../ui/format';
 import { GpuList } from './gpuList';
+import { Hints, type Hint, type Thresholds } from '../holders/hints';
+import { kernelsOf } from '../holders/holders';
+import type { HolderPorts } from '../holders/ports';
+import { HintList } from './hintList';
 import { gpuIcon } from '../ui/icon';
 import { KernelSection } from './kernelSection';
 import { withoutMemory } from '../stream/model';
 import type { Monitor } from '../stream/monitor';
 import { NoticeView } from './notice';
+import { OutcomeLine } from './outcomeLine';
 import { readPalette, type Palette } from '../ui/palette';
 import { serverNotice, type Notice } from './words';
 
 /** Widths in pixels below and from which a row is laid out otherwise. */
 const NARROW = 280;
 const WIDE = 360;
+
+/** What the panel shows beside the stream. */
+export interface PanelPorts {
+  readonly cells: Cells;
+  readonly holders: HolderPorts;
+  /** When something is pointed out. */
+  readonly thresholds: Thresholds;
+}
 
 /** The panel of the sidebar. It looks, and so has work done, only while it can be seen. */
 export class GpuPanel extends Widget {
@@ -29,13 +42,18 @@ export class GpuPanel extends Widget {
   private readonly key: HTMLElement;
   private readonly span = new Text('span');
   private readonly list: GpuList;
+  private readonly cells: Cells;
   private readonly section: CellsSection;
+  private readonly hintList: HintList;
+  private readonly outcome: OutcomeLine;
+  private readonly hints = new Hints();
+  private limits: Thresholds;
   private colours: Palette | null = null;
 
   constructor(
     private readonly trans: TranslationBundle,
     private readonly monitor: Monitor,
-    private readonly cells: Cells
+    { cells, holders, thresholds }: PanelPorts
   ) {
     super();
     this.id = 'jp-gpuwidget-panel';
@@ -45,9 +63,18 @@ export class GpuPanel extends Widget {
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', trans.__('GPUs'));
     this.notice = new NoticeView(trans, () => undefined);
-    this.kernel = new KernelSection(trans, monitor.kernels);
-    this.list = new GpuList({ trans, palette: () => (this.colours ??= readPalette(this.node)) });
+    this.cells = cells;
     this.section = new CellsSection(trans, cells);
+    this.limits = thresholds;
+    this.kernel = new KernelSection(trans, monitor.kernels, sentence => {
+      holders.outcome.say(sentence);
+    });
+    this.list = new GpuList({ trans, palette: () => (this.colours ??= readPalette(this.node)), holders });
+    this.hintList = new HintList(trans, holders);
+    this.hintList.onToggle(() => {
+      this.update();
+    });
+    this.outcome = new OutcomeLine(trans, holders.outcome);
     this.key = element(
       'div',
       'key',
@@ -59,8 +86,17 @@ export class GpuPanel extends Widget {
     this.node.append(
       this.header,
       this.kernel.node,
-      element('div', 'scroll', this.recording.node, this.notice.node, this.key, this.list.node),
-      this.section.node
+      element(
+        'div',
+        'scroll',
+        this.recording.node,
+        this.notice.node,
+        this.hintList.node,
+        this.key,
+        this.list.node
+      ),
+      this.section.node,
+      this.outcome.node
     );
     monitor.changed.connect(this.update, this);
     cells.changed.connect(this.update, this);
@@ -82,6 +118,12 @@ export class GpuPanel extends Widget {
     this.header.append(button);
   }
 
+  /** When something is pointed out. */
+  set thresholds(thresholds: Thresholds) {
+    this.limits = thresholds;
+    this.update();
+  }
+
   /** Put the keyboard on the device dropdown. */
   focusDevice(): void {
     this.kernel.focus();
@@ -97,6 +139,7 @@ export class GpuPanel extends Widget {
     this.monitor.look(false);
     this.cells.look(false);
     this.list.dispose();
+    this.outcome.dispose();
     super.dispose();
   }
 
@@ -150,9 +193,13 @@ export class GpuPanel extends Widget {
     this.span.set(this.spanText(model.seconds), this.clocksTitle());
     this.key.hidden = (model.sample?.gpus.length ?? 0) === 0;
     const { state, view } = kernels;
-    this.list.update(model, view.silentFor === null || state === null ? state : withoutMemory(state), uuid =>
-      this.cells.bands(uuid)
-    );
+    const hints = this.pointedOut();
+    this.hintList.update(hints, kernelsOf(model.usage));
+    this.list.update(model, view.silentFor === null || state === null ? state : withoutMemory(state), {
+      front: view.kernel?.id ?? null,
+      warm: new Set(hints.flatMap(hint => (hint.kind === 'idle' ? hint.kernel.id : []))),
+      bands: uuid => this.cells.bands(uuid)
+    });
     this.section.update();
   }
 
@@ -162,6 +209,11 @@ export class GpuPanel extends Widget {
     this.cells.look(seen);
     this.update();
   };
+
+  private pointedOut(): Hint[] {
+    const { usage, sample } = this.monitor.model;
+    return usage === null || sample === null ? [] : this.hints.of(usage, sample, this.limits);
+  }
 
   private spanText(seconds: number): string {
     return seconds >= 60 && seconds % 60 === 0

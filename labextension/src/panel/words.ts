@@ -208,9 +208,16 @@ export function choiceText(trans: TranslationBundle, choice: DeviceChoice): stri
   return [...words, ...choice.holders].join(' · ');
 }
 
-/** The number of a GPU, that of `nvidia-smi`; a slice has its parent's before it. */
-export function gpuNumber(gpu: Gpu): string {
-  return gpu.mig_index === null ? String(gpu.index) : `${String(gpu.index)}:${String(gpu.mig_index)}`;
+/** The offer to choose the GPU with the most free memory, and which that is now. */
+export function emptiestText(trans: TranslationBundle, { device, memory_free: free }: DeviceChoice): string {
+  return trans.__('the emptiest GPU · now %1, %2 free', device, memory(free));
+}
+
+/** Which GPU was the emptiest when it was asked for. */
+export function emptiestTaken(trans: TranslationBundle, choice: DeviceChoice): string {
+  const { device, index, memory_free: free } = choice;
+  const which = index === null ? device : trans.__('%1 (GPU %2)', device, index);
+  return trans.__('The emptiest GPU is %1, with %2 free.', which, memory(free));
 }
 
 /** Its model, labelled where its memory is the host's. */

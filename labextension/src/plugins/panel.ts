@@ -5,34 +5,43 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import type { Cells } from '../cells/cells';
 import { GpuPanel } from '../panel/panel';
-import { read } from '../settings';
+import type { HolderPorts } from '../holders/ports';
+import { read, SETTINGS } from '../settings';
 import type { Monitor } from '../stream/monitor';
-import { DOMAIN, ICells, IGpuPanel, IMonitor } from '../tokens';
+import { DOMAIN, ICells, IGpuPanel, IHolders, IMonitor } from '../tokens';
 
 const RANK = 700;
 
 /** The panel of the right sidebar. */
 export const panel: JupyterFrontEndPlugin<GpuPanel> = {
-  id: 'jupyterlab-gpuwidget:panel',
+  id: SETTINGS,
   description: 'The GPU panel of the right sidebar.',
   autoStart: true,
   provides: IGpuPanel,
-  requires: [IMonitor, ICells, ISettingRegistry],
+  requires: [IMonitor, ICells, IHolders, ISettingRegistry],
   optional: [ILayoutRestorer, IThemeManager, ITranslator],
   activate: async (
     app: JupyterFrontEnd,
     source: Monitor,
     cells: Cells,
+    holders: HolderPorts,
     registry: ISettingRegistry,
     restorer: ILayoutRestorer | null,
     themes: IThemeManager | null,
     translator: ITranslator | null
   ) => {
-    const settings = await registry.load(panel.id);
-    source.keep(read(settings).chartSeconds);
-    const widget = new GpuPanel((translator ?? nullTranslator).load(DOMAIN), source, cells);
+    const settings = await registry.load(SETTINGS);
+    const { chartSeconds, hints } = read(settings);
+    source.keep(chartSeconds);
+    const widget = new GpuPanel((translator ?? nullTranslator).load(DOMAIN), source, {
+      cells,
+      holders,
+      thresholds: hints
+    });
     settings.changed.connect(changed => {
-      source.keep(read(changed).chartSeconds);
+      const now = read(changed);
+      source.keep(now.chartSeconds);
+      widget.thresholds = now.hints;
     });
     themes?.themeChanged.connect(() => {
       widget.recolour();

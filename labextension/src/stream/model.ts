@@ -1,5 +1,5 @@
 import { Past } from './past';
-import type { Gpu, KernelGpu, KernelState, Reading, Sample, StreamMessage, Usage } from '../wire';
+import type { Gpu, GpuUsage, KernelGpu, KernelState, Reading, Sample, StreamMessage, Usage } from '../wire';
 
 /** More than at the server's rate: a cell that is watched in the same process may be sampled faster. */
 const ROOM = 1.25;
@@ -15,6 +15,10 @@ export interface GpuNow {
   readonly reading: Reading;
   /** As the notebook in front uses it, null where that is not known. */
   readonly kernel: KernelGpu | null;
+  /** Who holds its memory, null where the server has not said so. */
+  readonly usage: GpuUsage | null;
+  /** Jupyter's id of the kernel of the notebook in front, null where there is none. */
+  readonly front: string | null;
 }
 
 /** How the memory of a GPU is shared out, in bytes. */
@@ -54,22 +58,28 @@ export class Model {
     this.sample = message.sample ?? this.sample;
   }
 
-  /** Every GPU of the newest sample, with what `state` says of it. */
-  gpus(state: KernelState | null): GpuNow[] {
+  /** Every GPU of the newest sample, with what `state` and the server say of it; `front` is the kernel in front. */
+  gpus(state: KernelState | null, front: string | null): GpuNow[] {
+    const usage = new Map(this.usage?.gpus.map(gpu => [gpu.uuid, gpu]));
     const kernel = new Map(state?.gpus.map(gpu => [gpu.uuid, gpu]));
     const { gpus = [], readings = [] } = this.sample ?? {};
     return gpus.flatMap((gpu, place) => {
       const reading = readings[place];
-      return reading === undefined ? [] : [{ gpu, reading, kernel: kernel.get(gpu.uuid) ?? null }];
+      if (reading === undefined) {
+        return [];
+      }
+      const { uuid } = gpu;
+      return [{ gpu, reading, kernel: kernel.get(uuid) ?? null, usage: usage.get(uuid) ?? null, front }];
     });
   }
 }
 
 /** This notebook's memory, that of others and what is free; null where it is not known. */
-export function shares({ gpu, reading, kernel }: GpuNow): Shares {
+export function shares(now: GpuNow): Shares {
+  const { gpu, reading } = now;
   const used = reading.memory_used;
   const { memory_total: total, memory_reserved: reserved } = gpu;
-  const mine = kernel?.process_memory ?? null;
+  const mine = heldHere(now);
   // Asked at different moments: more than all that is used cannot be this notebook's.
   const here = mine === null || used === null ? mine : Math.min(mine, used);
   return {
@@ -78,6 +88,21 @@ export function shares({ gpu, reading, kernel }: GpuNow): Shares {
     used,
     free: total === null || reserved === null || used === null ? null : Math.max(0, total - reserved - used)
   };
+}
+
+/** Bytes that the notebook in front holds: as the driver tells the server, else as the kernel itself last said. */
+function heldHere({ kernel, usage, front }: GpuNow): number | null {
+  const held = kernel?.process_memory ?? null;
+  if (usage === null || front === null) {
+    return held;
+  }
+  const holding = usage.holdings.find(each => each.kernel === front);
+  if (holding === undefined) {
+    const allIsKnown = usage.reason === null && usage.unattributed !== null;
+    return held ?? (allIsKnown ? 0 : null);
+  }
+  // torch's own number leaves out the CUDA context: the rest would be laid at other people's door.
+  return holding.source === 'driver' ? (holding.memory ?? held) : held;
 }
 
 /** The same without what the kernel held when it last answered: what it holds by now, nobody knows. */

@@ -18,12 +18,14 @@ const READABLE_MS = 450;
 /** What a view needs: the samples, the kernel of the notebook in front, and a way to say that it looks. */
 export class Monitor {
   private looking = false;
-  private asking = false;
+  private overhearing = false;
   private readonly dashboards = new Set<object>();
   private heard = NaN;
   private quietSince = NaN;
   private renewed = -Infinity;
   private sampledSince = false;
+  /** Whether it was said who holds what, and nobody was told. */
+  private untold = false;
   private told = -Infinity;
   private timer: number | null = null;
   private readonly changes = new Signal<this, void>(this);
@@ -68,17 +70,23 @@ export class Monitor {
 
   /** Whether the panel is looked at; nothing is done while nobody looks at anything. */
   look(looking: boolean): void {
-    if (looking === this.asking) {
+    if (looking === this.looking) {
       return;
     }
-    this.asking = looking;
+    this.looking = looking;
     if (looking) {
-      this.settle();
+      this.quietSince = this.timers.now();
       this.kernels.start();
     } else {
       this.kernels.stop();
-      this.settle();
     }
+    this.settle();
+  }
+
+  /** Whether samples are to come though nobody looks; no kernel is asked anything for it. */
+  overhear(overhearing: boolean): void {
+    this.overhearing = overhearing;
+    this.settle();
   }
 
   /** Whether a dashboard is looked at: it needs the hardware's counters, and asks no kernel. */
@@ -100,21 +108,19 @@ export class Monitor {
     }
   }
 
+  /** Have the stream open while there is a reason to. */
   private settle(): void {
-    const looking = this.asking || this.dashboards.size > 0;
-    if (looking === this.looking) {
+    const wanted = this.looking || this.overhearing || this.dashboards.size > 0;
+    if (wanted === (this.timer !== null)) {
       return;
     }
-    this.looking = looking;
-    if (looking) {
+    if (wanted) {
       this.heard = this.quietSince = this.timers.now();
       this.connection.start();
       this.listen();
-    } else {
-      if (this.timer !== null) {
-        this.timers.cancel(this.timer);
-        this.timer = null;
-      }
+    } else if (this.timer !== null) {
+      this.timers.cancel(this.timer);
+      this.timer = null;
       this.connection.stop();
     }
   }
@@ -122,8 +128,9 @@ export class Monitor {
   private take(_: Connection, message: StreamMessage): void {
     this.heard = this.timers.now();
     if (message.type === 'usage') {
+      // Written with the next sample: the page is painted once for both.
       this.model.take(message);
-      this.tell();
+      this.untold = true;
       return;
     }
     const first = message.type === 'hello' && this.renewed < this.quietSince;
@@ -143,6 +150,8 @@ export class Monitor {
       if (this.quietFor !== null) {
         this.renewIfDead();
         this.tell();
+      } else if (this.untold) {
+        this.tell();
       }
       this.listen();
     });
@@ -159,6 +168,7 @@ export class Monitor {
 
   private tell(): void {
     this.told = this.timers.now();
+    this.untold = false;
     this.changes.emit();
   }
 }

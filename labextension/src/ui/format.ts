@@ -1,5 +1,7 @@
 /** Numbers in the units that people read, in the same words as gpuwidget/units.py. */
 
+import type { Gpu } from '../wire';
+
 const KIB = 1024;
 const MIB = 1024 ** 2;
 const GIB = 1024 ** 3;
@@ -159,4 +161,9 @@ export function moment(epoch: number, now: number): string {
 /** A model's name without its maker, whose end tells more: `H200`, `GeForce RTX 4090 Laptop GPU`. */
 export function model(name: string): string {
   return name.replace(/^NVIDIA /, '');
+}
+
+/** The number of a GPU, that of `nvidia-smi`; a slice has its parent's before it. */
+export function gpuNumber({ index, mig_index: slice }: Pick<Gpu, 'index' | 'mig_index'>): string {
+  return slice === null ? String(index) : `${String(index)}:${String(slice)}`;
 }
