@@ -46,11 +46,25 @@ class WatchRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class SwitchRequest:
+    """Set one of torch's switches: at once, or while a cell runs before the next one."""
+
+    schema: int
+    ask: Literal["set_switch"]
+    name: str
+    """As ``Switch.name``."""
+    value: str
+    """One of its choices."""
+
+
+@dataclass(frozen=True, slots=True)
 class OkReply:
     """It was done; the state is that after it."""
 
     status: Literal["ok"]
     state: KernelState
+    done: str | None
+    """What was done, as a sentence or a statement to show; None where there is nothing to say."""
 
 
 @dataclass(frozen=True, slots=True)

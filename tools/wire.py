@@ -36,7 +36,12 @@ CONSTANTS: Mapping[str, tuple[object, str]] = {
 UNIONS: Mapping[str, tuple[Sequence[type], str]] = {
     "StreamMessage": ((wire.Hello, wire.Tick, wire.Usage), "What comes over the stream."),
     "KernelRequest": (
-        (kernel_messages.StateRequest, kernel_messages.SetDeviceRequest, kernel_messages.WatchRequest),
+        (
+            kernel_messages.StateRequest,
+            kernel_messages.SetDeviceRequest,
+            kernel_messages.WatchRequest,
+            kernel_messages.SwitchRequest,
+        ),
         "The content of a question to a kernel.",
     ),
     "KernelReply": (

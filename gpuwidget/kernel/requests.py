@@ -9,8 +9,9 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from gpuwidget.errors import GpuWidgetError
+from gpuwidget.errors import GpuWidgetError, OptionError
 from gpuwidget.kernel import devices
+from gpuwidget.kernel.switches import SWITCHES
 from gpuwidget.kernel_messages import REPLY, REQUEST, ErrorReply, OkReply
 from gpuwidget.kernel_state import SCHEMA, KernelState
 from gpuwidget.plain import plain
@@ -52,15 +53,17 @@ class Requests:
 
     def answer(self, content: Mapping[str, Any]) -> dict[str, Any]:
         """The reply's content to a question's; never raises."""
+        done: str | None = None
+        reason: str | None = None
         try:
-            reason = self._do(content)
+            done = self._do(content)
         except GpuWidgetError as error:
             reason = str(error)
         except Exception as error:
             reason = f"gpuwidget failed in the kernel ({type(error).__name__}: {error})."
         state = self._state()
         if reason is None and state is not None:
-            return _content(OkReply("ok", state))
+            return _content(OkReply("ok", state, done))
         return _content(ErrorReply("error", reason or "gpuwidget could not tell this kernel's state.", state))
 
     def _state(self) -> KernelState | None:
@@ -71,10 +74,13 @@ class Requests:
             return None
 
     def _do(self, content: Mapping[str, Any]) -> str | None:
-        """What is asked; a sentence where that can't be done."""
+        """What is asked; a sentence or a statement to show, if there is one. Raises OptionError."""
         if content.get("schema") != SCHEMA:
-            return "The page and this kernel's gpuwidget are of different versions: reload the page."
+            raise OptionError(
+                "The page and this kernel's gpuwidget are of different versions: reload the page."
+            )
         ask, device, on = content.get("ask"), content.get("device"), content.get("on")
+        name, value = content.get("name"), content.get("value")
         if ask == "state":
             return None
         if ask == "watch" and isinstance(on, bool):
@@ -86,7 +92,9 @@ class Requests:
                 devices.checked(device, new_tensors=new_tensors, patience_s=0.05), new_tensors=new_tensors
             )
             return None
-        return "This kernel's gpuwidget does not know that question: reload the page."
+        if ask == "set_switch" and isinstance(name, str) and isinstance(value, str):
+            return SWITCHES.wish(name, value)
+        raise OptionError("This kernel's gpuwidget does not know that question: reload the page.")
 
 
 def _content(reply: OkReply | ErrorReply) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from gpuwidget import processes, torch_setup, torch_state
+from gpuwidget import processes, torch_state, torch_switches
 from gpuwidget.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.history import Course
 from gpuwidget.measure import notes
@@ -215,7 +215,7 @@ class Run:
             gpus.append(self._gpu_report(track, seconds, True, devices, {}, {}))
         # The user's variables are not looked at while their code runs.
         around = Surroundings(
-            switches=torch_setup.switches(),
+            switches=torch_switches.switches(),
             cuda_up=torch_state.cuda_initialized(),
         )
         return Facts(

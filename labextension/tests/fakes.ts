@@ -243,10 +243,11 @@ export function kernelState(changes: Partial<KernelState> = {}): KernelState {
     choices: [],
     unavailable: null,
     gpus: [],
+    switches: [],
     ...changes
   };
 }
 
 export function ok(changes: Partial<KernelState> = {}): KernelReply {
-  return { status: 'ok', state: kernelState(changes) };
+  return { status: 'ok', state: kernelState(changes), done: null };
 }
