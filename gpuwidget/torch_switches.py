@@ -277,7 +277,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "deterministic",
-        "Deterministic algorithms",
+        "Determinism",
         ("default", "warn", "error"),
         "default",
         "warn, error: a repeatable algorithm, often slower, where there is one; where there is none, a "

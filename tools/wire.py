@@ -41,11 +41,12 @@ UNIONS: Mapping[str, tuple[Sequence[type], str]] = {
             kernel_messages.SetDeviceRequest,
             kernel_messages.WatchRequest,
             kernel_messages.SwitchRequest,
+            kernel_messages.DoctorRequest,
         ),
         "The content of a question to a kernel.",
     ),
     "KernelReply": (
-        (kernel_messages.OkReply, kernel_messages.ErrorReply),
+        (kernel_messages.OkReply, kernel_messages.ErrorReply, kernel_messages.DoctorReply),
         "The content of a kernel's answer.",
     ),
 }

@@ -400,6 +400,12 @@ export interface SwitchRequest {
   readonly value: string;
 }
 
+/** Examine your environment. The answer takes seconds, a minute at most; other questions pass it by. */
+export interface DoctorRequest {
+  readonly schema: number;
+  readonly ask: 'doctor';
+}
+
 /** It was done; the state is that after it. */
 export interface OkReply {
   readonly status: 'ok';
@@ -417,11 +423,65 @@ export interface ErrorReply {
   readonly state: KernelState | null;
 }
 
+/** One link of the chain: found, or broken with the reason and the one remedy. */
+export interface Link {
+  /**
+   * Which one, the same in every version: `torch`, `cuda`, `cudnn`, `nccl`, `driver`, `device_files`, `gpu`,
+   * the chain in its order; then `visible`, `sharing`, `health`, `pcie`, `peers`, `shm` and `package`.
+   */
+  readonly id: string;
+  /** Its name for people. */
+  readonly title: string;
+  /**
+   * `broken`: torch can't compute on a GPU until it is mended. `warning`: it works, but worse than it could
+   * or not for long. `unknown`: it could not be looked at. `skipped`: nothing to look at, and that is no
+   * fault.
+   */
+  readonly status: 'ok' | 'broken' | 'warning' | 'unknown' | 'skipped';
+  /** What was found, in a few words. */
+  readonly found: string;
+  /** Why it is not `ok`, as a sentence; null where it is. */
+  readonly reason: string | null;
+  /** What to do about it, as a sentence; null where nothing is to be done. */
+  readonly remedy: string | null;
+  /** What was read, by what it is; what changes from minute to minute is left out. */
+  readonly evidence: Readonly<Record<string, string>>;
+}
+
+/** All links of one environment on one machine at one moment. */
+export interface Doctor {
+  readonly schema: number;
+  /** gpuwidget's, in that environment. */
+  readonly version: string;
+  /** When it was examined, epoch seconds. */
+  readonly time: number;
+  /** Whose environment it is. */
+  readonly place: 'kernel' | 'server' | 'shell';
+  /** Path of its interpreter. */
+  readonly python: string;
+  /** Its environment variables that decide about GPUs, by name; no other one is looked at. */
+  readonly variables: Readonly<Record<string, string>>;
+  /** The worst of the links: `warning` also where one is `unknown`. */
+  readonly status: 'ok' | 'broken' | 'warning';
+  /** The whole in one sentence: what is broken first, or that all was found. */
+  readonly summary: string;
+  /** The chain from PyTorch down to the GPU, then what surrounds it. */
+  readonly links: readonly Link[];
+}
+
+/** The answer to `DoctorRequest`. */
+export interface DoctorReply {
+  readonly status: 'examined';
+  readonly doctor: Doctor;
+  /** The state as it is, null where that can't be told. */
+  readonly state: KernelState | null;
+}
+
 /** What comes over the stream. */
 export type StreamMessage = Hello | Tick | Usage;
 
 /** The content of a question to a kernel. */
-export type KernelRequest = StateRequest | SetDeviceRequest | WatchRequest | SwitchRequest;
+export type KernelRequest = StateRequest | SetDeviceRequest | WatchRequest | SwitchRequest | DoctorRequest;
 
 /** The content of a kernel's answer. */
-export type KernelReply = OkReply | ErrorReply;
+export type KernelReply = OkReply | ErrorReply | DoctorReply;

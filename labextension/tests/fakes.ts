@@ -1,3 +1,5 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+
 import type { Kernel, Loading } from '../src/kernel/kernel';
 import type { Server, Socket } from '../src/stream/connection';
 import type { Timers } from '../src/timers';
@@ -10,7 +12,8 @@ import type {
   KernelRequest,
   KernelState,
   Reading,
-  Sample
+  Sample,
+  Switch
 } from '../src/wire';
 
 export const GIB = 1024 ** 3;
@@ -246,6 +249,32 @@ export function kernelState(changes: Partial<KernelState> = {}): KernelState {
     switches: [],
     ...changes
   };
+}
+
+export function torchSwitch(changes: Partial<Switch> = {}): Switch {
+  return {
+    name: 'cudnn.benchmark',
+    title: 'cuDNN benchmark',
+    value: 'off',
+    choices: ['on', 'off'],
+    default: 'off',
+    pending: null,
+    statement: null,
+    trades: 'On: cuDNN tries its algorithms.',
+    note: null,
+    ...changes
+  };
+}
+
+/** English, as written. */
+export const trans = {
+  __: (text: string, ...values: unknown[]) => filled(text, values),
+  _n: (one: string, many: string, count: number, ...values: unknown[]) =>
+    filled(count === 1 ? one : many, [count, ...values])
+} as unknown as TranslationBundle;
+
+function filled(text: string, values: readonly unknown[]): string {
+  return text.replace(/%(\d)/g, (_, place: string) => String(values[Number(place) - 1]));
 }
 
 export function ok(changes: Partial<KernelState> = {}): KernelReply {

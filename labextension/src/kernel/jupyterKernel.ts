@@ -20,8 +20,8 @@ export class ConnectedKernel implements Kernel {
     return spec?.language ?? (await this.connection.info).language_info.name;
   }
 
-  /** Ask on the control channel; null where no answer came within two seconds. */
-  ask(question: KernelRequest): Promise<KernelReply | null> {
+  /** Ask on the control channel; null where no answer came `within` milliseconds. */
+  ask(question: KernelRequest, within = ANSWER_WITHIN_MS): Promise<KernelReply | null> {
     // The types know Jupyter's own messages only; the protocol leaves room for others.
     const message = KernelMessage.createMessage({
       channel: 'control',
@@ -39,7 +39,7 @@ export class ConnectedKernel implements Kernel {
       };
       const timer = window.setTimeout(() => {
         settle(null);
-      }, ANSWER_WITHIN_MS);
+      }, within);
       future.onReply = reply => {
         const type: string = reply.header.msg_type;
         settle(type === KERNEL_REPLY ? (reply.content as unknown as KernelReply) : null);

@@ -14,8 +14,11 @@ export type Loading =
 export interface Kernel {
   /** The language of its kernelspec, as `python`. */
   language(): Promise<string>;
-  /** Ask on the control channel, where a busy kernel answers too; null where no answer came in time. */
-  ask(question: KernelRequest): Promise<KernelReply | null>;
+  /**
+   * Ask on the control channel, where a busy kernel answers too; null where no answer came within two seconds, or
+   * within as many milliseconds as are given.
+   */
+  ask(question: KernelRequest, within?: number): Promise<KernelReply | null>;
   /** Load gpuwidget there without a trace in history, outputs or names. */
   load(): Promise<Loading>;
 }

@@ -10,6 +10,7 @@ import { withoutMemory } from '../stream/model';
 import type { Monitor } from '../stream/monitor';
 import { NoticeView } from './notice';
 import { readPalette, type Palette } from '../ui/palette';
+import { SwitchSection } from './switchSection';
 import { serverNotice, type Notice } from './words';
 
 /** Widths in pixels below and from which a row is laid out otherwise. */
@@ -23,6 +24,7 @@ export class GpuPanel extends Widget {
   private readonly recording = new Text('recording', 'div');
   private readonly notice: NoticeView;
   private readonly kernel: KernelSection;
+  private readonly switches: SwitchSection;
   private readonly key: HTMLElement;
   private readonly span = new Text('span');
   private readonly list: GpuList;
@@ -41,6 +43,7 @@ export class GpuPanel extends Widget {
     this.node.setAttribute('aria-label', trans.__('GPUs'));
     this.notice = new NoticeView(trans, () => undefined);
     this.kernel = new KernelSection(trans, monitor.kernels);
+    this.switches = new SwitchSection(trans, monitor.kernels);
     this.list = new GpuList({ trans, palette: () => (this.colours ??= readPalette(this.node)) });
     this.key = element(
       'div',
@@ -52,6 +55,7 @@ export class GpuPanel extends Widget {
     this.node.append(
       element('div', 'header', this.dot, element('h2', '', trans.__('GPUs')), this.rate.node),
       this.kernel.node,
+      this.switches.node,
       element('div', 'scroll', this.recording.node, this.notice.node, this.key, this.list.node)
     );
     monitor.changed.connect(this.update, this);
@@ -126,6 +130,7 @@ export class GpuPanel extends Widget {
     this.recording.node.hidden = recording === null;
     this.notice.show(this.serverNotice(quiet, origin?.reason ?? null));
     this.kernel.update(model.server?.version ?? null);
+    this.switches.update();
     this.span.set(this.spanText(model.seconds));
     this.key.hidden = (model.sample?.gpus.length ?? 0) === 0;
     const { state, view } = kernels;
