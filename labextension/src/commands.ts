@@ -62,7 +62,7 @@ export function addCommands(
     commands.notifyCommandChanged(CommandIds.watch);
     commands.notifyCommandChanged(CommandIds.load);
   });
-  for (const command of Object.values(CommandIds)) {
+  for (const command of [CommandIds.show, CommandIds.device, CommandIds.watch, CommandIds.load]) {
     palette?.addItem({ command, category: trans.__('GPU') });
   }
 }

@@ -20,5 +20,6 @@ export const CommandIds = {
   show: 'gpuwidget:show-panel',
   device: 'gpuwidget:choose-device',
   watch: 'gpuwidget:watch-cells',
-  load: 'gpuwidget:load-in-kernel'
+  load: 'gpuwidget:load-in-kernel',
+  doctor: 'gpuwidget:examine'
 } as const;

@@ -16,7 +16,8 @@ def _answer():
             state["device"] |= dict(chosen=asked["device"], new_tensors=asked["new_tensors"], pending=True)
         if asked["ask"] == "watch":
             state["watching"] = asked["on"]
-        kernel.session.send(stream, "gpuwidget_reply", dict(status="ok", state=state), parent, ident=ident)
+        reply = dict(status="ok", done=None, state=state)
+        kernel.session.send(stream, "gpuwidget_reply", reply, parent, ident=ident)
     kernel.control_handlers["gpuwidget_request"] = handler
 _answer()
 # gpuwidget"""
@@ -66,4 +67,5 @@ def state(uuids: list[str], **changes: Any) -> dict[str, Any]:
             }
             for number, uuid in enumerate(order)
         ],
+        "switches": [],
     } | changes

@@ -110,7 +110,7 @@ def test_without_torch_they_say_so(open_notebook: Open) -> None:
 
 
 def test_they_are_reached_by_keyboard(notebook: Notebook) -> None:
-    """Each has its name, is toggled by the space bar, and tells what it trades to whoever hovers or listens."""
+    """Each has its name, is toggled by the space bar, and tells what it trades under the pointer."""
     notebook.page.focus(HEAD)
     notebook.page.keyboard.press("Tab")
     notebook.page.keyboard.press("Tab")

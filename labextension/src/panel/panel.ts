@@ -17,6 +17,15 @@ import { serverNotice, type Notice } from './words';
 const NARROW = 280;
 const WIDE = 360;
 
+/** A part of the panel that another plugin adds. */
+export interface PanelSection {
+  readonly node: HTMLElement;
+  /** Show what is known now; called only while the panel can be seen. */
+  update(): void;
+  /** End. */
+  dispose(): void;
+}
+
 /** The panel of the sidebar. It looks, and so has work done, only while it can be seen. */
 export class GpuPanel extends Widget {
   private readonly dot = element('span', 'dot');
@@ -28,6 +37,7 @@ export class GpuPanel extends Widget {
   private readonly key: HTMLElement;
   private readonly span = new Text('span');
   private readonly list: GpuList;
+  private readonly sections: PanelSection[] = [];
   private colours: Palette | null = null;
 
   constructor(
@@ -68,6 +78,12 @@ export class GpuPanel extends Widget {
     this.list.recolour();
   }
 
+  /** Add a section below the GPUs. */
+  addSection(section: PanelSection): void {
+    this.sections.push(section);
+    this.node.append(section.node);
+  }
+
   /** Put the keyboard on the device dropdown. */
   focusDevice(): void {
     this.kernel.focus();
@@ -81,6 +97,9 @@ export class GpuPanel extends Widget {
     this.monitor.changed.disconnect(this.update, this);
     this.monitor.look(false);
     this.list.dispose();
+    for (const section of this.sections) {
+      section.dispose();
+    }
     super.dispose();
   }
 
@@ -135,6 +154,9 @@ export class GpuPanel extends Widget {
     this.key.hidden = (model.sample?.gpus.length ?? 0) === 0;
     const { state, view } = kernels;
     this.list.update(model, view.silentFor === null || state === null ? state : withoutMemory(state));
+    for (const section of this.sections) {
+      section.update();
+    }
   }
 
   private readonly look = (): void => {
