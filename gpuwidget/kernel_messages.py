@@ -71,9 +71,9 @@ class OkReply:
     """It was done; the state is that after it."""
 
     status: Literal["ok"]
-    state: KernelState
     done: str | None
-    """What was done, as a sentence or a statement to show; None where there is nothing to say."""
+    """What was done, in words to show: what ran and what came of it; None where the state says it all."""
+    state: KernelState
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import gpuwidget
 from gpuwidget.sources import throttle
 
 ROOT = Path(__file__).parent.parent
-WORDS = ROOT / "labextension" / "src" / "words.ts"
+WORDS = ROOT / "labextension" / "src" / "panel" / "words.ts"
 
 
 def test_the_panel_is_warm_where_the_other_views_are() -> None:

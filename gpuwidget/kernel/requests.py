@@ -63,7 +63,7 @@ class Requests:
             reason = f"gpuwidget failed in the kernel ({type(error).__name__}: {error})."
         state = self._state()
         if reason is None and state is not None:
-            return _content(OkReply("ok", state, done))
+            return _content(OkReply("ok", done, state))
         return _content(ErrorReply("error", reason or "gpuwidget could not tell this kernel's state.", state))
 
     def _state(self) -> KernelState | None:

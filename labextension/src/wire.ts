@@ -409,9 +409,9 @@ export interface DoctorRequest {
 /** It was done; the state is that after it. */
 export interface OkReply {
   readonly status: 'ok';
-  readonly state: KernelState;
-  /** What was done, as a sentence or a statement to show; null where there is nothing to say. */
+  /** What was done, in words to show: what ran and what came of it; null where the state says it all. */
   readonly done: string | null;
+  readonly state: KernelState;
 }
 
 /** It could not be done. */

@@ -278,5 +278,5 @@ function filled(text: string, values: readonly unknown[]): string {
 }
 
 export function ok(changes: Partial<KernelState> = {}): KernelReply {
-  return { status: 'ok', state: kernelState(changes), done: null };
+  return { status: 'ok', done: null, state: kernelState(changes) };
 }
