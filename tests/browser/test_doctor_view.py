@@ -73,7 +73,7 @@ def test_the_chain_of_kernel_and_server(open_notebook: Open) -> None:
     heads = texts(notebook, f"{PLACE}:first-child .jp-gpuwidget-link-head")
     assert heads[:2] == ["✕ PyTorch broken", "✓ CUDA runtime 13.0 found"]
     assert heads[6] == "? GPU unknown"
-    assert heads[8:10] == ["\N{EN DASH} MIG and sharing MIG off not needed", "▲ Shared memory warning"]
+    assert heads[8:10] == ["\N{EN DASH} MIG and sharing MIG off skipped", "▲ Shared memory warning"]
     found = texts(notebook, f"{PLACE}:first-child .jp-gpuwidget-link[open] .jp-gpuwidget-link-what")
     assert found == ["2.13.0+cpu, built for the CPU only", "not to be seen", "64 MiB"]
     assert texts(notebook, f"{PLACE} .jp-gpuwidget-place-title") == [

@@ -24,7 +24,7 @@ export function statusWord(trans: TranslationBundle, status: Link['status']): st
     case 'unknown':
       return trans.__('unknown');
     case 'skipped':
-      return trans.__('not needed');
+      return trans.__('skipped');
   }
 }
 
