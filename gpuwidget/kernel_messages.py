@@ -47,6 +47,18 @@ class WatchRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class SwitchRequest:
+    """Set one of torch's switches: at once, or while a cell runs before the next one."""
+
+    schema: int
+    ask: Literal["set_switch"]
+    name: str
+    """As ``Switch.name``."""
+    value: str
+    """One of its choices."""
+
+
+@dataclass(frozen=True, slots=True)
 class FreeCacheRequest:
     """Give torch's cache back to the driver, also while a cell runs.
 

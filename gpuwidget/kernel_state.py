@@ -66,6 +66,29 @@ class KernelGpu:
 
 
 @dataclass(frozen=True, slots=True)
+class Switch:
+    """One of torch's switches that trade speed for precision or repeatability."""
+
+    name: str
+    """As ``cudnn.benchmark``."""
+    title: str
+    """Its name in words."""
+    value: str | None
+    """What it is at, one of the choices; None where that can't be told."""
+    choices: tuple[str, ...]
+    default: str
+    """torch's own."""
+    pending: str | None
+    """The choice that is stored and holds from the next cell, None where nothing is."""
+    statement: str | None
+    """The Python that sets what is pending; else what was last run here for it, None where nothing was."""
+    trades: str
+    """What it trades, in sentences."""
+    note: str | None
+    """Why its value can't be told, why it was not set, or what to know beside it; a sentence or None."""
+
+
+@dataclass(frozen=True, slots=True)
 class KernelState:
     """All that a kernel tells a view."""
 
@@ -86,3 +109,5 @@ class KernelState:
     """A sentence that says why nothing can be chosen, or None."""
     gpus: tuple[KernelGpu, ...]
     """One for each GPU that the kernel's source of readings sees, in NVML's order."""
+    switches: tuple[Switch, ...]
+    """torch's switches; without a value while torch is not loaded."""

@@ -1,4 +1,4 @@
-"""How the user's torch is set up: its switches, and the data loaders and models among the user's variables.
+"""How the user's torch is set up: the data loaders and models among the user's variables.
 
 Looked at, never touched: attributes are read from an object's own dictionary, no method of a user's class is
 called, and what is returned holds no object of the user's.
@@ -19,20 +19,6 @@ _LOG = logging.getLogger(__name__)
 _MOST_VARIABLES = 2000
 _MOST_OBJECTS = 20_000
 """Modules and tensors that are looked at in all, which takes a tenth of a second at most."""
-
-
-@dataclass(frozen=True, slots=True)
-class Switches:
-    """torch's switches that decide which units of the GPU compute; None for what this torch does not say."""
-
-    tf32_matmul: bool | None
-    """Whether float32 matrix products may use TF32 on the tensor cores."""
-    tf32_conv: bool | None
-    """The same of cuDNN's convolutions."""
-    cudnn: bool | None
-    """Whether cuDNN is used at all."""
-    cudnn_benchmark: bool | None = None
-    """Whether it tries its algorithms on each new shape (torch.backends.cudnn.benchmark)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,39 +45,6 @@ class Model:
     """The same on CUDA devices."""
     uses_cudnn: bool
     """Whether it has layers that cuDNN makes fast: convolutions and recurrent ones."""
-
-
-def switches() -> Switches | None:
-    """The switches as they are now; None where torch is not loaded."""
-    torch: Any = torch_state.loaded()
-    if torch is None:
-        return None
-    native = getattr(torch, "_C", None)
-    return Switches(
-        tf32_matmul=_tf32(native, "matmul", "_get_cublas_allow_tf32"),
-        tf32_conv=_tf32(native, "conv", "_get_cudnn_allow_tf32"),
-        cudnn=_asked(native, "_get_cudnn_enabled"),
-        cudnn_benchmark=_asked(native, "_get_cudnn_benchmark"),
-    )
-
-
-def _tf32(native: Any, operation: str, older: str) -> bool | None:
-    # From torch 2.9 on there are two ways to set TF32, and the older way to read it raises where the newer
-    # one was used to set it. The newer way to read knows of both.
-    getter = getattr(native, "_get_fp32_precision_getter", None)
-    if getter is None:
-        return _asked(native, older)
-    try:
-        return bool(getter("cuda", operation) == "tf32")
-    except Exception:
-        return None
-
-
-def _asked(native: Any, name: str) -> bool | None:
-    try:
-        return bool(getattr(native, name)())
-    except Exception:
-        return None
 
 
 def loaders(variables: Iterable[tuple[str, object]]) -> tuple[Loader, ...]:

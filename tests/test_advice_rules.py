@@ -26,7 +26,8 @@ from gpuwidget.measure.report import (
     TorchMemory,
     Traffic,
 )
-from gpuwidget.torch_setup import Loader, Model, Switches
+from gpuwidget.torch_setup import Loader, Model
+from gpuwidget.torch_switches import Switches
 
 LOADER = Loader("loader", num_workers=0, pin_memory=False, prefetch_factor=None, persistent_workers=False)
 NOTHING = Traffic(Level(0.0, 0.0), Level(0.0, 0.0))

@@ -15,7 +15,7 @@ import pytest
 from helpers_doctor import WORKING, facts, fake_torch, h200, nvml
 
 import gpuwidget
-from gpuwidget import torch_setup
+from gpuwidget import torch_switches
 from gpuwidget.cli import main
 from gpuwidget.diagnosis import Doctor
 from gpuwidget.health import command, visit
@@ -283,9 +283,9 @@ def test_a_switch_of_the_notebooks_own_is_looked_at(monkeypatch: pytest.MonkeyPa
         return WELL
 
     monkeypatch.setattr(visit, "visit", visited)
-    monkeypatch.setattr(torch_setup, "switches", lambda: None)
+    monkeypatch.setattr(torch_switches, "switches", lambda: None)
     doctoring.doctor()
-    off = torch_setup.Switches(tf32_matmul=None, tf32_conv=None, cudnn=False)
-    monkeypatch.setattr(torch_setup, "switches", lambda: off)
+    off = torch_switches.Switches(tf32_matmul=None, tf32_conv=None, cudnn=False)
+    monkeypatch.setattr(torch_switches, "switches", lambda: off)
     assert doctoring.doctor().doctor == WELL
     assert asked == [False, True]

@@ -3,57 +3,14 @@
 from __future__ import annotations
 
 import sys
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from helpers_torch import make_torch
 
 from gpuwidget import torch_setup
-from gpuwidget.torch_setup import Loader, Model, Switches
+from gpuwidget.torch_setup import Loader, Model
 
 torch: Any = pytest.importorskip("torch")
-
-
-@pytest.fixture(autouse=True)
-def _as_it_was() -> Any:
-    yield
-    torch.backends.fp32_precision = "none"
-    torch.backends.cuda.matmul.fp32_precision = "none"
-    torch.backends.cudnn.enabled = True
-    torch.backends.cudnn.benchmark = False
-
-
-def test_the_switches() -> None:
-    """As a fresh torch has them, and after each was changed."""
-    assert torch_setup.switches() == Switches(
-        tf32_matmul=False, tf32_conv=True, cudnn=True, cudnn_benchmark=False
-    )
-    torch.backends.cudnn.enabled = False
-    torch.backends.cudnn.benchmark = True
-    torch.set_float32_matmul_precision("high")
-    changed = torch_setup.switches()
-    torch.set_float32_matmul_precision("highest")
-    assert changed == Switches(tf32_matmul=True, tf32_conv=True, cudnn=False, cudnn_benchmark=True)
-
-
-def test_either_way_to_set_tf32_is_read_without_an_error() -> None:
-    """torch's own older way to read raises where the newer one was used to set."""
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cuda.matmul.fp32_precision = "tf32"
-    with pytest.raises(RuntimeError):
-        torch.backends.cuda.matmul.allow_tf32  # noqa: B018  (to be read is what fails)
-    found = torch_setup.switches()
-    assert found is not None
-    assert found.tf32_matmul is True
-
-
-def test_an_older_torch_has_only_the_older_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what it does not have at all is unknown."""
-    old = make_torch()
-    old._C = SimpleNamespace(_get_cublas_allow_tf32=lambda: True, _get_cudnn_enabled=lambda: True)
-    monkeypatch.setitem(sys.modules, "torch", old)
-    assert torch_setup.switches() == Switches(tf32_matmul=True, tf32_conv=None, cudnn=True)
 
 
 def test_loaders_and_their_settings() -> None:
@@ -170,6 +127,5 @@ def test_odd_objects_are_left_alone() -> None:
 def test_without_torch_there_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is never imported for this."""
     monkeypatch.delitem(sys.modules, "torch")
-    assert torch_setup.switches() is None
     assert torch_setup.loaders([("x", 1)]) == ()
     assert torch_setup.models([("x", 1)]) == ()

@@ -46,6 +46,7 @@ UNIONS: Mapping[str, tuple[Sequence[type], str]] = {
             kernel_messages.SetDeviceRequest,
             kernel_messages.WatchRequest,
             kernel_messages.FreeCacheRequest,
+            kernel_messages.SwitchRequest,
             kernel_messages.DoctorRequest,
         ),
         "The content of a question to a kernel.",
@@ -80,7 +81,10 @@ def typescript() -> str:
         names = [one.__name__ for one in members]
         line = f"export type {name} = {' | '.join(names)};"
         if len(line) > _WIDTH:
-            line = f"export type {name} =\n  | " + "\n  | ".join(names) + ";"
+            below = f"  {' | '.join(names)};"
+            line = f"export type {name} =\n" + (
+                below if len(below) <= _WIDTH else "  | " + "\n  | ".join(names) + ";"
+            )
         parts.append(f"{_comment(words, '')}{line}\n")
     return "\n".join(parts)
 

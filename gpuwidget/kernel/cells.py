@@ -8,6 +8,7 @@ one has no result: :mod:`gpuwidget.kernel.running_cells` sorts that out.
 from __future__ import annotations
 
 import logging
+import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +20,8 @@ from gpuwidget.kernel.card_place import CardPlace
 from gpuwidget.kernel.cell_errors import tell_of_error
 from gpuwidget.kernel.interrupts import deaf_to_interrupts, interrupt_soon, leave_out_our_frames
 from gpuwidget.kernel.options import WatchOptions, find_in_cell, parse
-from gpuwidget.kernel.running_cells import RunningCells
+from gpuwidget.kernel.running_cells import RunningCells, cells_on_this_thread
+from gpuwidget.kernel.switches import SWITCHES
 from gpuwidget.kernel.witnesses import witnesses
 from gpuwidget.measure.report import Report, Status
 from gpuwidget.measure.run import Run, RunOptions
@@ -108,22 +110,28 @@ class CellWatcher:
     def __init__(self, shell: Any) -> None:
         self._shell = shell
         self._armed = RunningCells[_Armed](_Armed.give_up)
+        self._loading = threading.get_ident() if cells_on_this_thread() else None
+        """The thread of the cell that loads us: it runs, and nobody has told of its beginning."""
         self.every_cell = False
         """Whether cells without ``%%gpuwatch`` leave a one-line card."""
 
     @property
     def busy(self) -> bool:
         """Whether a cell is running."""
-        return bool(self._armed)
+        return bool(self._armed) or self._loading is not None
 
     def before(self, info: Any) -> None:
         """``pre_run_cell``: start watching the cell if it asks for that."""
         armed = _Armed()
+        if self._loading == threading.get_ident() and cells_on_this_thread() == 1:
+            self._loading = None  # its end went unheard of
         self._armed.forget_lost()
         self._armed.begin(info, armed)
         try:
             with deaf_to_interrupts(later=True):
                 SWITCH.before_cell()
+                if len(self._armed) == 1 and self._loading is None:  # in the middle of no other cell
+                    SWITCHES.before_cell()
             self._arm(armed, info)
         except KeyboardInterrupt:
             # Stop was pressed before the cell's own code began. IPython takes no exception from here: the
@@ -152,6 +160,8 @@ class CellWatcher:
         """``post_run_cell``: settle the run, and show its card."""
         refusal.withdraw(self._shell)
         armed = self._armed.end(getattr(result, "info", None))
+        if armed is None and self._loading == threading.get_ident():
+            self._loading = None
         if armed is None or armed.run is None:
             self._device_after(armed)
             if armed is not None:

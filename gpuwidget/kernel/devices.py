@@ -8,6 +8,7 @@ import gpuwidget
 from gpuwidget import torch_state, units
 from gpuwidget.errors import OptionError
 from gpuwidget.kernel.device_choices import Observer, check
+from gpuwidget.kernel.switches import SWITCHES
 from gpuwidget.kernel_state import SCHEMA, DeviceChoice, DeviceState, KernelState
 from gpuwidget.sampler import process_sampler
 from gpuwidget.torch_device import SWITCH, within
@@ -95,6 +96,7 @@ def kernel_state(*, watching: bool) -> KernelState:
         choices=choices.devices,
         unavailable=choices.unavailable,
         gpus=looking.gpus(sample),
+        switches=SWITCHES.state,
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import gpuwidget
-from gpuwidget import torch_setup, torch_state
+from gpuwidget import torch_state, torch_switches
 from gpuwidget.diagnosis import Doctor, Place
 from gpuwidget.errors import OptionError
 from gpuwidget.health import text, visit
@@ -83,7 +83,7 @@ class Consultation:
 
 
 def _examine() -> Doctor:
-    torch, switches = torch_state.loaded(), torch_setup.switches()
+    torch, switches = torch_state.loaded(), torch_switches.switches()
     version = getattr(torch, "__version__", None)
     notebook = Notebook(
         torch=None if version is None else str(version),

@@ -19,6 +19,7 @@ from gpuwidget.kernel.gpu_commands import COMMANDS
 from gpuwidget.kernel.options import HELP, find, parse, without_watch_line
 from gpuwidget.kernel.out_of_memory import OutOfMemoryCards
 from gpuwidget.kernel.requests import Requests
+from gpuwidget.kernel.switches import SWITCHES
 from gpuwidget.kernel.traps import TrapHints
 from gpuwidget.kernel.witnesses import witnesses
 from gpuwidget.sampler import Subscription, process_sampler
@@ -33,8 +34,9 @@ _GPU_USAGE = (
     "%gpu: the live dashboard. %gpu watch on: a one-line card under every cell; %gpu watch off: no more. "
     "%gpu device: the default torch device; %gpu device cuda:1, cpu or none: choose it, with --light the "
     "current CUDA device only. %gpu memory: who holds the GPU's memory, with --cells which cell allocated "
-    "it; %gpu free: what could be released. %gpu compare A B: two runs side by side. "
-    "%gpu doctor: why torch does not use the GPU."
+    "it; %gpu free: what could be released. %gpu compare A B: two runs side by side. %gpu switches: cuDNN's, "
+    "TF32's and torch's others, with a name and a value to set one. %gpu doctor: why torch does not use "
+    "the GPU."
 )
 _WARM_UP_AFTER_S = 0.3
 
@@ -70,6 +72,7 @@ class Extension:
         self._shell.register_magic_function(self._gpu, "line", "gpu")
         # ipykernel runs the cells on the main thread; a subshell's thread has torch's defaults of its own.
         SWITCH.attach(threading.main_thread().ident or 0)
+        SWITCHES.attach(lambda: self._cells.busy)
         self._requests.start()
         self._warm_up_soon()
 
@@ -81,6 +84,7 @@ class Extension:
         self._cells.abandon_all()
         CELLS.detach()
         SWITCH.detach()
+        SWITCHES.detach()
         dashboard.close()
         for event, hook in (
             ("pre_run_cell", self._cells.before),
@@ -202,8 +206,10 @@ class Extension:
 
         Two runs side by side: ``%gpu compare 5 9``, by cell number, label or variable.
 
-        Why torch does not use the GPU, link by link: ``%gpu doctor``.
+        torch's switches for speed, precision and repeatability: ``%gpu switches`` shows them and what they
+        trade, ``%gpu switches cudnn.benchmark on`` sets one at once and says what it ran.
 
+        Why torch does not use the GPU, link by link: ``%gpu doctor``.
         """
         words = line.split()
         try:

@@ -15,6 +15,7 @@ from gpuwidget.errors import GpuWidgetError, OptionError
 from gpuwidget.kernel import devices
 from gpuwidget.kernel.cache import free_cache
 from gpuwidget.kernel.doctoring import Consultation
+from gpuwidget.kernel.switches import SWITCHES
 from gpuwidget.kernel_messages import REPLY, REQUEST, DoctorReply, ErrorReply, OkReply
 from gpuwidget.kernel_state import SCHEMA, KernelState
 from gpuwidget.plain import plain
@@ -100,7 +101,8 @@ class Requests:
 
     def answer(self, content: Mapping[str, Any]) -> dict[str, Any]:
         """The reply's content to a question's; never raises."""
-        done = reason = None
+        done: str | None = None
+        reason: str | None = None
         try:
             done = self._do(content)
         except GpuWidgetError as error:
@@ -120,14 +122,17 @@ class Requests:
             return None
 
     def _do(self, content: Mapping[str, Any]) -> str | None:
-        """What is asked, and what is to be said of it. Raises OptionError where it can't be done."""
+        """What is asked; a sentence or a statement to show, if there is one. Raises OptionError."""
         if content.get("schema") != SCHEMA:
             raise OptionError(
                 "The page and this kernel's gpuwidget are of different versions: reload the page."
             )
         ask, device, on = content.get("ask"), content.get("device"), content.get("on")
+        name, value = content.get("name"), content.get("value")
         if ask == "free_cache":
             return free_cache(cell_runs=self._cells.busy)
+        if ask == "set_switch" and isinstance(name, str) and isinstance(value, str):
+            return SWITCHES.wish(name, value)
         if ask == "watch" and isinstance(on, bool):
             self._cells.every_cell = on
         elif ask == "set_device" and (device is None or isinstance(device, str)):

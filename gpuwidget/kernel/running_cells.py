@@ -48,7 +48,7 @@ class RunningCells(Generic[T]):
     def forget_lost(self) -> None:
         """``pre_run_cell``, before :meth:`begin`: let go of cells of this thread that ended unheard of."""
         here = self._of_this_thread()
-        running = _runs_on_this_thread() if here else 0
+        running = cells_on_this_thread() if here else 0
         if running:  # this one is among them
             self._lose(here[running - 1 :])
 
@@ -101,7 +101,7 @@ def _code(info: object) -> str:
     return code.strip() if isinstance(code, str) else ""
 
 
-def _runs_on_this_thread() -> int:
+def cells_on_this_thread() -> int:
     """How many cells run here, one within the other; 0 where something else than IPython runs them."""
     frame, found = sys._getframe(1), 0
     while frame.f_back is not None:

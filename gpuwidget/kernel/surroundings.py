@@ -14,7 +14,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import TypeVar
 
-from gpuwidget import host, processes, torch_setup, torch_state
+from gpuwidget import host, processes, torch_setup, torch_state, torch_switches
 from gpuwidget.measure.advice.facts import SHORTEST_S, Ends, Surroundings, measured_s
 from gpuwidget.measure.advice.memory import RUNS
 from gpuwidget.measure.report import GpuReport, Report, Span
@@ -49,7 +49,7 @@ class Around:
             cell=self._cell,
             loaders=_known(lambda: torch_setup.loaders(variables), ()),
             models=_known(lambda: torch_setup.models(variables), ()),
-            switches=_known(torch_setup.switches, None),
+            switches=_known(torch_switches.switches, None),
             can_use_cuda=torch_state.loaded() is not None and torch_state.without_cuda() is None,
             cuda_up=torch_state.cuda_initialized(),
             other_gpu_work=_known(_other_gpu_work, False),

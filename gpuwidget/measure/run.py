@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from gpuwidget import torch_setup, torch_state
+from gpuwidget import torch_state, torch_switches
 from gpuwidget.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.measure import notes
 from gpuwidget.measure.advice import advise
@@ -184,7 +184,7 @@ class Run:
             gpus.append(reports.of(track, seconds, shown=True))
         # The user's variables are not looked at while their code runs.
         around = Surroundings(
-            switches=torch_setup.switches(),
+            switches=torch_switches.switches(),
             cuda_up=torch_state.cuda_initialized(),
         )
         return Facts(

@@ -35,7 +35,8 @@ export const CommandIds = {
   device: 'gpuwidget:choose-device',
   watch: 'gpuwidget:watch-cells',
   load: 'gpuwidget:load-in-kernel',
-  dashboard: 'gpuwidget:open-dashboard'
+  dashboard: 'gpuwidget:open-dashboard',
+  doctor: 'gpuwidget:examine'
 } as const;
 
 /** Those about one that holds memory. */

@@ -292,6 +292,27 @@ export interface KernelGpu {
   readonly context: boolean;
 }
 
+/** One of torch's switches that trade speed for precision or repeatability. */
+export interface Switch {
+  /** As `cudnn.benchmark`. */
+  readonly name: string;
+  /** Its name in words. */
+  readonly title: string;
+  /** What it is at, one of the choices; null where that can't be told. */
+  readonly value: string | null;
+  readonly choices: readonly string[];
+  /** torch's own. */
+  readonly default: string;
+  /** The choice that is stored and holds from the next cell, null where nothing is. */
+  readonly pending: string | null;
+  /** The Python that sets what is pending; else what was last run here for it, null where nothing was. */
+  readonly statement: string | null;
+  /** What it trades, in sentences. */
+  readonly trades: string;
+  /** Why its value can't be told, why it was not set, or what to know beside it; a sentence or null. */
+  readonly note: string | null;
+}
+
 /** All that a kernel tells a view. */
 export interface KernelState {
   readonly schema: number;
@@ -311,6 +332,8 @@ export interface KernelState {
   readonly unavailable: string | null;
   /** One for each GPU that the kernel's source of readings sees, in NVML's order. */
   readonly gpus: readonly KernelGpu[];
+  /** torch's switches; without a value while torch is not loaded. */
+  readonly switches: readonly Switch[];
 }
 
 /** The first message of a stream. */
@@ -440,6 +463,16 @@ export interface FreeCacheRequest {
   readonly ask: 'free_cache';
 }
 
+/** Set one of torch's switches: at once, or while a cell runs before the next one. */
+export interface SwitchRequest {
+  readonly schema: number;
+  readonly ask: 'set_switch';
+  /** As `Switch.name`. */
+  readonly name: string;
+  /** One of its choices. */
+  readonly value: string;
+}
+
 /** Examine your environment. The answer takes seconds, a minute at most; other questions pass it by. */
 export interface DoctorRequest {
   readonly schema: number;
@@ -521,7 +554,8 @@ export interface DoctorReply {
 export type StreamMessage = Hello | Tick | Usage;
 
 /** The content of a question to a kernel. */
-export type KernelRequest = StateRequest | SetDeviceRequest | WatchRequest | FreeCacheRequest | DoctorRequest;
+export type KernelRequest =
+  StateRequest | SetDeviceRequest | WatchRequest | FreeCacheRequest | SwitchRequest | DoctorRequest;
 
 /** The content of a kernel's answer. */
 export type KernelReply = OkReply | ErrorReply | DoctorReply;

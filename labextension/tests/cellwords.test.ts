@@ -3,7 +3,8 @@ import { test } from 'node:test';
 
 import { readReport, type CellReport } from '../src/cells/report';
 import { cellName, ending, energyText, energyTitle, memoryTitle, totalsText } from '../src/panel/cellWords';
-import { report, reportedGpu, span, trans } from './fakes_cells';
+import { trans } from './fakes';
+import { report, reportedGpu, span } from './fakes_cells';
 
 function read(changes: Record<string, unknown> = {}, cell: Record<string, unknown> = {}): CellReport {
   const found = readReport(report(3, changes, cell));

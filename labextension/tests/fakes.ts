@@ -16,6 +16,7 @@ import type {
   Reading,
   Sample,
   ServerKernel,
+  Switch,
   Usage
 } from '../src/wire';
 
@@ -261,8 +262,35 @@ export function kernelState(changes: Partial<KernelState> = {}): KernelState {
     choices: [],
     unavailable: null,
     gpus: [],
+    switches: [],
     ...changes
   };
+}
+
+export function torchSwitch(changes: Partial<Switch> = {}): Switch {
+  return {
+    name: 'cudnn.benchmark',
+    title: 'cuDNN benchmark',
+    value: 'off',
+    choices: ['on', 'off'],
+    default: 'off',
+    pending: null,
+    statement: null,
+    trades: 'On: cuDNN tries its algorithms.',
+    note: null,
+    ...changes
+  };
+}
+
+/** English, as written. */
+export const trans = {
+  __: (text: string, ...values: unknown[]) => filled(text, values),
+  _n: (one: string, many: string, count: number, ...values: unknown[]) =>
+    filled(count === 1 ? one : many, [count, ...values])
+} as unknown as TranslationBundle;
+
+function filled(text: string, values: readonly unknown[]): string {
+  return text.replace(/%(\d)/g, (_, place: string) => String(values[Number(place) - 1]));
 }
 
 export function ok(changes: Partial<KernelState> = {}): KernelReply {
@@ -308,9 +336,3 @@ export function gpuUsage(
 export function usage(kernels: readonly ServerKernel[], gpus: readonly GpuUsage[], time = 1000): Usage {
   return { type: 'usage', time, kernels, gpus };
 }
-
-/** A translator that leaves all words as they are. */
-export const trans = {
-  __: (words: string, ...values: unknown[]) =>
-    values.reduce<string>((text, value, place) => text.replace(`%${String(place + 1)}`, String(value)), words)
-} as TranslationBundle;

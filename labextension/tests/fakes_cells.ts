@@ -1,21 +1,10 @@
 import { Signal } from '@lumino/signaling';
-import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { CellModel, CellModels, Output, Outputs, OutputsChange } from '../src/cells/reader';
 import { REPORT_MIME } from '../src/cells/report';
 import { GIB } from './fakes';
 
 type Json = Record<string, unknown>;
-
-/** English, as it stands in the sources. */
-export const trans = {
-  __: (text: string, ...values: unknown[]) => filled(text, values),
-  _n: (one: string, many: string, count: number) => filled(count === 1 ? one : many, [count])
-} as unknown as TranslationBundle;
-
-function filled(text: string, values: readonly unknown[]): string {
-  return text.replace(/%(\d)/g, (_, place: string) => String(values[Number(place) - 1]));
-}
 
 export function span(start: number | null, end: number | null, peak: number | null): Json {
   return { start, end, peak };

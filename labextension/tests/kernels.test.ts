@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import type { Kernel, Phase } from '../src/kernel/kernel';
 import { GLANCE_MS, Kernels, POLL_MS } from '../src/kernel/kernels';
-import { FakeKernel, FakeTimers, ok, settled } from './fakes';
+import { FakeKernel, FakeTimers, kernelState, ok, settled, torchSwitch } from './fakes';
 
 function made(): { kernels: Kernels; timers: FakeTimers } {
   const timers = new FakeTimers();
@@ -391,4 +391,46 @@ test('who no longer glances asks nothing, and the panel closed leaves a glance i
   kernels.glance(false);
   await timers.pass(10 * GLANCE_MS);
   assert.deepEqual([kernel.questions.length, timers.running], [asked + 1, 0]);
+});
+
+test('a switch is asked for by its name, and its refusal is told as such', async () => {
+  const { kernels } = made();
+  const kernel = new FakeKernel();
+  kernel.answer = ok();
+  await show(kernels, kernel, 'idle');
+  kernel.answer = { status: 'error', reason: 'torch refused it.', state: kernelState() };
+  await kernels.setSwitch('cudnn.benchmark', 'on');
+  assert.deepEqual(kernel.questions.at(-1), {
+    schema: 1,
+    ask: 'set_switch',
+    name: 'cudnn.benchmark',
+    value: 'on'
+  });
+  assert.deepEqual([kernels.view.refusal, kernels.view.refused], ['torch refused it.', 'set_switch']);
+});
+
+test('a refusal is over once a switch is another', async () => {
+  const { kernels } = made();
+  const kernel = new FakeKernel();
+  kernel.answer = ok({ switches: [torchSwitch()] });
+  await show(kernels, kernel, 'idle');
+  kernel.answer = { status: 'error', reason: 'torch refused it.', state: null };
+  await kernels.setSwitch('cudnn.benchmark', 'on');
+  kernel.answer = ok({ switches: [torchSwitch({ value: 'on' })] });
+  kernels.again();
+  await settled();
+  assert.deepEqual([kernels.view.refusal, kernels.view.refused], [null, null]);
+});
+
+test('a kernel is examined when somebody asks, with time enough; one that went away gives no answer', async () => {
+  const { kernels } = made();
+  const kernel = new FakeKernel();
+  kernel.answer = ok();
+  await show(kernels, kernel, 'idle');
+  assert.deepEqual(await kernels.examine(), kernel.answer);
+  assert.deepEqual(kernel.questions.at(-1), { schema: 1, ask: 'doctor' });
+  kernel.gone = true;
+  assert.equal(await kernels.examine(), null);
+  await show(kernels, null, null);
+  assert.equal(await kernels.examine(), null);
 });

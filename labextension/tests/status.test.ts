@@ -4,8 +4,7 @@ import { test } from 'node:test';
 import type { KernelView } from '../src/kernel/kernels';
 import { statusText } from '../src/status/words';
 import type { KernelState } from '../src/wire';
-import { GIB, kernelGpu, kernelState } from './fakes';
-import { trans } from './fakes_cells';
+import { GIB, kernelGpu, kernelState, trans } from './fakes';
 
 function view(state: Partial<KernelState>, changes: Partial<KernelView> = {}): KernelView {
   return {
@@ -16,6 +15,7 @@ function view(state: Partial<KernelState>, changes: Partial<KernelView> = {}): K
     restarted: false,
     silentFor: null,
     refusal: null,
+    refused: null,
     wished: null,
     ...changes
   };

@@ -69,4 +69,5 @@ def state(uuids: list[str], **changes: Any) -> dict[str, Any]:
             }
             for number, uuid in enumerate(order)
         ],
+        "switches": [],
     } | changes

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 from helpers_gpu import run_program
-from helpers_kernel import Kernel, Ran
+from helpers_kernel import Kernel
 
 pytestmark = pytest.mark.gpu
 
@@ -17,24 +14,11 @@ GIB = 1024**3
 
 
 @pytest.fixture
-def kernel(tmp_path: Path) -> Iterator[Kernel]:
-    """A kernel of its own with gpuwidget loaded."""
-    made = Kernel(tmp_path, {"GPUWIDGET_SOURCE": None, "PYTHONPATH": os.environ.get("PYTHONPATH")})
-    run(made, "%load_ext gpuwidget\nimport os, torch")
-    yield made
-    made.shutdown()
-
-
-def run(kernel: Kernel, code: str) -> Ran:
-    """Run ``code``, which must end well."""
-    ran = kernel.run(code)
-    assert ran.reply["status"] == "ok", ran.reply
-    return ran
-
-
-def ask(kernel: Kernel, question: str) -> Any:
-    """The answer to a view's question."""
-    return kernel.answer_to(ask=question)
+def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
+    """A kernel of its own with gpuwidget and torch loaded."""
+    made = start_kernel()
+    made.ok("%load_ext gpuwidget\nimport os, torch")
+    return made
 
 
 def test_cuda_is_known_by_its_device() -> None:
@@ -55,34 +39,34 @@ def test_cuda_is_known_by_its_device() -> None:
 
 def test_torchs_own_number(kernel: Kernel) -> None:
     """What torch has reserved is told for its GPU, and is all but the context of what the driver counts."""
-    run(kernel, "x = torch.ones(2**28, device='cuda')")
-    on = next(gpu for gpu in ask(kernel, "state")["state"]["gpus"] if gpu["torch_device"] == "cuda:0")
-    assert on["torch_reserved"] == int(run(kernel, "torch.cuda.memory_reserved(0)").result or 0)
+    kernel.ok("x = torch.ones(2**28, device='cuda')")
+    on = next(
+        gpu for gpu in kernel.answer_to(ask="state")["state"]["gpus"] if gpu["torch_device"] == "cuda:0"
+    )
+    assert on["torch_reserved"] == int(kernel.ok("torch.cuda.memory_reserved(0)").result or 0)
     if on["process_memory"] is not None:
         assert GIB <= on["torch_reserved"] < on["process_memory"] < on["torch_reserved"] + 2 * GIB
 
 
 def test_the_cache_goes_back_while_a_cell_computes(kernel: Kernel) -> None:
     """The driver has it back, the answer says how much, and the cell's result is what it would have been."""
-    run(
-        kernel, "a = torch.ones(4096, 4096, device='cuda')\ngone = torch.ones(2**30, device='cuda')\ndel gone"
-    )
-    before = int(run(kernel, "torch.cuda.memory_reserved(0)").result or 0)
+    kernel.ok("a = torch.ones(4096, 4096, device='cuda')\ngone = torch.ones(2**30, device='cuda')\ndel gone")
+    before = int(kernel.ok("torch.cuda.memory_reserved(0)").result or 0)
     busy = "open('on', 'w').close()\nwhile not os.path.exists('off'): b = a @ a\nfloat(b[0, 0])"
     request = kernel.send(busy)
     kernel.wait_for_file("on")
-    answer = ask(kernel, "free_cache")
+    answer = kernel.answer_to(ask="free_cache")
     assert answer["status"] == "ok", answer
     print(answer["done"])
     assert "Ran torch.cuda.empty_cache()" in answer["done"]
     (kernel.folder / "off").touch()
     assert kernel.wait(request).result == "4096.0"
-    assert int(run(kernel, "torch.cuda.memory_reserved(0)").result or 0) < before - 3 * GIB
+    assert int(kernel.ok("torch.cuda.memory_reserved(0)").result or 0) < before - 3 * GIB
 
 
 def test_no_capture_is_spoiled(kernel: Kernel) -> None:
     """However often it is asked while graphs are captured, each capture goes well, each answer is clear."""
-    run(kernel, "a = torch.ones(256, 256, device='cuda')\nb = a @ a\ntorch.cuda.synchronize()")
+    kernel.ok("a = torch.ones(256, 256, device='cuda')\nb = a @ a\ntorch.cuda.synchronize()")
     capturing = """
 open('on', 'w').close()
 count = 0
@@ -102,7 +86,7 @@ count > 0
 """
     request = kernel.send(capturing)
     kernel.wait_for_file("on")
-    answers = [ask(kernel, "free_cache") for _ in range(20)]
+    answers = [kernel.answer_to(ask="free_cache") for _ in range(20)]
     (kernel.folder / "off").touch()
     assert kernel.wait(request).result == "True"
     said = {answer.get("reason") or "done" for answer in answers}
@@ -114,7 +98,7 @@ count > 0
 @pytest.mark.two_gpus
 def test_no_context_on_another_gpu(kernel: Kernel) -> None:
     """With a context on cuda:1 alone, giving its cache back opens none on cuda:0."""
-    run(kernel, "x = torch.ones(2**28, device='cuda:1')\ndel x")
-    assert ask(kernel, "free_cache")["status"] == "ok"
+    kernel.ok("x = torch.ones(2**28, device='cuda:1')\ndel x")
+    assert kernel.answer_to(ask="free_cache")["status"] == "ok"
     contexts = "[torch._C._cuda_hasPrimaryContext(i) for i in range(2)]"
-    assert run(kernel, contexts).result == "[False, True]"
+    assert kernel.ok(contexts).result == "[False, True]"

@@ -20,7 +20,8 @@ from gpuwidget.measure.report import (
     Timeline,
     Traffic,
 )
-from gpuwidget.torch_setup import Loader, Model, Switches
+from gpuwidget.torch_setup import Loader, Model
+from gpuwidget.torch_switches import Switches
 
 SHORTEST_S = 3.0
 """No rule judges the activity of a shorter run: it has a handful of the counters' half-second windows at

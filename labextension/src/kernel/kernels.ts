@@ -9,6 +9,9 @@ export const POLL_MS = 3000;
 /** How often it is asked while a cell runs and somebody only glances. */
 export const GLANCE_MS = 5000;
 
+/** How long a kernel may take to examine its environment. */
+const EXAMINED_WITHIN_MS = 75_000;
+
 /** What is known about gpuwidget in the kernel of the notebook in front. */
 export type Condition =
   | { readonly kind: 'no-notebook' | 'no-kernel' }
@@ -31,6 +34,8 @@ export interface KernelView {
   readonly silentFor: number | null;
   /** Why the last wish was not granted, or null. */
   readonly refusal: string | null;
+  /** What that wish was, or null. */
+  readonly refused: KernelRequest['ask'] | null;
   /** What was wished and is not answered yet, or null. */
   readonly wished: KernelRequest | null;
 }
@@ -59,6 +64,7 @@ interface Known {
 /** A refusal, and what held when it came: it is over once something else does. */
 interface Refused {
   readonly reason: string;
+  readonly ask: KernelRequest['ask'];
   readonly routine: boolean;
   readonly held: string;
 }
@@ -97,6 +103,7 @@ export class Kernels {
       restarted: known?.restarted ?? false,
       silentFor: quiet ? (this.timers.now() - (known.answered ?? 0)) / 1000 : null,
       refusal: known?.refusal?.reason ?? null,
+      refused: known?.refusal?.ask ?? null,
       wished: known?.wished ?? null
     };
   }
@@ -190,6 +197,24 @@ export class Kernels {
   /** Watch every cell there, or no longer. */
   watch(on: boolean): Promise<void> {
     return this.wish({ schema: KERNEL_SCHEMA, ask: 'watch', on });
+  }
+
+  /** Set one of torch's switches there: at once, or while a cell runs before the next one. */
+  setSwitch(name: string, value: string): Promise<void> {
+    return this.wish({ schema: KERNEL_SCHEMA, ask: 'set_switch', name, value });
+  }
+
+  /** Have the environment of the kernel in front examined; null where it does not answer. */
+  async examine(): Promise<KernelReply | null> {
+    const { kernel } = this.front;
+    if (kernel === null || !this.answers()) {
+      return null;
+    }
+    try {
+      return await kernel.ask({ schema: KERNEL_SCHEMA, ask: 'doctor' }, EXAMINED_WITHIN_MS);
+    } catch {
+      return null; // It went away meanwhile.
+    }
   }
 
   /** Watch every cell there if that is off, else no longer; nothing where the kernel does not answer. */
@@ -411,9 +436,10 @@ function refused(
   state: KernelState | null
 ): Refused | null {
   const routine = question.ask === 'state';
-  const held = JSON.stringify([state?.device.chosen, state?.watching]);
+  const switches = state?.switches.map(({ value, pending }) => [value, pending]);
+  const held = JSON.stringify([state?.device.chosen, state?.watching, switches]);
   if (answer.status === 'error') {
-    return { reason: answer.reason, routine, held };
+    return { reason: answer.reason, ask: question.ask, routine, held };
   }
   return routine && before !== null && !before.routine && before.held === held ? before : null;
 }

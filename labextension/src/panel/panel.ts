@@ -17,6 +17,7 @@ import type { Monitor } from '../stream/monitor';
 import { NoticeView } from './notice';
 import { OutcomeLine } from './outcomeLine';
 import { readPalette, type Palette } from '../ui/palette';
+import { SwitchSection } from './switchSection';
 import { serverNotice, type Notice } from './words';
 
 /** Widths in pixels below and from which a row is laid out otherwise. */
@@ -31,6 +32,15 @@ export interface PanelPorts {
   readonly thresholds: Thresholds;
 }
 
+/** A part of the panel that another plugin adds. */
+export interface PanelSection {
+  readonly node: HTMLElement;
+  /** Show what is known now; called only while the panel can be seen. */
+  update(): void;
+  /** End. */
+  dispose(): void;
+}
+
 /** The panel of the sidebar. It looks, and so has work done, only while it can be seen. */
 export class GpuPanel extends Widget {
   private readonly dot = element('span', 'dot');
@@ -39,6 +49,7 @@ export class GpuPanel extends Widget {
   private readonly recording = new Text('recording', 'div');
   private readonly notice: NoticeView;
   private readonly kernel: KernelSection;
+  private readonly switches: SwitchSection;
   private readonly key: HTMLElement;
   private readonly span = new Text('span');
   private readonly list: GpuList;
@@ -48,6 +59,7 @@ export class GpuPanel extends Widget {
   private readonly outcome: OutcomeLine;
   private readonly hints = new Hints();
   private limits: Thresholds;
+  private readonly sections: PanelSection[] = [];
   private colours: Palette | null = null;
 
   constructor(
@@ -69,6 +81,7 @@ export class GpuPanel extends Widget {
     this.kernel = new KernelSection(trans, monitor.kernels, sentence => {
       holders.outcome.say(sentence);
     });
+    this.switches = new SwitchSection(trans, monitor.kernels);
     this.list = new GpuList({ trans, palette: () => (this.colours ??= readPalette(this.node)), holders });
     this.hintList = new HintList(trans, holders);
     this.hintList.onToggle(() => {
@@ -86,6 +99,7 @@ export class GpuPanel extends Widget {
     this.node.append(
       this.header,
       this.kernel.node,
+      this.switches.node,
       element(
         'div',
         'scroll',
@@ -124,6 +138,12 @@ export class GpuPanel extends Widget {
     this.update();
   }
 
+  /** Add a section below the GPUs. */
+  addSection(section: PanelSection): void {
+    this.sections.push(section);
+    this.node.append(section.node);
+  }
+
   /** Put the keyboard on the device dropdown. */
   focusDevice(): void {
     this.kernel.focus();
@@ -140,6 +160,9 @@ export class GpuPanel extends Widget {
     this.cells.look(false);
     this.list.dispose();
     this.outcome.dispose();
+    for (const section of this.sections) {
+      section.dispose();
+    }
     super.dispose();
   }
 
@@ -190,6 +213,7 @@ export class GpuPanel extends Widget {
     this.recording.node.hidden = recording === null;
     this.notice.show(this.serverNotice(quiet, origin?.reason ?? null));
     this.kernel.update(model.server?.version ?? null);
+    this.switches.update();
     this.span.set(this.spanText(model.seconds), this.clocksTitle());
     this.key.hidden = (model.sample?.gpus.length ?? 0) === 0;
     const { state, view } = kernels;
@@ -201,6 +225,9 @@ export class GpuPanel extends Widget {
       bands: uuid => this.cells.bands(uuid)
     });
     this.section.update();
+    for (const section of this.sections) {
+      section.update();
+    }
   }
 
   private readonly look = (): void => {

@@ -182,7 +182,8 @@ export function deviceNotes(trans: TranslationBundle, view: KernelView, here: st
       ? trans.__("The kernel was restarted: torch's own default holds.")
       : null;
   const pending = device.pending && device.note === null ? trans.__('Holds from the next cell.') : null;
-  return [view.refusal, unavailable, silent, pending, device.note, restarted, other]
+  const refusal = view.refused === 'set_switch' ? null : view.refusal;
+  return [refusal, unavailable, silent, pending, device.note, restarted, other]
     .filter(sentence => sentence !== null)
     .join(' ');
 }

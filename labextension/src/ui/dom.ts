@@ -17,7 +17,7 @@ export class Text {
   readonly node: HTMLElement;
   private readonly text = document.createTextNode('');
 
-  constructor(className: string, name: 'span' | 'div' | 'code' | 'b' = 'span') {
+  constructor(className: string, name: 'span' | 'div' | 'code' | 'b' | 'h3' = 'span') {
     this.node = element(name, className, this.text);
   }
 

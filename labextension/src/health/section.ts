@@ -1,0 +1,92 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import { element, setAttribute, Text } from '../ui/dom';
+import type { Kernels } from '../kernel/kernels';
+import { kernelNotice } from '../panel/words';
+import type { Copy } from './copyButton';
+import type { Health } from './health';
+import { PlaceView } from './placeView';
+import { healthSummary, SYMBOLS } from './words';
+
+/** The doctor in the panel: a line that asks when it is unfolded, and never by itself. */
+export class HealthSection {
+  readonly node: HTMLDetailsElement;
+  private readonly symbol = new Text('link-symbol');
+  private readonly summary = new Text('fold-state');
+  private readonly again = element('button', 'again jp-Button jp-mod-styled');
+  private readonly kernelPlace: PlaceView;
+  private readonly serverPlace: PlaceView;
+
+  constructor(
+    private readonly trans: TranslationBundle,
+    private readonly health: Health,
+    private readonly kernels: Kernels,
+    copy: Copy
+  ) {
+    this.kernelPlace = new PlaceView(trans, copy);
+    this.serverPlace = new PlaceView(trans, copy);
+    this.again.type = 'button';
+    this.again.textContent = trans.__('Look again');
+    this.again.title = trans.__('Examine the notebook in front and the server, which takes some seconds');
+    this.again.onclick = () => {
+      void health.ask();
+    };
+    this.symbol.node.setAttribute('aria-hidden', 'true');
+    this.node = element(
+      'details',
+      'fold jp-gpuwidget-health',
+      element(
+        'summary',
+        'fold-head',
+        element('span', 'fold-title', trans.__('Health')),
+        this.symbol.node,
+        this.summary.node
+      ),
+      element('div', 'fold-body', this.kernelPlace.node, this.serverPlace.node, this.again)
+    );
+    this.summary.node.setAttribute('aria-live', 'polite');
+    this.node.ontoggle = () => {
+      if (this.node.open) {
+        void health.askOnce();
+      }
+      this.update();
+    };
+    health.changed.connect(this.update, this);
+    this.update();
+  }
+
+  /** Show what is known. */
+  update(): void {
+    const { trans, health, kernels } = this;
+    const { view } = kernels;
+    const [status, words] = healthSummary(trans, [health.kernel, health.server]);
+    setAttribute(this.node, 'data-status', status ?? '');
+    this.symbol.set(status === null ? '' : SYMBOLS[status]);
+    this.summary.set(words, words);
+    if (!this.node.open) {
+      return;
+    }
+    const reason =
+      view.condition.kind === 'no-notebook'
+        ? trans.__('Open a notebook to have its kernel looked at.')
+        : (kernelNotice(trans, view, null)?.text ?? '');
+    this.kernelPlace.show(
+      view.notebook === null ? trans.__('Kernel') : trans.__('Kernel of %1', view.notebook),
+      health.kernel,
+      reason
+    );
+    this.serverPlace.show(trans.__('Jupyter server'), health.server, '');
+    this.again.disabled = health.asking;
+  }
+
+  /** Unfold it, which asks. */
+  open(): void {
+    this.node.open = true;
+    this.node.querySelector('summary')?.focus();
+  }
+
+  /** End. */
+  dispose(): void {
+    this.health.changed.disconnect(this.update, this);
+  }
+}

@@ -1,0 +1,90 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import type { Doctor, Link } from '../wire';
+import type { Examination } from './health';
+
+/** A sign beside each word: colour alone would tell nothing to some. */
+export const SYMBOLS: Readonly<Record<Link['status'], string>> = {
+  ok: '✓',
+  broken: '✕',
+  warning: '▲',
+  unknown: '?',
+  skipped: '–'
+};
+
+/** How it stands with a link, in a word. */
+export function statusWord(trans: TranslationBundle, status: Link['status']): string {
+  switch (status) {
+    case 'ok':
+      return trans.__('found');
+    case 'broken':
+      return trans.__('broken');
+    case 'warning':
+      return trans.__('warning');
+    case 'unknown':
+      return trans.__('unknown');
+    case 'skipped':
+      return trans.__('skipped');
+  }
+}
+
+/** The worst of what is known, in a few words and with its sign: `[sign, words]`. */
+export function healthSummary(
+  trans: TranslationBundle,
+  examinations: readonly (Examination | null)[]
+): readonly [Link['status'] | null, string] {
+  const known = examinations.filter(one => one !== null);
+  if (known.some(({ kind }) => kind === 'asking')) {
+    return [null, trans.__('looking…')];
+  }
+  const doctors = known.flatMap(one => (one.kind === 'examined' ? [one.doctor] : []));
+  const broken = titles(doctors, ['broken']);
+  if (broken.length > 0) {
+    return [
+      'broken',
+      trans._n('%1 link broken: %2', '%1 links broken: %2', broken.length, broken.join(', '))
+    ];
+  }
+  if (known.some(({ kind }) => kind === 'failed')) {
+    return ['unknown', trans.__('could not be looked at')];
+  }
+  if (doctors.length === 0) {
+    return [null, trans.__('not looked at yet')];
+  }
+  const warned = titles(doctors, ['warning', 'unknown']);
+  return warned.length === 0
+    ? ['ok', trans.__('all links found')]
+    : ['warning', trans._n('%1 to look at: %2', '%1 to look at: %2', warned.length, warned.join(', '))];
+}
+
+/** The links with one of these statuses, each once whoever has it. */
+function titles(doctors: readonly Doctor[], statuses: readonly Link['status'][]): string[] {
+  const links = doctors.flatMap(({ links }) => links).filter(({ status }) => statuses.includes(status));
+  return [...new Map(links.map(({ id, title }) => [id, title])).values()];
+}
+
+const COMMAND =
+  /(?:(?:^|[\s'(])(?=sudo |conda (?:install|remove) |docker run |nvidia-smi (?:-|topo|mig)|ls -)|(?:^|: )(?=\S*python[\d.]* -m ))(.*)$/;
+const END = /, |\. |; (?!sudo )|[()']| and |\.?$/;
+
+/** A remedy around the command in it that can be run as it stands; null where there is none. */
+export function commandIn(
+  remedy: string
+): { readonly before: string; readonly command: string; readonly after: string } | null {
+  const from = COMMAND.exec(remedy)?.[1];
+  const command = from?.slice(0, END.exec(from)?.index).trim();
+  if (from === undefined || command === undefined || command.includes('…')) {
+    return null;
+  }
+  const after = from.slice(command.length);
+  return {
+    before: remedy.slice(0, remedy.length - from.length).trim(),
+    command,
+    after: after.replace(/^[.,;\s]+/, '')
+  };
+}
+
+/** As `gpuwidget doctor --json` writes it, which `--diff` reads again. */
+export function asJson(doctor: Doctor): string {
+  return `${JSON.stringify(doctor, null, 2)}\n`;
+}

@@ -1,0 +1,46 @@
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { Clipboard, ICommandPalette } from '@jupyterlab/apputils';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+
+import { Health } from '../health/health';
+import { HealthSection } from '../health/section';
+import { JupyterServerDoctor } from '../health/server';
+import type { GpuPanel } from '../panel/panel';
+import type { Monitor } from '../stream/monitor';
+import { CommandIds, DOMAIN, IGpuPanel, IMonitor } from '../tokens';
+
+/** The doctor in the panel: the chain from PyTorch to the GPU, of the notebook in front and of the server. */
+export const health: JupyterFrontEndPlugin<void> = {
+  id: 'jupyterlab-gpuwidget:health',
+  description: 'The chain from PyTorch to the GPU, link by link, when somebody asks.',
+  autoStart: true,
+  requires: [IMonitor, IGpuPanel],
+  optional: [ICommandPalette, ITranslator],
+  activate: (
+    { commands, shell }: JupyterFrontEnd,
+    { kernels }: Monitor,
+    panel: GpuPanel,
+    palette: ICommandPalette | null,
+    translator: ITranslator | null
+  ) => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    const silence = trans.__(
+      'The kernel did not answer: a long call holds it, or it has an older gpuwidget.'
+    );
+    const known = new Health(new JupyterServerDoctor(trans), kernels, silence);
+    const section = new HealthSection(trans, known, kernels, text => {
+      Clipboard.copyToSystem(text);
+    });
+    panel.addSection(section);
+    commands.addCommand(CommandIds.doctor, {
+      label: trans.__('Examine the GPU Software (Doctor)'),
+      caption: trans.__('Look at every link from PyTorch to the GPU, in this kernel and in the server'),
+      describedBy: { args: { type: 'object', properties: {} } },
+      execute: () => {
+        shell.activateById(panel.id);
+        section.open();
+      }
+    });
+    palette?.addItem({ command: CommandIds.doctor, category: trans.__('GPU') });
+  }
+};
