@@ -103,7 +103,7 @@ class _Busy:
         return Steady(700.0, 40 * self._wave(), 45.0, 1980.0, 0, (), {})
 
     def read_slow(self, gpu: Gpu) -> Slow:
-        return Slow(700 * self._clock.monotonic(), 0.2, {})
+        return Slow(700 * self._clock.monotonic(), 0.2, 0, None, None, {})
 
     def read_windows(self, gpu: Gpu) -> tuple[Window, ...]:
         """None are kept."""

@@ -11,6 +11,7 @@ __all__ = [
     "compare",
     "dashboard",
     "devices",
+    "doctor",
     "holders",
     "load_ipython_extension",
     "mark",
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from gpuwidget.kernel.comparing import compare
     from gpuwidget.kernel.dashboard import dashboard
     from gpuwidget.kernel.devices import devices, set_device
+    from gpuwidget.kernel.doctoring import doctor
     from gpuwidget.kernel.memory import holders
     from gpuwidget.kernel.watching import mark, reports, sample, watch
 
@@ -41,6 +43,10 @@ def __getattr__(name: str) -> Any:
         from gpuwidget.kernel import devices
 
         return getattr(devices, name)
+    if name == "doctor":
+        from gpuwidget.kernel.doctoring import doctor
+
+        return doctor
     if name == "holders":
         from gpuwidget.kernel.memory import holders
 

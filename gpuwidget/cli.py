@@ -1,4 +1,4 @@
-"""The ``gpuwidget`` command: one look at all GPUs, again and again, as JSON, or recorded; the examples."""
+"""The ``gpuwidget`` command: one look at all GPUs, again and again, or recorded; the doctor; the examples."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 def main(argv: Sequence[str] | None = None, sampler: Sampler | None = None) -> int:
-    """Run the command and return its exit status: 0, 1 (no GPU, or it failed), 2 (wrong use).
+    """Run the command and return its exit status: 0, 1 (no GPU, it failed, or broken), 2 (wrong use).
 
     ``sampler`` is the process's own unless one is given.
     """
@@ -46,6 +46,8 @@ def main(argv: Sequence[str] | None = None, sampler: Sampler | None = None) -> i
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # A terminal that can't show a sign is no reason to fail.
     try:
+        if options.command == "doctor":
+            return _doctor(options)
         chosen = sampler or process_sampler()
         try:
             status = _run(options, chosen)
@@ -103,6 +105,16 @@ def _parser() -> argparse.ArgumentParser:
         default=INTERVAL_S,
         help="seconds from reading to reading (default: %(default)s)",
     )
+    doctor = commands.add_parser(
+        "doctor",
+        help="why torch does not use the GPU, link by link",
+        description="Examine this environment and machine, from PyTorch down to the GPU: what was found, "
+        "what is broken, and what to do. The exit status is 0, or 1 where a link is broken.",
+    )
+    doctor.add_argument("--json", action="store_true", dest="doctor_json", help="print it as JSON")
+    doctor.add_argument(
+        "--diff", type=Path, metavar="FILE", help="say what changed since FILE, an earlier one's JSON"
+    )
     examples = commands.add_parser(
         "examples",
         help="copy the example notebooks into a folder",
@@ -144,6 +156,22 @@ def _run(options: argparse.Namespace, sampler: Sampler) -> int:
         return _look_once(sampler, options.json)
     _look_again_and_again(sampler, options.every, options.json)
     return 0
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    if options.every is not None:
+        raise OptionError("doctor takes no --interval.")
+    # Imported here: a look at the GPUs needs none of it.
+    from gpuwidget.health.command import run
+
+    text, well = run(
+        gpuwidget.__version__,
+        as_json=options.json or options.doctor_json,
+        earlier=options.diff,
+        width=shutil.get_terminal_size((110, 24)).columns,
+    )
+    print(text, flush=True)
+    return 0 if well else _FAILED
 
 
 def _say(line: str) -> None:

@@ -6,6 +6,7 @@
     ├── OptionError         an option, a device name or an environment variable that can't be used
     ├── MissingPackageError a package that only this needs is not installed
     ├── ExamplesError       the notebooks that come along can't be copied out
+    ├── DoctorError         an examination that came to no end
     ├── RecordingError      a file that is no recording, or can't be written
     └── SourceError         a source of readings that can't go on
         ├── GpuLostError    one GPU fell off the bus or needs a reset; the others go on
@@ -29,6 +30,10 @@ class MissingPackageError(GpuWidgetError, ImportError):
 
 class ExamplesError(GpuWidgetError):
     """The notebooks that come along can't be copied out."""
+
+
+class DoctorError(GpuWidgetError):
+    """An examination that came to no end."""
 
 
 class RecordingError(GpuWidgetError):

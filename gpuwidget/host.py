@@ -27,10 +27,10 @@ def cores(root: Path = Path("/")) -> float | None:
     return min(granted, default=None)
 
 
-def shared_memory() -> SharedMemory | None:
-    """The room in ``/dev/shm``; None where there is none."""
+def shared_memory(root: Path = Path("/")) -> SharedMemory | None:
+    """The room in ``/dev/shm``; None where there is none. ``root`` is where ``/dev`` is found."""
     try:
-        room = os.statvfs("/dev/shm")
+        room = os.statvfs(root / "dev/shm")
     except (AttributeError, OSError):
         return None
     return SharedMemory(room.f_frsize * room.f_blocks, room.f_frsize * room.f_bavail)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from gpuwidget.diagnosis import Doctor
 from gpuwidget.kernel_state import KernelState
 
 REQUEST = "gpuwidget_request"
@@ -57,6 +58,14 @@ class FreeCacheRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class DoctorRequest:
+    """Examine your environment. The answer takes seconds, a minute at most; other questions pass it by."""
+
+    schema: int
+    ask: Literal["doctor"]
+
+
+@dataclass(frozen=True, slots=True)
 class OkReply:
     """It was done; the state is that after it."""
 
@@ -75,3 +84,13 @@ class ErrorReply:
     """Why not, as a sentence to show."""
     state: KernelState | None
     """The state as it is, None where that can't be told either."""
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorReply:
+    """The answer to :class:`DoctorRequest`."""
+
+    status: Literal["examined"]
+    doctor: Doctor
+    state: KernelState | None
+    """The state as it is, None where that can't be told."""

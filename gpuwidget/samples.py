@@ -152,6 +152,15 @@ class Reading:
     (nvmlDeviceGetCurrentClocksEventReasons, nvidia-smi: clocks_event_reasons)."""
     energy_j: float | None
     """Joules since the driver was loaded, nvmlDeviceGetTotalEnergyConsumption, read seldom."""
+    ecc_uncorrected: int | None
+    """Uncorrected memory errors since the driver was loaded, nvmlDeviceGetTotalEccErrors uncorrected volatile
+    (nvidia-smi: ecc.errors.uncorrected.volatile.total), read seldom."""
+    xid: int | None
+    """Number of the newest error that the driver reported while this source watched (XID,
+    nvmlEventTypeXidCriticalError), read seldom; None where there was none, or where nobody can say: then with
+    its reason in ``missing``."""
+    xid_time: float | None
+    """When that error was noticed, up to a minute after it was reported, epoch seconds; None without one."""
     activity: Activity | None
     """The newest window of the hardware's own counters, None without GPM or while nobody asks for it."""
     processes: tuple[Process, ...] | None

@@ -141,7 +141,7 @@ class FakeSource:
 
     def read_slow(self, one: Gpu) -> Slow:
         self._enter("slow", one)
-        return Slow(1000.0, 0.2, {})
+        return Slow(1000.0, 0.2, 0, None, None, {})
 
     def read_windows(self, one: Gpu) -> tuple[Window, ...]:
         return self.windows[self._enter("windows", one)]

@@ -23,6 +23,7 @@ from gpuwidget.samples import Activity, Process
 from gpuwidget.sources import Fast, Slow, Steady
 from gpuwidget.sources import nvml_words as words
 from gpuwidget.sources.nvml import NvmlSource
+from gpuwidget.sources.nvml_device import SLOW_VALUES
 
 EPOCH = 1_700_000_000.0
 GIB = 1024**3
@@ -497,9 +498,46 @@ def test_energy_and_the_utilization_window(machine: Machine) -> None:
     source = machine.source()
     (gpu,) = source.open().gpus
     machine.calls()
-    assert source.read_slow(gpu) == Slow(2706.5, 0.167, {})
-    assert source.read_slow(gpu) == Slow(2706.5, 0.167, {})
-    assert machine.calls() == {"nvmlDeviceGetTotalEnergyConsumption": 2, "nvmlDeviceGetSamples": 2}
+    assert source.read_slow(gpu) == Slow(2706.5, 0.167, 0, None, None, {})
+    assert source.read_slow(gpu) == Slow(2706.5, 0.167, 0, None, None, {})
+    calls = machine.calls()
+    assert (calls["nvmlDeviceGetTotalEnergyConsumption"], calls["nvmlDeviceGetSamples"]) == (2, 2)
+
+
+def test_errors_reported_while_somebody_watches(machine: Machine) -> None:
+    """The newest one with the time it was noticed; one from before is not told as new. No call waits."""
+    machine.says("gpu.0.xids=31")
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    slow = source.read_slow(gpu)
+    assert (slow.xid, slow.xid_time, slow.missing) == (None, None, {})
+    machine.says("gpu.0.xids=31 13 79", "gpu.0.ecc=2")
+    machine.clock.now = 60.0
+    slow = source.read_slow(gpu)
+    assert (slow.ecc_uncorrected, slow.xid, slow.xid_time) == (2, 79, EPOCH + 60.0)
+    machine.clock.now = 120.0
+    assert source.read_slow(gpu).xid_time == EPOCH + 60.0
+    calls = machine.calls()
+    assert (calls["nvmlEventSetCreate"], calls["nvmlDeviceRegisterEvents"]) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(3, "not supported by this GPU"), (4, "this user or container may not read it")],
+)
+def test_errors_that_nobody_may_see_are_unknown(machine: Machine, error: int, reason: str) -> None:
+    """No permission, no ECC memory: the value is unknown and says why, and what was made is let go of."""
+    machine.says(
+        f"gpu.0.nvmlDeviceRegisterEvents=error {error}",
+        f"gpu.0.nvmlDeviceGetTotalEccErrors=error {error}",
+    )
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    slow = source.read_slow(gpu)
+    assert (slow.ecc_uncorrected, slow.xid, slow.xid_time) == (None, None, None)
+    assert slow.missing == {"ecc_uncorrected": reason, "xid": reason}
+    calls = machine.calls()
+    assert calls["nvmlEventSetFree"] == calls["nvmlEventSetCreate"] == 1
 
 
 def test_the_drivers_windows_of_utilization(machine: Machine) -> None:
@@ -521,6 +559,9 @@ def test_a_window_that_is_not_known_yet_is_asked_for_again(machine: Machine, lin
     source = machine.source()
     (gpu,) = source.open().gpus
     assert source.read_slow(gpu) == Slow(
+        None,
+        None,
+        0,
         None,
         None,
         {
@@ -802,7 +843,7 @@ def test_a_slice_has_memory_and_processes_but_no_utilization(machine: Machine) -
     machine.calls()
     steady, slow = source.read_steady(slice_), source.read_slow(slice_)
     assert (steady.throttle, steady.missing["throttle"]) == (None, words.OF_THE_WHOLE_GPU)
-    assert slow == Slow(None, None, dict.fromkeys(("energy_j", "utilization_window"), words.OF_THE_WHOLE_GPU))
+    assert slow == Slow(None, None, None, None, None, dict.fromkeys(SLOW_VALUES, words.OF_THE_WHOLE_GPU))
     assert machine.calls() == {}
 
 

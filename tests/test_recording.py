@@ -15,7 +15,7 @@ from gpuwidget.errors import RecordingError
 from gpuwidget.recorder import RecordingWriter, write_samples
 from gpuwidget.samples import Activity, Sample
 from gpuwidget.sources import Fast, Slow, Steady
-from gpuwidget.sources.recording import read
+from gpuwidget.sources.recording import NOT_RECORDED, read
 from gpuwidget.sources.replay import SHIPPED, ReplaySource
 
 ACTIVITY = Activity(
@@ -68,7 +68,9 @@ def test_what_is_recorded_replays_the_same(tmp_path: Path, name: str) -> None:
     assert source.read_fast(one) == Fast(97.0, 40.0, first.memory_used, 612.4, {})
     steady = Steady(700.0, 51.0, 55.0, 1980.0, None, ("power cap", "idle"), why)
     assert source.read_steady(one) == steady
-    assert source.read_slow(one) == Slow(1000.0, 0.2, {})
+    assert source.read_slow(one) == Slow(
+        1000.0, 0.2, None, None, None, dict.fromkeys(("ecc_uncorrected", "xid"), NOT_RECORDED)
+    )
     shown = source.read_processes(one)
     assert shown is not None
     assert [(each.pid, each.kind, each.memory) for each in shown] == [

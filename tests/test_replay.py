@@ -65,7 +65,9 @@ def test_every_value_of_a_tick_comes_in_the_units_of_the_model(clock: SetClock, 
         throttle=("too hot", "power cap", "idle"),
         missing={"pstate": NOT_RECORDED},
     )
-    assert source.read_slow(gpu) == Slow(None, 0.2, {"energy_j": NOT_RECORDED})
+    assert source.read_slow(gpu) == Slow(
+        None, 0.2, None, None, None, dict.fromkeys(("energy_j", "ecc_uncorrected", "xid"), NOT_RECORDED)
+    )
     assert source.read_activity(gpu) is None
 
 

@@ -20,6 +20,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from gpuwidget import kernel_messages, kernel_state, samples
 from gpuwidget.server import wire
+from gpuwidget.sources import xids
 
 FILE = Path(__file__).resolve().parent.parent / "labextension" / "src" / "wire.ts"
 
@@ -32,6 +33,10 @@ CONSTANTS: Mapping[str, tuple[object, str]] = {
     "KERNEL_SCHEMA": (kernel_state.SCHEMA, "Version of the kernel's answers that it was made for."),
     "KERNEL_REQUEST": (kernel_messages.REQUEST, "Message type of a question to a kernel."),
     "KERNEL_REPLY": (kernel_messages.REPLY, "Message type of a kernel's answer."),
+    "XIDS_OF_PROGRAMS": (
+        list(xids.OF_PROGRAMS),
+        "Errors of the driver (XID) that a user's own program may cause: the GPU is healthy.",
+    ),
 }
 UNIONS: Mapping[str, tuple[Sequence[type], str]] = {
     "StreamMessage": ((wire.Hello, wire.Tick, wire.Usage), "What comes over the stream."),
@@ -41,11 +46,12 @@ UNIONS: Mapping[str, tuple[Sequence[type], str]] = {
             kernel_messages.SetDeviceRequest,
             kernel_messages.WatchRequest,
             kernel_messages.FreeCacheRequest,
+            kernel_messages.DoctorRequest,
         ),
         "The content of a question to a kernel.",
     ),
     "KernelReply": (
-        (kernel_messages.OkReply, kernel_messages.ErrorReply),
+        (kernel_messages.OkReply, kernel_messages.ErrorReply, kernel_messages.DoctorReply),
         "The content of a kernel's answer.",
     ),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gpuwidget.kernel import comparing, memory, memory_free
+from gpuwidget.kernel import comparing, doctoring, memory, memory_free
 
 Command = Callable[[Any, Sequence[str]], None]
 """Takes the shell and the words after its name, and shows something. Raises GpuWidgetError, in a sentence."""
@@ -14,5 +14,6 @@ COMMANDS: Mapping[str, Command] = {
     "memory": memory.show,
     "free": memory_free.free,
     "compare": comparing.command,
+    "doctor": doctoring.command,
 }
 """By the first word after ``%gpu``."""

@@ -33,7 +33,8 @@ _GPU_USAGE = (
     "%gpu: the live dashboard. %gpu watch on: a one-line card under every cell; %gpu watch off: no more. "
     "%gpu device: the default torch device; %gpu device cuda:1, cpu or none: choose it, with --light the "
     "current CUDA device only. %gpu memory: who holds the GPU's memory, with --cells which cell allocated "
-    "it; %gpu free: what could be released. %gpu compare A B: two runs side by side."
+    "it; %gpu free: what could be released. %gpu compare A B: two runs side by side. "
+    "%gpu doctor: why torch does not use the GPU."
 )
 _WARM_UP_AFTER_S = 0.3
 
@@ -200,6 +201,8 @@ class Extension:
         NAME`` deletes a variable of yours.
 
         Two runs side by side: ``%gpu compare 5 9``, by cell number, label or variable.
+
+        Why torch does not use the GPU, link by link: ``%gpu doctor``.
 
         """
         words = line.split()

@@ -14,7 +14,8 @@ from typing import Any, Protocol
 from gpuwidget.errors import GpuWidgetError, OptionError
 from gpuwidget.kernel import devices
 from gpuwidget.kernel.cache import free_cache
-from gpuwidget.kernel_messages import REPLY, REQUEST, ErrorReply, OkReply
+from gpuwidget.kernel.doctoring import Consultation
+from gpuwidget.kernel_messages import REPLY, REQUEST, DoctorReply, ErrorReply, OkReply
 from gpuwidget.kernel_state import SCHEMA, KernelState
 from gpuwidget.plain import plain
 from gpuwidget.torch_device import SWITCH
@@ -40,6 +41,8 @@ class Requests:
     def __init__(self, shell: Any, cells: Cells) -> None:
         self._kernel: Any = getattr(shell, "kernel", None)
         self._cells = cells
+        self._consultation = Consultation()
+        self._later: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
         """Begin to answer; does nothing outside a Jupyter kernel."""
@@ -62,11 +65,16 @@ class Requests:
         content = parent.get("content") or {}
         if content.get("ask") == "free_cache":
             # It waits for the GPU: other questions, and Jupyter's interrupt, would wait behind it.
-            self._later(content, reply)
+            self._on_thread(content, reply)
+        elif content.get("schema") == SCHEMA and content.get("ask") == "doctor":
+            # Awaited here, it would hold up the channel: every other question, and the shutdown.
+            task = asyncio.ensure_future(self._examine(reply))
+            self._later.add(task)
+            task.add_done_callback(self._later.discard)
         else:
             reply(self.answer(content))
 
-    def _later(self, content: Mapping[str, Any], reply: Callable[[dict[str, Any]], None]) -> None:
+    def _on_thread(self, content: Mapping[str, Any], reply: Callable[[dict[str, Any]], None]) -> None:
         """Answer from this thread, which alone may use the channel, when another has done it."""
         loop = asyncio.get_running_loop()
 
@@ -79,6 +87,17 @@ class Requests:
 
         threading.Thread(target=work, name="gpuwidget-request", daemon=True).start()
 
+    async def _examine(self, reply: Callable[[dict[str, Any]], None]) -> None:
+        try:
+            answer: DoctorReply | ErrorReply = DoctorReply(
+                "examined", await self._consultation.doctor(), self._state()
+            )
+        except GpuWidgetError as error:
+            answer = ErrorReply("error", str(error), self._state())
+        except Exception as error:
+            answer = ErrorReply("error", _unforeseen(error), self._state())
+        reply(_content(answer))
+
     def answer(self, content: Mapping[str, Any]) -> dict[str, Any]:
         """The reply's content to a question's; never raises."""
         done = reason = None
@@ -87,7 +106,7 @@ class Requests:
         except GpuWidgetError as error:
             reason = str(error)
         except Exception as error:
-            reason = f"gpuwidget failed in the kernel ({type(error).__name__}: {error})."
+            reason = _unforeseen(error)
         state = self._state()
         if reason is None and state is not None:
             return _content(OkReply("ok", done, state))
@@ -121,6 +140,10 @@ class Requests:
         return None
 
 
-def _content(reply: OkReply | ErrorReply) -> dict[str, Any]:
+def _unforeseen(error: Exception) -> str:
+    return f"gpuwidget failed in the kernel ({type(error).__name__}: {error})."
+
+
+def _content(reply: OkReply | ErrorReply | DoctorReply) -> dict[str, Any]:
     content: dict[str, Any] = plain(reply)
     return content

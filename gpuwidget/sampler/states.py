@@ -11,7 +11,7 @@ from gpuwidget.sources import Fast, Slow, Steady, Window
 _NEVER = float("-inf")
 _NO_FAST = Fast(None, None, None, None, {})
 _NO_STEADY = Steady(None, None, None, None, None, None, {})
-_NO_SLOW = Slow(None, None, {})
+_NO_SLOW = Slow(None, None, None, None, None, {})
 _VALUES = tuple(
     field.name
     for field in fields(Reading)
@@ -124,6 +124,9 @@ class GpuState:
             pstate=steady.pstate,
             throttle=steady.throttle,
             energy_j=slow.energy_j,
+            ecc_uncorrected=slow.ecc_uncorrected,
+            xid=slow.xid,
+            xid_time=slow.xid_time,
             activity=self.activity,
             processes=self.processes,
             missing={**slow.missing, **steady.missing, **fast.missing},

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from gpuwidget.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.kernel_messages import REPLY, REQUEST
 from gpuwidget.sampler import Sampler
+from gpuwidget.server.consultation import Consultation
 from gpuwidget.server.handlers import routes
 from gpuwidget.server.hub import Hub
 from gpuwidget.server.notebooks import Notebooks
@@ -39,7 +40,8 @@ def load(serverapp: ServerApp, clock: Clock) -> Hub:
     # Tornado takes a pattern, and a user's name in a hub's base URL may have a + in it.
     base = re.escape(serverapp.web_app.settings["base_url"].rstrip("/"))
     serverapp.web_app.add_handlers(
-        ".*$", [(f"{base}/{path}", handler, known) for path, handler, known in routes(hub)]
+        ".*$",
+        [(f"{base}/{path}", handler, known) for path, handler, known in routes(hub, Consultation(clock))],
     )
     _leave_untracked(serverapp)
     return hub

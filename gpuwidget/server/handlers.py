@@ -16,6 +16,8 @@ from jupyter_server.base.websocket import WebSocketMixin
 from tornado import web
 from tornado.websocket import WebSocketHandler
 
+from gpuwidget.errors import DoctorError
+from gpuwidget.server.consultation import Consultation
 from gpuwidget.server.hub import Hub
 from gpuwidget.server.outbox import Outbox
 
@@ -34,13 +36,16 @@ _SILENT = (
 )
 
 
-def routes(hub: Hub) -> list[tuple[str, type[web.RequestHandler], dict[str, Any]]]:
+def routes(
+    hub: Hub, consultation: Consultation
+) -> list[tuple[str, type[web.RequestHandler], dict[str, Any]]]:
     """Each route's path under the server's base URL, with who answers it."""
     known = {"hub": hub}
     return [
         (r"gpuwidget/api/sample", SampleHandler, known),
         (r"gpuwidget/api/history", HistoryHandler, known),
         (r"gpuwidget/api/stream", StreamHandler, known),
+        (r"gpuwidget/api/doctor", DoctorHandler, {**known, "consultation": consultation}),
     ]
 
 
@@ -101,6 +106,28 @@ class HistoryHandler(_Ours, APIHandler):
     async def get(self) -> None:
         """A :class:`gpuwidget.server.wire.History` of all that is held, or of the last N seconds."""
         await self.finish(self._hub.history(seconds_asked(self, "seconds", self._hub.history_s)))
+
+
+class DoctorHandler(_Ours, APIHandler):
+    """``GET gpuwidget/api/doctor``: the server's environment, from PyTorch down to the GPU."""
+
+    def initialize(self, hub: Hub, consultation: Consultation) -> None:  # type: ignore[override]
+        """``hub`` and ``consultation`` are the server's."""
+        super().initialize(hub)
+        self._consultation = consultation
+
+    @web.authenticated
+    @authorized
+    async def get(self) -> None:
+        """A :class:`gpuwidget.diagnosis.Doctor`, after seconds; 503 where the examination comes to no end."""
+        try:
+            diagnosis = await self._consultation.doctor()
+        except DoctorError as error:
+            # Not by web.HTTPError, which would write a percent sign of the sentence twice.
+            self.set_status(503)
+            await self.finish({"message": str(error)})
+            return
+        await self.finish(diagnosis)
 
 
 class StreamHandler(WebSocketMixin, WebSocketHandler, _Ours):

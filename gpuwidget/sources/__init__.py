@@ -59,6 +59,9 @@ class Slow:
 
     energy_j: float | None
     utilization_window: float | None
+    ecc_uncorrected: int | None
+    xid: int | None
+    xid_time: float | None
     missing: Mapping[str, str]
 
 

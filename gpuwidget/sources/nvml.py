@@ -19,7 +19,7 @@ from gpuwidget.errors import GpuLostError, SourceError, SourceLostError
 from gpuwidget.samples import Activity, Gpu, Origin, Process
 from gpuwidget.sources import Fast, Inventory, Slow, Steady, Window
 from gpuwidget.sources import nvml_words as words
-from gpuwidget.sources.nvml_device import STEADY_VALUES, Device, Library
+from gpuwidget.sources.nvml_device import SLOW_VALUES, STEADY_VALUES, Device, Library
 from gpuwidget.sources.nvml_inventory import cuda_version, find_gpu, text
 
 log = logging.getLogger("gpuwidget")
@@ -42,7 +42,7 @@ _NO_STEADY = Steady(
     None,
     dict.fromkeys(STEADY_VALUES, words.REOPENING),
 )
-_NO_SLOW = Slow(None, None, dict.fromkeys(("energy_j", "utilization_window"), words.REOPENING))
+_NO_SLOW = Slow(None, None, None, None, None, dict.fromkeys(SLOW_VALUES, words.REOPENING))
 
 _T = TypeVar("_T")
 
@@ -198,7 +198,10 @@ class NvmlSource:
         return self._call(gpu, Device.read_steady, _NO_STEADY)
 
     def read_slow(self, gpu: Gpu) -> Slow:
-        """One NVML call of some milliseconds, and at first those that find the utilization window."""
+        """One NVML call of some milliseconds, and cheap ones for errors.
+
+        At first also those that find the utilization window and ask to be told of errors.
+        """
         return self._call(gpu, Device.read_slow, _NO_SLOW)
 
     def read_windows(self, gpu: Gpu) -> tuple[Window, ...]:

@@ -15,6 +15,7 @@ from gpuwidget.errors import GpuLostError, SourceLostError
 from gpuwidget.samples import Activity, Process, ProcessKind
 from gpuwidget.sources import Fast, Slow, Steady, Window, throttle
 from gpuwidget.sources import nvml_words as words
+from gpuwidget.sources.nvml_errors import Xids, uncorrected
 from gpuwidget.sources.nvml_gpm import Counters, TakeSample
 from gpuwidget.sources.nvml_processes import list_processes, memory_by_pid
 
@@ -26,6 +27,8 @@ _NOT_IN_LIBRARY = frozenset({words.FUNCTION_NOT_FOUND})
 _STALE = frozenset({words.NOT_FOUND, words.INVALID_ARGUMENT})
 """What the handle of a MIG slice says of its memory once the slice is gone."""
 STEADY_VALUES = tuple(field.name for field in fields(Steady) if field.name != "missing")
+SLOW_VALUES = ("energy_j", "utilization_window", "ecc_uncorrected", "xid")
+"""What is always known or missing with a reason; there is no time of an error without an error."""
 _VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 """Member of a field's union for each NVML_VALUE_TYPE."""
 
@@ -62,6 +65,7 @@ class Device:
         self._lasting: dict[str, str] = {}
         self._counters: Counters | None = None
         self._window: float | None = None
+        self._xids: Xids | None = None
         nvml = library.nvml
         self._utilization: Sequence[Way] = (nvml.nvmlDeviceGetUtilizationRates,)
         self._memory: Sequence[Way] = (self._memory_v2, nvml.nvmlDeviceGetMemoryInfo)
@@ -92,7 +96,7 @@ class Device:
         if library.scrambled:
             self._never["processes"] = self._lasting["processes"] = words.SCRAMBLED
         if slice_of is not None:
-            for name in ("utilization", "power_w", "energy_j", "utilization_window", "windows"):
+            for name in ("utilization", "power_w", "windows", *SLOW_VALUES):
                 self._never[name] = words.OF_THE_WHOLE_GPU
 
     # -- asking --------------------------------------------------------------------------------------
@@ -252,12 +256,20 @@ class Device:
         return state
 
     def read_slow(self) -> Slow:
-        """The energy counter, and once the window that utilization is taken over."""
+        """The energy counter, what went wrong, and once the window that utilization is taken over."""
         missing: dict[str, str] = {}
         millijoules = self.ask("energy_j", (self._nvml.nvmlDeviceGetTotalEnergyConsumption,), missing)
         if self._window is None:
             self._window = self.ask("utilization_window", (self._measure_window,), missing)
-        return Slow(None if millijoules is None else millijoules / 1000, self._window, missing)
+        errors = self.ask("ecc_uncorrected", (partial(uncorrected, self._nvml),), missing)
+        xid, xid_time = self.ask("xid", (self._newest_xid,), missing) or (None, None)
+        energy = None if millijoules is None else millijoules / 1000
+        return Slow(energy, self._window, errors, xid, xid_time, missing)
+
+    def _newest_xid(self, handle: Any) -> tuple[int, float] | None:
+        if self._xids is None:
+            self._xids = Xids(self._nvml, handle, self._library.clock)
+        return self._xids.newest()
 
     def read_windows(self) -> tuple[Window, ...]:
         """One call: the windows of utilization that the driver still has."""

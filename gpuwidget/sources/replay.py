@@ -168,7 +168,7 @@ class ReplaySource:
         return Steady(**values, pstate=None, throttle=throttle, missing=missing)
 
     def read_slow(self, gpu: Gpu) -> Slow:
-        """The energy counter, which goes on rising when the recording begins again.
+        """The energy counter, which goes on rising when the recording begins again; errors are not recorded.
 
         Between two readings of the recorded counter it rises evenly.
         """
@@ -183,7 +183,8 @@ class ReplaySource:
             energy = _interpolated(track, position) + (laps - laps_before) * gain
         window = recorded.utilization_window
         missing = _missing(recorded, {"energy_j": energy, "utilization_window": window})
-        return Slow(energy_j=energy, utilization_window=window, missing=missing)
+        missing |= dict.fromkeys(("ecc_uncorrected", "xid"), files.NOT_RECORDED)
+        return Slow(energy, window, ecc_uncorrected=None, xid=None, xid_time=None, missing=missing)
 
     def read_windows(self, gpu: Gpu) -> tuple[Window, ...]:
         """None: a recording has no times of the driver's windows."""

@@ -12,6 +12,9 @@ export const KERNEL_REQUEST = 'gpuwidget_request';
 /** Message type of a kernel's answer. */
 export const KERNEL_REPLY = 'gpuwidget_reply';
 
+/** Errors of the driver (XID) that a user's own program may cause: the GPU is healthy. */
+export const XIDS_OF_PROGRAMS = [13, 31, 43, 45, 68, 109];
+
 /** Where the numbers come from. */
 export interface Origin {
   /** `nvml` for a driver's GPUs, `replay` for a recording, `none` where there is no GPU. */
@@ -146,6 +149,19 @@ export interface Reading {
   readonly throttle: readonly string[] | null;
   /** Joules since the driver was loaded, nvmlDeviceGetTotalEnergyConsumption, read seldom. */
   readonly energy_j: number | null;
+  /**
+   * Uncorrected memory errors since the driver was loaded, nvmlDeviceGetTotalEccErrors uncorrected volatile
+   * (nvidia-smi: ecc.errors.uncorrected.volatile.total), read seldom.
+   */
+  readonly ecc_uncorrected: number | null;
+  /**
+   * Number of the newest error that the driver reported while this source watched (XID,
+   * nvmlEventTypeXidCriticalError), read seldom; null where there was none, or where nobody can say: then
+   * with its reason in `missing`.
+   */
+  readonly xid: number | null;
+  /** When that error was noticed, up to a minute after it was reported, epoch seconds; null without one. */
+  readonly xid_time: number | null;
   /** The newest window of the hardware's own counters, null without GPM or while nobody asks for it. */
   readonly activity: Activity | null;
   /** Who has a context on it, null where the driver does not say. */
@@ -382,6 +398,12 @@ export interface FreeCacheRequest {
   readonly ask: 'free_cache';
 }
 
+/** Examine your environment. The answer takes seconds, a minute at most; other questions pass it by. */
+export interface DoctorRequest {
+  readonly schema: number;
+  readonly ask: 'doctor';
+}
+
 /** It was done; the state is that after it. */
 export interface OkReply {
   readonly status: 'ok';
@@ -399,11 +421,65 @@ export interface ErrorReply {
   readonly state: KernelState | null;
 }
 
+/** One link of the chain: found, or broken with the reason and the one remedy. */
+export interface Link {
+  /**
+   * Which one, the same in every version: `torch`, `cuda`, `cudnn`, `nccl`, `driver`, `device_files`, `gpu`,
+   * the chain in its order; then `visible`, `sharing`, `health`, `pcie`, `peers`, `shm` and `package`.
+   */
+  readonly id: string;
+  /** Its name for people. */
+  readonly title: string;
+  /**
+   * `broken`: torch can't compute on a GPU until it is mended. `warning`: it works, but worse than it could
+   * or not for long. `unknown`: it could not be looked at. `skipped`: nothing to look at, and that is no
+   * fault.
+   */
+  readonly status: 'ok' | 'broken' | 'warning' | 'unknown' | 'skipped';
+  /** What was found, in a few words. */
+  readonly found: string;
+  /** Why it is not `ok`, as a sentence; null where it is. */
+  readonly reason: string | null;
+  /** What to do about it, as a sentence; null where nothing is to be done. */
+  readonly remedy: string | null;
+  /** What was read, by what it is; what changes from minute to minute is left out. */
+  readonly evidence: Readonly<Record<string, string>>;
+}
+
+/** All links of one environment on one machine at one moment. */
+export interface Doctor {
+  readonly schema: number;
+  /** gpuwidget's, in that environment. */
+  readonly version: string;
+  /** When it was examined, epoch seconds. */
+  readonly time: number;
+  /** Whose environment it is. */
+  readonly place: 'kernel' | 'server' | 'shell';
+  /** Path of its interpreter. */
+  readonly python: string;
+  /** Its environment variables that decide about GPUs, by name; no other one is looked at. */
+  readonly variables: Readonly<Record<string, string>>;
+  /** The worst of the links: `warning` also where one is `unknown`. */
+  readonly status: 'ok' | 'broken' | 'warning';
+  /** The whole in one sentence: what is broken first, or that all was found. */
+  readonly summary: string;
+  /** The chain from PyTorch down to the GPU, then what surrounds it. */
+  readonly links: readonly Link[];
+}
+
+/** The answer to `DoctorRequest`. */
+export interface DoctorReply {
+  readonly status: 'examined';
+  readonly doctor: Doctor;
+  /** The state as it is, null where that can't be told. */
+  readonly state: KernelState | null;
+}
+
 /** What comes over the stream. */
 export type StreamMessage = Hello | Tick | Usage;
 
 /** The content of a question to a kernel. */
-export type KernelRequest = StateRequest | SetDeviceRequest | WatchRequest | FreeCacheRequest;
+export type KernelRequest = StateRequest | SetDeviceRequest | WatchRequest | FreeCacheRequest | DoctorRequest;
 
 /** The content of a kernel's answer. */
-export type KernelReply = OkReply | ErrorReply;
+export type KernelReply = OkReply | ErrorReply | DoctorReply;

@@ -20,6 +20,12 @@ its GPU has unless it says otherwise, and ``ok`` makes a call succeed that fails
 - ``gpu.1.nvmlDeviceGetMemoryInfo_v2=hang``: it does not return while the scenario says so
 - ``nvmlInitWithFlags=error 9`` ``*=error 9``: a call about no GPU, every call
 - ``gpu.0.field.186=error 3`` ``gpu.0.gpm.2=error 3``: that value fails, the call does not
+- ``gpu.0.ecc=2`` ``.ecc_mode`` ``.remapped`` ``.remap_pending`` ``.remap_failed``
+  ``.retired_pending``: its memory
+- ``gpu.0.xids=13 79``: the errors reported so far; who registered before one was added is told of it
+- ``gpu.0.persistence`` ``.compute_mode`` ``.mig_mode`` ``.mig_mode_pending``: how it is set
+- ``gpu.0.pcie_gen`` ``.pcie_gen_max`` ``.pcie_width`` ``.pcie_width_max``: its link
+- ``gpu.0.p2p.1.2=5``: the status of NVLink (2; 0 reading) from GPU 0 to GPU 1
 - ``latency=h200``: calls take as long as on a real H200
 """
 

@@ -22,7 +22,8 @@ enum {
     INVALID_ARGUMENT = 2,
     NOT_SUPPORTED = 3,
     NOT_FOUND = 6,
-    INSUFFICIENT_SIZE = 7
+    INSUFFICIENT_SIZE = 7,
+    TIMEOUT = 10
 };
 enum { MAX_GPUS = 16, MAX_SLICES = 7, MAX_LINES = 2048, MAX_TEXT = 1 << 16, MAX_VALUE = 1024, SAMPLES = 70 };
 
@@ -188,7 +189,7 @@ static struct counter {
     char name[56];
     uint64_t count;
 } *counters;
-enum { MAX_COUNTERS = 64 };
+enum { MAX_COUNTERS = 128 };
 
 static struct counter *counter_of(const char *name) {
     static struct counter private[MAX_COUNTERS];
@@ -634,5 +635,107 @@ result nvmlGpmMetricsGet(gpm_metrics *get) {
         each->value = number(get->second->of, key, 0);
     }
     pthread_mutex_unlock(&lock);
+    return SUCCESS;
+}
+
+/* -- health: errors, events (`xids` lists those so far; a set is told of what is added after it registered) -- */
+
+NUMBER(nvmlDeviceGetPersistenceMode, of, unsigned, "persistence", 1, 1)
+NUMBER(nvmlDeviceGetComputeMode, of, unsigned, "compute_mode", 0, 1)
+NUMBER(nvmlDeviceGetRetiredPagesPendingStatus, of, unsigned, "retired_pending", 0, 1)
+NUMBER(nvmlDeviceGetCurrPcieLinkGeneration, of, unsigned, "pcie_gen", 5, 1)
+NUMBER(nvmlDeviceGetMaxPcieLinkGeneration, of, unsigned, "pcie_gen_max", 5, 1)
+NUMBER(nvmlDeviceGetCurrPcieLinkWidth, of, unsigned, "pcie_width", 16, 1)
+NUMBER(nvmlDeviceGetMaxPcieLinkWidth, of, unsigned, "pcie_width_max", 16, 1)
+
+#define PAIR(name, first, second, otherwise)                                    \
+    result name(device *of, unsigned *now, unsigned *pending) {                 \
+        BEGIN(of);                                                              \
+        WHOLE_GPU_ONLY(of);                                                     \
+        LOCKED(*now = (unsigned)number(of, first, otherwise);                   \
+               *pending = (unsigned)number(of, second, (double)*now));          \
+        return SUCCESS;                                                         \
+    }
+PAIR(nvmlDeviceGetEccMode, "ecc_mode", "ecc_mode_pending", 1)
+PAIR(nvmlDeviceGetMigMode, "mig_mode", "mig_mode_pending", find_for(of, "mig") != NULL)
+
+result nvmlDeviceGetTotalEccErrors(device *of, unsigned type, unsigned since, unsigned long long *out) {
+    BEGIN(of);
+    WHOLE_GPU_ONLY(of);
+    if (type != 1 || since != 0) return NOT_SUPPORTED;
+    LOCKED(*out = (unsigned long long)number(of, "ecc", 0));
+    return SUCCESS;
+}
+
+result nvmlDeviceGetRemappedRows(device *of, unsigned *corrected, unsigned *uncorrected, unsigned *pending,
+                                 unsigned *failed) {
+    BEGIN(of);
+    WHOLE_GPU_ONLY(of);
+    LOCKED(*corrected = 0; *uncorrected = (unsigned)number(of, "remapped", 0);
+           *pending = (unsigned)number(of, "remap_pending", 0);
+           *failed = (unsigned)number(of, "remap_failed", 0));
+    return SUCCESS;
+}
+
+result nvmlDeviceGetP2PStatus(device *of, device *other, unsigned what, unsigned *out) {
+    char key[32];
+    BEGIN(of);
+    snprintf(key, sizeof key, "p2p.%d.%u", other->gpu, what);
+    LOCKED(*out = (unsigned)number(of, key, 0));
+    return SUCCESS;
+}
+
+typedef struct {
+    device *of;
+    unsigned told;
+} event_set;
+
+typedef struct {
+    device *of;
+    unsigned long long type, data;
+    unsigned gpu_instance, compute_instance;
+} event;
+
+static unsigned xids(const device *of, unsigned which, unsigned long long *out) {
+    const char *list = find_for(of, "xids");
+    unsigned found = 0;
+    char *end;
+    for (; list && *list; list = end, found++) {
+        unsigned long long each = strtoull(list, &end, 10);
+        if (end == list) break;
+        if (found == which && out) *out = each;
+    }
+    return found;
+}
+
+result nvmlEventSetCreate(event_set **out) {
+    BEGIN(NULL);
+    *out = calloc(1, sizeof **out);
+    return SUCCESS;
+}
+
+result nvmlEventSetFree(event_set *set) {
+    BEGIN(NULL);
+    free(set);
+    return SUCCESS;
+}
+
+result nvmlDeviceRegisterEvents(device *of, unsigned long long types, event_set *set) {
+    BEGIN(of);
+    WHOLE_GPU_ONLY(of);
+    if (types != 8) return NOT_SUPPORTED;
+    set->of = of;
+    LOCKED(set->told = xids(of, 0, NULL));
+    return SUCCESS;
+}
+
+result nvmlEventSetWait_v2(event_set *set, event *out, unsigned milliseconds) {
+    BEGIN(set->of);
+    (void)milliseconds;
+    unsigned all;
+    *out = (event){set->of, 8, 0, ~0u, ~0u};
+    LOCKED(all = xids(set->of, set->told, &out->data));
+    if (set->told >= all) return TIMEOUT;
+    set->told++;
     return SUCCESS;
 }

@@ -14,7 +14,7 @@ from tornado.httpclient import HTTPClientError
 
 from gpuwidget.server import handlers
 
-ROUTES = ("sample", "history", "stream")
+ROUTES = ("sample", "history", "stream", "doctor")
 
 
 async def test_sample_is_the_newest(server: Server, source: FakeSource) -> None:

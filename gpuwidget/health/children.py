@@ -1,0 +1,185 @@
+"""A look that may crash, hang or raise, taken in a process of its own: it says what it finds as it goes.
+
+No shell is in between. The child is this environment's interpreter with the paths and the variables given;
+what it says is lines of JSON with a mark before them, so that whatever else a library prints is passed over.
+What it said before it crashed or was given up counts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+_MARK = "gpuwidget doctor: "
+_START = "import sys; n = int(sys.argv[1]); sys.path[:] = sys.argv[2:2 + n]; del sys.argv[1:2 + n]; "
+"""Nothing is imported before the paths are right: a file of the user's may be called json."""
+_END_S = 1.0
+_LOOK_S = 0.05
+
+Ending = Literal["ended", "crashed", "hung", "not started"]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a child said, and how it ended."""
+
+    ending: Ending
+    how: str
+    """The signal or the exit status of a crash, the error of one that could not start; empty else."""
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """Whose eyes a child looks with."""
+
+    python: str
+    path: Sequence[str]
+    variables: Mapping[str, str]
+
+    @classmethod
+    def own(cls) -> Environment:
+        """This process's, as it is now."""
+        variables = dict(os.environ)
+        # The loader read these when this process began; what was set since has had no effect here.
+        at_start = _variables_at_start()
+        for name in ("LD_LIBRARY_PATH", "LD_PRELOAD"):
+            if at_start is not None:
+                variables.pop(name, None)
+                variables |= {name: at_start[name]} if name in at_start else {}
+        return cls(sys.executable or "", list(sys.path), variables)
+
+
+def say(**values: Any) -> None:
+    """In a child: hand over these values at once, before whatever comes next may crash."""
+    sys.stdout.write(f"\n{_MARK}{json.dumps(values)}\n")
+    sys.stdout.flush()
+
+
+def be_modest() -> None:
+    """In a child: give way to what is measured, be the first to end where memory runs out, leave no core."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with suppress(AttributeError, OSError):
+        os.nice(10)
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+        file.write("1000")
+
+
+class Child:
+    """One look under way, from its start to :meth:`said`."""
+
+    def __init__(
+        self, module: str, environment: Environment, arguments: Sequence[str] = (), *, leads: bool = False
+    ) -> None:
+        """Run ``module``'s ``main``; with ``leads`` its own children end with it when it is given up."""
+        self._leads = leads
+        self._heard: list[bytes] = []
+        self._error = ""
+        self._process: subprocess.Popen[bytes] | None = None
+        paths = [str(path) for path in environment.path]
+        code = f"{_START}from {module} import main; main()"
+        try:
+            self._process = subprocess.Popen(
+                [environment.python, "-c", code, str(len(paths)), *paths, *arguments],
+                env=dict(environment.variables),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                # Interrupting a cell interrupts the kernel's group: not this.
+                start_new_session=leads,
+            )
+        except (OSError, ValueError) as error:
+            self._error = str(error)
+            return
+        # A thread, since what the child starts may keep the pipe open for longer than it lives.
+        self._listener = threading.Thread(target=self._listen, name="gpuwidget-doctor", daemon=True)
+        self._listener.start()
+
+    def _listen(self) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        with suppress(OSError, ValueError):
+            while part := os.read(self._process.stdout.fileno(), 65536):
+                self._heard.append(part)
+
+    def said(self, deadline: float) -> Said:
+        """What it says until it ends, or until ``deadline`` (time.monotonic()): then it is given up."""
+        if self._process is None:
+            return Said("not started", self._error)
+        status = None
+        try:
+            status = self._wait(deadline)
+        finally:
+            if status is None:
+                self.end()
+        self._listener.join(_END_S)
+        if not self._listener.is_alive() and self._process.stdout is not None:
+            self._process.stdout.close()
+        values = self._values()
+        if status is None:
+            return Said("hung", "", values)
+        if status == 0:
+            return Said("ended", "", values)
+        return Said("crashed", _signal(-status) if status < 0 else f"exit status {status}", values)
+
+    def end(self) -> None:
+        """End it where it still runs."""
+        if self._process is not None and self._process.poll() is None:
+            self._give_up()
+
+    def _wait(self, deadline: float) -> int | None:
+        assert self._process is not None
+        while (left := deadline - time.monotonic()) > 0:
+            # In small steps: on some systems a wait with a time-out is not interrupted by Ctrl-C.
+            with suppress(subprocess.TimeoutExpired):
+                return self._process.wait(min(left, _LOOK_S))
+        return self._process.poll()
+
+    def _give_up(self) -> None:
+        assert self._process is not None
+        with suppress(OSError):
+            if self._leads:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            else:
+                self._process.kill()
+        # One that hangs in the driver does not die of it, and is waited for no longer.
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_S)
+
+    def _values(self) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for line in b"".join(self._heard).decode("utf-8", "replace").split("\n"):
+            if line.startswith(_MARK):
+                with suppress(ValueError):
+                    values |= json.loads(line.removeprefix(_MARK))
+        return values
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _variables_at_start() -> dict[str, str] | None:
+    try:
+        with open("/proc/self/environ", "rb") as file:
+            pairs = file.read().split(b"\0")
+    except OSError:
+        return None
+    return {
+        os.fsdecode(name): os.fsdecode(value) for name, _, value in (pair.partition(b"=") for pair in pairs)
+    }

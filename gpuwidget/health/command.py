@@ -1,0 +1,42 @@
+"""``gpuwidget doctor``: the examination of the environment that the command runs in, as text or as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from gpuwidget.diagnosis import Doctor
+from gpuwidget.errors import DoctorError, OptionError
+from gpuwidget.health.children import Environment
+from gpuwidget.health.difference import changes
+from gpuwidget.health.examination import examine
+from gpuwidget.health.patient import Patient
+from gpuwidget.health.text import render
+from gpuwidget.health.visit import doctor_of
+from gpuwidget.plain import plain
+
+
+def run(version: str, *, as_json: bool, earlier: Path | None, width: int) -> tuple[str, bool]:
+    """What is to be printed, and whether nothing is broken; ``version`` is gpuwidget's.
+
+    Raises OptionError where ``earlier`` is no diagnosis.
+    """
+    before = None if earlier is None else _read(earlier)
+    doctor = examine(Patient("shell", version, Environment.own()))
+    since = None if before is None else changes(before, doctor)
+    if as_json:
+        values = plain(doctor) if since is None else {**plain(doctor), "changes": plain(since)}
+        text = json.dumps(values, indent=2, ensure_ascii=False)
+    else:
+        text = render(doctor, width, since)
+    return text, doctor.status != "broken"
+
+
+def _read(path: Path) -> Doctor:
+    try:
+        return doctor_of(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, DoctorError) as error:
+        why = str(error) if isinstance(error, (OSError, DoctorError)) else "It is no JSON."
+        raise OptionError(
+            f"{str(path)!r} can't be compared with: {why} Make one with: gpuwidget doctor --json >FILE."
+        ) from None

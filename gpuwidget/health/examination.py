@@ -1,0 +1,103 @@
+"""The examination: two looks in children side by side, the machine's files meanwhile, then link by link.
+
+It imports neither torch nor NVML's binding, and makes no CUDA context.
+"""
+
+from __future__ import annotations
+
+import time
+
+from gpuwidget.diagnosis import SCHEMA, Doctor, Link
+from gpuwidget.health import (
+    links_condition,
+    links_driver,
+    links_gpu,
+    links_libraries,
+    links_torch,
+    machine,
+    packages,
+)
+from gpuwidget.health.children import Child
+from gpuwidget.health.facts import Facts, nvml_facts
+from gpuwidget.health.findings import counted
+from gpuwidget.health.patient import Patient
+from gpuwidget.health.torch_probe import LIBRARIES
+
+_TOOLKIT = tuple(name for name in LIBRARIES if name not in ("libcuda", "libtorch_cuda", "libtorch_cpu"))
+"""What must not come from LD_LIBRARY_PATH. The driver's own library may: some containers have it there."""
+_TORCH, _NVML = "gpuwidget.health.torch_probe", "gpuwidget.health.nvml_probe"
+
+
+def examine(patient: Patient) -> Doctor:
+    """Examine the environment; takes as long as importing torch, ``patience_s`` at most."""
+    environment = patient.environment
+    deadline = time.monotonic() + patient.patience_s
+    children = [Child(module, environment) for module in (_TORCH, _NVML)]
+    try:
+        looked = machine.look(environment.variables, patient.root, _TOOLKIT)
+        installed = packages.look(environment.path)
+        torch_said, nvml_said = (child.said(deadline) for child in children)
+    finally:
+        for child in children:
+            child.end()  # interrupted, the other one would go on
+    facts = Facts(
+        place=patient.place,
+        version=patient.version,
+        python=environment.python,
+        variables=environment.variables,
+        machine=looked,
+        packages=installed,
+        torch_said=torch_said,
+        nvml_said=nvml_said,
+        nvml=nvml_facts(nvml_said),
+        patience_s=patient.patience_s,
+        notebook=patient.notebook,
+    )
+    return diagnosis(facts)
+
+
+def diagnosis(facts: Facts) -> Doctor:
+    """What is made of the facts."""
+    links = (
+        links_torch.torch_link(facts),
+        links_libraries.cuda_link(facts),
+        links_libraries.cudnn_link(facts),
+        links_libraries.nccl_link(facts),
+        links_driver.driver_link(facts),
+        links_driver.device_files_link(facts),
+        links_gpu.gpu_link(facts),
+        links_gpu.visible_link(facts),
+        links_gpu.sharing_link(facts),
+        links_condition.health_link(facts),
+        links_condition.pcie_link(facts),
+        links_condition.peers_link(facts),
+        links_condition.shm_link(facts),
+        links_condition.package_link(facts),
+    )
+    broken = [link for link in links if link.status == "broken"]
+    doubtful = [link for link in links if link.status in ("warning", "unknown")]
+    return Doctor(
+        schema=SCHEMA,
+        version=facts.version,
+        time=time.time(),
+        place=facts.place,
+        python=facts.python,
+        variables=machine.shown_variables(facts.variables),
+        status="broken" if broken else "warning" if doubtful else "ok",
+        summary=_summary(broken, doubtful),
+        links=links,
+    )
+
+
+def _summary(broken: list[Link], doubtful: list[Link]) -> str:
+    if broken:
+        first, count = broken[0], len(broken)
+        more = (
+            f" {counted(count - 1, 'other link')} {'is' if count == 2 else 'are'} broken too."
+            if count > 1
+            else ""
+        )
+        return f"Broken: {first.title}. {first.reason}{more}"
+    if doubtful:
+        return f"Nothing is broken; {counted(len(doubtful), 'link')} to look at: {doubtful[0].title} first."
+    return "All links were found, from PyTorch to the GPU."

@@ -1,0 +1,127 @@
+"""All that was found out about one environment on one machine, before anything is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from gpuwidget.diagnosis import Place
+from gpuwidget.health.children import Said
+from gpuwidget.health.machine import Machine
+from gpuwidget.health.packages import Packages
+from gpuwidget.health.patient import Notebook
+from gpuwidget.health.versions import numbers
+from gpuwidget.sources.nvml_health import GpuHealth, NvmlHealth, Peer
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the links are made of."""
+
+    place: Place
+    version: str
+    """gpuwidget's."""
+    python: str
+    variables: Mapping[str, str]
+    machine: Machine
+    packages: Packages
+    torch_said: Said
+    """What :mod:`gpuwidget.health.torch_probe` said."""
+    nvml_said: Said
+    """What :mod:`gpuwidget.health.nvml_probe` said."""
+    nvml: NvmlHealth | None
+    """The same, None where it did not come to its end."""
+    patience_s: float
+    """How long each of the two was waited for."""
+    notebook: Notebook
+
+    @property
+    def torch(self) -> Mapping[str, Any]:
+        """What the child said of torch, step by step."""
+        return self.torch_said.values
+
+    @property
+    def torch_version(self) -> str | None:
+        """torch's version, by the module itself or else by its files."""
+        files = self.packages.torch
+        return self.torch.get("version") or (files.version if files is not None else None)
+
+    @property
+    def cuda(self) -> str | None:
+        """The CUDA that torch was built with, by the module itself or else by its files."""
+        if self.torch.get("imported"):
+            return self.torch.get("cuda")
+        files = self.packages.torch
+        return files.cuda if files is not None else None
+
+    @property
+    def driver(self) -> str | None:
+        """The driver's version, by NVML or else by the kernel module."""
+        return (self.nvml.driver if self.nvml is not None else None) or self.machine.module
+
+    @property
+    def gpus(self) -> tuple[GpuHealth, ...]:
+        """Those that NVML shows."""
+        return self.nvml.gpus if self.nvml is not None else ()
+
+    @property
+    def capability(self) -> str | None:
+        """The newest one of the GPUs here, as "9.0"."""
+        known = [gpu.compute_capability for gpu in self.gpus if gpu.compute_capability is not None]
+        return max(known, key=numbers, default=None)
+
+    @property
+    def cuda_works(self) -> bool:
+        """Whether CUDA's own library starts and shows a device: then driver and device files do."""
+        return self.torch.get("cu_init") == 0 and bool(self.torch.get("cu_count"))
+
+    @property
+    def missing_gpus_in_container(self) -> bool:
+        """Whether this is a container that was started without the machine's GPUs."""
+        machine = self.machine
+        return machine.container is not None and not machine.devices and not self.gpus and not self.cuda_works
+
+    def mapped(self, library: str) -> tuple[str, ...]:
+        """The files of a library, named by its beginning, that were mapped where torch was imported."""
+        return tuple(
+            path for path in self.torch.get("mapped") or () if _is(PurePosixPath(path).name, library)
+        )
+
+    def on_library_path(self, library: str) -> dict[str, str]:
+        """A file of that library in each folder of LD_LIBRARY_PATH that has one."""
+        found = {}
+        for folder, names in self.machine.libraries.items():
+            ours = [name for name in names if _is(name, library)]
+            if ours:
+                found[folder] = ours[0]
+        return found
+
+    def package(self, *beginnings: str) -> list[str]:
+        """The installed packages whose names begin so, each with version and who installed it."""
+        return [
+            f"{one.name} {one.version} ({one.by})"
+            for one in self.packages.cuda
+            if one.name.startswith(beginnings)
+        ]
+
+
+def _is(name: str, library: str) -> bool:
+    """``libcudnn_ops.so.9`` is of libcudnn; ``libcublasLt.so.12`` is not of libcublas."""
+    rest = name.removeprefix(library)
+    return rest != name and rest[:1] in (".", "_", "-")
+
+
+def nvml_facts(said: Said) -> NvmlHealth | None:
+    """What the child said of NVML, as it was there."""
+    told = said.values.get("nvml")
+    if not isinstance(told, dict):
+        return None
+    gpus = tuple(GpuHealth(**{name: _frozen(value) for name, value in gpu.items()}) for gpu in told["gpus"])
+    peers = tuple(Peer(**peer) for peer in told["peers"])
+    return NvmlHealth(**{**told, "gpus": gpus, "peers": peers, "lost": tuple(told["lost"])})
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,253 @@
+"""The links below CUDA: the driver and its device files."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from gpuwidget.diagnosis import Link
+from gpuwidget.health import drivers
+from gpuwidget.health.facts import Facts
+from gpuwidget.health.findings import Finding, counted, link, skipped
+from gpuwidget.health.versions import cuda_number
+from gpuwidget.sources import nvml_health
+from gpuwidget.sources import nvml_words as words
+
+DRIVER = ("driver", "Driver")
+FILES = ("device_files", "Device files")
+
+_START_WITH_GPUS = "Start the container with the machine's GPUs: docker run --gpus all …"
+_STUB, _NOT_READY, _MISMATCH, _NO_COMPAT = 34, 802, 803, 804
+"""Of CUresult, cuda.h."""
+
+
+def driver_link(facts: Facts) -> Link:
+    """NVIDIA's driver: loaded, in order, and new enough for torch's CUDA."""
+    nvml, machine, driver = facts.nvml, facts.machine, facts.driver
+    newest = nvml.cuda_driver if nvml is not None else None
+    if newest is None and isinstance(facts.torch.get("cuda_driver"), int):
+        newest = cuda_number(facts.torch["cuda_driver"])
+    evidence = {
+        "driver": driver,
+        "newest CUDA it runs": newest,
+        "kernel module": machine.module,
+        "libcuda": ", ".join(facts.mapped("libcuda")) or facts.torch.get("libcuda_error"),
+        "container": machine.container,
+        "Python binding": ", ".join(f"{one.name} {one.version}" for one in facts.packages.binding),
+    }
+    if machine.system == "darwin":
+        reason = "macOS has no NVIDIA driver."
+        return link(
+            DRIVER, "none", [Finding("broken", reason, "Use a machine with an NVIDIA GPU.")], evidence
+        )
+    findings = [*_unless_cuda_works(facts, _start(facts)), *_age(facts), *_libcuda(facts)]
+    found = driver or "not found"
+    if driver and newest:
+        found = f"{driver}, for CUDA up to {newest}"
+    return link(DRIVER, found, findings, evidence)
+
+
+def _unless_cuda_works(facts: Facts, findings: list[Finding]) -> list[Finding]:
+    """What CUDA gets along with is no break of the chain: readings may be missing for it."""
+    if not facts.cuda_works:
+        return findings
+    return [replace(one, status="warning") if one.status == "broken" else one for one in findings]
+
+
+def _start(facts: Facts) -> list[Finding]:
+    """What NVML says of the driver."""
+    nvml, said = facts.nvml, facts.nvml_said
+    if facts.missing_gpus_in_container and (nvml is None or nvml.error is not None):
+        return [
+            Finding("broken", "This container was started without the machine's GPUs.", _gpus_remedy(facts))
+        ]
+    if nvml is None and said.ending == "hung":
+        return [
+            Finding(
+                "broken",
+                f"The driver has not answered within {facts.patience_s:.0f} s.",
+                "See whether nvidia-smi hangs too; the kernel log (dmesg) names the GPU that "
+                "is stuck. A restart "
+                "of the machine usually helps.",
+            )
+        ]
+    if nvml is None:
+        what = said.how or "it said nothing"
+        return [Finding("unknown", f"The driver could not be asked ({what}).", "See what nvidia-smi says.")]
+    if nvml.error == nvml_health.NO_BINDING:
+        reason, _, remedy = str(nvml.reason).partition(". ")
+        return [Finding("unknown", f"{reason}.", remedy)]
+    if nvml.error is None:
+        return []
+    if nvml.error == words.LIB_RM_VERSION_MISMATCH:
+        module = facts.machine.module
+        loaded = f" ({module} is still loaded)" if module else ""
+        return [
+            Finding(
+                "broken",
+                f"The driver's libraries were updated while the old kernel module runs{loaded}.",
+                "Restart the machine, or reload the driver's modules; a container must be "
+                "started anew after that.",
+            )
+        ]
+    reason, _, remedy = str(nvml.reason).partition(". ")
+    return [Finding("broken", f"{reason}.", remedy or "See what nvidia-smi says.")]
+
+
+def _gpus_remedy(facts: Facts) -> str:
+    wanted = facts.variables.get("NVIDIA_VISIBLE_DEVICES")
+    if wanted in ("void", "none", ""):
+        return f"NVIDIA_VISIBLE_DEVICES is {wanted!r} here: set it to all, or docker run --gpus all …"
+    if facts.variables.get("KUBERNETES_SERVICE_HOST") or facts.machine.container == "Kubernetes":
+        return "Ask for a GPU in the pod's resources: limits: nvidia.com/gpu: 1."
+    return _START_WITH_GPUS
+
+
+def _age(facts: Facts) -> list[Finding]:
+    """Whether the driver is new enough for the CUDA that torch was built with."""
+    cuda, driver = facts.cuda, facts.driver
+    if cuda is None or driver is None or not drivers.too_old(driver, cuda):
+        return []
+    if facts.torch.get("available") and not facts.variables.get("PYTORCH_NVML_BASED_CUDA_CHECK"):
+        # As with NVIDIA's forward-compatibility package, which brings a newer libcuda than the driver's own.
+        return []
+    least = drivers.minimum(cuda)
+    older = drivers.newest_cuda(driver)
+    reason = f"Driver {driver} is too old for a PyTorch built with CUDA {cuda}, which needs {least} or newer."
+    remedy = f"Update the driver to {least} or newer"
+    if older is not None:
+        index = f"https://download.pytorch.org/whl/{drivers.torch_wheel(driver, facts.capability)}"
+        remedy += f", or install a PyTorch built with CUDA {older}: --index-url {index}"
+    return [Finding("broken", reason, f"{remedy}.")]
+
+
+def _libcuda(facts: Facts) -> list[Finding]:
+    """What CUDA's own driver library says when it starts."""
+    told = facts.torch
+    if facts.torch_said.ending == "hung" and told.get("step") in ("driver", "available"):
+        reason = f"CUDA did not start within {facts.patience_s:.0f} s."
+        return [
+            Finding(
+                "broken", reason, "See whether nvidia-smi hangs too, and what the kernel log (dmesg) says."
+            )
+        ]
+    if facts.torch_said.ending == "crashed" and told.get("step") == "driver":
+        reason = f"CUDA's driver library crashes ({facts.torch_said.how})."
+        return [Finding("broken", reason, "Install the driver anew; in a container, start it anew.")]
+    answers = facts.nvml is not None and facts.nvml.error is None
+    error = told.get("libcuda_error")
+    if error and answers:
+        capabilities = facts.variables.get("NVIDIA_DRIVER_CAPABILITIES")
+        if (
+            facts.machine.container
+            and capabilities is not None
+            and not re.search("all|compute", capabilities)
+        ):
+            reason = f"CUDA's driver library is not in this container: its capabilities are {capabilities!r}."
+            remedy = "Start it with NVIDIA_DRIVER_CAPABILITIES=compute,utility."
+            return [Finding("broken", reason, remedy)]
+        reason = f"The driver runs, but its library for CUDA can't be loaded: {str(error).splitlines()[0]}."
+        return [Finding("broken", reason, "Install the driver's compute part (Debian, Ubuntu: libcuda1).")]
+    return _cu_init(facts, told.get("cu_init"))
+
+
+def _cu_init(facts: Facts, code: object) -> list[Finding]:
+    library = ", ".join(facts.mapped("libcuda")) or "libcuda.so.1"
+    if code == _STUB:
+        reason = f"{library} is a stub to link with, not the driver."
+        return [Finding("broken", reason, "Take CUDA's folder 'stubs' out of LD_LIBRARY_PATH.")]
+    if code == _NOT_READY:
+        return [
+            Finding(
+                "broken",
+                "The driver is not ready: GPUs that are joined by NVSwitch wait for the fabric "
+                "manager (error 802).",
+                "Start it: sudo systemctl start nvidia-fabricmanager, of the driver's very version.",
+            )
+        ]
+    if code in (_MISMATCH, _NO_COMPAT):
+        reason = f"{library} does not fit the driver that is loaded (error {code})."
+        remedy = "Take CUDA's folder 'compat' out of LD_LIBRARY_PATH, or update the driver."
+        return [Finding("broken", reason, remedy)]
+    return []
+
+
+# -- device files ----------------------------------------------------------------------------------------
+
+
+def device_files_link(facts: Facts) -> Link:
+    """The files under /dev through which a program reaches the driver."""
+    machine = facts.machine
+    files = machine.devices
+    evidence = {one.path: one.mode for one in files}
+    if machine.system not in ("linux", "wsl"):
+        return skipped(
+            FILES, "this system has others" if machine.system == "jetson" else "this system has none"
+        )
+    if machine.system == "wsl":
+        if any(one.path == "/dev/dxg" for one in files):
+            return link(FILES, "/dev/dxg (WSL)", [], evidence)
+        reason = "WSL has no /dev/dxg: its Windows gives it no GPU."
+        remedy = "Install NVIDIA's driver in Windows, then 'wsl --update' and 'wsl --shutdown' there."
+        return link(FILES, "none", [Finding("broken", reason, remedy)], evidence)
+    gpus = [one.path for one in files if re.fullmatch(r"/dev/nvidia\d+", one.path)]
+    if not gpus and not files:
+        return link(FILES, "none", _unless_cuda_works(facts, [_none(facts)]), evidence)
+    findings = []
+    closed = [one for one in files if not one.usable and not one.path.startswith("/dev/nvidia-caps/")]
+    if closed:
+        reason = f"This user may not use {', '.join(one.path for one in closed)} ({closed[0].mode})."
+        remedy = (
+            "Let this user read and write them: sudo usermod -aG video $USER and log in anew, "
+            "or 'sudo chmod a+rw "
+            "/dev/nvidia*' where no group is used."
+        )
+        findings.append(Finding("broken", reason, remedy))
+    if not gpus:
+        reason = "There are the driver's files, but none of a GPU (/dev/nvidia0)."
+        remedy = _START_WITH_GPUS if machine.container else "Make them: sudo nvidia-modprobe -c 0 -u."
+        findings.append(Finding("broken", reason, remedy))
+    if machine.expected:
+        reason = f"{' and '.join(machine.expected)} missing: CUDA does not start without."
+        remedy = _START_WITH_GPUS if machine.container else "Make them: sudo nvidia-modprobe -c 0 -u."
+        findings.append(Finding("broken", reason, remedy))
+    if not closed:
+        findings += _caps(facts)
+    return link(
+        FILES, f"{counted(len(gpus), 'GPU')} under /dev", _unless_cuda_works(facts, findings), evidence
+    )
+
+
+def _none(facts: Facts) -> Finding:
+    if facts.gpus:
+        # A driver that answers has files somewhere: only this look does not see them.
+        return Finding("unknown", "No /dev/nvidia* is to be seen, though the driver answers.", None)
+    if facts.machine.container is not None:
+        host = f" (the host's driver is {facts.machine.module})" if facts.machine.module else ""
+        return Finding("broken", f"This container has no /dev/nvidia*{host}.", _gpus_remedy(facts))
+    if facts.machine.module is not None:
+        reason = "The driver is loaded, but there is no /dev/nvidia*."
+        return Finding("broken", reason, "Make them: sudo nvidia-modprobe -c 0 -u.")
+    reason = "There is no /dev/nvidia*: no NVIDIA driver is loaded, or there is no NVIDIA GPU."
+    return Finding("broken", reason, "See whether lspci lists an NVIDIA GPU, and install its driver.")
+
+
+def _caps(facts: Facts) -> list[Finding]:
+    """With MIG, each slice has a file of its own."""
+    closed = [
+        one.path
+        for one in facts.machine.devices
+        if one.path.startswith("/dev/nvidia-caps/") and not one.usable
+    ]
+    # One of them is for the administration of slices, which is the administrator's alone.
+    if not any(gpu.mig for gpu in facts.gpus) or facts.torch.get("cu_init") in (0, None):
+        return []
+    if closed:
+        reason = f"A MIG slice is used through files that this user may not use: {', '.join(closed)}."
+        return [Finding("broken", reason, "Let this user read those of its slices.")]
+    if not any(one.path.startswith("/dev/nvidia-caps/") for one in facts.machine.devices):
+        reason = "MIG is on, but there is no /dev/nvidia-caps: a slice can't be used."
+        return [
+            Finding("broken", reason, "Make them: sudo nvidia-modprobe -f /proc/driver/nvidia/capabilities/…")
+        ]
+    return []

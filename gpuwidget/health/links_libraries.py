@@ -1,0 +1,186 @@
+"""The links of the libraries that come with torch: the CUDA runtime, cuDNN and NCCL."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+
+from gpuwidget.diagnosis import Link
+from gpuwidget.health.facts import Facts
+from gpuwidget.health.findings import Finding, counted, link, skipped
+from gpuwidget.health.remedies import anew, missing_library, remedy_for, unset
+from gpuwidget.health.versions import cudnn_version
+
+CUDA = ("cuda", "CUDA runtime")
+CUDNN = ("cudnn", "cuDNN")
+NCCL = ("nccl", "NCCL")
+
+_RUNTIME = (
+    "libcudart",
+    "libcublasLt",
+    "libcublas",
+    "libcufft",
+    "libcurand",
+    "libcusolver",
+    "libcusparseLt",
+    "libcusparse",
+    "libcupti",
+    "libnvrtc",
+    "libnvJitLink",
+    "libnvToolsExt",
+    "libnvshmem_host",
+    "libcufile",
+)
+
+
+def cuda_link(facts: Facts) -> Link:
+    """The CUDA that comes with torch, and whether its libraries are those."""
+    cuda = facts.cuda
+    evidence: dict[str, str | None] = {
+        "libraries": _files(facts, *_RUNTIME),
+        "packages": ", ".join(facts.package("nvidia-cuda", "nvidia-cublas", "cuda-", "cudatoolkit")),
+        "CUDA toolkit (nvcc)": facts.machine.nvcc or "none, and none is needed",
+    }
+    missing = missing_library(facts)
+    if missing is not None and missing.partition(".")[0].startswith(_RUNTIME):
+        reason = f"{missing}, which PyTorch needs, is not found or does not fit."
+        return link(
+            CUDA, f"{missing} missing", [Finding("broken", reason, remedy_for(missing, facts))], evidence
+        )
+    if facts.packages.torch is None and not facts.torch.get("imported"):
+        return skipped(CUDA, "comes with PyTorch", evidence)
+    if cuda is None:
+        return skipped(CUDA, "none in this build of PyTorch", evidence)
+    return link(CUDA, cuda, _shadowed(facts, _RUNTIME), evidence)
+
+
+def _shadowed(facts: Facts, libraries: tuple[str, ...]) -> list[Finding]:
+    """Where LD_LIBRARY_PATH brought another file than the one torch came with.
+
+    A build that brings none, as in NVIDIA's containers, is meant to take the system's.
+    """
+    if not facts.package("nvidia-"):
+        return []
+    folders = facts.machine.libraries
+    for library in libraries:
+        for path in facts.mapped(library):
+            folder = str(PurePosixPath(path).parent)
+            if folder in folders and not _of_torch(folder, facts):
+                reason = f"{PurePosixPath(path).name} was loaded from {folder}, which is in LD_LIBRARY_PATH."
+                return [Finding("warning", reason, unset(folder))]
+    return []
+
+
+def _other_parts(facts: Facts) -> list[Finding]:
+    """cuDNN loads its parts when they are first needed, by the library path before its own folder."""
+    if not facts.package("nvidia-cudnn"):
+        return []
+    for folder, name in facts.on_library_path("libcudnn").items():
+        if not _of_torch(folder, facts):
+            reason = f"{folder} in LD_LIBRARY_PATH has another cuDNN ({name}), whose parts may be mixed in."
+            return [Finding("warning", reason, unset(folder))]
+    return []
+
+
+def _of_torch(folder: str, facts: Facts) -> bool:
+    file = facts.torch.get("file")
+    if not isinstance(file, str):
+        return False
+    place = PurePosixPath(folder)
+    return PurePosixPath(file).parents[1] in place.parents
+
+
+def _files(facts: Facts, *libraries: str) -> str:
+    return ", ".join(dict.fromkeys(path for library in libraries for path in facts.mapped(library)))
+
+
+# -- cuDNN and NCCL --------------------------------------------------------------------------------------
+
+
+def cudnn_link(facts: Facts) -> Link:
+    """The library of convolutions: there, switched on, and one of it."""
+    told = facts.torch
+    versions = _copies(facts, "cudnn")
+    evidence = {
+        "libraries": _files(facts, "libcudnn"),
+        "packages": ", ".join(versions),
+        "built with": told.get("cudnn_compiled"),
+    }
+    missing = missing_library(facts)
+    if missing is not None and missing.startswith("libcudnn"):
+        reason = f"{missing}, which PyTorch needs, is not found or does not fit."
+        finding = Finding("broken", reason, remedy_for(missing, facts))
+        return link(CUDNN, f"{missing} missing", [finding], evidence)
+    if not told.get("imported") or facts.cuda is None:
+        return skipped(CUDNN, "comes with PyTorch for CUDA", evidence)
+    error, number = told.get("cudnn_error"), told.get("cudnn")
+    findings = []
+    if error:
+        findings.append(Finding("broken", f"cuDNN fails: {str(error).splitlines()[0]}", anew(facts)))
+    elif number is None and "cudnn" in told:
+        reason = "This build of PyTorch has no cuDNN: convolutions are slow or fail."
+        findings.append(Finding("warning", reason, anew(facts)))
+    if told.get("cudnn_enabled") is False or facts.notebook.cudnn_off:
+        reason = "cuDNN is switched off (torch.backends.cudnn.enabled is False): convolutions are slow."
+        findings.append(Finding("warning", reason, "Switch it on: torch.backends.cudnn.enabled = True."))
+    findings += _shadowed(facts, ("libcudnn",)) or _other_parts(facts)
+    findings += _mixed(facts, "libcudnn", "cuDNN")
+    findings += _several(versions, facts, "cuDNN")
+    found = cudnn_version(number) if isinstance(number, int) else "not found"
+    return link(CUDNN, found, findings, evidence)
+
+
+def nccl_link(facts: Facts) -> Link:
+    """The library through which GPUs talk to each other."""
+    told = facts.torch
+    versions = _copies(facts, "nccl")
+    evidence = {"libraries": _files(facts, "libnccl"), "packages": ", ".join(versions)}
+    missing = missing_library(facts)
+    if missing is not None and missing.startswith("libnccl"):
+        reason = f"{missing}, which PyTorch needs, is not found or does not fit."
+        finding = Finding("broken", reason, remedy_for(missing, facts))
+        return link(NCCL, f"{missing} missing", [finding], evidence)
+    if not told.get("imported") or facts.cuda is None:
+        return skipped(NCCL, "comes with PyTorch for CUDA", evidence)
+    if told.get("nccl") is None:
+        return skipped(NCCL, "none in this build of PyTorch: it is needed for several GPUs only", evidence)
+    findings = [
+        *_shadowed(facts, ("libnccl",)),
+        *_mixed(facts, "libnccl", "NCCL"),
+        *_several(versions, facts, "NCCL"),
+    ]
+    for name, what in (("NCCL_P2P_DISABLE", "GPUs' direct access"), ("NCCL_SHM_DISABLE", "shared memory")):
+        if facts.variables.get(name, "0") not in ("", "0"):
+            reason = f"{name} is set: NCCL does without {what}, and is slower."
+            findings.append(Finding("warning", reason, f"Unset {name}, unless it is there for a reason."))
+    return link(NCCL, str(told["nccl"]), findings, evidence)
+
+
+def _mixed(facts: Facts, library: str, name: str) -> list[Finding]:
+    """Parts of one library from several folders do not fit each other."""
+    folders = sorted({str(PurePosixPath(path).parent) for path in facts.mapped(library)})
+    if len(folders) < 2:
+        return []
+    reason = f"{name} was loaded from {counted(len(folders), 'folder')} at once: {' and '.join(folders)}."
+    on_path = [folder for folder in folders if folder in facts.machine.libraries]
+    return [Finding("broken", reason, unset(on_path[0]) if on_path else _one_of(name))]
+
+
+def _copies(facts: Facts, library: str) -> list[str]:
+    """The packages that bring the library: one a CUDA by pip, and one by conda in however many parts."""
+    pip = re.compile(rf"nvidia-{library}(-cu\d+)?")
+    condas = [one for one in facts.packages.cuda if one.name in (library, f"lib{library}")]
+    found = [one for one in facts.packages.cuda if pip.fullmatch(one.name)] + condas[:1]
+    return [f"{one.name} {one.version} ({one.by})" for one in found]
+
+
+def _several(versions: list[str], facts: Facts, name: str) -> list[Finding]:
+    """Copies by pip and by conda, or for two CUDAs: which one is loaded is a matter of order."""
+    if len(versions) < 2:
+        return []
+    reason = f"{name} is installed {len(versions)} times: {', '.join(versions)}."
+    return [Finding("warning", reason, _one_of(name))]
+
+
+def _one_of(name: str) -> str:
+    return f"Keep one copy of {name}: uninstall the one that this PyTorch was not installed with."

@@ -1,0 +1,193 @@
+"""What the machine shows without its driver: device files, container, shared memory, libraries."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuwidget import host
+from gpuwidget.health import kernel_log
+
+VARIABLES = (
+    "CONDA_PREFIX",
+    "CUDA_DEVICE_ORDER",
+    "CUDA_HOME",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_MODULE_LOADING",
+    "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+    "CUDA_MPS_PIPE_DIRECTORY",
+    "CUDA_PATH",
+    "CUDA_VISIBLE_DEVICES",
+    "GPUWIDGET_SOURCE",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "NCCL_IB_DISABLE",
+    "NCCL_P2P_DISABLE",
+    "NCCL_SHM_DISABLE",
+    "NVIDIA_DRIVER_CAPABILITIES",
+    "NVIDIA_TF32_OVERRIDE",
+    "NVIDIA_VISIBLE_DEVICES",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_NVML_BASED_CUDA_CHECK",
+    "VIRTUAL_ENV",
+)
+"""The environment variables that are looked at and shown; no other one is."""
+_CONTAINERS = re.compile(r"docker|kubepods|containerd|crio|libpod|lxc|podman")
+_GPU_FILE = re.compile(r"nvidia\d+")
+_CONTROL_FILES = ("nvidiactl", "nvidia-uvm")
+_MODULE_VERSION = re.compile(r"Kernel Module(?: for \w+)?\s+([\d.]+)|\s(\d{3}\.\d+(?:\.\d+)?)\s")
+_MOST_VALUE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFile:
+    """One file through which a program reaches the driver."""
+
+    path: str
+    usable: bool
+    """Whether this user may read and write it."""
+    mode: str
+    """As ``ls -l`` writes it, with owner and group by number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The machine, as this process sees it."""
+
+    system: str
+    """``linux``, ``wsl``, ``jetson``, ``darwin``, ``win32``."""
+    architecture: str
+    container: str | None
+    """How it is known that this is a container; None outside one."""
+    devices: tuple[DeviceFile, ...]
+    """GPUs' files and those that control them, in the order of their names."""
+    expected: tuple[str, ...]
+    """Control files that are not there though a GPU's is."""
+    module: str | None
+    """Version of the kernel module that is loaded; in a container, the host's."""
+    shm: host.SharedMemory | None
+    mps: str | None
+    """Folder of a running MPS daemon's pipes."""
+    nvcc: str | None
+    """Path of CUDA's compiler, which nothing here needs."""
+    xids: tuple[tuple[str, int], ...] | None
+    """PCI address and number of the errors in the kernel's log; None where it may not be read."""
+    libraries: Mapping[str, tuple[str, ...]]
+    """Files of CUDA's libraries in each folder of LD_LIBRARY_PATH that has some."""
+
+
+def look(variables: Mapping[str, str], root: Path, names: Sequence[str]) -> Machine:
+    """What there is under ``root``, ``/`` but for tests; ``names`` are the libraries' beginnings."""
+    devices = _devices(root)
+    present = {Path(one.path).name for one in devices}
+    has_gpu = any(_GPU_FILE.fullmatch(name) for name in present)
+    return Machine(
+        system=_system(root),
+        architecture=os.uname().machine if hasattr(os, "uname") else "",
+        container=_container(variables, root),
+        devices=tuple(devices),
+        expected=tuple(f"/dev/{name}" for name in _CONTROL_FILES if has_gpu and name not in present),
+        module=_module(root),
+        shm=host.shared_memory(root),
+        mps=_mps(variables, root),
+        nvcc=_nvcc(variables),
+        xids=kernel_log.xids(root),
+        libraries=_libraries(variables.get("LD_LIBRARY_PATH", ""), names),
+    )
+
+
+def _system(root: Path) -> str:
+    if sys.platform != "linux":
+        return sys.platform
+    if "microsoft" in _text(root / "proc/sys/kernel/osrelease").lower() or (root / "dev/dxg").exists():
+        return "wsl"
+    return "jetson" if (root / "dev/nvmap").exists() else "linux"
+
+
+def shown_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """Those of the list above that are set."""
+    return {name: variables[name][:_MOST_VALUE] for name in VARIABLES if name in variables}
+
+
+def _devices(root: Path) -> list[DeviceFile]:
+    folder = root / "dev"
+    wanted = [path for path in _entries(folder) if _GPU_FILE.fullmatch(path.name)]
+    wanted += [folder / name for name in ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "dxg")]
+    wanted += [path for path in _entries(folder / "nvidia-caps") if path.name.startswith("nvidia-cap")]
+    found = []
+    for path in wanted:
+        try:
+            status = path.stat()
+        except OSError:
+            continue
+        mode = f"{stat.filemode(status.st_mode)} {status.st_uid}:{status.st_gid}"
+        usable = os.access(path, os.R_OK | os.W_OK)
+        found.append(DeviceFile(f"/{path.relative_to(root)}", usable, mode))
+    return found
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        # By number: nvidia2 before nvidia10.
+        return sorted(folder.iterdir(), key=lambda path: (len(path.name), path.name))
+    except OSError:
+        return []
+
+
+def _container(variables: Mapping[str, str], root: Path) -> str | None:
+    for path in (".dockerenv", "run/.containerenv", "singularity.d", ".singularity.d"):
+        if (root / path).exists():
+            return f"/{path}"
+    if variables.get("KUBERNETES_SERVICE_HOST"):
+        return "Kubernetes"
+    if variables.get("container"):
+        return "the variable 'container'"
+    found = _CONTAINERS.search(_text(root / "proc/1/cgroup"))
+    return None if found is None else f"/proc/1/cgroup ({found[0]})"
+
+
+def _module(root: Path) -> str | None:
+    text = _text(root / "proc/driver/nvidia/version") or _text(root / "sys/module/nvidia/version")
+    found = _MODULE_VERSION.search(text) or re.search(r"()(\d{3}\.\d+(?:\.\d+)?)", text)
+    return (found[1] or found[2]) if found is not None else None
+
+
+def _mps(variables: Mapping[str, str], root: Path) -> str | None:
+    folder = variables.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps"
+    return folder if (root / folder.lstrip("/") / "control").exists() else None
+
+
+def _nvcc(variables: Mapping[str, str]) -> str | None:
+    home = variables.get("CUDA_HOME") or variables.get("CUDA_PATH")
+    folders = [variables.get("PATH", os.defpath), *([os.path.join(home, "bin")] if home else [])]
+    return shutil.which("nvcc", path=os.pathsep.join([*folders, "/usr/local/cuda/bin"]))
+
+
+def _libraries(paths: str, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for folder in dict.fromkeys(filter(None, re.split("[:;]", paths))):
+        files = [path.name for path in _entries(Path(folder))]
+        ours = tuple(name for name in files if ".so" in name and _stem(name) in names)
+        if ours:
+            found[folder] = ours
+    return found
+
+
+def _stem(name: str) -> str:
+    """``libcudnn`` of ``libcudnn_ops.so.9``."""
+    stem = name.partition(".")[0]
+    return stem.partition("_")[0] if stem.startswith("libcudnn") else stem
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

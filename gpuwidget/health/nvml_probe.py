@@ -1,0 +1,13 @@
+"""In a child: what NVML says, which may hang with a broken driver."""
+
+from __future__ import annotations
+
+from gpuwidget.health.children import say
+from gpuwidget.plain import plain
+from gpuwidget.sources.nvml_health import examine
+
+
+def main() -> None:
+    """Say all of it."""
+    say(step="nvml")
+    say(step="end", nvml=plain(examine()))

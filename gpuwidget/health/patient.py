@@ -1,0 +1,36 @@
+"""Who is examined, and how long at most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gpuwidget.diagnosis import Place
+from gpuwidget.health.children import Environment
+
+PATIENCE_S = 60.0
+"""A first import of torch from a cold or a network disk takes tens of seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notebook:
+    """What only the notebook's own process knows."""
+
+    torch: str | None = None
+    """Version of the torch that it has loaded; None where it has none."""
+    cudnn_off: bool = False
+    """Whether that has ``torch.backends.cudnn.enabled = False``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patient:
+    """What is examined, and how."""
+
+    place: Place
+    version: str
+    """gpuwidget's."""
+    environment: Environment
+    notebook: Notebook = field(default_factory=Notebook)
+    root: Path = Path("/")
+    """Where the machine's files are found."""
+    patience_s: float = PATIENCE_S

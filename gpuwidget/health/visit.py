@@ -1,0 +1,116 @@
+"""The examination in a child of its own, for a kernel and for a server: neither is held up nor disturbed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any
+
+from gpuwidget.diagnosis import SCHEMA, Doctor, Link, Place
+from gpuwidget.errors import DoctorError
+from gpuwidget.health.children import Child, Environment, be_modest, say
+from gpuwidget.health.patient import PATIENCE_S, Notebook, Patient
+from gpuwidget.plain import plain
+
+_AROUND_S = 10.0
+"""So much longer than the looks within it an examination may take: Python starts, packages are read."""
+
+
+_NO_NOTEBOOK = Notebook()
+
+
+def main() -> None:
+    """In the child: examine the environment that it was given."""
+    # Not above: who sends the child needs nothing of it.
+    from gpuwidget.health.examination import examine
+
+    be_modest()
+    order = json.loads(sys.argv[1])
+    patient = Patient(
+        order["place"],
+        order["version"],
+        Environment.own(),
+        Notebook(**order["notebook"]),
+        patience_s=order["patience_s"],
+    )
+    say(doctor=plain(examine(patient)))
+
+
+def visit(
+    place: Place,
+    version: str,
+    environment: Environment,
+    *,
+    notebook: Notebook = _NO_NOTEBOOK,
+    patience_s: float = PATIENCE_S,
+) -> Doctor:
+    """Examine that environment; takes seconds. Raises DoctorError where it comes to no end."""
+    order = {
+        "place": place,
+        "version": version,
+        "notebook": plain(notebook),
+        "patience_s": patience_s,
+    }
+    child = Child("gpuwidget.health.visit", environment, [json.dumps(order)], leads=True)
+    said = child.said(time.monotonic() + patience_s + _AROUND_S)
+    if "doctor" in said.values:
+        return doctor_of(said.values["doctor"])
+    if said.ending == "hung":
+        why = f"it came to no end within {patience_s + _AROUND_S:.0f} s"
+    else:
+        why = said.how or "it said nothing"
+    raise DoctorError(
+        f"The doctor could not look at this environment ({why}). "
+        "In a terminal, 'gpuwidget doctor' may say more."
+    )
+
+
+def doctor_of(values: Any) -> Doctor:
+    """A diagnosis from its JSON, without fields of a newer version. Raises DoctorError for what is none."""
+    try:
+        if values["schema"] != SCHEMA:
+            raise DoctorError(f"It is a diagnosis of another version (schema {values['schema']!r}).")
+        links = tuple(Link(**_known(Link, link)) for link in values["links"])
+        return Doctor(**{**_known(Doctor, values), "links": links})
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DoctorError("It is no diagnosis of gpuwidget's.") from error
+
+
+def _known(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    return {field.name: values[field.name] for field in fields(kind)}
+
+
+async def in_thread(look: Callable[[], Doctor]) -> Doctor:
+    """What ``look`` returns or raises, without holding up the loop.
+
+    The thread is a daemon: an examination that goes on does not hold up the end of the process.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Doctor] = loop.create_future()
+
+    def finish(doctor: Doctor | None, error: Exception | None) -> None:
+        if future.done():
+            return
+        if doctor is not None:
+            future.set_result(doctor)
+        else:
+            future.set_exception(error or DoctorError("The doctor said nothing."))
+
+    def run() -> None:
+        doctor, failed = None, None
+        try:
+            doctor = look()
+        except Exception as error:
+            failed = error
+        try:
+            loop.call_soon_threadsafe(finish, doctor, failed)
+        except RuntimeError:
+            return  # The loop has ended, and with it who asked.
+
+    threading.Thread(target=run, name="gpuwidget-doctor", daemon=True).start()
+    return await future

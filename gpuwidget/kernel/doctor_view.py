@@ -1,0 +1,62 @@
+"""A diagnosis as static HTML, in the cards' style: whole without styles, in light and in dark."""
+
+from __future__ import annotations
+
+from html import escape
+
+from gpuwidget.diagnosis import Doctor, Link
+from gpuwidget.health.text import WORDS
+from gpuwidget.kernel.card_facts import clean
+
+_ROOT = "font:13px/1.5 var(--jp-ui-font-family,system-ui,sans-serif)"
+_QUIET = "opacity:.75"
+_LEFT = "text-align:left;vertical-align:top"
+_ALERT = {"broken": "var(--jp-error-color1,#e5393f)", "warning": "var(--jp-warn-color0,#c77700)"}
+_GOOD = "var(--jp-success-color1,#388e3c)"
+_MOST = 600
+
+
+def html(doctor: Doctor) -> str:
+    """The summary, a row for each link, and what was read folded away."""
+    edge = _ALERT.get(doctor.status, _GOOD)
+    rows = "".join(_row(link) for link in doctor.links)
+    return (
+        f"<div style='{_ROOT};border-left:3px solid {edge};padding:2px 0 2px 12px'>"
+        f"<div><b>{_text(doctor.summary)}</b></div>"
+        "<div style='overflow-x:auto'><table cellpadding='4' style='margin:4px 0 0;text-align:left;"
+        f"border-collapse:collapse;font-size:13px'><tbody>{rows}</tbody></table></div>{_evidence(doctor)}</div>"
+    )
+
+
+def _row(link: Link) -> str:
+    colour = _ALERT.get(link.status)
+    word = escape(WORDS[link.status])
+    if colour is not None:
+        word = f"<b style='color:{colour}'>{word}</b>"
+    told = _text(link.found)
+    if link.reason:
+        told += f"<div>{_text(link.reason)}</div>"
+    if link.remedy:
+        told += f"<div><b>To do:</b> {_text(link.remedy)}</div>"
+    quiet = f";{_QUIET}" if link.status == "skipped" else ""
+    return (
+        f"<tr style='background:none{quiet}'><td style='{_LEFT}'>{word}</td>"
+        f"<th scope='row' style='{_LEFT};font-weight:600'>{escape(link.title)}</th>"
+        f"<td style='{_LEFT};overflow-wrap:anywhere'>{told}</td></tr>"
+    )
+
+
+def _evidence(doctor: Doctor) -> str:
+    lines = [("interpreter", doctor.python), *doctor.variables.items()]
+    lines += [
+        (f"{link.title}, {name}", value) for link in doctor.links for name, value in link.evidence.items()
+    ]
+    items = "".join(f"<div><b>{_text(name)}:</b> {_text(value)}</div>" for name, value in lines)
+    return (
+        f"<details style='{_QUIET};margin-top:4px'><summary>What was read</summary>"
+        f"<div style='overflow-wrap:anywhere'>{items}</div></details>"
+    )
+
+
+def _text(text: str) -> str:
+    return escape(clean(text, _MOST))

@@ -1,0 +1,93 @@
+"""``gpuwidget.doctor()`` and ``%gpu doctor``: the examination of this notebook's environment.
+
+It happens in a process of its own: nothing is imported here, no CUDA is started, and Ctrl-C ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import gpuwidget
+from gpuwidget import torch_setup, torch_state
+from gpuwidget.diagnosis import Doctor, Place
+from gpuwidget.errors import OptionError
+from gpuwidget.health import text, visit
+from gpuwidget.health.children import Environment
+from gpuwidget.health.patient import Notebook
+from gpuwidget.kernel import doctor_view
+from gpuwidget.plain import plain
+
+_WIDTH = 100
+_USAGE = "%gpu doctor: why torch does not use the GPU, link by link. It takes no words."
+
+
+class Diagnosis:
+    """A diagnosis that displays as text and as HTML; its JSON is that of ``gpuwidget doctor --json``."""
+
+    def __init__(self, doctor: Doctor) -> None:
+        self.doctor = doctor
+        """All that was found, link by link."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether no link is broken."""
+        return self.doctor.status != "broken"
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        values: dict[str, Any] = plain(self.doctor)
+        return values
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """The same as text, for ``gpuwidget doctor --diff``."""
+        return json.dumps(self.to_dict(), indent=indent, ensure_ascii=False)
+
+    def __repr__(self) -> str:
+        return text.render(self.doctor, _WIDTH)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": doctor_view.html(self.doctor)}
+
+
+def doctor() -> Diagnosis:
+    """Examine this environment and machine, from PyTorch down to the GPU; takes seconds, a minute at most.
+
+    Raises DoctorError where the examination comes to no end.
+    """
+    return Diagnosis(_examine())
+
+
+def command(shell: Any, words: Sequence[str]) -> None:
+    """``%gpu doctor``."""
+    if words:
+        raise OptionError(_USAGE)
+    shell.display_pub.publish(data=doctor()._repr_mimebundle_(), metadata={})
+
+
+class Consultation:
+    """The examination for a view: one at a time, and who asks meanwhile gets the same."""
+
+    def __init__(self) -> None:
+        self._under_way: asyncio.Task[Doctor] | None = None
+
+    async def doctor(self) -> Doctor:
+        """What :func:`doctor` says, without holding up the loop. Raises DoctorError."""
+        if self._under_way is None or self._under_way.done():
+            self._under_way = asyncio.ensure_future(visit.in_thread(_examine))
+        # One who gives up asking does not end it for the others.
+        return await asyncio.shield(self._under_way)
+
+
+def _examine() -> Doctor:
+    torch, switches = torch_state.loaded(), torch_setup.switches()
+    version = getattr(torch, "__version__", None)
+    notebook = Notebook(
+        torch=None if version is None else str(version),
+        cudnn_off=switches is not None and switches.cudnn is False,
+    )
+    place: Place = "kernel" if "ipykernel" in sys.modules else "shell"
+    return visit.visit(place, gpuwidget.__version__, Environment.own(), notebook=notebook)

@@ -1,0 +1,231 @@
+"""How the GPUs are and how they are set up, asked once: for the doctor, in a process of its own.
+
+Every call may hang with a broken driver: nobody calls this on a path or in a process that must go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import permutations
+from typing import Any
+
+from gpuwidget.errors import SourceError
+from gpuwidget.sources import nvml_words as words
+from gpuwidget.sources import throttle
+from gpuwidget.sources.nvml_errors import uncorrected
+from gpuwidget.sources.nvml_inventory import cuda_version, text
+
+NO_BINDING = -1
+"""Stands for NVML's error number where its Python binding is what is missing."""
+_COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
+_P2P_READ, _P2P_NVLINK = 0, 2  # in pynvml the first is a tuple by mistake
+_P2P_OK = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GpuHealth:
+    """One GPU. What it does not say is None, with its reason in ``missing``."""
+
+    index: int
+    uuid: str
+    name: str
+    pci_bus_id: str | None
+    compute_capability: str | None
+    """As "9.0"."""
+    mig: bool | None
+    """Whether it is cut into slices."""
+    mig_pending: bool | None
+    """Whether it will be after its next reset."""
+    slices: tuple[str, ...]
+    """UUIDs of its MIG slices."""
+    compute_mode: str | None
+    """``default``, ``exclusive process`` or ``prohibited`` (nvidia-smi: compute_mode)."""
+    persistence: bool | None
+    """Whether the driver keeps it initialised without a client."""
+    ecc: bool | None
+    ecc_uncorrected: int | None
+    """Uncorrected memory errors since the driver was loaded."""
+    retired_pending: bool | None
+    """Whether pages of memory are to be retired at the next reset (before Ampere)."""
+    remapped: int | None
+    """Rows of memory replaced after an uncorrected error (Ampere and later)."""
+    remap_pending: bool | None
+    remap_failed: bool | None
+    """Whether no spare row was left: the memory stays broken."""
+    pcie_generation: int | None
+    """Falls while the GPU is idle, to save power."""
+    pcie_generation_max: int | None
+    """What GPU and slot can do together."""
+    pcie_width: int | None
+    pcie_width_max: int | None
+    throttle: tuple[str, ...] | None
+    missing: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """What one GPU may do with another's memory."""
+
+    one: int
+    """NVML's index."""
+    other: int
+    nvlink: bool | None
+    """Whether NVLink joins them; None where the driver does not say."""
+    reads: bool | None
+    """Whether ``one`` may read the memory of ``other`` directly."""
+
+
+@dataclass(frozen=True, slots=True)
+class NvmlHealth:
+    """All that NVML says."""
+
+    error: int | None
+    """Number of the error with which it did not start, None where it did."""
+    reason: str | None
+    """What that means and what to do."""
+    driver: str | None
+    cuda_driver: str | None
+    """Newest CUDA that it runs, as "13.0"."""
+    gpus: tuple[GpuHealth, ...]
+    lost: tuple[str, ...]
+    """A sentence for each GPU that is there and can't be opened."""
+    peers: tuple[Peer, ...]
+    """One for each ordered pair."""
+
+
+def examine() -> NvmlHealth:
+    """Open NVML, ask everything once, close it."""
+    try:
+        import pynvml
+    except ImportError:
+        return _nothing(NO_BINDING, words.NO_PYNVML)
+    if not hasattr(pynvml, "_nvmlGetFunctionPointer"):
+        return _nothing(NO_BINDING, words.FOREIGN_PYNVML)
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return _nothing(int(error.value), words.cannot_start(error.value, str(error)))
+    try:
+        return _examine(pynvml)
+    except pynvml.NVMLError as error:
+        return _nothing(int(error.value), words.cannot_start(error.value, str(error)))
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _nothing(error: int, reason: str) -> NvmlHealth:
+    return NvmlHealth(error, reason, None, None, (), (), ())
+
+
+def _examine(nvml: Any) -> NvmlHealth:
+    driver = text(nvml.nvmlSystemGetDriverVersion())
+    gpus, lost, handles = [], [], {}
+    for index in range(nvml.nvmlDeviceGetCount()):
+        try:
+            handles[index] = nvml.nvmlDeviceGetHandleByIndex(index)
+            gpus.append(_gpu(nvml, handles[index], index))
+        except nvml.NVMLError as error:
+            handles.pop(index, None)
+            said = words.GPU_LOST.get(error.value) or f"can't be opened ({error})"
+            lost.append(f"GPU {index} {said}.")
+        except SourceError as error:
+            lost.append(str(error))
+    peers = tuple(
+        Peer(
+            one, other, *(_p2p(nvml, handles[one], handles[other], what) for what in (_P2P_NVLINK, _P2P_READ))
+        )
+        for one, other in permutations(handles, 2)
+    )
+    return NvmlHealth(None, None, driver, cuda_version(nvml), tuple(gpus), tuple(lost), peers)
+
+
+def _p2p(nvml: Any, one: Any, other: Any, what: int) -> bool | None:
+    try:
+        return bool(nvml.nvmlDeviceGetP2PStatus(one, other, what) == _P2P_OK)
+    except nvml.NVMLError:
+        return None
+
+
+def _gpu(nvml: Any, handle: Any, index: int) -> GpuHealth:
+    ask = _Asker(nvml, handle)
+    uuid, name = text(nvml.nvmlDeviceGetUUID(handle)), text(nvml.nvmlDeviceGetName(handle))
+    pci = ask("pci_bus_id", "nvmlDeviceGetPciInfo_v3")
+    capability = ask("compute_capability", "nvmlDeviceGetCudaComputeCapability")
+    mig = ask("mig", "nvmlDeviceGetMigMode")
+    mode = ask("compute_mode", "nvmlDeviceGetComputeMode")
+    ecc = ask("ecc", "nvmlDeviceGetEccMode")
+    rows = ask("remapped", "nvmlDeviceGetRemappedRows")
+    reasons = ask(
+        "throttle", "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"
+    )
+    return GpuHealth(
+        index=index,
+        uuid=uuid,
+        name=name,
+        pci_bus_id=None if pci is None else text(pci.busId),
+        compute_capability=None if capability is None else "{}.{}".format(*capability),
+        mig=None if mig is None else bool(mig[0]),
+        mig_pending=None if mig is None else bool(mig[1]),
+        slices=_slices(nvml, handle) if mig is not None and mig[0] else (),
+        compute_mode=None if mode is None else _COMPUTE_MODES.get(mode, f"mode {mode}"),
+        persistence=_flag(ask("persistence", "nvmlDeviceGetPersistenceMode")),
+        ecc=None if ecc is None else bool(ecc[0]),
+        ecc_uncorrected=ask("ecc_uncorrected", partial(uncorrected, nvml)),
+        retired_pending=_flag(ask("retired_pending", "nvmlDeviceGetRetiredPagesPendingStatus")),
+        remapped=None if rows is None else int(rows[1]),
+        remap_pending=None if rows is None else bool(rows[2]),
+        remap_failed=None if rows is None else bool(rows[3]),
+        pcie_generation=ask("pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration"),
+        pcie_generation_max=ask("pcie_generation_max", "nvmlDeviceGetMaxPcieLinkGeneration"),
+        pcie_width=ask("pcie_width", "nvmlDeviceGetCurrPcieLinkWidth"),
+        pcie_width_max=ask("pcie_width_max", "nvmlDeviceGetMaxPcieLinkWidth"),
+        throttle=None if reasons is None else throttle.words(reasons),
+        missing=ask.missing,
+    )
+
+
+class _Asker:
+    """Asks one GPU; what it does not say is None, and why is in ``missing``."""
+
+    def __init__(self, nvml: Any, handle: Any) -> None:
+        self._nvml = nvml
+        self._handle = handle
+        self.missing: dict[str, str] = {}
+
+    def __call__(self, name: str, *ways: str | Callable[[Any], Any]) -> Any:
+        """The value by the first of ``ways`` that binding and driver have."""
+        reason = words.PERMANENT[words.FUNCTION_NOT_FOUND]
+        for way in ways:
+            # Versions of the binding lack the newer functions, or drop the older ones.
+            function = getattr(self._nvml, way, None) if isinstance(way, str) else way
+            if function is None:
+                continue
+            try:
+                return function(self._handle)
+            except self._nvml.NVMLError as error:
+                if error.value in words.GPU_LOST:
+                    raise
+                reasons = {**words.PERMANENT, **words.PASSING}
+                reason = reasons.get(error.value, f"the driver says: {error}")
+                if error.value != words.FUNCTION_NOT_FOUND:
+                    break
+        self.missing[name] = reason
+        return None
+
+
+def _slices(nvml: Any, handle: Any) -> tuple[str, ...]:
+    found = []
+    for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+        try:
+            found.append(
+                text(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)))
+            )
+        except nvml.NVMLError:
+            continue  # the indices have gaps
+    return tuple(found)
+
+
+def _flag(value: Any) -> bool | None:
+    return None if value is None else bool(value)

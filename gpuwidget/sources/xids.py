@@ -1,0 +1,36 @@
+"""The driver's error numbers (XID) that a user's own program may cause, and what is known of the others.
+
+Which ones leave the GPU healthy is NVIDIA's own choice, that of its device plugin for Kubernetes:
+https://github.com/NVIDIA/k8s-device-plugin/blob/main/internal/rm/health.go. What each means:
+https://docs.nvidia.com/deploy/xid-errors/.
+"""
+
+from __future__ import annotations
+
+OF_PROGRAMS = {
+    13: "a kernel failed, often by an index out of bounds",
+    31: "a kernel read or wrote memory that is not its own",
+    43: "a program's work was stopped",
+    45: "a program's work was cleared away after an earlier error or its end",
+    68: "the video engine failed",
+    109: "a program did not give the GPU back in time",
+}
+"""By number, what happened: the program that did it fails, the GPU is healthy."""
+
+_OF_GPUS = {
+    48: "an uncorrectable memory error",
+    63: "memory was set aside after an error; a reset finishes it",
+    64: "memory could not be set aside after an error",
+    74: "an NVLink error",
+    79: "the GPU fell off the bus",
+    92: "many corrected memory errors",
+    94: "a memory error that stayed within one program",
+    95: "a memory error that reached all programs",
+    119: "the GPU's own processor does not answer",
+    120: "the GPU's own processor failed",
+}
+
+
+def meaning(number: int) -> str:
+    """What an XID says, in a few words."""
+    return OF_PROGRAMS.get(number) or _OF_GPUS.get(number, "see NVIDIA's catalogue of XIDs")

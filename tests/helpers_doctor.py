@@ -1,0 +1,225 @@
+"""A healthy H200 machine as the doctor's facts, with what a test makes wrong; a fake torch, a fake driver."""
+
+from __future__ import annotations
+
+import subprocess
+import textwrap
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gpuwidget.diagnosis import Link
+from gpuwidget.health.children import Ending, Said
+from gpuwidget.health.examination import diagnosis
+from gpuwidget.health.facts import Facts
+from gpuwidget.health.machine import DeviceFile, Machine
+from gpuwidget.health.packages import Installed, Packages, TorchFiles
+from gpuwidget.health.patient import Notebook
+from gpuwidget.host import SharedMemory
+from gpuwidget.sources.nvml_health import GpuHealth, NvmlHealth, Peer
+
+GIB = 1024**3
+SITE = "/env/lib/python3.12/site-packages"
+CUDNN_FILE = f"{SITE}/nvidia/cudnn/lib/libcudnn.so.9"
+UUIDS = [f"GPU-{index}0000000-0000-4000-8000-000000000000" for index in range(8)]
+
+TORCH: dict[str, Any] = {
+    "step": "end",
+    "imported": True,
+    "version": "2.13.0",
+    "file": f"{SITE}/torch/__init__.py",
+    "cuda": "13.0",
+    "hip": None,
+    "archs": ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "compute_120"],
+    "cudnn": 91002,
+    "cudnn_enabled": True,
+    "cudnn_compiled": "9.10.2",
+    "distributed": True,
+    "nccl": "2.27.5",
+    "available": True,
+    "count": 1,
+    "warnings": [],
+    "mapped": [
+        f"{SITE}/nvidia/cuda_runtime/lib/libcudart.so.13",
+        CUDNN_FILE,
+        f"{SITE}/nvidia/nccl/lib/libnccl.so.2",
+        "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05",
+    ],
+    "cuda_driver": 13000,
+    "cu_init": 0,
+    "cu_text": None,
+    "cu_count": 1,
+}
+"""What the child says of a torch that works."""
+
+
+def h200(index: int = 0, **facts: Any) -> GpuHealth:
+    """A healthy one."""
+    whole = GpuHealth(
+        index=index,
+        uuid=UUIDS[index],
+        name="NVIDIA H200",
+        pci_bus_id=f"00000000:{index + 1:02X}:00.0",
+        compute_capability="9.0",
+        mig=False,
+        mig_pending=False,
+        slices=(),
+        compute_mode="default",
+        persistence=True,
+        ecc=True,
+        ecc_uncorrected=0,
+        retired_pending=False,
+        remapped=0,
+        remap_pending=False,
+        remap_failed=False,
+        pcie_generation=5,
+        pcie_generation_max=5,
+        pcie_width=16,
+        pcie_width_max=16,
+        throttle=(),
+        missing={},
+    )
+    return replace(whole, **facts)
+
+
+def nvml(*gpus: GpuHealth, **values: Any) -> NvmlHealth:
+    """A driver that answers, with NVLink between all GPUs."""
+    peers = tuple(
+        Peer(one.index, other.index, nvlink=True, reads=True)
+        for one in gpus
+        for other in gpus
+        if one != other
+    )
+    return replace(NvmlHealth(None, None, "580.95.05", "13.0", gpus, (), peers), **values)
+
+
+def no_driver(error: int, reason: str) -> NvmlHealth:
+    """A driver that does not start."""
+    return NvmlHealth(error, reason, None, None, (), (), ())
+
+
+def devices(*names: str, usable: bool = True) -> tuple[DeviceFile, ...]:
+    """Files under /dev."""
+    return tuple(DeviceFile(f"/dev/{name}", usable, "crw-rw-rw- 0:0") for name in names)
+
+
+MACHINE = Machine(
+    system="linux",
+    architecture="x86_64",
+    container=None,
+    devices=devices("nvidia0", "nvidiactl", "nvidia-uvm"),
+    expected=(),
+    module="580.95.05",
+    shm=SharedMemory(64 * GIB, 60 * GIB),
+    mps=None,
+    nvcc=None,
+    xids=(),
+    libraries={},
+)
+PACKAGES = Packages(
+    torch=TorchFiles(f"{SITE}/torch/__init__.py", (f"{SITE}/torch",), "2.13.0", "13.0"),
+    torch_copies=(f"2.13.0 in {SITE}",),
+    cuda=(
+        Installed("nvidia-cudnn-cu13", "9.10.2.21", "pip"),
+        Installed("nvidia-nccl-cu13", "2.27.5", "pip"),
+        Installed("torch", "2.13.0", "pip"),
+    ),
+    binding=(Installed("nvidia-ml-py", "13.580.65", "pip"),),
+    conda=False,
+    ours="0.1.0",
+    other=None,
+    changed=(),
+)
+
+
+def facts(
+    *,
+    torch: Mapping[str, Any] | None = None,
+    ending: Ending = "ended",
+    how: str = "",
+    machine: Mapping[str, Any] | None = None,
+    packages: Mapping[str, Any] | None = None,
+    **values: Any,
+) -> Facts:
+    """A machine on which all is found, with the values given in place of its own."""
+    whole = Facts(
+        place="kernel",
+        version="0.1.0",
+        python="/env/bin/python",
+        variables={},
+        machine=replace(MACHINE, **(machine or {})),
+        packages=replace(PACKAGES, **(packages or {})),
+        torch_said=Said(ending, how, {**TORCH, **(torch or {})}),
+        nvml_said=Said("ended", ""),
+        nvml=nvml(h200()),
+        patience_s=60.0,
+        notebook=Notebook(),
+    )
+    return replace(whole, **values)
+
+
+def link(which: str, of: Facts) -> Link:
+    """One link of what is made of the facts."""
+    return next(one for one in diagnosis(of).links if one.id == which)
+
+
+def no_import(error: str, kind: str = "ImportError") -> dict[str, Any]:
+    """What the child says of a torch whose import raises."""
+    nothing = dict.fromkeys((*TORCH, "imported"))
+    return {**nothing, "step": "end", "import_error": error, "import_error_type": kind, "mapped": []}
+
+
+# -- what real children look at --------------------------------------------------------------------------
+
+
+def fake_torch(folder: Path, body: str, *, version: str = "2.10.0", cuda: str | None = "12.8") -> Path:
+    """A package torch in ``folder`` whose import runs ``body``; the folder, to be put on the path."""
+    package = folder / "torch"
+    package.mkdir(parents=True)
+    (package / "version.py").write_text(f"__version__ = {version!r}\ncuda: str | None = {cuda!r}\n")
+    (package / "__init__.py").write_text(textwrap.dedent(body))
+    return folder
+
+
+WORKING = """
+from types import SimpleNamespace as _Names
+from torch import version
+from torch.version import __version__
+
+_C = _Names(
+    _cuda_getArchFlags=lambda: "sm_80 sm_90 compute_90",
+    _cudnn=_Names(getCompileVersion=lambda: (9, 10, 2)),
+)
+backends = _Names(cudnn=_Names(version=lambda: 91002, enabled=True))
+distributed = _Names(is_available=lambda: True)
+cuda = _Names(
+    nccl=_Names(version=lambda: (2, 27, 5)), is_available=lambda: True, device_count=lambda: 1
+)
+print("a library that talks")
+"""
+"""A torch that has CUDA and says so."""
+
+_LIBCUDA = r"""
+#include <stdlib.h>
+#include <string.h>
+static int code(void) { const char *said = getenv("FAKE_CUINIT"); return said ? atoi(said) : 0; }
+int cuInit(unsigned flags) { (void)flags; return code(); }
+int cuDriverGetVersion(int *out) { *out = 13000; return 0; }
+int cuGetErrorName(int error, const char **out) { (void)error; *out = "CUDA_ERROR_OF_A_TEST"; return 0; }
+int cuGetErrorString(int error, const char **out) { (void)error; *out = "what a test says"; return 0; }
+int cuDeviceGetCount(int *out) { *out = 1; return 0; }
+int cuDeviceGet(int *out, int place) { *out = place; return 0; }
+int cuDeviceGetName(char *out, int size, int on) { (void)on; strncpy(out, "NVIDIA H200", size); return 0; }
+int cuDeviceGetUuid(void *out, int device) { (void)device; memset(out, 0xab, 16); return 0; }
+int cuDeviceGetAttribute(int *out, int which, int on) { (void)on; *out = which == 75 ? 9 : 0; return 0; }
+"""
+
+
+def build_libcuda(folder: Path) -> Path:
+    """A CUDA driver library with one H200; the variable FAKE_CUINIT is what cuInit returns."""
+    source = folder / "libcuda.c"
+    source.write_text(_LIBCUDA)
+    library = folder / "libcuda.so.1"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    return library

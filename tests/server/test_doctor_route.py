@@ -1,0 +1,111 @@
+"""``GET gpuwidget/api/doctor``: the server's own environment, one examination at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fakes import FakeClock
+from helpers_doctor import facts
+from helpers_server import Server
+
+import gpuwidget.server
+from gpuwidget.diagnosis import Doctor
+from gpuwidget.errors import DoctorError
+from gpuwidget.health import visit
+from gpuwidget.health.examination import diagnosis
+from gpuwidget.plain import plain
+from gpuwidget.server.consultation import Consultation
+
+FOUND = diagnosis(facts(place="server"))
+
+
+class Examinations:
+    """Counts them; each waits until it may end."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.may_end = threading.Event()
+        self.may_end.set()
+        self.fails = False
+
+    def __call__(self) -> Doctor:
+        self.count += 1
+        assert self.may_end.wait(20.0)
+        if self.fails:
+            raise DoctorError("The doctor could not look at this environment (100 % of it).")
+        return FOUND
+
+
+@pytest.fixture
+def examinations(monkeypatch: pytest.MonkeyPatch) -> Examinations:
+    """In place of those that start processes."""
+    made = Examinations()
+    monkeypatch.setattr(
+        gpuwidget.server, "Consultation", lambda clock: Consultation(clock, made), raising=True
+    )
+    return made
+
+
+async def test_the_answer_is_the_diagnosis(examinations: Examinations, server: Server) -> None:
+    """All of it, as JSON; asked again within a moment it costs nothing, later it is made anew."""
+    assert await server.get("doctor") == (200, plain(FOUND))
+    assert await server.get("doctor") == (200, plain(FOUND))
+    assert examinations.count == 1
+    assert server.clock is not None
+    server.clock.advance(10.0)
+    assert (await server.get("doctor"))[0] == 200
+    assert examinations.count == 2
+
+
+async def test_who_asks_meanwhile_gets_the_same(examinations: Examinations, server: Server) -> None:
+    """One at a time, however many ask; other requests are answered meanwhile."""
+    examinations.may_end.clear()
+    asked = [asyncio.ensure_future(server.get("doctor")) for _ in range(3)]
+    await server.until(lambda: examinations.count == 1)
+    assert (await server.get("sample"))[0] == 200
+    examinations.may_end.set()
+    assert {status for status, _ in await asyncio.gather(*asked)} == {200}
+    assert examinations.count == 1
+
+
+async def test_an_examination_that_fails_says_why(examinations: Examinations, server: Server) -> None:
+    """503 with a sentence, which is not kept: the next one may go well."""
+    examinations.fails = True
+    status, answer = await server.get("doctor")
+    assert (status, answer["message"]) == (
+        503,
+        "The doctor could not look at this environment (100 % of it).",
+    )
+    examinations.fails = False
+    assert (await server.get("doctor"))[0] == 200
+
+
+async def test_looking_is_no_activity(examinations: Examinations, server: Server) -> None:
+    """The route keeps no idle server from being culled."""
+    before = server.app.web_app.last_activity()
+    assert (await server.get("doctor"))[0] == 200
+    assert server.app.web_app.last_activity() == before
+
+
+async def test_the_servers_own_environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real examination, in processes of its own: the server is named as its place."""
+    status, doctor = await server.get("doctor")
+    assert (status, doctor["place"], len(doctor["links"])) == (200, "server", 14)
+
+
+def test_the_examination_is_the_servers(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
+    """What is examined without a test's own."""
+    asked: list[Any] = []
+
+    def visited(place: str, version: str, environment: object) -> Doctor:
+        asked.append((place, version))
+        return FOUND
+
+    monkeypatch.setattr(visit, "visit", visited)
+    run: Callable[[], Any] = Consultation(clock).doctor
+    asyncio.run(run())
+    assert asked == [("server", gpuwidget.__version__)]

@@ -1,0 +1,289 @@
+"""The examination with real children: a torch that raises, crashes, hangs or works; a stand-in for NVML."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from helpers_doctor import WORKING, build_libcuda, fake_torch
+from nvml_standin import Standin, build
+
+from gpuwidget.diagnosis import Doctor, Link
+from gpuwidget.errors import DoctorError
+from gpuwidget.health import visit
+from gpuwidget.health.children import Child, Environment
+from gpuwidget.health.examination import examine
+from gpuwidget.health.patient import Notebook, Patient
+
+PATIENCE_S = 60.0
+LIBCUDNN = "libcudnn.so.9: cannot open shared object file: No such file or directory"
+
+
+class Place:
+    """An environment with a torch of its own, on a machine with files and a driver of its own."""
+
+    def __init__(self, folder: Path, standin: Standin) -> None:
+        self.folder = folder
+        self.standin = standin
+        self.root = folder / "root"
+        (self.root / "dev/shm").mkdir(parents=True)
+        for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
+            (self.root / "dev" / name).touch()
+        self.variables = {**standin.environment(), "PATH": "/usr/bin:/bin"}
+        self.path = [str(folder / "site"), *sys.path]
+
+    def torch(self, body: str, **facts: str | None) -> None:
+        """The package that ``import torch`` finds there."""
+        fake_torch(self.folder / "site", body, **facts)  # type: ignore[arg-type]
+
+    @property
+    def environment(self) -> Environment:
+        return Environment(sys.executable, self.path, self.variables)
+
+    def examine(self, patience_s: float = PATIENCE_S) -> Doctor:
+        return examine(Patient("shell", "0.1.0", self.environment, root=self.root, patience_s=patience_s))
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The stand-in for NVML, compiled once."""
+    return build(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def place(tmp_path: Path, library: Path) -> Iterator[Place]:
+    """A machine with two H200s whose driver answers."""
+    standin = Standin(library, tmp_path / "driver", "gpus=2\ndriver=580.95.05")
+    yield Place(tmp_path, standin)
+    standin.scenario()
+
+
+def links(doctor: Doctor) -> dict[str, Link]:
+    """By id."""
+    return {link.id: link for link in doctor.links}
+
+
+def test_a_torch_that_works_is_found_from_top_to_bottom(place: Place) -> None:
+    """Versions by torch itself, the driver by NVML and by CUDA; what libraries print is passed over."""
+    build_libcuda(place.standin.folder)
+    place.torch(WORKING)
+    found = links(place.examine())
+    assert {which: link.found for which, link in found.items() if which != "shm"} == {
+        "torch": "2.10.0, built for CUDA 12.8",
+        "cuda": "12.8",
+        "cudnn": "9.10.2",
+        "nccl": "2.27.5",
+        "driver": "580.95.05, for CUDA up to 13.0",
+        "device_files": "2 GPUs under /dev",
+        "gpu": "2 \N{MULTIPLICATION SIGN} NVIDIA H200",
+        "visible": "all: CUDA_VISIBLE_DEVICES is not set",
+        "sharing": "whole GPUs",
+        "health": "no errors of memory, nothing slows them",
+        "pcie": "full width (x16)",
+        "peers": "NVLink",
+        "package": "0.1.0",
+    }
+    assert found["driver"].evidence["libcuda"] == str(place.standin.folder / "libcuda.so.1")
+    assert found["visible"].evidence["GPUs that CUDA shows"] == "1"
+    assert "broken" not in {link.status for link in found.values()}
+
+
+def test_a_torch_that_lacks_cudnn_is_told_by_its_name(place: Place) -> None:
+    """`import torch` raises: which link that is, its version all the same, and what is below it."""
+    place.torch(f"raise ImportError({LIBCUDNN!r})")
+    found = links(place.examine())
+    assert found["torch"].found == "2.10.0, which can't be imported"
+    assert found["torch"].reason == f"'import torch' raises ImportError: {LIBCUDNN}."
+    assert found["cudnn"].reason == "libcudnn.so.9, which PyTorch needs, is not found or does not fit."
+    assert [found[which].status for which in ("driver", "device_files")] == ["broken", "ok"]
+    assert found["driver"].reason is not None
+    assert found["driver"].reason.startswith(
+        "The driver runs, but its library for CUDA can't be loaded: libcuda.so.1"
+    )
+
+
+def test_where_some_containers_have_the_driver_is_no_stranger(place: Place) -> None:
+    """libcuda in the library path is how it gets there: taking it out would hide the GPU."""
+    build_libcuda(place.standin.folder)
+    place.torch(f"raise ImportError({LIBCUDNN!r})")
+    remedy = links(place.examine())["torch"].remedy
+    assert remedy is not None
+    assert remedy.endswith("-m pip install --force-reinstall torch.")
+
+
+def test_a_torch_that_crashes_python_is_survived(place: Place) -> None:
+    """A segmentation fault in the import ends the look, not the doctor."""
+    place.torch("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
+    found = links(place.examine())
+    assert found["torch"].reason == "'import torch' crashes Python (SIGSEGV)."
+    assert found["gpu"].found == "2 \N{MULTIPLICATION SIGN} NVIDIA H200"
+
+
+def test_a_torch_that_hangs_is_given_up(place: Place) -> None:
+    """After its patience the doctor tells what is known without it."""
+    place.torch("import time; time.sleep(600)")
+    found = links(place.examine(patience_s=3.0))
+    assert found["torch"].reason == "'import torch' has not ended after 3 s."
+    assert found["driver"].found == "580.95.05, for CUDA up to 13.0"
+
+
+def test_a_driver_that_hangs_is_given_up(place: Place) -> None:
+    """NVML does not return: torch is examined all the same."""
+    place.torch(WORKING)
+    place.standin.scenario("nvmlInitWithFlags=hang")
+    found = links(place.examine(patience_s=4.0))
+    assert found["driver"].reason == "The driver has not answered within 4 s."
+    assert found["torch"].status == "ok"
+
+
+def test_libraries_and_kernel_module_that_do_not_fit(place: Place) -> None:
+    """NVML's error 18; the version of the module that is still loaded is read beside it."""
+    place.torch(WORKING)
+    place.standin.scenario("nvmlInitWithFlags=error 18")
+    version = place.root / "proc/driver/nvidia/version"
+    version.parent.mkdir(parents=True)
+    version.write_text(
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Fri Jan 17\nGCC version: 12\n"
+    )
+    found = links(place.examine())
+    assert found["driver"].reason == (
+        "The driver's libraries were updated while the old kernel module runs (570.86.15 is still loaded)."
+    )
+
+
+def test_cuda_that_does_not_start(place: Place) -> None:
+    """The error of the driver's own library for CUDA, in its words."""
+    build_libcuda(place.standin.folder)
+    place.torch(WORKING)
+    place.variables["FAKE_CUINIT"] = "719"
+    assert links(place.examine())["gpu"].reason == (
+        "CUDA does not start: CUDA_ERROR_OF_A_TEST: what a test says (719)."
+    )
+
+
+def test_files_of_the_users_named_like_pythons_own_do_no_harm(place: Place) -> None:
+    """A json.py in the notebook's folder may break the notebook, not the way to the child."""
+    (place.folder / "json.py").write_text("raise RuntimeError('the user has a file of that name')\n")
+    place.torch(WORKING)
+    place.path.append(str(place.folder))
+    assert links(place.examine())["torch"].status == "ok"
+
+
+def test_permissions_of_device_files(place: Place) -> None:
+    """A file that this user may not use is named, unless the user is root."""
+    (place.root / "dev/nvidia1").chmod(0)
+    found = links(place.examine(patience_s=20.0))["device_files"]
+    expected = (
+        None
+        if os.geteuid() == 0
+        else f"This user may not use /dev/nvidia1 (---------- {os.getuid()}:{os.getgid()})."
+    )
+    assert found.reason in (None, expected) if os.geteuid() == 0 else found.reason == expected
+
+
+def test_an_interpreter_that_is_not_there(place: Place) -> None:
+    """Nothing could be asked, and that is said."""
+    nowhere = Environment("/nowhere/python", place.path, place.variables)
+    found = links(examine(Patient("shell", "0.1.0", nowhere, root=place.root)))
+    assert found["driver"].status == "unknown"
+
+
+# -- in a child of its own -------------------------------------------------------------------------------
+
+
+def test_a_visit_brings_back_the_whole_diagnosis(place: Place) -> None:
+    """What a kernel and a server get is what the command prints."""
+    place.torch(WORKING)
+    doctor = visit.visit("kernel", "0.1.0", place.environment, notebook=Notebook("2.9.0", cudnn_off=True))
+    assert (doctor.place, doctor.python) == ("kernel", sys.executable)
+    assert links(doctor)["torch"].found == "2.10.0, built for CUDA 12.8"
+    assert links(doctor)["torch"].remedy == "Restart the kernel."
+    assert links(doctor)["cudnn"].status == "warning"
+
+
+def test_a_visit_that_fails_says_so(place: Place) -> None:
+    """An environment without gpuwidget, or without Python, is no reason to hang."""
+    nowhere = Environment("/nowhere/python", place.path, place.variables)
+    with pytest.raises(DoctorError, match="No such file or directory"):
+        visit.visit("kernel", "0.1.0", nowhere)
+    empty = Environment(sys.executable, [], place.variables)
+    with pytest.raises(DoctorError, match="exit status 1"):
+        visit.visit("kernel", "0.1.0", empty)
+
+
+@pytest.mark.parametrize(
+    "values", [None, [], {}, {"schema": 1}, {"schema": 1, "links": [{}]}, {"schema": 2, "links": []}]
+)
+def test_what_is_no_diagnosis_is_refused(values: object) -> None:
+    """A file of something else, or of another version."""
+    with pytest.raises(DoctorError):
+        visit.doctor_of(values)
+
+
+def test_a_child_that_is_given_up_takes_its_children_along(tmp_path: Path) -> None:
+    """Nothing of an examination that was interrupted goes on in the background."""
+    (tmp_path / "parent_of_one.py").write_text(
+        "import subprocess, sys\n"
+        "from gpuwidget.health.children import say\n"
+        "def main():\n"
+        "    say(child=subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']).pid)\n"
+        "    import time; time.sleep(600)\n"
+    )
+    environment = Environment(sys.executable, [str(tmp_path), *sys.path], dict(os.environ))
+    child = Child("parent_of_one", environment, leads=True)
+    heard = threading.Event()
+    while "child" not in child._values():
+        assert not heard.wait(0.01)
+    said = child.said(time.monotonic())
+    assert said.ending == "hung"
+    status = Path(f"/proc/{said.values['child']}/stat")
+    while status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z":
+        assert not heard.wait(0.01)
+
+
+def test_libraries_of_the_loader_are_those_of_the_process_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A LD_LIBRARY_PATH set in a cell has no effect on that process, and so none on the look."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/set/in/a/cell")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    variables = Environment.own().variables
+    assert variables.get("LD_LIBRARY_PATH") != "/set/in/a/cell"
+    assert variables["CUDA_VISIBLE_DEVICES"] == "1"
+
+
+def test_a_look_gives_way(place: Place) -> None:
+    """It is the first to end where memory runs out, lets the notebook's cells go first, leaves no core."""
+    place.torch(
+        "import os, resource\n"
+        "text = open('/proc/self/oom_score_adj').read().strip()\n"
+        "raise ImportError(f'{text} {os.nice(0) >= 10} {resource.getrlimit(resource.RLIMIT_CORE)}')"
+    )
+    assert links(place.examine())["torch"].reason == "'import torch' raises ImportError: 1000 True (0, 0)."
+
+
+def test_how_a_child_ended(tmp_path: Path) -> None:
+    """By itself, by an exit status, by a signal: what it said before counts."""
+    (tmp_path / "ends.py").write_text(
+        "import os, sys\n"
+        "from gpuwidget.health.children import say\n"
+        "def main():\n"
+        "    say(step='one')\n"
+        "    print('noise', end='')\n"
+        "    say(step='two', more=[1, None])\n"
+        "    how = int(sys.argv[1])\n"
+        "    os.kill(os.getpid(), how) if how > 1 else sys.exit(how)\n"
+    )
+    environment = Environment(sys.executable, [str(tmp_path), *sys.path], dict(os.environ))
+    for argument, ending, how in (
+        (0, "ended", ""),
+        (1, "crashed", "exit status 1"),
+        (int(signal.SIGABRT), "crashed", "SIGABRT"),
+    ):
+        said = Child("ends", environment, [str(argument)]).said(time.monotonic() + PATIENCE_S)
+        assert (said.ending, said.how) == (ending, how)
+        assert said.values == {"step": "two", "more": [1, None]}

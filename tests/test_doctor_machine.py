@@ -1,0 +1,172 @@
+"""What is read of files: devices, containers, the kernel's log, packages' metadata."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from helpers_doctor import fake_torch
+
+from gpuwidget.health import kernel_log, machine, packages
+from gpuwidget.health.packages import Installed, TorchFiles
+from gpuwidget.health.torch_probe import LIBRARIES
+
+
+def files(root: Path, **texts: str) -> Path:
+    """A machine's files, ``__`` in a name for a slash."""
+    for name, text in texts.items():
+        path = root / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def look(root: Path, **variables: str) -> machine.Machine:
+    """That machine, with these environment variables."""
+    return machine.look(variables, root, LIBRARIES)
+
+
+def test_device_files_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    """GPUs first, the control files, the slices'; a file that is missing beside a GPU's is told."""
+    names = ("nvidia10", "nvidia2", "nvidiactl", "nvidia-caps/nvidia-cap1", "nvidia-modeset", "sda")
+    for name in names:
+        files(tmp_path, **{f"dev/{name}": ""})
+    found = look(tmp_path)
+    assert [one.path for one in found.devices] == [
+        "/dev/nvidia2",
+        "/dev/nvidia10",
+        "/dev/nvidiactl",
+        "/dev/nvidia-caps/nvidia-cap1",
+    ]
+    assert found.expected == ("/dev/nvidia-uvm",)
+    assert {one.usable for one in found.devices} == {True}
+    assert look(files(tmp_path / "other", dev__sda="")).expected == ()
+
+
+@pytest.mark.parametrize(
+    ("texts", "variables", "container"),
+    [
+        ({}, {}, None),
+        ({"proc__1__cgroup": "0::/init.scope\n"}, {}, None),
+        ({".dockerenv": ""}, {}, "/.dockerenv"),
+        ({"run__.containerenv": ""}, {}, "/run/.containerenv"),
+        ({"proc__1__cgroup": "0::/kubepods/pod1\n"}, {}, "/proc/1/cgroup (kubepods)"),
+        ({}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "Kubernetes"),
+        ({}, {"container": "podman"}, "the variable 'container'"),
+    ],
+)
+def test_how_a_container_is_known(
+    tmp_path: Path, texts: dict[str, str], variables: dict[str, str], container: str | None
+) -> None:
+    """By the marks that the common ones leave."""
+    assert look(files(tmp_path, **texts), **variables).container == container
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  Tue Sep 23 10:00:00 UTC 2025\n",
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (root@host)\n",
+    ],
+)
+def test_the_kernel_module_of_either_flavour(tmp_path: Path, text: str) -> None:
+    """NVIDIA's own and the open one."""
+    assert look(files(tmp_path, proc__driver__nvidia__version=text)).module == "580.95.05"
+    assert look(files(tmp_path / "none")).module is None
+
+
+def test_a_machine_with_mps_in_wsl(tmp_path: Path) -> None:
+    """The daemon by its pipe, WSL by its kernel's name."""
+    files(tmp_path, tmp__nvidia_mps__control="", proc__sys__kernel__osrelease="6.6-microsoft-standard-WSL2\n")
+    (tmp_path / "tmp/nvidia_mps").rename(tmp_path / "tmp/nvidia-mps")
+    found = look(tmp_path)
+    assert (found.mps, found.system) == ("/tmp/nvidia-mps", "wsl")
+    assert look(tmp_path, CUDA_MPS_PIPE_DIRECTORY="/elsewhere").mps is None
+
+
+def test_libraries_in_the_library_path(tmp_path: Path) -> None:
+    """CUDA's only, by folder; folders without any, or that are not there, are left out."""
+    names = ("libcudnn_ops.so.9", "libcublasLt.so.12", "libfoo.so", "libcudnn.a")
+    for name in names:
+        files(tmp_path / "cuda", **{name: ""})
+    files(tmp_path / "other", **{"libz.so.1": ""})
+    path = f"{tmp_path}/other::{tmp_path}/cuda:/nowhere"
+    assert look(tmp_path, LD_LIBRARY_PATH=path).libraries == {
+        f"{tmp_path}/cuda": ("libcublasLt.so.12", "libcudnn_ops.so.9")
+    }
+
+
+def test_errors_of_the_driver_in_the_kernels_log(tmp_path: Path) -> None:
+    """Address and number; nothing of the program's name that stands beside them."""
+    text = (
+        "6,1,100,-;Linux version 6.1\n"
+        "4,9,200,-;NVRM: Xid (PCI:0000:17:00): 31, pid=77, name=secret.py, Ch 00000008\n"
+        "4,9,300,-;NVRM: Xid (PCI:0000:CA:00): 79, GPU has fallen off the bus.\n"
+    )
+    assert kernel_log.xids(files(tmp_path, dev__kmsg=text)) == (("0000:17:00", 31), ("0000:ca:00", 79))
+    assert kernel_log.xids(tmp_path / "nowhere") is None
+
+
+# -- packages --------------------------------------------------------------------------------------------
+
+
+def install(site: Path, name: str, version: str, texts: Mapping[str, str] | None = None) -> None:
+    """A package with its metadata, as pip leaves it."""
+    record = []
+    for path, text in (texts or {}).items():
+        file = site / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+        record.append(f"{file.relative_to(site)},sha256={digest},{len(text)}")
+    folder = site / f"{name.replace('-', '_')}-{version}.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (folder / "INSTALLER").write_text("pip\n")
+    (folder / "RECORD").write_text("\n".join([*record, f"{folder.name}/RECORD,,"]))
+
+
+def test_what_is_installed(tmp_path: Path) -> None:
+    """torch and NVIDIA's packages; of two copies on the path the one that is imported."""
+    install(tmp_path / "a", "torch", "2.10.0")
+    install(tmp_path / "b", "torch", "2.9.0")
+    install(tmp_path / "b", "nvidia-cudnn-cu12", "9.10.2.21")
+    install(tmp_path / "b", "nvidia-ml-py", "13.580.65")
+    install(tmp_path / "b", "numpy", "2.0")
+    fake_torch(tmp_path / "a", "")
+    found = packages.look([str(tmp_path / "a"), str(tmp_path / "b")])
+    assert found.cuda == (
+        Installed("nvidia-cudnn-cu12", "9.10.2.21", "pip"),
+        Installed("torch", "2.10.0", "pip"),
+    )
+    assert found.binding == (Installed("nvidia-ml-py", "13.580.65", "pip"),)
+    assert found.torch_copies == (f"2.10.0 in {tmp_path / 'a'}", f"2.9.0 in {tmp_path / 'b'}")
+    folder = tmp_path / "a/torch"
+    assert found.torch == TorchFiles(f"{folder}/__init__.py", (str(folder),), "2.10.0", "12.8")
+    assert packages.look([str(tmp_path / "b")]).torch is None
+
+
+@pytest.mark.parametrize("text", ["", "cuda = 12", "this is no Python (", "cuda = None"])
+def test_a_version_file_that_says_nothing(tmp_path: Path, text: str) -> None:
+    """It is unknown then, and nothing fails."""
+    fake_torch(tmp_path, "")
+    (tmp_path / "torch/version.py").write_text(text)
+    found = packages.look([str(tmp_path)]).torch
+    assert found is not None
+    assert (found.version, found.cuda) == (None, None)
+
+
+def test_another_package_over_our_files(tmp_path: Path) -> None:
+    """Our files against what was recorded of them: the older gpuwidget's installed over ours is seen."""
+    first, second = "gpuwidget/__init__.py", "gpuwidget/cli.py"
+    install(tmp_path, "jupyterlab-gpuwidget", "0.1.0", {first: "ours", second: "ours"})
+    found = packages.look([str(tmp_path)])
+    assert (found.ours, found.other, found.changed) == ("0.1.0", None, ())
+    install(tmp_path, "gpuwidget", "0.0.3", {first: "theirs"})
+    (tmp_path / second).unlink()
+    found = packages.look([str(tmp_path)])
+    assert (found.ours, found.other) == ("0.1.0", "0.0.3")
+    assert found.changed == (first, second)

@@ -1,0 +1,291 @@
+"""A diagnosis as text, as HTML, as JSON, beside an earlier one, and by the command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers_doctor import WORKING, facts, fake_torch, h200, nvml
+
+import gpuwidget
+from gpuwidget import torch_setup
+from gpuwidget.cli import main
+from gpuwidget.diagnosis import Doctor
+from gpuwidget.health import command, visit
+from gpuwidget.health.difference import Change, changes
+from gpuwidget.health.examination import diagnosis
+from gpuwidget.health.packages import TorchFiles
+from gpuwidget.health.patient import Notebook, Patient
+from gpuwidget.health.text import render
+from gpuwidget.kernel import doctor_view, doctoring
+from gpuwidget.plain import plain
+
+HOSTILE = "<script>alert(1)</script>\x1b[31m'\"&"
+WELL = diagnosis(facts())
+ILL = diagnosis(facts(torch={"cuda": None, "version": "2.13.0+cpu"}))
+
+
+def test_as_text() -> None:
+    """A line for each link; what is wrong in a sentence, and what to do, below it."""
+    lines = render(ILL, 90).splitlines()
+    assert lines[:8] == [
+        "Broken: PyTorch. This build of PyTorch can't use a GPU: it has no CUDA.",
+        "",
+        "BROKEN   PyTorch          2.13.0+cpu, built for the CPU only",
+        "           This build of PyTorch can't use a GPU: it has no CUDA.",
+        "           To do: Install a build with CUDA: /env/bin/python -m pip install",
+        "           --force-reinstall torch --index-url https://download.pytorch.org/whl/cu130.",
+        "skipped  CUDA runtime     none in this build of PyTorch",
+        "skipped  cuDNN            comes with PyTorch for CUDA",
+    ]
+    assert len(render(WELL, 90).splitlines()) == 2 + len(WELL.links)
+
+
+def test_what_others_named_controls_no_terminal_and_no_page() -> None:
+    """A hostile path or error is text, wherever it is shown."""
+    hostile = diagnosis(
+        facts(
+            python=HOSTILE,
+            variables={"CUDA_VISIBLE_DEVICES": HOSTILE},
+            nvml=nvml(h200(name=HOSTILE)),
+            packages={"torch": TorchFiles(HOSTILE, (), HOSTILE, None)},
+        )
+    )
+    text, page = render(hostile), doctor_view.html(hostile)
+    assert "\x1b" not in text
+    assert "\x1b" not in page
+    assert "<script" not in page
+
+
+class Tags(HTMLParser):
+    """Which elements and attributes there are, and whether each is closed."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: set[str] = set()
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.open.append(tag)
+        self.seen |= {tag, *(name for name, _ in attributes)}
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data + "\n"
+
+
+def test_as_html() -> None:
+    """Static and whole: nothing that a front end would take out of an untrusted notebook carries meaning."""
+    tags = Tags(doctor_view.html(ILL))
+    assert tags.open == []
+    assert tags.seen <= {
+        *("div", "table", "tbody", "tr", "td", "th", "b", "details", "summary"),
+        *("style", "cellpadding", "scope"),
+    }
+    lines = tags.text.splitlines()
+    assert lines[0] == ILL.summary
+    assert lines[1:8] == [
+        "BROKEN",
+        "PyTorch",
+        "2.13.0+cpu, built for the CPU only",
+        "This build of PyTorch can't use a GPU: it has no CUDA.",
+        "To do:",
+        " Install a build with CUDA: /env/bin/python -m pip install --force-reinstall torch --index-url "
+        "https://download.pytorch.org/whl/cu130.",
+        "skipped",
+    ]
+
+
+def test_json_is_stable_and_comes_back() -> None:
+    """The names of the fields, and a diagnosis that was written is the one that is read."""
+    values = json.loads(json.dumps(plain(ILL)))
+    assert list(values) == [
+        *("schema", "version", "time", "place", "python", "variables", "status", "summary", "links"),
+    ]
+    assert list(values["links"][0]) == ["id", "title", "status", "found", "reason", "remedy", "evidence"]
+    assert visit.doctor_of(values) == ILL
+    values["of_a_newer_version"] = values["links"][0]["too"] = 1
+    assert visit.doctor_of(values) == ILL
+
+
+# -- it ran yesterday ------------------------------------------------------------------------------------
+
+
+def test_what_changed_since_yesterday() -> None:
+    """Versions, the driver, a variable, a link that broke: from what to what."""
+    older = {
+        "torch": TorchFiles("/env/lib/python3.12/site-packages/torch/__init__.py", ("/x",), "2.9.0", "12.8")
+    }
+    before = diagnosis(
+        facts(
+            torch={"version": "2.9.0", "cuda": "12.8"},
+            nvml=nvml(h200(), driver="570.86", cuda_driver="12.8"),
+            packages=older,
+        )
+    )
+    after = diagnosis(facts(variables={"CUDA_VISIBLE_DEVICES": ""}))
+    assert [str(change) for change in changes(before, after)] == [
+        "PyTorch: 2.9.0, built for CUDA 12.8 → 2.13.0, built for CUDA 13.0",
+        "CUDA runtime: 12.8 → 13.0",
+        "Driver: 570.86, for CUDA up to 12.8 → 580.95.05, for CUDA up to 13.0",
+        "Driver, driver: 570.86 → 580.95.05",
+        "Driver, newest CUDA it runs: 12.8 → 13.0",
+        "Visible GPUs: all: CUDA_VISIBLE_DEVICES is not set → none (broken)",
+        "variable CUDA_VISIBLE_DEVICES: nothing → ''",
+    ]
+    text = render(after, 100, changes(before, after))
+    assert text.splitlines()[-8] == "Changed since then:"
+
+
+def test_nothing_changes_by_itself() -> None:
+    """Time alone is no change."""
+    assert changes(WELL, replace(WELL, time=WELL.time + 86400)) == ()
+    assert render(WELL, 100, ()).splitlines()[-1] == "Nothing has changed since then."
+
+
+def test_a_link_that_only_one_of_them_has() -> None:
+    """Of another version of gpuwidget: it came, or it went."""
+    fewer = replace(WELL, links=WELL.links[1:])
+    assert changes(fewer, WELL) == (Change("PyTorch", None, "2.13.0, built for CUDA 13.0"),)
+    assert changes(WELL, fewer) == (Change("PyTorch", "2.13.0, built for CUDA 13.0", None),)
+
+
+# -- the command -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def examined(monkeypatch: pytest.MonkeyPatch) -> list[Doctor]:
+    """What the next examinations find, in order; nothing is really examined."""
+    found = [WELL]
+
+    def examine(patient: Patient) -> Doctor:
+        assert (patient.place, patient.version) == ("shell", gpuwidget.__version__)
+        return found[0]
+
+    monkeypatch.setattr(command, "examine", examine)
+    return found
+
+
+def run(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    """Exit status, output and errors."""
+    status = main(["doctor", *arguments])
+    shown = capsys.readouterr()
+    return status, shown.out, shown.err
+
+
+def test_the_exit_status_says_whether_all_is_found(
+    examined: list[Doctor], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """0 where nothing is broken, warnings or not; 1 where something is."""
+    assert run([], capsys)[:2] == (0, f"{render(WELL, 110)}\n")
+    examined[0] = diagnosis(facts(nvml=nvml(h200(pcie_width=8))))
+    assert run([], capsys)[0] == 0
+    examined[0] = ILL
+    status, out, err = run(["--json"], capsys)
+    assert (status, err) == (1, "")
+    assert visit.doctor_of(json.loads(out)) == ILL
+
+
+def test_diff_compares_with_a_file(
+    examined: list[Doctor], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """As text, and as JSON with the changes beside it; the status is that of today."""
+    file = tmp_path / "yesterday.json"
+    file.write_text(run(["--json"], capsys)[1])
+    assert run(["--diff", str(file)], capsys)[1].endswith("\nNothing has changed since then.\n")
+    examined[0] = ILL
+    status, out, _ = run(["--json", "--diff", str(file)], capsys)
+    changed = json.loads(out)["changes"]
+    assert status == 1
+    assert changed[0] == {
+        "what": "PyTorch",
+        "before": "2.13.0, built for CUDA 13.0",
+        "after": "2.13.0+cpu, built for the CPU only (broken)",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "why"), [("no JSON", "It is no JSON."), ("{}", "It is no diagnosis of gpuwidget's.")]
+)
+def test_a_file_that_is_no_diagnosis_is_wrong_use(
+    examined: list[Doctor], capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, why: str
+) -> None:
+    """Exit status 2, with what to do; nothing is examined first."""
+    file = tmp_path / "x"
+    file.write_text(text)
+    examined.clear()
+    make = "Make one with: gpuwidget doctor --json >FILE."
+    expected = f"gpuwidget: {str(file)!r} can't be compared with: {why} {make}\n"
+    assert run(["--diff", str(file)], capsys) == (2, "", expected)
+    assert run(["--diff", str(tmp_path / "nowhere")], capsys)[0] == 2
+
+
+def test_options_of_a_look_are_not_silently_dropped(
+    examined: list[Doctor], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`gpuwidget -i 5 doctor` is wrong use; `gpuwidget --json doctor` is what it says."""
+    assert main(["-i", "5", "doctor"]) == 2
+    assert capsys.readouterr().err == "gpuwidget: doctor takes no --interval.\n"
+    assert main(["--json", "doctor"]) == 0
+    assert visit.doctor_of(json.loads(capsys.readouterr().out)) == WELL
+
+
+def test_a_source_that_does_not_exist_hinders_no_doctor(
+    examined: list[Doctor], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is one of the things that are wrong: the doctor runs all the same."""
+    monkeypatch.setenv("GPUWIDGET_SOURCE", "nvlm")
+    assert run([], capsys)[0] == 0
+
+
+# -- from Python -----------------------------------------------------------------------------------------
+
+
+def test_from_python_nothing_is_imported_or_started(tmp_path: Path) -> None:
+    """`gpuwidget.doctor()` tells of a torch that it never brings into the process."""
+    fake_torch(tmp_path, WORKING)
+    code = (
+        "import gpuwidget, json, sys\n"
+        "found = gpuwidget.doctor()\n"
+        "loaded = [name for name in ('torch', 'pynvml', 'bqplot', 'IPython') if name in sys.modules]\n"
+        "bundle = found._repr_mimebundle_()\n"
+        "same = repr(found) == bundle['text/plain']\n"
+        "print(json.dumps([loaded, found.to_dict(), sorted(bundle), same, found.ok]))"
+    )
+    path = f"{tmp_path}:{Path(gpuwidget.__file__).parents[1]}"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": path}
+    )
+    loaded, values, bundle, same, ok = json.loads(done.stdout)
+    found: dict[str, Any] = {link["id"]: link for link in values["links"]}
+    assert (loaded, bundle, same, values["place"]) == ([], ["text/html", "text/plain"], True, "shell")
+    assert found["torch"]["found"] == "2.10.0, built for CUDA 12.8"
+    assert ok is (values["status"] != "broken")
+
+
+def test_a_switch_of_the_notebooks_own_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the notebook did to its own torch, a child would not know."""
+    asked: list[bool] = []
+
+    def visited(place: str, version: str, environment: object, *, notebook: Notebook) -> Doctor:
+        asked.append(notebook.cudnn_off)
+        return WELL
+
+    monkeypatch.setattr(visit, "visit", visited)
+    monkeypatch.setattr(torch_setup, "switches", lambda: None)
+    doctoring.doctor()
+    off = torch_setup.Switches(tf32_matmul=None, tf32_conv=None, cudnn=False)
+    monkeypatch.setattr(torch_setup, "switches", lambda: off)
+    assert doctoring.doctor().doctor == WELL
+    assert asked == [False, True]

@@ -1,0 +1,76 @@
+"""CUDA_VISIBLE_DEVICES, read as CUDA reads it; which drivers run which CUDA; versions."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuwidget.health import drivers
+from gpuwidget.health.versions import cuda_number, cudnn_version, numbers
+from gpuwidget.health.visible import Known, Visible, read
+
+GPUS = ("GPU-aa00", "GPU-aa11", "GPU-bb22")
+SLICES = ("MIG-cc00", "MIG-dd11")
+KNOWN = Known(GPUS, SLICES)
+
+
+@pytest.mark.parametrize(
+    ("value", "named", "bad", "why"),
+    [
+        ("0", ("0",), None, None),
+        (" 2, 0 ", ("2", "0"), None, None),
+        ("GPU-bb,MIG-c", ("GPU-bb", "MIG-c"), None, None),
+        ("1gpu,0", ("1gpu", "0"), None, None),
+        ("MIG-GPU-aa00/1/0,MIG-GPU-aa00/2/0", ("MIG-GPU-aa00/1/0", "MIG-GPU-aa00/2/0"), None, None),
+        ("MIG-GPU-zz/1/0", (), "MIG-GPU-zz/1/0", "no MIG slice here begins so"),
+        ("0,3", ("0",), "3", "there are 3 GPUs, numbered from 0"),
+        ("0,2,-1,1", ("0", "2"), "-1", "a negative number ends the list"),
+        ("-1", (), "-1", "a negative number ends the list"),
+        ("0,,1", ("0",), "", "it is empty"),
+        ("GPU-aa", (), "GPU-aa", "2 GPUs here begin so"),
+        ("GPU-zz", (), "GPU-zz", "no GPU here begins so"),
+        ("MIG-ff", (), "MIG-ff", "no MIG slice here begins so"),
+        ("0,1,0", (), "0", "it stands there twice, and then CUDA shows none at all"),
+        ("0,GPU-aa00", (), "GPU-aa00", "it stands there twice, and then CUDA shows none at all"),
+        ("NoDevFiles", (), "NoDevFiles", "Slurm writes that for a job that asked for no GPU"),
+        ("cuda:0", (), "cuda:0", "it is neither a number nor a UUID that begins with GPU- or MIG-"),
+    ],
+)
+def test_from_the_left_up_to_the_first_that_is_none(
+    value: str, named: tuple[str, ...], bad: str | None, why: str | None
+) -> None:
+    """Which entries count, which one ends the list, and why."""
+    assert read(value, KNOWN) == Visible(named, bad, why)
+
+
+@pytest.mark.parametrize(
+    ("driver", "cuda", "old"),
+    [
+        ("580.95.05", "13.1", False),
+        ("579.99", "13.0", True),
+        ("525.60.13", "12.9", False),
+        ("524.0", "12.0", True),
+        ("450.80.02", "11.8", False),
+        ("440.33.01", "10.2", False),
+        ("418.40", "10.2", True),
+        ("615.71", "14.0", False),
+    ],
+)
+def test_the_table_of_drivers(driver: str, cuda: str, old: bool) -> None:
+    """NVIDIA's minimum for each CUDA; one that the table does not know yet is not called too old."""
+    assert drivers.too_old(driver, cuda) is old
+
+
+@pytest.mark.parametrize(
+    ("driver", "cuda"), [("600.1", "13"), ("570.86", "12"), ("470.1", "11"), ("390.1", None)]
+)
+def test_the_newest_cuda_of_a_driver(driver: str, cuda: str | None) -> None:
+    """What to look for where the driver can't be updated."""
+    assert drivers.newest_cuda(driver) == cuda
+
+
+def test_versions() -> None:
+    """As numbers, and from the libraries' own ways of counting."""
+    assert numbers("580.159.04-beta") == (580, 159, 4)
+    assert numbers("unknown") == ()
+    assert [cudnn_version(number) for number in (91002, 90100, 8902)] == ["9.10.2", "9.1.0", "8.9.2"]
+    assert [cuda_number(number) for number in (13000, 12080)] == ["13.0", "12.8"]

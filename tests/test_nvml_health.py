@@ -1,0 +1,122 @@
+"""How GPUs are and are set up, asked of a C library that answers as NVML."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import pynvml
+import pytest
+from nvml_standin import Standin, build
+
+from gpuwidget.sources import nvml_health as health
+from gpuwidget.sources import nvml_words as words
+from gpuwidget.sources.nvml_health import GpuHealth, Peer
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The stand-in, compiled once."""
+    return build(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def standin(tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch) -> Standin:
+    """This process's driver."""
+    made = Standin(library, tmp_path / "standin")
+    for name, value in made.variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(pynvml, "nvmlLib", ctypes.CDLL(str(made.library)))
+    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+    return made
+
+
+def test_a_healthy_gpu(standin: Standin) -> None:
+    """All that NVML says of it, in the words of nvidia-smi; NVML is closed again."""
+    standin.scenario("driver=580.95.05", "cuda=13010", "gpu.0.throttle=1")
+    found = health.examine()
+    assert (found.error, found.driver, found.cuda_driver, found.lost, found.peers) == (
+        *(None, "580.95.05", "13.1"),
+        *((), ()),
+    )
+    assert found.gpus == (
+        GpuHealth(
+            index=0,
+            uuid="GPU-00000000-0000-4000-8000-000000000000",
+            name="NVIDIA H200",
+            pci_bus_id="00000000:01:00.0",
+            compute_capability="9.0",
+            mig=False,
+            mig_pending=False,
+            slices=(),
+            compute_mode="default",
+            persistence=True,
+            ecc=True,
+            ecc_uncorrected=0,
+            retired_pending=False,
+            remapped=0,
+            remap_pending=False,
+            remap_failed=False,
+            pcie_generation=5,
+            pcie_generation_max=5,
+            pcie_width=16,
+            pcie_width_max=16,
+            throttle=("idle",),
+            missing={},
+        ),
+    )
+    calls = standin.calls()
+    assert calls["nvmlInitWithFlags"] == calls["nvmlShutdown"] == 1
+
+
+def test_a_gpu_with_troubles(standin: Standin) -> None:
+    """Each is a value of its own."""
+    standin.scenario(
+        *("gpu.0.mig=0 2", "gpu.0.compute_mode=3", "gpu.0.persistence=0", "gpu.0.ecc=2", "gpu.0.remapped=1"),
+        *("gpu.0.remap_pending=1", "gpu.0.remap_failed=1", "gpu.0.pcie_width=8", "gpu.0.mig_mode_pending=0"),
+    )
+    (gpu,) = health.examine().gpus
+    assert (gpu.mig, gpu.mig_pending, len(gpu.slices)) == (True, False, 2)
+    assert (gpu.compute_mode, gpu.persistence, gpu.ecc_uncorrected) == ("exclusive process", False, 2)
+    assert (gpu.remapped, gpu.remap_pending, gpu.remap_failed) == (1, True, True)
+    assert (gpu.pcie_width, gpu.pcie_width_max) == (8, 16)
+
+
+def test_what_a_gpu_does_not_say_is_unknown(standin: Standin) -> None:
+    """As on a consumer card: None with the reason, and the rest is there."""
+    names = ("RemappedRows", "EccMode", "TotalEccErrors", "MigMode")
+    standin.scenario(*(f"gpu.0.nvmlDeviceGet{name}=error 3" for name in names))
+    (gpu,) = health.examine().gpus
+    reason = words.PERMANENT[3]
+    assert gpu.missing == dict.fromkeys(("mig", "ecc", "remapped", "ecc_uncorrected"), reason)
+    assert (gpu.ecc_uncorrected, gpu.remap_failed, gpu.mig) == (None, None, None)
+    assert gpu.pcie_width == 16
+
+
+def test_a_lost_gpu_hides_no_other(standin: Standin) -> None:
+    """It is told in a sentence; pairs are of those that answer."""
+    standin.scenario("gpus=3", "gpu.1.nvmlDeviceGetMigMode=error 15", "gpu.0.p2p.2.2=5")
+    found = health.examine()
+    assert [gpu.index for gpu in found.gpus] == [0, 2]
+    assert found.lost == (
+        "GPU 1 fell off the bus or lost its power; a reboot of the machine usually brings it back.",
+    )
+    assert found.peers == (
+        Peer(one=0, other=2, nvlink=False, reads=True),
+        Peer(one=2, other=0, nvlink=True, reads=True),
+    )
+
+
+@pytest.mark.parametrize("code", [9, 12, 18, 999])
+def test_a_driver_that_does_not_start(standin: Standin, code: int) -> None:
+    """Its error, with what it means and what to do."""
+    standin.scenario(f"nvmlInitWithFlags=error {code}")
+    found = health.examine()
+    assert (found.error, found.reason, found.gpus) == (code, words.cannot_start(code, ""), ())
+
+
+def test_an_old_fork_of_the_binding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named, and not taken for a broken driver."""
+    monkeypatch.delattr(pynvml, "_nvmlGetFunctionPointer")
+    found = health.examine()
+    assert (found.error, found.reason) == (health.NO_BINDING, words.FOREIGN_PYNVML)
