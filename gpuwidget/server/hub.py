@@ -14,8 +14,9 @@ from gpuwidget.sampler import Sampler, Subscription
 from gpuwidget.samples import Sample
 from gpuwidget.server.notebooks import Notebooks
 from gpuwidget.server.past import Past
+from gpuwidget.server.scrapes import Scrapes
 from gpuwidget.server.usage import UsageWatch
-from gpuwidget.server.wire import SCHEMA
+from gpuwidget.server.wire import SCHEMA, Usage
 
 _MOST_ARRIVED = 64
 """Samples that wait for a busy event loop, at most; beyond that the oldest are let go of."""
@@ -54,20 +55,20 @@ class Hub:
         self._clock = clock
         self._past = Past(history_s, interval_s)
         self._usage = UsageWatch(notebooks, clock, interval_s, self._spread)
+        self._scrapes = Scrapes(clock, interval_s)
         self._listeners: set[Listener] = set()
         self._waiting: set[asyncio.Future[bytes]] = set()
         self._subscription: Subscription | None = None
         self._newest: bytes | None = None
-        self._arrived: deque[tuple[Sample, bytes]] = deque(maxlen=_MOST_ARRIVED)
+        self._arrived: deque[tuple[Sample, bytes | None]] = deque(maxlen=_MOST_ARRIVED)
         self._outgoing: deque[tuple[Listener, bytes]] = deque()
 
     # -- clients -------------------------------------------------------------------------------------
 
     def join(self, listener: Listener, history_s: float) -> None:
         """Say hello with the past of ``history_s`` seconds, and who holds what; all that is new follows."""
-        self._start()
         self._listeners.add(listener)
-        self._usage.listen(True)
+        self._adjust()
         self._send(listener, self._hello(history_s))
         if self._usage.newest is not None and listener in self._listeners:
             self._send(listener, self._usage.newest)
@@ -75,7 +76,7 @@ class Hub:
     def leave(self, listener: Listener) -> None:
         """That client has gone. Safe to call twice."""
         self._listeners.discard(listener)
-        self._stop_if_alone()
+        self._adjust()
 
     async def sample(self, timeout_s: float) -> bytes | None:
         """The newest sample as JSON, at most one interval old; None where none comes in time."""
@@ -83,14 +84,25 @@ class Hub:
             return self._newest
         waiting: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting.add(waiting)
-        self._start()
+        self._adjust()
         try:
             return await asyncio.wait_for(waiting, timeout_s)
         except asyncio.TimeoutError:
             return None
         finally:
             self._waiting.discard(waiting)
-            self._stop_if_alone()
+            self._adjust()
+
+    async def scrape(self, timeout_s: float) -> tuple[Sample, Usage | None] | None:
+        """The newest sample and who holds what, for a Prometheus; None where no sample comes in time.
+
+        Sampling goes on for a while, at a slow rate, so that the next scrape finds all that there is.
+        """
+        with self._scrapes.one():
+            self._adjust()
+            sample = await self._scrapes.whole(timeout_s, lambda: self._usage.told)
+        self._adjust()
+        return None if sample is None else (sample, self._usage.told)
 
     def history(self, history_s: float) -> bytes:
         """The last ``history_s`` seconds of what is held, as JSON."""
@@ -101,44 +113,65 @@ class Hub:
         for listener in list(self._listeners):
             self._drop(listener)
         self._outgoing.clear()
-        self._stop_if_alone()
+        self._scrapes.end()
+        self._adjust()
         self._sampler.stop()
 
     # -- sampling ------------------------------------------------------------------------------------
 
-    def _start(self) -> None:
-        if self._subscription is None:
-            loop = asyncio.get_running_loop()
+    @property
+    def _watched(self) -> bool:
+        """Whether anybody wants every sample, encoded."""
+        return bool(self._listeners or self._waiting)
 
-            def arrive(sample: Sample) -> None:
-                # On the sampler's thread, so that the server's has only to send.
-                self._arrived.append((sample, _encoded(sample)))
-                if len(self._arrived) == 1:
-                    loop.call_soon_threadsafe(self._take)
-
-            self._subscription = self._sampler.subscribe(arrive, interval_s=self.interval_s)
-
-    def _stop_if_alone(self) -> None:
-        if not self._listeners:
-            self._usage.listen(False)
-        if self._subscription is not None and not self._listeners and not self._waiting:
-            self._subscription.close()
-            self._subscription = None
+    def _adjust(self) -> None:
+        """Sample as often as somebody wants it."""
+        self._usage.listen(bool(self._listeners) or self._scrapes.go_on)
+        if self._watched or self._scrapes.hurry:
+            self._sample_every(self.interval_s)
+        elif self._scrapes.go_on:
+            self._sample_every(self._scrapes.interval_s)
+        else:
+            self._sample_every(None)
+        if not self._watched:
             self._newest = None
+
+    def _sample_every(self, interval_s: float | None) -> None:
+        before = self._subscription
+        if interval_s == (before.interval_s if before is not None else None):
+            return
+        self._subscription = None if interval_s is None else self._subscribe(interval_s)
+        if before is not None:
+            # After the new one has begun, so that the driver is not let go of in between.
+            before.close()
+
+    def _subscribe(self, interval_s: float) -> Subscription:
+        loop = asyncio.get_running_loop()
+
+        def arrive(sample: Sample) -> None:
+            # On the sampler's thread, so that the server's has only to send.
+            self._arrived.append((sample, _encoded(sample) if self._watched else None))
+            if len(self._arrived) == 1:
+                loop.call_soon_threadsafe(self._take)
+
+        return self._sampler.subscribe(arrive, interval_s=interval_s)
 
     def _take(self) -> None:
         while self._arrived:
             self._tick(*self._arrived.popleft())
 
-    def _tick(self, sample: Sample, text: bytes) -> None:
-        self._past.add(sample)
-        if self._subscription is not None:
-            self._newest = text
-        for waiting in self._waiting:
-            if not waiting.done():
-                waiting.set_result(text)
-        self._spread(b'{"type":"sample","sample":' + text + b"}")
+    def _tick(self, sample: Sample, text: bytes | None) -> None:
+        if text is not None:
+            self._past.add(sample)
+            if self._watched:
+                self._newest = text
+            for waiting in self._waiting:
+                if not waiting.done():
+                    waiting.set_result(text)
+            self._spread(b'{"type":"sample","sample":' + text + b"}")
         self._usage.see(sample)
+        self._scrapes.see(sample)
+        self._adjust()
 
     def _spread(self, message: bytes) -> None:
         """Send a message to all clients, in the order of messages."""
