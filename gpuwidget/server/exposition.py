@@ -20,13 +20,14 @@ from gpuwidget.server.wire import GpuUsage, Holding, ServerKernel, Usage
 from gpuwidget.sources import throttle
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-"""The text format that every Prometheus reads, and whatever else reads what is meant for one. OpenMetrics would
-add nothing here: there are no exemplars, and no times at which counters began."""
+"""The text format that every Prometheus reads, and whatever else reads what is meant for one. OpenMetrics
+would add nothing here: there are no exemplars, and no times at which counters began."""
 
 _Family = GaugeMetricFamily | CounterMetricFamily
 
 _GPU = ("gpu", "UUID", "model", "mig")
-"""The first two as dcgm-exporter has them, so that a join needs no renaming; promtool objects to modelName."""
+"""The first two as dcgm-exporter has them, so that a join needs no renaming; its modelName is no label that
+promtool's check lets pass."""
 
 
 def exposition(sample: Sample, usage: Usage | None) -> bytes:
@@ -121,8 +122,8 @@ def _held(sample: Sample, usage: Usage | None) -> Iterator[_Family]:
         return
     by_kernel = GaugeMetricFamily(
         "gpuwidget_kernel_memory_bytes",
-        "Memory that a kernel and its children hold; source is driver, or torch for its own count, without the "
-        "CUDA context, where process ids can't be matched.",
+        "Memory that a kernel and its children hold; source is driver, or torch for its own count, without "
+        "the CUDA context, where process ids can't be matched.",
         labels=(*_GPU, "kernel", "source"),
     )
     others = GaugeMetricFamily(
@@ -162,7 +163,8 @@ def _sum(holdings: Sequence[Holding]) -> int | None:
 def _kernels(kernels: Sequence[ServerKernel]) -> Iterator[_Family]:
     yield _info(
         "gpuwidget_kernel_info",
-        "What a kernel is that holds memory: its notebook's path and name, its kernelspec and kind of session.",
+        "What a kernel is that holds memory: its notebook's path and name, its kind of session and "
+        "kernelspec.",
         ("kernel", "path", "name", "kind", "spec"),
         [(one.id, one.path, one.name, one.kind, one.spec) for one in kernels],
     )

@@ -52,14 +52,15 @@ METRICS = (
     ),
     Metric(
         "gpuwidget_gpu_utilization_ratio",
-        "Share of the driver's last window (1/6 to 1 s) in which anything ran, as nvidia-smi's utilization.gpu: "
-        "not how much of the GPU worked.",
+        "Share of the driver's last window (1/6 to 1 s) in which anything ran, as nvidia-smi's "
+        "utilization.gpu: not how much of the GPU worked.",
         lambda _, one: one.utilization,
         per=100,
     ),
     Metric(
         "gpuwidget_gpu_memory_copy_utilization_ratio",
-        "Share of that window in which device memory was read or written, as nvidia-smi's utilization.memory.",
+        "Share of that window in which device memory was read or written, as nvidia-smi's "
+        "utilization.memory.",
         lambda _, one: one.memory_utilization,
         per=100,
     ),
@@ -109,8 +110,8 @@ METRICS = (
     ),
     Metric(
         "gpuwidget_gpu_xid",
-        "Number of the newest error that the driver reported (XID) while this server watched; absent where there "
-        "was none or nobody can say.",
+        "Number of the newest error that the driver reported (XID) while this server watched; absent where "
+        "there was none or nobody can say.",
         lambda _, one: one.xid,
     ),
     Metric(

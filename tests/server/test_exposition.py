@@ -156,7 +156,7 @@ def test_no_gpu_is_told() -> None:
 
 def test_a_recording_is_labelled() -> None:
     """Numbers of a recording are not taken for this machine's."""
-    origin = Origin("replay", None, "Recording of 1 × NVIDIA H200", "580.1", "13.0")
+    origin = Origin("replay", None, "Recording of NVIDIA H200", "580.1", "13.0")
     text = exposition(sample((ZERO, reading(ZERO)), origin=origin), None)
     assert series(text, "gpuwidget_build_info")[0][0]["source"] == "replay"
 

@@ -1,4 +1,4 @@
-"""The route that a Prometheus scrapes: who may, what is there without a viewer, and what goes on afterwards."""
+"""The route that a Prometheus scrapes: who may, what is there without a viewer, what goes on afterwards."""
 
 from __future__ import annotations
 
