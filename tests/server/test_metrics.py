@@ -11,7 +11,7 @@ from fakes import FakeSource, gpu
 from helpers_samples import GIB, process
 from helpers_server import Server
 from prometheus_client.parser import text_string_to_metric_families
-from test_usage import pid_of, start_session
+from test_usage import pid_of, start_kernel, start_session
 from tornado.httpclient import HTTPClientError
 
 from gpuwidget.server import handlers
@@ -67,6 +67,33 @@ async def test_memory_by_notebook_without_a_viewer(server: Server, source: FakeS
         f'gpuwidget_kernel_info{{kernel="{kernel}",kind="notebook",name="train.ipynb",'
         'path="work/train.ipynb",spec="python3"} 1.0'
     ) in text
+
+
+async def test_two_that_scrape_at_once(server: Server, source: FakeSource) -> None:
+    """A pair of Prometheus servers costs the driver no more than one."""
+    both = asyncio.gather(scrape(server), scrape(server))
+    answers = await both
+    assert [one.code for one in answers] == [200, 200]
+    assert source.calls["open"] == 1
+    assert server.hub._subscription is not None
+    assert server.hub._subscription.interval_s == 2.0
+
+
+async def test_a_machine_without_a_gpu(server: Server, source: FakeSource) -> None:
+    """The scrape succeeds, and says that there is none."""
+    source.gpus, source.present, source.kind, source.reason = [], [], "none", "No driver."
+    found = await values(server)
+    assert found["gpuwidget_gpus"] == [0.0]
+    assert "gpuwidget_gpu_up" not in found
+
+
+async def test_what_is_never_there_is_not_waited_for_twice(server: Server, source: FakeSource) -> None:
+    """A kernel without a session delays the first scrape, and no other."""
+    kernel = await start_kernel(server)
+    source.processes[0] = (process(pid_of(server, kernel), GIB),)
+    text = (await scrape(server)).body.decode()
+    assert f'gpuwidget_kernel_info{{kernel="{kernel}",kind="",name="",path="",spec="python3"}} 1.0' in text
+    assert (await server.fetch("gpuwidget", "metrics")).code == 200
 
 
 async def test_sampling_goes_on_between_scrapes_at_a_low_rate(server: Server, source: FakeSource) -> None:
