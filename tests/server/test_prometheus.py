@@ -17,7 +17,7 @@ from helpers_recordings import meta, tick, values, write
 from helpers_samples import GIB, process
 from helpers_server import Server
 from test_exposition import whole
-from test_usage import pid_of, start_session
+from test_usage import connected, pid_of, start_session
 
 from gpuwidget import processes
 from tools import prometheus
@@ -164,6 +164,8 @@ async def test_memory_by_notebook(on_a_gpu: None, real: Server, source: FakeSour
     """Which notebook holds what is in Prometheus by the notebook's name, whatever that and the user's are."""
     name = 'a "b"\\c é.ipynb'
     kernel = (await start_session(real, f"work/{name}"))["kernel"]["id"]
+    channels = await connected(real, kernel)
+    channels.close()
     source.memory[0] = 40 * GIB
     source.processes[0] = (process(pid_of(real, kernel), 20 * GIB), process(3_999_999, 7 * GIB))
     there = scrape(real)
@@ -190,6 +192,14 @@ async def test_memory_by_notebook(on_a_gpu: None, real: Server, source: FakeSour
     assert await there.query(by_notebook) == [
         ({"instance": "lab", "kernel": kernel, "name": name}, 20.0 * GIB)
     ]
+    # Idle for ten minutes is too long for a test: any time at all will do.
+    await there.until("gpuwidget_kernel_idle_since_timestamp_seconds")
+    idle = [one.replace("> 600", ">= 0") for one in expressions() if "> 600" in one]
+    rows = [await there.query(expression) for expression in idle]
+    assert [[labels for labels, _ in row] for row in rows] == [
+        [{"instance": "lab", "kernel": kernel, "name": name, "path": f"work/{name}"}]
+    ] * 2
+    assert rows[0][0][1] == 20.0 * GIB
 
 
 def run(*command: str, told: bytes | None = None) -> str:
