@@ -21,7 +21,8 @@ JLPM := PATH="$(CURDIR)/$(VENV)/bin:$$PATH" jlpm
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-python test-typescript test-server test-kernel test-kernel-newest \
-	test-kernel-oldest test-browser test-browser-newest test-browser-oldest hardware check format build lock bench clean compiler chromium
+	test-kernel-oldest test-browser test-browser-newest test-browser-oldest hardware check format build lock bench clean compiler chromium \
+	prometheus
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' Makefile
@@ -37,7 +38,7 @@ test-python: $(INSTALLED) compiler ## the package's own tests; those on a real G
 	$(RUN) pytest tests --ignore=tests/server --ignore=tests/kernel --ignore=tests/browser
 
 # A process of its own: asynchronous tests share none with Playwright's synchronous interface.
-test-server: $(INSTALLED) compiler ## the Jupyter server's extension
+test-server: $(INSTALLED) compiler prometheus ## the Jupyter server's extension
 	$(RUN) pytest tests/server
 
 test-kernel: test-kernel-newest test-kernel-oldest ## cells in a real kernel, with the newest and the oldest packages
@@ -142,3 +143,6 @@ compiler:
 
 chromium: $(INSTALLED)
 	@$(RUN) tools.chromium
+
+prometheus: $(INSTALLED)
+	@$(RUN) tools.prometheus

@@ -26,6 +26,7 @@ HOMES = {
     "measure/figures.py": {"pandas"},
     "processes.py": {"psutil"},
     "server/__init__.py": {"jupyter_server"},
+    "server/exposition.py": {"prometheus_client"},
     "server/handlers.py": {"jupyter_server", "tornado"},
     "server/notebooks.py": {"jupyter_client"},
     "server/outbox.py": {"tornado"},
@@ -37,8 +38,17 @@ HOMES = {
 """Every module that imports a package from outside, lazily or for annotations included."""
 
 HEAVY = {
-    *("IPython", "bqplot", "ipykernel", "ipywidgets", "jupyter_server", "numpy", "pandas", "psutil"),
-    *("pynvml", "torch", "tornado", "traitlets", "zmq"),
+    *(
+        "IPython",
+        "bqplot",
+        "ipykernel",
+        "ipywidgets",
+        "jupyter_server",
+        "numpy",
+        "pandas",
+        "prometheus_client",
+    ),
+    *("psutil", "pynvml", "torch", "tornado", "traitlets", "zmq"),
 }
 
 

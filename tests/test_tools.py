@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from gpuwidget.sources.none import NoSource
-from tools import check_python, chromium, demo, lock
+from tools import check_python, chromium, demo, lock, prometheus
 
 ROOT = Path(__file__).parent.parent
 
@@ -59,6 +59,27 @@ def test_a_browser_that_does_not_answer_is_none(monkeypatch: pytest.MonkeyPatch,
     placeholder.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert chromium.find() is None
+
+
+def test_a_missing_prometheus_is_told_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Where there is none and none can be fetched, the run fails with what to install."""
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.setattr(prometheus, "UNPACKED", tmp_path)
+    assert prometheus.main() == prometheus.MISSING
+
+
+def test_a_prometheus_without_its_promtool_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Both programs are needed, and are looked for where the package was unpacked, too."""
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.setattr(prometheus, "UNPACKED", tmp_path)
+    programs = tmp_path / "usr" / "bin"
+    programs.mkdir(parents=True)
+    for name, found in (("prometheus", False), ("promtool", True)):
+        (programs / name).write_text("#!/bin/sh\n")
+        (programs / name).chmod(0o755)
+        assert (prometheus.find() is not None) == found
 
 
 def test_pins_are_versions_of_packages() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from gpuwidget.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.kernel_messages import REPLY, REQUEST
@@ -41,8 +42,10 @@ def load(serverapp: ServerApp, clock: Clock) -> Hub:
     if settings.always_on:
         # Once the server answers: the driver may take seconds to come up, and no start waits for it.
         serverapp.io_loop.add_callback(hub.stay_on)
-    # Tornado takes a pattern, and a user's name in a hub's base URL may have a + in it.
-    base = re.escape(serverapp.web_app.settings["base_url"].rstrip("/"))
+    base = serverapp.web_app.settings["base_url"].rstrip("/")
+    # Tornado takes a pattern, and a user's name in a hub's base URL may have a + in it. Prometheus escapes an
+    # address its own way, and asks for /user/a+b where the server calls itself /user/a%2Bb.
+    base = f"(?:{re.escape(base)}|{re.escape(unquote(base))})"
     serverapp.web_app.add_handlers(
         ".*$",
         [(f"{base}/{path}", handler, known) for path, handler, known in routes(hub, Consultation(clock))],

@@ -1,4 +1,4 @@
-"""The routes under ``gpuwidget/api``. All ask for authentication, and none counts as activity of the user."""
+"""The routes under ``gpuwidget``. All ask for authentication, and none counts as activity of the user."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tornado.websocket import WebSocketHandler
 
 from gpuwidget.errors import DoctorError
 from gpuwidget.server.consultation import Consultation
+from gpuwidget.server.exposition import CONTENT_TYPE, exposition
 from gpuwidget.server.hub import Hub
 from gpuwidget.server.outbox import Outbox
 from gpuwidget.server.queries import course_asked, seconds_asked
@@ -49,6 +50,7 @@ def routes(
         (r"gpuwidget/api/history", HistoryHandler, known),
         (r"gpuwidget/api/stream", StreamHandler, known),
         (r"gpuwidget/api/doctor", DoctorHandler, {**known, "consultation": consultation}),
+        (r"gpuwidget/metrics", MetricsHandler, known),
     ]
 
 
@@ -143,6 +145,19 @@ class DoctorHandler(_Ours, APIHandler):
             await self.finish({"message": str(error)})
             return
         await self.finish(diagnosis)
+
+
+class MetricsHandler(_Ours, APIHandler):
+    """``GET gpuwidget/metrics``: what a Prometheus scrapes."""
+
+    @web.authenticated
+    @authorized
+    async def get(self) -> None:
+        """The newest sample and who holds what, as text; 503 where no sample can be had in time."""
+        scraped = await self._hub.scrape(_PATIENCE_S)
+        if scraped is None:
+            raise web.HTTPError(503, _SILENT)
+        await self.finish(exposition(*scraped), set_content_type=CONTENT_TYPE)
 
 
 class StreamHandler(WebSocketMixin, WebSocketHandler, _Ours):

@@ -16,8 +16,9 @@ from gpuwidget.samples import Sample
 from gpuwidget.server.course import Asked
 from gpuwidget.server.notebooks import Notebooks
 from gpuwidget.server.past import Past
+from gpuwidget.server.scrapes import Scrapes
 from gpuwidget.server.usage import UsageWatch
-from gpuwidget.server.wire import SCHEMA
+from gpuwidget.server.wire import SCHEMA, Usage
 
 _MOST_ARRIVED = 64
 """Samples that wait for a busy event loop, at most; beyond that the oldest are let go of."""
@@ -60,6 +61,7 @@ class Hub:
         self._clock = clock
         self._past = Past(history_s, interval_s)
         self._usage = UsageWatch(notebooks, clock, interval_s, self._spread)
+        self._scrapes = Scrapes(clock, interval_s)
         self._listeners: set[Listener] = set()
         self._waiting: set[asyncio.Future[bytes]] = set()
         self._subscription: Subscription | None = None
@@ -68,16 +70,15 @@ class Hub:
         self._activity_wanted: set[Listener] = set()
         self._encoding = asyncio.Lock()
         self._newest: bytes | None = None
-        self._arrived: deque[tuple[Sample, bytes]] = deque(maxlen=_MOST_ARRIVED)
+        self._arrived: deque[tuple[Sample, bytes | None]] = deque(maxlen=_MOST_ARRIVED)
         self._outgoing: deque[tuple[Listener, bytes]] = deque()
 
     # -- clients -------------------------------------------------------------------------------------
 
     def join(self, listener: Listener, history_s: float) -> None:
         """Say hello with the past of ``history_s`` seconds, and who holds what; all that is new follows."""
-        self._start()
         self._listeners.add(listener)
-        self._usage.listen(True)
+        self._adjust()
         self._send(listener, self._hello(history_s))
         if self._usage.newest is not None and listener in self._listeners:
             self._send(listener, self._usage.newest)
@@ -87,7 +88,7 @@ class Hub:
         self._listeners.discard(listener)
         self._activity_wanted.discard(listener)
         self._look_at_activity()
-        self._stop_if_alone()
+        self._adjust()
 
     def want_activity(self, listener: Listener, wanted: bool) -> None:
         """That client looks at the hardware's counters, or does so no more; they are read while one does."""
@@ -100,7 +101,7 @@ class Hub:
     def stay_on(self) -> None:
         """Sample from now on whether or not anybody looks, the hardware's counters too."""
         self._always_on = True
-        self._start()
+        self._adjust()
         self._look_at_activity()
 
     async def sample(self, timeout_s: float) -> bytes | None:
@@ -109,14 +110,25 @@ class Hub:
             return self._newest
         waiting: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting.add(waiting)
-        self._start()
+        self._adjust()
         try:
             return await asyncio.wait_for(waiting, timeout_s)
         except asyncio.TimeoutError:
             return None
         finally:
             self._waiting.discard(waiting)
-            self._stop_if_alone()
+            self._adjust()
+
+    async def scrape(self, timeout_s: float) -> tuple[Sample, Usage | None] | None:
+        """The newest sample and who holds what, for a Prometheus; None where no sample comes in time.
+
+        Sampling goes on for a while, at a slow rate, so that the next scrape finds all that there is.
+        """
+        with self._scrapes.one():
+            self._adjust()
+            sample = await self._scrapes.whole(timeout_s, lambda: self._usage.told)
+        self._adjust()
+        return None if sample is None else (sample, self._usage.told)
 
     @property
     def now(self) -> float:
@@ -153,22 +165,16 @@ class Hub:
             self._drop(listener)
         self._outgoing.clear()
         self._look_at_activity()
-        self._stop_if_alone()
+        self._scrapes.end()
+        self._adjust()
         self._sampler.stop()
 
     # -- sampling ------------------------------------------------------------------------------------
 
-    def _start(self) -> None:
-        if self._subscription is None:
-            loop = asyncio.get_running_loop()
-
-            def arrive(sample: Sample) -> None:
-                # On the sampler's thread, so that the server's has only to send.
-                self._arrived.append((sample, _encoded(sample)))
-                if len(self._arrived) == 1:
-                    loop.call_soon_threadsafe(self._take)
-
-            self._subscription = self._sampler.subscribe(arrive, interval_s=self.interval_s)
+    @property
+    def _watched(self) -> bool:
+        """Whether anybody wants every sample, encoded."""
+        return bool(self._always_on or self._listeners or self._waiting)
 
     def _look_at_activity(self) -> None:
         wanted = self._always_on or bool(self._activity_wanted)
@@ -179,28 +185,54 @@ class Hub:
             self._activity.close()
             self._activity = None
 
-    def _stop_if_alone(self) -> None:
-        if not self._listeners:
-            self._usage.listen(False)
-        alone = not (self._listeners or self._waiting or self._always_on)
-        if self._subscription is not None and alone:
-            self._subscription.close()
-            self._subscription = None
+    def _adjust(self) -> None:
+        """Sample as often as somebody wants it."""
+        self._usage.listen(bool(self._listeners) or self._scrapes.go_on)
+        if self._watched or self._scrapes.hurry:
+            self._sample_every(self.interval_s)
+        elif self._scrapes.go_on:
+            self._sample_every(self._scrapes.interval_s)
+        else:
+            self._sample_every(None)
+        if not self._watched:
             self._newest = None
+
+    def _sample_every(self, interval_s: float | None) -> None:
+        before = self._subscription
+        if interval_s == (before.interval_s if before is not None else None):
+            return
+        self._subscription = None if interval_s is None else self._subscribe(interval_s)
+        if before is not None:
+            # After the new one has begun, so that the driver is not let go of in between.
+            before.close()
+
+    def _subscribe(self, interval_s: float) -> Subscription:
+        loop = asyncio.get_running_loop()
+
+        def arrive(sample: Sample) -> None:
+            # On the sampler's thread, so that the server's has only to send.
+            self._arrived.append((sample, _encoded(sample) if self._watched else None))
+            if len(self._arrived) == 1:
+                loop.call_soon_threadsafe(self._take)
+
+        return self._sampler.subscribe(arrive, interval_s=interval_s)
 
     def _take(self) -> None:
         while self._arrived:
             self._tick(*self._arrived.popleft())
 
-    def _tick(self, sample: Sample, text: bytes) -> None:
-        self._past.add(sample)
-        if self._subscription is not None:
-            self._newest = text
-        for waiting in self._waiting:
-            if not waiting.done():
-                waiting.set_result(text)
-        self._spread(b'{"type":"sample","sample":' + text + b"}")
+    def _tick(self, sample: Sample, text: bytes | None) -> None:
+        if text is not None:
+            self._past.add(sample)
+            if self._watched:
+                self._newest = text
+            for waiting in self._waiting:
+                if not waiting.done():
+                    waiting.set_result(text)
+            self._spread(b'{"type":"sample","sample":' + text + b"}")
         self._usage.see(sample)
+        self._scrapes.see(sample)
+        self._adjust()
 
     def _spread(self, message: bytes) -> None:
         """Send a message to all clients, in the order of messages."""

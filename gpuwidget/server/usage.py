@@ -58,14 +58,15 @@ class UsageWatch:
         self._seen: object = None
         self.newest: bytes | None = None
         """The message that was sent last, None while nobody listens."""
-        self._told: Usage | None = None
+        self.told: Usage | None = None
+        """The same before it was encoded."""
 
     def listen(self, on: bool) -> None:
         """Somebody listens from now on, or nobody does any more."""
         if on and not self._listening:
             self._begun = self._due = float("-inf")
         elif not on:
-            self.newest = self._told = None
+            self.newest = self.told = None
             self._words.close()
             self._notebooks.close()
             self._worker.stop()
@@ -79,7 +80,7 @@ class UsageWatch:
         now = self._clock.monotonic()
         if self._under_way is not None:
             if now - self._begun >= _HUNG_AFTER_S:
-                self._publish(self._under_way.unanswered(self._told))
+                self._publish(self._under_way.unanswered(self.told))
         elif now >= self._due:
             self._due = now + _SOONEST_S
             known = self._notebooks.look()
@@ -92,7 +93,7 @@ class UsageWatch:
         pids = {kernel: pid for pid, kernel in known.kernel_of.items()}
         kernels = {kernel.id: pids.get(kernel.id) for kernel in known.kernels}
         means = {gpu.uuid: self._means.of(gpu.uuid) for gpu in sample.gpus}
-        look = _Look(sample, known, kernels, self._words.said(kernels), means, self._told)
+        look = _Look(sample, known, kernels, self._words.said(kernels), means, self.told)
         loop = asyncio.get_running_loop()
 
         def work() -> None:
@@ -109,7 +110,7 @@ class UsageWatch:
 
     def _take(self, look: _Look, found: _Found | None) -> None:
         self._under_way = None
-        if look.told is not self._told:
+        if look.told is not self.told:
             # It came so late that other things were told meanwhile, or to others.
             self._begun = self._due = float("-inf")
         elif found is not None and self._listening:
@@ -118,7 +119,7 @@ class UsageWatch:
 
     def _publish(self, told: tuple[Usage, bytes] | None) -> None:
         if told is not None:
-            self._told, self.newest = told
+            self.told, self.newest = told
             self._tell(told[1])
 
 

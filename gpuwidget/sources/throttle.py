@@ -43,6 +43,8 @@ _WORDS = {
     DISPLAY_CLOCK_SETTING: "display setting",
     GPU_IDLE: IDLE,
 }
+ALL = tuple(_WORDS.values())
+"""Every word, the worst first."""
 _TROUBLE = (
     HW_THERMAL_SLOWDOWN | HW_POWER_BRAKE_SLOWDOWN | HW_SLOWDOWN | SW_THERMAL_SLOWDOWN | SW_POWER_CAP
 )  # The others are what somebody set, or that there is nothing to do.

@@ -1,0 +1,107 @@
+"""A real Prometheus that scrapes the server under test."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_PATIENCE_S = 60.0
+_LOOK_S = 0.1
+
+
+class Prometheus:
+    """One that runs, with all that it holds in ``folder``."""
+
+    def __init__(self, program: str, folder: Path, scrape: Mapping[str, Any], rules: Path) -> None:
+        """``scrape`` is one of its scrape configs, as docs/prometheus.md has it."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{free.getsockname()[1]}"
+        self._url = f"http://{address}"
+        self._log = folder / "prometheus.log"
+        configuration = folder / "prometheus.yml"
+        # JSON is YAML.
+        configuration.write_text(
+            json.dumps(
+                {
+                    "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+                    "rule_files": [str(rules)],
+                    "scrape_configs": [scrape],
+                }
+            )
+        )
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [
+                    program,
+                    f"--config.file={configuration}",
+                    f"--storage.tsdb.path={folder / 'data'}",
+                    f"--web.listen-address={address}",
+                ],
+                stdout=log,
+                stderr=log,
+            )
+
+    async def api(self, path: str, **query: str) -> Any:
+        """What it answers, once it runs."""
+        address = f"{self._url}/api/v1/{path}?{urllib.parse.urlencode(query)}"
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                # On a thread: the server that it scrapes runs in this one.
+                return await asyncio.to_thread(_get, address)
+            except (urllib.error.URLError, OSError) as error:
+                if isinstance(error, urllib.error.HTTPError):
+                    raise AssertionError(f"{query}: {error.read().decode()}") from None
+                if time.monotonic() > deadline or self._process.poll() is not None:
+                    raise AssertionError(f"Prometheus does not run:\n{self.log}") from None
+                await asyncio.sleep(_LOOK_S)
+
+    async def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
+        """Labels, without the name, and value of each series of the answer."""
+        result = (await self.api("query", query=expression))["data"]["result"]
+        return [
+            (
+                {name: text for name, text in one["metric"].items() if name != "__name__"},
+                float(one["value"][1]),
+            )
+            for one in result
+        ]
+
+    async def until(self, expression: str) -> list[tuple[dict[str, str], float]]:
+        """The answer, once there is one."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while not (found := await self.query(expression)):
+            if time.monotonic() > deadline:
+                targets = await self.api("targets")
+                raise AssertionError(f"no {expression}: {json.dumps(targets, indent=1)}\n{self.log}")
+            await asyncio.sleep(_LOOK_S)
+        return found
+
+    @property
+    def log(self) -> str:
+        """What it has logged."""
+        return self._log.read_text(errors="replace")
+
+    def stop(self) -> None:
+        """End it."""
+        self._process.terminate()
+        try:
+            self._process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def _get(address: str) -> Any:
+    with urllib.request.urlopen(address, timeout=10) as answer:
+        return json.loads(answer.read())

@@ -1,0 +1,203 @@
+"""The text that a Prometheus reads: names, labels and values to the letter, and nothing that is not known."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fakes import EPOCH
+from helpers_samples import GIB, LIVE, h200, reading, sample
+from prometheus_client.parser import text_string_to_metric_families
+
+import gpuwidget
+from gpuwidget.samples import Activity, Origin
+from gpuwidget.server.exposition import exposition
+from gpuwidget.server.wire import GpuUsage, Holding, ServerKernel, Usage
+
+GOLDEN = Path(__file__).parent / "data" / "metrics.txt"
+ZERO, ONE = h200(0), h200(1)
+SLICE = h200(1, uuid="MIG-11111111", mig_index=0, mig_parent=ONE.uuid, memory_total=18 * GIB)
+NOTEBOOK = ServerKernel("k-1", "python3", "idle", EPOCH - 3600, "s-1", "notebook", "work/a.ipynb", "a.ipynb")
+CONSOLE = ServerKernel("k-2", "python3", "busy", None, "s-2", "console", None, "Console 1")
+HOLDS_NOTHING = ServerKernel(
+    "k-3", "python3", "idle", EPOCH, "s-3", "notebook", "secret.ipynb", "secret.ipynb"
+)
+WINDOW = Activity(
+    since=EPOCH - 1,
+    until=EPOCH,
+    graphics=100.0,
+    sm=80.0,
+    sm_occupancy=25.0,
+    tensor=50.0,
+    dram=30.0,
+    fp64=None,
+    fp32=None,
+    fp16=None,
+    pcie_tx=None,
+    pcie_rx=None,
+    nvlink_tx=None,
+    nvlink_rx=None,
+)
+
+
+def holding(memory: int | None, *, kernel: str | None = None, terminal: str | None = None) -> Holding:
+    """What the driver says that somebody holds."""
+    return Holding(kernel, terminal, None, None, None, memory, "driver")
+
+
+def usage(*gpus: GpuUsage, kernels: tuple[ServerKernel, ...] = (NOTEBOOK, CONSOLE, HOLDS_NOTHING)) -> Usage:
+    """Who holds what of these GPUs."""
+    return Usage("usage", EPOCH, kernels, gpus)
+
+
+def series(text: bytes, name: str) -> list[tuple[dict[str, str], float]]:
+    """Labels and value of each series of one metric, without the labels that say which GPU it is."""
+    return [
+        ({key: value for key, value in one.labels.items() if key not in ("UUID", "model")}, one.value)
+        for family in text_string_to_metric_families(text.decode())
+        for one in family.samples
+        if one.name == name
+    ]
+
+
+def names(text: bytes) -> set[str]:
+    """The metrics that are there."""
+    return set(re.findall(r"^(\w+)[{ ]", text.decode(), re.MULTILINE))
+
+
+def whole() -> bytes:
+    """A machine with all that there can be."""
+    return exposition(
+        sample(
+            (ZERO, reading(ZERO, throttle=("power cap",), xid=79, xid_time=EPOCH - 30, activity=WINDOW)),
+            (ONE, reading(ONE, ecc_uncorrected=2)),
+            (
+                SLICE,
+                reading(SLICE, utilization=None, power_w=None, missing={"utilization": "not for slices"}),
+            ),
+        ),
+        usage(
+            GpuUsage(
+                ZERO.uuid,
+                (holding(20 * GIB, kernel="k-1"), holding(GIB, terminal="1"), holding(2 * GIB), holding(GIB)),
+                36 * GIB,
+                None,
+                (),
+            ),
+            GpuUsage(ONE.uuid, (Holding("k-2", None, None, None, None, GIB, "torch"),), 59 * GIB, "…", ()),
+        ),
+    )
+
+
+def test_the_text_is_this() -> None:
+    """Names, labels, types and values are those of docs/prometheus.md, to the letter."""
+    assert whole().decode() == GOLDEN.read_text(encoding="utf-8").replace("VERSION", gpuwidget.__version__)
+
+
+def test_user_text_stays_within_its_quotes() -> None:
+    """A notebook's name may hold quotes, backslashes, line breaks and bytes that are no text."""
+    nasty = 'a "b"\\c\nd{}=,\udcff é.ipynb'
+    kernel = replace(NOTEBOOK, path=nasty, name=nasty)
+    text = exposition(
+        sample((ZERO, reading(ZERO))),
+        usage(GpuUsage(ZERO.uuid, (holding(GIB, kernel="k-1"),), 0, None, ()), kernels=(kernel,)),
+    )
+    assert r'name="a \"b\"\\c\nd{}=,? é.ipynb"' in text.decode()
+    ((labels, value),) = series(text, "gpuwidget_kernel_info")
+    assert (labels["path"], value) == ('a "b"\\c\nd{}=,? é.ipynb', 1.0)
+
+
+def test_what_is_unknown_is_absent() -> None:
+    """A GPU that says nothing has neither zeros nor NaN, only who it is."""
+    nothing = dict.fromkeys(
+        (
+            *("answered", "measured", "utilization", "memory_utilization", "memory_used", "power_w"),
+            *("power_limit_w", "temperature_c", "memory_temperature_c", "sm_clock_mhz", "pstate", "throttle"),
+            *("energy_j", "ecc_uncorrected", "processes"),
+        )
+    )
+    blind = h200(0, memory_total=None, memory_reserved=None)
+    text = exposition(sample((blind, reading(blind, **nothing))), None)
+    assert names(text) == {
+        "gpuwidget_build_info",
+        "gpuwidget_gpus",
+        "gpuwidget_sample_timestamp_seconds",
+        "gpuwidget_gpu_info",
+    }
+    text = exposition(sample((ZERO, reading(ZERO, power_w=float("nan"), temperature_c=float("inf")))), None)
+    assert "NaN" not in text.decode()
+    assert "Inf" not in text.decode()
+    assert names(text) & {"gpuwidget_gpu_power_watts", "gpuwidget_gpu_temperature_celsius"} == set()
+
+
+@pytest.mark.parametrize("state", ["lost_since", "silent_since"])
+def test_a_gpu_that_does_not_answer_is_not_up(state: str) -> None:
+    """A lost GPU stays in the scrape as 0, with the time of its last answer."""
+    text = exposition(
+        sample((ZERO, reading(ZERO)), (ONE, reading(ONE, **{state: EPOCH, "answered": EPOCH - 60}))), None
+    )
+    assert series(text, "gpuwidget_gpu_up") == [
+        ({"gpu": "0", "mig": ""}, 1.0),
+        ({"gpu": "1", "mig": ""}, 0.0),
+    ]
+    assert series(text, "gpuwidget_gpu_answer_timestamp_seconds")[1][1] == EPOCH - 60
+
+
+def test_no_gpu_is_told() -> None:
+    """Where there is no GPU, the scrape says so."""
+    text = exposition(sample(origin=replace(LIVE, kind="none", driver=None, cuda_driver=None)), usage())
+    ((labels, _),) = series(text, "gpuwidget_build_info")
+    assert labels == {"version": gpuwidget.__version__, "source": "none", "driver": "", "cuda_driver": ""}
+    assert series(text, "gpuwidget_gpus") == [({}, 0.0)]
+    assert names(text) == {"gpuwidget_build_info", "gpuwidget_gpus", "gpuwidget_sample_timestamp_seconds"}
+
+
+def test_a_recording_is_labelled() -> None:
+    """Numbers of a recording are not taken for this machine's."""
+    origin = Origin("replay", None, "Recording of NVIDIA H200", "580.1", "13.0")
+    text = exposition(sample((ZERO, reading(ZERO)), origin=origin), None)
+    assert series(text, "gpuwidget_build_info")[0][0]["source"] == "replay"
+
+
+def test_memory_that_is_not_known_is_not_summed() -> None:
+    """Where the driver does not say what one of the processes holds, their sum is absent too."""
+    text = exposition(
+        sample((ZERO, reading(ZERO))),
+        usage(
+            GpuUsage(
+                ZERO.uuid,
+                (holding(None, kernel="k-1"), holding(None), holding(GIB), holding(GIB, terminal="1")),
+                None,
+                "The driver does not say how much each process holds.",
+                (),
+            )
+        ),
+    )
+    assert series(text, "gpuwidget_kernel_memory_bytes") == []
+    assert series(text, "gpuwidget_gpu_memory_other_bytes") == [
+        ({"gpu": "0", "mig": "", "holder": "terminal"}, GIB)
+    ]
+
+
+def test_names_of_files_that_hold_nothing_stay_here() -> None:
+    """Only notebooks that hold GPU memory are named."""
+    assert b"secret" not in whole()
+
+
+def test_a_reason_of_a_newer_driver() -> None:
+    """A reason for a low clock that has no word yet is there by its number."""
+    text = exposition(sample((ZERO, reading(ZERO, throttle=("reason 0x800",)))), None)
+    on = [labels["reason"] for labels, value in series(text, "gpuwidget_gpu_throttle_reason") if value]
+    assert on == ["reason 0x800"]
+    assert len(series(text, "gpuwidget_gpu_throttle_reason")) == 12
+
+
+def test_who_holds_what_of_a_gpu_that_has_gone() -> None:
+    """A GPU that left between the two is left out."""
+    text = exposition(
+        sample((ZERO, reading(ZERO))),
+        usage(GpuUsage(ONE.uuid, (holding(GIB, kernel="k-1"),), 0, None, ())),
+    )
+    assert not names(text) & {"gpuwidget_kernel_memory_bytes", "gpuwidget_kernel_info"}

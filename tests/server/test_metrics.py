@@ -1,0 +1,220 @@
+"""The route that a Prometheus scrapes: who may, what is there without a viewer, what goes on afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from fakes import FakeSource, gpu
+from helpers_samples import GIB, process
+from helpers_server import Server
+from prometheus_client.parser import text_string_to_metric_families
+from test_usage import pid_of, start_kernel, start_session
+from tornado.httpclient import HTTPClientError
+
+from gpuwidget.server import handlers
+from gpuwidget.server.exposition import CONTENT_TYPE
+
+KEPT_S = 150.0
+
+
+async def scrape(server: Server) -> Any:
+    """The answer, while time passes."""
+    asked = asyncio.ensure_future(server.fetch("gpuwidget", "metrics"))
+    await server.until(asked.done)
+    return asked.result()
+
+
+async def values(server: Server) -> dict[str, list[float]]:
+    """The values of each metric, in the order of GPUs."""
+    text = (await scrape(server)).body.decode()
+    found: dict[str, list[float]] = {}
+    for family in text_string_to_metric_families(text):
+        for one in family.samples:
+            found.setdefault(one.name, []).append(one.value)
+    return found
+
+
+async def test_the_first_scrape_is_whole(server: Server, source: FakeSource) -> None:
+    """Without a viewer, the first scrape has what is read slowly too, and is in Prometheus' text format."""
+    answer = await scrape(server)
+    assert (answer.code, answer.headers["Content-Type"]) == (200, CONTENT_TYPE)
+    found = await values(server)
+    assert found["gpuwidget_gpu_up"] == [1.0, 1.0]
+    assert found["gpuwidget_gpu_memory_used_bytes"] == [1_000_000.0, 1_000_000.0]
+    assert found["gpuwidget_gpu_utilization_ratio"] == [0.5, 0.5]
+    assert found["gpuwidget_gpu_energy_joules_total"] == [1000.0, 1000.0]
+    assert found["gpuwidget_gpu_temperature_celsius"] == [40.0, 40.0]
+
+
+async def test_memory_by_notebook_without_a_viewer(server: Server, source: FakeSource) -> None:
+    """A scrape alone tells which notebook holds what, with its name, the first time already."""
+    session = await start_session(server, "work/train.ipynb")
+    kernel = session["kernel"]["id"]
+    await server.until(
+        lambda: server.app.kernel_manager.get_kernel(kernel).execution_state in ("idle", "starting")
+    )
+    source.processes[0] = (process(pid_of(server, kernel), 20 * GIB), process(3_999_999, 7 * GIB))
+    text = (await scrape(server)).body.decode()
+    one = gpu(0)
+    assert (
+        f'gpuwidget_kernel_memory_bytes{{UUID="{one.uuid}",gpu="0",kernel="{kernel}",mig="",'
+        f'model="{one.name}",source="driver"}} 2.147483648e+10'
+    ) in text
+    assert (
+        f'gpuwidget_kernel_info{{kernel="{kernel}",kind="notebook",name="train.ipynb",'
+        'path="work/train.ipynb",spec="python3"} 1.0'
+    ) in text
+
+
+async def test_two_that_scrape_at_once(server: Server, source: FakeSource) -> None:
+    """A pair of Prometheus servers costs the driver no more than one."""
+    both = asyncio.gather(scrape(server), scrape(server))
+    answers = await both
+    assert [one.code for one in answers] == [200, 200]
+    assert source.calls["open"] == 1
+    assert server.hub._subscription is not None
+    assert server.hub._subscription.interval_s == 2.0
+
+
+async def test_a_machine_without_a_gpu(server: Server, source: FakeSource) -> None:
+    """The scrape succeeds, and says that there is none."""
+    source.gpus, source.present, source.kind, source.reason = [], [], "none", "No driver."
+    found = await values(server)
+    assert found["gpuwidget_gpus"] == [0.0]
+    assert "gpuwidget_gpu_up" not in found
+
+
+async def test_what_is_never_there_is_not_waited_for_twice(server: Server, source: FakeSource) -> None:
+    """A kernel without a session delays the first scrape, and no other."""
+    kernel = await start_kernel(server)
+    source.processes[0] = (process(pid_of(server, kernel), GIB),)
+    text = (await scrape(server)).body.decode()
+    assert f'gpuwidget_kernel_info{{kernel="{kernel}",kind="",name="",path="",spec="python3"}} 1.0' in text
+    assert (await server.fetch("gpuwidget", "metrics")).code == 200
+
+
+async def test_sampling_goes_on_between_scrapes_at_a_low_rate(server: Server, source: FakeSource) -> None:
+    """The next scrape finds the driver open and a sample there; nothing is encoded for nobody."""
+    await scrape(server)
+    subscription = server.hub._subscription
+    assert subscription is not None
+    assert subscription.interval_s == 2.0
+    opened, read = source.calls["open"], source.calls["fast"]
+    assert (await server.fetch("gpuwidget", "metrics")).code == 200
+    assert server.hub._subscription is subscription
+    assert (source.calls["open"], source.calls["fast"]) == (opened, read)
+    assert server.hub._newest is None
+    assert (await server.get("history"))[1]["t"] == []
+
+
+async def test_it_ends_when_nobody_scrapes_any_more(server: Server) -> None:
+    """Some minutes after the last scrape the driver is left alone."""
+    await scrape(server)
+    clock = server.clock
+    assert clock is not None
+    begun = clock.monotonic()
+    await server.until(lambda: not server.hub._sampler.wanted)
+    assert KEPT_S <= clock.monotonic() - begun <= KEPT_S + 3
+    assert not server.hub._usage._listening
+    assert (await values(server))["gpuwidget_gpu_up"] == [1.0, 1.0]
+
+
+async def test_a_viewer_between_scrapes(server: Server) -> None:
+    """A panel that is opened while a Prometheus scrapes has its own rate; closed, the scrapes' is left."""
+    await scrape(server)
+    stream = await server.stream()
+    assert (await stream.next())["type"] == "hello"
+    assert (await stream.next())["type"] == "sample"
+    assert server.hub._subscription is not None
+    assert server.hub._subscription.interval_s == 0.2
+    assert (await values(server))["gpuwidget_gpus"] == [2.0]
+    stream.close()
+    await server.until(lambda: not server.hub._listeners)
+    assert server.hub._subscription is not None
+    assert server.hub._subscription.interval_s == 2.0
+    look = asyncio.ensure_future(server.get("sample"))
+    await server.until(look.done)
+    status, sample = look.result()
+    assert (status, len(sample["gpus"])) == (200, 2)
+
+
+async def test_a_driver_that_hangs_gives_503(
+    server: Server, source: FakeSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prometheus sees the scrape as failed and its log says why; nothing goes on afterwards."""
+    source.hang_in_open = threading.Event()
+    monkeypatch.setattr(handlers, "_PATIENCE_S", 0.01)
+    with pytest.raises(HTTPClientError) as failed:
+        await server.fetch("gpuwidget", "metrics")
+    assert failed.value.code == 503
+    assert not server.hub._sampler.wanted
+
+
+async def test_a_sampler_that_is_stuck_gives_no_old_numbers(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no sample has come for long, the last one is not told again and again."""
+    await scrape(server)
+    monkeypatch.setattr(handlers, "_PATIENCE_S", 0.01)
+    monkeypatch.setattr(server.hub, "_take", lambda: None)
+    assert server.clock is not None
+    server.clock.advance(11.0)
+    with pytest.raises(HTTPClientError) as failed:
+        await server.fetch("gpuwidget", "metrics")
+    assert failed.value.code == 503
+
+
+async def test_a_gpu_that_hangs_is_not_up(server: Server, source: FakeSource) -> None:
+    """The others' numbers come all the same."""
+    await scrape(server)
+    source.hanging[0] = threading.Event()
+    await server.until(lambda: source.calls["fast 1"] > 4)
+    found = await values(server)
+    while found["gpuwidget_gpu_up"] != [0.0, 1.0]:
+        await server.until(lambda: True)
+        found = await values(server)
+    assert found["gpuwidget_gpu_memory_used_bytes"] == [1_000_000.0]
+
+
+async def test_no_metrics_for_strangers(server: Server, jp_auth_header: dict[str, str]) -> None:
+    """Nobody without the token reads which notebooks there are; a token as Prometheus sends it does."""
+    token = jp_auth_header["Authorization"].partition(" ")[2]
+    for header in ("", "Bearer wrong", "token wrong"):
+        jp_auth_header["Authorization"] = header
+        with pytest.raises(HTTPClientError) as refused:
+            await server.fetch("gpuwidget", "metrics")
+        assert refused.value.code == 403
+    assert not server.hub._sampler.wanted
+    jp_auth_header["Authorization"] = f"Bearer {token}"
+    assert (await scrape(server)).code == 200
+
+
+async def test_who_may_not_read_gets_no_metrics(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An authorizer is asked for gpuwidget, and its no holds."""
+    asked: list[tuple[str, str]] = []
+
+    def refuse(handler: object, user: object, action: str, resource: str) -> bool:
+        asked.append((action, resource))
+        return False
+
+    monkeypatch.setattr(server.app.authorizer, "is_authorized", refuse)
+    with pytest.raises(HTTPClientError) as refused:
+        await server.fetch("gpuwidget", "metrics")
+    assert (refused.value.code, asked) == (403, [("read", "gpuwidget")])
+
+
+async def test_scraping_is_no_activity(server: Server) -> None:
+    """A Prometheus does not keep an idle server from being culled."""
+    before = server.app.web_app.last_activity()
+    await scrape(server)
+    assert server.app.web_app.last_activity() == before
+    assert "api_last_activity" not in server.app.web_app.settings
+
+
+@pytest.mark.parametrize("jp_base_url", ["/user/a.b+c/"])
+async def test_behind_a_hub(server: Server, jp_base_url: str) -> None:
+    """The route is under the server's base URL."""
+    assert (await scrape(server)).code == 200

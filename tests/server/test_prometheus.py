@@ -1,0 +1,261 @@
+"""A real Prometheus (Debian's) scrapes a real server, and finds what docs/prometheus.md promises there."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from fakes import FakeSource, gpu
+from helpers_prometheus import Prometheus
+from helpers_recordings import meta, tick, values, write
+from helpers_samples import GIB, process
+from helpers_server import Server
+from test_exposition import whole
+from test_usage import connected, pid_of, start_session
+
+from gpuwidget import processes
+from tools import prometheus
+
+DOCS = Path(__file__).parents[2] / "docs"
+ALERTS = DOCS / "prometheus-alerts.yml"
+DASHBOARD = DOCS / "grafana-dashboard.json"
+ALERTS_TEST = Path(__file__).parent / "data" / "alerts_test.yml"
+VARIABLES = {"$instance": ".*", "$__range": "1h"}
+
+
+@pytest.fixture(scope="session")
+def programs() -> dict[str, str]:
+    """Prometheus and promtool; a test that cannot find them fails, for a skipped one proves nothing."""
+    found = prometheus.find()
+    if found is None:
+        pytest.fail(prometheus.MISSING)
+    return found
+
+
+Scrape = Callable[[Server], Prometheus]
+
+
+@pytest.fixture
+def scrape(programs: dict[str, str], tmp_path: Path) -> Iterator[Scrape]:
+    """Have a server scraped every second, with its token in a file, as the documentation says."""
+    started: list[Prometheus] = []
+
+    def scrape(server: Server) -> Prometheus:
+        folder = tmp_path / "prometheus"
+        folder.mkdir()
+        (folder / "token").write_text(server.app.identity_provider.token)
+        config = {
+            "job_name": "gpuwidget",
+            "metrics_path": unquote(f"{server.app.base_url}gpuwidget/metrics"),
+            "authorization": {"credentials_file": str(folder / "token")},
+            "static_configs": [{"targets": [f"127.0.0.1:{server.app.port}"], "labels": {"instance": "lab"}}],
+        }
+        started.append(Prometheus(programs["prometheus"], folder, config, ALERTS))
+        return started[-1]
+
+    yield scrape
+    for one in started:
+        one.stop()
+
+
+def at(index: int, uuid: str, **labels: str) -> dict[str, str]:
+    """The labels of a GPU's series, as Prometheus holds them: an empty one is none."""
+    return {
+        "job": "gpuwidget",
+        "instance": "lab",
+        "gpu": str(index),
+        "UUID": uuid,
+        "model": "NVIDIA H200",
+        **labels,
+    }
+
+
+def metrics_of(text: str) -> set[str]:
+    """The metrics of ours that a text names."""
+    return set(re.findall(r"\bgpuwidget_[a-z0-9_]+\b", text))
+
+
+def expressions() -> list[str]:
+    """What the dashboard's panels ask."""
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    found: list[str] = [target["expr"] for panel in panels for target in panel["targets"]]
+    for name, value in VARIABLES.items():
+        found = [one.replace(name, value) for one in found]
+    return found
+
+
+@pytest.mark.parametrize("jp_base_url", ["/user/anna/"])
+class TestOnARecording:
+    """The server plays a recording that stands still."""
+
+    @pytest.fixture(autouse=True)
+    def recording(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Two GPUs, of which the second is held back by its power limit and says nothing of its clock."""
+        busy = values(util=97, mem_used=60 * GIB, power_mw=612_400, temp_c=51, throttle=4)
+        quiet = values(util=0, mem_used=0, power_mw=75_000, sm_mhz=None)
+        path = write(tmp_path / "still.jsonl", meta(2), tick(0, busy, quiet), tick(1, busy, quiet))
+        monkeypatch.setenv("GPUWIDGET_SOURCE", f"replay:{path}")
+
+    async def test_series_have_the_values_of_the_sample(self, real: Server, scrape: Scrape) -> None:
+        """Every value that the server's sample has is in Prometheus, in base units, and no other."""
+        there = scrape(real)
+        await there.until('up{job="gpuwidget"} == 1')
+        uuids = [one["uuid"] for one in (await real.get("sample"))[1]["gpus"]]
+        expected = {
+            "gpuwidget_gpu_up": [1.0, 1.0],
+            "gpuwidget_gpu_utilization_ratio": [0.97, 0.0],
+            "gpuwidget_gpu_memory_used_bytes": [60.0 * GIB, 0.0],
+            "gpuwidget_gpu_memory_total_bytes": [150754820096.0, 150754820096.0],
+            "gpuwidget_gpu_memory_reserved_bytes": [644939776.0, 644939776.0],
+            "gpuwidget_gpu_power_watts": [612.4, 75.0],
+            "gpuwidget_gpu_power_limit_watts": [700.0, 700.0],
+            "gpuwidget_gpu_temperature_celsius": [51.0, 30.0],
+            "gpuwidget_gpu_sm_clock_hertz": [1.98e9],
+            "gpuwidget_gpu_throttle_reason == 1": [1.0],
+            "gpuwidget_gpu_memory_other_bytes": [60.0 * GIB, 0.0],
+            "gpuwidget_gpu_ecc_uncorrected_errors_total": [],
+            "gpuwidget_gpu_xid": [],
+            "gpuwidget_kernel_memory_bytes": [],
+        }
+        more = {
+            "gpuwidget_gpu_throttle_reason == 1": {"reason": "power cap"},
+            "gpuwidget_gpu_memory_other_bytes": {"holder": "unattributed"},
+        }
+        for expression, of_gpus in expected.items():
+            found = sorted(await there.query(expression), key=lambda one: one[0]["gpu"])
+            labels = more.get(expression, {})
+            assert found == [
+                (at(index, uuids[index], **labels), value) for index, value in enumerate(of_gpus)
+            ], expression
+        ((labels, _),) = await there.query("gpuwidget_build_info")
+        assert labels["source"] == "replay"
+        ((_, age),) = await there.query("time() - gpuwidget_sample_timestamp_seconds")
+        assert age < 30
+
+    async def test_the_dashboard_and_the_rules_are_understood(self, real: Server, scrape: Scrape) -> None:
+        """Prometheus takes the rules in, and answers whatever the dashboard asks."""
+        there = scrape(real)
+        await there.until("gpuwidget_gpu_up")
+        asked = expressions()
+        answers = {expression: await there.query(expression) for expression in asked}
+        assert answers['avg(gpuwidget_gpu_utilization_ratio{instance=~".*"})'] == [({}, 0.485)]
+        lost = next(expression for expression in asked if expression.startswith("count(gpuwidget_gpu_up"))
+        assert answers[lost] == [({}, 0.0)]
+        groups = (await there.api("rules"))["data"]["groups"]
+        assert [one["name"] for one in groups] == ["gpuwidget"]
+        assert len(groups[0]["rules"]) == 8
+
+
+@pytest.fixture
+def on_a_gpu(source: FakeSource, hubs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The GPUs are the test's; the clock is the system's, as Prometheus' is."""
+    monkeypatch.setattr("gpuwidget.server.settings.open_source", lambda *_: source)
+    monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: True)
+
+
+@pytest.mark.parametrize("jp_base_url", ["/user/a%2Bb%40c/"])
+async def test_memory_by_notebook(on_a_gpu: None, real: Server, source: FakeSource, scrape: Scrape) -> None:
+    """Which notebook holds what is in Prometheus by the notebook's name, whatever that and the user's are."""
+    name = 'a "b"\\c é.ipynb'
+    kernel = (await start_session(real, f"work/{name}"))["kernel"]["id"]
+    channels = await connected(real, kernel)
+    channels.close()
+    source.memory[0] = 40 * GIB
+    source.processes[0] = (process(pid_of(real, kernel), 20 * GIB), process(3_999_999, 7 * GIB))
+    there = scrape(real)
+    found = await there.until(
+        "gpuwidget_kernel_memory_bytes "
+        "* on (job, instance, kernel) group_left (path, name) gpuwidget_kernel_info"
+    )
+    holder = {"kernel": kernel, "source": "driver", "path": f"work/{name}", "name": name}
+    assert found == [(at(0, gpu(0).uuid, **holder), 20.0 * GIB)]
+    others = {
+        (labels["gpu"], labels["holder"]): value
+        for labels, value in await there.query("gpuwidget_gpu_memory_other_bytes")
+    }
+    assert others == {
+        ("0", "process"): 7.0 * GIB,
+        ("0", "unattributed"): 13.0 * GIB,
+        ("1", "unattributed"): 1_000_000.0,
+    }
+    assert [value for _, value in await there.query("gpuwidget_gpu_energy_joules_total")] == [1000.0] * 2
+    types = (await there.api("metadata"))["data"]
+    assert types["gpuwidget_gpu_energy_joules_total"][0]["type"] == "counter"
+    assert types["gpuwidget_kernel_memory_bytes"][0]["type"] == "gauge"
+    by_notebook = next(one for one in expressions() if one.startswith("sum by (instance, kernel, name) ("))
+    assert await there.query(by_notebook) == [
+        ({"instance": "lab", "kernel": kernel, "name": name}, 20.0 * GIB)
+    ]
+    # Idle for ten minutes is too long for a test: any time at all will do.
+    await there.until("gpuwidget_kernel_idle_since_timestamp_seconds")
+    idle = [one.replace("> 600", ">= 0") for one in expressions() if "> 600" in one]
+    rows = [await there.query(expression) for expression in idle]
+    assert [[labels for labels, _ in row] for row in rows] == [
+        [{"instance": "lab", "kernel": kernel, "name": name, "path": f"work/{name}"}]
+    ] * 2
+    assert rows[0][0][1] == 20.0 * GIB
+
+
+def run(*command: str, told: bytes | None = None) -> str:
+    """What promtool has to object to; nothing where it objects to nothing."""
+    done = subprocess.run(command, input=told, capture_output=True, check=False, timeout=60)
+    return "" if done.returncode == 0 and not done.stderr else (done.stdout + done.stderr).decode()
+
+
+def test_promtool_objects_to_no_metric(programs: dict[str, str]) -> None:
+    """Names, units, types and help are as Prometheus' own conventions have them."""
+    assert run(programs["promtool"], "check", "metrics", told=whole()) == ""
+
+
+def test_the_rules_tell_what_they_are_for(programs: dict[str, str], tmp_path: Path) -> None:
+    """Each alert comes when it should, says what to do, and leaves a healthy machine alone."""
+    assert run(programs["promtool"], "check", "rules", str(ALERTS)) == ""
+    path = tmp_path / "test.yml"
+    path.write_text(ALERTS_TEST.read_text(encoding="utf-8").replace("ALERTS", str(ALERTS)))
+    assert run(programs["promtool"], "test", "rules", str(path)) == ""
+    alerts = set(re.findall(r"alert: (\w+)", ALERTS.read_text()))
+    tested = re.findall(r"alertname: (\w+)\n\s+exp_alerts", ALERTS_TEST.read_text())
+    assert set(tested) == alerts
+
+
+@pytest.mark.parametrize("path", [ALERTS, DASHBOARD, DOCS / "prometheus.md"], ids=lambda path: path.name)
+def test_every_metric_that_is_named_exists(path: Path) -> None:
+    """No rule, no panel and no line of the documentation asks for a metric that is never there."""
+    there = set(re.findall(r"^# TYPE (\w+) ", whole().decode(), re.MULTILINE))
+    named = metrics_of(path.read_text(encoding="utf-8"))
+    assert named
+    assert named - there == set()
+
+
+def test_every_metric_is_documented() -> None:
+    """The documentation's tables have all of them."""
+    there = set(re.findall(r"^# TYPE (\w+) ", whole().decode(), re.MULTILINE))
+    assert there - metrics_of((DOCS / "prometheus.md").read_text(encoding="utf-8")) == set()
+
+
+def test_the_dashboard_is_one_that_grafana_takes() -> None:
+    """The data source is a variable, panels have numbers of their own and overlap nowhere."""
+    dashboard = json.loads(DASHBOARD.read_text())
+    assert [one["name"] for one in dashboard["templating"]["list"]] == ["datasource", "instance"]
+    panels = dashboard["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    taken: set[tuple[int, int]] = set()
+    for panel in panels:
+        assert {panel["datasource"]["uid"], *(one["datasource"]["uid"] for one in panel["targets"])} == {
+            "${datasource}"
+        }
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken
+        assert max(x for x, _ in cells) < 24
+        taken |= cells

@@ -1,0 +1,77 @@
+"""A Prometheus for the tests: the system's, or Debian's package unpacked beside the tests' packages.
+
+It is unpacked, not installed: an installed package starts a server that stays. ``python -m tools.prometheus``
+ends with 0 when there is one, else with a sentence that says what to install.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+PACKAGE = "prometheus"
+PROGRAMS = ("prometheus", "promtool")
+UNPACKED = Path(sys.prefix) / "prometheus"
+MISSING = (
+    "The tests of gpuwidget/metrics need Prometheus: programs named "
+    + " and ".join(PROGRAMS)
+    + " on the PATH. Install them (Debian, as root: apt-get install prometheus, which also starts a server; "
+    "systemctl disable --now prometheus ends it) and run again."
+)
+
+
+def find() -> dict[str, str] | None:
+    """The path of each of the programs, where all are there and answer; else None."""
+    places = (None, str(UNPACKED / "usr" / "bin"))
+    for place in places:
+        found = {
+            name: path for name in PROGRAMS if (path := shutil.which(name, path=place)) and _answers(path)
+        }
+        if len(found) == len(PROGRAMS):
+            return found
+    return None
+
+
+def unpack() -> bool:
+    """Fetch the package with apt-get where there is one, and unpack it; whether that went well."""
+    if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
+        return False
+    if os.geteuid() == 0:
+        # Who may not has the lists of an earlier update, or none.
+        _run(["apt-get", "update", "-qq"])
+    with tempfile.TemporaryDirectory() as folder:
+        # Root's apt would fetch as a user who may not write there, and say so at length.
+        fetch = ["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", PACKAGE]
+        if not _run(fetch, cwd=folder):
+            return False
+        return all(_run(["dpkg-deb", "--extract", str(deb), str(UNPACKED)]) for deb in Path(folder).iterdir())
+
+
+def _run(command: list[str], cwd: str | None = None) -> bool:
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    done = subprocess.run(command, env=environment, cwd=cwd, stdin=subprocess.DEVNULL, check=False)
+    return done.returncode == 0
+
+
+def _answers(path: str) -> bool:
+    try:
+        done = subprocess.run([path, "--version"], capture_output=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def main() -> str | None:
+    """None when there is a Prometheus, else why not and what to do."""
+    if find() is None:
+        print("Fetching Prometheus for the tests of gpuwidget/metrics.", flush=True)
+        unpack()
+    return None if find() else MISSING
+
+
+if __name__ == "__main__":
+    sys.exit(main())
