@@ -261,8 +261,14 @@ def test_the_notebook_that_a_process_runs_for(session: str | None, notebook: str
     if session is not None:
         environment["JPY_SESSION_NAME"] = session
     child = subprocess.Popen(
-        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment
+        [sys.executable, "-c", "print(flush=True); input()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
     )
+    assert child.stdout is not None
+    # Popen returns while the system is still laying out the new program, its environment last of all.
+    child.stdout.readline()
     try:
         assert processes.notebook_of(child.pid) == notebook
     finally:

@@ -209,10 +209,10 @@ class Walk:
     def _parts(self, number: int, value: object, kind: Kind) -> Sequence[object]:
         if kind is _CONTAINER:
             return items(value)
+        if kind is _TENSOR:
+            return self._tensor(number)
         if kind is Kind.MODULE:
             return get_referents(value)
-        if kind is Kind.TENSOR:
-            return self._tensor(number)
         if kind is Kind.OPTIMIZER:
             self._late.append(number)
             state: Any = (attributes(value) or {}).get("state")
@@ -223,7 +223,7 @@ class Walk:
             return of_frame(value)
         if kind is _CLASS:
             return list(class_dict(value).values())
-        if kind is Kind.STORAGE:
+        if kind is _STORAGE:
             self.owners.take(number, self._root[number], self._torch.UntypedStorage.data_ptr(value))
         return ()
 
