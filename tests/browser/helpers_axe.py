@@ -28,6 +28,7 @@ def violations(notebook: Notebook, *parts: str, themes: tuple[str, ...] = tuple(
             assert notebook.page.locator(part).first.is_visible(), f"{part} is not there to be judged"
         found: list[dict[str, Any]] = notebook.script(_JUDGE, [AXE.read_text(), [[part] for part in parts]])
         said += [
-            f"{theme}: {one['id']}: {one['where']}: {one['html']}: {' '.join(one['why'].split())}" for one in found
+            f"{theme}: {one['id']}: {one['where']}: {one['html']}: {' '.join(one['why'].split())}"
+            for one in found
         ]
     return said

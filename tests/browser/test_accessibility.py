@@ -79,9 +79,7 @@ def test_before_there_is_a_notebook(eight: tuple[Lab, Standin], browser: Browser
     notebook.page.close(run_before_unload=False)
 
 
-def test_gpus_and_who_holds_them(
-    eight: tuple[Lab, Standin], opened: tuple[Notebook, FakedUsage]
-) -> None:
+def test_gpus_and_who_holds_them(eight: tuple[Lab, Standin], opened: tuple[Notebook, FakedUsage]) -> None:
     """Cards folded and unfolded, holders with their menu, hints, a device that waits, a cell that runs."""
     notebook, usage = opened
     known = uuids(eight[0])
