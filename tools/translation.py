@@ -1,11 +1,11 @@
-"""The languages of the labextension: the catalogue of its strings, and what JupyterLab reads of a translation.
+"""The languages of the labextension: the catalogue of its strings, and what JupyterLab reads of a language.
 
 ``python -m tools.translation`` writes the catalogue anew and brings the languages up to date;
 ``--compile`` makes the JSON that JupyterLab loads, which ``make`` and the wheel's build do;
 ``--add de_DE`` begins a language.
 
-JupyterLab finds the JSON by the entry point ``jupyterlab.locale``. Its own tool for this, jupyterlab-translate,
-brings copier, a client of Crowdin and a bundle of 3.6 MB. What is needed of it are the strings, which
+JupyterLab finds the JSON by the entry point ``jupyterlab.locale``. Its own tool, jupyterlab-translate, brings
+copier, a client of Crowdin and a bundle of 3.6 MB. What is needed of it are the strings, which
 TypeScript's own compiler finds (``strings.mjs``), and babel, which JupyterLab has.
 """
 
@@ -35,7 +35,7 @@ TOLD_ELSEWHERE = {
     "panel/switchWords.ts: title",
     "ui/throttle.ts: word",
 }
-"""Where the labextension translates what Python says (``said_by_python`` has the words) or the settings' schema."""
+"""Where it translates what Python says, of which ``said_by_python`` has the words, or the settings."""
 _SCHEMA_TEXTS = ("title", "description", "jupyter.lab.setting-icon-label")
 
 
@@ -75,7 +75,8 @@ def said_by_python() -> list[tuple[str, str]]:
     from gpuwidget.sources import throttle
 
     rooms = (links_torch, links_libraries, links_driver, links_gpu, links_condition)
-    links = [value for room in rooms for name, value in vars(room).items() if name.isupper()]
+    constants = [value for room in rooms for name, value in vars(room).items() if name.isupper()]
+    links = [value for value in constants if isinstance(value, tuple) and len(value) == 2]
     return [
         *(("gpuwidget/torch_switches.py", kind.title) for kind in torch_switches.KINDS),
         *(("gpuwidget/torch_switches.py", kind.trades) for kind in torch_switches.KINDS),
