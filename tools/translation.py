@@ -2,7 +2,7 @@
 
 ``python -m tools.translation`` writes the catalogue anew and brings the languages up to date;
 ``--compile`` makes the JSON that JupyterLab loads, which ``make`` and the wheel's build do;
-``--add de_DE`` begins a language.
+``--add de_DE`` begins a language; ``--check`` says whether the catalogue is up to date.
 
 JupyterLab finds the JSON by the entry point ``jupyterlab.locale``. Its own tool, jupyterlab-translate, brings
 copier, a client of Crowdin and a bundle of 3.6 MB. What is needed of it are the strings, which
@@ -18,6 +18,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from babel import Locale
 from babel.messages.catalog import Catalog
 from babel.messages.pofile import read_po, write_po
 
@@ -98,11 +99,13 @@ def read(path: Path) -> Catalog:
 
 def text_of(made: Catalog) -> str:
     """As it stands in a file: without dates and line numbers, so that it changes only where a string does."""
+    for message in made:
+        message.flags.discard("python-format")  # "100 % of" is none
     written = BytesIO()
     write_po(written, made, width=110, omit_header=True, include_lineno=False, sort_output=True)
     head = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=utf-8\\n"\n'
     if made.locale is not None:
-        head += f'"Language: {made.locale}\\n"\n"Plural-Forms: {made.plural_forms}\\n"\n'
+        head += f'"Language: {_name(made.locale)}\\n"\n"Plural-Forms: {made.plural_forms}\\n"\n'
     return f"{head}\n{written.getvalue().decode()}"
 
 
@@ -110,7 +113,7 @@ def compiled(language: Catalog) -> str:
     """What JupyterLab reads: by each string, with its context before it, the translations of its forms."""
     head = {
         "domain": DOMAIN,
-        "language": str(language.locale).replace("_", "-"),
+        "language": _name(language.locale).replace("_", "-"),
         "plural_forms": language.plural_forms.rstrip(";") + ";",
         "version": "",
     }
@@ -123,6 +126,12 @@ def compiled(language: Catalog) -> str:
         if one and all(forms) and not message.fuzzy:
             told[one if message.context is None else f"{message.context}\x04{one}"] = forms
     return json.dumps(told, ensure_ascii=False, indent=1) + "\n"
+
+
+def _name(locale: Locale | str | None) -> str:
+    # As the folder is called: babel says zh_Hans_CN.
+    known = Locale.parse(str(locale))
+    return f"{known.language}_{known.territory}" if known.territory else known.language
 
 
 def _add(made: Catalog, text: str | tuple[str, ...], path: str, context: str | None = None) -> None:
@@ -152,6 +161,7 @@ def main(arguments: list[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--compile", action="store_true", help="make the JSON that JupyterLab loads")
+    parser.add_argument("--check", action="store_true", help="say whether the catalogue is up to date")
     parser.add_argument("--add", metavar="LOCALE", help="begin a language, such as de_DE")
     chosen = parser.parse_args(arguments)
     if chosen.compile:
@@ -163,6 +173,10 @@ def main(arguments: list[str] | None = None) -> None:
         path.parent.mkdir(parents=True)
         path.write_text(text_of(Catalog(locale=chosen.add, domain=DOMAIN)), encoding="utf-8")
     made = catalogue()
+    if chosen.check:
+        if text_of(made) != TEMPLATE.read_text(encoding="utf-8"):
+            raise SystemExit(f"{TEMPLATE.relative_to(ROOT)} is out of date: python -m tools.translation")
+        return
     LOCALE.mkdir(exist_ok=True)
     TEMPLATE.write_text(text_of(made), encoding="utf-8")
     for path in languages():
