@@ -120,11 +120,13 @@ def compiled(language: Catalog) -> str:
     told: dict[str, Any] = {"": head}
     for message in language:
         if isinstance(message.id, tuple):
-            one, forms = message.id[0], list(message.string or ())
+            # JupyterLab takes one form alone for a string without a plural: Chinese has one.
+            one, forms = message.id[0], [*(message.string or ())]
+            padding = [""] * (2 - len(forms))
         else:
-            one, forms = str(message.id), [str(message.string or "")]
+            one, forms, padding = str(message.id), [str(message.string or "")], []
         if one and all(forms) and not message.fuzzy:
-            told[one if message.context is None else f"{message.context}\x04{one}"] = forms
+            told[one if message.context is None else f"{message.context}\x04{one}"] = forms + padding
     return json.dumps(told, ensure_ascii=False, indent=1) + "\n"
 
 
