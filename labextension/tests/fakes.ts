@@ -284,6 +284,7 @@ export function torchSwitch(changes: Partial<Switch> = {}): Switch {
 
 /** English, as written. */
 export const trans = {
+  _p: (_: string, text: string) => text,
   __: (text: string, ...values: unknown[]) => filled(text, values),
   _n: (one: string, many: string, count: number, ...values: unknown[]) =>
     filled(count === 1 ? one : many, [count, ...values])

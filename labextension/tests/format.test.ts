@@ -1,6 +1,7 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
+import { trans } from './fakes';
 import {
   change,
   duration,
@@ -38,7 +39,7 @@ test('memory is read in the unit that fits it', () => {
 
 test('what is not known is n/a and never 0', () => {
   assert.deepEqual(
-    [memory(null), memory(NaN), figure(null, 'GiB'), whole(undefined), powerOf(null, 700)],
+    [memory(null), memory(NaN), figure(null, 'GiB'), whole(undefined), powerOf(trans, null, 700)],
     ['n/a', 'n/a', 'n/a', 'n/a', 'n/a']
   );
 });
@@ -57,7 +58,7 @@ test('a number that grows a digit begins where it did', () => {
 });
 
 test('power names its limit where that is known', () => {
-  assert.deepEqual([powerOf(611.4, 700), powerOf(611.4, null)], ['611 of 700 W', '611 W']);
+  assert.deepEqual([powerOf(trans, 611.4, 700), powerOf(trans, 611.4, null)], ['611 of 700 W', '611 W']);
 });
 
 test('what is not known has no unit', () => {

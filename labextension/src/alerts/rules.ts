@@ -25,7 +25,7 @@ export interface Finding {
    */
   readonly state: 'on' | 'off' | 'between' | 'unknown';
   /** What is told of it: a percentage, degrees, a number of errors, an XID, epoch seconds or words. */
-  readonly value: number | string;
+  readonly value: number | readonly string[];
 }
 
 /** What slows a GPU down because something is wrong: gpuwidget/sources/throttle.py has the words. */
@@ -60,7 +60,7 @@ export function levels(gpu: Gpu, reading: Reading, settings: AlertSettings): Fin
   if (settings.throttle) {
     const words = reading.throttle?.filter(word => BRAKES.has(word)) ?? null;
     const state = words === null ? 'unknown' : words.length > 0 ? 'on' : 'off';
-    found.push({ kind: 'throttle', gpu, state, value: (words ?? []).join(', ') });
+    found.push({ kind: 'throttle', gpu, state, value: words ?? [] });
   }
   return found;
 }

@@ -4,6 +4,7 @@ import type { Alert } from './alerts';
 import type { Finding } from './rules';
 import { gpuNumbers } from '../holders/words';
 import { gpuNumber, moment, whole } from '../ui/format';
+import { throttleWords } from '../ui/throttle';
 
 /** An alert in a sentence or two; `now` is epoch seconds. */
 export function alertText(trans: TranslationBundle, { kind, about }: Alert, now: number): string {
@@ -42,7 +43,13 @@ export function alertText(trans: TranslationBundle, { kind, about }: Alert, now:
       return trans.__(
         '%1 is slowed down: %2.',
         who,
-        [...new Set(about.map(({ value }) => value))].join('; ')
+        [
+          ...new Set(
+            about.map(({ value }) =>
+              (typeof value === 'number' ? [] : throttleWords(trans, value)).join(', ')
+            )
+          )
+        ].join('; ')
       );
   }
 }

@@ -12,9 +12,10 @@ import type { Part } from './state';
 export const HEIGHT = 118;
 const AXIS_WIDTH = 40;
 const LABEL_HEIGHT = 11;
-/** Room for the numbers beside the ends of the lines, by how many lines there are. */
-const LABEL_WIDTHS = [8, 34, 50] as const;
-const ONE_DIGIT = 10;
+/** Between the end of a line and the number beside it, and beyond that. */
+const LABEL_GAP = 4;
+/** So many numbers stand beside each other, the rest is counted. */
+const MOST_LABELS = 3;
 const FADED = 0.15;
 const SMALLEST_DRAG = 6;
 /** A pointer so near to a line, in pixels, means that GPU. */
@@ -123,7 +124,6 @@ export class Plot {
 
   private options(width: number): uPlot.Options {
     const { colours, key, reset } = this.ports;
-    const many = this.drawn.length;
     const hidden = { show: false };
     const axis = {
       stroke: () => colours().text,
@@ -134,7 +134,7 @@ export class Plot {
     return {
       width,
       height: HEIGHT,
-      padding: [6, LABEL_WIDTHS[many < 2 ? 0 : many <= ONE_DIGIT ? 1 : 2], 0, 0],
+      padding: [6, this.labelRoom(), 0, 0],
       legend: hidden,
       cursor: {
         y: false,
@@ -206,6 +206,20 @@ export class Plot {
     };
   }
 
+  /** Room for the numbers beside the ends of the lines, were they the longest ones and all in one place. */
+  private labelRoom(): number {
+    const context = document.createElement('canvas').getContext('2d');
+    if (this.drawn.length < 2 || context === null) {
+      return 2 * LABEL_GAP;
+    }
+    context.font = `10px ${this.ports.colours().font}`;
+    const numbers = this.drawn.map(({ number }) => number).sort((one, other) => other.length - one.length);
+    const shown = numbers.slice(0, numbers.length > MOST_LABELS ? MOST_LABELS - 1 : MOST_LABELS);
+    const rest = numbers.length - shown.length;
+    const longest = [...shown, ...(rest === 0 ? [] : [`+${String(rest)}`])].join(' ');
+    return Math.ceil(context.measureText(longest).width) + 2 * LABEL_GAP;
+  }
+
   private tell(u: uPlot): void {
     const row = (u.cursor.left ?? AWAY) < 0 ? null : (u.cursor.idx ?? null);
     const under = u.over.matches(':hover');
@@ -247,7 +261,7 @@ export class Plot {
       return value === null ? [] : [{ drawn, y: u.valToPos(value, 'y', true) }];
     });
     const height = LABEL_HEIGHT * devicePixelRatio;
-    const left = bbox.left + bbox.width + 4 * devicePixelRatio;
+    const left = bbox.left + bbox.width + LABEL_GAP * devicePixelRatio;
     ctx.save();
     ctx.font = `${String(10 * devicePixelRatio)}px ${font}`;
     ctx.textAlign = 'left';
@@ -262,7 +276,7 @@ export class Plot {
         one?.number ??
           shortened(
             all.map(({ number }) => number),
-            3
+            MOST_LABELS
           ),
         left,
         y

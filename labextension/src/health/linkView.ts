@@ -14,7 +14,7 @@ export function linkView(trans: TranslationBundle, link: Link, copy: Copy): HTML
     'summary',
     'link-head',
     symbol,
-    element('span', 'link-title', title),
+    element('span', 'link-title', trans.__(title)),
     element('span', 'link-found', found),
     element('span', 'link-status', statusWord(trans, status))
   );

@@ -42,7 +42,12 @@ export function healthSummary(
   if (broken.length > 0) {
     return [
       'broken',
-      trans._n('%1 link broken: %2', '%1 links broken: %2', broken.length, broken.join(', '))
+      trans._n(
+        '%1 link broken: %2',
+        '%1 links broken: %2',
+        broken.length,
+        broken.map(title => trans.__(title)).join(', ')
+      )
     ];
   }
   if (known.some(({ kind }) => kind === 'failed')) {
@@ -54,7 +59,15 @@ export function healthSummary(
   const warned = titles(doctors, ['warning', 'unknown']);
   return warned.length === 0
     ? ['ok', trans.__('all links found')]
-    : ['warning', trans._n('%1 to look at: %2', '%1 to look at: %2', warned.length, warned.join(', '))];
+    : [
+        'warning',
+        trans._n(
+          '%1 to look at: %2',
+          '%1 to look at: %2',
+          warned.length,
+          warned.map(title => trans.__(title)).join(', ')
+        )
+      ];
 }
 
 /** The links with one of these statuses, each once whoever has it. */

@@ -7,16 +7,6 @@ import type { Actions } from './actions';
 import type { Kernels } from '../kernel/kernels';
 import { HolderCommandIds } from '../tokens';
 
-const ABOUT = {
-  args: {
-    type: 'object',
-    properties: {
-      kernel: { type: 'string', description: "Jupyter's id of the kernel" },
-      terminal: { type: 'string', description: "Name of the server's terminal" }
-    }
-  }
-} as const;
-
 /** Add what can be done about one that holds memory. */
 export function addHolderCommands(
   { commands }: JupyterFrontEnd,
@@ -25,6 +15,15 @@ export function addHolderCommands(
   trans: TranslationBundle,
   palette: ICommandPalette | null
 ): void {
+  const about = {
+    args: {
+      type: 'object',
+      properties: {
+        kernel: { type: 'string', description: trans.__('Jupyter’s id of the kernel') },
+        terminal: { type: 'string', description: trans.__('Name of the server’s terminal') }
+      }
+    }
+  } as const;
   const named = (args: ReadonlyPartialJSONObject, name: string): string | null =>
     typeof args[name] === 'string' ? args[name] : null;
   /** The kernel that is meant, else that of the notebook in front. */
@@ -34,7 +33,7 @@ export function addHolderCommands(
     label: args =>
       named(args, 'terminal') === null ? trans.__('Go to Its Tab') : trans.__('Go to the Terminal'),
     caption: trans.__('Bring it to the front; opened if it is not'),
-    describedBy: ABOUT,
+    describedBy: about,
     execute: args => actions.goTo({ kernel: named(args, 'kernel'), terminal: named(args, 'terminal') })
   });
   commands.addCommand(HolderCommandIds.freeCache, {
@@ -43,7 +42,7 @@ export function addHolderCommands(
         ? trans.__('Free torch’s Cache of This Notebook')
         : trans.__('Free torch’s Cache'),
     caption: trans.__('Give back what torch keeps and nobody uses (torch.cuda.empty_cache())'),
-    describedBy: ABOUT,
+    describedBy: about,
     isEnabled: args => meant(args) !== null,
     execute: async args => {
       const kernel = meant(args);
@@ -55,7 +54,7 @@ export function addHolderCommands(
   commands.addCommand(HolderCommandIds.shutDown, {
     label: trans.__('Shut Down Its Kernel…'),
     caption: trans.__('End the kernel, after a question that names what is lost'),
-    describedBy: ABOUT,
+    describedBy: about,
     execute: async args => {
       const kernel = named(args, 'kernel');
       if (kernel !== null) {

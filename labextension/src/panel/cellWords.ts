@@ -43,8 +43,10 @@ export function memoryTitle(trans: TranslationBundle, report: CellReport): strin
   const lines = [
     trans.__('%1: %2, peak %3', what, memoryChange(delta), memory(peak)),
     ...(gpus.length > 1 || delta === null || peak === null
-      ? gpus.map(gpu => trans.__('%1: %2, peak %3', gpuWords(gpu), memoryChange(gpu.delta), memory(gpu.peak)))
-      : [gpus.map(gpuWords).join(', ')])
+      ? gpus.map(gpu =>
+          trans.__('%1: %2, peak %3', gpuWords(trans, gpu), memoryChange(gpu.delta), memory(gpu.peak))
+        )
+      : [gpus.map(gpu => gpuWords(trans, gpu)).join(', ')])
   ];
   const reason = delta === null || peak === null ? (missing[field] ?? '') : '';
   return [...lines, reason, report.recording ?? ''].filter(line => line !== '').join('\n');
@@ -68,7 +70,7 @@ export function energyTitle(trans: TranslationBundle, report: CellReport): strin
   if (gpus.length === 0) {
     return memoryTitle(trans, report);
   }
-  const parts = gpus.map(gpu => `${gpuWords(gpu)}: ${energy(gpu.energy)}`);
+  const parts = gpus.map(gpu => `${gpuWords(trans, gpu)}: ${energy(gpu.energy)}`);
   return [...parts, atLeast ? (missing.energy_j ?? '') : ''].filter(line => line !== '').join('\n');
 }
 
@@ -95,6 +97,6 @@ export function runningTitle(trans: TranslationBundle, running: Running): string
   ].join('\n');
 }
 
-function gpuWords({ number, torchDevice }: GpuPart): string {
-  return torchDevice === null ? `GPU ${number}` : `GPU ${number} (${torchDevice})`;
+function gpuWords(trans: TranslationBundle, { number, torchDevice }: GpuPart): string {
+  return torchDevice === null ? trans.__('GPU %1', number) : trans.__('GPU %1 (%2)', number, torchDevice);
 }

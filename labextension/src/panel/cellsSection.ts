@@ -194,7 +194,7 @@ export class CellsSection {
     const { foreign } = this.cells;
     const notes = [
       rows.some(({ report }) => report.kind === 'device' && report.gpus.length > 0)
-        ? this.trans.__('* the whole GPU’s, whoever used it')
+        ? this.trans.__('* the whole GPU’s, whoever used it.')
         : '',
       rows.some(({ report }) => report.recording !== null)
         ? this.trans.__('Figures of a recording are not the notebook’s.')

@@ -11,6 +11,7 @@ import { HolderList } from './holderList';
 import { MemoryBar } from './memoryBar';
 import { shares, type GpuNow, type Shares } from '../stream/model';
 import type { Palette } from '../ui/palette';
+import { throttleWords } from '../ui/throttle';
 import { gpuName, QUIET_THROTTLES, trouble } from './words';
 
 const CHART_HEIGHT = 44;
@@ -97,7 +98,10 @@ export class GpuCard {
     const { gpu, reading } = now;
     const { time } = around;
     const away = trouble(this.trans, reading, time);
-    const worries = (reading.throttle ?? []).filter(word => !QUIET_THROTTLES.has(word));
+    const worries = throttleWords(
+      this.trans,
+      (reading.throttle ?? []).filter(word => !QUIET_THROTTLES.has(word))
+    );
     setAttribute(
       this.node,
       'aria-label',
@@ -176,14 +180,17 @@ export class GpuCard {
     const fact = (text: Text, value: number | null, words: string, field: string): void => {
       text.set(words, value === null ? (reading.missing[field] ?? '') : '');
     };
-    fact(power, reading.power_w, powerOf(reading.power_w, reading.power_limit_w), 'power_w');
+    fact(power, reading.power_w, powerOf(this.trans, reading.power_w, reading.power_limit_w), 'power_w');
     fact(temperature, reading.temperature_c, withUnit(whole(reading.temperature_c), '°C'), 'temperature_c');
     fact(clock, reading.sm_clock_mhz, withUnit(whole(reading.sm_clock_mhz), 'MHz'), 'sm_clock_mhz');
   }
 
   /** The line at the foot keeps its height, so that nothing moves when a clock is held down. */
   private writeState(now: GpuNow, away: [string, string] | null, worries: readonly string[]): void {
-    const quiet = (now.reading.throttle ?? []).filter(word => QUIET_THROTTLES.has(word) && word !== 'idle');
+    const quiet = throttleWords(
+      this.trans,
+      (now.reading.throttle ?? []).filter(word => QUIET_THROTTLES.has(word) && word !== 'idle')
+    );
     const warm = away === null ? worries : [away[1]];
     const words = warm.length > 0 ? warm : quiet;
     this.state.set(words.join(', '), words.join(', '));

@@ -65,7 +65,7 @@ export class HintList {
 class HintLine {
   readonly node: HTMLElement;
   private readonly name = new Text('hint-name');
-  private readonly chip = new Text('chip');
+  private readonly chip = new Text('hint-chip');
   private readonly button = element('button', 'hint-act jp-Button jp-mod-styled');
   private target: Target | null = null;
 

@@ -18,6 +18,9 @@ export const QUIET_THROTTLES: ReadonlySet<string> = new Set([
   'idle'
 ]);
 
+/** Who is on a GPU, in the kernel's words, where it is the notebook itself; the others are processes. */
+const HERE = 'this notebook';
+
 /** A sentence, with a command to run and what a button beside it does. */
 export interface Notice {
   readonly text: string;
@@ -206,7 +209,8 @@ export function choiceText(trans: TranslationBundle, choice: DeviceChoice): stri
   if (choice.memory_free !== null) {
     words.push(trans.__('%1 free', memory(choice.memory_free)));
   }
-  return [...words, ...choice.holders].join(' · ');
+  const holders = choice.holders.map(who => (who === HERE ? trans.__('this notebook') : who));
+  return [...words, ...holders].join(' · ');
 }
 
 /** The offer to choose the GPU with the most free memory, and which that is now. */

