@@ -49,7 +49,7 @@ class Page {
         this.time,
         readings.map((changes, index) => reading(index, { answered: this.time, ...changes }))
       );
-      told.push(...this.alerts.take(now, this.settings).map(alert => alertText(trans, alert, this.time)));
+      told.push(...this.alerts.take(now, 1, this.settings).map(alert => alertText(trans, alert, this.time)));
     }
     return told.map(text => text.split(':')[0] ?? '');
   }
@@ -75,7 +75,7 @@ test('GPUs that are lost together are one notification', () => {
 test('a slice is lost with its parent, which says it', () => {
   const now = sample(1, [reading(0, { lost_since: 1 }), reading(1, { lost_since: 1 })]);
   const gpus = [gpu(0), gpu(1, { mig_parent: 'GPU-0', mig_index: 0 })];
-  const [alert] = new Alerts(new Kept()).take({ ...now, gpus }, QUIET);
+  const [alert] = new Alerts(new Kept()).take({ ...now, gpus }, 1, QUIET);
   assert.deepEqual(
     alert?.about.map(finding => finding.gpu.uuid),
     ['GPU-0']
@@ -107,6 +107,18 @@ test('a value that is gone at once, or that nobody knows, tells nothing and ends
   assert.deepEqual(page.pass(5, { temperature_c: 99 }), ['GPU 0']);
   page.pass(300, { temperature_c: null });
   assert.deepEqual(page.pass(5, { temperature_c: 99 }), []);
+});
+
+test('two samples with an hour between them in which nobody looked are no state that lasts', () => {
+  const page = new Page({ ...QUIET, temperature: 85 });
+  assert.deepEqual(page.pass(1, { temperature_c: 99 }), []);
+  page.time += 3600;
+  assert.deepEqual(page.pass(3, { temperature_c: 99 }), []);
+  assert.deepEqual(page.pass(1, { temperature_c: 99 }), ['GPU 0']);
+  page.pass(1, { temperature_c: 40 });
+  page.time += 3600;
+  page.pass(1, { temperature_c: 40 });
+  assert.deepEqual(page.pass(10, { temperature_c: 99 }), []);
 });
 
 test('heat and power brakes are told, a power limit that is reached is not', () => {
@@ -154,11 +166,11 @@ test('a server that does not send errors yet is taken for one that knows of none
 test('a recording is no news of this machine', () => {
   const now = sample(1, [reading(0, { lost_since: 1 })]);
   const recorded = { ...now, origin: { ...now.origin, kind: 'replay' as const, recording: 'Recording' } };
-  assert.deepEqual(new Alerts(new Kept()).take(recorded, QUIET), []);
+  assert.deepEqual(new Alerts(new Kept()).take(recorded, 1, QUIET), []);
 });
 
 test('what was kept and cannot be read is forgotten', () => {
   const kept = new Kept();
   kept.text = '{';
-  assert.equal(new Alerts(kept).take(sample(1, [reading(0, { lost_since: 1 })]), QUIET).length, 1);
+  assert.equal(new Alerts(kept).take(sample(1, [reading(0, { lost_since: 1 })]), 1, QUIET).length, 1);
 });

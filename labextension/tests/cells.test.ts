@@ -8,8 +8,9 @@ import { Preferences, type Wishes } from '../src/cells/preferences';
 import { Reader } from '../src/cells/reader';
 import { Runs } from '../src/cells/runs';
 import type { KernelView } from '../src/kernel/kernels';
+import { runningTitle } from '../src/panel/cellWords';
 import type { KernelState, Sample } from '../src/wire';
-import { FakeTimers, GIB, kernelGpu, kernelState, reading, sample, settled } from './fakes';
+import { FakeTimers, GIB, kernelGpu, kernelState, reading, sample, settled, trans } from './fakes';
 import { codeCell, FakeCells, FakeOutput, report, reportedGpu } from './fakes_cells';
 
 const NOW = Date.now() / 1000;
@@ -35,7 +36,25 @@ class FakeKernels {
 function holding(...gib: (number | null)[]): KernelState {
   return kernelState({
     gpus: gib.map((held, index) =>
-      kernelGpu(index, { process_memory: held === null ? null : held * GIB, context: held !== 0 })
+      kernelGpu(index, {
+        process_memory: held === null ? null : held * GIB,
+        torch_reserved: null,
+        context: held !== 0
+      })
+    )
+  });
+}
+
+/** In a container: torch alone says what it has; null before CUDA is up, and of a GPU that is none of torch's. */
+function reserving(...gib: (number | null)[]): KernelState {
+  return kernelState({
+    cuda_initialized: gib.some(each => each !== null),
+    gpus: gib.map((each, index) =>
+      kernelGpu(index, {
+        torch_device: index === 2 ? null : `cuda:${String(index)}`,
+        process_memory: null,
+        torch_reserved: each === null ? null : each * GIB
+      })
     )
   });
 }
@@ -138,6 +157,21 @@ test('what the running cell took is told from what the kernel held before it', (
   assert.deepEqual(took(all), [null, []]);
   all.kernels.say(holding(5, 1));
   assert.deepEqual(took(all), [4 * GIB, [3 * GIB, GIB]]);
+});
+
+test('where only torch can say what the running cell took, it is told as torch’s own number', () => {
+  const all = made();
+  all.kernels.say(reserving(null, null, null));
+  begin(all);
+  all.kernels.say(reserving(3, 0, null));
+  assert.deepEqual(took(all), [3 * GIB, [3 * GIB, 0, null]]);
+  all.runs.ended(all.notebook.key, 'message');
+  all.kernels.say(reserving(3, 1, null));
+  begin(all, 5);
+  all.kernels.say(reserving(5, 1, null));
+  assert.equal(all.cells.running?.delta, 2 * GIB);
+  const [title] = runningTitle(trans, all.cells.running).split('\n');
+  assert.equal(title, 'Reserved by torch since the cell began: +2.0 GiB');
 });
 
 test('where nobody asked before the cell began, what it took is not known', () => {

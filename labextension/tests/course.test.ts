@@ -85,8 +85,18 @@ test('samples go on from the step that was open: no spike is lost and the mean i
   );
   assert.deepEqual(
     mean?.map(value => Math.round(10 * (value ?? NaN)) / 10),
+    // 11.6 was not read: three samples of that step are known.
     [5, 45.7, 3.5]
   );
+});
+
+test('the mean of a metric that was unknown for a part of a step is that of the samples in which it was known', () => {
+  const course = new Course(10, METRICS);
+  course.restart(told(10, [0], { mean: [null] }, { newest: 5, samples: [25] }));
+  for (let count = 0; count < 24; count++) {
+    course.add(used(5 + (count + 1) / 5, count === 0 ? 80 : 20), 0);
+  }
+  assert.deepEqual(shown(course)[2], [22.5]);
 });
 
 test('a sample that the server told already is not counted twice', () => {

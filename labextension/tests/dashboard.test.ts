@@ -6,6 +6,7 @@ import { place, shortened } from '../src/dashboard/labels';
 import { figureIn, isMetric, METRICS, reasonOf, topOf, unitOf, valueOf } from '../src/dashboard/metrics';
 import { after } from '../src/dashboard/navigation';
 import { Pace } from '../src/dashboard/pace';
+import { Passing } from '../src/dashboard/passing';
 import { runs } from '../src/dashboard/runs';
 import { restored, USUAL, withGpu, withMetric, withOnly } from '../src/dashboard/state';
 import { FakeTimers, GIB, gpu, reading } from './fakes';
@@ -170,4 +171,20 @@ test('nothing is drawn more often than it can be read, and no news is lost', asy
   pace.stop();
   await timers.pass(10_000);
   assert.deepEqual([drawn, timers.running], [before + 1, 0]);
+});
+
+test('what came of a click is said for ten seconds, or until the next one', async () => {
+  const timers = new FakeTimers();
+  const shown: (string | null)[] = [];
+  const passing: Passing = new Passing(timers, 10_000, () => shown.push(passing.text));
+  passing.say('no table');
+  await timers.pass(9_000);
+  passing.say('no table again');
+  await timers.pass(9_999);
+  assert.equal(passing.text, 'no table again');
+  await timers.pass(1);
+  assert.deepEqual(shown, ['no table', 'no table again', null]);
+  passing.say('x');
+  passing.say(null);
+  assert.deepEqual([passing.text, timers.running], [null, 0]);
 });

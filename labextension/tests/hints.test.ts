@@ -18,7 +18,16 @@ function hints(
   thresholds = THRESHOLDS
 ): Hint[] {
   const readings = gpus.map((_, index) => reading(index));
-  return said.of(usage(kernels, gpus, time), sample(time, readings), thresholds);
+  return said.of(usage(kernels, gpus, time), sample(time, readings), 1, thresholds);
+}
+
+/** What is said of one GPU after so many seconds in which the page has looked every five. */
+function watched(said: Hints, kernel: ServerKernel, held: GpuUsage, from: number, seconds: number): Hint[] {
+  let found: Hint[] = [];
+  for (let time = from; time <= from + seconds; time += 5) {
+    found = hints(said, [kernel], [held], time);
+  }
+  return found;
 }
 
 function idle(id: string, hours: number): ServerKernel {
@@ -79,43 +88,79 @@ test('the most there is to gain comes first', () => {
 const BUSY = serverKernel('job', { state: 'busy', idle_since: null });
 const JOB = [holding(18, { kernel: 'job' })];
 
-test('a GPU that did little for long is told with the longest window that says so', () => {
-  const found = hints(new Hints(), [BUSY], [gpuUsage(0, JOB, means(11, 12, 13))]);
-  assert.deepEqual(
-    found.map(hint => hint.kind === 'slack' && [hint.utilization, hint.seconds, hint.holders.length]),
-    [[13, 3600, 1]]
-  );
-  const later = hints(new Hints(), [BUSY], [gpuUsage(0, JOB, means(11, 12, 50))]);
-  assert.deepEqual(
-    later.map(hint => hint.kind === 'slack' && [hint.utilization, hint.seconds]),
-    [[12, 1800]]
-  );
+/** What hints say of GPUs: percent and seconds. */
+function slack(found: readonly Hint[]): unknown[] {
+  return found.map(hint => hint.kind === 'slack' && [hint.utilization, hint.seconds]);
+}
+
+test('a GPU that did little for long is told with the longest window that says so and in which the job was seen', () => {
+  const said = new Hints();
+  assert.deepEqual(slack(watched(said, BUSY, gpuUsage(0, JOB, means(11, 12, 13)), NOW, 1800)), [[12, 1800]]);
+  assert.deepEqual(slack(watched(said, BUSY, gpuUsage(0, JOB, means(11, 12, 13)), NOW + 1805, 1795)), [
+    [13, 3600]
+  ]);
+  assert.deepEqual(slack(watched(said, BUSY, gpuUsage(0, JOB, means(11, 12, 50)), NOW + 3605, 5)), [
+    [12, 1800]
+  ]);
 });
 
 test('without evidence nothing is said of a GPU', () => {
-  const silent = (held: GpuUsage, kernels = [BUSY]): Hint[] => hints(new Hints(), kernels, [held]);
+  const silent = (held: GpuUsage, kernel = BUSY): Hint[] => watched(new Hints(), kernel, held, NOW, 3600);
   assert.deepEqual(silent(gpuUsage(0, JOB, means(11, null, null))), []);
   assert.deepEqual(silent(gpuUsage(0, JOB, means(11, 30, 11))), []);
   assert.deepEqual(silent(gpuUsage(0, JOB)), []);
   assert.deepEqual(silent(gpuUsage(0, [], means(0, 0, 0))), []);
   assert.deepEqual(silent(gpuUsage(0, [], { ...means(0, 0, 0), unattributed: 9 * GIB })), []);
-  assert.deepEqual(silent(gpuUsage(0, JOB, means(0, 0, 0)), [idle('job', 1)]), []);
+  assert.deepEqual(silent(gpuUsage(0, JOB, means(0, 0, 0)), idle('job', 0)), []);
 });
 
-test('a job is not blamed for the time before it came', () => {
+const LOW = gpuUsage(0, JOB, means(5, 5, 5));
+
+test('a job is not blamed for the time before it came, nor for that before the page looked', () => {
   const said = new Hints();
-  const low = means(5, 5, 5);
-  hints(said, [BUSY], [gpuUsage(0, [], low)], NOW);
-  assert.deepEqual(hints(said, [BUSY], [gpuUsage(0, JOB, low)], NOW + 60), []);
-  assert.deepEqual(hints(said, [BUSY], [gpuUsage(0, JOB, low)], NOW + 1790), []);
-  const found = hints(said, [BUSY], [gpuUsage(0, JOB, low)], NOW + 1800);
-  assert.deepEqual(
-    found.map(hint => hint.kind === 'slack' && hint.seconds),
-    [1800]
-  );
+  assert.deepEqual(watched(said, BUSY, gpuUsage(0, [], means(5, 5, 5)), NOW, 3600), []);
+  assert.deepEqual(watched(said, BUSY, LOW, NOW + 3605, 1795), []);
+  assert.deepEqual(slack(watched(said, BUSY, LOW, NOW + 5405, 0)), [[5, 1800]]);
+  assert.deepEqual(hints(new Hints(), [BUSY], [LOW]), []);
+});
+
+test('a job is not blamed for an hour in which nobody looked', () => {
+  const said = new Hints();
+  watched(said, BUSY, LOW, NOW, 1800);
+  assert.deepEqual(hints(said, [BUSY], [LOW], NOW + 9000), []);
+  assert.deepEqual(slack(watched(said, BUSY, LOW, NOW + 9005, 1795)), [[5, 1800]]);
+});
+
+test('a notebook that was idle all hour is not blamed with its next cell', () => {
+  const said = new Hints();
+  watched(said, idle('job', 0), LOW, NOW, 3600);
+  assert.deepEqual(watched(said, BUSY, LOW, NOW + 3605, 1795), []);
+  assert.deepEqual(slack(watched(said, BUSY, LOW, NOW + 5405, 0)), [[5, 1800]]);
+});
+
+test('what is said of a GPU stands for a minute, so that no cell and no percent has the panel jump', () => {
+  const said = new Hints();
+  watched(said, BUSY, LOW, NOW, 1800);
+  const after = (seconds: number, kernel: ServerKernel, held: GpuUsage): unknown[] =>
+    slack(hints(said, [kernel], [held], NOW + 1800 + seconds));
+  assert.deepEqual(after(5, BUSY, gpuUsage(0, JOB, means(5, 30.1, 5))), [[5, 1800]]);
+  assert.deepEqual(after(10, BUSY, LOW), [[5, 1800]]);
+  for (let seconds = 15; seconds < 70; seconds += 5) {
+    assert.deepEqual(after(seconds, idle('job', 0), LOW), [[5, 1800]]);
+  }
+  assert.deepEqual(after(70, idle('job', 0), LOW), []);
+});
+
+test('what is said of a job goes with it', () => {
+  const said = new Hints();
+  watched(said, BUSY, LOW, NOW, 1800);
+  assert.deepEqual(hints(said, [], [gpuUsage(0, [], means(5, 5, 5))], NOW + 1805), []);
 });
 
 test('a threshold of 0 % points nothing out', () => {
   const never = { ...THRESHOLDS, utilization: 0 };
-  assert.deepEqual(hints(new Hints(), [BUSY], [gpuUsage(0, JOB, means(0, 0, 0))], NOW, never), []);
+  const said = new Hints();
+  const idling = gpuUsage(0, JOB, means(0, 0, 0));
+  assert.equal(watched(said, BUSY, idling, NOW, 1800).length, 1);
+  assert.deepEqual(hints(said, [BUSY], [idling], NOW + 1805, never), []);
 });

@@ -64,11 +64,45 @@ test('an answer to what is wanted no more is not shown', async () => {
   const { loader, server } = made();
   loader.load(LIVE);
   loader.load({ ...LIVE, span: { from: 100, to: 200 } });
-  assert.deepEqual(server.asked[1]?.part, { since: 100, until: 200 });
   await server.answer([1, 2, 3]);
-  assert.equal(loader.loading, true);
+  assert.deepEqual(server.asked[1]?.part, { since: 100, until: 200 });
+  assert.deepEqual([loader.loading, loader.course], [true, null]);
   await server.answer([100, 101]);
   assert.equal(loader.course?.newest, 101);
+});
+
+test('of what is wished while the server is asked the last is asked for, and what lies on the way is shown', async () => {
+  const { loader, server, timers } = made();
+  for (let from = 100; from < 130; from++) {
+    loader.load({ ...LIVE, span: { from, to: from + 100 } });
+  }
+  assert.equal(server.asked.length, 1);
+  await server.answer([100, 101]);
+  assert.deepEqual([loader.course?.newest, loader.loading], [101, true]);
+  await server.answer([129, 130]);
+  assert.deepEqual([loader.course?.newest, loader.loading, timers.running], [130, false, 0]);
+  assert.deepEqual(
+    server.asked.map(({ part }) => part),
+    [
+      { since: 100, until: 200 },
+      { since: 129, until: 229 }
+    ]
+  );
+});
+
+test('a wish waits for ten seconds at most, and does not wait where the one before could not be had', async () => {
+  const { loader, server, timers } = made();
+  loader.load(LIVE);
+  loader.load({ ...LIVE, span: { from: 1, to: 2 } });
+  await timers.pass(10_000);
+  assert.equal(server.asked.length, 2);
+  await server.answer([1000]);
+  assert.deepEqual([loader.course?.newest], [undefined]);
+  loader.load({ ...LIVE, span: { from: 2, to: 3 } });
+  await server.fail('away');
+  assert.deepEqual([server.asked.length, loader.failure], [3, 'away']);
+  await server.answer([2]);
+  assert.deepEqual([loader.course?.newest, loader.failure, timers.running], [2, null, 0]);
 });
 
 test('a part that stands still takes no samples', async () => {

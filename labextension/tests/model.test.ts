@@ -2,7 +2,7 @@ import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
 import { Model, openByThemselves, shares, type GpuNow } from '../src/stream/model';
-import { GIB, gpu, hello, history, kernelGpu, kernelState, reading, sample } from './fakes';
+import { GIB, gpu, gpuUsage, hello, history, kernelGpu, kernelState, reading, sample, usage } from './fakes';
 
 function now(changes: Partial<GpuNow> = {}): GpuNow {
   return { gpu: gpu(0), reading: reading(0), kernel: null, usage: null, front: null, ...changes };
@@ -87,4 +87,17 @@ test('after a reconnection the past is what the server held, not what this page 
   const curve: [number[], (number | null)[], (number | null)[]] = [[], [], []];
   model.past.curve('GPU-0', 0, null, 10, curve);
   assert.deepEqual(curve[0], [8, 9]);
+});
+
+test('who holds what is not known anew until a new stream says it', () => {
+  const model = new Model();
+  model.take(hello({ sample: sample(3) }));
+  model.take(usage([], [gpuUsage(0, [])]));
+  assert.notEqual(model.usage, null);
+  model.take(hello({ sample: sample(9000) }));
+  assert.equal(model.usage, null);
+  assert.deepEqual(
+    model.gpus(null, null).map(each => each.usage),
+    [null]
+  );
 });

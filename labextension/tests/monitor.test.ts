@@ -159,6 +159,7 @@ test('who holds what is told with the next sample, and within a second where non
   const { monitor, server, timers, told } = made();
   monitor.look(true);
   server.socket.say(hello({ sample: sample(1) }));
+  server.socket.say(usage([], []));
   await timers.pass(500);
   const before = told();
   for (let said = 0; said < 10; said++) {
@@ -172,4 +173,13 @@ test('who holds what is told with the next sample, and within a second where non
   assert.equal(told(), before + 2);
   await timers.pass(1000);
   assert.equal(told(), before + 2);
+});
+
+test('who holds what is told at once where a view has none', () => {
+  const { monitor, server, told } = made();
+  monitor.look(true);
+  server.socket.say(hello());
+  const before = told();
+  server.socket.say(usage([], []));
+  assert.equal(told() - before, 1);
 });

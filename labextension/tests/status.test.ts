@@ -46,10 +46,19 @@ test('where the default is no GPU, it is where the notebook holds anything', () 
 });
 
 test('what is not known is n/a with its reason', () => {
-  const unknown = { gpus: [kernelGpu(0, { process_memory: null, context: false })], device: device(null) };
+  const gpu = kernelGpu(0, { process_memory: null, torch_reserved: null, context: false });
+  const unknown = { gpus: [gpu], device: device(null) };
   const said = statusText(trans, view(unknown), false);
   assert.equal(said?.text, 'cpu · n/a');
   assert.match(said.title, /is not known$/);
+});
+
+test('where nobody else can tell whose memory it is, as in a container, it is torch’s own number and says so', () => {
+  const gpus = [0, 1].map(index => kernelGpu(index, { process_memory: null }));
+  const said = statusText(trans, view({ gpus, device: device('cuda:1') }), false);
+  assert.equal(said?.text, 'cuda:1 · 13.0 GiB (torch)');
+  assert.match(said.title, /cuda:0: 13.0 GiB \(torch\)\n.*\n.*without the CUDA context$/);
+  assert.equal(text({ gpus, device: device(null) }), '2 GPUs · 26.0 GiB (torch)');
 });
 
 test('a kernel that does not answer, or is not asked while its cell runs, holds nobody knows what', () => {

@@ -16,6 +16,8 @@ BENCHMARK = f"{FOLD} label:has-text('cuDNN benchmark') input"
 MATMUL = f"{FOLD} label:has-text('float32 matmul') select"
 LOAD_BOTH = "%load_ext gpuwidget\nimport torch"
 NOW = "torch.backends.cudnn.benchmark, torch.get_float32_matmul_precision()"
+FEWER = """import gpuwidget.kernel.switches as ours
+ours.KINDS = tuple(kind for kind in ours.KINDS if kind.name != "cudnn.benchmark")"""
 SLEEP = "import time; time.sleep(8)"
 
 
@@ -107,6 +109,19 @@ def test_without_torch_they_say_so(open_notebook: Open) -> None:
     assert notebook.page.locator(f"{FOLD} label").count() == 6
     run(notebook, 1)
     notebook.page.wait_for_selector(f"{BENCHMARK}:enabled")
+
+
+def test_a_switch_that_the_kernel_lacks_is_not_shown(open_notebook: Open) -> None:
+    """Another version has other switches: none keeps the value that another kernel gave it."""
+    notebook = open_notebook([LOAD_BOTH, FEWER])
+    show(notebook, 300)
+    run(notebook, 0)
+    wait_for_text(notebook, HEAD, "torch's defaults")
+    notebook.page.click(HEAD)
+    notebook.page.wait_for_selector(f"{BENCHMARK}:enabled")
+    run(notebook, 1)
+    notebook.page.wait_for_selector(BENCHMARK, state="detached")
+    assert notebook.page.locator(f"{FOLD} label").count() == 5
 
 
 def test_they_are_reached_by_keyboard(notebook: Notebook) -> None:

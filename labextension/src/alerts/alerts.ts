@@ -1,3 +1,4 @@
+import { isGap } from '../stream/gap';
 import { levels, lost, type AlertKind, type AlertSettings, type Finding } from './rules';
 import { XIDS_OF_PROGRAMS, type Gpu, type Reading, type Sample } from '../wire';
 
@@ -38,13 +39,20 @@ export class Alerts {
   private readonly told: Told;
   private readonly since = new Map<string, number>();
   private readonly away = new Map<string, number>();
+  private newest = NaN;
 
   constructor(private readonly memory: Memory) {
     this.told = parsed(memory.recall());
   }
 
-  /** What is to be told now. A recording is no news of this machine. */
-  take(sample: Sample, settings: AlertSettings): Alert[] {
+  /** What is to be told now, with `interval` from one sample to the next. A recording is no news of this machine. */
+  take(sample: Sample, interval: number, settings: AlertSettings): Alert[] {
+    if (isGap(this.newest, sample.time, interval)) {
+      // What was so before and is so now need not have been so in between.
+      this.since.clear();
+      this.away.clear();
+    }
+    this.newest = sample.time;
     if (settings.when === 'never' || sample.origin.kind !== 'nvml') {
       return [];
     }

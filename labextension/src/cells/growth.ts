@@ -1,10 +1,12 @@
-import type { KernelState } from '../wire';
+import type { KernelGpu, KernelState } from '../wire';
 
 /** How much more a kernel holds on one GPU than before, in bytes; null where nobody knows. */
 export interface GpuGrowth {
   readonly uuid: string;
   readonly torchDevice: string | null;
   readonly bytes: number | null;
+  /** Whether it is of torch's own numbers, where whose memory it is can't be told otherwise. */
+  readonly torch: boolean;
 }
 
 /**
@@ -56,18 +58,36 @@ export class Growth {
     if (this.before === null || this.before.pid !== this.now?.pid) {
       return [];
     }
-    const before = new Map(this.before.gpus.map(gpu => [gpu.uuid, gpu.process_memory]));
-    return this.now.gpus.map(({ uuid, torch_device, process_memory: held }) => {
-      const had = before.get(uuid) ?? null;
-      return { uuid, torchDevice: torch_device, bytes: held === null || had === null ? null : held - had };
+    const { cuda_initialized: initialized } = this.before;
+    const before = new Map(this.before.gpus.map(gpu => [gpu.uuid, gpu]));
+    return this.now.gpus.map(gpu => {
+      const had = before.get(gpu.uuid);
+      const process = had === undefined ? null : difference(had.process_memory, gpu.process_memory);
+      const torch = had === undefined ? null : difference(reserved(had, initialized), gpu.torch_reserved);
+      return {
+        uuid: gpu.uuid,
+        torchDevice: gpu.torch_device,
+        bytes: process ?? torch,
+        torch: process === null && torch !== null
+      };
     });
   }
 
-  /** Of all GPUs together; null where it is not known. */
+  /** Of all GPUs together, of which torch may not have all; null where it is not known. */
   get bytes(): number | null {
-    const { gpus } = this;
+    const all = this.gpus;
+    const gpus = all.some(({ torch }) => torch) ? all.filter(({ torchDevice }) => torchDevice !== null) : all;
     return gpus.length === 0 || gpus.some(({ bytes }) => bytes === null)
       ? null
       : gpus.reduce((sum, { bytes }) => sum + (bytes ?? 0), 0);
   }
+}
+
+function difference(before: number | null, now: number | null): number | null {
+  return before === null || now === null ? null : now - before;
+}
+
+/** Before CUDA is up torch has nothing. */
+function reserved(gpu: KernelGpu, initialized: boolean): number | null {
+  return initialized ? gpu.torch_reserved : 0;
 }

@@ -6,6 +6,8 @@ interface Columns {
   readonly low: Float64Array;
   readonly mean: Float64Array;
   readonly high: Float64Array;
+  /** Of how many samples: not always of all, a metric may be unknown for a part of a step. */
+  readonly counts: Float64Array;
 }
 
 /** The moments that are drawn; in `places` where each stands, -1 for a gap. */
@@ -41,7 +43,6 @@ const GAP_INTERVALS = 4;
  */
 export class Course {
   private readonly times: Float64Array;
-  private readonly counts: Float64Array;
   private readonly columns = new Map<string, Map<MetricName, Columns>>();
   private first = 0;
   private end = 0;
@@ -54,7 +55,6 @@ export class Course {
     private readonly metrics: readonly MetricName[]
   ) {
     this.times = new Float64Array(capacity);
-    this.counts = new Float64Array(capacity);
   }
 
   /** Seconds of a step, 0 where each sample has its own. */
@@ -87,7 +87,6 @@ export class Course {
     this.last = told.newest ?? -Infinity;
     for (let place = 0; place < this.end; place++) {
       this.times[place] = told.t[place + skipped] ?? NaN;
-      this.counts[place] = told.samples[place + skipped] ?? 1;
     }
     const copy = (from: readonly (number | null)[], to: Float64Array): void => {
       for (let place = 0; place < this.end; place++) {
@@ -102,6 +101,9 @@ export class Course {
           copy(steps.mean, columns.mean);
           copy(steps.min ?? steps.mean, columns.low);
           copy(steps.max ?? steps.mean, columns.high);
+          columns.mean.subarray(0, this.end).forEach((value, place) => {
+            columns.counts[place] = Number.isNaN(value) ? 0 : (told.samples[place + skipped] ?? 1);
+          });
         }
       }
     }
@@ -193,7 +195,7 @@ export class Course {
     let columns = metrics.get(name);
     if (columns === undefined) {
       const made = (): Float64Array => new Float64Array(this.capacity).fill(NOT_KNOWN);
-      columns = { low: made(), mean: made(), high: made() };
+      columns = { low: made(), mean: made(), high: made(), counts: new Float64Array(this.capacity) };
       metrics.set(name, columns);
     }
     return columns;
@@ -210,10 +212,9 @@ export class Course {
       values.copyWithin(0, this.first, this.end);
     };
     move(this.times);
-    move(this.counts);
     for (const metrics of this.columns.values()) {
-      for (const { low, mean, high } of metrics.values()) {
-        [low, mean, high].forEach(move);
+      for (const { low, mean, high, counts } of metrics.values()) {
+        [low, mean, high, counts].forEach(move);
       }
     }
     this.end -= this.first;
@@ -223,30 +224,30 @@ export class Course {
   private begin(time: number): void {
     const place = this.end++;
     this.times[place] = time;
-    this.counts[place] = 0;
     for (const metrics of this.columns.values()) {
-      for (const { low, mean, high } of metrics.values()) {
+      for (const { low, mean, high, counts } of metrics.values()) {
         low[place] = mean[place] = high[place] = NOT_KNOWN;
+        counts[place] = 0;
       }
     }
   }
 
   private merge(sample: Sample): void {
     const place = this.end - 1;
-    const count = this.counts[place] ?? 0;
-    this.counts[place] = count + 1;
     for (const reading of sample.readings) {
       for (const name of this.metrics) {
         const value = valueOf(reading, name);
         if (value === null) {
           continue;
         }
-        const { low, mean, high } = this.of(reading.uuid, name);
+        const { low, mean, high, counts } = this.of(reading.uuid, name);
         const before = mean[place] ?? NaN;
+        const count = (counts[place] ?? 0) + 1;
+        counts[place] = count;
         if (Number.isNaN(before)) {
           low[place] = mean[place] = high[place] = value;
         } else {
-          mean[place] = before + (value - before) / (count + 1);
+          mean[place] = before + (value - before) / count;
           low[place] = Math.min(low[place] ?? value, value);
           high[place] = Math.max(high[place] ?? value, value);
         }

@@ -23,6 +23,7 @@ import { Loader } from './loader';
 import { METRICS } from './metrics';
 import { after } from './navigation';
 import { Pace } from './pace';
+import { Passing } from './passing';
 import { save } from './save';
 import { withGpu, withMetric, withOnly, type DashboardState, type Part } from './state';
 import { Toolbar } from './toolbar';
@@ -33,6 +34,8 @@ const FEW = 4;
 const POINTS = [400, 250] as const;
 /** Rows of a table: an hour by seconds, or minutes at full rate. */
 const ROWS = 4000;
+/** So long it is said that a table could not be made. */
+const UNSAVED_MS = 10_000;
 
 /** What a dashboard works with. */
 export interface DashboardPorts {
@@ -48,6 +51,8 @@ export class GpuDashboard extends Widget {
   private readonly monitor: Monitor;
   private readonly loader: Loader;
   private readonly pace: Pace;
+  /** Why the table could not be made. */
+  private readonly unsaved: Passing;
   private readonly recording = new Text('recording', 'div');
   private readonly notice: NoticeView;
   private readonly toolbar: Toolbar;
@@ -80,6 +85,9 @@ export class GpuDashboard extends Widget {
     this.loader = new Loader(server, timers);
     this.pace = new Pace(timers, () => {
       this.draw();
+    });
+    this.unsaved = new Passing(timers, UNSAVED_MS, () => {
+      this.update();
     });
     this.notice = new NoticeView(trans, () => undefined);
     this.chooser = new Chooser(
@@ -154,7 +162,7 @@ export class GpuDashboard extends Widget {
     document.addEventListener('visibilitychange', this.look);
     this.grid.choose(this.shown.metrics);
     this.chooser.update(this.shown.metrics);
-    this.toolbar.update(this.shown.range, null);
+    this.toolbar.update(this.shown, null);
   }
 
   /** What is shown, to be kept with the workspace. */
@@ -240,6 +248,7 @@ export class GpuDashboard extends Widget {
     this.monitor.follow(this, false);
     this.loader.stop();
     this.pace.stop();
+    this.unsaved.say(null);
   }
 
   private take(_: unknown, message: StreamMessage): void {
@@ -269,7 +278,7 @@ export class GpuDashboard extends Widget {
     const more = state.range !== range || state.metrics.some(name => !metrics.includes(name));
     this.grid.choose(state.metrics);
     this.chooser.update(state.metrics);
-    this.toolbar.update(state.range, this.still);
+    this.toolbar.update(state, this.still);
     this.stateChanges.emit();
     if (more || this.points !== this.asked) {
       this.load();
@@ -284,7 +293,7 @@ export class GpuDashboard extends Widget {
       return;
     }
     this.still = part;
-    this.toolbar.update(this.shown.range, part);
+    this.toolbar.update(this.shown, part);
     this.load();
     this.pace.now();
   }
@@ -344,6 +353,9 @@ export class GpuDashboard extends Widget {
   }
 
   private said(): Notice | null {
+    if (this.unsaved.text !== null) {
+      return { text: this.unsaved.text };
+    }
     const { link, sampled, model, quietFor } = this.monitor;
     const known = model.sample !== null;
     const notice = serverNotice(this.trans, { link, quiet: quietFor, sampled, known });
@@ -385,6 +397,7 @@ export class GpuDashboard extends Widget {
   private async save(): Promise<void> {
     const { from, to } = this.part();
     const metrics = this.shown.metrics;
+    this.unsaved.say(null);
     this.toolbar.saving(true);
     try {
       const course = await this.ports.server.course({
@@ -400,7 +413,7 @@ export class GpuDashboard extends Widget {
       save(fileName(to, recording), csv(course, named, metrics));
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
-      this.notice.show({ text: this.trans.__('The table could not be made: %1', reason) });
+      this.unsaved.say(this.trans.__('The table could not be made: %1', reason));
     } finally {
       this.toolbar.saving(false);
     }

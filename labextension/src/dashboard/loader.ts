@@ -8,6 +8,8 @@ import type { MetricName } from './metrics';
 import type { Part } from './state';
 
 const AGAIN_MS = 5000;
+/** So long a wish waits for the answer to the one before, which may never come. */
+const PATIENCE_MS = 10_000;
 /** Samples that are kept while the server is asked; it answers sooner. */
 const MOST_WAITING = 1000;
 const ROOM = 64;
@@ -26,6 +28,8 @@ export class Loader {
   private wanted: Wanted | null = null;
   private asked = 0;
   private asking = false;
+  /** Whether something was wished since the question that is out. */
+  private askAgain = false;
   private waiting: Sample[] = [];
   private error: string | null = null;
   private timer: number | null = null;
@@ -56,10 +60,17 @@ export class Loader {
     return this.error;
   }
 
-  /** Ask for this from now on. */
+  /** Ask for this from now on; one question at a time, and of several wishes the last: a held key is many. */
   load(wanted: Wanted): void {
     this.wanted = wanted;
-    this.ask();
+    if (!this.asking) {
+      this.ask();
+      return;
+    }
+    this.askAgain = true;
+    this.timer ??= this.timers.after(PATIENCE_MS, () => {
+      this.ask();
+    });
   }
 
   /** Nobody looks: let go of everything. */
@@ -67,7 +78,7 @@ export class Loader {
     this.asked++;
     this.cancel();
     this.held = this.wanted = this.error = null;
-    this.asking = false;
+    this.asking = this.askAgain = false;
     this.waiting = [];
   }
 
@@ -93,13 +104,18 @@ export class Loader {
     this.cancel();
     const mine = ++this.asked;
     this.asking = true;
+    this.askAgain = false;
     this.waiting = [];
     const { span, metrics, points } = wanted;
     const part = 'seconds' in span ? span : { since: span.from, until: span.to };
     void this.server.course({ part, metrics, points }).then(
       told => {
         if (mine !== this.asked) {
-          return; // Another one is wanted by now.
+          return; // Nobody waits for it any more.
+        }
+        if (this.askAgain && !this.moves(span)) {
+          this.ask();
+          return;
         }
         const course = new Course(2 * points + ROOM, metrics);
         course.restart(told);
@@ -114,18 +130,30 @@ export class Loader {
       (error: unknown) => {
         if (mine === this.asked) {
           this.settle(error instanceof Error ? error.message : String(error));
-          this.timer = this.timers.after(AGAIN_MS, () => {
-            this.ask();
-          });
         }
       }
     );
   }
 
+  /** Whether from one part to another: those on the way are shown, else a held key would show nothing. */
+  private moves(from: Wanted['span']): boolean {
+    return !('seconds' in from) && this.wanted !== null && !('seconds' in this.wanted.span);
+  }
+
   private settle(error: string | null): void {
-    this.asking = false;
-    this.waiting = [];
     this.error = error;
+    if (this.askAgain) {
+      this.ask();
+    } else {
+      this.cancel();
+      this.asking = false;
+      this.waiting = [];
+      if (error !== null) {
+        this.timer = this.timers.after(AGAIN_MS, () => {
+          this.ask();
+        });
+      }
+    }
     this.changes.emit();
   }
 

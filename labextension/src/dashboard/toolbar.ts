@@ -3,7 +3,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { element, setAttribute, Text } from '../ui/dom';
 import { moment } from '../ui/format';
 import type { Chooser } from './chooser';
-import { RANGES, type Part } from './state';
+import { RANGES, type DashboardState, type Part } from './state';
 
 /** What the user asks for. */
 export interface ToolbarPorts {
@@ -21,6 +21,8 @@ export class Toolbar {
   private readonly live: HTMLButtonElement;
   private readonly save: HTMLButtonElement;
   private readonly part = new Text('part');
+  private making = false;
+  private empty = false;
 
   constructor(ports: ToolbarPorts, chooser: Chooser) {
     const { trans } = ports;
@@ -53,18 +55,25 @@ export class Toolbar {
     setAttribute(this.node, 'aria-label', trans.__('GPU dashboard'));
   }
 
-  /** Show the range that is chosen, and the part that stands still if one does. */
-  update(range: number, still: Part | null): void {
+  /** Show the range that is chosen, and the part that stands still if one does; without a metric there is no table. */
+  update({ range, metrics }: DashboardState, still: Part | null): void {
     for (const [seconds, button] of this.ranges) {
       setAttribute(button, 'aria-pressed', String(still === null && seconds === range));
     }
     setAttribute(this.live, 'aria-pressed', String(still === null));
     const now = Date.now() / 1000;
     this.part.set(still === null ? '' : `${moment(still.from, now)} – ${moment(still.to, now)}`);
+    this.empty = metrics.length === 0;
+    this.enable();
   }
 
   /** Whether a table is being made. */
   saving(saving: boolean): void {
-    this.save.disabled = saving;
+    this.making = saving;
+    this.enable();
+  }
+
+  private enable(): void {
+    this.save.disabled = this.making || this.empty;
   }
 }

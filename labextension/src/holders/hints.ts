@@ -1,4 +1,5 @@
 import { holdersOf, kernelsOf, type Holder } from './holders';
+import { isGap } from '../stream/gap';
 import type { Gpu, GpuUsage, Sample, ServerKernel, Usage } from '../wire';
 
 /** When something is pointed out. */
@@ -35,65 +36,94 @@ export interface SlackHint {
   /** Percent, the mean over `seconds`. */
   readonly utilization: number;
   readonly seconds: number;
-  /** Who was on it all that time, as far as was seen. */
+  /** Who was on it and at work all that time, as was seen. */
   readonly holders: readonly Holder[];
 }
 
 export type Hint = IdleHint | SlackHint;
 
+/** A hint stands for so long after it was last so: else the panel would jump with every cell and every percent. */
+const STANDS_S = 60;
+
 /** Notices what a person may want to act on: only what the server's figures are evidence of. */
 export class Hints {
-  /** When each holder of a GPU was last seen not to be there: it has not been there for longer. */
-  private absent: ReadonlyMap<string, number> = new Map();
-  private seen: Usage | null = null;
+  /** Since when each holder of a GPU has been seen there and at work, without a pause. */
+  private working: ReadonlyMap<string, number> = new Map();
+  /** What was said of GPUs, and when it was last so. */
+  private readonly said = new Map<string, { readonly hint: SlackHint; readonly time: number }>();
+  private newest = NaN;
 
-  /** What is to be said of `usage` at the time of `sample`. */
-  of(usage: Usage, sample: Sample, thresholds: Thresholds): Hint[] {
+  /** What is to be said of `usage` at the time of `sample`, with `interval` from one to the next. */
+  of(usage: Usage, sample: Sample, interval: number, thresholds: Thresholds): Hint[] {
+    const { time } = sample;
+    if (isGap(this.newest, time, interval)) {
+      this.working = new Map();
+      this.said.clear();
+    }
+    this.newest = time;
     const kernels = kernelsOf(usage);
     const on = sample.gpus.flatMap((gpu): On[] => {
       const held = usage.gpus.find(each => each.uuid === gpu.uuid);
       return held === undefined ? [] : [{ gpu, held, holders: holdersOf(held, kernels, null) }];
     });
-    this.remember(usage, on);
-    return [...idle(usage, on, sample.time, thresholds), ...this.slack(on, sample.time, thresholds)];
+    const places = on.flatMap(({ gpu, holders }) =>
+      holders.filter(works).map(holder => placeOf(gpu, holder))
+    );
+    this.working = new Map(places.map(place => [place, this.working.get(place) ?? time]));
+    return [...idle(usage, on, time, thresholds), ...this.standing(on, time, thresholds)];
   }
 
-  private remember(usage: Usage, on: readonly On[]): void {
-    if (usage === this.seen) {
-      return;
-    }
-    // Those of the first message may have been there for ever.
-    const before = this.seen?.time ?? -Infinity;
-    this.seen = usage;
-    const places = on.flatMap(({ gpu, holders }) => holders.map(holder => placeOf(gpu, holder)));
-    this.absent = new Map(places.map(place => [place, this.absent.get(place) ?? before]));
-  }
-
-  private slack(on: readonly On[], now: number, { utilization, window }: Thresholds): SlackHint[] {
-    return on.flatMap(({ gpu, held, holders }): SlackHint[] => {
-      const low = held.means.filter(mean => mean.utilization !== null && mean.utilization < utilization);
-      if (!low.some(({ seconds }) => seconds === window)) {
+  /** What is so of GPUs, and what was a moment ago; of holders that are still there. */
+  private standing(on: readonly On[], time: number, thresholds: Thresholds): SlackHint[] {
+    return on.flatMap((each): SlackHint[] => {
+      const { uuid } = each.gpu;
+      const hint = this.slack(each, time, thresholds);
+      if (hint !== null) {
+        this.said.set(uuid, { hint, time });
+        return [hint];
+      }
+      const before = this.said.get(uuid);
+      if (before === undefined) {
         return [];
       }
-      const age = (holder: Holder): number => now - (this.absent.get(placeOf(gpu, holder)) ?? now);
-      const working = holders.filter(holder => works(holder) && age(holder) >= window);
-      const together = Math.min(...working.map(age));
-      // A longer window is better evidence, as long as it is of them.
-      const mean = low.filter(({ seconds }) => seconds >= window && seconds <= together).at(-1);
-      const percent = mean?.utilization ?? null;
-      return working.length === 0 || mean === undefined || percent === null
-        ? []
-        : [
-            {
-              kind: 'slack',
-              key: `slack ${gpu.uuid}`,
-              gpu,
-              utilization: percent,
-              seconds: mean.seconds,
-              holders: working
-            }
-          ];
+      const keys = new Set(each.holders.map(({ key }) => key));
+      const stands =
+        time - before.time < STANDS_S &&
+        before.hint.utilization < thresholds.utilization &&
+        before.hint.seconds >= thresholds.window &&
+        before.hint.holders.every(({ key }) => keys.has(key));
+      if (!stands) {
+        this.said.delete(uuid);
+      }
+      return stands ? [before.hint] : [];
     });
+  }
+
+  private slack(
+    { gpu, held, holders }: On,
+    now: number,
+    { utilization, window }: Thresholds
+  ): SlackHint | null {
+    const low = held.means.filter(mean => mean.utilization !== null && mean.utilization < utilization);
+    if (!low.some(({ seconds }) => seconds === window)) {
+      return null;
+    }
+    const age = (holder: Holder): number => now - (this.working.get(placeOf(gpu, holder)) ?? now);
+    const working = holders.filter(holder => age(holder) >= window);
+    const together = Math.min(...working.map(age));
+    // A longer window is better evidence, as long as it is of them.
+    const mean = low.filter(({ seconds }) => seconds >= window && seconds <= together).at(-1);
+    const percent = mean?.utilization ?? null;
+    return working.length === 0 || mean === undefined || percent === null
+      ? null
+      : {
+          kind: 'slack',
+          key: `slack ${gpu.uuid}`,
+          gpu,
+          utilization: percent,
+          seconds: mean.seconds,
+          holders: working
+        };
   }
 }
 

@@ -114,6 +114,13 @@ export class Kernels {
     return condition.kind === 'ready' ? condition.state : null;
   }
 
+  /** Seconds since the kernel of the notebook in front last answered, null where it has not. */
+  get age(): number | null {
+    const { kernel } = this.front;
+    const answered = kernel === null ? null : this.of(kernel).answered;
+    return answered === null ? null : (this.timers.now() - answered) / 1000;
+  }
+
   /** Somebody looks: ask now and then. */
   start(): void {
     this.looking = true;

@@ -91,8 +91,11 @@ export function runningTitle(trans: TranslationBundle, running: Running): string
     return trans.__('Not known: the kernel did not say what it held before this cell, or does not answer');
   }
   const parts = running.gpus.filter(({ bytes }) => bytes !== 0);
+  const torch = running.gpus.some(gpu => gpu.torch);
   return [
-    trans.__('Held by this notebook since the cell began: %1', memoryChange(running.delta)),
+    torch
+      ? trans.__('Reserved by torch since the cell began: %1', memoryChange(running.delta))
+      : trans.__('Held by this notebook since the cell began: %1', memoryChange(running.delta)),
     ...parts.map(({ uuid, torchDevice, bytes }) => `${torchDevice ?? uuid}: ${memoryChange(bytes)}`)
   ].join('\n');
 }

@@ -35,17 +35,22 @@ export class DeviceDropdown {
         this.node.value = this.device ?? NONE;
       }
     };
-    this.show(null, null, '');
+    this.show(null, [], null, '');
   }
 
-  /** Offer what `state` offers, with `device` chosen; null and the reason why not disable it. */
-  show(state: KernelState | null, device: string | null, reason: string): void {
+  /** Offer `choices` and what `state` says beside them, with `device` chosen; null and the reason why not disable it. */
+  show(
+    state: KernelState | null,
+    choices: readonly DeviceChoice[],
+    device: string | null,
+    reason: string
+  ): void {
     const offered: [string, string][] = [[NONE, ownDefault(this.trans, state?.device ?? null)]];
-    for (const choice of state?.choices ?? []) {
+    for (const choice of choices) {
       offered.push([choice.device, choiceText(this.trans, choice)]);
     }
     this.device = device;
-    this.emptiest = emptiest(state?.choices ?? [], device);
+    this.emptiest = emptiest(choices, device);
     if (this.emptiest !== null) {
       offered.push([EMPTIEST, emptiestText(this.trans, this.emptiest)]);
     }
@@ -55,7 +60,7 @@ export class DeviceDropdown {
     }
     this.write(offered);
     this.node.value = chosen;
-    this.node.disabled = state === null || state.choices.length === 0;
+    this.node.disabled = state === null || choices.length === 0;
     const now = offered.find(([value]) => value === chosen)?.[1] ?? '';
     setAttribute(this.node, 'title', this.node.disabled && reason !== '' ? reason : now);
   }

@@ -1,6 +1,32 @@
+import { shares, type GpuNow } from '../stream/model';
 import type { DeviceChoice } from '../wire';
 
 const GIB = 1024 ** 3;
+/** A kernel that is asked every three seconds has answered within so many, or its figures are no longer so. */
+const FRESH_S = 5;
+
+/**
+ * `choices` with what is free now: as `gpus`, the server's newest, say it; of a GPU that the server does not see, as the
+ * kernel said it `age` seconds ago, and unknown once that is too long ago.
+ */
+export function withFreeNow(
+  choices: readonly DeviceChoice[],
+  gpus: readonly GpuNow[],
+  age: number | null
+): DeviceChoice[] {
+  const seen = new Map(gpus.map(now => [now.gpu.uuid, now]));
+  return choices.map(choice => {
+    const now = choice.uuid === null ? undefined : seen.get(choice.uuid);
+    const said = age !== null && age <= FRESH_S ? choice.memory_free : null;
+    return { ...choice, memory_free: now === undefined ? said : freeOf(now) };
+  });
+}
+
+/** One that does not answer has nothing to offer. */
+function freeOf(now: GpuNow): number | null {
+  const { lost_since: lost, silent_since: silent } = now.reading;
+  return lost === null && silent === null ? shares(now).free : null;
+}
 
 /**
  * The GPU with the most free memory among `choices`, null where there are no two to compare: one whose figure is not

@@ -1,10 +1,12 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { DeviceDropdown } from './deviceDropdown';
+import { withFreeNow } from './emptiest';
 import { element, setAttribute, Text } from '../ui/dom';
 import type { Kernel } from '../kernel/kernel';
 import type { Kernels } from '../kernel/kernels';
 import { NoticeView } from './notice';
+import type { GpuNow } from '../stream/model';
 import type { KernelRequest, KernelState } from '../wire';
 import { deviceNotes, emptiestTaken, kernelNotice } from './words';
 
@@ -70,9 +72,9 @@ export class KernelSection {
     this.node.setAttribute('aria-label', trans.__('The notebook in front'));
   }
 
-  /** Show what is known of the kernel; `here` is gpuwidget's version in the server. */
-  update(here: string | null): void {
-    const { view, state } = this.kernels;
+  /** Show what is known of the kernel; `here` is gpuwidget's version in the server, `gpus` are what it sees now. */
+  update(here: string | null, gpus: readonly GpuNow[]): void {
+    const { view, state, age } = this.kernels;
     const notice = kernelNotice(this.trans, view, here);
     this.notebook.set(view.notebook ?? this.trans.__('(no notebook)'), view.notebook ?? '');
     this.busy.set(
@@ -82,7 +84,8 @@ export class KernelSection {
     // A wish shows as granted until its answer comes: else what was just clicked would jump back.
     const { wished } = view;
     const device = wished?.ask === 'set_device' ? wished.device : (state?.device.chosen ?? null);
-    this.dropdown.show(state, device, notice?.text ?? state?.unavailable ?? '');
+    const choices = withFreeNow(state?.choices ?? [], gpus, age);
+    this.dropdown.show(state, choices, device, notice?.text ?? state?.unavailable ?? '');
     this.watch.disabled = state === null;
     const watching = wished?.ask === 'watch' ? wished.on : (state?.watching ?? false);
     setAttribute(this.watch, 'aria-pressed', String(watching));

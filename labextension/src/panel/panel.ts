@@ -212,7 +212,8 @@ export class GpuPanel extends Widget {
     this.recording.set(recording ?? '');
     this.recording.node.hidden = recording === null;
     this.notice.show(this.serverNotice(quiet, origin?.reason ?? null));
-    this.kernel.update(model.server?.version ?? null);
+    const fresh = live && this.monitor.sampled ? model.gpus(null, null) : [];
+    this.kernel.update(model.server?.version ?? null, fresh);
     this.switches.update();
     this.span.set(this.spanText(model.seconds), this.clocksTitle());
     this.key.hidden = (model.sample?.gpus.length ?? 0) === 0;
@@ -238,8 +239,10 @@ export class GpuPanel extends Widget {
   };
 
   private pointedOut(): Hint[] {
-    const { usage, sample } = this.monitor.model;
-    return usage === null || sample === null ? [] : this.hints.of(usage, sample, this.limits);
+    const { usage, sample, server } = this.monitor.model;
+    return usage === null || sample === null
+      ? []
+      : this.hints.of(usage, sample, server?.interval ?? 0, this.limits);
   }
 
   private spanText(seconds: number): string {

@@ -59,22 +59,28 @@ export class SwitchSection {
       for (const row of this.rows.values()) {
         row.forget(reason);
       }
-    }
-    for (const known of state?.switches ?? []) {
-      this.row(known).update(known, { wished: this.wished.get(known.name) ?? null, reason });
+    } else {
+      this.arrange(state.switches);
+      for (const known of state.switches) {
+        this.rows.get(keyOf(known))?.update(known, { wished: this.wished.get(known.name) ?? null, reason });
+      }
     }
     const lines = switchLines(this.trans, view, this.latest);
     this.said.set(reason === '' ? lines : [reason, lines].filter(text => text !== '').join('\n'));
   }
 
-  private row(known: Switch): SwitchRow {
-    let row = this.rows.get(known.name);
-    if (row === undefined) {
-      row = new SwitchRow(this.trans, known, this.choose(known.name));
-      this.rows.set(known.name, row);
-      this.list.append(row.node);
+  /** Another version in another kernel has other switches: a row that stayed would show that one's. */
+  private arrange(switches: readonly Switch[]): void {
+    if (switches.map(keyOf).join() === [...this.rows.keys()].join()) {
+      return;
     }
-    return row;
+    const before = new Map(this.rows);
+    this.rows.clear();
+    for (const known of switches) {
+      const key = keyOf(known);
+      this.rows.set(key, before.get(key) ?? new SwitchRow(this.trans, known, this.choose(known.name)));
+    }
+    this.list.replaceChildren(...[...this.rows.values()].map(({ node }) => node));
   }
 
   private choose(name: string): (value: string) => void {
@@ -90,4 +96,8 @@ export class SwitchSection {
       });
     };
   }
+}
+
+function keyOf({ name, choices }: Switch): string {
+  return [name, ...choices].join(' ');
 }

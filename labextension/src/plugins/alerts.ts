@@ -59,11 +59,11 @@ export const alerts: JupyterFrontEndPlugin<void> = {
     });
     document.addEventListener('visibilitychange', listen);
     source.changed.connect(({ model }) => {
-      const { sample } = model;
+      const { sample, server } = model;
       if (sample === null) {
         return;
       }
-      for (const alert of found.take(sample, wanted)) {
+      for (const alert of found.take(sample, server?.interval ?? 0, wanted)) {
         const tell = GRAVE.has(alert.kind) ? Notification.error : Notification.warning;
         tell(alertText(trans, alert, sample.time), {
           autoClose: false,

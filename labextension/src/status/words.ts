@@ -1,5 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
+import { held, together, type Held } from '../kernel/held';
 import type { KernelView } from '../kernel/kernels';
 import { duration, memory, UNKNOWN } from '../ui/format';
 import type { KernelGpu, KernelState } from '../wire';
@@ -21,11 +22,11 @@ export function statusText(trans: TranslationBundle, view: KernelView, stale: bo
   const { state } = view.condition;
   const device = state.device.chosen ?? state.device.present;
   const known = view.silentFor === null && !stale;
-  const held = holding(trans, state, device);
+  const { name, bytes, torch } = holding(trans, state, device);
   const whose = trans.__('What %1 holds on its GPUs', view.notebook ?? trans.__('this notebook'));
   return {
-    text: `${held.name ?? device ?? 'GPU'} · ${known ? memory(held.bytes) : UNKNOWN}`,
-    title: [whose, ...(known ? details(trans, state, held.bytes) : [silence(trans, view)])].join('\n')
+    text: `${name ?? device ?? 'GPU'} · ${known ? figure(trans, { bytes, torch }) : UNKNOWN}`,
+    title: [whose, ...(known ? details(trans, state, bytes) : [silence(trans, view)])].join('\n')
   };
 }
 
@@ -34,30 +35,37 @@ function holding(
   trans: TranslationBundle,
   state: KernelState,
   device: string | null
-): { name: string | null; bytes: number | null } {
+): Held & { readonly name: string | null } {
   const chosen = state.gpus.find(gpu => gpu.torch_device !== null && gpu.torch_device === device);
   if (chosen !== undefined) {
-    return { name: device, bytes: chosen.process_memory };
+    return { name: device, ...held(chosen) };
   }
   const [first, ...others] = state.gpus.filter(holds);
   if (first === undefined) {
-    return { name: null, bytes: state.gpus.some(({ process_memory: held }) => held === null) ? null : 0 };
+    return { name: null, ...together(state.gpus.map(held)) };
   }
-  const all = [first, ...others].map(({ process_memory: held }) => held);
+  const all = [first, ...others];
   return {
     name: others.length === 0 ? first.torch_device : trans._n('%1 GPU', '%1 GPUs', all.length),
-    bytes: all.some(held => held === null) ? null : all.reduce<number>((sum, held) => sum + (held ?? 0), 0)
+    ...together(all.map(held))
   };
 }
 
-function holds({ context, process_memory: held }: KernelGpu): boolean {
-  return context || (held ?? 0) > 0;
+function holds(gpu: KernelGpu): boolean {
+  return gpu.context || (held(gpu).bytes ?? 0) > 0;
+}
+
+/** Memory, labelled where it is torch's own number. */
+function figure(trans: TranslationBundle, { bytes, torch }: Held): string {
+  return torch && bytes !== null ? trans.__('%1 (torch)', memory(bytes)) : memory(bytes);
 }
 
 function details(trans: TranslationBundle, state: KernelState, bytes: number | null): readonly string[] {
-  const lines = state.gpus
-    .filter(holds)
-    .map(gpu => `${gpu.torch_device ?? gpu.uuid}: ${memory(gpu.process_memory)}`);
+  const holding = state.gpus.filter(holds);
+  const lines = holding.map(gpu => `${gpu.torch_device ?? gpu.uuid}: ${figure(trans, held(gpu))}`);
+  if (holding.some(gpu => held(gpu).torch)) {
+    lines.push(trans.__('torch’s own number: what it has reserved, without the CUDA context'));
+  }
   if (bytes === null) {
     return [...lines, trans.__('Which part of a GPU’s memory is this notebook’s is not known')];
   }

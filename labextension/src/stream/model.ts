@@ -34,7 +34,7 @@ export class Model {
   /** What the server said of itself, null before it did. */
   server: { readonly version: string; readonly interval: number } | null = null;
   sample: Sample | null = null;
-  /** Who holds what, null before the server said it. */
+  /** Who holds what, null before this stream said it: what an earlier one said may be hours old. */
   usage: Usage | null = null;
   past = new Past(AT_LEAST);
   /** How much of the past is kept, from the next stream on. */
@@ -56,6 +56,7 @@ export class Model {
     this.past = new Past(room);
     this.past.restart(message.history);
     this.sample = message.sample ?? this.sample;
+    this.usage = null;
   }
 
   /** Every GPU of the newest sample, with what `state` and the server say of it; `front` is the kernel in front. */

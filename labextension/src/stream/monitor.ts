@@ -128,9 +128,13 @@ export class Monitor {
   private take(_: Connection, message: StreamMessage): void {
     this.heard = this.timers.now();
     if (message.type === 'usage') {
-      // Written with the next sample: the page is painted once for both.
+      const first = this.model.usage === null;
       this.model.take(message);
+      // Written with the next sample: the page is painted once for both. A view that has none yet waits for it.
       this.untold = true;
+      if (first) {
+        this.tell();
+      }
       return;
     }
     const first = message.type === 'hello' && this.renewed < this.quietSince;
