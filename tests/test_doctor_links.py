@@ -34,6 +34,8 @@ from gpuwidget.sources.nvml_health import NO_BINDING, GpuHealth, Peer
 PIP = "/env/bin/python -m pip"
 ANEW = f"Install it anew with its libraries: {PIP} install --force-reinstall torch."
 WHEELS = "https://download.pytorch.org/whl"
+FROM = f"install --force-reinstall torch --index-url {WHEELS}"
+LAST = "PyTorch 2.7 is the last with such a build."
 
 
 NO_CUDA = {"cu_init": None, "cu_count": None, "available": False}
@@ -94,7 +96,12 @@ def test_torch_that_is_not_installed() -> None:
 
 @pytest.mark.parametrize(
     ("driver", "capability", "wheel"),
-    [("580.95.05", "9.0", "cu130"), ("535.183.01", "9.0", "cu126"), ("570.86", "10.0", "cu128")],
+    [
+        ("580.95.05", "9.0", "cu130"),
+        ("535.183.01", "9.0", "cu126"),
+        ("570.86", "10.0", "cu128"),
+        ("580.95.05", "7.0", "cu126"),
+    ],
 )
 def test_the_cpu_build(driver: str, capability: str, wheel: str) -> None:
     """What is installed, and the build that this driver and this GPU can run."""
@@ -339,10 +346,13 @@ def test_nccl() -> None:
 
 
 @pytest.mark.parametrize(
-    ("driver", "cuda", "least", "older", "wheel"),
-    [("570.124.06", "13.0", "580", "12", "cu126"), ("470.256.02", "12.8", "525", "11", "cu126")],
+    ("driver", "cuda", "least", "older"),
+    [
+        ("570.124.06", "13.0", "580", f"12.6: {PIP} {FROM}/cu126."),
+        ("470.256.02", "12.8", "525", f"11.8: {PIP} {FROM}/cu118. {LAST}"),
+    ],
 )
-def test_a_driver_too_old_for_torchs_cuda(driver: str, cuda: str, least: str, older: str, wheel: str) -> None:
+def test_a_driver_too_old_for_torchs_cuda(driver: str, cuda: str, least: str, older: str) -> None:
     """Which is needed, and the two ways out of it."""
     one = facts(
         torch={
@@ -356,8 +366,35 @@ def test_a_driver_too_old_for_torchs_cuda(driver: str, cuda: str, least: str, ol
     assert told(link("driver", one)) == (
         "broken",
         f"Driver {driver} is too old for a PyTorch built with CUDA {cuda}, which needs {least} or newer.",
-        f"Update the driver to {least} or newer, or install a PyTorch built with CUDA {older}: "
-        f"--index-url {WHEELS}/{wheel}.",
+        f"Update the driver to {least} or newer, or install a PyTorch built with CUDA {older}",
+    )
+
+
+def test_where_no_build_runs_only_the_driver_is_named() -> None:
+    """A driver before CUDA 11's, or one that is too old for a new GPU's only builds."""
+    for driver, capability in (("440.33", "8.0"), ("515.65.01", "12.0")):
+        there = nvml(h200(compute_capability=capability), driver=driver)
+        too_old = facts(torch={"cuda": "12.8", "available": False}, nvml=there)
+        assert told(link("driver", too_old))[2] == "Update the driver to 525 or newer."
+        assert told(link("torch", facts(torch={"cuda": None}, nvml=there)))[2] == (
+            f"Update the driver to 580 or newer first: no build of PyTorch runs with {driver}."
+        )
+    ancient = facts(torch={"cuda": None}, nvml=nvml(h200(compute_capability="3.7")))
+    assert told(link("torch", ancient))[2] == (
+        "PyTorch's builds have no code for this GPU any more: use another GPU, or build it from source."
+    )
+
+
+def test_an_installation_brings_a_build_that_runs_here() -> None:
+    """Without an address pip takes the newest one, for which a driver may be too old."""
+    there = nvml(h200(), driver="535.183.01")
+    address = f"--index-url {WHEELS}/cu126"
+    assert told(link("torch", facts(nvml=there, **NOT_INSTALLED)))[2] == (
+        f"Install it: {PIP} install torch {address}."
+    )
+    broken = facts(nvml=there, torch=no_import("No module named 'sympy'", "ModuleNotFoundError"))
+    assert told(link("torch", broken))[2] == (
+        f"Install it anew with its libraries: {PIP} install --force-reinstall torch {address}."
     )
 
 
@@ -569,10 +606,15 @@ def test_no_code_for_a_gpu_says_which_way_to_go() -> None:
         "broken",
         "This PyTorch has no code for NVIDIA RTX 5090 (compute capability 12.0): it was "
         "built for sm_80 sm_90.",
-        f"Install a newer PyTorch: --force-reinstall torch --index-url {WHEELS}/cu128.",
+        f"Install a newer PyTorch: {PIP} {FROM}/cu128.",
     )
     older = facts(torch={"archs": ["sm_75"]}, nvml=nvml(h200(compute_capability="6.1", name="NVIDIA P4")))
-    assert told(link("gpu", older))[2] == "Install an older PyTorch, which still knows NVIDIA P4."
+    assert told(link("gpu", older))[2] == (
+        "Install an older PyTorch, which still knows NVIDIA P4, or a build with CUDA 12.6: "
+        f"{PIP} {FROM}/cu126."
+    )
+    kepler = facts(torch={"archs": ["sm_75"]}, nvml=nvml(h200(compute_capability="3.7", name="NVIDIA K80")))
+    assert told(link("gpu", kepler))[2] == "Install an older PyTorch, which still knows NVIDIA K80."
 
 
 def test_a_lost_gpu_among_others() -> None:

@@ -8,6 +8,7 @@ from gpuwidget.diagnosis import Link
 from gpuwidget.health import drivers, visible
 from gpuwidget.health.facts import Facts
 from gpuwidget.health.findings import Finding, counted, link, skipped
+from gpuwidget.health.remedies import build, install, last
 from gpuwidget.health.versions import numbers
 from gpuwidget.sources.nvml_health import GpuHealth
 
@@ -84,11 +85,14 @@ def _architecture(gpu: str, capability: str, archs: list[str], facts: Facts) -> 
         return [Finding("warning", reason, remedy)]
     reason = f"This PyTorch has no code for {name}: it was built for {' '.join(archs)}."
     if made and here < min(made):
-        return [Finding("broken", reason, f"Install an older PyTorch, which still knows {gpu}.")]
-    index = f"https://download.pytorch.org/whl/{drivers.torch_wheel(facts.driver, capability)}"
-    return [
-        Finding("broken", reason, f"Install a newer PyTorch: --force-reinstall torch --index-url {index}.")
-    ]
+        older = f"Install an older PyTorch, which still knows {gpu}"
+        wheel = drivers.torch_wheel(facts.driver, [capability])
+        if wheel is None:
+            return [Finding("broken", reason, f"{older}.")]
+        built = f"or a build with CUDA {drivers.wheel_cuda(wheel)}: {build(facts, wheel)}"
+        return [Finding("broken", reason, f"{older}, {built}.{last(wheel)}")]
+    remedy = install(facts, "Install a newer PyTorch", capabilities=[capability], always_index=True)
+    return [Finding("broken", reason, remedy)]
 
 
 def _of(arch: str, kind: str) -> tuple[int, ...] | None:

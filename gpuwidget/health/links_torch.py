@@ -6,10 +6,9 @@ import re
 
 from gpuwidget.diagnosis import Link
 from gpuwidget.health import packages
-from gpuwidget.health.drivers import torch_wheel
 from gpuwidget.health.facts import Facts
 from gpuwidget.health.findings import Finding, link, skipped
-from gpuwidget.health.remedies import anew, missing_library, pip, reinstall, remedy_for
+from gpuwidget.health.remedies import anew, install, missing_library, pip, reinstall, remedy_for
 
 TORCH = ("torch", "PyTorch")
 
@@ -29,7 +28,7 @@ def torch_link(facts: Facts) -> Link:
         if facts.place == "server":
             return skipped(TORCH, "not in the server's environment, which needs none", evidence)
         reason = "PyTorch is not installed in this environment."
-        finding = Finding("broken", reason, f"Install it: {pip(facts)} install torch.")
+        finding = Finding("broken", reason, install(facts, "Install it", force=False))
         return link(TORCH, "not found", [finding], evidence)
     version = facts.torch_version or "of unknown version"
     in_the_way = _in_the_way(facts)
@@ -126,6 +125,4 @@ def _without_cuda(facts: Facts) -> Finding:
     reason = f"This build of PyTorch {what}: it has no CUDA."
     if packages.torch_is_condas(facts.packages):
         return Finding("broken", reason, "Install conda's build with CUDA: conda install pytorch-gpu.")
-    index = f"https://download.pytorch.org/whl/{torch_wheel(facts.driver, facts.capability)}"
-    remedy = f"Install a build with CUDA: {pip(facts)} install --force-reinstall torch --index-url {index}."
-    return Finding("broken", reason, remedy)
+    return Finding("broken", reason, install(facts, "Install a build with CUDA", always_index=True))
