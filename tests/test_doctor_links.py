@@ -25,7 +25,7 @@ from gpuwidget.diagnosis import Link
 from gpuwidget.health.children import Said
 from gpuwidget.health.examination import diagnosis
 from gpuwidget.health.facts import Facts
-from gpuwidget.health.packages import Installed, TorchFiles
+from gpuwidget.health.packages import Copy, Installed, TorchFiles
 from gpuwidget.health.patient import Notebook
 from gpuwidget.host import SharedMemory
 from gpuwidget.sources import nvml_words as words
@@ -227,12 +227,12 @@ def test_a_torch_that_was_loaded_before_another_was_installed() -> None:
 
 def test_two_torches_on_the_path() -> None:
     """One in the user's own folder comes before that of the environment."""
-    copies = ("2.9.0 in /home/anna/.local/lib", f"2.13.0 in {SITE}")
+    copies = (Copy("2.9.0", "/home/anna/.local/lib"), Copy("2.13.0", SITE))
     assert told(link("torch", facts(packages={"torch_copies": copies}))) == (
         "warning",
         f"PyTorch is installed 2 times: 2.9.0 in /home/anna/.local/lib, 2.13.0 in {SITE}. "
         "The first one is used.",
-        f"Keep one of them: {PIP} uninstall torch removes the first.",
+        f"Keep one of them: {PIP} uninstall torch removes the one in /home/anna/.local/lib.",
     )
 
 
@@ -330,6 +330,34 @@ def test_a_library_that_shadows_torchs_own() -> None:
         torch={"mapped": [f"{own}/libcudart.so.13"]}, machine={"libraries": {own: ("libcudart.so.13",)}}
     )
     assert link("cuda", harmless).status == "ok"
+
+
+def test_a_library_path_that_leads_there_by_links() -> None:
+    """The kernel names the real folder; what is to be taken out is named as the variable has it."""
+    spelt, real = "/usr/local/cuda/lib64/", "/usr/local/cuda-13.0/targets/x86_64-linux/lib"
+    path = {"libraries": {spelt: ("libcudart.so.13",)}, "real_folders": {real: spelt}}
+    found = link("cuda", facts(torch={"mapped": [f"{real}/libcudart.so.13"]}, machine=path))
+    assert found.reason == (
+        f"libcudart.so.13 was loaded from {real}, which is in LD_LIBRARY_PATH as {spelt}."
+    )
+    assert found.remedy is not None
+    assert found.remedy.startswith(f"Take {spelt} out of LD_LIBRARY_PATH")
+    slash = {"libraries": {f"{real}/": ("libcudart.so.13",)}, "real_folders": {real: f"{real}/"}}
+    found = link("cuda", facts(torch={"mapped": [f"{real}/libcudart.so.13"]}, machine=slash))
+    assert found.reason == f"libcudart.so.13 was loaded from {real}, which is in LD_LIBRARY_PATH."
+
+
+def test_a_library_path_that_leads_to_torchs_own_by_links() -> None:
+    """That is no stranger, by whatever name: of the folder, or of torch's."""
+    own, spelt = CUDNN_FILE.rpartition("/")[0], "/home/anna/cudnn"
+    path = {"libraries": {spelt: ("libcudnn.so.9",)}, "real_folders": {own: spelt}}
+    assert link("cudnn", facts(machine=path)).status == "ok"
+    linked = facts(
+        torch={"file": "/env/lib64/python3.12/site-packages/torch/__init__.py"},
+        machine={"libraries": {own: ("libcudnn.so.9",)}, "real_folders": {own: own}},
+        packages={"torch": TorchFiles("/x/torch/__init__.py", (), "2", "13", f"{SITE}/torch/__init__.py")},
+    )
+    assert link("cudnn", linked).status == "ok"
 
 
 def test_nccl() -> None:

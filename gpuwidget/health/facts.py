@@ -97,6 +97,12 @@ class Facts:
                 found[folder] = ours[0]
         return found
 
+    def in_library_path(self, folder: str) -> str | None:
+        """How LD_LIBRARY_PATH spells this folder; None where it has not got it."""
+        if folder in self.machine.libraries:
+            return folder
+        return self.machine.real_folders.get(folder)
+
     def package(self, *beginnings: str) -> list[str]:
         """The installed packages whose names begin so, each with version and who installed it."""
         return [

@@ -62,8 +62,10 @@ def _twice(facts: Facts) -> list[Finding]:
     copies = facts.packages.torch_copies
     if len(copies) < 2:
         return []
-    reason = f"PyTorch is installed {len(copies)} times: {', '.join(copies)}. The first one is used."
-    remedy = f"Keep one of them: {pip(facts)} uninstall torch removes the first."
+    reason = (
+        f"PyTorch is installed {len(copies)} times: {', '.join(map(str, copies))}. The first one is used."
+    )
+    remedy = f"Keep one of them: {pip(facts)} uninstall torch removes the one in {copies[0].folder}."
     return [Finding("warning", reason, remedy)]
 
 

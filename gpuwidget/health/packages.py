@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import base64
 import hashlib
+import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -42,6 +43,19 @@ class TorchFiles:
     folders: tuple[str, ...]
     version: str | None
     cuda: str | None
+    real: str | None = None
+    """``origin`` without symbolic links."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One torch on the path."""
+
+    version: str
+    folder: str
+
+    def __str__(self) -> str:
+        return f"{self.version} in {self.folder}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +64,8 @@ class Packages:
 
     torch: TorchFiles | None
     """None where there is no torch on the path."""
-    torch_copies: tuple[str, ...]
-    """Every torch on the path, as ``2.10.0 in /home/anna/.local/…``; the first one is imported."""
+    torch_copies: tuple[Copy, ...]
+    """Every torch on the path; the first one is imported."""
     cuda: tuple[Installed, ...]
     """torch and NVIDIA's libraries."""
     binding: tuple[Installed, ...]
@@ -70,13 +84,18 @@ def look(path: Sequence[str]) -> Packages:
     """The packages on that path."""
     found: dict[str, Installed] = {}
     ours: metadata.Distribution | None = None
-    copies: dict[str, None] = {}
+    copies: dict[tuple[str, str], Copy] = {}
     for one in metadata.distributions(path=list(path)):
+        if _left_over(one):
+            continue
         name = _normal(str(one.metadata["Name"] or ""))
         if name == OURS and ours is None:
             ours = one
         if name == "torch":
-            copies[f"{one.version} in {one.locate_file('')}"] = None
+            folder = str(one.locate_file(""))
+            if os.path.isfile(os.path.join(folder, "torch", "__init__.py")):
+                # lib64 is a link to lib in many environments, and both are on the path.
+                copies.setdefault((os.path.realpath(folder), one.version), Copy(one.version, folder))
         # The first on the path is the one that is imported.
         if name and name not in found:
             found[name] = Installed(name, one.version, (one.read_text("INSTALLER") or "pip").strip() or "pip")
@@ -84,7 +103,7 @@ def look(path: Sequence[str]) -> Packages:
     relevant = [one for name, one in found.items() if _CUDA_PACKAGES.fullmatch(name) and name not in _BINDING]
     return Packages(
         torch=_torch(path),
-        torch_copies=tuple(copies),
+        torch_copies=tuple(copies.values()),
         cuda=tuple(sorted({*relevant, *conda}, key=lambda one: (one.name, one.by))),
         binding=tuple(found[name] for name in _BINDING if name in found),
         conda=(Path(sys.prefix) / "conda-meta").is_dir(),
@@ -92,6 +111,12 @@ def look(path: Sequence[str]) -> Packages:
         other=found[OTHERS].version if OTHERS in found else None,
         changed=tuple(_changed(ours) if ours is not None else ()),
     )
+
+
+def _left_over(one: metadata.Distribution) -> bool:
+    """Whether pip renamed it, as ``~orch``, to take it away, and then could not."""
+    path = getattr(one, "_path", None)
+    return path is not None and str(getattr(path, "name", "")).startswith("~")
 
 
 def _normal(name: str) -> str:
@@ -117,7 +142,8 @@ def _torch(path: Sequence[str]) -> TorchFiles | None:
     version = cuda = None
     for folder in folders:
         version, cuda = _version_file(Path(folder) / "version.py")
-    return TorchFiles(spec.origin, folders, version, cuda)
+    real = None if spec.origin is None else os.path.realpath(spec.origin)
+    return TorchFiles(spec.origin, folders, version, cuda, real)
 
 
 def _version_file(path: Path) -> tuple[str | None, str | None]:
