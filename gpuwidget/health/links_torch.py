@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import PurePath
 
 from gpuwidget.diagnosis import Link
 from gpuwidget.health import packages
@@ -13,6 +14,7 @@ from gpuwidget.health.remedies import anew, install, missing_library, pip, reins
 TORCH = ("torch", "PyTorch")
 
 _NO_ROOM = re.compile("failed to map segment|[Cc]annot allocate memory")
+_MOST_FILES = 5
 _OLD_LIBC = re.compile(r"GLIBC(?:XX)?_[\d.]+")
 
 
@@ -38,7 +40,8 @@ def torch_link(facts: Facts) -> Link:
         reason = f"Python could not be started to look at it ({said.how})."
         return link(TORCH, version, [Finding("unknown", reason, None)], evidence)
     if not told.get("imported"):
-        return link(TORCH, f"{version}, which can't be imported", [_import_failure(facts)], evidence)
+        findings = [_import_failure(facts), *_hiding(facts)]
+        return link(TORCH, f"{version}, which can't be imported", findings, evidence)
     if told.get("cuda") is None:
         what = "for AMD's ROCm" if told.get("hip") else "for the CPU only"
         return link(TORCH, f"{version}, built {what}", [_without_cuda(facts)], evidence)
@@ -46,7 +49,7 @@ def torch_link(facts: Facts) -> Link:
     if said.ending == "crashed" and told.get("step") in ("ask", "available"):
         reason = f"PyTorch crashes when it is asked about the GPU ({said.how})."
         return link(TORCH, found, [Finding("broken", reason, anew(facts))], evidence)
-    return link(TORCH, found, [*_loaded_before(facts), *_twice(facts)], evidence)
+    return link(TORCH, found, [*_loaded_before(facts), *_hiding(facts), *_twice(facts)], evidence)
 
 
 def _loaded_before(facts: Facts) -> list[Finding]:
@@ -69,6 +72,21 @@ def _twice(facts: Facts) -> list[Finding]:
     return [Finding("warning", reason, remedy)]
 
 
+def _hiding(facts: Facts) -> list[Finding]:
+    return [
+        Finding("warning", f"{_hides(file)}.", _rename(file)) for file in facts.packages.hiding[:_MOST_FILES]
+    ]
+
+
+def _hides(file: str) -> str:
+    path = PurePath(file)
+    return f"{path.name} in {path.parent} hides Python's own module {path.stem}"
+
+
+def _rename(what: str) -> str:
+    return f"Give {what} another name, and start the kernel anew."
+
+
 def _in_the_way(facts: Facts) -> Finding | None:
     files = facts.packages.torch
     if files is None or (facts.torch.get("imported") and facts.torch.get("version")):
@@ -76,7 +94,7 @@ def _in_the_way(facts: Facts) -> Finding | None:
     if files.origin is None or not files.folders:
         what = files.origin or (files.folders[0] if files.folders else "a folder")
         reason = f"{what} is what 'import torch' finds in place of the package."
-        return Finding("broken", reason, f"Give {what} another name, and start the kernel anew.")
+        return Finding("broken", reason, _rename(what))
     return None
 
 
@@ -103,6 +121,9 @@ def _import_failure(facts: Facts) -> Finding:
     error, kind = str(told["import_error"]), told.get("import_error_type", "")
     first = error.strip().splitlines()[0] if error.strip() else "without a word"
     reason = f"'import torch' raises {kind}: {first}".rstrip(".") + "."
+    for file in facts.packages.hiding:
+        if re.search(rf"\b{re.escape(PurePath(file).stem)}\b", error):
+            return Finding("broken", f"{reason} {_hides(file)}.", _rename(file))
     if _OLD_LIBC.search(error):
         return Finding(
             "broken", reason, "This system is older than that build of PyTorch: install an older PyTorch."

@@ -8,10 +8,10 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
-from importlib.machinery import PathFinder
+from importlib.machinery import BuiltinImporter, FrozenImporter, PathFinder
 from pathlib import Path
 
 OURS = "jupyterlab-gpuwidget"
@@ -78,6 +78,8 @@ class Packages:
     """Version of the older package with our import name, where that is installed too."""
     changed: tuple[str, ...]
     """Files of ours that are not what was installed."""
+    hiding: tuple[str, ...] = ()
+    """Files that are found in place of a module of Python's own."""
 
 
 def look(path: Sequence[str]) -> Packages:
@@ -110,6 +112,7 @@ def look(path: Sequence[str]) -> Packages:
         ours=found[OURS].version if OURS in found else None,
         other=found[OTHERS].version if OTHERS in found else None,
         changed=tuple(_changed(ours) if ours is not None else ()),
+        hiding=tuple(_hiding(path)),
     )
 
 
@@ -163,6 +166,30 @@ def _version_file(path: Path) -> tuple[str | None, str | None]:
         if isinstance(value, ast.Constant) and isinstance(value.value, str):
             known |= {target.id: value.value for target in targets if isinstance(target, ast.Name)}
     return known.get("__version__"), known.get("cuda")
+
+
+def _hiding(path: Sequence[str]) -> Iterator[str]:
+    """What lies on the path before Python's own modules and has the name of one."""
+    own = os.path.realpath(os.path.dirname(os.__file__))
+    places = [os.path.realpath(folder) for folder in path]
+    for folder in path[: places.index(own)] if own in places else ():
+        for name in sorted(_entries(folder)):
+            stem, suffix = os.path.splitext(name)
+            file = os.path.join(folder, name)
+            if suffix == "":
+                file = os.path.join(file, "__init__.py")
+            if suffix not in ("", ".py") or stem not in sys.stdlib_module_names or not os.path.isfile(file):
+                continue
+            # These two are asked before any path.
+            if BuiltinImporter.find_spec(stem) is None and FrozenImporter.find_spec(stem) is None:
+                yield os.path.abspath(os.path.join(folder, name))
+
+
+def _entries(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder or ".")
+    except OSError:
+        return []
 
 
 def _changed(ours: metadata.Distribution) -> list[str]:
