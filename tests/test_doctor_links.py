@@ -697,6 +697,60 @@ def test_cuda_visible_devices(value: str, status: str, found: str) -> None:
     assert (visible.status, visible.found) == (status, found)
 
 
+def shown(*indices: int) -> dict[str, Any]:
+    """What the child says where CUDA shows these GPUs to it."""
+    if not indices:
+        return {"cu_init": 100, "cu_count": None, "available": False}
+    cuda = [
+        {"name": "NVIDIA H200", "uuid": UUIDS[index][4:].replace("-", ""), "capability": "9.0"}
+        for index in indices
+    ]
+    return {"cu_devices": cuda, "cu_count": len(cuda)}
+
+
+@pytest.mark.parametrize(
+    ("value", "mine", "now", "what", "found"),
+    [
+        ("", (0, 1), (), "CUDA_VISIBLE_DEVICES was set to ''", "2 of 2 GPUs"),
+        ("7", (0, 1), (), "CUDA_VISIBLE_DEVICES was set to '7'", "2 of 2 GPUs"),
+        ("1", (0, 1), (1,), "CUDA_VISIBLE_DEVICES was set to '1'", "2 of 2 GPUs"),
+        ("1", (0,), (1,), "CUDA_VISIBLE_DEVICES was set to '1'", "1 of 2 GPUs"),
+        (None, (0,), (0, 1), "CUDA_VISIBLE_DEVICES was unset", "1 of 2 GPUs"),
+    ],
+)
+def test_a_variable_that_was_set_after_cuda_was_started(
+    value: str | None, mine: tuple[int, ...], now: tuple[int, ...], what: str, found: str
+) -> None:
+    """The notebook goes on with the GPUs that it has: nothing is broken, and nothing is hidden."""
+    one = facts(
+        torch=shown(*now),
+        variables={} if value is None else {"CUDA_VISIBLE_DEVICES": value},
+        nvml=nvml(h200(0), h200(1)),
+        notebook=Notebook("2.13.0", devices=[UUIDS[index][4:] for index in mine]),
+    )
+    assert told(link("visible", one)) == (
+        "warning",
+        f"{what} after CUDA was started: it has no effect in this notebook until a restart.",
+        "Restart the kernel, and set it before anything uses CUDA.",
+    )
+    assert link("visible", one).found == f"{found} in this notebook"
+    assert diagnosis(one).status == "warning"
+
+
+def test_a_variable_that_was_set_in_time() -> None:
+    """The notebook has what CUDA shows now; nor is a GPU that was lost since a variable's work."""
+    two = nvml(h200(0), h200(1))
+    mine = Notebook("2.13.0", devices=[UUIDS[1][4:]])
+    value = {"CUDA_VISIBLE_DEVICES": "1"}
+    one = facts(torch=shown(1), variables=value, nvml=two, notebook=mine)
+    assert told(link("visible", one)) == ("ok", None, None)
+    unsaid = facts(torch=shown(1), variables=value, nvml=two, notebook=Notebook("2.0", devices=[None]))
+    assert link("visible", unsaid).status == "ok"
+    both = Notebook("2.13.0", devices=[UUIDS[0][4:], UUIDS[1][4:]])
+    lost = facts(torch=shown(0), nvml=nvml(h200(0), lost=("GPU 1 is lost.",)), notebook=both)
+    assert link("visible", lost).status == "ok"
+
+
 def test_a_bad_entry_of_cuda_visible_devices_is_named() -> None:
     """And what becomes of those after it."""
     one = facts(variables={"CUDA_VISIBLE_DEVICES": "0,7,1"}, nvml=nvml(h200(0), h200(1)))

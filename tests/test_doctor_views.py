@@ -15,7 +15,7 @@ import pytest
 from helpers_doctor import WORKING, facts, fake_torch, h200, nvml
 
 import gpuwidget
-from gpuwidget import torch_switches
+from gpuwidget import torch_state, torch_switches
 from gpuwidget.cli import main
 from gpuwidget.diagnosis import Doctor
 from gpuwidget.health import command, visit
@@ -26,6 +26,7 @@ from gpuwidget.health.patient import Notebook, Patient
 from gpuwidget.health.text import render
 from gpuwidget.kernel import doctor_view, doctoring
 from gpuwidget.plain import plain
+from gpuwidget.torch_state import TorchDevice
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m'\"&"
 WELL = diagnosis(facts())
@@ -276,10 +277,10 @@ def test_from_python_nothing_is_imported_or_started(tmp_path: Path) -> None:
 
 def test_a_switch_of_the_notebooks_own_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the notebook did to its own torch, a child would not know."""
-    asked: list[bool] = []
+    asked: list[Notebook] = []
 
     def visited(place: str, version: str, environment: object, *, notebook: Notebook) -> Doctor:
-        asked.append(notebook.cudnn_off)
+        asked.append(notebook)
         return WELL
 
     monkeypatch.setattr(visit, "visit", visited)
@@ -288,4 +289,7 @@ def test_a_switch_of_the_notebooks_own_is_looked_at(monkeypatch: pytest.MonkeyPa
     off = torch_switches.Switches(tf32_matmul=None, tf32_conv=None, cudnn=False)
     monkeypatch.setattr(torch_switches, "switches", lambda: off)
     assert doctoring.doctor().doctor == WELL
-    assert asked == [False, True]
+    assert asked == [Notebook(), Notebook(cudnn_off=True)]
+    monkeypatch.setattr(torch_state, "devices", lambda: (TorchDevice(0, "aa-bb"), TorchDevice(1, None)))
+    doctoring.doctor()
+    assert asked[2].devices == ["aa-bb", None]
