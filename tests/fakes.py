@@ -142,7 +142,8 @@ class FakeSource:
 
     def read_slow(self, one: Gpu) -> Slow:
         self._enter("slow", one)
-        return Slow(1000.0, 0.2, 0, *self.xids.get(one.uuid, (None, None)), {})
+        xid, xid_time = self.xids.get(one.uuid, (None, None))
+        return Slow(1000.0, 0.2, 0, xid, xid_time, {})
 
     def read_windows(self, one: Gpu) -> tuple[Window, ...]:
         return self.windows[self._enter("windows", one)]

@@ -270,7 +270,7 @@ class Device:
         return Slow(energy, self._window, errors, xid, xid_time, missing)
 
     def watch(self, uuid: str) -> None:
-        """Two calls: have the driver keep the errors that it reports; where it can't, the slow calls try again.
+        """Two calls: have the driver keep what it reports of errors; read_slow tries again where it can't.
 
         Raises GpuLostError, SourceLostError.
         """
