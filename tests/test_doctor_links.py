@@ -836,6 +836,19 @@ def test_what_ails_a_gpu(trouble: dict[str, Any], status: str, reason: str) -> N
     assert told(link("health", facts(nvml=nvml(h200(**trouble)))))[:2] == (status, reason)
 
 
+def test_one_bad_gpu_among_good_ones_breaks_nothing() -> None:
+    """torch computes on the others; the one is named."""
+    one = facts(nvml=nvml(h200(0), h200(1, remap_failed=True)))
+    assert told(link("health", one)) == (
+        "warning",
+        "GPU 1 has broken memory that it could not replace (row remapping failed).",
+        "Have the GPU replaced, and do not use it until then.",
+    )
+    assert diagnosis(one).status == "warning"
+    both = facts(nvml=nvml(h200(0, remap_failed=True), h200(1, remap_failed=True)))
+    assert link("health", both).status == "broken"
+
+
 @pytest.mark.parametrize("throttle", [("power cap",), ("idle",), ("clock setting",), None])
 def test_what_is_meant_to_be_so_ails_nobody(throttle: tuple[str, ...] | None) -> None:
     """A GPU under full load is at its power limit."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -86,6 +88,18 @@ def test_a_machine_with_mps_in_wsl(tmp_path: Path) -> None:
     found = look(tmp_path)
     assert (found.mps, found.system) == ("/tmp/nvidia-mps", "wsl")
     assert look(tmp_path, CUDA_MPS_PIPE_DIRECTORY="/elsewhere").mps is None
+
+
+def test_what_a_dead_mps_daemon_left(tmp_path: Path) -> None:
+    """Its pipe stays behind; in a container the daemon is the host's, and not to be seen."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    for where, number, runs in (("dead", ended.pid, False), ("alive", os.getpid(), True)):
+        place = tmp_path / where / "tmp/nvidia-mps"
+        files(place, **{"control": "", "nvidia-cuda-mps-control.pid": f"{number}\n"})
+        assert (look(tmp_path / where).mps is not None) is runs
+    files(tmp_path / "dead", **{".dockerenv": ""})
+    assert look(tmp_path / "dead").mps == "/tmp/nvidia-mps"
 
 
 def test_libraries_in_the_library_path(tmp_path: Path) -> None:

@@ -250,6 +250,32 @@ def test_a_source_that_does_not_exist_hinders_no_doctor(
     assert run([], capsys)[0] == 0
 
 
+def test_a_file_written_by_another_shell(
+    examined: list[Doctor], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Output is ASCII, which no terminal's encoding breaks; an editor's mark before it is no fault."""
+    examined[0] = diagnosis(facts(variables={"CUDA_VISIBLE_DEVICES": "\N{SNOWMAN}"}))
+    out = run(["--json"], capsys)[1]
+    assert out.isascii()
+    assert doctoring.Diagnosis(examined[0]).to_json().isascii()
+    file = tmp_path / "yesterday.json"
+    file.write_text(out, encoding="utf-8-sig")
+    assert run(["--diff", str(file)], capsys)[1].endswith("\nNothing has changed since then.\n")
+
+
+@pytest.mark.parametrize("part", ["variables", "evidence"])
+def test_a_diagnosis_that_lacks_what_it_was_read_from(
+    examined: list[Doctor], capsys: pytest.CaptureFixture[str], tmp_path: Path, part: str
+) -> None:
+    """Somebody took it out before sending it: that is wrong use, not a crash."""
+    values = plain(WELL)
+    (values if part == "variables" else values["links"][3])[part] = None
+    file = tmp_path / "x"
+    file.write_text(json.dumps(values))
+    status, _, error = run(["--diff", str(file)], capsys)
+    assert (status, "It is no diagnosis of gpuwidget's." in error) == (2, True)
+
+
 # -- from Python -----------------------------------------------------------------------------------------
 
 

@@ -26,6 +26,8 @@ KNOWN = Known(GPUS, SLICES)
         ("0,2,-1,1", ("0", "2"), "-1", "a negative number ends the list"),
         ("-1", (), "-1", "a negative number ends the list"),
         ("0,,1", ("0",), "", "it is empty"),
+        ("0,1,", ("0", "1"), None, None),
+        (",", (), "", "it is empty"),
         ("GPU-aa", (), "GPU-aa", "2 GPUs here begin so"),
         ("GPU-zz", (), "GPU-zz", "no GPU here begins so"),
         ("MIG-ff", (), "MIG-ff", "no MIG slice here begins so"),

@@ -165,7 +165,25 @@ def _module(root: Path) -> str | None:
 
 def _mps(variables: Mapping[str, str], root: Path) -> str | None:
     folder = variables.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps"
-    return folder if (root / folder.lstrip("/") / "control").exists() else None
+    place = root / folder.lstrip("/")
+    if not (place / "control").exists():
+        return None
+    # A daemon that died leaves its files. In a container its number is one of the host's.
+    number = _text(place / "nvidia-cuda-mps-control.pid").strip()
+    gone = number.isdecimal() and _container(variables, root) is None and not _runs(int(number))
+    return None if gone else folder
+
+
+def _runs(pid: int) -> bool:
+    if sys.platform == "win32":  # where signal 0 is none
+        return True
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _nvcc(variables: Mapping[str, str]) -> str | None:

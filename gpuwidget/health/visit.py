@@ -76,6 +76,10 @@ def doctor_of(values: Any) -> Doctor:
         if values["schema"] != SCHEMA:
             raise DoctorError(f"It is a diagnosis of another version (schema {values['schema']!r}).")
         links = tuple(Link(**_known(Link, link)) for link in values["links"])
+        if not all(
+            isinstance(one, dict) for one in (values["variables"], *(link.evidence for link in links))
+        ):
+            raise TypeError
         return Doctor(**{**_known(Doctor, values), "links": links})
     except (KeyError, TypeError, AttributeError) as error:
         raise DoctorError("It is no diagnosis of gpuwidget's.") from error

@@ -44,7 +44,7 @@ class Diagnosis:
 
     def to_json(self, indent: int | None = 2) -> str:
         """The same as text, for ``gpuwidget doctor --diff``."""
-        return json.dumps(self.to_dict(), indent=indent, ensure_ascii=False)
+        return json.dumps(self.to_dict(), indent=indent)
 
     def __repr__(self) -> str:
         return text.render(self.doctor, _WIDTH)
