@@ -26,7 +26,7 @@ _AT_ONCE = 4
 _PORTIONS = 16
 _REST_S = 0.002
 """A hundred messages in a row would keep other requests waiting for milliseconds. They go out a few at a
-time, with a rest between, and all of a tick's within ``_PORTIONS`` rests."""
+time, with a rest between, and all of a tick's within ``_PORTIONS`` rests where no older ones wait."""
 _SLICE_S = 0.001
 """So long a course is encoded before other requests have their turn; a single piece may take a little longer.
 On the loop and not on a thread: the JSON encoder keeps the interpreter to itself until it has done."""
@@ -242,7 +242,8 @@ class Hub:
             self._hand_out()
 
     def _hand_out(self) -> None:
-        share = max(_AT_ONCE, -(-len(self._listeners) // _PORTIONS))
+        # Of all that waits: where the loop is busy a rest takes long, and messages must not pile up.
+        share = max(_AT_ONCE, -(-max(len(self._listeners), len(self._outgoing)) // _PORTIONS))
         for _ in range(min(share, len(self._outgoing))):
             listener, message = self._outgoing.popleft()
             if listener in self._listeners:
