@@ -81,9 +81,12 @@ class UsageWatch:
             self._let_go()
         self._listening = on
 
-    def see(self, sample: Sample) -> None:
-        """Take up the newest sample, and look up whose the memory is, where it is time for that."""
-        self._means.add(sample)
+    def see(self, sample: Sample, arrived: float) -> None:
+        """Take up the newest sample, and look up whose the memory is, where it is time for that.
+
+        ``arrived`` is when it came, monotonic seconds: the event loop may have been busy since.
+        """
+        self._means.add(sample, arrived)
         if not self._listening:
             return
         now = self._clock.monotonic()

@@ -71,7 +71,7 @@ class Machine:
         """One sample."""
         gpu = h200(0)
         newest = reading(gpu, memory_used=self.used, processes=(process(3_999_999, 2 * GIB),))
-        self.watch.see(sample((gpu, newest), time=self.clock.time()))
+        self.watch.see(sample((gpu, newest), time=self.clock.time()), self.clock.monotonic())
 
     async def until_told(self, reason: str | None) -> Any:
         """Samples come until that is the reason; what is told then."""
