@@ -230,6 +230,7 @@ class _Desk:
         people = People(
             owner=owner,
             identity=identity,
+            kernels=look.kernels,
             match=self._matching.proven,
             in_container=not self._matching.in_host_namespace,
             words=look.words,
