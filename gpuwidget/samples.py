@@ -157,8 +157,8 @@ class Reading:
     (nvidia-smi: ecc.errors.uncorrected.volatile.total), read seldom."""
     xid: int | None
     """Number of the newest error that the driver reported while this source watched (XID,
-    nvmlEventTypeXidCriticalError), read seldom; None where there was none, or where nobody can say: then with
-    its reason in ``missing``."""
+    nvmlEventTypeXidCriticalError), read seldom, and told of a lost GPU too; None where there was none, or
+    where nobody can say: then with its reason in ``missing``."""
     xid_time: float | None
     """When that error was noticed, up to a minute after it was reported, epoch seconds; None without one."""
     activity: Activity | None

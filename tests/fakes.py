@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from gpuwidget.samples import Activity, Gpu, Origin, Process
-from gpuwidget.sources import Fast, Inventory, Slow, Steady, Window
+from gpuwidget.sources import Fast, Inventory, Slow, Steady, Window, Xid
 
 EPOCH = 1_700_000_000.0
 _PATIENCE_S = 20.0
@@ -92,6 +92,7 @@ class FakeSource:
         self.activity: dict[int, Activity | None] = dict.fromkeys(range(gpus))
         self.windows: dict[int, tuple[Window, ...]] = dict.fromkeys(range(gpus), ())
         self.missing: dict[str, str] = {}
+        self.xids: dict[str, Xid] = {}
         self.failing: dict[int, Exception] = {}
         self.hanging: dict[int, threading.Event] = {}
         self.hang_in_open: threading.Event | None = None
@@ -109,7 +110,7 @@ class FakeSource:
             driver="580.00",
             cuda_driver="13.0",
         )
-        return Inventory(origin, tuple(self.present))
+        return Inventory(origin, tuple(self.present), dict(self.xids))
 
     def close(self) -> None:
         self.closed += 1
@@ -141,7 +142,8 @@ class FakeSource:
 
     def read_slow(self, one: Gpu) -> Slow:
         self._enter("slow", one)
-        return Slow(1000.0, 0.2, 0, None, None, {})
+        xid, xid_time = self.xids.get(one.uuid, (None, None))
+        return Slow(1000.0, 0.2, 0, xid, xid_time, {})
 
     def read_windows(self, one: Gpu) -> tuple[Window, ...]:
         return self.windows[self._enter("windows", one)]

@@ -14,7 +14,7 @@ from gpuwidget.health.children import Ending, Said
 from gpuwidget.health.examination import diagnosis
 from gpuwidget.health.facts import Facts
 from gpuwidget.health.machine import DeviceFile, Machine
-from gpuwidget.health.packages import Installed, Packages, TorchFiles
+from gpuwidget.health.packages import Copy, Installed, Packages, TorchFiles
 from gpuwidget.health.patient import Notebook
 from gpuwidget.host import SharedMemory
 from gpuwidget.sources.nvml_health import GpuHealth, NvmlHealth, Peer
@@ -119,7 +119,7 @@ MACHINE = Machine(
 )
 PACKAGES = Packages(
     torch=TorchFiles(f"{SITE}/torch/__init__.py", (f"{SITE}/torch",), "2.13.0", "13.0"),
-    torch_copies=(f"2.13.0 in {SITE}",),
+    torch_copies=(Copy("2.13.0", SITE),),
     cuda=(
         Installed("nvidia-cudnn-cu13", "9.10.2.21", "pip"),
         Installed("nvidia-nccl-cu13", "2.27.5", "pip"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -167,12 +168,34 @@ def test_cuda_that_does_not_start(place: Place) -> None:
     )
 
 
-def test_files_of_the_users_named_like_pythons_own_do_no_harm(place: Place) -> None:
-    """A json.py in the notebook's folder may break the notebook, not the way to the child."""
-    (place.folder / "json.py").write_text("raise RuntimeError('the user has a file of that name')\n")
+@pytest.mark.parametrize(
+    "name", ["json", "queue", "random", "select", "signal", "subprocess", "token", "types", "ast", "inspect"]
+)
+def test_files_of_the_users_named_like_pythons_own_do_no_harm(place: Place, name: str) -> None:
+    """A json.py in front of the path may break the notebook, not the way to the child; it is named."""
+    user = place.folder / "user"
+    user.mkdir()
+    (user / f"{name}.py").write_text("raise RuntimeError('the user has a file of that name')\n")
     place.torch(WORKING)
-    place.path.append(str(place.folder))
-    assert links(place.examine())["torch"].status == "ok"
+    place.path.insert(0, str(user))
+    doctor = visit.visit("kernel", "0.1.0", place.environment)
+    found = links(doctor)["torch"]
+    assert (found.status, found.found) == ("warning", "2.10.0, built for CUDA 12.8")
+    assert found.reason == f"{name}.py in {user} hides Python's own module {name}."
+
+
+def test_a_file_of_the_users_that_breaks_the_import_is_its_reason(place: Place) -> None:
+    """torch finds it as the notebook would: then it is the remedy."""
+    user = place.folder / "user"
+    user.mkdir()
+    (user / "calendar.py").write_text("mine = True\n")
+    place.torch("from calendar import monthrange")
+    place.path.insert(0, str(user))
+    found = links(place.examine())["torch"]
+    assert found.status == "broken"
+    assert found.reason is not None
+    assert found.reason.endswith(f" calendar.py in {user} hides Python's own module calendar.")
+    assert found.remedy == f"Give {user}/calendar.py another name, and start the kernel anew."
 
 
 def test_permissions_of_device_files(place: Place) -> None:
@@ -213,7 +236,7 @@ def test_a_visit_that_fails_says_so(place: Place) -> None:
     with pytest.raises(DoctorError, match="No such file or directory"):
         visit.visit("kernel", "0.1.0", nowhere)
     empty = Environment(sys.executable, [], place.variables)
-    with pytest.raises(DoctorError, match="exit status 1"):
+    with pytest.raises(DoctorError, match="exit status 1: ModuleNotFoundError: No module named 'gpuwidget'"):
         visit.visit("kernel", "0.1.0", empty)
 
 
@@ -231,7 +254,7 @@ def test_a_child_that_is_given_up_takes_its_children_along(tmp_path: Path) -> No
     (tmp_path / "parent_of_one.py").write_text(
         "import subprocess, sys\n"
         "from gpuwidget.health.children import say\n"
-        "def main():\n"
+        "def main(path):\n"
         "    say(child=subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']).pid)\n"
         "    import time; time.sleep(600)\n"
     )
@@ -245,6 +268,36 @@ def test_a_child_that_is_given_up_takes_its_children_along(tmp_path: Path) -> No
     status = Path(f"/proc/{said.values['child']}/stat")
     while status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z":
         assert not heard.wait(0.01)
+
+
+def test_a_child_ends_with_who_started_it(tmp_path: Path) -> None:
+    """A kernel that is killed meanwhile leaves no examination behind, nor what that started."""
+    gate = tmp_path / "gate"
+    (tmp_path / "looks_long.py").write_text(
+        "import os, subprocess, sys, time\n"
+        "def main(path):\n"
+        "    code = 'import time; time.sleep(600)'\n"
+        "    both = f'{os.getpid()} {subprocess.Popen([sys.executable, \"-c\", code]).pid}'\n"
+        f"    open({str(gate)!r}, 'w').write(both + '\\n')\n"
+        "    time.sleep(600)\n"
+    )
+    code = (
+        "import os, sys, time\n"
+        "from gpuwidget.health.children import Child, Environment\n"
+        f"environment = Environment(sys.executable, [{str(tmp_path)!r}, *sys.path], dict(os.environ))\n"
+        "Child('looks_long', environment, leads=True).said(time.monotonic() + 600)\n"
+    )
+    root = str(Path(visit.__file__).parents[2])
+    parent = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": root})
+    heard = threading.Event()
+    while not (gate.exists() and gate.read_text().endswith("\n")):
+        assert not heard.wait(0.01)
+    parent.kill()
+    parent.wait()
+    for pid in gate.read_text().split():
+        status = Path(f"/proc/{pid}/stat")
+        while status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z":
+            assert not heard.wait(0.01)
 
 
 def test_libraries_of_the_loader_are_those_of_the_process_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,7 +324,7 @@ def test_how_a_child_ended(tmp_path: Path) -> None:
     (tmp_path / "ends.py").write_text(
         "import os, sys\n"
         "from gpuwidget.health.children import say\n"
-        "def main():\n"
+        "def main(path):\n"
         "    say(step='one')\n"
         "    print('noise', end='')\n"
         "    say(step='two', more=[1, None])\n"
@@ -287,3 +340,23 @@ def test_how_a_child_ended(tmp_path: Path) -> None:
         said = Child("ends", environment, [str(argument)]).said(time.monotonic() + PATIENCE_S)
         assert (said.ending, said.how) == (ending, how)
         assert said.values == {"step": "two", "more": [1, None]}
+
+
+def test_the_last_words_of_a_child_that_failed(tmp_path: Path) -> None:
+    """Its exception, or what the C library wrote: not only that it failed."""
+    (tmp_path / "fails.py").write_text(
+        "import os, sys\n"
+        "def main(path):\n"
+        "    if sys.argv[1] == 'raise':\n"
+        "        raise RuntimeError('no room')\n"
+        "    os.write(2, b'a warning\\nfree(): invalid pointer\\n')\n"
+        "    os.kill(os.getpid(), int(sys.argv[1]))\n"
+    )
+    environment = Environment(sys.executable, [str(tmp_path), *sys.path], dict(os.environ))
+    for argument, how in (
+        ("raise", "exit status 1: RuntimeError: no room"),
+        (str(int(signal.SIGABRT)), "SIGABRT: free(): invalid pointer"),
+        (str(int(signal.SIGKILL)), "SIGKILL"),
+    ):
+        said = Child("fails", environment, [argument]).said(time.monotonic() + PATIENCE_S)
+        assert (said.ending, said.how) == ("crashed", how)

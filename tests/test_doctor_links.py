@@ -25,7 +25,7 @@ from gpuwidget.diagnosis import Link
 from gpuwidget.health.children import Said
 from gpuwidget.health.examination import diagnosis
 from gpuwidget.health.facts import Facts
-from gpuwidget.health.packages import Installed, TorchFiles
+from gpuwidget.health.packages import Copy, Installed, TorchFiles
 from gpuwidget.health.patient import Notebook
 from gpuwidget.host import SharedMemory
 from gpuwidget.sources import nvml_words as words
@@ -34,6 +34,8 @@ from gpuwidget.sources.nvml_health import NO_BINDING, GpuHealth, Peer
 PIP = "/env/bin/python -m pip"
 ANEW = f"Install it anew with its libraries: {PIP} install --force-reinstall torch."
 WHEELS = "https://download.pytorch.org/whl"
+FROM = f"install --force-reinstall torch --index-url {WHEELS}"
+LAST = "PyTorch 2.7 is the last with such a build."
 
 
 NO_CUDA = {"cu_init": None, "cu_count": None, "available": False}
@@ -94,7 +96,12 @@ def test_torch_that_is_not_installed() -> None:
 
 @pytest.mark.parametrize(
     ("driver", "capability", "wheel"),
-    [("580.95.05", "9.0", "cu130"), ("535.183.01", "9.0", "cu126"), ("570.86", "10.0", "cu128")],
+    [
+        ("580.95.05", "9.0", "cu130"),
+        ("535.183.01", "9.0", "cu126"),
+        ("570.86", "10.0", "cu128"),
+        ("580.95.05", "7.0", "cu126"),
+    ],
 )
 def test_the_cpu_build(driver: str, capability: str, wheel: str) -> None:
     """What is installed, and the build that this driver and this GPU can run."""
@@ -220,12 +227,12 @@ def test_a_torch_that_was_loaded_before_another_was_installed() -> None:
 
 def test_two_torches_on_the_path() -> None:
     """One in the user's own folder comes before that of the environment."""
-    copies = ("2.9.0 in /home/anna/.local/lib", f"2.13.0 in {SITE}")
+    copies = (Copy("2.9.0", "/home/anna/.local/lib"), Copy("2.13.0", SITE))
     assert told(link("torch", facts(packages={"torch_copies": copies}))) == (
         "warning",
         f"PyTorch is installed 2 times: 2.9.0 in /home/anna/.local/lib, 2.13.0 in {SITE}. "
         "The first one is used.",
-        f"Keep one of them: {PIP} uninstall torch removes the first.",
+        f"Keep one of them: {PIP} uninstall torch removes the one in /home/anna/.local/lib.",
     )
 
 
@@ -325,6 +332,34 @@ def test_a_library_that_shadows_torchs_own() -> None:
     assert link("cuda", harmless).status == "ok"
 
 
+def test_a_library_path_that_leads_there_by_links() -> None:
+    """The kernel names the real folder; what is to be taken out is named as the variable has it."""
+    spelt, real = "/usr/local/cuda/lib64/", "/usr/local/cuda-13.0/targets/x86_64-linux/lib"
+    path = {"libraries": {spelt: ("libcudart.so.13",)}, "real_folders": {real: spelt}}
+    found = link("cuda", facts(torch={"mapped": [f"{real}/libcudart.so.13"]}, machine=path))
+    assert found.reason == (
+        f"libcudart.so.13 was loaded from {real}, which is in LD_LIBRARY_PATH as {spelt}."
+    )
+    assert found.remedy is not None
+    assert found.remedy.startswith(f"Take {spelt} out of LD_LIBRARY_PATH")
+    slash = {"libraries": {f"{real}/": ("libcudart.so.13",)}, "real_folders": {real: f"{real}/"}}
+    found = link("cuda", facts(torch={"mapped": [f"{real}/libcudart.so.13"]}, machine=slash))
+    assert found.reason == f"libcudart.so.13 was loaded from {real}, which is in LD_LIBRARY_PATH."
+
+
+def test_a_library_path_that_leads_to_torchs_own_by_links() -> None:
+    """That is no stranger, by whatever name: of the folder, or of torch's."""
+    own, spelt = CUDNN_FILE.rpartition("/")[0], "/home/anna/cudnn"
+    path = {"libraries": {spelt: ("libcudnn.so.9",)}, "real_folders": {own: spelt}}
+    assert link("cudnn", facts(machine=path)).status == "ok"
+    linked = facts(
+        torch={"file": "/env/lib64/python3.12/site-packages/torch/__init__.py"},
+        machine={"libraries": {own: ("libcudnn.so.9",)}, "real_folders": {own: own}},
+        packages={"torch": TorchFiles("/x/torch/__init__.py", (), "2", "13", f"{SITE}/torch/__init__.py")},
+    )
+    assert link("cudnn", linked).status == "ok"
+
+
 def test_nccl() -> None:
     """A build without it is none for several GPUs, and no fault; a switch that makes it slow is named."""
     assert link("nccl", facts(torch={"nccl": None})).status == "skipped"
@@ -339,10 +374,13 @@ def test_nccl() -> None:
 
 
 @pytest.mark.parametrize(
-    ("driver", "cuda", "least", "older", "wheel"),
-    [("570.124.06", "13.0", "580", "12", "cu126"), ("470.256.02", "12.8", "525", "11", "cu126")],
+    ("driver", "cuda", "least", "older"),
+    [
+        ("570.124.06", "13.0", "580", f"12.6: {PIP} {FROM}/cu126."),
+        ("470.256.02", "12.8", "525", f"11.8: {PIP} {FROM}/cu118. {LAST}"),
+    ],
 )
-def test_a_driver_too_old_for_torchs_cuda(driver: str, cuda: str, least: str, older: str, wheel: str) -> None:
+def test_a_driver_too_old_for_torchs_cuda(driver: str, cuda: str, least: str, older: str) -> None:
     """Which is needed, and the two ways out of it."""
     one = facts(
         torch={
@@ -356,8 +394,35 @@ def test_a_driver_too_old_for_torchs_cuda(driver: str, cuda: str, least: str, ol
     assert told(link("driver", one)) == (
         "broken",
         f"Driver {driver} is too old for a PyTorch built with CUDA {cuda}, which needs {least} or newer.",
-        f"Update the driver to {least} or newer, or install a PyTorch built with CUDA {older}: "
-        f"--index-url {WHEELS}/{wheel}.",
+        f"Update the driver to {least} or newer, or install a PyTorch built with CUDA {older}",
+    )
+
+
+def test_where_no_build_runs_only_the_driver_is_named() -> None:
+    """A driver before CUDA 11's, or one that is too old for a new GPU's only builds."""
+    for driver, capability in (("440.33", "8.0"), ("515.65.01", "12.0")):
+        there = nvml(h200(compute_capability=capability), driver=driver)
+        too_old = facts(torch={"cuda": "12.8", "available": False}, nvml=there)
+        assert told(link("driver", too_old))[2] == "Update the driver to 525 or newer."
+        assert told(link("torch", facts(torch={"cuda": None}, nvml=there)))[2] == (
+            f"Update the driver to 580 or newer first: no build of PyTorch runs with {driver}."
+        )
+    ancient = facts(torch={"cuda": None}, nvml=nvml(h200(compute_capability="3.7")))
+    assert told(link("torch", ancient))[2] == (
+        "PyTorch's builds have no code for this GPU any more: use another GPU, or build it from source."
+    )
+
+
+def test_an_installation_brings_a_build_that_runs_here() -> None:
+    """Without an address pip takes the newest one, for which a driver may be too old."""
+    there = nvml(h200(), driver="535.183.01")
+    address = f"--index-url {WHEELS}/cu126"
+    assert told(link("torch", facts(nvml=there, **NOT_INSTALLED)))[2] == (
+        f"Install it: {PIP} install torch {address}."
+    )
+    broken = facts(nvml=there, torch=no_import("No module named 'sympy'", "ModuleNotFoundError"))
+    assert told(link("torch", broken))[2] == (
+        f"Install it anew with its libraries: {PIP} install --force-reinstall torch {address}."
     )
 
 
@@ -569,10 +634,15 @@ def test_no_code_for_a_gpu_says_which_way_to_go() -> None:
         "broken",
         "This PyTorch has no code for NVIDIA RTX 5090 (compute capability 12.0): it was "
         "built for sm_80 sm_90.",
-        f"Install a newer PyTorch: --force-reinstall torch --index-url {WHEELS}/cu128.",
+        f"Install a newer PyTorch: {PIP} {FROM}/cu128.",
     )
     older = facts(torch={"archs": ["sm_75"]}, nvml=nvml(h200(compute_capability="6.1", name="NVIDIA P4")))
-    assert told(link("gpu", older))[2] == "Install an older PyTorch, which still knows NVIDIA P4."
+    assert told(link("gpu", older))[2] == (
+        "Install an older PyTorch, which still knows NVIDIA P4, or a build with CUDA 12.6: "
+        f"{PIP} {FROM}/cu126."
+    )
+    kepler = facts(torch={"archs": ["sm_75"]}, nvml=nvml(h200(compute_capability="3.7", name="NVIDIA K80")))
+    assert told(link("gpu", kepler))[2] == "Install an older PyTorch, which still knows NVIDIA K80."
 
 
 def test_a_lost_gpu_among_others() -> None:
@@ -625,6 +695,60 @@ def test_cuda_visible_devices(value: str, status: str, found: str) -> None:
     one = facts(variables={"CUDA_VISIBLE_DEVICES": value}, nvml=nvml(h200(0), h200(1)))
     visible = link("visible", one)
     assert (visible.status, visible.found) == (status, found)
+
+
+def shown(*indices: int) -> dict[str, Any]:
+    """What the child says where CUDA shows these GPUs to it."""
+    if not indices:
+        return {"cu_init": 100, "cu_count": None, "available": False}
+    cuda = [
+        {"name": "NVIDIA H200", "uuid": UUIDS[index][4:].replace("-", ""), "capability": "9.0"}
+        for index in indices
+    ]
+    return {"cu_devices": cuda, "cu_count": len(cuda)}
+
+
+@pytest.mark.parametrize(
+    ("value", "mine", "now", "what", "found"),
+    [
+        ("", (0, 1), (), "CUDA_VISIBLE_DEVICES was set to ''", "2 of 2 GPUs"),
+        ("7", (0, 1), (), "CUDA_VISIBLE_DEVICES was set to '7'", "2 of 2 GPUs"),
+        ("1", (0, 1), (1,), "CUDA_VISIBLE_DEVICES was set to '1'", "2 of 2 GPUs"),
+        ("1", (0,), (1,), "CUDA_VISIBLE_DEVICES was set to '1'", "1 of 2 GPUs"),
+        (None, (0,), (0, 1), "CUDA_VISIBLE_DEVICES was unset", "1 of 2 GPUs"),
+    ],
+)
+def test_a_variable_that_was_set_after_cuda_was_started(
+    value: str | None, mine: tuple[int, ...], now: tuple[int, ...], what: str, found: str
+) -> None:
+    """The notebook goes on with the GPUs that it has: nothing is broken, and nothing is hidden."""
+    one = facts(
+        torch=shown(*now),
+        variables={} if value is None else {"CUDA_VISIBLE_DEVICES": value},
+        nvml=nvml(h200(0), h200(1)),
+        notebook=Notebook("2.13.0", devices=[UUIDS[index][4:] for index in mine]),
+    )
+    assert told(link("visible", one)) == (
+        "warning",
+        f"{what} after CUDA was started: it has no effect in this notebook until a restart.",
+        "Restart the kernel, and set it before anything uses CUDA.",
+    )
+    assert link("visible", one).found == f"{found} in this notebook"
+    assert diagnosis(one).status == "warning"
+
+
+def test_a_variable_that_was_set_in_time() -> None:
+    """The notebook has what CUDA shows now; nor is a GPU that was lost since a variable's work."""
+    two = nvml(h200(0), h200(1))
+    mine = Notebook("2.13.0", devices=[UUIDS[1][4:]])
+    value = {"CUDA_VISIBLE_DEVICES": "1"}
+    one = facts(torch=shown(1), variables=value, nvml=two, notebook=mine)
+    assert told(link("visible", one)) == ("ok", None, None)
+    unsaid = facts(torch=shown(1), variables=value, nvml=two, notebook=Notebook("2.0", devices=[None]))
+    assert link("visible", unsaid).status == "ok"
+    both = Notebook("2.13.0", devices=[UUIDS[0][4:], UUIDS[1][4:]])
+    lost = facts(torch=shown(0), nvml=nvml(h200(0), lost=("GPU 1 is lost.",)), notebook=both)
+    assert link("visible", lost).status == "ok"
 
 
 def test_a_bad_entry_of_cuda_visible_devices_is_named() -> None:
@@ -710,6 +834,19 @@ def test_compute_modes_and_mps() -> None:
 def test_what_ails_a_gpu(trouble: dict[str, Any], status: str, reason: str) -> None:
     """Memory errors, heat, a driver that nothing keeps ready."""
     assert told(link("health", facts(nvml=nvml(h200(**trouble)))))[:2] == (status, reason)
+
+
+def test_one_bad_gpu_among_good_ones_breaks_nothing() -> None:
+    """torch computes on the others; the one is named."""
+    one = facts(nvml=nvml(h200(0), h200(1, remap_failed=True)))
+    assert told(link("health", one)) == (
+        "warning",
+        "GPU 1 has broken memory that it could not replace (row remapping failed).",
+        "Have the GPU replaced, and do not use it until then.",
+    )
+    assert diagnosis(one).status == "warning"
+    both = facts(nvml=nvml(h200(0, remap_failed=True), h200(1, remap_failed=True)))
+    assert link("health", both).status == "broken"
 
 
 @pytest.mark.parametrize("throttle", [("power cap",), ("idle",), ("clock setting",), None])

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,7 +14,7 @@ import pytest
 from helpers_doctor import fake_torch
 
 from gpuwidget.health import kernel_log, machine, packages
-from gpuwidget.health.packages import Installed, TorchFiles
+from gpuwidget.health.packages import Copy, Installed, TorchFiles
 from gpuwidget.health.torch_probe import LIBRARIES
 
 
@@ -87,6 +90,18 @@ def test_a_machine_with_mps_in_wsl(tmp_path: Path) -> None:
     assert look(tmp_path, CUDA_MPS_PIPE_DIRECTORY="/elsewhere").mps is None
 
 
+def test_what_a_dead_mps_daemon_left(tmp_path: Path) -> None:
+    """Its pipe stays behind; in a container the daemon is the host's, and not to be seen."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    for where, number, runs in (("dead", ended.pid, False), ("alive", os.getpid(), True)):
+        place = tmp_path / where / "tmp/nvidia-mps"
+        files(place, **{"control": "", "nvidia-cuda-mps-control.pid": f"{number}\n"})
+        assert (look(tmp_path / where).mps is not None) is runs
+    files(tmp_path / "dead", **{".dockerenv": ""})
+    assert look(tmp_path / "dead").mps == "/tmp/nvidia-mps"
+
+
 def test_libraries_in_the_library_path(tmp_path: Path) -> None:
     """CUDA's only, by folder; folders without any, or that are not there, are left out."""
     names = ("libcudnn_ops.so.9", "libcublasLt.so.12", "libfoo.so", "libcudnn.a")
@@ -97,6 +112,19 @@ def test_libraries_in_the_library_path(tmp_path: Path) -> None:
     assert look(tmp_path, LD_LIBRARY_PATH=path).libraries == {
         f"{tmp_path}/cuda": ("libcublasLt.so.12", "libcudnn_ops.so.9")
     }
+
+
+def test_the_library_path_by_its_real_names(tmp_path: Path) -> None:
+    """/usr/local/cuda/lib64 is a link, and so may be its files: both lead back to how it was written."""
+    root = tmp_path.resolve()
+    files(root / "cuda-13.0/lib", **{"libcudart.so.13": ""})
+    files(root / "elsewhere", **{"libcudnn.so.9.10": ""})
+    (root / "cuda").symlink_to("cuda-13.0")
+    (root / "cuda/lib64").symlink_to("lib")
+    (root / "cuda/lib/libcudnn.so.9").symlink_to(root / "elsewhere/libcudnn.so.9.10")
+    spelt = f"{root}/cuda/lib64/"
+    found = look(root, LD_LIBRARY_PATH=f"{spelt}:{root}/cuda-13.0/lib")
+    assert found.real_folders == {f"{root}/cuda-13.0/lib": spelt, f"{root}/elsewhere": spelt}
 
 
 def test_errors_of_the_driver_in_the_kernels_log(tmp_path: Path) -> None:
@@ -137,16 +165,31 @@ def test_what_is_installed(tmp_path: Path) -> None:
     install(tmp_path / "b", "nvidia-ml-py", "13.580.65")
     install(tmp_path / "b", "numpy", "2.0")
     fake_torch(tmp_path / "a", "")
+    fake_torch(tmp_path / "b", "")
     found = packages.look([str(tmp_path / "a"), str(tmp_path / "b")])
     assert found.cuda == (
         Installed("nvidia-cudnn-cu12", "9.10.2.21", "pip"),
         Installed("torch", "2.10.0", "pip"),
     )
     assert found.binding == (Installed("nvidia-ml-py", "13.580.65", "pip"),)
-    assert found.torch_copies == (f"2.10.0 in {tmp_path / 'a'}", f"2.9.0 in {tmp_path / 'b'}")
+    assert found.torch_copies == (Copy("2.10.0", str(tmp_path / "a")), Copy("2.9.0", str(tmp_path / "b")))
     folder = tmp_path / "a/torch"
-    assert found.torch == TorchFiles(f"{folder}/__init__.py", (str(folder),), "2.10.0", "12.8")
-    assert packages.look([str(tmp_path / "b")]).torch is None
+    file = f"{folder}/__init__.py"
+    assert found.torch == TorchFiles(file, (str(folder),), "2.10.0", "12.8", os.path.realpath(file))
+    assert packages.look([str(tmp_path / "none")]).torch is None
+
+
+def test_one_torch_is_not_two(tmp_path: Path) -> None:
+    """An environment with lib64 as a link to lib, what pip left behind, metadata without a package."""
+    install(tmp_path / "lib", "torch", "2.9.0")
+    fake_torch(tmp_path / "lib", "")
+    (tmp_path / "lib64").symlink_to("lib")
+    install(tmp_path / "lib", "torch", "2.8.0")
+    (tmp_path / "lib/torch-2.8.0.dist-info").rename(tmp_path / "lib/~orch-2.8.0.dist-info")
+    install(tmp_path / "gone", "torch", "2.7.0")
+    found = packages.look([str(tmp_path / name) for name in ("lib64", "lib", "gone")])
+    assert found.torch_copies == (Copy("2.9.0", str(tmp_path / "lib64")),)
+    assert found.cuda == (Installed("torch", "2.9.0", "pip"),)
 
 
 @pytest.mark.parametrize("text", ["", "cuda = 12", "this is no Python (", "cuda = None"])

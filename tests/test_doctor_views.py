@@ -15,7 +15,7 @@ import pytest
 from helpers_doctor import WORKING, facts, fake_torch, h200, nvml
 
 import gpuwidget
-from gpuwidget import torch_switches
+from gpuwidget import torch_state, torch_switches
 from gpuwidget.cli import main
 from gpuwidget.diagnosis import Doctor
 from gpuwidget.health import command, visit
@@ -26,6 +26,7 @@ from gpuwidget.health.patient import Notebook, Patient
 from gpuwidget.health.text import render
 from gpuwidget.kernel import doctor_view, doctoring
 from gpuwidget.plain import plain
+from gpuwidget.torch_state import TorchDevice
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m'\"&"
 WELL = diagnosis(facts())
@@ -249,6 +250,32 @@ def test_a_source_that_does_not_exist_hinders_no_doctor(
     assert run([], capsys)[0] == 0
 
 
+def test_a_file_written_by_another_shell(
+    examined: list[Doctor], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Output is ASCII, which no terminal's encoding breaks; an editor's mark before it is no fault."""
+    examined[0] = diagnosis(facts(variables={"CUDA_VISIBLE_DEVICES": "\N{SNOWMAN}"}))
+    out = run(["--json"], capsys)[1]
+    assert out.isascii()
+    assert doctoring.Diagnosis(examined[0]).to_json().isascii()
+    file = tmp_path / "yesterday.json"
+    file.write_text(out, encoding="utf-8-sig")
+    assert run(["--diff", str(file)], capsys)[1].endswith("\nNothing has changed since then.\n")
+
+
+@pytest.mark.parametrize("part", ["variables", "evidence"])
+def test_a_diagnosis_that_lacks_what_it_was_read_from(
+    examined: list[Doctor], capsys: pytest.CaptureFixture[str], tmp_path: Path, part: str
+) -> None:
+    """Somebody took it out before sending it: that is wrong use, not a crash."""
+    values = plain(WELL)
+    (values if part == "variables" else values["links"][3])[part] = None
+    file = tmp_path / "x"
+    file.write_text(json.dumps(values))
+    status, _, error = run(["--diff", str(file)], capsys)
+    assert (status, "It is no diagnosis of gpuwidget's." in error) == (2, True)
+
+
 # -- from Python -----------------------------------------------------------------------------------------
 
 
@@ -276,10 +303,10 @@ def test_from_python_nothing_is_imported_or_started(tmp_path: Path) -> None:
 
 def test_a_switch_of_the_notebooks_own_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the notebook did to its own torch, a child would not know."""
-    asked: list[bool] = []
+    asked: list[Notebook] = []
 
     def visited(place: str, version: str, environment: object, *, notebook: Notebook) -> Doctor:
-        asked.append(notebook.cudnn_off)
+        asked.append(notebook)
         return WELL
 
     monkeypatch.setattr(visit, "visit", visited)
@@ -288,4 +315,7 @@ def test_a_switch_of_the_notebooks_own_is_looked_at(monkeypatch: pytest.MonkeyPa
     off = torch_switches.Switches(tf32_matmul=None, tf32_conv=None, cudnn=False)
     monkeypatch.setattr(torch_switches, "switches", lambda: off)
     assert doctoring.doctor().doctor == WELL
-    assert asked == [False, True]
+    assert asked == [Notebook(), Notebook(cudnn_off=True)]
+    monkeypatch.setattr(torch_state, "devices", lambda: (TorchDevice(0, "aa-bb"), TorchDevice(1, None)))
+    doctoring.doctor()
+    assert asked[2].devices == ["aa-bb", None]

@@ -26,6 +26,8 @@ KNOWN = Known(GPUS, SLICES)
         ("0,2,-1,1", ("0", "2"), "-1", "a negative number ends the list"),
         ("-1", (), "-1", "a negative number ends the list"),
         ("0,,1", ("0",), "", "it is empty"),
+        ("0,1,", ("0", "1"), None, None),
+        (",", (), "", "it is empty"),
         ("GPU-aa", (), "GPU-aa", "2 GPUs here begin so"),
         ("GPU-zz", (), "GPU-zz", "no GPU here begins so"),
         ("MIG-ff", (), "MIG-ff", "no MIG slice here begins so"),
@@ -61,11 +63,35 @@ def test_the_table_of_drivers(driver: str, cuda: str, old: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("driver", "cuda"), [("600.1", "13"), ("570.86", "12"), ("470.1", "11"), ("390.1", None)]
+    ("driver", "capabilities", "wheel"),
+    [
+        ("580.95.05", ["9.0"], "cu130"),
+        ("580.95.05", ["7.5"], "cu130"),
+        ("580.95.05", ["7.0"], "cu126"),
+        ("580.95.05", ["6.1"], "cu126"),
+        ("580.95.05", ["7.0", "8.0"], "cu126"),
+        ("580.95.05", ["7.0", "12.0"], "cu130"),
+        ("570.86", ["10.0"], "cu128"),
+        ("570.86", ["7.0", "12.0"], "cu128"),
+        ("570.86", ["9.0"], "cu126"),
+        ("535.183.01", ["8.9"], "cu126"),
+        ("525.60.13", ["6.1"], "cu126"),
+        ("524.0", ["8.0"], "cu118"),
+        ("450.80.02", ["7.0"], "cu118"),
+        ("515.65.01", ["12.0"], None),
+        ("440.33", ["8.0"], None),
+        ("580.95.05", ["3.7"], None),
+        ("570.86", [], "cu126"),
+        ("580.95.05", ["3.5", "8.9"], "cu130"),
+        (None, ["7.0"], "cu126"),
+        (None, [], "cu130"),
+    ],
 )
-def test_the_newest_cuda_of_a_driver(driver: str, cuda: str | None) -> None:
-    """What to look for where the driver can't be updated."""
-    assert drivers.newest_cuda(driver) == cuda
+def test_the_build_for_a_driver_and_its_gpus(
+    driver: str | None, capabilities: list[str], wheel: str | None
+) -> None:
+    """One that this driver runs and that has code for every GPU here; none where there is none."""
+    assert drivers.torch_wheel(driver, capabilities) == wheel
 
 
 def test_versions() -> None:

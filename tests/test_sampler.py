@@ -11,8 +11,8 @@ from fakes import EPOCH, FakeClock, FakeSource
 
 from gpuwidget.errors import GpuLostError, SourceLostError
 from gpuwidget.sampler import Sampler
-from gpuwidget.samples import Sample
-from gpuwidget.sources import Window
+from gpuwidget.samples import Gpu, Sample
+from gpuwidget.sources import Slow, Window, Xid
 
 
 @pytest.fixture
@@ -208,6 +208,47 @@ def test_a_found_but_still_lost_gpu_keeps_its_time(
         since = taken[-1].readings[0].lost_since
         clock.until(lambda: source.calls["open"] >= 3, step=0.2)
         assert taken[-1].readings[0].lost_since == since
+
+
+def test_errors_of_a_gpu_that_is_lost(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
+    """Which error the driver reported is told of a lost GPU too, also one that came with the loss."""
+    taken: list[Sample] = []
+    first, second = source.gpus
+    with sampler.subscribe(taken.append):
+        source.xids[second.uuid] = Xid(31, EPOCH)
+        clock.until(lambda: bool(taken) and taken[-1].readings[1].xid == 31, step=0.2)
+        source.failing = {0: GpuLostError("lost"), 1: GpuLostError("lost")}
+        source.present = []
+        clock.until(lambda: taken[-1].readings[1].lost_since is not None, step=0.2)
+        lost = taken[-1].readings[1]
+        assert (lost.xid, lost.xid_time, "xid" in lost.missing) == (31, EPOCH, False)
+        assert (lost.energy_j, lost.missing["energy_j"]) == (None, "the GPU is lost")
+        assert taken[-1].readings[0].missing["xid"] == "the GPU is lost"
+        source.xids[first.uuid] = Xid(79, EPOCH + 1.0)
+        clock.until(lambda: taken[-1].readings[0].xid == 79, step=0.2)
+        assert taken[-1].readings[0].xid_time == EPOCH + 1.0
+        source.failing, source.present = {}, list(source.gpus)
+        clock.until(lambda: all(one.lost_since is None for one in taken[-1].readings), step=0.2)
+        assert [one.xid for one in taken[-1].readings] == [79, 31]
+
+
+def test_what_was_not_looked_at_yet(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
+    """Until a GPU was first asked for errors, that there are none is not said."""
+    taken: list[Sample] = []
+    go_on = threading.Event()
+    read_slow = source.read_slow
+
+    def late(one: Gpu) -> Slow:
+        go_on.wait(20.0)
+        return read_slow(one)
+
+    source.read_slow = late  # type: ignore[method-assign]
+    with sampler.subscribe(taken.append):
+        clock.until(lambda: bool(taken))
+        reading = taken[-1].readings[0]
+        assert (reading.xid, reading.missing["xid"]) == (None, "not read yet")
+        go_on.set()
+        clock.until(lambda: "xid" not in taken[-1].readings[0].missing, step=0.2)
 
 
 def test_a_driver_that_goes_away_is_opened_again(

@@ -1,8 +1,10 @@
 """A look that may crash, hang or raise, taken in a process of its own: it says what it finds as it goes.
 
 No shell is in between. The child is this environment's interpreter with the paths and the variables given;
-what it says is lines of JSON with a mark before them, so that whatever else a library prints is passed over.
-What it said before it crashed or was given up counts.
+Python's own modules come before those paths until its ``main(path)`` puts them as they were given, so that a
+json.py of the user's breaks what it breaks, and not the look. What a child says is lines of JSON with a mark
+before them: whatever else a library prints is passed over. What it said before it crashed or was given up
+counts.
 """
 
 from __future__ import annotations
@@ -14,16 +16,25 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 _MARK = "gpuwidget doctor: "
-_START = "import sys; n = int(sys.argv[1]); sys.path[:] = sys.argv[2:2 + n]; del sys.argv[1:2 + n]; "
-"""Nothing is imported before the paths are right: a file of the user's may be called json."""
+# os is loaded by then, whatever files there are.
+_START = """
+import os, sys
+n = int(sys.argv[1])
+path, own = sys.argv[2:2 + n], os.path.dirname(os.__file__)
+del sys.argv[1:2 + n]
+sys.path[:] = [own, os.path.join(own, "lib-dynload"), os.path.join(os.path.dirname(own), "DLLs"), *path]
+"""
+_LEADS = "from gpuwidget.health.children import end_with_parent; end_with_parent()\n"
 _END_S = 1.0
 _LOOK_S = 0.05
+_MOST_ERRORS = 65536
+_MOST_LINE = 300
 
 Ending = Literal["ended", "crashed", "hung", "not started"]
 
@@ -34,7 +45,8 @@ class Said:
 
     ending: Ending
     how: str
-    """The signal or the exit status of a crash, the error of one that could not start; empty else."""
+    """The signal or the exit status of a crash, with its last words; the error of one that could not start;
+    empty else."""
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -77,42 +89,60 @@ def be_modest() -> None:
         file.write("1000")
 
 
+def end_with_parent() -> None:
+    """In a child that leads: end with all of its own once who started it is no more."""
+
+    def wait() -> None:
+        with suppress(OSError):
+            os.read(0, 1)  # nobody writes: it returns when the other end is closed
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
+    threading.Thread(target=wait, name="gpuwidget-doctor-parent", daemon=True).start()
+
+
 class Child:
     """One look under way, from its start to :meth:`said`."""
 
     def __init__(
         self, module: str, environment: Environment, arguments: Sequence[str] = (), *, leads: bool = False
     ) -> None:
-        """Run ``module``'s ``main``; with ``leads`` its own children end with it when it is given up."""
+        """Run ``module``'s ``main``, with the path as it was given.
+
+        With ``leads`` its own children end with it when it is given up, and all of them with this process.
+        """
         self._leads = leads
         self._heard: list[bytes] = []
+        self._errors = b""
         self._error = ""
         self._process: subprocess.Popen[bytes] | None = None
         paths = [str(path) for path in environment.path]
-        code = f"{_START}from {module} import main; main()"
+        leads = leads and hasattr(os, "killpg")
+        code = f"{_START}{_LEADS if leads else ''}from {module} import main; main(path)"
         try:
             self._process = subprocess.Popen(
                 [environment.python, "-c", code, str(len(paths)), *paths, *arguments],
                 env=dict(environment.variables),
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE if leads else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
                 # Interrupting a cell interrupts the kernel's group: not this.
                 start_new_session=leads,
             )
         except (OSError, ValueError) as error:
             self._error = str(error)
             return
-        # A thread, since what the child starts may keep the pipe open for longer than it lives.
-        self._listener = threading.Thread(target=self._listen, name="gpuwidget-doctor", daemon=True)
-        self._listener.start()
+        # Threads, since what the child starts may keep the pipes open for longer than it lives.
+        pipes = ((self._process.stdout, self._heard.append), (self._process.stderr, self._hear_error))
+        self._listeners = [
+            (pipe, threading.Thread(target=_listen, args=(pipe, hear), name="gpuwidget-doctor", daemon=True))
+            for pipe, hear in pipes
+            if pipe is not None
+        ]
+        for _, listener in self._listeners:
+            listener.start()
 
-    def _listen(self) -> None:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        with suppress(OSError, ValueError):
-            while part := os.read(self._process.stdout.fileno(), 65536):
-                self._heard.append(part)
+    def _hear_error(self, part: bytes) -> None:
+        self._errors = (self._errors + part)[-_MOST_ERRORS:]
 
     def said(self, deadline: float) -> Said:
         """What it says until it ends, or until ``deadline`` (time.monotonic()): then it is given up."""
@@ -124,15 +154,22 @@ class Child:
         finally:
             if status is None:
                 self.end()
-        self._listener.join(_END_S)
-        if not self._listener.is_alive() and self._process.stdout is not None:
-            self._process.stdout.close()
+        until = time.monotonic() + _END_S
+        for pipe, listener in self._listeners:
+            listener.join(max(0.0, until - time.monotonic()))
+            if not listener.is_alive():
+                pipe.close()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
         values = self._values()
         if status is None:
             return Said("hung", "", values)
         if status == 0:
             return Said("ended", "", values)
-        return Said("crashed", _signal(-status) if status < 0 else f"exit status {status}", values)
+        how = _signal(-status) if status < 0 else f"exit status {status}"
+        # Other signals come without a word: what stands there last is about something else.
+        words = self._last_words() if status > 0 or status == -signal.SIGABRT else ""
+        return Said("crashed", f"{how}: {words}" if words else how, values)
 
     def end(self) -> None:
         """End it where it still runs."""
@@ -158,6 +195,10 @@ class Child:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_S)
 
+    def _last_words(self) -> str:
+        lines = self._errors.decode("utf-8", "replace").split("\n")
+        return next((line.strip()[:_MOST_LINE] for line in reversed(lines) if line.strip()), "")
+
     def _values(self) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for line in b"".join(self._heard).decode("utf-8", "replace").split("\n"):
@@ -165,6 +206,12 @@ class Child:
                 with suppress(ValueError):
                     values |= json.loads(line.removeprefix(_MARK))
         return values
+
+
+def _listen(pipe: IO[bytes], hear: Callable[[bytes], object]) -> None:
+    with suppress(OSError, ValueError):
+        while part := os.read(pipe.fileno(), 65536):
+            hear(part)
 
 
 def _signal(number: int) -> str:

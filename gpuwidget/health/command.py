@@ -26,7 +26,7 @@ def run(version: str, *, as_json: bool, earlier: Path | None, width: int) -> tup
     since = None if before is None else changes(before, doctor)
     if as_json:
         values = plain(doctor) if since is None else {**plain(doctor), "changes": plain(since)}
-        text = json.dumps(values, indent=2, ensure_ascii=False)
+        text = json.dumps(values, indent=2)
     else:
         text = render(doctor, width, since)
     return text, doctor.status != "broken"
@@ -34,7 +34,7 @@ def run(version: str, *, as_json: bool, earlier: Path | None, width: int) -> tup
 
 def _read(path: Path) -> Doctor:
     try:
-        return doctor_of(json.loads(path.read_text(encoding="utf-8")))
+        return doctor_of(json.loads(path.read_text(encoding="utf-8-sig")))
     except (OSError, ValueError, DoctorError) as error:
         why = str(error) if isinstance(error, (OSError, DoctorError)) else "It is no JSON."
         raise OptionError(

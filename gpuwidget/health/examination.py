@@ -14,6 +14,7 @@ from gpuwidget.health import (
     links_gpu,
     links_libraries,
     links_torch,
+    links_visible,
     machine,
     packages,
 )
@@ -66,7 +67,7 @@ def diagnosis(facts: Facts) -> Doctor:
         links_driver.driver_link(facts),
         links_driver.device_files_link(facts),
         links_gpu.gpu_link(facts),
-        links_gpu.visible_link(facts),
+        links_visible.visible_link(facts),
         links_gpu.sharing_link(facts),
         links_condition.health_link(facts),
         links_condition.pcie_link(facts),

@@ -12,7 +12,6 @@ from gpuwidget.health.children import Said
 from gpuwidget.health.machine import Machine
 from gpuwidget.health.packages import Packages
 from gpuwidget.health.patient import Notebook
-from gpuwidget.health.versions import numbers
 from gpuwidget.sources.nvml_health import GpuHealth, NvmlHealth, Peer
 
 
@@ -67,10 +66,10 @@ class Facts:
         return self.nvml.gpus if self.nvml is not None else ()
 
     @property
-    def capability(self) -> str | None:
-        """The newest one of the GPUs here, as "9.0"."""
+    def capabilities(self) -> list[str]:
+        """Those of the GPUs here, as "9.0", by NVML or else by CUDA."""
         known = [gpu.compute_capability for gpu in self.gpus if gpu.compute_capability is not None]
-        return max(known, key=numbers, default=None)
+        return known or [one["capability"] for one in self.torch.get("cu_devices") or []]
 
     @property
     def cuda_works(self) -> bool:
@@ -97,6 +96,12 @@ class Facts:
             if ours:
                 found[folder] = ours[0]
         return found
+
+    def in_library_path(self, folder: str) -> str | None:
+        """How LD_LIBRARY_PATH spells this folder; None where it has not got it."""
+        if folder in self.machine.libraries:
+            return folder
+        return self.machine.real_folders.get(folder)
 
     def package(self, *beginnings: str) -> list[str]:
         """The installed packages whose names begin so, each with version and who installed it."""

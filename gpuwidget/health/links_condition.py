@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from gpuwidget import units
 from gpuwidget.diagnosis import Link
@@ -21,6 +22,7 @@ PACKAGE = ("package", "gpuwidget")
 
 _ENOUGH_SHM = units.GIB
 """Docker gives 64 MiB unless told otherwise; a DataLoader's workers hand whole batches through it."""
+_REPLACE = "Have the GPU replaced, and do not use it until then."
 
 
 def health_link(facts: Facts) -> Link:
@@ -29,8 +31,9 @@ def health_link(facts: Facts) -> Link:
         return skipped(HEALTH, "no GPU to be seen")
     findings: list[Finding] = []
     evidence: dict[str, str | None] = {}
+    none_well = all(gpu.remap_failed for gpu in facts.gpus)
     for gpu in facts.gpus:
-        findings += _errors(gpu)
+        findings += _errors(gpu, "broken" if none_well else "warning")
         findings += _slowed(gpu)
         evidence[f"GPU {gpu.index}"] = _memory(gpu)
     findings += _persistence(facts)
@@ -44,11 +47,11 @@ def health_link(facts: Facts) -> Link:
     return link(HEALTH, counted(len(findings), "finding"), findings, evidence)
 
 
-def _errors(gpu: GpuHealth) -> list[Finding]:
+def _errors(gpu: GpuHealth, failed: Literal["broken", "warning"]) -> list[Finding]:
     name, found = f"GPU {gpu.index}", []
     if gpu.remap_failed:
         reason = f"{name} has broken memory that it could not replace (row remapping failed)."
-        found.append(Finding("broken", reason, "Have the GPU replaced."))
+        found.append(Finding(failed, reason, _REPLACE))
     if gpu.remap_pending or gpu.retired_pending:
         reason = f"{name} has memory to set aside after an error, which waits for a reset."
         found.append(

@@ -9,6 +9,7 @@ from gpuwidget.diagnosis import Link
 from gpuwidget.health import drivers
 from gpuwidget.health.facts import Facts
 from gpuwidget.health.findings import Finding, counted, link, skipped
+from gpuwidget.health.remedies import build, last
 from gpuwidget.health.versions import cuda_number
 from gpuwidget.sources import nvml_health
 from gpuwidget.sources import nvml_words as words
@@ -112,13 +113,12 @@ def _age(facts: Facts) -> list[Finding]:
         # As with NVIDIA's forward-compatibility package, which brings a newer libcuda than the driver's own.
         return []
     least = drivers.minimum(cuda)
-    older = drivers.newest_cuda(driver)
+    wheel = drivers.torch_wheel(driver, facts.capabilities)
     reason = f"Driver {driver} is too old for a PyTorch built with CUDA {cuda}, which needs {least} or newer."
     remedy = f"Update the driver to {least} or newer"
-    if older is not None:
-        index = f"https://download.pytorch.org/whl/{drivers.torch_wheel(driver, facts.capability)}"
-        remedy += f", or install a PyTorch built with CUDA {older}: --index-url {index}"
-    return [Finding("broken", reason, f"{remedy}.")]
+    if wheel is not None:
+        remedy += f", or install a PyTorch built with CUDA {drivers.wheel_cuda(wheel)}: {build(facts, wheel)}"
+    return [Finding("broken", reason, f"{remedy}.{last(wheel)}")]
 
 
 def _libcuda(facts: Facts) -> list[Finding]:

@@ -1,18 +1,19 @@
-"""The links of the GPUs themselves: which there are, which are visible, and who may share them."""
+"""The links of the GPUs themselves: which there are, and who may share them."""
 
 from __future__ import annotations
 
 import re
 
 from gpuwidget.diagnosis import Link
-from gpuwidget.health import drivers, visible
+from gpuwidget.health import drivers
 from gpuwidget.health.facts import Facts
 from gpuwidget.health.findings import Finding, counted, link, skipped
+from gpuwidget.health.links_visible import hides_all
+from gpuwidget.health.remedies import build, install, last
 from gpuwidget.health.versions import numbers
 from gpuwidget.sources.nvml_health import GpuHealth
 
 GPU = ("gpu", "GPU")
-VISIBLE = ("visible", "Visible GPUs")
 SHARING = ("sharing", "MIG and sharing")
 
 _NO_DEVICE, _UNAVAILABLE, _UNKNOWN = 100, 46, 999
@@ -84,11 +85,14 @@ def _architecture(gpu: str, capability: str, archs: list[str], facts: Facts) -> 
         return [Finding("warning", reason, remedy)]
     reason = f"This PyTorch has no code for {name}: it was built for {' '.join(archs)}."
     if made and here < min(made):
-        return [Finding("broken", reason, f"Install an older PyTorch, which still knows {gpu}.")]
-    index = f"https://download.pytorch.org/whl/{drivers.torch_wheel(facts.driver, capability)}"
-    return [
-        Finding("broken", reason, f"Install a newer PyTorch: --force-reinstall torch --index-url {index}.")
-    ]
+        older = f"Install an older PyTorch, which still knows {gpu}"
+        wheel = drivers.torch_wheel(facts.driver, [capability])
+        if wheel is None:
+            return [Finding("broken", reason, f"{older}.")]
+        built = f"or a build with CUDA {drivers.wheel_cuda(wheel)}: {build(facts, wheel)}"
+        return [Finding("broken", reason, f"{older}, {built}.{last(wheel)}")]
+    remedy = install(facts, "Install a newer PyTorch", capabilities=[capability], always_index=True)
+    return [Finding("broken", reason, remedy)]
 
 
 def _of(arch: str, kind: str) -> tuple[int, ...] | None:
@@ -113,7 +117,7 @@ def _start(facts: Facts) -> list[Finding]:
         )
         return [Finding("broken", reason, remedy)]
     none = code == _NO_DEVICE or (code == 0 and told.get("cu_count") == 0)
-    if none and facts.gpus and not _hides_all(facts) and not _no_use(facts):
+    if none and facts.gpus and not hides_all(facts) and not _no_use(facts):
         reason = "The driver lists GPUs, but CUDA finds none that it may use."
         return [Finding("broken", reason, "See what the kernel log (dmesg) says of them.")]
     if code not in (0, None, _NO_DEVICE) and not _told_by_driver(code):
@@ -134,63 +138,9 @@ def _told_by_driver(code: object) -> bool:
     return code in (34, 802, 803, 804)
 
 
-def _hides_all(facts: Facts) -> bool:
-    read = _read_visible(facts)
-    return read is not None and not read.named
-
-
 def _no_use(facts: Facts) -> bool:
     """Whether each is of no use by itself, which the link of sharing says."""
     return all(gpu.compute_mode == "prohibited" or (gpu.mig and not gpu.slices) for gpu in facts.gpus)
-
-
-# -- CUDA_VISIBLE_DEVICES --------------------------------------------------------------------------------
-
-
-def visible_link(facts: Facts) -> Link:
-    """Which GPUs CUDA_VISIBLE_DEVICES leaves."""
-    value = facts.variables.get("CUDA_VISIBLE_DEVICES")
-    count = facts.torch.get("cu_count")
-    evidence = {
-        "CUDA_VISIBLE_DEVICES": value if value else None,
-        "CUDA_DEVICE_ORDER": facts.variables.get("CUDA_DEVICE_ORDER"),
-        "GPUs that CUDA shows": str(count) if isinstance(count, int) else None,
-    }
-    if value is None:
-        return link(VISIBLE, "all: CUDA_VISIBLE_DEVICES is not set", [], evidence)
-    remedy = (
-        "Unset CUDA_VISIBLE_DEVICES, or name GPUs by nvidia-smi -L's numbers or UUIDs, and "
-        "start the kernel anew."
-    )
-    if not value.strip():
-        reason = "CUDA_VISIBLE_DEVICES is set and empty: it hides every GPU."
-        return link(VISIBLE, "none", [Finding("broken", reason, remedy)], evidence)
-    if not facts.gpus:
-        return link(
-            VISIBLE, value, [Finding("unknown", "There is no GPU to compare it with.", None)], evidence
-        )
-    read = _read_visible(facts)
-    if read is None or read.bad is None:
-        return link(VISIBLE, _left(read, facts), [], evidence)
-    reason = f"CUDA_VISIBLE_DEVICES is {value!r}, of which {read.bad!r} is no GPU here: {read.why}"
-    if not read.named:
-        return link(VISIBLE, "none", [Finding("broken", f"{reason}. It hides every GPU.", remedy)], evidence)
-    reason += ". CUDA passes over it and all that follows."
-    return link(VISIBLE, _left(read, facts), [Finding("warning", reason, remedy)], evidence)
-
-
-def _read_visible(facts: Facts) -> visible.Visible | None:
-    """What CUDA makes of the variable; None where it is not set."""
-    value = facts.variables.get("CUDA_VISIBLE_DEVICES")
-    if value is None:
-        return None
-    slices = [uuid for gpu in facts.gpus for uuid in gpu.slices]
-    return visible.read(value, visible.Known([gpu.uuid for gpu in facts.gpus], slices))
-
-
-def _left(read: visible.Visible | None, facts: Facts) -> str:
-    named = len(read.named) if read is not None else 0
-    return f"{named} of {counted(len(facts.gpus), 'GPU')}"
 
 
 # -- MIG, compute mode, MPS ------------------------------------------------------------------------------

@@ -61,13 +61,14 @@ def _shadowed(facts: Facts, libraries: tuple[str, ...]) -> list[Finding]:
     """
     if not facts.package("nvidia-"):
         return []
-    folders = facts.machine.libraries
     for library in libraries:
         for path in facts.mapped(library):
             folder = str(PurePosixPath(path).parent)
-            if folder in folders and not _of_torch(folder, facts):
-                reason = f"{PurePosixPath(path).name} was loaded from {folder}, which is in LD_LIBRARY_PATH."
-                return [Finding("warning", reason, unset(folder))]
+            spelt = facts.in_library_path(folder)
+            if spelt is not None and not _of_torch(folder, facts):
+                file = PurePosixPath(path).name
+                reason = f"{file} was loaded from {folder}, which is {_in_path(spelt, folder)}."
+                return [Finding("warning", reason, unset(spelt))]
     return []
 
 
@@ -82,12 +83,19 @@ def _other_parts(facts: Facts) -> list[Finding]:
     return []
 
 
+def _in_path(spelt: str, folder: str) -> str:
+    return "in LD_LIBRARY_PATH" if spelt.rstrip("/") == folder else f"in LD_LIBRARY_PATH as {spelt}"
+
+
 def _of_torch(folder: str, facts: Facts) -> bool:
-    file = facts.torch.get("file")
-    if not isinstance(file, str):
-        return False
-    place = PurePosixPath(folder)
-    return PurePosixPath(file).parents[1] in place.parents
+    """Whether this folder, by any of its names, is one that torch came with."""
+    files = facts.packages.torch
+    known = (facts.torch.get("file"), files.real if files is not None else None)
+    sites = {PurePosixPath(file).parents[1] for file in known if isinstance(file, str)}
+    spelt = facts.in_library_path(folder)
+    # The first one is the folder itself, those after it are where links in it lead.
+    real = next((name for name, of in facts.machine.real_folders.items() if of == folder), None)
+    return any(sites & {*PurePosixPath(name).parents} for name in (folder, spelt, real) if name)
 
 
 def _files(facts: Facts, *libraries: str) -> str:
@@ -162,7 +170,7 @@ def _mixed(facts: Facts, library: str, name: str) -> list[Finding]:
     if len(folders) < 2:
         return []
     reason = f"{name} was loaded from {counted(len(folders), 'folder')} at once: {' and '.join(folders)}."
-    on_path = [folder for folder in folders if folder in facts.machine.libraries]
+    on_path = [spelt for folder in folders if (spelt := facts.in_library_path(folder)) is not None]
     return [Finding("broken", reason, unset(on_path[0]) if on_path else _one_of(name))]
 
 

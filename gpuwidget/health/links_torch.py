@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+from pathlib import PurePath
 
 from gpuwidget.diagnosis import Link
 from gpuwidget.health import packages
-from gpuwidget.health.drivers import torch_wheel
 from gpuwidget.health.facts import Facts
 from gpuwidget.health.findings import Finding, link, skipped
-from gpuwidget.health.remedies import anew, missing_library, pip, reinstall, remedy_for
+from gpuwidget.health.remedies import anew, install, missing_library, pip, reinstall, remedy_for
 
 TORCH = ("torch", "PyTorch")
 
 _NO_ROOM = re.compile("failed to map segment|[Cc]annot allocate memory")
+_MOST_FILES = 5
 _OLD_LIBC = re.compile(r"GLIBC(?:XX)?_[\d.]+")
 
 
@@ -29,7 +30,7 @@ def torch_link(facts: Facts) -> Link:
         if facts.place == "server":
             return skipped(TORCH, "not in the server's environment, which needs none", evidence)
         reason = "PyTorch is not installed in this environment."
-        finding = Finding("broken", reason, f"Install it: {pip(facts)} install torch.")
+        finding = Finding("broken", reason, install(facts, "Install it", force=False))
         return link(TORCH, "not found", [finding], evidence)
     version = facts.torch_version or "of unknown version"
     in_the_way = _in_the_way(facts)
@@ -39,7 +40,8 @@ def torch_link(facts: Facts) -> Link:
         reason = f"Python could not be started to look at it ({said.how})."
         return link(TORCH, version, [Finding("unknown", reason, None)], evidence)
     if not told.get("imported"):
-        return link(TORCH, f"{version}, which can't be imported", [_import_failure(facts)], evidence)
+        findings = [_import_failure(facts), *_hiding(facts)]
+        return link(TORCH, f"{version}, which can't be imported", findings, evidence)
     if told.get("cuda") is None:
         what = "for AMD's ROCm" if told.get("hip") else "for the CPU only"
         return link(TORCH, f"{version}, built {what}", [_without_cuda(facts)], evidence)
@@ -47,7 +49,7 @@ def torch_link(facts: Facts) -> Link:
     if said.ending == "crashed" and told.get("step") in ("ask", "available"):
         reason = f"PyTorch crashes when it is asked about the GPU ({said.how})."
         return link(TORCH, found, [Finding("broken", reason, anew(facts))], evidence)
-    return link(TORCH, found, [*_loaded_before(facts), *_twice(facts)], evidence)
+    return link(TORCH, found, [*_loaded_before(facts), *_hiding(facts), *_twice(facts)], evidence)
 
 
 def _loaded_before(facts: Facts) -> list[Finding]:
@@ -63,9 +65,26 @@ def _twice(facts: Facts) -> list[Finding]:
     copies = facts.packages.torch_copies
     if len(copies) < 2:
         return []
-    reason = f"PyTorch is installed {len(copies)} times: {', '.join(copies)}. The first one is used."
-    remedy = f"Keep one of them: {pip(facts)} uninstall torch removes the first."
+    reason = (
+        f"PyTorch is installed {len(copies)} times: {', '.join(map(str, copies))}. The first one is used."
+    )
+    remedy = f"Keep one of them: {pip(facts)} uninstall torch removes the one in {copies[0].folder}."
     return [Finding("warning", reason, remedy)]
+
+
+def _hiding(facts: Facts) -> list[Finding]:
+    return [
+        Finding("warning", f"{_hides(file)}.", _rename(file)) for file in facts.packages.hiding[:_MOST_FILES]
+    ]
+
+
+def _hides(file: str) -> str:
+    path = PurePath(file)
+    return f"{path.name} in {path.parent} hides Python's own module {path.stem}"
+
+
+def _rename(what: str) -> str:
+    return f"Give {what} another name, and start the kernel anew."
 
 
 def _in_the_way(facts: Facts) -> Finding | None:
@@ -75,7 +94,7 @@ def _in_the_way(facts: Facts) -> Finding | None:
     if files.origin is None or not files.folders:
         what = files.origin or (files.folders[0] if files.folders else "a folder")
         reason = f"{what} is what 'import torch' finds in place of the package."
-        return Finding("broken", reason, f"Give {what} another name, and start the kernel anew.")
+        return Finding("broken", reason, _rename(what))
     return None
 
 
@@ -102,6 +121,9 @@ def _import_failure(facts: Facts) -> Finding:
     error, kind = str(told["import_error"]), told.get("import_error_type", "")
     first = error.strip().splitlines()[0] if error.strip() else "without a word"
     reason = f"'import torch' raises {kind}: {first}".rstrip(".") + "."
+    for file in facts.packages.hiding:
+        if re.search(rf"\b{re.escape(PurePath(file).stem)}\b", error):
+            return Finding("broken", f"{reason} {_hides(file)}.", _rename(file))
     if _OLD_LIBC.search(error):
         return Finding(
             "broken", reason, "This system is older than that build of PyTorch: install an older PyTorch."
@@ -126,6 +148,4 @@ def _without_cuda(facts: Facts) -> Finding:
     reason = f"This build of PyTorch {what}: it has no CUDA."
     if packages.torch_is_condas(facts.packages):
         return Finding("broken", reason, "Install conda's build with CUDA: conda install pytorch-gpu.")
-    index = f"https://download.pytorch.org/whl/{torch_wheel(facts.driver, facts.capability)}"
-    remedy = f"Install a build with CUDA: {pip(facts)} install --force-reinstall torch --index-url {index}."
-    return Finding("broken", reason, remedy)
+    return Finding("broken", reason, install(facts, "Install a build with CUDA", always_index=True))

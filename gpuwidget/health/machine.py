@@ -8,7 +8,7 @@ import shutil
 import stat
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpuwidget import host
@@ -80,13 +80,16 @@ class Machine:
     xids: tuple[tuple[str, int], ...] | None
     """PCI address and number of the errors in the kernel's log; None where it may not be read."""
     libraries: Mapping[str, tuple[str, ...]]
-    """Files of CUDA's libraries in each folder of LD_LIBRARY_PATH that has some."""
+    """Files of CUDA's libraries in each folder of LD_LIBRARY_PATH that has some, as that spells it."""
+    real_folders: Mapping[str, str] = field(default_factory=dict)
+    """The same folders by their real names, and the real ones of the files in them where links lead on."""
 
 
 def look(variables: Mapping[str, str], root: Path, names: Sequence[str]) -> Machine:
     """What there is under ``root``, ``/`` but for tests; ``names`` are the libraries' beginnings."""
     devices = _devices(root)
     present = {Path(one.path).name for one in devices}
+    libraries = _libraries(variables.get("LD_LIBRARY_PATH", ""), names)
     has_gpu = any(_GPU_FILE.fullmatch(name) for name in present)
     return Machine(
         system=_system(root),
@@ -99,7 +102,8 @@ def look(variables: Mapping[str, str], root: Path, names: Sequence[str]) -> Mach
         mps=_mps(variables, root),
         nvcc=_nvcc(variables),
         xids=kernel_log.xids(root),
-        libraries=_libraries(variables.get("LD_LIBRARY_PATH", ""), names),
+        libraries=libraries,
+        real_folders=_real_folders(libraries),
     )
 
 
@@ -161,7 +165,25 @@ def _module(root: Path) -> str | None:
 
 def _mps(variables: Mapping[str, str], root: Path) -> str | None:
     folder = variables.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps"
-    return folder if (root / folder.lstrip("/") / "control").exists() else None
+    place = root / folder.lstrip("/")
+    if not (place / "control").exists():
+        return None
+    # A daemon that died leaves its files. In a container its number is one of the host's.
+    number = _text(place / "nvidia-cuda-mps-control.pid").strip()
+    gone = number.isdecimal() and _container(variables, root) is None and not _runs(int(number))
+    return None if gone else folder
+
+
+def _runs(pid: int) -> bool:
+    if sys.platform == "win32":  # where signal 0 is none
+        return True
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _nvcc(variables: Mapping[str, str]) -> str | None:
@@ -177,6 +199,16 @@ def _libraries(paths: str, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
         ours = tuple(name for name in files if ".so" in name and _stem(name) in names)
         if ours:
             found[folder] = ours
+    return found
+
+
+def _real_folders(libraries: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """By real name: /usr/local/cuda/lib64 is links all over, and the kernel names what they lead to."""
+    found: dict[str, str] = {}
+    for folder, names in libraries.items():
+        real = [os.path.realpath(os.path.join(folder, name)) for name in names]
+        for one in (os.path.realpath(folder), *map(os.path.dirname, real)):
+            found.setdefault(one, folder)  # the first one in the variable is the one that counts
     return found
 
 

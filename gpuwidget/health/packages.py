@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import base64
 import hashlib
+import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
-from importlib.machinery import PathFinder
+from importlib.machinery import BuiltinImporter, FrozenImporter, PathFinder
 from pathlib import Path
 
 OURS = "jupyterlab-gpuwidget"
@@ -42,6 +43,19 @@ class TorchFiles:
     folders: tuple[str, ...]
     version: str | None
     cuda: str | None
+    real: str | None = None
+    """``origin`` without symbolic links."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One torch on the path."""
+
+    version: str
+    folder: str
+
+    def __str__(self) -> str:
+        return f"{self.version} in {self.folder}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +64,8 @@ class Packages:
 
     torch: TorchFiles | None
     """None where there is no torch on the path."""
-    torch_copies: tuple[str, ...]
-    """Every torch on the path, as ``2.10.0 in /home/anna/.local/…``; the first one is imported."""
+    torch_copies: tuple[Copy, ...]
+    """Every torch on the path; the first one is imported."""
     cuda: tuple[Installed, ...]
     """torch and NVIDIA's libraries."""
     binding: tuple[Installed, ...]
@@ -64,19 +78,26 @@ class Packages:
     """Version of the older package with our import name, where that is installed too."""
     changed: tuple[str, ...]
     """Files of ours that are not what was installed."""
+    hiding: tuple[str, ...] = ()
+    """Files that are found in place of a module of Python's own."""
 
 
 def look(path: Sequence[str]) -> Packages:
     """The packages on that path."""
     found: dict[str, Installed] = {}
     ours: metadata.Distribution | None = None
-    copies: dict[str, None] = {}
+    copies: dict[tuple[str, str], Copy] = {}
     for one in metadata.distributions(path=list(path)):
+        if _left_over(one):
+            continue
         name = _normal(str(one.metadata["Name"] or ""))
         if name == OURS and ours is None:
             ours = one
         if name == "torch":
-            copies[f"{one.version} in {one.locate_file('')}"] = None
+            folder = str(one.locate_file(""))
+            if os.path.isfile(os.path.join(folder, "torch", "__init__.py")):
+                # lib64 is a link to lib in many environments, and both are on the path.
+                copies.setdefault((os.path.realpath(folder), one.version), Copy(one.version, folder))
         # The first on the path is the one that is imported.
         if name and name not in found:
             found[name] = Installed(name, one.version, (one.read_text("INSTALLER") or "pip").strip() or "pip")
@@ -84,14 +105,21 @@ def look(path: Sequence[str]) -> Packages:
     relevant = [one for name, one in found.items() if _CUDA_PACKAGES.fullmatch(name) and name not in _BINDING]
     return Packages(
         torch=_torch(path),
-        torch_copies=tuple(copies),
+        torch_copies=tuple(copies.values()),
         cuda=tuple(sorted({*relevant, *conda}, key=lambda one: (one.name, one.by))),
         binding=tuple(found[name] for name in _BINDING if name in found),
         conda=(Path(sys.prefix) / "conda-meta").is_dir(),
         ours=found[OURS].version if OURS in found else None,
         other=found[OTHERS].version if OTHERS in found else None,
         changed=tuple(_changed(ours) if ours is not None else ()),
+        hiding=tuple(_hiding(path)),
     )
+
+
+def _left_over(one: metadata.Distribution) -> bool:
+    """Whether pip renamed it, as ``~orch``, to take it away, and then could not."""
+    path = getattr(one, "_path", None)
+    return path is not None and str(getattr(path, "name", "")).startswith("~")
 
 
 def _normal(name: str) -> str:
@@ -117,7 +145,8 @@ def _torch(path: Sequence[str]) -> TorchFiles | None:
     version = cuda = None
     for folder in folders:
         version, cuda = _version_file(Path(folder) / "version.py")
-    return TorchFiles(spec.origin, folders, version, cuda)
+    real = None if spec.origin is None else os.path.realpath(spec.origin)
+    return TorchFiles(spec.origin, folders, version, cuda, real)
 
 
 def _version_file(path: Path) -> tuple[str | None, str | None]:
@@ -137,6 +166,30 @@ def _version_file(path: Path) -> tuple[str | None, str | None]:
         if isinstance(value, ast.Constant) and isinstance(value.value, str):
             known |= {target.id: value.value for target in targets if isinstance(target, ast.Name)}
     return known.get("__version__"), known.get("cuda")
+
+
+def _hiding(path: Sequence[str]) -> Iterator[str]:
+    """What lies on the path before Python's own modules and has the name of one."""
+    own = os.path.realpath(os.path.dirname(os.__file__))
+    places = [os.path.realpath(folder) for folder in path]
+    for folder in path[: places.index(own)] if own in places else ():
+        for name in sorted(_entries(folder)):
+            stem, suffix = os.path.splitext(name)
+            file = os.path.join(folder, name)
+            if suffix == "":
+                file = os.path.join(file, "__init__.py")
+            if suffix not in ("", ".py") or stem not in sys.stdlib_module_names or not os.path.isfile(file):
+                continue
+            # These two are asked before any path.
+            if BuiltinImporter.find_spec(stem) is None and FrozenImporter.find_spec(stem) is None:
+                yield os.path.abspath(os.path.join(folder, name))
+
+
+def _entries(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder or ".")
+    except OSError:
+        return []
 
 
 def _changed(ours: metadata.Distribution) -> list[str]:

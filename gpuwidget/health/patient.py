@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +21,8 @@ class Notebook:
     """Version of the torch that it has loaded; None where it has none."""
     cudnn_off: bool = False
     """Whether that has ``torch.backends.cudnn.enabled = False``."""
+    devices: Sequence[str | None] | None = None
+    """UUIDs of the GPUs that its CUDA has, as torch says them; None where CUDA is not up there."""
 
 
 @dataclass(frozen=True, slots=True)

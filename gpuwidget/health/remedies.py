@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from gpuwidget.health import packages
+from gpuwidget.health import drivers, packages
 from gpuwidget.health.facts import Facts
 
 _LIBRARY = re.compile(r"lib(?:cu|nv|nccl)\w*\.so[\d.]*|lib(?:torch|c10)\w*\.so")
+
+_DRIVER = drivers.MINIMUM["13"]
 
 
 def missing_library(facts: Facts) -> str | None:
@@ -54,4 +57,41 @@ def reinstall(facts: Facts) -> str:
     """The remedy of a broken installation."""
     if packages.torch_is_condas(facts.packages):
         return "Install it anew: conda install --force-reinstall pytorch."
-    return f"Install it anew with its libraries: {pip(facts)} install --force-reinstall torch."
+    return install(facts, "Install it anew with its libraries")
+
+
+def install(
+    facts: Facts,
+    what: str,
+    *,
+    force: bool = True,
+    always_index: bool = False,
+    capabilities: Sequence[str] | None = None,
+) -> str:
+    """To install a build of PyTorch that runs here, with ``what`` before it; else what must come first.
+
+    The newest build needs no address, unless another index may be configured here (``always_index``).
+    """
+    here = facts.capabilities if capabilities is None else capabilities
+    wheel = drivers.torch_wheel(facts.driver, here)
+    if wheel is None:
+        if facts.driver is not None and drivers.torch_wheel(None, here) is not None:
+            why = f"no build of PyTorch runs with {facts.driver}"
+            return f"Update the driver to {_DRIVER} or newer first: {why}."
+        return (
+            "PyTorch's builds have no code for this GPU any more: use another GPU, or build it from source."
+        )
+    if wheel == drivers.NEWEST and not always_index:
+        return f"{what}: {pip(facts)} install{' --force-reinstall' if force else ''} torch."
+    return f"{what}: {build(facts, wheel, force=force)}.{last(wheel)}"
+
+
+def build(facts: Facts, wheel: str, *, force: bool = True) -> str:
+    """The command that installs this build."""
+    how = "install --force-reinstall" if force else "install"
+    return f"{pip(facts)} {how} torch --index-url https://download.pytorch.org/whl/{wheel}"
+
+
+def last(wheel: str | None) -> str:
+    """What must be known of a build that newer versions do not come in; empty for others."""
+    return f" PyTorch {drivers.LAST_CU118} is the last with such a build." if wheel == "cu118" else ""

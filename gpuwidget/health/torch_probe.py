@@ -10,7 +10,7 @@ import importlib
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gpuwidget.health.children import be_modest, say
@@ -41,10 +41,12 @@ _MOST_TEXT = 2000
 _ATTRIBUTE_MAJOR, _ATTRIBUTE_MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_…
 
 
-def main() -> None:
+def main(path: Sequence[str]) -> None:
     """Say what there is; each step is said before it begins, so that a crash is known by its place."""
     be_modest()
     say(step="import")
+    # From here on as in the notebook, with whatever of the user's comes before Python's own modules.
+    sys.path[:] = path
     torch = _import()
     if torch is not None:
         say(step="ask")

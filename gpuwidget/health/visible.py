@@ -36,6 +36,8 @@ def read(value: str, known: Known) -> Visible:
     named: list[str] = []
     taken: set[str] = set()
     entries = [entry.strip() for entry in value.split(",")]
+    while len(entries) > 1 and not entries[-1]:
+        entries.pop()  # a comma at the end names nothing, and hides nothing
     for entry in entries:
         target, why = _target(entry, known)
         if target is None:

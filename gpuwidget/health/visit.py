@@ -7,8 +7,8 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
 from typing import Any
 
 from gpuwidget.diagnosis import SCHEMA, Doctor, Link, Place
@@ -24,7 +24,7 @@ _AROUND_S = 10.0
 _NO_NOTEBOOK = Notebook()
 
 
-def main() -> None:
+def main(path: Sequence[str]) -> None:
     """In the child: examine the environment that it was given."""
     # Not above: who sends the child needs nothing of it.
     from gpuwidget.health.examination import examine
@@ -34,7 +34,7 @@ def main() -> None:
     patient = Patient(
         order["place"],
         order["version"],
-        Environment.own(),
+        replace(Environment.own(), path=path),
         Notebook(**order["notebook"]),
         patience_s=order["patience_s"],
     )
@@ -76,6 +76,10 @@ def doctor_of(values: Any) -> Doctor:
         if values["schema"] != SCHEMA:
             raise DoctorError(f"It is a diagnosis of another version (schema {values['schema']!r}).")
         links = tuple(Link(**_known(Link, link)) for link in values["links"])
+        if not all(
+            isinstance(one, dict) for one in (values["variables"], *(link.evidence for link in links))
+        ):
+            raise TypeError
         return Doctor(**{**_known(Doctor, values), "links": links})
     except (KeyError, TypeError, AttributeError) as error:
         raise DoctorError("It is no diagnosis of gpuwidget's.") from error

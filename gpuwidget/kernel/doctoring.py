@@ -44,7 +44,7 @@ class Diagnosis:
 
     def to_json(self, indent: int | None = 2) -> str:
         """The same as text, for ``gpuwidget doctor --diff``."""
-        return json.dumps(self.to_dict(), indent=indent, ensure_ascii=False)
+        return json.dumps(self.to_dict(), indent=indent)
 
     def __repr__(self) -> str:
         return text.render(self.doctor, _WIDTH)
@@ -88,6 +88,14 @@ def _examine() -> Doctor:
     notebook = Notebook(
         torch=None if version is None else str(version),
         cudnn_off=switches is not None and switches.cudnn is False,
+        devices=_devices(),
     )
     place: Place = "kernel" if "ipykernel" in sys.modules else "shell"
     return visit.visit(place, gpuwidget.__version__, Environment.own(), notebook=notebook)
+
+
+def _devices() -> list[str | None] | None:
+    try:
+        return [device.uuid for device in torch_state.devices()] or None
+    except Exception:  # whatever torch raises after an error of CUDA's: all the more is to be examined
+        return None

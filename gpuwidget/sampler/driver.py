@@ -97,6 +97,9 @@ class Driver:
         """Meet the GPUs that opening the source found; those that it did not find again are lost."""
         for gpu in inventory.gpus:
             self._states.setdefault(gpu.uuid, GpuState(gpu)).found(gpu)
+        for uuid, xid in inventory.xids.items():
+            if uuid in self._states:
+                self._states[uuid].xid = xid
         found = {gpu.uuid for gpu in inventory.gpus}
         for uuid, state in self._states.items():
             if uuid not in found:

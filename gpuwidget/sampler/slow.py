@@ -93,4 +93,4 @@ class SlowLane:
             state.windows = self._driver.source.read_windows(state.gpu)
 
     def _read_slow(self, state: GpuState) -> None:
-        state.slow = self._driver.source.read_slow(state.gpu)
+        state.take_slow(self._driver.source.read_slow(state.gpu))

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from gpuwidget.samples import Activity, Gpu, Process, Reading
-from gpuwidget.sources import Fast, Slow, Steady, Window
+from gpuwidget.sources import Fast, Slow, Steady, Window, Xid
 
 _NEVER = float("-inf")
 _NO_FAST = Fast(None, None, None, None, {})
 _NO_STEADY = Steady(None, None, None, None, None, None, {})
-_NO_SLOW = Slow(None, None, None, None, None, {})
+_NO_SLOW = Slow(
+    None,
+    None,
+    None,
+    None,
+    None,
+    dict.fromkeys(("energy_j", "utilization_window", "ecc_uncorrected", "xid"), "not read yet"),
+)
+_OF_ERRORS = frozenset({"xid", "xid_time"})
 _VALUES = tuple(
     field.name
     for field in fields(Reading)
@@ -35,6 +43,8 @@ class GpuState:
         self.steady = _NO_STEADY
         self.steady_read = _NEVER
         self.slow = _NO_SLOW
+        self.xid: Xid | None = None
+        """The newest error that the driver reported: true of a lost GPU too, and then most wanted."""
         self.activity: Activity | None = None
         self.windows: tuple[Window, ...] = ()
         self._failure: str | None = None
@@ -76,6 +86,14 @@ class GpuState:
         self.gpu = gpu
         self._retry = True
 
+    def take_slow(self, slow: Slow) -> None:
+        """What the slow calls say; where nobody can say what errors there were, those known remain."""
+        self.slow = slow
+        if slow.xid is not None and slow.xid_time is not None:
+            self.xid = Xid(slow.xid, slow.xid_time)
+        elif "xid" not in slow.missing:
+            self.xid = None
+
     def lose(self, now: float) -> None:
         """The driver calls it lost; what was read before says nothing any more."""
         if self.lost_since is None:
@@ -104,9 +122,10 @@ class GpuState:
         if self.lost_since is not None:
             reason = "the GPU is lost"
         if reason is not None:
-            return _blank(self.gpu.uuid, self.answered, silent_since, self.lost_since, reason)
+            blank = _blank(self.gpu.uuid, self.answered, silent_since, self.lost_since, reason)
+            return _with_xid(blank, self.xid)
         fast, steady, slow = self.fast, self.steady, self.slow
-        return Reading(
+        reading = Reading(
             uuid=self.gpu.uuid,
             answered=self.answered,
             silent_since=None,
@@ -125,12 +144,13 @@ class GpuState:
             throttle=steady.throttle,
             energy_j=slow.energy_j,
             ecc_uncorrected=slow.ecc_uncorrected,
-            xid=slow.xid,
-            xid_time=slow.xid_time,
+            xid=None,
+            xid_time=None,
             activity=self.activity,
             processes=self.processes,
             missing={**slow.missing, **steady.missing, **fast.missing},
         )
+        return _with_xid(reading, self.xid)
 
 
 def _blank(
@@ -146,3 +166,10 @@ def _blank(
         missing=dict.fromkeys(_VALUES, reason),
         **unknown,
     )
+
+
+def _with_xid(reading: Reading, xid: Xid | None) -> Reading:
+    if xid is None:
+        return reading
+    missing = {name: reason for name, reason in reading.missing.items() if name not in _OF_ERRORS}
+    return replace(reading, xid=xid.number, xid_time=xid.time, missing=missing)

@@ -67,6 +67,16 @@ class Block:
             for name in TOLD:
                 self._texts[uuid, name] = self.values(uuid, name, 0)
 
+    def cut(self, length: int) -> None:
+        """Forget all moments but the first ones; others may follow them."""
+        if length == len(self.t):
+            return
+        self._texts.clear()
+        del self.t[length:]
+        for columns in self.gpus.values():
+            for column in columns.values():
+                del column[length:]
+
     def column(self, uuid: str, place: int) -> Column | None:
         """One quantity of one GPU; None where it was never known."""
         column = self.gpus.get(uuid, {}).get(place)

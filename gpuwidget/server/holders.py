@@ -21,6 +21,10 @@ _FOREIGN = (
 _BY_TORCH = (
     "What kernels hold is torch's own count, without CUDA contexts, other libraries and child processes."
 )
+_BY_TORCH_WHERE_UNSAID = (
+    "What torch counts in a kernel stands for its own process, without CUDA contexts and other libraries; "
+    "child processes whose size the driver does not say are not in it."
+)
 _BY_LOADING = "A notebook that has loaded gpuwidget (%load_ext gpuwidget) says what torch holds in it."
 _UNSAID = "The driver does not say how much each process holds."
 _OUTSIDE = "Processes outside this container, which are not listed here, may hold some of it."
@@ -38,6 +42,8 @@ class People(NamedTuple):
 
     owner: Callable[[int], Owner]
     identity: Callable[[Process], Identity]
+    kernels: Mapping[str, int | None]
+    """Every kernel, and its process id where it runs on this machine."""
     match: bool
     """Whether the driver's process ids are this server's."""
     in_container: bool
@@ -84,7 +90,7 @@ def _by_driver(
     reasons = []
     if any(process.memory is None for process in listed):
         reasons.append(_UNSAID)
-        reasons += [_BY_TORCH] if any(one.source == "torch" for one in holdings) else []
+        reasons += [_BY_TORCH_WHERE_UNSAID] if any(one.source == "torch" for one in holdings) else []
     elif people.in_container and rest:
         reasons.append(_OUTSIDE)
     if people.elsewhere and any(owner == Owner(None, None) for owner, _ in groups):
@@ -93,9 +99,13 @@ def _by_driver(
 
 
 def _holding(owner: Owner, found: Sequence[Process], people: People, word: Word | None) -> Holding:
-    sizes = [process.memory for process in found]
-    memory = None if None in sizes else sum(size for size in sizes if size is not None)
-    by_torch = memory is None and word is not None and word.reserved is not None
+    unsaid = {process.pid for process in found if process.memory is None}
+    said = sum(process.memory for process in found if process.memory is not None)
+    # Torch's count is that of the kernel's own process, and says nothing of its children.
+    own = people.kernels.get(owner.kernel) if owner.kernel is not None else None
+    counted = word.reserved if word is not None and own in unsaid else None
+    by_torch = counted is not None
+    memory = None if unsaid and counted is None else said + (counted or 0)
     # What is shown of a terminal is the largest of what runs in it.
     first = max(found, key=lambda process: process.memory or 0)
     identity = Identity(None, None) if owner.kernel is not None else people.identity(first)
@@ -105,7 +115,7 @@ def _holding(owner: Owner, found: Sequence[Process], people: People, word: Word 
         pid=first.pid if len(found) == 1 else None,
         user=identity.user if owner.terminal is None else None,
         command=identity.command,
-        memory=word.reserved if by_torch and word is not None else memory,
+        memory=memory,
         source="torch" if by_torch else "driver",
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Mapping
 
@@ -51,6 +52,17 @@ class Seconds:
                 low, mean, high = (array("d", values) for values in column)
                 same = low.tobytes() == high.tobytes()
                 columns[place] = Column(mean, mean, mean) if same else Column(low, mean, high)
+
+    def cut(self, length: int) -> None:
+        """Forget all seconds but the first ones; others may follow them."""
+        if length == len(self.t):
+            return
+        del self.t[length:], self._samples[length:]
+        for columns in self.gpus.values():
+            for place, column in columns.items():
+                # Three arrays again, also where they were made one.
+                low, mean, high = (array("d", values[:length]) for values in column)
+                columns[place] = Column(low, mean, high)
 
     def column(self, uuid: str, place: int) -> Column | None:
         """One quantity of one GPU; None where it was never known."""
@@ -115,11 +127,15 @@ class Hour:
         while self._blocks and self._blocks[0].t[-1] < time - HOUR_S - 1:
             self._blocks.popleft()
 
-    def clear(self) -> None:
-        """Forget everything."""
-        self._blocks.clear()
-        self._open = None
-        self.newest = -math.inf
+    def drop(self, since: float) -> None:
+        """Forget the second of ``since`` (epoch seconds) and all later ones."""
+        start = math.floor(since) if math.isfinite(since) else since
+        if self._open is not None and self._open.start >= start:
+            self._open = None
+        while self._blocks and self._blocks[-1].t[0] >= start:
+            self._blocks.pop()
+        if self._blocks:
+            self._blocks[-1].cut(bisect_left(self._blocks[-1].t, start))
 
     def blocks(self) -> list[Seconds]:
         """All that is held, oldest first, with the second that goes on."""

@@ -26,7 +26,7 @@ _AT_ONCE = 4
 _PORTIONS = 16
 _REST_S = 0.002
 """A hundred messages in a row would keep other requests waiting for milliseconds. They go out a few at a
-time, with a rest between, and all of a tick's within ``_PORTIONS`` rests."""
+time, with a rest between, and all of a tick's within ``_PORTIONS`` rests where no older ones wait."""
 _SLICE_S = 0.001
 """So long a course is encoded before other requests have their turn; a single piece may take a little longer.
 On the loop and not on a thread: the JSON encoder keeps the interpreter to itself until it has done."""
@@ -70,7 +70,7 @@ class Hub:
         self._activity_wanted: set[Listener] = set()
         self._encoding = asyncio.Lock()
         self._newest: bytes | None = None
-        self._arrived: deque[tuple[Sample, bytes | None]] = deque(maxlen=_MOST_ARRIVED)
+        self._arrived: deque[tuple[Sample, float, bytes | None]] = deque(maxlen=_MOST_ARRIVED)
         self._outgoing: deque[tuple[Listener, bytes]] = deque()
 
     # -- clients -------------------------------------------------------------------------------------
@@ -211,7 +211,8 @@ class Hub:
 
         def arrive(sample: Sample) -> None:
             # On the sampler's thread, so that the server's has only to send.
-            self._arrived.append((sample, _encoded(sample) if self._watched else None))
+            arrived = self._clock.monotonic()
+            self._arrived.append((sample, arrived, _encoded(sample) if self._watched else None))
             if len(self._arrived) == 1:
                 loop.call_soon_threadsafe(self._take)
 
@@ -221,7 +222,7 @@ class Hub:
         while self._arrived:
             self._tick(*self._arrived.popleft())
 
-    def _tick(self, sample: Sample, text: bytes | None) -> None:
+    def _tick(self, sample: Sample, arrived: float, text: bytes | None) -> None:
         if text is not None:
             self._past.add(sample)
             if self._watched:
@@ -230,7 +231,7 @@ class Hub:
                 if not waiting.done():
                     waiting.set_result(text)
             self._spread(b'{"type":"sample","sample":' + text + b"}")
-        self._usage.see(sample)
+        self._usage.see(sample, arrived)
         self._scrapes.see(sample)
         self._adjust()
 
@@ -242,7 +243,8 @@ class Hub:
             self._hand_out()
 
     def _hand_out(self) -> None:
-        share = max(_AT_ONCE, -(-len(self._listeners) // _PORTIONS))
+        # Of all that waits: where the loop is busy a rest takes long, and messages must not pile up.
+        share = max(_AT_ONCE, -(-max(len(self._listeners), len(self._outgoing)) // _PORTIONS))
         for _ in range(min(share, len(self._outgoing))):
             listener, message = self._outgoing.popleft()
             if listener in self._listeners:

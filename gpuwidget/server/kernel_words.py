@@ -3,7 +3,8 @@
 The question is the panel's (:mod:`gpuwidget.kernel_messages`): on the control channel, answered while a cell
 runs, counted as nobody's activity. A kernel that has not loaded gpuwidget never answers, and writes a line
 into the server's log that it does not know the question. So it is asked rarely: again when it has done
-something since, and then after ever longer.
+something since, and then after ever longer; one that has answered before, which is silent in a long call, at
+least every half minute.
 """
 
 from __future__ import annotations
@@ -27,8 +28,13 @@ _ANSWER_S = 30.0
 _EVERY_S = 5.0
 _SILENT_S = 10.0
 _MOST_SILENT_S = 320.0
+_SILENT_FOR_NOW_S = 30.0
+"""The longest between questions to one that has answered before."""
 _OLD_S = 30.0
 """So long an answer holds where no other has come: a kernel may be in a call that lets nothing else run."""
+_GONE_S = 300.0
+"""So long it is believed that a kernel whose process can't be seen still is the one that answered."""
+_ANEW = ("starting", "restarting", "autorestarting", "dead")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,8 @@ class _Asked:
     answered: float | None = None
     due: float = float("-inf")
     wait_s: float = _SILENT_S
+    silent: bool = False
+    """Whether it did not answer when it was asked last."""
     activity: float | None = None
     """Its last activity when it was asked and stayed silent."""
     asking: asyncio.Task[None] | None = None
@@ -71,12 +79,20 @@ class KernelWords:
         said: dict[str, Mapping[str, Word]] = {}
         for kernel_id, pid in kernels.items():
             asked = self._asked.get(kernel_id)
-            if asked is not None and asked.pid != pid:
-                self._forget(kernel_id)  # restarted
-            elif asked is not None and asked.answered is not None:
-                old = now - asked.answered > _OLD_S
+            if asked is None:
+                continue
+            if asked.pid != pid or self._begins_anew(kernel_id):
+                self._forget(kernel_id)
+                continue
+            if asked.answered is None:
+                continue
+            age = now - asked.answered
+            if asked.pid is None and age > _GONE_S:
+                asked.answered, asked.words = None, {}
+            else:
                 said[kernel_id] = {
-                    uuid: Word(word.context, None) if old else word for uuid, word in asked.words.items()
+                    uuid: Word(word.context, None) if age > _OLD_S else word
+                    for uuid, word in asked.words.items()
                 }
         return said
 
@@ -91,7 +107,11 @@ class KernelWords:
             active = last_activity(manager)
             # It could have loaded gpuwidget only if it has run something since.
             vain = asked.answered is None and asked.wait_s > _SILENT_S and active == asked.activity
-            if asked.asking is not None or now < asked.due or vain:
+            # What kept it silent may be over.
+            moved = asked.answered is not None and asked.silent and active != asked.activity
+            if moved:
+                asked.wait_s = _SILENT_S
+            if asked.asking is not None or (now < asked.due and not moved) or vain:
                 continue
             asked.asking = asyncio.ensure_future(self._ask(asked, manager))
 
@@ -99,6 +119,9 @@ class KernelWords:
         """Ask no more."""
         for kernel_id in list(self._asked):
             self._forget(kernel_id)
+
+    def _begins_anew(self, kernel_id: str) -> bool:
+        return getattr(self._notebooks.manager(kernel_id), "execution_state", None) in _ANEW
 
     def _forget(self, kernel_id: str) -> None:
         asking = self._asked.pop(kernel_id).asking
@@ -114,11 +137,13 @@ class KernelWords:
         now = self._clock.monotonic()
         asked.asking = None
         if words is not None:
-            asked.words, asked.answered = words, now
+            asked.words, asked.answered, asked.silent = words, now, False
             asked.due, asked.wait_s = now + _EVERY_S, _SILENT_S
         else:
             asked.due = now + asked.wait_s
-            asked.wait_s = min(2 * asked.wait_s, _MOST_SILENT_S)
+            most = _MOST_SILENT_S if asked.answered is None else _SILENT_FOR_NOW_S
+            asked.wait_s = min(2 * asked.wait_s, most)
+            asked.silent = True
             asked.activity = last_activity(manager)
 
 

@@ -27,18 +27,14 @@ class Means:
         self._longest_s = max(_LONGEST_GAP, _GRACE * interval_s)
         self._time: float | None = None
         self._span = 0
-        """Number of the span that is being filled, counted from the epoch."""
+        """Number of the span that is being filled, counted by that clock."""
         self._gpus: dict[str, _Gpu] = {}
 
-    def add(self, sample: Sample) -> None:
-        """Take up the newest sample."""
-        before, self._time = self._time, sample.time
-        if before is None or sample.time < before:
-            # The system's clock was set back: what was before can't be placed on the new time.
-            self._gpus.clear()
-            before = sample.time
-        elapsed = sample.time - before
-        span = int(sample.time // _SPAN_S)
+    def add(self, sample: Sample, now: float) -> None:
+        """Take up the newest sample, ``now`` by a clock that nobody sets."""
+        elapsed = 0.0 if self._time is None else now - self._time
+        self._time = now
+        span = int(now // _SPAN_S)
         if span != self._span:
             for gpu in self._gpus.values():
                 gpu.end(min(_MOST_SPANS, span - self._span))

@@ -17,6 +17,10 @@ _FASTEST = 0.9
 """The sampler gives a tenth of grace: ticks may follow each other by this share of the interval."""
 
 
+_LITTLE_S = 60.0
+"""As a clock is set that was a little wrong, and not one that had another time altogether."""
+
+
 class Past:
     """Every quantity of every GPU: ``seconds`` as read every ``interval_s``, and an hour by seconds.
 
@@ -35,9 +39,12 @@ class Past:
     def add(self, sample: Sample) -> None:
         """Take up the newest sample, and let go of what is too old."""
         if sample.time <= self._full.newest:
-            # The system's clock was set back: what was before can't be placed on the new time.
-            self._full.clear()
-            self._hour.clear()
+            # The system's clock was set back. A little: only what lies after the new time has no place on it.
+            # Far back: all that was before can't be placed on the new time.
+            little = self._full.newest - sample.time <= _LITTLE_S
+            since = sample.time if little else -math.inf
+            self._full.drop(since)
+            self._hour.drop(since)
         rows = {reading.uuid: row(reading) for reading in sample.readings}
         self._full.add(sample.time, rows)
         self._hour.add(sample.time, rows)
@@ -73,9 +80,12 @@ class FullRate:
         """Epoch seconds of the newest tick; before all time where there is none."""
         return self.blocks[-1].t[-1] if self.blocks else -math.inf
 
-    def clear(self) -> None:
-        """Forget everything."""
-        self.blocks.clear()
+    def drop(self, since: float) -> None:
+        """Forget what was read at ``since`` (epoch seconds) and later."""
+        while self.blocks and self.blocks[-1].t[0] >= since:
+            self.blocks.pop()
+        if self.blocks:
+            self.blocks[-1].cut(self.blocks[-1].first(since))
 
     def add(self, time: float, rows: Mapping[str, Row]) -> None:
         """One tick later than those before."""

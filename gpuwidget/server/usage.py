@@ -1,7 +1,8 @@
 """Who holds what, told to those who listen: looked up every two seconds, and when something has changed.
 
-What costs time (whose process it is, by a file of ``/proc`` for each and its elders) is done on a thread, of
-which one at most is under way. The event loop asks Jupyter's managers, and hands over what is ready to send.
+What costs time (whose process it is, by a file of ``/proc`` for each and its elders) is done on a thread: one
+look after the other, and one that hangs is left behind. The event loop asks Jupyter's managers, and hands out
+what is ready to send.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ _LOG = logging.getLogger(__name__)
 _EVERY_S = 2.0
 _SOONEST_S = 0.5
 _HUNG_AFTER_S = 10.0
+_MOST_LEFT = 3
+"""Looks that hang, each with its thread; beyond that none is begun until one of them has returned."""
+_NEVER = float("-inf")
 _SILENT = "This machine has not said for 10 seconds whose the processes on the GPUs are."
 _NOBODY = Owner(None, None)
 
@@ -53,8 +57,13 @@ class UsageWatch:
         self._desk = _Desk(clock)
         self._worker = Worker("gpuwidget-usage")
         self._listening = False
-        self._begun = self._due = float("-inf")
-        self._under_way: _Look | None = None
+        self._looked = self._due = self._begun = _NEVER
+        self._unanswered_since: float | None = None
+        """When the first look began that was not answered since the last one that was."""
+        self._number = self._under_way = 0
+        """Looks are numbered; 0 where none is under way."""
+        self._left: set[int] = set()
+        """The looks that were left behind and have not returned yet."""
         self._seen: object = None
         self.newest: bytes | None = None
         """The message that was sent last, None while nobody listens."""
@@ -64,58 +73,90 @@ class UsageWatch:
     def listen(self, on: bool) -> None:
         """Somebody listens from now on, or nobody does any more."""
         if on and not self._listening:
-            self._begun = self._due = float("-inf")
+            self._looked = self._due = _NEVER
         elif not on:
-            self.newest = self.told = None
+            self.newest = self.told = self._unanswered_since = None
             self._words.close()
             self._notebooks.close()
-            self._worker.stop()
+            self._let_go()
         self._listening = on
 
-    def see(self, sample: Sample) -> None:
-        """Take up the newest sample, and look up whose the memory is, where it is time for that."""
-        self._means.add(sample)
+    def see(self, sample: Sample, arrived: float) -> None:
+        """Take up the newest sample, and look up whose the memory is, where it is time for that.
+
+        ``arrived`` is when it came, monotonic seconds: the event loop may have been busy since.
+        """
+        self._means.add(sample, arrived)
         if not self._listening:
             return
         now = self._clock.monotonic()
-        if self._under_way is not None:
-            if now - self._begun >= _HUNG_AFTER_S:
-                self._publish(self._under_way.unanswered(self.told))
-        elif now >= self._due:
-            self._due = now + _SOONEST_S
-            known = self._notebooks.look()
-            seen = _signature(known, sample)
-            if now - self._begun >= _EVERY_S or seen != self._seen:
-                self._begun, self._seen = now, seen
-                self._look(sample, known)
+        since = self._unanswered_since
+        silent = since is not None and now - since >= _HUNG_AFTER_S
+        if self._under_way and now - self._begun >= _HUNG_AFTER_S:
+            self._let_go()
+        if now < self._due or (self._under_way and not silent):
+            return
+        self._due = now + _SOONEST_S
+        known = self._notebooks.look()
+        seen = _signature(known, sample)
+        if now - self._looked < _EVERY_S and seen == self._seen:
+            return
+        self._looked, self._seen = now, seen
+        look = self._look(sample, known)
+        if silent:
+            self._publish(look.unanswered())
+        if not self._under_way:
+            self._begin(look, now)
 
-    def _look(self, sample: Sample, known: Known) -> None:
+    def _look(self, sample: Sample, known: Known) -> _Look:
         pids = {kernel: pid for pid, kernel in known.kernel_of.items()}
         kernels = {kernel.id: pids.get(kernel.id) for kernel in known.kernels}
         means = {gpu.uuid: self._means.of(gpu.uuid) for gpu in sample.gpus}
-        look = _Look(sample, known, kernels, self._words.said(kernels), means, self.told)
-        loop = asyncio.get_running_loop()
+        return _Look(sample, known, kernels, self._words.said(kernels), means, self.told)
+
+    def _begin(self, look: _Look, now: float) -> None:
+        if self._unanswered_since is None:
+            self._unanswered_since = now
+        if len(self._left) >= _MOST_LEFT:
+            return
+        self._begun = now
+        self._number += 1
+        self._under_way = number = self._number
+        loop, desk = asyncio.get_running_loop(), self._desk
 
         def work() -> None:
             found = None
             try:
-                found = self._desk.answer(look)
+                found = desk.answer(look)
             except Exception:
                 _LOG.debug("it could not be told who holds the GPUs' memory", exc_info=True)
             with suppress(RuntimeError):  # the server has ended meanwhile
-                loop.call_soon_threadsafe(self._take, look, found)
+                loop.call_soon_threadsafe(self._take, number, look, found)
 
-        self._under_way = look
         self._worker.do(work)
 
-    def _take(self, look: _Look, found: _Found | None) -> None:
-        self._under_way = None
-        if look.told is not self.told:
-            # It came so late that other things were told meanwhile, or to others.
-            self._begun = self._due = float("-inf")
-        elif found is not None and self._listening:
-            self._words.ask(found.to_ask)
-            self._publish(found.told)
+    def _let_go(self) -> None:
+        """Leave the thread to itself: what it says some day is of no use any more."""
+        self._worker.stop()
+        if self._under_way:
+            self._left.add(self._under_way)
+            self._under_way = 0
+            # That thread may still write into the old one.
+            self._desk = _Desk(self._clock)
+
+    def _take(self, number: int, look: _Look, found: _Found | None) -> None:
+        if number != self._under_way:
+            self._left.discard(number)
+            return
+        self._under_way = 0
+        if found is None:
+            return
+        self._unanswered_since = None
+        self._words.ask(found.to_ask)
+        if found.told is None and look.told is not self.told:
+            # That there is no answer was told meanwhile.
+            self._looked = self._due = _NEVER
+        self._publish(found.told)
 
     def _publish(self, told: tuple[Usage, bytes] | None) -> None:
         if told is not None:
@@ -135,20 +176,21 @@ class _Look(NamedTuple):
     told: Usage | None
     """What was told before."""
 
-    def usage(self, gpus: tuple[GpuUsage, ...], told: Usage | None) -> tuple[Usage, bytes] | None:
-        """The message, and the same encoded; None where it says nothing new after ``told``."""
+    def usage(self, gpus: tuple[GpuUsage, ...]) -> tuple[Usage, bytes] | None:
+        """The message, and the same encoded; None where it says nothing new."""
         usage = Usage("usage", self.sample.time, self.known.kernels, gpus)
+        told = self.told
         if told is not None and replace(usage, time=told.time) == told:
             return None
         return usage, json.dumps(plain(usage), allow_nan=False, separators=(",", ":")).encode()
 
-    def unanswered(self, told: Usage | None) -> tuple[Usage, bytes] | None:
+    def unanswered(self) -> tuple[Usage, bytes] | None:
         """The message where the machine does not say whose processes they are."""
         gpus = (
             GpuUsage(one.uuid, (), one.memory_used, _SILENT, self.means[one.uuid])
             for one in self.sample.readings
         )
-        return self.usage(tuple(gpus), told)
+        return self.usage(tuple(gpus))
 
 
 class _Found(NamedTuple):
@@ -188,13 +230,14 @@ class _Desk:
         people = People(
             owner=owner,
             identity=identity,
+            kernels=look.kernels,
             match=self._matching.proven,
             in_container=not self._matching.in_host_namespace,
             words=look.words,
             elsewhere=known.elsewhere,
         )
         gpus = tuple(gpu_usage(one, sample.origin, people, look.means[one.uuid]) for one in sample.readings)
-        return _Found(look.usage(gpus, look.told), self._to_ask(look, owner))
+        return _Found(look.usage(gpus), self._to_ask(look, owner))
 
     def _to_ask(self, look: _Look, owner: Callable[[int], Owner]) -> Mapping[str, int | None]:
         """The kernels whose own word would say more: those that may use CUDA, where the driver's does not."""

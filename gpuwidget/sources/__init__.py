@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
 from gpuwidget.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.errors import OptionError
@@ -21,12 +21,22 @@ SOURCE_VARIABLE = "GPUWIDGET_SOURCE"
 """Environment variable that chooses the source of kernels, CLI and server."""
 
 
+class Xid(NamedTuple):
+    """An error that the driver reported of a GPU."""
+
+    number: int
+    time: float
+    """When it was noticed, epoch seconds."""
+
+
 @dataclass(frozen=True, slots=True)
 class Inventory:
     """What opening a source found. No GPU is no error: ``origin.reason`` then says why."""
 
     origin: Origin
     gpus: tuple[Gpu, ...]
+    xids: Mapping[str, Xid] = field(default_factory=dict)
+    """By UUID the newest that is known of each GPU, also of those that were not found again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from gpuwidget import processes
@@ -20,6 +21,7 @@ from gpuwidget.samples import Activity, Gpu, Origin, Process
 from gpuwidget.sources import Fast, Inventory, Slow, Steady, Window
 from gpuwidget.sources import nvml_words as words
 from gpuwidget.sources.nvml_device import SLOW_VALUES, STEADY_VALUES, Device, Library
+from gpuwidget.sources.nvml_errors import Xids
 from gpuwidget.sources.nvml_inventory import cuda_version, find_gpu, text
 
 log = logging.getLogger("gpuwidget")
@@ -68,6 +70,7 @@ class NvmlSource:
         self._changed = threading.Condition(threading.Lock())
         self._devices: dict[str, Device] = {}
         self._nvml: Any = None
+        self._xids = Xids(self._clock)
         self._times_started = 0
         self._calls = 0
         self._opening_since: float | None = None
@@ -98,7 +101,7 @@ class NvmlSource:
             self._devices = opened.devices
             self._opening_since = None
             self._changed.notify_all()
-        return opened.inventory
+        return replace(opened.inventory, xids=dict(self._xids.newest))
 
     def close(self) -> None:
         """Let go of the driver, once no call is under way any more. Safe to call twice."""
@@ -124,6 +127,7 @@ class NvmlSource:
         return True
 
     def _shut_down(self) -> None:
+        self._xids.let_go()
         while self._times_started:
             self._times_started -= 1
             with suppress(self._nvml.NVMLError):
@@ -156,6 +160,7 @@ class NvmlSource:
             clock=self._clock,
             directory=processes.Directory(self._clock) if processes.in_host_pid_namespace() else None,
             scrambled=words.scrambles_processes(driver),
+            xids=self._xids,
         )
         gpus: list[Gpu] = []
         devices: dict[str, Device] = {}
@@ -200,7 +205,7 @@ class NvmlSource:
     def read_slow(self, gpu: Gpu) -> Slow:
         """One NVML call of some milliseconds, and cheap ones for errors.
 
-        At first also those that find the utilization window and ask to be told of errors.
+        At first also those that find the utilization window.
         """
         return self._call(gpu, Device.read_slow, _NO_SLOW)
 

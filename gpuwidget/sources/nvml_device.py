@@ -13,7 +13,7 @@ from gpuwidget import processes
 from gpuwidget.clock import Clock
 from gpuwidget.errors import GpuLostError, SourceLostError
 from gpuwidget.samples import Activity, Process, ProcessKind
-from gpuwidget.sources import Fast, Slow, Steady, Window, throttle
+from gpuwidget.sources import Fast, Slow, Steady, Window, Xid, throttle
 from gpuwidget.sources import nvml_words as words
 from gpuwidget.sources.nvml_errors import Xids, uncorrected
 from gpuwidget.sources.nvml_gpm import Counters, TakeSample
@@ -44,6 +44,8 @@ class Library:
     """Looks up users and commands; None where the driver's process ids are not ours."""
     scrambled: bool
     """Whether this driver's process lists can't be read."""
+    xids: Xids
+    """Outlasts the opening."""
 
 
 class Device:
@@ -65,7 +67,7 @@ class Device:
         self._lasting: dict[str, str] = {}
         self._counters: Counters | None = None
         self._window: float | None = None
-        self._xids: Xids | None = None
+        self._uuid = ""
         nvml = library.nvml
         self._utilization: Sequence[Way] = (nvml.nvmlDeviceGetUtilizationRates,)
         self._memory: Sequence[Way] = (self._memory_v2, nvml.nvmlDeviceGetMemoryInfo)
@@ -262,14 +264,25 @@ class Device:
         if self._window is None:
             self._window = self.ask("utilization_window", (self._measure_window,), missing)
         errors = self.ask("ecc_uncorrected", (partial(uncorrected, self._nvml),), missing)
-        xid, xid_time = self.ask("xid", (self._newest_xid,), missing) or (None, None)
+        newest: Xid | None = self.ask("xid", (self._newest_xid,), missing)
+        xid, xid_time = newest or (None, None)
         energy = None if millijoules is None else millijoules / 1000
         return Slow(energy, self._window, errors, xid, xid_time, missing)
 
-    def _newest_xid(self, handle: Any) -> tuple[int, float] | None:
-        if self._xids is None:
-            self._xids = Xids(self._nvml, handle, self._library.clock)
-        return self._xids.newest()
+    def watch(self, uuid: str) -> None:
+        """Two calls: have the driver keep what it reports of errors; read_slow tries again where it can't.
+
+        Raises GpuLostError, SourceLostError.
+        """
+        self._uuid = uuid
+        self.ask("xid", (self._watch,), {})
+
+    def _watch(self, handle: Any) -> None:
+        self._library.xids.watch(self._nvml, self._uuid, handle)
+
+    def _newest_xid(self, handle: Any) -> Xid | None:
+        self._watch(handle)
+        return self._library.xids.look(self._uuid)
 
     def read_windows(self) -> tuple[Window, ...]:
         """One call: the windows of utilization that the driver still has."""

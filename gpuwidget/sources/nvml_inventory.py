@@ -23,8 +23,10 @@ def find_gpu(library: Library, index: int) -> list[tuple[Gpu, Device]]:
     pci = device.ask("pci_bus_id", (nvml.nvmlDeviceGetPciInfo_v3,), unknown)
     capability = device.ask("compute_capability", (nvml.nvmlDeviceGetCudaComputeCapability,), unknown)
     total, reserved = device.memory_size()
+    uuid = text(nvml.nvmlDeviceGetUUID(handle))
+    device.watch(uuid)
     gpu = Gpu(
-        uuid=text(nvml.nvmlDeviceGetUUID(handle)),
+        uuid=uuid,
         index=index,
         mig_index=None,
         mig_parent=None,

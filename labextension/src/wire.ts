@@ -156,8 +156,8 @@ export interface Reading {
   readonly ecc_uncorrected: number | null;
   /**
    * Number of the newest error that the driver reported while this source watched (XID,
-   * nvmlEventTypeXidCriticalError), read seldom; null where there was none, or where nobody can say: then
-   * with its reason in `missing`.
+   * nvmlEventTypeXidCriticalError), read seldom, and told of a lost GPU too; null where there was none, or
+   * where nobody can say: then with its reason in `missing`.
    */
   readonly xid: number | null;
   /** When that error was noticed, up to a minute after it was reported, epoch seconds; null without one. */

@@ -113,3 +113,26 @@ def test_errors_are_those_that_nvidia_smi_counts() -> None:
         if reading["ecc_uncorrected"] is not None:
             assert str(reading["ecc_uncorrected"]) == errors
         assert reading["xid"] is None
+
+
+def test_a_variable_that_is_set_once_cuda_is_up() -> None:
+    """The notebook's GPUs are known to be those that CUDA shows, and what is set later to have no effect."""
+    before, after = run_program(
+        """
+        import os
+        import torch
+        import gpuwidget
+        torch.ones(1, device="cuda")
+        before = gpuwidget.doctor().to_dict()
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        result = [before, gpuwidget.doctor().to_dict()]
+        """
+    )
+    assert links(before)["visible"]["status"] == "ok"
+    late = links(after)["visible"]
+    assert (late["status"], late["reason"]) == (
+        "warning",
+        "CUDA_VISIBLE_DEVICES was set to '' after CUDA was started: "
+        "it has no effect in this notebook until a restart.",
+    )
+    assert after["status"] != "broken"

@@ -27,6 +27,10 @@ FOREIGN = (
 BY_TORCH = (
     "What kernels hold is torch's own count, without CUDA contexts, other libraries and child processes."
 )
+BY_TORCH_ITSELF = (
+    "What torch counts in a kernel stands for its own process, without CUDA contexts and other libraries; "
+    "child processes whose size the driver does not say are not in it."
+)
 BY_LOADING = "A notebook that has loaded gpuwidget (%load_ext gpuwidget) says what torch holds in it."
 
 
@@ -43,6 +47,7 @@ def told(
     people = People(
         owner=lambda pid: OWNERS.get(pid, Owner(None, None)),
         identity=lambda one: Identity(one.user, one.command),
+        kernels={"k1": 10, "k2": 12, "k3": None},
         match=match,
         in_container=in_container,
         words={kernel: {gpu.uuid: word} for kernel, word in (words or {}).items()},
@@ -145,20 +150,30 @@ def test_a_kernel_that_can_not_say() -> None:
 
 
 def test_a_driver_without_sizes() -> None:
-    """Where processes are listed without their memory, torch's count stands in, labelled, for kernels."""
+    """Torch's count stands in, labelled, for a kernel's own process without a size, beside its children."""
     words = {"k1": Word(True, 20 * GIB)}
     listed = (process(10, None), process(11, 5 * GIB))
     usage = told(*listed, words=words)
     unsaid = "The driver does not say how much each process holds."
-    assert usage.holdings == (Holding("k1", None, None, None, None, 20 * GIB, "torch"),)
-    assert (usage.unattributed, usage.reason) == (40 * GIB, f"{unsaid} {BY_TORCH}")
+    assert usage.holdings == (Holding("k1", None, None, None, None, 25 * GIB, "torch"),)
+    assert (usage.unattributed, usage.reason) == (35 * GIB, f"{unsaid} {BY_TORCH_ITSELF}")
     usage = told(*listed, process(30, None), words=words)
     assert [(one.kernel, one.memory, one.source) for one in usage.holdings] == [
-        ("k1", 20 * GIB, "torch"),
+        ("k1", 25 * GIB, "torch"),
         (None, None, "driver"),
     ]
     assert usage.unattributed is None
     assert told(*listed).holdings == (Holding("k1", None, None, None, None, None, "driver"),)
+
+
+@pytest.mark.parametrize("own", [(process(10, 30 * GIB),), ()])
+def test_a_child_without_a_size(own: tuple[Process, ...]) -> None:
+    """Torch in a kernel knows nothing of a child's memory, and never stands for it."""
+    usage = told(*own, process(11, None), words={"k1": Word(True, 5 * GIB)})
+    (holding,) = usage.holdings
+    assert (holding.kernel, holding.memory, holding.source) == ("k1", None, "driver")
+    assert usage.unattributed is None
+    assert usage.reason == "The driver does not say how much each process holds."
 
 
 def test_in_a_container_that_sees_its_own() -> None:

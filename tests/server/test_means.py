@@ -22,7 +22,7 @@ def at(seconds: float, utilization: float | None) -> Sample:
 def fed(made: Means, since: int, until: int, utilization: float | None, every: int = 1) -> Means:
     """With a reading every second or so."""
     for second in range(since, until, every):
-        made.add(at(second, utilization))
+        made.add(at(second, utilization), second)
     return made
 
 
@@ -47,9 +47,10 @@ def test_time_counts_not_samples() -> None:
     """A reading holds until the next, however close to each other they are."""
     made = Means(1.0)
     for second in range(0, 700, 2):
-        made.add(at(second, 90.0))
+        made.add(at(second, 90.0), second)
         for part in range(10):
-            made.add(at(second + 1.5 + part * 0.05, 10.0))
+            now = second + 1.5 + part * 0.05
+            made.add(at(now, 10.0), now)
     assert told(made)[0] == pytest.approx((90.0 * 1.5 + 10.0 * 0.5) / 2, abs=1.0)
 
 
@@ -62,7 +63,7 @@ def test_what_was_not_read_is_not_made_up() -> None:
     assert told(fed(made, 560, 700, 50.0))[0] is None
     other = h200(1)
     made = fed(Means(1.0), 0, 700, 50.0)
-    made.add(sample((other, reading(other)), time=EPOCH + 701))
+    made.add(sample((other, reading(other)), time=EPOCH + 701), 701.0)
     assert told(fed(made, 702, 720, 50.0))[0] is None
 
 
@@ -72,15 +73,21 @@ def test_a_few_seconds_more_or_less_do_not_matter() -> None:
     assert told(fed(made, 325, 620, 50.0))[0] == 50.0
 
 
-def test_a_clock_that_is_set() -> None:
-    """Set back, the past begins anew; set forward, there is a gap."""
+@pytest.mark.parametrize("step", [-5000.0, -1.0, 3.0, 5000.0])
+def test_a_clock_that_is_set(step: float) -> None:
+    """Set back or forth, by however much: the means are of the time that has passed, and go on."""
     made = fed(Means(1.0), 0, 700, 50.0)
-    assert told(made)[0] == 50.0
-    made.add(at(-5000, 50.0))
-    assert told(made) == [None, None, None]
-    assert told(fed(made, -4999, -4300, 40.0))[0] == 40.0
-    made.add(at(10**6, 40.0))
-    made.add(at(10**6 + 20, 40.0))
+    for second in range(700, 1311):
+        assert told(made)[0] is not None
+        made.add(at(second + step, 20.0), second)
+    assert told(made)[0] == pytest.approx(20.0)
+
+
+def test_a_pause() -> None:
+    """What was long ago is not told as the last ten minutes."""
+    made = fed(Means(1.0), 0, 700, 50.0)
+    made.add(at(10**6, 40.0), 10**6)
+    made.add(at(10**6 + 20, 40.0), 10**6 + 20)
     assert told(made) == [None, None, None]
 
 
@@ -95,5 +102,5 @@ def test_it_stays_small() -> None:
     made = fed(Means(1.0), 0, 20_000, 30.0, every=5)
     assert len(made._gpus[GPU.uuid]._spans) == 360
     other = replace(GPU, uuid="GPU-other")
-    made.add(sample((other, reading(other)), time=EPOCH + 20_001))
+    made.add(sample((other, reading(other)), time=EPOCH + 20_001), 20_001.0)
     assert list(made._gpus) == ["GPU-other"]

@@ -245,6 +245,60 @@ async def test_one_that_has_answered_is_asked_again(
     assert (await asking.ask(), asking.words.said({"a": 10})) == (3, {"a": WORD})
 
 
+async def test_one_that_is_silent_in_a_long_call(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that has answered is asked every half minute at least, and at once when it does something."""
+    manager = kernel(local(10), "busy")
+    asking = Asking(monkeypatch, clock, Managers(a=manager))
+    asking.answer = ANSWER
+    await asking.ask()
+    asking.answer = None
+    clock.advance(5.0)
+    await asking.ask()
+    for count in range(3, 30):
+        clock.advance(30.0)
+        assert await asking.ask() == count
+    manager.last_activity = datetime.fromtimestamp(EPOCH + 1, timezone.utc)
+    clock.advance(2.0)
+    assert await asking.ask() == 30
+    clock.advance(2.0)
+    assert await asking.ask() == 30
+    assert asking.words.said({"a": 10}) == {"a": {"GPU-1": Word(True, None)}}, "its process is the same"
+
+
+async def test_the_word_of_a_process_that_nobody_sees(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a kernel elsewhere said is believed for five minutes; then it is asked rarely, as one unknown."""
+    asking = Asking(monkeypatch, clock, Managers(a=kernel(SimpleNamespace(pid=None))))
+    asking.answer = ANSWER
+    await asking.ask(None)
+    asking.answer = None
+    clock.advance(300.0)
+    await asking.ask(None)
+    assert asking.words.said({"a": None}) == {"a": {"GPU-1": Word(True, None)}}
+    clock.advance(1.0)
+    assert asking.words.said({"a": None}) == {}
+    clock.advance(3600.0)
+    assert await asking.ask(None) == 2
+    assert asking.words.said({"a": None}) == {}
+
+
+@pytest.mark.parametrize("state", ["starting", "restarting", "autorestarting", "dead"])
+async def test_the_word_of_a_kernel_that_begins_anew(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    """A restart that Jupyter tells of ends what was said, also where the process can't be seen."""
+    manager = kernel(SimpleNamespace(pid=None))
+    asking = Asking(monkeypatch, clock, Managers(a=manager))
+    asking.answer = ANSWER
+    await asking.ask(None)
+    assert asking.words.said({"a": None}) == {"a": WORD}
+    manager.execution_state = state
+    assert asking.words.said({"a": None}) == {}
+    manager.execution_state = "idle"
+    assert asking.words.said({"a": None}) == {}
+
+
 @pytest.mark.parametrize(
     "manager",
     [

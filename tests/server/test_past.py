@@ -11,6 +11,7 @@ from helpers_samples import h200, reading, sample
 
 from gpuwidget.samples import Sample
 from gpuwidget.server.past import Past
+from gpuwidget.server.quantities import PLACES
 
 ONE, OTHER = h200(0), h200(1)
 
@@ -112,3 +113,25 @@ def test_a_clock_set_back_begins_anew() -> None:
     past.add(at(40.0, 0))
     past.add(at(40.2, 0))
     assert told(past)["t"] == [40.0, 40.2]
+
+
+@pytest.mark.parametrize("seconds", [20, 63, 64, 65, 130, 190])
+@pytest.mark.parametrize("back", [0, 1, 3, 59])
+def test_a_clock_set_back_a_little(seconds: int, back: int) -> None:
+    """Only what lies after the new time is let go of; all before is kept, at full rate and by seconds."""
+    past, seconds = Past(600.0, 1.0), max(seconds, back + 1)
+    for second in range(seconds):
+        past.add(at(float(second), 0, power_w=float(second)))
+    newest = seconds - 1 - back
+    for second in range(newest, newest + 150):
+        past.add(at(float(second), 0, power_w=1000.0 + second))
+    times = [float(second) for second in range(newest + 150)]
+    power = [second if second < newest else 1000.0 + second for second in times]
+    assert (told(past)["t"], told(past)["gpus"][0]["power_w"]) == (times, power)
+    held = past._hour.blocks()
+    assert [time - EPOCH for block in held for time in block.t] == times
+    place = PLACES["power_w"]
+    columns = [column for block in held if (column := block.column(ONE.uuid, place)) is not None]
+    for values in zip(*columns, strict=True):
+        assert [value for part in values for value in part] == power
+    assert [count for block in held for count in block.counts()] == [1] * len(times)

@@ -1,0 +1,173 @@
+"""Who holds what where the process table hangs: nothing old is told as new, and it goes on by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fakes import FakeClock
+from helpers_samples import GIB, h200, process, reading, sample
+
+from gpuwidget.server import usage
+from gpuwidget.server.notebooks import Known, Notebooks
+from gpuwidget.server.usage import UsageWatch
+from gpuwidget.server.wire import ServerKernel
+
+SILENT = "This machine has not said for 10 seconds whose the processes on the GPUs are."
+STEP_S = 0.2
+
+
+class People(Notebooks):
+    """This server's kernels, set by a test."""
+
+    def __init__(self) -> None:
+        self.kernels: tuple[ServerKernel, ...] = ()
+
+    def look(self) -> Known:
+        return Known(self.kernels, {}, {}, 0)
+
+    def manager(self, kernel_id: str) -> Any:
+        return None
+
+    def close(self) -> None:
+        pass
+
+
+class Machine:
+    """Looks at its processes hang while ``stuck``; what was told, newest last."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.people = People()
+        self.told: list[Any] = []
+        self.watch = UsageWatch(self.people, self.clock, STEP_S, self._hear)
+        self.used = 60 * GIB
+        self.gates: list[threading.Event] = []
+        self.stuck = True
+        self._go_on = threading.Event()
+
+    def _hear(self, message: bytes) -> None:
+        self.told.append(json.loads(message))
+
+    def hang(self) -> None:
+        """Called by every look."""
+        gate = threading.Event()
+        self.gates.append(gate)
+        if self.stuck:
+            gate.wait(60.0)
+
+    async def run(self, seconds: float) -> None:
+        """Let samples come for so long."""
+        for _ in range(round(seconds / STEP_S)):
+            self.clock.advance(STEP_S)
+            self.see()
+            await asyncio.sleep(0)
+
+    def see(self) -> None:
+        """One sample."""
+        gpu = h200(0)
+        newest = reading(gpu, memory_used=self.used, processes=(process(3_999_999, 2 * GIB),))
+        self.watch.see(sample((gpu, newest), time=self.clock.time()), self.clock.monotonic())
+
+    async def until_told(self, reason: str | None) -> Any:
+        """Samples come until that is the reason; what is told then."""
+        for _ in range(2000):
+            await self.run(STEP_S)
+            if self.told and self.told[-1]["gpus"][0]["reason"] == reason:
+                return self.told[-1]
+            await asyncio.sleep(0.005)
+        raise AssertionError("it was never told")
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    """One whose looks hang."""
+    machines: list[Machine] = []
+
+    class Hanging(usage._Desk):
+        """A machine's own: a thread of one test that runs late is not another's."""
+
+        def answer(self, look: Any) -> Any:
+            machines[0].hang()
+            return super().answer(look)
+
+    monkeypatch.setattr(usage, "_Desk", Hanging)
+    machines.append(made := Machine())
+    yield made
+    made.stuck = False
+    for gate in made.gates:
+        gate.set()
+    made.watch.listen(False)
+
+
+def kernel(name: str) -> ServerKernel:
+    """A notebook's."""
+    return ServerKernel(name, "python3", "idle", 1.0, None, None, None, f"{name}.ipynb")
+
+
+async def test_while_it_hangs_all_else_is_as_of_now(machine: Machine) -> None:
+    """After ten seconds it is said; memory and kernels go on being told as they are, not as they were."""
+    machine.people.kernels = (kernel("old"),)
+    machine.watch.listen(True)
+    machine.see()
+    await machine.run(9.0)
+    assert machine.told == []
+    await machine.run(2.0)
+    assert machine.told[-1]["gpus"][0]["unattributed"] == 60 * GIB
+    assert machine.told[-1]["gpus"][0]["reason"] == SILENT
+    machine.people.kernels, machine.used = (kernel("new"),), 5 * GIB
+    await machine.run(3.0)
+    newest = machine.told[-1]
+    assert (newest["gpus"][0]["unattributed"], newest["gpus"][0]["reason"]) == (5 * GIB, SILENT)
+    assert [one["id"] for one in newest["kernels"]] == ["new"]
+    assert machine.clock.time() - newest["time"] <= 3.0
+
+
+async def test_it_is_tried_again_by_few_threads(machine: Machine) -> None:
+    """A look that hangs is left behind for another, three in all; the first that answers ends the silence."""
+    before = threading.active_count()
+    machine.watch.listen(True)
+    machine.see()
+    await machine.run(200.0)
+    machine.clock.until(lambda: len(machine.gates) == 3)
+    await machine.run(60.0)
+    assert len(machine.gates) == 3
+    assert threading.active_count() - before <= 3
+    machine.stuck = False
+    machine.gates[0].set()
+    told = await machine.until_told(None)
+    assert [one["memory"] for one in told["gpus"][0]["holdings"]] == [2 * GIB]
+    assert len(machine.gates) >= 4
+
+
+async def test_who_comes_later_is_not_told_what_was(machine: Machine) -> None:
+    """Hours after a look hung, who comes then gets a look of its own, or hears that there is none."""
+    machine.people.kernels = (kernel("old"),)
+    machine.watch.listen(True)
+    machine.see()
+    await machine.run(1.0)
+    machine.clock.until(lambda: len(machine.gates) == 1)
+    machine.watch.listen(False)
+    machine.people.kernels, machine.used = (), 5 * GIB
+    machine.clock.advance(8 * 3600.0)
+    machine.watch.listen(True)
+    machine.see()
+    await machine.run(9.0)
+    machine.clock.until(lambda: len(machine.gates) == 2)
+    assert machine.told == []
+    await machine.run(2.0)
+    (told,) = machine.told
+    assert (told["kernels"], told["gpus"][0]["unattributed"], told["gpus"][0]["reason"]) == (
+        [],
+        5 * GIB,
+        SILENT,
+    )
+    assert machine.clock.time() - told["time"] <= 2.0
+    # What the first one says at last is of no use any more.
+    machine.gates[0].set()
+    await machine.run(3.0)
+    assert {one["gpus"][0]["reason"] for one in machine.told} == {SILENT}
