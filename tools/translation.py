@@ -12,8 +12,10 @@ TypeScript's own compiler finds (``strings.mjs``), and babel, which JupyterLab h
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
+import pkgutil
 import subprocess
 import sysconfig
 from io import BytesIO
@@ -67,17 +69,11 @@ def catalogue() -> Catalog:
 
 def said_by_python() -> list[tuple[str, str]]:
     """Words of Python's that the labextension translates, each with its file."""
-    from gpuwidget import torch_switches
-    from gpuwidget.health import (
-        links_condition,
-        links_driver,
-        links_gpu,
-        links_libraries,
-        links_torch,
-    )
+    from gpuwidget import health, torch_switches
     from gpuwidget.sources import throttle
 
-    rooms = (links_torch, links_libraries, links_driver, links_gpu, links_condition)
+    names = [room.name for room in pkgutil.iter_modules(health.__path__) if room.name.startswith("links_")]
+    rooms = [importlib.import_module(f"{health.__name__}.{name}") for name in names]
     constants = [value for room in rooms for name, value in vars(room).items() if name.isupper()]
     links = [value for value in constants if isinstance(value, tuple) and len(value) == 2]
     return [
