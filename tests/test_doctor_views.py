@@ -315,7 +315,7 @@ def test_a_switch_of_the_notebooks_own_is_looked_at(monkeypatch: pytest.MonkeyPa
     off = torch_switches.Switches(tf32_matmul=None, tf32_conv=None, cudnn=False)
     monkeypatch.setattr(torch_switches, "switches", lambda: off)
     assert doctoring.doctor().doctor == WELL
-    assert asked == [Notebook(), Notebook(cudnn_off=True)]
+    assert [(one.cudnn_off, one.devices) for one in asked] == [(False, None), (True, None)]
     monkeypatch.setattr(torch_state, "devices", lambda: (TorchDevice(0, "aa-bb"), TorchDevice(1, None)))
     doctoring.doctor()
     assert asked[2].devices == ["aa-bb", None]
