@@ -20,7 +20,7 @@ from tools import chromium
 
 _GPUS = 16
 _MAIN_THREAD_BAR_MS = 60.0
-_HEAP_BAR_KIB = 400.0
+_HEAP_BAR_KIB = 1024.0
 _FILL_S = 20.0
 """By then the charts have something to draw, and the first answer of the server is long read."""
 _CHART = ".jp-gpuwidget-dashboard .jp-gpuwidget-course canvas"
