@@ -16,7 +16,7 @@ function made(): { outcome: Outcome; notes: Map<string, string>; panel: { seen: 
       notes.set(id, pending ? `${text} (stays)` : text);
       return id;
     },
-    change: (id, text) => notes.has(id) && notes.set(id, text).has(id)
+    dismiss: id => notes.delete(id)
   });
   return { outcome, notes, panel };
 }
@@ -40,7 +40,7 @@ test('one that was put away comes back with what it was waited for', () => {
   assert.deepEqual([...notes.values()], ['freed']);
 });
 
-test('where the panel is seen its foot says it, and what has begun as a notification ends as one', () => {
+test('where the panel is seen its foot says it, also the end of what has begun as a notification', () => {
   const { outcome, notes, panel } = made();
   panel.seen = true;
   outcome.say('freed');
@@ -49,5 +49,5 @@ test('where the panel is seen its foot says it, and what has begun as a notifica
   outcome.say('asking…', true);
   panel.seen = true;
   outcome.say('freed');
-  assert.deepEqual([...notes.values()], ['freed']);
+  assert.deepEqual([...notes.values()], []);
 });

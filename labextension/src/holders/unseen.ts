@@ -2,10 +2,10 @@ import type { Outcome } from './outcome';
 
 /** Notifications of the application. */
 export interface Notifier {
-  /** Show one; what tells it from others. `pending` ones stay until they are changed. */
+  /** Show one; what tells it from others. `pending` ones stay until they are put away. */
   show(text: string, pending: boolean): string;
-  /** Have it say something else; false where it is there no more. */
-  change(id: string, text: string, pending: boolean): boolean;
+  /** Put one away. */
+  dismiss(id: string): void;
 }
 
 /** What came of an action, as a notification where nobody sees the panel's foot: one for an action. */
@@ -21,17 +21,13 @@ export class Unseen {
   }
 
   private tell({ sentence, pending }: Outcome): void {
-    const { id } = this;
-    this.id = null;
-    if (sentence === '' || (id === null && this.seen())) {
-      return;
+    if (this.id !== null) {
+      this.notifier.dismiss(this.id);
+      this.id = null;
     }
-    const told =
-      id !== null && this.notifier.change(id, sentence, pending) ? id : this.notify(sentence, pending);
-    this.id = pending ? told : null;
-  }
-
-  private notify(sentence: string, pending: boolean): string | null {
-    return this.seen() ? null : this.notifier.show(sentence, pending);
+    if (sentence !== '' && !this.seen()) {
+      const id = this.notifier.show(sentence, pending);
+      this.id = pending ? id : null;
+    }
   }
 }

@@ -16,8 +16,9 @@ const READ_MS = 10_000;
 
 const NOTIFIER: Notifier = {
   show: (text, pending) => Notification.info(text, { autoClose: pending ? false : READ_MS }),
-  change: (id, text, pending) =>
-    Notification.update({ id, message: text, autoClose: pending ? false : READ_MS })
+  dismiss: id => {
+    Notification.dismiss(id);
+  }
 };
 
 /** The panel of the right sidebar. */
