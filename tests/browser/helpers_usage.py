@@ -18,6 +18,10 @@ class FakedUsage:
     def __init__(self, page: Page) -> None:
         self._routes: list[WebSocketRoute] = []
         self._message: str | None = None
+        self.interval: float | None = None
+        """Seconds between samples that the next stream tells; None for the server's own."""
+        self.ahead = 0.0
+        """How much later than they are samples are said to be."""
         page.route_web_socket(re.compile("gpuwidget/api/stream"), self._opened)
 
     def say(self, kernels: list[dict[str, Any]], gpus: list[dict[str, Any]]) -> None:
@@ -27,14 +31,23 @@ class FakedUsage:
         for route in self._routes:
             route.send(self._message)
 
+    def reopen(self) -> None:
+        """Break the stream off; the page opens it anew."""
+        for route in self._routes:
+            route.close()
+
     def _opened(self, route: WebSocketRoute) -> None:
         server = route.connect_to_server()
         self._routes = [route]
 
         def from_server(message: str | bytes) -> None:
             said = json.loads(message)
+            if said["type"] == "hello" and self.interval is not None:
+                said["interval_s"] = self.interval
+            if said["type"] == "sample":
+                said["sample"]["time"] += self.ahead
             if said["type"] != "usage":
-                route.send(message)
+                route.send(json.dumps(said))
             if said["type"] == "hello" and self._message is not None:
                 route.send(self._message)
 

@@ -212,6 +212,8 @@ def test_nothing_moves_while_they_change(desk: Callable[..., Desk]) -> None:
 
     say(0)
     wait_for_text(here.notebook, LINE, "b.ipynb")
+    # What the panel says of the kernel comes with its first answer, and takes its room then.
+    here.notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-kernel button:text('Load gpuwidget')")
     here.notebook.page.wait_for_timeout(3000)
     order = [line.split()[0] for line in here.lines(0)]
     here.notebook.script(WATCH_SHIFTS)
@@ -324,9 +326,21 @@ def test_free_the_cache_where_nobody_answers(desk: Callable[..., Desk]) -> None:
     )
 
 
-def test_what_is_worth_a_look(desk: Callable[..., Desk]) -> None:
-    """An idle notebook that holds memory and a GPU that did little for long are pointed out."""
+def test_free_the_cache_with_the_panel_closed(desk: Callable[..., Desk]) -> None:
+    """The palette's command opens the panel, whose foot says what came of it."""
     here = desk()
+    here.notebook.script("app.shell.collapseRight();")
+    here.notebook.page.wait_for_selector(PANEL, state="hidden")
+    here.notebook.script("await app.commands.execute('gpuwidget:free-cache');")
+    here.notebook.page.wait_for_selector(f"{OUTCOME}:has-text('did not answer'):visible")
+
+
+def test_what_is_worth_a_look(desk: Callable[..., Desk]) -> None:
+    """An idle notebook that holds memory and a GPU that did little while the page looked are pointed out."""
+    here = desk()
+    here.usage.interval = 1000  # An hour is a few samples then.
+    here.usage.reopen()
+    wait_for_text(here.notebook, PANEL, "every 1000 s")
     means = [{"seconds": seconds, "utilization": 12.4} for seconds in (600, 1800, 3600)]
     kernels = [
         kernel("k1", "eval.ipynb", idle_since=time.time() - 3 * 3600 - 60),
@@ -335,9 +349,12 @@ def test_what_is_worth_a_look(desk: Callable[..., Desk]) -> None:
     idle = gpu(here.gpus[0], holding(18, kernel="k1"))
     here.usage.say(kernels, [idle, gpu(here.gpus[1], holding(9, kernel="k2"), means=means)])
     wait_for_text(here.notebook, HINT, "idle 3 h, holds 18.0 GiB")
+    assert here.notebook.page.locator(HINT).count() == 1
+    here.usage.ahead = 3600
+    wait_for_text(here.notebook, PANEL, "GPU 1 at 12 % over 1 h")
     hints = [" ".join(text.split()) for text in here.notebook.page.locator(HINT).all_inner_texts()]
     assert hints == [
-        "eval.ipynb idle 3 h, holds 18.0 GiB Free…",
+        "eval.ipynb idle 4 h, holds 18.0 GiB Free…",
         "job.ipynb GPU 1 at 12 % over 1 h See…",
     ]
     for width in (240, 300, 480):
@@ -346,24 +363,25 @@ def test_what_is_worth_a_look(desk: Callable[..., Desk]) -> None:
     here.notebook.page.click(f"{HINT} button:text('Free…')")
     assert "Cache" in here.notebook.page.locator(MENU).all_inner_texts()[1]
     here.notebook.page.keyboard.press("Escape")
-    here.usage.say(kernels[1:], [gpu(here.gpus[0]), gpu(here.gpus[1], holding(9, kernel="k2"))])
+    here.usage.say([], [gpu(uuid) for uuid in here.gpus])
     here.notebook.page.wait_for_selector(HINT, state="hidden")
 
 
 def test_the_emptiest_gpu(desk: Callable[..., Desk]) -> None:
-    """The dropdown offers the GPU with the most free memory; once chosen it is a device like another."""
+    """The dropdown offers the emptiest GPU by the server's figures; chosen it is a device like another."""
     here = desk()
+    here.standin.scenario(*machine(2), f"gpu.0.memory_used={5 * GIB}")
     state = here.state()
-    state["choices"][1]["memory_free"] = 20 * GIB
+    state["choices"][2]["memory_free"] = 1 * GIB  # What the kernel said when it was last asked.
     here.notebook.run(0)
     here.notebook.wait_until_done()
     here.notebook.script(
         "await panel.sessionContext.session.kernel.requestExecute({code: argument}).done;",
         helpers_kernel_state.cell(state),
     )
-    wait_for_text(here.notebook, f"{DEVICE} option", "the emptiest GPU · now cuda:1, 82.0 GiB free")
+    wait_for_text(here.notebook, f"{DEVICE} option", "the emptiest GPU · now cuda:1, 134.4 GiB free")
     here.notebook.page.select_option(DEVICE, "emptiest")
-    wait_for_text(here.notebook, OUTCOME, "The emptiest GPU is cuda:1 (GPU 0), with 82.0 GiB free.")
+    wait_for_text(here.notebook, OUTCOME, "The emptiest GPU is cuda:1 (GPU 0), with 134.4 GiB free.")
     assert here.notebook.page.input_value(DEVICE) == "cuda:1"
 
 

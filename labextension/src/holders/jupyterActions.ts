@@ -45,7 +45,7 @@ export class JupyterActions implements Actions {
 
   async freeCache(kernel: string): Promise<void> {
     const name = this.nameOf(kernel);
-    this.outcome.say(this.trans.__('%1: asking its kernel to free torch’s cache…', name), true);
+    this.outcome.say(this.trans.__('%1: asking its kernel to free torch’s cache…', name));
     this.outcome.say(`${name}: ${await this.freed(kernel)}`);
   }
 

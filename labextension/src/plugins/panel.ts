@@ -1,24 +1,16 @@
 import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { IThemeManager, Notification } from '@jupyterlab/apputils';
+import { IThemeManager } from '@jupyterlab/apputils';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import type { Cells } from '../cells/cells';
 import { GpuPanel } from '../panel/panel';
 import type { HolderPorts } from '../holders/ports';
-import { Unseen, type Notifier } from '../holders/unseen';
 import { read, SETTINGS } from '../settings';
 import type { Monitor } from '../stream/monitor';
 import { DOMAIN, ICells, IGpuPanel, IHolders, IMonitor } from '../tokens';
 
 const RANK = 700;
-const READ_MS = 10_000;
-
-const NOTIFIER: Notifier = {
-  show: (text, pending) => Notification.info(text, { autoClose: pending ? false : READ_MS }),
-  change: (id, text, pending) =>
-    Notification.update({ id, message: text, autoClose: pending ? false : READ_MS })
-};
 
 /** The panel of the right sidebar. */
 export const panel: JupyterFrontEndPlugin<GpuPanel> = {
@@ -51,7 +43,12 @@ export const panel: JupyterFrontEndPlugin<GpuPanel> = {
       source.keep(now.chartSeconds);
       widget.thresholds = now.hints;
     });
-    new Unseen(holders.outcome, () => widget.isVisible, NOTIFIER);
+    // An action of the palette's would end without a word: what came of it stands at the panel's foot.
+    holders.outcome.changed.connect(({ sentence }) => {
+      if (sentence !== '' && !widget.isVisible) {
+        app.shell.activateById(widget.id);
+      }
+    });
     themes?.themeChanged.connect(() => {
       widget.recolour();
     });
