@@ -12,7 +12,7 @@ from typing import Any
 
 import helpers_reports as reports
 import pytest
-from fakes import EPOCH
+from fakes import EPOCH, FakeClock
 from helpers_frames import CELL, LOADER, NAMES, OTHER_CELL, TRAIN, FakeStreams, Frame, Watched, stack
 
 from gpuwidget.measure.observer import CodeWitness
@@ -527,6 +527,52 @@ def test_a_real_thread_is_looked_at_until_it_stops() -> None:
     assert "gpuwidget-code" not in {thread.name for thread in threading.enumerate()}
     witness.abandon()
     witness.abandon()
+
+
+class Hurrying(FakeClock):
+    """Every look at it finds it beyond when the next look is due, so that nobody waits."""
+
+    def monotonic(self) -> float:
+        self.advance(0.1)
+        return super().monotonic()
+
+
+class SlowToOpen(FakeStreams):
+    """Meeting the streams takes long, as it does while a cell in pure Python keeps the interpreter."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(0)
+        self.clock = clock
+        self.opened = 0
+
+    def open(self) -> bool:
+        self.clock.advance(30.0)
+        self.opened += 1
+        return True
+
+
+def test_what_the_witness_does_for_itself_is_no_wait_of_the_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After it has met the streams the next look is due anew: the cell did not keep it waiting meanwhile."""
+    clock = Hurrying()
+    streams = SlowToOpen(clock)
+    names = Places(NAMES.__contains__, NAMES.get)
+    witness = CodeWitness(names, lambda file, line: "", streams, clock=clock)
+    looks: list[tuple[float, float]] = []
+    over = threading.Event()
+
+    def look(t: float, late: float, seconds: float) -> None:
+        looks.append((late, seconds))
+        if len(looks) == 200:
+            witness.stop()
+            over.set()
+
+    monkeypatch.setattr(witness, "look", look)
+    witness.start()
+    over.wait()
+    witness.abandon()
+    assert max(late for late, _ in looks) < 1.0
+    # And the time is somebody's all the same.
+    assert sum(seconds for _, seconds in looks) > 30.0 * (streams.opened - 1) > 0
 
 
 def test_an_await_is_charged_to_its_line() -> None:
