@@ -7,6 +7,7 @@ import asyncio
 import dis
 import sys
 import threading
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from fakes import EPOCH, FakeClock
 from helpers_frames import CELL, LOADER, NAMES, OTHER_CELL, TRAIN, FakeStreams, Frame, Watched, stack
 
 from gpuwidget.measure.observer import CodeWitness
+from gpuwidget.measure.operations import was_made_to
 from gpuwidget.measure.places import Place, Places
 from gpuwidget.measure.report import CodeTime, Level, LineTime
 from gpuwidget.measure.tally import Look, Tally
@@ -354,6 +356,51 @@ def test_lines_that_take_turns_too_fast_are_shown_as_one() -> None:
     assert time.reason is not None
     assert time.reason.startswith("Some lines take turns faster than can be told")
     assert time.resolution_s == 0.07
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="a thread may let go after every operation there")
+def test_a_look_that_others_made_way_for_is_no_doubt() -> None:
+    """Found where a loop begins anew it was made to let go, for another thread before: it was there."""
+    compiled = compile("for x in y:\n    x\n", CELL, "exec")
+    jump = next(one.offset for one in dis.get_instructions(compiled) if one.opname == "JUMP_BACKWARD")
+    looping = Frame(compiled, jump, None, {})
+    watched = Watched()
+    for _ in range(50):
+        watched.look(looping, late=0.003)
+        watched.look(PRINTING, late=0.0)
+    assert lines(said(watched)) == [(1, 50.0, 0.0), (3, 50.0, 0.0)]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="a thread may let go after every operation there")
+def test_where_a_real_thread_is_made_to_let_go() -> None:
+    """One that only computes is always found there, one that waits is not."""
+    over = [threading.Event()]
+
+    def compute() -> None:
+        number = 0
+        while over:
+            number += 1
+
+    def wait() -> None:
+        over[0].wait()
+
+    threads = [threading.Thread(target=compute), threading.Thread(target=wait)]
+    found: list[set[bool]] = [set(), set()]
+    for thread in threads:
+        thread.start()
+    within = {compute.__code__, threading.Condition.wait.__code__}
+    looks = 0
+    while looks < 20:
+        frames = [sys._current_frames()[thread.ident or 0] for thread in threads]
+        if {frame.f_code for frame in frames} == within:
+            looks += 1
+            for frame, seen in zip(frames, found, strict=True):
+                seen.add(was_made_to(frame))
+        time.sleep(0)
+    over.pop().set()
+    for thread in threads:
+        thread.join()
+    assert found == [{True}, {False}]
 
 
 def test_a_gpu_that_flickers_has_no_figure() -> None:

@@ -23,11 +23,11 @@ from gpuwidget import processes
 from gpuwidget.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.measure.code_time import Source, code_time, disagree, looked_at, stream_busy, with_activity
 from gpuwidget.measure.notes import gpu_name
-from gpuwidget.measure.operations import has_begun_only
+from gpuwidget.measure.operations import has_begun_only, was_made_to
 from gpuwidget.measure.places import Places
 from gpuwidget.measure.report import CodeTime, Report
 from gpuwidget.measure.steady import warm_up
-from gpuwidget.measure.tally import Look, Tally
+from gpuwidget.measure.tally import PROMPT_S, Look, Tally
 from gpuwidget.measure.unmix import unmix
 from gpuwidget.measure.windows import WindowLog, Windows
 
@@ -266,7 +266,8 @@ class CodeWitness:
         """Look at the thread at ``t``, ``late`` seconds after that was due, for ``seconds`` of its time."""
         tally = self._tally
         frame = self._frames().get(self._watched)
-        look = Look(t, late, seconds, self._ran())
+        made_to = late > PROMPT_S and frame is not None and was_made_to(frame)
+        look = Look(t, late, seconds, self._ran(), made_to)
         if frame is not None and tally.was_made_to(look) and has_begun_only(frame):
             frame = frame.f_back
         place = self._places.find(frame)
