@@ -198,7 +198,7 @@ def test_a_run_shorter_than_the_drivers_window_has_no_utilization(bench: Bench) 
 def test_counters_count_only_inside_the_run(
     bench: Bench, after: float, level: Level | None, reason: str | None
 ) -> None:
-    """A window that began before the run says nothing of it; those inside it speak for six tenths at least."""
+    """A window that began before the run says nothing of it; those inside it speak for six tenths of it."""
     bench.source.activity[0] = _window(bench.clock.time() - 0.5, 90.0)
     run = bench.run()
     bench.pass_time(0.2)
