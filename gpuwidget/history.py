@@ -34,6 +34,11 @@ class Average:
         return self._weight > 0
 
     @property
+    def seconds(self) -> float:
+        """For how long there was a value."""
+        return self._weight
+
+    @property
     def mean(self) -> float:
         """The weighted mean; only where ``known``."""
         return self._sum / self._weight

@@ -8,8 +8,9 @@ relaxed. Where it can't, nothing is asked.
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from gpuwidget import torch_state
@@ -134,17 +135,37 @@ def captures(library: Any, stream: int | None) -> bool | None:
 
 def runtime_library() -> Any:
     """The CUDA runtime that this process has loaded already; None where there is none to be found."""
+    global _found
+    if _found is None:
+        _found = next(filter(None, map(_usable, _names())), None)
+    return _found
+
+
+_found: Any = None
+
+
+def _names() -> Iterator[str]:
+    """What the loaded runtime may be called: as CUDA names it, and where it is mapped from.
+
+    The name comes first: the list of what is mapped takes hundreds of system calls to read, at each of which
+    a thread that computes in Python keeps the reader waiting.
+    """
+    version = getattr(getattr(torch_state.loaded(), "version", None), "cuda", None)
+    if version is not None:
+        yield f"libcudart.so.{version.partition('.')[0]}"
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-            paths = {line.split(None, 5)[5].strip() for line in maps if "libcudart" in line}
+            yield from sorted({line.split(None, 5)[5].strip() for line in maps if "libcudart" in line})
     except (OSError, IndexError):
+        pass
+
+
+def _usable(name: str) -> Any:
+    """The library ``name`` if it is loaded and has what is needed; loads nothing."""
+    try:
+        library = ctypes.CDLL(name, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+        library.cudaThreadExchangeStreamCaptureMode  # noqa: B018 - raises where it has none
+        library.cudaStreamIsCapturing.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    except (OSError, AttributeError):
         return None
-    for path in sorted(paths):
-        try:
-            library = ctypes.CDLL(path)
-            library.cudaThreadExchangeStreamCaptureMode  # noqa: B018 - raises where it has none
-            library.cudaStreamIsCapturing.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
-        except (OSError, AttributeError):
-            continue
-        return library
-    return None
+    return library

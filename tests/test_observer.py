@@ -7,15 +7,17 @@ import asyncio
 import dis
 import sys
 import threading
+import time
 from dataclasses import replace
 from typing import Any
 
 import helpers_reports as reports
 import pytest
-from fakes import EPOCH
+from fakes import EPOCH, FakeClock
 from helpers_frames import CELL, LOADER, NAMES, OTHER_CELL, TRAIN, FakeStreams, Frame, Watched, stack
 
 from gpuwidget.measure.observer import CodeWitness
+from gpuwidget.measure.operations import was_made_to
 from gpuwidget.measure.places import Place, Places
 from gpuwidget.measure.report import CodeTime, Level, LineTime
 from gpuwidget.measure.tally import Look, Tally
@@ -356,6 +358,51 @@ def test_lines_that_take_turns_too_fast_are_shown_as_one() -> None:
     assert time.resolution_s == 0.07
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="a thread may let go after every operation there")
+def test_a_look_that_others_made_way_for_is_no_doubt() -> None:
+    """Found where a loop begins anew it was made to let go, for another thread before: it was there."""
+    compiled = compile("for x in y:\n    x\n", CELL, "exec")
+    jump = next(one.offset for one in dis.get_instructions(compiled) if one.opname == "JUMP_BACKWARD")
+    looping = Frame(compiled, jump, None, {})
+    watched = Watched()
+    for _ in range(50):
+        watched.look(looping, late=0.003)
+        watched.look(PRINTING, late=0.0)
+    assert lines(said(watched)) == [(1, 50.0, 0.0), (3, 50.0, 0.0)]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="a thread may let go after every operation there")
+def test_where_a_real_thread_is_made_to_let_go() -> None:
+    """One that only computes is always found there, one that waits is not."""
+    over = [threading.Event()]
+
+    def compute() -> None:
+        number = 0
+        while over:
+            number += 1
+
+    def wait() -> None:
+        over[0].wait()
+
+    threads = [threading.Thread(target=compute), threading.Thread(target=wait)]
+    found: list[set[bool]] = [set(), set()]
+    for thread in threads:
+        thread.start()
+    within = {compute.__code__, threading.Condition.wait.__code__}
+    looks = 0
+    while looks < 20:
+        frames = [sys._current_frames()[thread.ident or 0] for thread in threads]
+        if {frame.f_code for frame in frames} == within:
+            looks += 1
+            for frame, seen in zip(frames, found, strict=True):
+                seen.add(was_made_to(frame))
+        time.sleep(0)
+    over.pop().set()
+    for thread in threads:
+        thread.join()
+    assert found == [{True}, {False}]
+
+
 def test_a_gpu_that_flickers_has_no_figure() -> None:
     """Where the GPU's state changes while looks wait for the interpreter, its activity is not told."""
     watched = Watched()
@@ -527,6 +574,52 @@ def test_a_real_thread_is_looked_at_until_it_stops() -> None:
     assert "gpuwidget-code" not in {thread.name for thread in threading.enumerate()}
     witness.abandon()
     witness.abandon()
+
+
+class Hurrying(FakeClock):
+    """Every look at it finds it beyond when the next look is due, so that nobody waits."""
+
+    def monotonic(self) -> float:
+        self.advance(0.1)
+        return super().monotonic()
+
+
+class SlowToOpen(FakeStreams):
+    """Meeting the streams takes long, as it does while a cell in pure Python keeps the interpreter."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(0)
+        self.clock = clock
+        self.opened = 0
+
+    def open(self) -> bool:
+        self.clock.advance(30.0)
+        self.opened += 1
+        return True
+
+
+def test_what_the_witness_does_for_itself_is_no_wait_of_the_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After it has met the streams the next look is due anew: the cell did not keep it waiting meanwhile."""
+    clock = Hurrying()
+    streams = SlowToOpen(clock)
+    names = Places(NAMES.__contains__, NAMES.get)
+    witness = CodeWitness(names, lambda file, line: "", streams, clock=clock)
+    looks: list[tuple[float, float]] = []
+    over = threading.Event()
+
+    def look(t: float, late: float, seconds: float) -> None:
+        looks.append((late, seconds))
+        if len(looks) == 200:
+            witness.stop()
+            over.set()
+
+    monkeypatch.setattr(witness, "look", look)
+    witness.start()
+    over.wait()
+    witness.abandon()
+    assert max(late for late, _ in looks) < 1.0
+    # And the time is somebody's all the same.
+    assert sum(seconds for _, seconds in looks) > 30.0 * (streams.opened - 1) > 0
 
 
 def test_an_await_is_charged_to_its_line() -> None:

@@ -404,6 +404,22 @@ def test_host_memory_is_what_no_program_could_get() -> None:
     assert abs(host.used - (memory.total - memory.available)) < 512 * 1024**2
 
 
+def test_whether_there_is_a_child() -> None:
+    """From its start until somebody has waited for it, which the question does not."""
+    program = """
+import os, sys
+from gpuwidget.processes import children_cpu_time, has_children
+said = [has_children(), children_cpu_time().alive]
+child = os.fork()
+if not child:
+    os._exit(7)
+said += [has_children(), has_children(), os.waitpid(child, 0)[1] >> 8, has_children()]
+print(said)
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout == "[False, 0.0, True, True, 7, False]\n"
+
+
 def test_cpu_time_of_children_and_theirs() -> None:
     """What a child and its own child spend is counted while they live, and not lost when they have ended."""
     spin = "import time\nwhile time.process_time() < 0.3: pass\n"

@@ -184,16 +184,31 @@ def test_a_run_shorter_than_the_drivers_window_has_no_utilization(bench: Bench) 
     assert gpu.missing["torch"] == "torch is not loaded"
 
 
-def test_counters_count_only_inside_the_run(bench: Bench) -> None:
-    """A window that began before the run says nothing of it."""
+@pytest.mark.parametrize(
+    ("after", "level", "reason"),
+    [
+        (0.6, Level(30.0, 30.0), None),
+        (
+            0.8,
+            None,
+            "the windows of the hardware counters (0.5 s) inside the run leave out too much of it",
+        ),
+    ],
+)
+def test_counters_count_only_inside_the_run(
+    bench: Bench, after: float, level: Level | None, reason: str | None
+) -> None:
+    """A window that began before the run says nothing of it; those inside it speak for six tenths of it."""
     bench.source.activity[0] = _window(bench.clock.time() - 0.5, 90.0)
     run = bench.run()
-    bench.pass_time(0.6)
+    bench.pass_time(0.2)
     bench.source.activity[0] = _window(bench.clock.time(), 30.0)
-    bench.pass_time(1.0)
+    bench.pass_time(after)
     gpu = bench.report(run).gpus[0]
-    assert gpu.sm_activity == Level(30.0, 30.0)
+    assert gpu.sm_activity == level
+    assert gpu.missing.get("sm_activity") == reason
     assert gpu.tensor_activity is None
+    assert gpu.missing["tensor_activity"] == "this counter gave no value"
 
 
 def _window(since: float, sm: float) -> Activity:

@@ -71,12 +71,12 @@ def test_an_odd_variable_silences_nothing(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_other_libraries_and_children_may_work_on_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """JAX or CuPy in this process, or a process that it started."""
-    monkeypatch.setattr(processes, "children_cpu_time", lambda: processes.ChildrenTime(3.0, 0.0))
+    monkeypatch.setattr(processes, "has_children", lambda: False)
     assert Around("x")(ended(0, 1)).other_gpu_work is False
     monkeypatch.setitem(sys.modules, "cupy", ModuleType("cupy"))
     assert Around("x")(ended(0, 1)).other_gpu_work is True
     monkeypatch.delitem(sys.modules, "cupy")
-    monkeypatch.setattr(processes, "children_cpu_time", lambda: processes.ChildrenTime(3.0, 0.1))
+    monkeypatch.setattr(processes, "has_children", lambda: True)
     assert Around("x")(ended(0, 1)).other_gpu_work is True
 
 

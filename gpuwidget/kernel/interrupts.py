@@ -86,7 +86,8 @@ def leave_out_our_frames(error: object) -> None:
     trace = error.__traceback__
     theirs = None
     while trace is not None:
-        if not trace.tb_frame.f_globals.get("__name__", "").startswith("gpuwidget."):
+        # Code may run in a namespace whose __name__ is no text.
+        if not str(trace.tb_frame.f_globals.get("__name__")).startswith("gpuwidget."):
             theirs = trace
         trace = trace.tb_next
     if theirs is not None:

@@ -94,7 +94,7 @@ def _variables() -> list[tuple[str, object]]:
 
 
 def _other_gpu_work() -> bool:
-    return any(name in sys.modules for name in _GPU_LIBRARIES) or processes.children_cpu_time().alive > 0
+    return any(name in sys.modules for name in _GPU_LIBRARIES) or processes.has_children()
 
 
 def _source_of(frame: str) -> str:

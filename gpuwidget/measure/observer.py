@@ -23,11 +23,11 @@ from gpuwidget import processes
 from gpuwidget.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.measure.code_time import Source, code_time, disagree, looked_at, stream_busy, with_activity
 from gpuwidget.measure.notes import gpu_name
-from gpuwidget.measure.operations import has_begun_only
+from gpuwidget.measure.operations import has_begun_only, was_made_to
 from gpuwidget.measure.places import Places
 from gpuwidget.measure.report import CodeTime, Report
 from gpuwidget.measure.steady import warm_up
-from gpuwidget.measure.tally import Look, Tally
+from gpuwidget.measure.tally import PROMPT_S, Look, Tally
 from gpuwidget.measure.unmix import unmix
 from gpuwidget.measure.windows import WindowLog, Windows
 
@@ -116,6 +116,7 @@ class CodeWitness:
         """What makes epoch seconds of the clock's own."""
         self._cpu_start: _Cpu | None = None
         self._cpu_end: _Cpu | None = None
+        self._counting: threading.Thread | None = None
 
     # -- the witness ---------------------------------------------------------------------------------
 
@@ -227,11 +228,12 @@ class CodeWitness:
 
     def _look_on(self) -> None:
         monotonic, ending, draw = self._clock.monotonic, self._ending, self._random.random
-        began = accounted = monotonic()
+        began = accounted = free = monotonic()
         adjust_at = began
         spent_cpu, spent_looks = time.thread_time(), 0
         while True:
-            due = accounted + self._period * (0.1 + 1.8 * draw())
+            # What this thread did for itself meanwhile kept no look waiting.
+            due = max(accounted, free) + self._period * (0.1 + 1.8 * draw())
             ended = ending.acquire(timeout=max(0.0, due - monotonic()))
             if ended or self._stopped_at is not None:
                 end = self._stopped_at if self._stopped_at is not None else due
@@ -252,11 +254,11 @@ class CodeWitness:
             if t >= adjust_at:
                 adjust_at = t + _ADJUST_EVERY_S
                 self.open()
-                if self._cpu_start is None:  # not before the first look: the shortest cells don't pay for it
-                    self._cpu_start = self._cpu()
+                self._begin_cpu()
                 cpu, looks = time.thread_time(), self._tally.looks
                 self._adjust(t - began, (cpu - spent_cpu) / max(1, looks - spent_looks))
                 spent_cpu, spent_looks = cpu, looks
+                free = monotonic()
             else:
                 self._taken += monotonic() - t
 
@@ -264,7 +266,8 @@ class CodeWitness:
         """Look at the thread at ``t``, ``late`` seconds after that was due, for ``seconds`` of its time."""
         tally = self._tally
         frame = self._frames().get(self._watched)
-        look = Look(t, late, seconds, self._ran())
+        made_to = late > PROMPT_S and frame is not None and was_made_to(frame)
+        look = Look(t, late, seconds, self._ran(), made_to)
         if frame is not None and tally.was_made_to(look) and has_begun_only(frame):
             frame = frame.f_back
         place = self._places.find(frame)
@@ -303,6 +306,21 @@ class CodeWitness:
                 period, cpu / _SHARE_OF_CPU, waits * taken / _SHARE_OF_INTERPRETER, elapsed / _ENOUGH_LOOKS
             )
         self._period = min(period, _SLOWEST_S)
+
+    def _begin_cpu(self) -> None:
+        """Take the CPU times that the run's are counted from; after a look: short cells don't pay for it."""
+        if self._cpu_start is not None or self._counting is not None:
+            return
+        if not processes.has_children():
+            self._cpu_start = self._cpu()
+            return
+        # Hundreds of system calls, at each of which a cell in pure Python keeps their caller waiting.
+        self._counting = threading.Thread(target=self._count, name="gpuwidget-children", daemon=True)
+        self._counting.start()
+
+    def _count(self) -> None:
+        with suppress(Exception):
+            self._cpu_start = self._cpu()
 
     def _cpu(self) -> _Cpu:
         return _Cpu(self._clock.monotonic(), time.process_time(), processes.children_cpu_time())

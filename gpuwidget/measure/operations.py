@@ -22,6 +22,12 @@ _QUICK = (
 """Operations, by the beginnings of their names, that keep the interpreter for no time worth a word."""
 _MOST = 300
 _RESUME = dis.opmap.get("RESUME")
+_ONLY_LOOKS = frozenset(
+    code
+    for name, code in dis.opmap.items()
+    if name == "RESUME" or (name.startswith(("JUMP_BACKWARD", "POP_JUMP_BACKWARD")) and "NO_" not in name)
+)
+"""At which a thread may be made to let go, and at which nothing else makes it; none before Python 3.11."""
 
 
 def lines_before(code: CodeType, at: int) -> frozenset[int]:
@@ -54,3 +60,12 @@ def has_begun_only(frame: FrameType) -> bool:
     """Whether the function has been entered and has done nothing yet: the time was its caller's."""
     at = frame.f_lasti
     return at < 0 or (_RESUME is not None and tuple(frame.f_code.co_code[at : at + 2]) == (_RESUME, 0))
+
+
+def was_made_to(frame: FrameType) -> bool:
+    """Whether the thread has let go of the interpreter where it does so only if it is made to.
+
+    False also where nobody can say: after a call it may have let go within, to wait.
+    """
+    at = frame.f_lasti
+    return at >= 0 and frame.f_code.co_code[at] in _ONLY_LOOKS

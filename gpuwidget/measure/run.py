@@ -16,7 +16,6 @@ from gpuwidget.measure.advice.facts import NOTHING_KNOWN, Facts, Surroundings, o
 from gpuwidget.measure.advice.live import LiveAdvice
 from gpuwidget.measure.courses import MEMORY_INTERVAL_S
 from gpuwidget.measure.gpu_reports import GpuReports
-from gpuwidget.measure.host_memory import HostMemory
 from gpuwidget.measure.marks import Marks
 from gpuwidget.measure.printed import PRINTED
 from gpuwidget.measure.progress import GpuProgress, Progress
@@ -34,6 +33,7 @@ from gpuwidget.measure.report import (
     Status,
     Timeline,
 )
+from gpuwidget.measure.resident_memory import ResidentMemory
 from gpuwidget.measure.tail import wait_for_gpu
 from gpuwidget.measure.torch_memory import returnable
 from gpuwidget.measure.tracks import Tracks
@@ -95,7 +95,7 @@ class Run:
         self._lock = threading.Lock()
         self._marks = Marks()
         self._tracks = Tracks(max(_WIDEST_GAP_S, 3 * options.interval_s))
-        self._host = HostMemory(options.interval_s)
+        self._memory = ResidentMemory(options.interval_s)
         self._account: Account | None = None
         self._contexts: frozenset[int] = frozenset()
         self._subscription: Subscription | None = None
@@ -137,7 +137,7 @@ class Run:
             self._tracks.begin(sample, asked, self._options.gpus)
         self._account = LEDGER.open()
         PRINTED.listen(self._on_line)
-        self._host.begin()
+        self._memory.begin()
 
     def mark(self, label: str) -> None:
         """Put a mark on the timeline."""
@@ -257,7 +257,7 @@ class Run:
         # Without the lock: the sampler's thread does not wait for torch.
         can_go_back = returnable(accounts)
         with self._lock:
-            return self._report(cell, t, self._host.end(), accounts, can_go_back)
+            return self._report(cell, t, self._memory.end(), accounts, can_go_back)
 
     def abandon(self) -> None:
         """End without a report; safe to call at any time, and twice."""
@@ -286,7 +286,7 @@ class Run:
             if not self._sampling:
                 return
             self._tracks.add(t, sample)
-            self._host.add(t)
+            self._memory.add(t)
 
     def _on_line(self, line: str) -> None:
         if self._running and os.getpid() == self._process:

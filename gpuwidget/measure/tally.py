@@ -2,10 +2,10 @@
 
 Looks are due at moments that have nothing to do with what the thread does, and each stands for the time since
 the one before was due. One that is due while the thread holds the interpreter comes late: after 5 ms, when
-the interpreter makes the thread let go where it stands, or when the thread lets go by itself (to wait, or to
-call what needs no interpreter). In that case it may have been elsewhere when the look was due: the time goes
-to where it was last made to let go, and how much time that is for any two lines is kept. Where it is much,
-nobody can tell those two apart.
+the interpreter makes the thread let go where it stands (sooner where another thread has waited before), or
+when the thread lets go by itself (to wait, or to call what needs no interpreter). In that case it may have
+been elsewhere when the look was due: the time goes to where it was last made to let go, and how much time
+that is for any two lines is kept. Where it is much, nobody can tell those two apart.
 
 Python looks only at calls, and where a loop begins anew, whether it should let go: what a thread was made to
 let go at is the operation that took the time, or one since the last such place. A look that comes much later
@@ -74,6 +74,8 @@ class Look(NamedTuple):
     ran: float | None
     """CPU seconds that the thread has had since the look before, None where nobody knows. One that did not
     run kept nobody waiting: the machine was busy with something else."""
+    made_to: bool = False
+    """Whether the thread was found where it lets go of the interpreter only if it is made to."""
 
 
 @dataclass(slots=True)
@@ -163,7 +165,8 @@ class Tally:
 
     def was_made_to(self, look: Look) -> bool:
         """Whether the thread was made to let go of the interpreter for this look, where it was found."""
-        return look.late >= _EARLIEST * self._switch and (look.ran is None or look.ran >= _RAN * look.late)
+        made_to = look.made_to or look.late >= _EARLIEST * self._switch
+        return made_to and look.late > PROMPT_S and (look.ran is None or look.ran >= _RAN * look.late)
 
     def miss(self, seconds: float) -> None:
         """A look that failed would have stood for so long."""
@@ -188,7 +191,7 @@ class Tally:
             self.turns[turn] = self.turns.get(turn, 0) + 1
         if late > PROMPT_S:
             self.held += seconds
-            doubt = self._doubt(late)
+            doubt = self._doubt(late, forced)
             if forced:
                 self._held, self._held_at, self._held_bits = here, t, bits
             elif self._held is not None and t - self._held_at <= _RECENT_S:
@@ -296,8 +299,8 @@ class Tally:
         """The line of the cell last seen, and the seconds that an operation after it kept the interpreter."""
         return (self._inside.line if self._inside is not None else None), self._open
 
-    def _doubt(self, late: float) -> float:
+    def _doubt(self, late: float, forced: bool) -> float:
         """How likely the thread was elsewhere when a look so late was due, 0 to 1."""
-        if late < _EARLIEST * self._switch:
+        if not forced:
             return min(1.0, late / _CERTAIN_S)
         return _DOUBT_IF_BUSY if self._delayed > _BUSY_MACHINE * self.whole else 0.0

@@ -37,6 +37,9 @@ _UNANSWERED = "the GPU did not answer in time"
 _TOO_SHORT_FOR_ENERGY = f"the run was shorter than {SHORTEST_ENERGY_S:g} s"
 _TOO_FEW_WINDOWS = "less than nine tenths of the run lay in windows of the driver's that are known"
 _GAP = "the driver did not say it throughout the run"
+_LEAST_COUNTED = 0.6
+"""Of a run, that must lie in windows of the hardware counters."""
+_TOO_LITTLE_COUNTED = "the windows of the hardware counters (0.5 s) inside the run leave out too much of it"
 
 
 @dataclass(slots=True)
@@ -235,22 +238,29 @@ class Track:
         return self._level(name, average, name, _GAP)
 
     def activity(self, name: str, duration_s: float) -> Level | None:
-        """Time-weighted mean of the hardware counters' windows that lay inside the run."""
-        return self._level(name, self._activities.get(name, _NEVER), "activity", self._why_no_activity())
+        """Time-weighted mean of the hardware counters' windows that lay inside the run.
 
-    def traffic(self, link: str) -> Traffic | None:
+        None where they leave out more than two fifths of it, in which anything may have been.
+        """
+        average, reason = self._counted(name, duration_s)
+        return self._level(name, average, "activity", reason)
+
+    def traffic(self, link: str, duration_s: float) -> Traffic | None:
         """Bytes a second over ``pcie`` or ``nvlink``, as the counters' windows inside the run have them."""
-        ways = (self._activities.get(f"{link}_{way}", _NEVER) for way in ("tx", "rx"))
-        sent, received = map(_known_level, ways)
-        if sent is None and received is None:
-            self._explain(link, "activity", self._why_no_activity())
+        (sent, reason), (received, _) = (self._counted(f"{link}_{way}", duration_s) for way in ("tx", "rx"))
+        if not sent.known and not received.known:
+            self._explain(link, "activity", reason)
             return None
-        return Traffic(sent, received)
+        return Traffic(_known_level(sent), _known_level(received))
 
-    def _why_no_activity(self) -> str:
-        if self._activities:
-            return "this counter gave no value"
-        return "no window of the hardware counters (0.5 s) lay inside the run"
+    def _counted(self, name: str, duration_s: float) -> tuple[Average, str]:
+        """What a counter's windows said, and why it is nothing if so."""
+        if not self._activities:
+            return _NEVER, "no window of the hardware counters (0.5 s) lay inside the run"
+        average = self._activities[name]
+        if average.known and average.seconds < _LEAST_COUNTED * duration_s:
+            return _NEVER, _TOO_LITTLE_COUNTED
+        return average, "this counter gave no value"
 
     def memory_utilization(self, duration_s: float) -> Level | None:
         """Time-weighted mean of the share of time in which device memory was read or written."""

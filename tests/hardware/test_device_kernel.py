@@ -18,11 +18,12 @@ USE = "torch.ones(2**28, device='{device}')"
 
 
 def told(kernel: Kernel, **question: Any) -> Any:
-    """The state that a view is told; asked again, as views do, while the driver has not answered."""
+    """The state that a view is told; asked again, as views do, while the driver has not said all of it."""
     for _ in range(100):
         answer = kernel.answer_to(**question)
         assert answer["status"] == "ok", answer
-        if answer["state"]["gpus"]:
+        state = answer["state"]
+        if state["gpus"] and all(choice["memory_free"] is not None for choice in state["choices"][1:]):
             break
         kernel.idle_for(0.05)
     return answer["state"]

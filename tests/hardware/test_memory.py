@@ -151,7 +151,8 @@ def test_what_of_the_cache_can_be_given_back(allocator: str) -> None:
         PYTORCH_CUDA_ALLOC_CONF=allocator,
     )
     given = result["reserved"] - result["after"]
-    assert given >= GIB
+    # Of an expandable segment not the pages that the big tensor shares with its neighbours.
+    assert given >= GIB - 4 * MIB
     # What the run made and let go of again left the cache as it was.
     assert {**result, "given": given} == {**result, "given": result["said"], "watched": result["said"]}
     assert result["stuck"] > 0

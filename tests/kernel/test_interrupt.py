@@ -160,6 +160,13 @@ def test_interrupted_in_what_hears_the_output(kernel: Kernel, body: str) -> None
     assert "gpuwidget" not in "".join(error["traceback"])
 
 
+def test_interrupted_in_a_namespace_without_a_name(kernel: Kernel) -> None:
+    """Code in a namespace of its own, whose name is no text, is interrupted as any other."""
+    kernel.setup("import gpuwidget")
+    ran = kernel.run("with gpuwidget.watch():\n    exec('raise KeyboardInterrupt', {'__name__': None})")
+    assert ran.reply["ename"] == "KeyboardInterrupt"
+
+
 def test_interrupt_after_the_end(kernel: Kernel) -> None:
     """An interrupt that comes when the code has ended, as the card is made, has nothing left to stop."""
     kernel.setup(SETUP)

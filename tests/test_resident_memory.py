@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from gpuwidget import processes
-from gpuwidget.measure.host_memory import HostMemory
 from gpuwidget.measure.report import Span
+from gpuwidget.measure.resident_memory import ResidentMemory
 
 
 def over_a_run(monkeypatch: pytest.MonkeyPatch, resident: list[int | None], marks: list[int | None]) -> Span:
     """Looked at the start, at 0, 0.1 and 0.2 seconds where that is due every 0.2, and at the end."""
     monkeypatch.setattr(processes, "resident_memory", iter(resident).__next__)
     monkeypatch.setattr(processes, "peak_resident_memory", iter(marks).__next__)
-    memory = HostMemory(0.2)
+    memory = ResidentMemory(0.2)
     memory.begin()
     for t in (0.0, 0.1, 0.2):
         memory.add(t)

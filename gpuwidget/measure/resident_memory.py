@@ -6,8 +6,8 @@ from gpuwidget import processes
 from gpuwidget.measure.report import Span
 
 
-class HostMemory:
-    """Resident memory from :meth:`begin` to :meth:`end`, with its peak."""
+class ResidentMemory:
+    """From :meth:`begin` to :meth:`end`, with its peak."""
 
     def __init__(self, interval_s: float) -> None:
         """``interval_s`` are the seconds between two looks at it."""
