@@ -7,11 +7,12 @@ MESSAGE where that is not empty, until standard input ends, with the server's to
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from benchmarks.servers import Server
@@ -45,19 +46,37 @@ def clients(server: Server, paths: Sequence[str], message: str = "") -> Iterator
         raise RuntimeError("the clients did not stay connected")
 
 
-async def _listen(address: str, message: str, paths: Sequence[str]) -> None:
+def messages(server: Server, path: str, patience_s: float = 20.0) -> list[dict[str, Any]]:
+    """What a client of ``path`` is told in so many seconds."""
+
+    async def read() -> list[dict[str, Any]]:
+        stream = await _connect(server.address, path, server.token)
+        told: list[dict[str, Any]] = []
+        now = asyncio.get_running_loop().time
+        until = now() + patience_s
+        with suppress(asyncio.TimeoutError):
+            while (message := await asyncio.wait_for(stream.read_message(), until - now())) is not None:
+                told.append(json.loads(message))
+        stream.close()
+        return told
+
+    return asyncio.run(read())
+
+
+async def _connect(address: str, path: str, token: str) -> Any:
     from tornado.httpclient import HTTPRequest
     from tornado.websocket import websocket_connect
 
-    headers = {"Authorization": f"token {os.environ[_TOKEN]}"}
+    headers = {"Authorization": f"token {token}"}
+    return await websocket_connect(HTTPRequest(f"ws://{address}{path}", headers=headers))
 
+
+async def _listen(address: str, message: str, paths: Sequence[str]) -> None:
     async def read(stream: Any) -> None:
         while await stream.read_message() is not None:
             pass
 
-    streams = [
-        await websocket_connect(HTTPRequest(f"ws://{address}{path}", headers=headers)) for path in paths
-    ]
+    streams = [await _connect(address, path, os.environ[_TOKEN]) for path in paths]
     if message:
         for stream in streams:
             await stream.write_message(message)

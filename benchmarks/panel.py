@@ -1,13 +1,13 @@
-"""What the panel costs a browser: main thread and heap; whether anything moves; how long a question takes.
+"""What the panel costs a browser: main thread and heap; whether anything moves; how long things take.
 
-Chromium with a real JupyterLab, on eight stand-in GPUs whose every value changes all the time. The browser's
-own accounts are read (Performance.getMetrics), of the whole page: what it takes without the panel stands
-beside.
+Chromium with a real JupyterLab, on eight and on sixteen stand-in GPUs whose every value changes all the time.
+The browser's own accounts are read (Performance.getMetrics), of the whole page: what it takes without the
+panel stands beside.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,11 +20,24 @@ from benchmarks.settings import ROOT, Settings, environment
 from benchmarks.standin import changing, machine
 from tools import chromium
 
-_GPUS = 8
+_GPUS = (8, 16)
 _MAIN_THREAD_BAR_MS = 20.0
 _HEAP_BAR_KIB = 200.0
 _QUESTION_BAR_MS = 200.0
-_SIZE_BAR_KIB = 100.0
+_PAINT_BAR_MS = 300.0
+_SIZE_BAR_KIB = 120.0
+_SAMPLES = 100_000
+_FILLED = 10_000
+"""By then all that is kept of the past is there."""
+_OPEN = """
+const start = performance.now();
+app.commands.execute('gpuwidget:show-panel');
+while (document.querySelectorAll('.jp-gpuwidget-gpu').length < argument) {
+    await new Promise(requestAnimationFrame);
+}
+await new Promise(requestAnimationFrame);
+return performance.now() - start;
+"""
 _UNFOLD = """
 document.querySelectorAll('.jp-gpuwidget-gpu[data-open=false] .jp-gpuwidget-row').forEach(row => row.click());
 """
@@ -50,18 +63,52 @@ def measure(settings: Settings) -> Iterator[Figure]:
     if path is None:
         yield Figure("panel", "main thread", "ms", not_measured=chromium.MISSING)
         return
-    with TemporaryDirectory() as folder:
-        standin = machine(Path(folder), _GPUS)
-        cells = ["%load_ext gpuwidget", _BUSY]
-        variables = environment(standin.environment())
-        with pages.notebook(path, Path(folder) / "lab", cells, variables) as notebook:
-            yield from _figures(settings, notebook, pages.Page(notebook, standin, partial(changing, _GPUS)))
+    for gpus in _GPUS:
+        with TemporaryDirectory() as folder:
+            standin = machine(Path(folder), gpus)
+            variables = environment(standin.environment())
+            with pages.laboratory(path, Path(folder) / "lab", variables) as open_notebook:
+                yield _first_paint(settings, open_notebook, gpus)
+                notebook = open_notebook(["%load_ext gpuwidget", _BUSY])
+                page = pages.Page(notebook, standin, partial(changing, gpus))
+                yield from _figures(settings, notebook, page, gpus)
+                if gpus == _GPUS[0]:
+                    yield _questions(settings, notebook)
+                notebook.close()
+                yield _flooded(settings, open_notebook, standin, gpus)
 
 
-def _figures(settings: Settings, notebook: Any, page: pages.Page) -> Iterator[Figure]:
-    windows, questions = settings.pick(6, 1), settings.pick(20, 3)
+def _first_paint(settings: Settings, open_notebook: Callable[..., Any], gpus: int) -> Figure:
+    values = []
+    for _ in range(settings.pick(10, 2)):
+        notebook = open_notebook(["1"])
+        notebook.page.wait_for_timeout(1000)
+        values.append(notebook.script(_OPEN, gpus))
+        notebook.close()
+    what = f"from opening the panel until {gpus} GPUs are shown, in a page that never had it"
+    return Figure("panel", what, "ms", bar=_PAINT_BAR_MS, values=values)
+
+
+def _flooded(settings: Settings, open_notebook: Callable[..., Any], standin: Any, gpus: int) -> Figure:
+    floods: list[pages.Flood] = []
+    notebook = open_notebook(["1"], prepare=lambda page: floods.append(pages.Flood(page)))
+    page = pages.Page(notebook, standin, partial(changing, gpus))
+    notebook.script(_OPEN, gpus)
+    page.window(2.0)
+    (flood,) = floods
+    flood.send(_FILLED)
+    before = page.heap()
+    flood.send(settings.pick(_SAMPLES, 1000))
+    grown = (page.heap() - before) / 1024
+    notebook.close()
+    what = f"growth of the heap over {_SAMPLES:,} samples of {gpus} GPUs, all folded"
+    return Figure("panel", what, "KiB", bar=_HEAP_BAR_KIB, values=[grown])
+
+
+def _figures(settings: Settings, notebook: Any, page: pages.Page, gpus: int) -> Iterator[Figure]:
+    windows = settings.pick(6, 1)
     closed = [page.window()["busy"] for _ in range(windows)]
-    yield Figure("panel", "main thread a second, panel closed", "ms", values=closed)
+    yield Figure("panel", f"main thread a second, {gpus} GPUs, panel closed", "ms", values=closed)
     notebook.script("await app.commands.execute('gpuwidget:show-panel');")
     # Until it knows what to say of the kernel, which is a sentence more.
     notebook.page.wait_for_selector(".jp-gpuwidget-kernel .jp-gpuwidget-act", state="visible")
@@ -76,7 +123,7 @@ def _figures(settings: Settings, notebook: Any, page: pages.Page) -> Iterator[Fi
         shifts = notebook.shifts()
         yield Figure(
             "panel",
-            f"main thread a second, {_GPUS} GPUs at 5 Hz, {layout}",
+            f"main thread a second, {gpus} GPUs at 5 Hz, {layout}",
             "ms",
             bar=_MAIN_THREAD_BAR_MS,
             values=[each["busy"] for each in seen],
@@ -84,16 +131,20 @@ def _figures(settings: Settings, notebook: Any, page: pages.Page) -> Iterator[Fi
             details={"what shifted": shifts[:8]} if shifts else {},
         )
         grown = (seen[-1]["heap"] - seen[0]["heap"]) / 1024
-        yield Figure("panel", f"growth of the heap, {layout}", "KiB", bar=_HEAP_BAR_KIB, values=[grown])
+        what = f"growth of the heap over a minute, {gpus} GPUs, {layout}"
+        yield Figure("panel", what, "KiB", bar=_HEAP_BAR_KIB, values=[grown])
+
+
+def _questions(settings: Settings, notebook: Any) -> Figure:
     notebook.run(0)
     notebook.wait_until_done()
     notebook.page.wait_for_selector(".jp-gpuwidget-watch:enabled")
     notebook.run(1)
     notebook.page.wait_for_timeout(1000)
-    asked = notebook.script(_ASK, questions)
-    what = "a question to a kernel busy in pure Python"
-    yield Figure("panel", what, "ms", bar=_QUESTION_BAR_MS, values=asked)
+    asked = notebook.script(_ASK, settings.pick(20, 3))
     notebook.script("await panel.sessionContext.session.kernel.interrupt();")
+    what = "a question to a kernel busy in pure Python"
+    return Figure("panel", what, "ms", bar=_QUESTION_BAR_MS, values=asked)
 
 
 def _size() -> Figure:

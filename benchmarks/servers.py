@@ -1,8 +1,9 @@
-"""A Jupyter server to measure, and how long it takes to answer a request that is none of its extensions'."""
+"""A Jupyter server to measure, with kernels, and how long it takes to answer what is no business of GPUs."""
 
 from __future__ import annotations
 
 import http.client
+import json
 import secrets
 import socket
 import subprocess
@@ -13,8 +14,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 _READY_S = 60.0
 _PAUSE_S = 0.01
+_KERNEL = "gpuwidget-benchmark"
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,28 @@ class Server:
 
     address: str
     token: str
+    pid: int
+
+    def start_notebooks(self, count: int) -> list[int]:
+        """The processes of so many notebooks' kernels, which do nothing but live. Raises RuntimeError."""
+        for number in range(count):
+            name = f"notebook-{number}.ipynb"
+            wanted = {"path": name, "name": name, "type": "notebook", "kernel": {"name": _KERNEL}}
+            connection = http.client.HTTPConnection(self.address, timeout=_READY_S)
+            connection.request("POST", "/api/sessions", json.dumps(wanted), self._headers)
+            answer = connection.getresponse()
+            said = answer.read()
+            connection.close()
+            if answer.status != http.client.CREATED:
+                raise RuntimeError(f"the Jupyter server starts no kernel: {answer.status} {said!r}")
+        pids = [child.pid for child in psutil.Process(self.pid).children() if _KERNEL in child.cmdline()]
+        if len(pids) != count:
+            raise RuntimeError(f"of {count} kernels {len(pids)} are alive")
+        return pids
+
+    @property
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"token {self.token}"}
 
     def status_times(self, window_s: float) -> list[float]:
         """Milliseconds of each ``GET /api/status``, one after the other, for so long; at least one.
@@ -35,7 +61,7 @@ class Server:
         until = time.perf_counter() + window_s
         while not times or time.perf_counter() < until:
             began = time.perf_counter()
-            connection.request("GET", "/api/status", headers={"Authorization": f"token {self.token}"})
+            connection.request("GET", "/api/status", headers=self._headers)
             answer = connection.getresponse()
             answer.read()
             times.append(1000 * (time.perf_counter() - began))
@@ -57,19 +83,25 @@ def server(
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    started = Server(f"127.0.0.1:{port}", secrets.token_hex(16))
+    address, token = f"127.0.0.1:{port}", secrets.token_hex(16)
     homes = {
         name: str(folder / name.lower())
         for name in ("HOME", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")
     }
     for home in homes.values():
         Path(home).mkdir()
+    kernel = Path(homes["JUPYTER_DATA_DIR"]) / "kernels" / _KERNEL / "kernel.json"
+    kernel.parent.mkdir(parents=True)
+    waits = "import signal; signal.signal(signal.SIGINT, signal.SIG_DFL); signal.pause()"
+    program = [python, "-c", waits, _KERNEL, "{connection_file}"]
+    kernel.write_text(json.dumps({"argv": program, "display_name": _KERNEL, "language": "python"}))
     command = [
         *(python, "-m", "jupyter_server", "--no-browser", "--allow-root"),
         *(f"--ServerApp.port={port}", "--ServerApp.port_retries=0", "--ServerApp.log_level=ERROR"),
         *(f"--ServerApp.root_dir={folder}", f"--ServerApp.jpserver_extensions={{'{extension}': True}}"),
     ]
-    process = subprocess.Popen(command, env={**variables, **homes, "JUPYTER_TOKEN": started.token})
+    process = subprocess.Popen(command, env={**variables, **homes, "JUPYTER_TOKEN": token})
+    started = Server(address, token, process.pid)
     try:
         _wait_until_ready(process, started)
         yield started

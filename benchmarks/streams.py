@@ -1,21 +1,26 @@
-"""What the panel costs a Jupyter server: other requests beside 1, 20 and 100 clients of the stream."""
+"""What the panel costs a Jupyter server: other requests beside 1, 20 and 100 clients of the stream.
+
+The server has the kernels of fifty notebooks, each with memory on one of the GPUs, whose it is told to be.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.clients import clients
+from benchmarks.clients import clients, messages
 from benchmarks.figures import Figure
-from benchmarks.servers import server
+from benchmarks.servers import Server, server
 from benchmarks.settings import Settings, environment
 from benchmarks.standin import machine
 from benchmarks.statistics import p95
 
 _GPUS = 8
 _COUNTS = (1, 20, 100)
+_NOTEBOOKS = 50
+_TELL_S = 10.0
 _BAR_MS = 3.0
 _SAME = 1.05
 """Calls of two windows are the same within this ratio: each holds one full pass more or less."""
@@ -33,6 +38,8 @@ def measure(settings: Settings) -> Iterator[Figure]:
     with TemporaryDirectory() as folder:
         standin = machine(Path(folder), _GPUS)
         with server(Path(folder), "gpuwidget", environment(standin.environment())) as running:
+            standin.scenario(*_held_by(running.start_notebooks(_NOTEBOOKS)))
+            told = _kernels_told(running)
             for number in range(rounds):
                 # In turn to and fro, so that what drifts favours none.
                 for count in (0, *_COUNTS) if number % 2 == 0 else (*reversed(_COUNTS), 0):
@@ -47,10 +54,11 @@ def measure(settings: Settings) -> Iterator[Figure]:
         beside = "1 stream client" if count == 1 else f"{count} stream clients"
         yield Figure(
             benchmark="streams",
-            what=f"p95 of GET /api/status beside {beside}, minus that without",
+            what=f"p95 of GET /api/status beside {beside}, minus that without; {_NOTEBOOKS} kernels",
             unit="ms",
             bar=_BAR_MS,
             values=[there - before for there, before in zip(times[count], alone, strict=True)],
+            conditions={"each kernel's memory is told": told == _NOTEBOOKS},
             details={"p95 without, ms": alone, "p95 with, ms": times[count]},
         )
     yield Figure(
@@ -62,3 +70,19 @@ def measure(settings: Settings) -> Iterator[Figure]:
         conditions={"no call without a client": not any(calls[0])},
         details={f"calls a second, {count} clients": calls[count] for count in calls},
     )
+
+
+def _kernels_told(running: Server) -> int:
+    """Of how many kernels a client is told the memory by the time it has listened for a while."""
+    usages = [message for message in messages(running, _PATH, _TELL_S) if message["type"] == "usage"]
+    held = [holding for gpu in usages[-1]["gpus"] for holding in gpu["holdings"]] if usages else []
+    return len({each["kernel"] for each in held if each["kernel"] is not None and each["memory"] is not None})
+
+
+def _held_by(pids: Sequence[int]) -> list[str]:
+    """Lines of a scenario in which each of these processes holds memory on one GPU."""
+    lines = [f"gpus={_GPUS}", "latency=h200", "gpu.*.util=97", "gpu.*.memory_used=80000000000"]
+    for gpu in range(_GPUS):
+        held = " ".join(f"{pid}:{1 << 30}" for pid in pids[gpu::_GPUS])
+        lines.append(f"gpu.{gpu}.compute={held}")
+    return lines
