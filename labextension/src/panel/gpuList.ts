@@ -1,5 +1,6 @@
 import type { Band } from '../ui/bands';
 import { element } from '../ui/dom';
+import { Sight } from '../ui/sight';
 import { GpuCard, type CardPorts } from './gpuCard';
 import { kernelsOf } from '../holders/holders';
 import { openByThemselves, type GpuNow, type Model } from '../stream/model';
@@ -15,7 +16,10 @@ export interface Beside {
   readonly bands: (uuid: string) => readonly Band[];
 }
 
-/** All GPUs, one below the other. */
+/** Seconds after which a card that is scrolled out of sight is written too: somebody may have it read out. */
+const OUT_OF_SIGHT_S = 2;
+
+/** All GPUs, one below the other. What is scrolled out of sight is written now and then only. */
 export class GpuList {
   readonly node = element('div', 'gpus');
   private readonly cards = new Map<string, GpuCard>();
@@ -23,6 +27,10 @@ export class GpuList {
   private readonly wishes = new Map<string, boolean>();
   /** For which GPUs, and which hold of the notebook on them, cards were last folded and unfolded by themselves. */
   private decidedFor = '';
+  /** The time of the sample that each card was last written with. */
+  private readonly written = new Map<string, number>();
+  private again: (() => void) | null = null;
+  private readonly sight = new Sight(() => this.again?.());
 
   constructor(private readonly ports: Omit<CardPorts, 'toggled'>) {}
 
@@ -36,8 +44,16 @@ export class GpuList {
     const gap = Math.max(2, 3 * (model.server?.interval ?? 0));
     const span = { past: model.past, seconds: model.seconds, gap };
     const around = { kernels: kernelsOf(model.usage), time: model.sample?.time ?? NaN, warm: beside.warm };
+    this.again = () => {
+      this.update(model, state, beside);
+    };
     for (const now of gpus) {
-      this.cards.get(now.gpu.uuid)?.update(now, around, { ...span, bands: beside.bands(now.gpu.uuid) });
+      const { uuid } = now.gpu;
+      const card = this.cards.get(uuid);
+      if (card !== undefined && this.isDue(card, uuid, around.time)) {
+        this.written.set(uuid, around.time);
+        card.update(now, around, { ...span, bands: beside.bands(uuid) });
+      }
     }
   }
 
@@ -50,15 +66,25 @@ export class GpuList {
 
   /** Take all cards away. */
   dispose(): void {
+    this.again = null;
     this.reconcile([]);
+    this.sight.dispose();
+  }
+
+  private isDue(card: GpuCard, uuid: string, time: number): boolean {
+    // Also where either time is not known, and where a server's clock was set back.
+    const since = Math.abs(time - (this.written.get(uuid) ?? NaN));
+    return this.sight.has(card.node) || !(since < OUT_OF_SIGHT_S);
   }
 
   private reconcile(gpus: readonly GpuNow[]): void {
     const wanted = new Set(gpus.map(({ gpu }) => gpu.uuid));
     for (const [uuid, card] of this.cards) {
       if (!wanted.has(uuid)) {
+        this.sight.forget(card.node);
         card.dispose();
         this.cards.delete(uuid);
+        this.written.delete(uuid);
       }
     }
     if (this.cards.size === wanted.size) {
@@ -69,7 +95,9 @@ export class GpuList {
     };
     for (const uuid of wanted) {
       if (!this.cards.has(uuid)) {
-        this.cards.set(uuid, new GpuCard(uuid, { ...this.ports, toggled }));
+        const card = new GpuCard(uuid, { ...this.ports, toggled });
+        this.cards.set(uuid, card);
+        this.sight.watch(card.node);
       }
     }
     this.node.replaceChildren(...[...wanted].flatMap(uuid => this.cards.get(uuid)?.node ?? []));
