@@ -29,7 +29,12 @@ async def scrape(server: Server) -> Any:
 
 async def values(server: Server) -> dict[str, list[float]]:
     """The values of each metric, in the order of GPUs."""
-    text = (await scrape(server)).body.decode()
+    return values_of(await scrape(server))
+
+
+def values_of(answer: Any) -> dict[str, list[float]]:
+    """Those of one answer."""
+    text = answer.body.decode()
     found: dict[str, list[float]] = {}
     for family in text_string_to_metric_families(text):
         for one in family.samples:
@@ -41,7 +46,7 @@ async def test_the_first_scrape_is_whole(server: Server, source: FakeSource) -> 
     """Without a viewer, the first scrape has what is read slowly too, and is in Prometheus' text format."""
     answer = await scrape(server)
     assert (answer.code, answer.headers["Content-Type"]) == (200, CONTENT_TYPE)
-    found = await values(server)
+    found = values_of(answer)
     assert found["gpuwidget_gpu_up"] == [1.0, 1.0]
     assert found["gpuwidget_gpu_memory_used_bytes"] == [1_000_000.0, 1_000_000.0]
     assert found["gpuwidget_gpu_utilization_ratio"] == [0.5, 0.5]
