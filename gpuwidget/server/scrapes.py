@@ -62,10 +62,13 @@ class Scrapes:
 
     def see(self, sample: Sample) -> None:
         """Take up the newest sample."""
-        on = self.go_on
-        self._seen = (sample, self._clock.monotonic()) if on else None
-        self._complete = self._complete and on
+        self._seen = (sample, self._clock.monotonic())
+        self._complete = self._complete and self.go_on
         self._came.set()
+
+    def pause(self) -> None:
+        """Nobody samples any more: what was seen is the past's."""
+        self._seen = None
 
     def end(self) -> None:
         """No sampling for scrapes any more."""

@@ -146,6 +146,17 @@ async def test_a_viewer_between_scrapes(server: Server) -> None:
     assert (status, len(sample["gpus"])) == (200, 2)
 
 
+@pytest.mark.parametrize("configuration", [{"always_on": True, "interval": 30.0}])
+async def test_where_sampling_is_slow_the_newest_sample_is_told(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first scrape of a server that samples every half minute does not take that for a driver's silence."""
+    await server.until(lambda: server.hub._newest is not None)
+    monkeypatch.setattr(handlers, "_PATIENCE_S", 0.01)
+    answer = await server.fetch("gpuwidget", "metrics")
+    assert values_of(answer)["gpuwidget_gpu_up"] == [1.0, 1.0]
+
+
 async def test_a_driver_that_hangs_gives_503(
     server: Server, source: FakeSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
