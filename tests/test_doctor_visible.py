@@ -62,6 +62,7 @@ def test_from_the_left_up_to_the_first_that_is_none(
         ("410.47", "10.0", True),
         ("384.81", "9.0", False),
         ("615.71", "14.0", False),
+        ("unknown", "13.0", False),
     ],
 )
 def test_the_table_of_drivers(driver: str, cuda: str, old: bool) -> None:

@@ -61,8 +61,8 @@ def minimum(cuda: str) -> str | None:
 
 def too_old(driver: str, cuda: str) -> bool:
     """Whether this driver is too old for it; False where that is not known."""
-    least = minimum(cuda)
-    return least is not None and numbers(driver) < numbers(least)
+    least, here = minimum(cuda), numbers(driver)
+    return least is not None and here != () and here < numbers(least)
 
 
 def torch_wheel(driver: str | None, capabilities: Collection[str], *, arm: bool = False) -> str | None:
