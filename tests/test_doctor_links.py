@@ -436,6 +436,13 @@ def test_on_arm_the_builds_are_others() -> None:
     )
 
 
+@pytest.mark.parametrize("machine", [{"architecture": "aarch64"}, {"system": "win32"}])
+def test_where_the_build_without_an_address_is_for_the_cpu(machine: dict[str, Any]) -> None:
+    """On a GH200, and on Windows, pip needs the address also for the newest build."""
+    one = facts(machine=machine, **NOT_INSTALLED)
+    assert told(link("torch", one))[2] == f"Install it: {PIP} install torch --index-url {WHEELS}/cu130."
+
+
 def test_an_installation_brings_a_build_that_runs_here() -> None:
     """Without an address pip takes the newest one, for which a driver may be too old."""
     there = nvml(h200(), driver="535.183.01")

@@ -81,7 +81,9 @@ def install(
         return (
             "PyTorch's builds have no code for this GPU any more: use another GPU, or build it from source."
         )
-    if wheel == drivers.NEWEST and not always_index:
+    # For these PyPI has, or long had, the build for the CPU.
+    elsewhere = facts.arm or facts.machine.system == "win32"
+    if wheel == drivers.NEWEST and not (always_index or elsewhere):
         return f"{what}: {pip(facts)} install{' --force-reinstall' if force else ''} torch."
     return f"{what}: {build(facts, wheel, force=force)}.{last(wheel)}"
 
