@@ -150,7 +150,7 @@ async def test_a_viewer_between_scrapes(server: Server) -> None:
 async def test_where_sampling_is_slow_the_newest_sample_is_told(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first scrape of a server that samples every half minute does not take that for a driver's silence."""
+    """Half a minute between samples is not taken for a driver that is silent, by the first scrape either."""
     await server.until(lambda: server.hub._newest is not None)
     monkeypatch.setattr(handlers, "_PATIENCE_S", 0.01)
     answer = await server.fetch("gpuwidget", "metrics")
