@@ -345,7 +345,7 @@ def test_how_a_child_ended(tmp_path: Path) -> None:
 
 
 def test_a_child_that_prints_without_end_costs_no_memory(tmp_path: Path) -> None:
-    """A torch of the user's own that prints for a minute is passed over, and not kept; what is said counts."""
+    """A file of the user's that prints for a minute is passed over, and not kept; what is said counts."""
     (tmp_path / "prints.py").write_text(
         "import os\n"
         "from gpuwidget.health.children import say\n"
