@@ -12,6 +12,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from gpuwidget.errors import RecordingError
+from gpuwidget.samples import is_settled
 from gpuwidget.sources.recording import GPM_PERCENT, GPM_RATES, MIB
 from gpuwidget.sources.throttle import mask
 from gpuwidget.units import duration
@@ -80,7 +81,7 @@ def _is_whole(reading: Reading) -> bool:
     """Whether the slow calls, whose answers belong in the first line, have been made or never will be."""
     if reading.silent_since is not None or reading.lost_since is not None:
         return True
-    return reading.utilization_window is not None or "utilization_window" in reading.missing
+    return is_settled(reading, "utilization_window")
 
 
 @contextmanager

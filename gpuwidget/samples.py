@@ -14,6 +14,9 @@ from typing import Literal
 SCHEMA = 1
 """Version of the sample's shape, sent with every sample."""
 
+NOT_READ_YET = "not read yet"
+"""Why a value is missing that comes a moment later."""
+
 SourceKind = Literal["nvml", "replay", "none"]
 ProcessKind = Literal["compute", "graphics"]
 
@@ -181,3 +184,8 @@ class Sample:
     """Every GPU the source knows, lost ones included, in NVML's order, a parent before its MIG slices."""
     readings: tuple[Reading, ...]
     """One for each of ``gpus``, in the same order."""
+
+
+def is_settled(reading: Reading, name: str) -> bool:
+    """Whether a value is known, or known to be missing for another reason than that it comes later."""
+    return getattr(reading, name) is not None or reading.missing.get(name, NOT_READ_YET) != NOT_READ_YET

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -328,6 +329,7 @@ def test_how_a_child_ended(tmp_path: Path) -> None:
         "    say(step='one')\n"
         "    print('noise', end='')\n"
         "    say(step='two', more=[1, None])\n"
+        "    print('123', end='', flush=True)\n"
         "    how = int(sys.argv[1])\n"
         "    os.kill(os.getpid(), how) if how > 1 else sys.exit(how)\n"
     )
@@ -340,6 +342,29 @@ def test_how_a_child_ended(tmp_path: Path) -> None:
         said = Child("ends", environment, [str(argument)]).said(time.monotonic() + PATIENCE_S)
         assert (said.ending, said.how) == (ending, how)
         assert said.values == {"step": "two", "more": [1, None]}
+
+
+def test_a_child_that_prints_without_end_costs_no_memory(tmp_path: Path) -> None:
+    """A file of the user's that prints for a minute is passed over, and not kept; what is said counts."""
+    (tmp_path / "prints.py").write_text(
+        "import os\n"
+        "from gpuwidget.health.children import say\n"
+        "def main(path):\n"
+        "    say(step='one')\n"
+        "    for end in (b'\\n', b''):\n"
+        "        for _ in range(256):\n"
+        "            os.write(1, b'x' * 65535 + (end or b'x'))\n"
+        "    say(step='two', more='m' * 1_000_000)\n"
+    )
+    environment = Environment(sys.executable, [str(tmp_path), *sys.path], dict(os.environ))
+    tracemalloc.start()
+    try:
+        said = Child("prints", environment).said(time.monotonic() + PATIENCE_S)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (said.ending, said.values) == ("ended", {"step": "two", "more": "m" * 1_000_000})
+    assert peak < 16 * 2**20
 
 
 def test_the_last_words_of_a_child_that_failed(tmp_path: Path) -> None:

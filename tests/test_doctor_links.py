@@ -35,7 +35,7 @@ PIP = "/env/bin/python -m pip"
 ANEW = f"Install it anew with its libraries: {PIP} install --force-reinstall torch."
 WHEELS = "https://download.pytorch.org/whl"
 FROM = f"install --force-reinstall torch --index-url {WHEELS}"
-LAST = "PyTorch 2.7 is the last with such a build."
+LAST = "is the last with such a build."
 
 
 NO_CUDA = {"cu_init": None, "cu_count": None, "available": False}
@@ -95,15 +95,15 @@ def test_torch_that_is_not_installed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("driver", "capability", "wheel"),
+    ("driver", "capability", "wheel", "last"),
     [
-        ("580.95.05", "9.0", "cu130"),
-        ("535.183.01", "9.0", "cu126"),
-        ("570.86", "10.0", "cu128"),
-        ("580.95.05", "7.0", "cu126"),
+        ("580.95.05", "9.0", "cu130", ""),
+        ("535.183.01", "9.0", "cu126", f" PyTorch 2.14 {LAST}"),
+        ("570.86", "10.0", "cu128", f" PyTorch 2.11 {LAST}"),
+        ("580.95.05", "7.0", "cu126", f" PyTorch 2.14 {LAST}"),
     ],
 )
-def test_the_cpu_build(driver: str, capability: str, wheel: str) -> None:
+def test_the_cpu_build(driver: str, capability: str, wheel: str, last: str) -> None:
     """What is installed, and the build that this driver and this GPU can run."""
     one = facts(
         torch={"cuda": None, "version": "2.13.0+cpu"},
@@ -113,7 +113,7 @@ def test_the_cpu_build(driver: str, capability: str, wheel: str) -> None:
     assert told(link("torch", one)) == (
         "broken",
         "This build of PyTorch can't use a GPU: it has no CUDA.",
-        f"Install a build with CUDA: {PIP} install --force-reinstall torch --index-url {WHEELS}/{wheel}.",
+        f"Install a build with CUDA: {PIP} {FROM}/{wheel}.{last}",
     )
 
 
@@ -376,8 +376,8 @@ def test_nccl() -> None:
 @pytest.mark.parametrize(
     ("driver", "cuda", "least", "older"),
     [
-        ("570.124.06", "13.0", "580", f"12.6: {PIP} {FROM}/cu126."),
-        ("470.256.02", "12.8", "525", f"11.8: {PIP} {FROM}/cu118. {LAST}"),
+        ("570.124.06", "13.0", "580", f"12.6: {PIP} {FROM}/cu126. PyTorch 2.14 {LAST}"),
+        ("470.256.02", "12.8", "525", f"11.8: {PIP} {FROM}/cu118. PyTorch 2.7 {LAST}"),
     ],
 )
 def test_a_driver_too_old_for_torchs_cuda(driver: str, cuda: str, least: str, older: str) -> None:
@@ -407,22 +407,52 @@ def test_where_no_build_runs_only_the_driver_is_named() -> None:
         assert told(link("torch", facts(torch={"cuda": None}, nvml=there)))[2] == (
             f"Update the driver to 580 or newer first: no build of PyTorch runs with {driver}."
         )
+    old = facts(torch={"cuda": None}, nvml=nvml(h200(compute_capability="7.0"), driver="440.33"))
+    assert told(link("torch", old))[2] == (
+        "Update the driver to 525 or newer first: no build of PyTorch runs with 440.33."
+    )
     ancient = facts(torch={"cuda": None}, nvml=nvml(h200(compute_capability="3.7")))
     assert told(link("torch", ancient))[2] == (
         "PyTorch's builds have no code for this GPU any more: use another GPU, or build it from source."
     )
 
 
+def test_no_driver_is_named_for_a_gpu_that_this_cuda_has_dropped() -> None:
+    """A Volta with a PyTorch for CUDA 13: a newer driver would run that, but it has no code for the GPU."""
+    there = nvml(h200(compute_capability="7.0"), driver="570.86")
+    one = facts(torch={"cuda": "13.2", "available": False}, nvml=there)
+    assert told(link("driver", one)) == (
+        "broken",
+        "Driver 570.86 is too old for a PyTorch built with CUDA 13.2, which needs 580 or newer.",
+        f"Install a PyTorch built with CUDA 12.6: {PIP} {FROM}/cu126. PyTorch 2.14 {LAST}",
+    )
+
+
+def test_on_arm_the_builds_are_others() -> None:
+    """None of them is for a GPU before Ampere."""
+    there, arm = nvml(h200(compute_capability="7.5"), driver="580.95.05"), {"architecture": "aarch64"}
+    assert told(link("torch", facts(torch={"cuda": None}, nvml=there, machine=arm)))[2] == (
+        "PyTorch's builds have no code for this GPU any more: use another GPU, or build it from source."
+    )
+
+
+@pytest.mark.parametrize("machine", [{"architecture": "aarch64"}, {"system": "win32"}])
+def test_where_the_build_without_an_address_is_for_the_cpu(machine: dict[str, Any]) -> None:
+    """On a GH200, and on Windows, pip needs the address also for the newest build."""
+    one = facts(machine=machine, **NOT_INSTALLED)
+    assert told(link("torch", one))[2] == f"Install it: {PIP} install torch --index-url {WHEELS}/cu130."
+
+
 def test_an_installation_brings_a_build_that_runs_here() -> None:
     """Without an address pip takes the newest one, for which a driver may be too old."""
     there = nvml(h200(), driver="535.183.01")
-    address = f"--index-url {WHEELS}/cu126"
+    build = f"torch --index-url {WHEELS}/cu126. PyTorch 2.14 {LAST}"
     assert told(link("torch", facts(nvml=there, **NOT_INSTALLED)))[2] == (
-        f"Install it: {PIP} install torch {address}."
+        f"Install it: {PIP} install {build}"
     )
     broken = facts(nvml=there, torch=no_import("No module named 'sympy'", "ModuleNotFoundError"))
     assert told(link("torch", broken))[2] == (
-        f"Install it anew with its libraries: {PIP} install --force-reinstall torch {address}."
+        f"Install it anew with its libraries: {PIP} install --force-reinstall {build}"
     )
 
 
@@ -634,12 +664,12 @@ def test_no_code_for_a_gpu_says_which_way_to_go() -> None:
         "broken",
         "This PyTorch has no code for NVIDIA RTX 5090 (compute capability 12.0): it was "
         "built for sm_80 sm_90.",
-        f"Install a newer PyTorch: {PIP} {FROM}/cu128.",
+        f"Install a newer PyTorch: {PIP} {FROM}/cu128. PyTorch 2.11 {LAST}",
     )
     older = facts(torch={"archs": ["sm_75"]}, nvml=nvml(h200(compute_capability="6.1", name="NVIDIA P4")))
     assert told(link("gpu", older))[2] == (
         "Install an older PyTorch, which still knows NVIDIA P4, or a build with CUDA 12.6: "
-        f"{PIP} {FROM}/cu126."
+        f"{PIP} {FROM}/cu126. PyTorch 2.14 {LAST}"
     )
     kepler = facts(torch={"archs": ["sm_75"]}, nvml=nvml(h200(compute_capability="3.7", name="NVIDIA K80")))
     assert told(link("gpu", kepler))[2] == "Install an older PyTorch, which still knows NVIDIA K80."

@@ -49,12 +49,20 @@ def test_from_the_left_up_to_the_first_that_is_none(
     [
         ("580.95.05", "13.1", False),
         ("579.99", "13.0", True),
+        ("580.65.06", "13.0", False),
         ("525.60.13", "12.9", False),
         ("524.0", "12.0", True),
         ("450.80.02", "11.8", False),
+        ("449.99", "11.0", True),
         ("440.33.01", "10.2", False),
         ("418.40", "10.2", True),
+        ("418.39", "10.1", False),
+        ("418.38", "10.1", True),
+        ("410.48", "10.0", False),
+        ("410.47", "10.0", True),
+        ("384.81", "9.0", False),
         ("615.71", "14.0", False),
+        ("unknown", "13.0", False),
     ],
 )
 def test_the_table_of_drivers(driver: str, cuda: str, old: bool) -> None:
@@ -81,6 +89,8 @@ def test_the_table_of_drivers(driver: str, cuda: str, old: bool) -> None:
         ("515.65.01", ["12.0"], None),
         ("440.33", ["8.0"], None),
         ("580.95.05", ["3.7"], None),
+        ("470.256.02", ["3.7"], None),
+        ("570.86", ["13.0"], None),
         ("570.86", [], "cu126"),
         ("580.95.05", ["3.5", "8.9"], "cu130"),
         (None, ["7.0"], "cu126"),
@@ -92,6 +102,28 @@ def test_the_build_for_a_driver_and_its_gpus(
 ) -> None:
     """One that this driver runs and that has code for every GPU here; none where there is none."""
     assert drivers.torch_wheel(driver, capabilities) == wheel
+
+
+@pytest.mark.parametrize(
+    ("driver", "capabilities", "wheel"),
+    [
+        ("580.95.05", ["9.0"], "cu130"),
+        ("580.95.05", ["11.0"], "cu130"),
+        ("580.95.05", ["7.5"], None),
+        ("570.86", ["10.0"], "cu128"),
+        ("535.183.01", ["9.0"], "cu126"),
+        ("520.61.05", ["8.0"], None),
+    ],
+)
+def test_the_build_for_arm(driver: str, capabilities: list[str], wheel: str | None) -> None:
+    """Fewer GPUs, and none with CUDA 11.8."""
+    assert drivers.torch_wheel(driver, capabilities, arm=True) == wheel
+
+
+def test_the_last_pytorch_of_a_build() -> None:
+    """What comes with a newer PyTorch too has none."""
+    last = {wheel: drivers.last_torch(wheel) for wheel in ("cu130", "cu126", "cu128", "cu118")}
+    assert last == {"cu130": None, "cu126": "2.14", "cu128": "2.11", "cu118": "2.7"}
 
 
 def test_versions() -> None:

@@ -149,7 +149,8 @@ def test_it_says_in_a_line_what_it_does_and_how_to_play_it(tmp_path: Path) -> No
 def test_it_waits_for_the_slow_calls_that_belong_in_the_first_line(tmp_path: Path) -> None:
     """Recording starts when the window of the utilization is known, or after two seconds without."""
     one = h200(0)
-    blank = reading(one, utilization_window=None)
+    # As the sampler has it before the first slow calls.
+    blank = reading(one, utilization_window=None, missing={"utilization_window": "not read yet"})
     samples = [sample((one, blank), time=EPOCH + t) for t in (0.0, 0.5)]
     known = sample((one, reading(one, utilization_window=0.1)), time=EPOCH + 1.0)
     recorded(tmp_path / "a.jsonl", *samples, known)

@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO, Any, Literal
 
-_MARK = "gpuwidget doctor: "
+_MARK = b"gpuwidget doctor: "
 # os is loaded by then, whatever files there are.
 _START = """
 import os, sys
@@ -73,7 +73,7 @@ class Environment:
 
 def say(**values: Any) -> None:
     """In a child: hand over these values at once, before whatever comes next may crash."""
-    sys.stdout.write(f"\n{_MARK}{json.dumps(values)}\n")
+    sys.stdout.write(f"\n{_MARK.decode()}{json.dumps(values)}\n")
     sys.stdout.flush()
 
 
@@ -112,6 +112,8 @@ class Child:
         """
         self._leads = leads
         self._heard: list[bytes] = []
+        self._line = b""
+        """The last line heard, as far as it has come."""
         self._errors = b""
         self._error = ""
         self._process: subprocess.Popen[bytes] | None = None
@@ -132,7 +134,7 @@ class Child:
             self._error = str(error)
             return
         # Threads, since what the child starts may keep the pipes open for longer than it lives.
-        pipes = ((self._process.stdout, self._heard.append), (self._process.stderr, self._hear_error))
+        pipes = ((self._process.stdout, self._hear), (self._process.stderr, self._hear_error))
         self._listeners = [
             (pipe, threading.Thread(target=_listen, args=(pipe, hear), name="gpuwidget-doctor", daemon=True))
             for pipe, hear in pipes
@@ -140,6 +142,12 @@ class Child:
         ]
         for _, listener in self._listeners:
             listener.start()
+
+    def _hear(self, part: bytes) -> None:
+        *lines, last = (self._line + part).split(b"\n")
+        self._heard += (line for line in lines if line.startswith(_MARK))
+        # Of a line that is no word of the child's, the beginning tells so as well as all of it.
+        self._line = last if last.startswith(_MARK) else last[: len(_MARK)]
 
     def _hear_error(self, part: bytes) -> None:
         self._errors = (self._errors + part)[-_MOST_ERRORS:]
@@ -201,7 +209,7 @@ class Child:
 
     def _values(self) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        for line in b"".join(self._heard).decode("utf-8", "replace").split("\n"):
+        for line in (*self._heard, self._line):
             if line.startswith(_MARK):
                 with suppress(ValueError):
                     values |= json.loads(line.removeprefix(_MARK))

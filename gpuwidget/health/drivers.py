@@ -1,6 +1,12 @@
-"""Which drivers run which CUDA. Source: NVIDIA, CUDA Compatibility, minor version compatibility
-(https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html) for CUDA 11 and later,
-where one driver runs every minor version of its major one; for CUDA 10 the same page's table of that time.
+"""Which drivers run which CUDA, and which builds of PyTorch there are.
+
+Drivers: NVIDIA, CUDA Compatibility, minor version compatibility, tables 1 and 2
+(https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html). From CUDA 11 on one
+driver runs every minor version of its major one. CUDA 9 and older, and what comes after 13, are left out.
+
+PyTorch: the support matrix of RELEASE.md in its repository, with the lists of architectures in its
+.ci/manywheel/build_cuda.sh; for what is built no more https://pytorch.org/get-started/previous-versions
+(11.8: PyTorch's issue 147383; 12.8: 178665; 12.6: 190385 and pull request 196249).
 """
 
 from __future__ import annotations
@@ -23,24 +29,28 @@ MINIMUM = {
 
 class _Wheel(NamedTuple):
     name: str
+    last: str | None
+    """The newest PyTorch in such a build; None where that goes on."""
     oldest: tuple[int, ...]
     """Compute capability of the oldest GPUs that it has code for."""
     newer: tuple[int, ...]
     """That of the first ones that are too new for it."""
+    on_arm: bool = True
 
 
-_OLDEST, _BLACKWELL, _ANY = (5, 0), (10, 0), (1000, 0)
+_OLDEST, _TURING, _AMPERE, _BLACKWELL, _ANY = (5, 0), (7, 5), (8, 0), (10, 0), (1000, 0)
 _WHEELS = (
-    _Wheel("cu130", (7, 5), _ANY),
-    _Wheel("cu126", _OLDEST, _BLACKWELL),
-    _Wheel("cu128", (7, 5), _ANY),
-    _Wheel("cu118", _OLDEST, _BLACKWELL),
+    _Wheel("cu130", None, _TURING, _ANY),
+    _Wheel("cu126", "2.14", _OLDEST, _BLACKWELL),
+    _Wheel("cu128", "2.11", _TURING, (13, 0)),
+    # It has code for Kepler's 3.7 too, but cuDNN 9, which comes with it, has none.
+    _Wheel("cu118", "2.7", _OLDEST, _BLACKWELL, on_arm=False),
 )
-"""PyTorch's builds, the one to take first (https://pytorch.org/get-started, RELEASE.md in its repository).
-CUDA 13 has no Maxwell, Pascal and Volta any more; Blackwell came with CUDA 12.8."""
+"""PyTorch's builds, the one to take first. CUDA 13 has no Maxwell, Pascal and Volta any more; Blackwell
+came with CUDA 12.8. Code that is compiled at first use is in cu130 alone. On ARM none is for GPUs before
+Ampere."""
 NEWEST = _WHEELS[0].name
-LAST_CU118 = "2.7"
-"""The newest PyTorch that was built with CUDA 11.8."""
+"""What PyPI has, or a newer minor version of it, which the same drivers run."""
 
 
 def minimum(cuda: str) -> str | None:
@@ -51,11 +61,11 @@ def minimum(cuda: str) -> str | None:
 
 def too_old(driver: str, cuda: str) -> bool:
     """Whether this driver is too old for it; False where that is not known."""
-    least = minimum(cuda)
-    return least is not None and numbers(driver) < numbers(least)
+    least, here = minimum(cuda), numbers(driver)
+    return least is not None and here != () and here < numbers(least)
 
 
-def torch_wheel(driver: str | None, capabilities: Collection[str]) -> str | None:
+def torch_wheel(driver: str | None, capabilities: Collection[str], *, arm: bool = False) -> str | None:
     """PyTorch's own name, as ``cu126``, of builds for this driver and these GPUs; None where none fits.
 
     Where old and new GPUs are in one machine and no build has both, the new ones decide.
@@ -64,14 +74,20 @@ def torch_wheel(driver: str | None, capabilities: Collection[str]) -> str | None
     # An older card beside them is for the screen.
     here = [one for one in all_here if one >= _OLDEST] or all_here
     for wheel in _WHEELS:
-        if driver is not None and too_old(driver, wheel_cuda(wheel.name)):
+        if (arm and not wheel.on_arm) or (driver is not None and too_old(driver, wheel_cuda(wheel.name))):
             continue
-        if all(wheel.oldest <= one < wheel.newer for one in here):
+        oldest = max(wheel.oldest, _AMPERE) if arm else wheel.oldest
+        if all(oldest <= one < wheel.newer for one in here):
             return wheel.name
     newest = max(here, default=None)
     if newest is None or all(one == newest for one in here):
         return None
-    return torch_wheel(driver, [f"{newest[0]}.{newest[1]}"])
+    return torch_wheel(driver, [f"{newest[0]}.{newest[1]}"], arm=arm)
+
+
+def last_torch(wheel: str) -> str | None:
+    """The newest PyTorch in that build; None where newer ones come in it too."""
+    return next(one.last for one in _WHEELS if one.name == wheel)
 
 
 def wheel_cuda(wheel: str) -> str:

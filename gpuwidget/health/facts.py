@@ -72,6 +72,11 @@ class Facts:
         return known or [one["capability"] for one in self.torch.get("cu_devices") or []]
 
     @property
+    def arm(self) -> bool:
+        """Whether PyTorch's builds for ARM are those that run here."""
+        return self.machine.architecture in ("aarch64", "arm64")
+
+    @property
     def cuda_works(self) -> bool:
         """Whether CUDA's own library starts and shows a device: then driver and device files do."""
         return self.torch.get("cu_init") == 0 and bool(self.torch.get("cu_count"))

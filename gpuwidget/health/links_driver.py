@@ -10,7 +10,7 @@ from gpuwidget.health import drivers
 from gpuwidget.health.facts import Facts
 from gpuwidget.health.findings import Finding, counted, link, skipped
 from gpuwidget.health.remedies import build, last
-from gpuwidget.health.versions import cuda_number
+from gpuwidget.health.versions import cuda_number, numbers
 from gpuwidget.sources import nvml_health
 from gpuwidget.sources import nvml_words as words
 
@@ -113,12 +113,17 @@ def _age(facts: Facts) -> list[Finding]:
         # As with NVIDIA's forward-compatibility package, which brings a newer libcuda than the driver's own.
         return []
     least = drivers.minimum(cuda)
-    wheel = drivers.torch_wheel(driver, facts.capabilities)
+    wheel = drivers.torch_wheel(driver, facts.capabilities, arm=facts.arm)
     reason = f"Driver {driver} is too old for a PyTorch built with CUDA {cuda}, which needs {least} or newer."
     remedy = f"Update the driver to {least} or newer"
-    if wheel is not None:
-        remedy += f", or install a PyTorch built with CUDA {drivers.wheel_cuda(wheel)}: {build(facts, wheel)}"
-    return [Finding("broken", reason, f"{remedy}.{last(wheel)}")]
+    if wheel is None:
+        return [Finding("broken", reason, f"{remedy}.")]
+    other = f"a PyTorch built with CUDA {drivers.wheel_cuda(wheel)}: {build(facts, wheel)}.{last(wheel)}"
+    newest = drivers.torch_wheel(None, facts.capabilities, arm=facts.arm)
+    if newest is not None and numbers(drivers.wheel_cuda(newest))[0] < numbers(cuda)[0]:
+        # No driver helps GPUs that this CUDA has no code for any more.
+        return [Finding("broken", reason, f"Install {other}")]
+    return [Finding("broken", reason, f"{remedy}, or install {other}")]
 
 
 def _libcuda(facts: Facts) -> list[Finding]:

@@ -86,7 +86,7 @@ def _architecture(gpu: str, capability: str, archs: list[str], facts: Facts) -> 
     reason = f"This PyTorch has no code for {name}: it was built for {' '.join(archs)}."
     if made and here < min(made):
         older = f"Install an older PyTorch, which still knows {gpu}"
-        wheel = drivers.torch_wheel(facts.driver, [capability])
+        wheel = drivers.torch_wheel(facts.driver, [capability], arm=facts.arm)
         if wheel is None:
             return [Finding("broken", reason, f"{older}.")]
         built = f"or a build with CUDA {drivers.wheel_cuda(wheel)}: {build(facts, wheel)}"

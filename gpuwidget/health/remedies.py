@@ -10,8 +10,6 @@ from gpuwidget.health.facts import Facts
 
 _LIBRARY = re.compile(r"lib(?:cu|nv|nccl)\w*\.so[\d.]*|lib(?:torch|c10)\w*\.so")
 
-_DRIVER = drivers.MINIMUM["13"]
-
 
 def missing_library(facts: Facts) -> str | None:
     """The shared library for which importing torch failed, as ``libcudnn.so.9``."""
@@ -73,15 +71,19 @@ def install(
     The newest build needs no address, unless another index may be configured here (``always_index``).
     """
     here = facts.capabilities if capabilities is None else capabilities
-    wheel = drivers.torch_wheel(facts.driver, here)
+    wheel = drivers.torch_wheel(facts.driver, here, arm=facts.arm)
     if wheel is None:
-        if facts.driver is not None and drivers.torch_wheel(None, here) is not None:
+        newest = drivers.torch_wheel(None, here, arm=facts.arm)
+        if facts.driver is not None and newest is not None:
             why = f"no build of PyTorch runs with {facts.driver}"
-            return f"Update the driver to {_DRIVER} or newer first: {why}."
+            least = drivers.minimum(drivers.wheel_cuda(newest))
+            return f"Update the driver to {least} or newer first: {why}."
         return (
             "PyTorch's builds have no code for this GPU any more: use another GPU, or build it from source."
         )
-    if wheel == drivers.NEWEST and not always_index:
+    # For these PyPI has, or long had, the build for the CPU.
+    elsewhere = facts.arm or facts.machine.system == "win32"
+    if wheel == drivers.NEWEST and not (always_index or elsewhere):
         return f"{what}: {pip(facts)} install{' --force-reinstall' if force else ''} torch."
     return f"{what}: {build(facts, wheel, force=force)}.{last(wheel)}"
 
@@ -92,6 +94,7 @@ def build(facts: Facts, wheel: str, *, force: bool = True) -> str:
     return f"{pip(facts)} {how} torch --index-url https://download.pytorch.org/whl/{wheel}"
 
 
-def last(wheel: str | None) -> str:
+def last(wheel: str) -> str:
     """What must be known of a build that newer versions do not come in; empty for others."""
-    return f" PyTorch {drivers.LAST_CU118} is the last with such a build." if wheel == "cu118" else ""
+    version = drivers.last_torch(wheel)
+    return "" if version is None else f" PyTorch {version} is the last with such a build."

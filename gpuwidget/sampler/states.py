@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any
 
-from gpuwidget.samples import Activity, Gpu, Process, Reading
+from gpuwidget.samples import NOT_READ_YET, Activity, Gpu, Process, Reading
 from gpuwidget.sources import Fast, Slow, Steady, Window, Xid
 
 _NEVER = float("-inf")
@@ -17,7 +17,7 @@ _NO_SLOW = Slow(
     None,
     None,
     None,
-    dict.fromkeys(("energy_j", "utilization_window", "ecc_uncorrected", "xid"), "not read yet"),
+    dict.fromkeys(("energy_j", "utilization_window", "ecc_uncorrected", "xid"), NOT_READ_YET),
 )
 _OF_ERRORS = frozenset({"xid", "xid_time"})
 _VALUES = tuple(

@@ -133,12 +133,16 @@ def _held(sample: Sample, usage: Usage | None) -> Iterator[_Family]:
         labels=(*_GPU, "holder"),
     )
     gpus = {gpu.uuid: _labels(gpu) for gpu in sample.gpus}
+    parents = {gpu.uuid: gpu.mig_parent for gpu in sample.gpus}
     there = [one for one in usage.gpus if one.uuid in gpus]
+    # What is held in a MIG slice may be told of its parent too, and sums count it once.
+    in_slices = {(parents[one.uuid], held.kernel) for one in there for held in one.holdings}
+    cut = set(parents.values())
     for one in there:
         for held in one.holdings:
-            if held.kernel is not None:
+            if held.kernel is not None and (one.uuid, held.kernel) not in in_slices:
                 _put(by_kernel, (*gpus[one.uuid], held.kernel, held.source), held.memory)
-        for holder, memory in _others(one):
+        for holder, memory in _others(one) if one.uuid not in cut else ():
             _put(others, (*gpus[one.uuid], holder), memory)
     yield by_kernel
     yield others

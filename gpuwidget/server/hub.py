@@ -194,6 +194,7 @@ class Hub:
             self._sample_every(self._scrapes.interval_s)
         else:
             self._sample_every(None)
+            self._scrapes.pause()
         if not self._watched:
             self._newest = None
 

@@ -81,7 +81,10 @@ class Notebooks:
 
     def manager(self, kernel_id: str) -> Any | None:
         """Jupyter's manager of one kernel; None where it is gone."""
-        return dict(self._managers()).get(kernel_id)
+        # It may have died since; a gateway's is None then.
+        with suppress(Exception):
+            return self._kernels.get_kernel(kernel_id)
+        return None
 
     def close(self) -> None:
         """Ask for nothing more until the next look."""
@@ -91,11 +94,9 @@ class Notebooks:
 
     def _managers(self) -> Iterator[tuple[str, Any]]:
         for kernel_id in self._kernels.list_kernel_ids():
-            # It may have died since; a gateway's has none then.
-            with suppress(Exception):
-                manager = self._kernels.get_kernel(kernel_id)
-                if manager is not None:
-                    yield kernel_id, manager
+            manager = self.manager(kernel_id)
+            if manager is not None:
+                yield kernel_id, manager
 
     def _terminals(self) -> Iterator[tuple[int, str]]:
         terminals: Mapping[str, Any] = (

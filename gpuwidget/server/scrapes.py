@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from gpuwidget.clock import Clock
-from gpuwidget.samples import Sample
+from gpuwidget.samples import Sample, is_settled
 from gpuwidget.server.wire import Usage
 
 _INTERVAL_S = 2.0
@@ -62,10 +62,13 @@ class Scrapes:
 
     def see(self, sample: Sample) -> None:
         """Take up the newest sample."""
-        on = self.go_on
-        self._seen = (sample, self._clock.monotonic()) if on else None
-        self._complete = self._complete and on
+        self._seen = (sample, self._clock.monotonic())
+        self._complete = self._complete and self.go_on
         self._came.set()
+
+    def pause(self) -> None:
+        """Nobody samples any more: what was seen is the past's."""
+        self._seen = None
 
     def end(self) -> None:
         """No sampling for scrapes any more."""
@@ -104,7 +107,7 @@ class Scrapes:
         newest = self._newest
         if self._complete or newest is None:
             return self._complete
-        slow = all(one.energy_j is not None or "energy_j" in one.missing for one in newest.readings)
+        slow = all(is_settled(one, "energy_j") for one in newest.readings)
         return slow and usage is not None and _named(usage)
 
 

@@ -86,7 +86,8 @@ def whole() -> bytes:
                 None,
                 (),
             ),
-            GpuUsage(ONE.uuid, (Holding("k-2", None, None, None, None, GIB, "torch"),), 59 * GIB, "…", ()),
+            GpuUsage(ONE.uuid, (holding(GIB, kernel="k-1"),), 59 * GIB, None, ()),
+            GpuUsage(SLICE.uuid, (Holding("k-2", None, None, None, None, GIB, "torch"),), 59 * GIB, "…", ()),
         ),
     )
 
@@ -201,3 +202,19 @@ def test_who_holds_what_of_a_gpu_that_has_gone() -> None:
         usage(GpuUsage(ONE.uuid, (holding(GIB, kernel="k-1"),), 0, None, ())),
     )
     assert not names(text) & {"gpuwidget_kernel_memory_bytes", "gpuwidget_kernel_info"}
+
+
+def test_what_is_held_in_a_slice_counts_once() -> None:
+    """The driver may tell of a slice's processes on its parent too: a sum over all series is right."""
+    held = (holding(GIB, kernel="k-1"), holding(2 * GIB))
+    text = exposition(
+        sample((ONE, reading(ONE)), (SLICE, reading(SLICE))),
+        usage(GpuUsage(ONE.uuid, held, 5 * GIB, None, ()), GpuUsage(SLICE.uuid, held, 0, None, ())),
+    )
+    assert series(text, "gpuwidget_kernel_memory_bytes") == [
+        ({"gpu": "1", "mig": "0", "kernel": "k-1", "source": "driver"}, GIB)
+    ]
+    assert series(text, "gpuwidget_gpu_memory_other_bytes") == [
+        ({"gpu": "1", "mig": "0", "holder": "process"}, 2 * GIB),
+        ({"gpu": "1", "mig": "0", "holder": "unattributed"}, 0.0),
+    ]

@@ -29,7 +29,12 @@ async def scrape(server: Server) -> Any:
 
 async def values(server: Server) -> dict[str, list[float]]:
     """The values of each metric, in the order of GPUs."""
-    text = (await scrape(server)).body.decode()
+    return values_of(await scrape(server))
+
+
+def values_of(answer: Any) -> dict[str, list[float]]:
+    """Those of one answer."""
+    text = answer.body.decode()
     found: dict[str, list[float]] = {}
     for family in text_string_to_metric_families(text):
         for one in family.samples:
@@ -41,7 +46,7 @@ async def test_the_first_scrape_is_whole(server: Server, source: FakeSource) -> 
     """Without a viewer, the first scrape has what is read slowly too, and is in Prometheus' text format."""
     answer = await scrape(server)
     assert (answer.code, answer.headers["Content-Type"]) == (200, CONTENT_TYPE)
-    found = await values(server)
+    found = values_of(answer)
     assert found["gpuwidget_gpu_up"] == [1.0, 1.0]
     assert found["gpuwidget_gpu_memory_used_bytes"] == [1_000_000.0, 1_000_000.0]
     assert found["gpuwidget_gpu_utilization_ratio"] == [0.5, 0.5]
@@ -139,6 +144,17 @@ async def test_a_viewer_between_scrapes(server: Server) -> None:
     await server.until(look.done)
     status, sample = look.result()
     assert (status, len(sample["gpus"])) == (200, 2)
+
+
+@pytest.mark.parametrize("configuration", [{"always_on": True, "interval": 30.0}])
+async def test_where_sampling_is_slow_the_newest_sample_is_told(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a minute between samples is not taken for a driver that is silent, by the first scrape either."""
+    await server.until(lambda: server.hub._newest is not None)
+    monkeypatch.setattr(handlers, "_PATIENCE_S", 0.01)
+    answer = await server.fetch("gpuwidget", "metrics")
+    assert values_of(answer)["gpuwidget_gpu_up"] == [1.0, 1.0]
 
 
 async def test_a_driver_that_hangs_gives_503(

@@ -93,6 +93,15 @@ async def test_every_kind_of_kernel(clock: FakeClock) -> None:
     ]
 
 
+async def test_one_kernel_is_looked_up_without_the_others(clock: FakeClock) -> None:
+    """With 50 kernels that are asked for their word, the event loop is not kept busy by 2500 look-ups."""
+    managers = Managers(a=kernel(local(10)), vanished=KeyError("vanished"), lost=None)
+    made = notebooks(managers, clock)
+    managers.list_kernel_ids = None  # type: ignore[assignment,method-assign]
+    assert made.manager("a") is managers.kernels["a"]
+    assert [made.manager(one) for one in ("vanished", "lost", "unheard of")] == [None] * 3
+
+
 async def test_terminals_that_were_closed(clock: FakeClock) -> None:
     """A shell that was waited for has a number that may be another's by now."""
 

@@ -20,6 +20,7 @@ from test_exposition import whole
 from test_usage import connected, pid_of, start_session
 
 from gpuwidget import processes
+from gpuwidget.sources.xids import OF_PROGRAMS
 from tools import prometheus
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -222,6 +223,12 @@ def test_the_rules_tell_what_they_are_for(programs: dict[str, str], tmp_path: Pa
     alerts = set(re.findall(r"alert: (\w+)", ALERTS.read_text()))
     tested = re.findall(r"alertname: (\w+)\n\s+exp_alerts", ALERTS_TEST.read_text())
     assert set(tested) == alerts
+
+
+def test_errors_of_users_programs_are_no_alert() -> None:
+    """The rule leaves out the very XIDs that the panel and the doctor do."""
+    (line,) = re.findall(r"gpuwidget_gpu_xid (!= .*)", ALERTS.read_text())
+    assert [int(number) for number in re.findall(r"!= (\d+)", line)] == list(OF_PROGRAMS)
 
 
 @pytest.mark.parametrize("path", [ALERTS, DASHBOARD, DOCS / "prometheus.md"], ids=lambda path: path.name)
