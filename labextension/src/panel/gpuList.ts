@@ -13,6 +13,8 @@ export interface Beside {
   readonly warm: ReadonlySet<string>;
   /** When cells used a GPU, by its UUID. */
   readonly bands: (uuid: string) => readonly Band[];
+  /** Whether it is told who holds the memory. */
+  readonly holders: boolean;
 }
 
 /** All GPUs, one below the other. */
@@ -33,9 +35,13 @@ export class GpuList {
     const gpus = model.gpus(state, beside.front);
     this.reconcile(gpus);
     this.decide(gpus, state);
-    const gap = Math.max(2, 3 * (model.server?.interval ?? 0));
-    const span = { past: model.past, seconds: model.seconds, gap };
-    const around = { kernels: kernelsOf(model.usage), time: model.sample?.time ?? NaN, warm: beside.warm };
+    const span = { past: model.past, seconds: model.seconds, gap: model.gap };
+    const around = {
+      kernels: kernelsOf(model.usage),
+      time: model.sample?.time ?? NaN,
+      warm: beside.warm,
+      listed: beside.holders
+    };
     for (const now of gpus) {
       this.cards.get(now.gpu.uuid)?.update(now, around, { ...span, bands: beside.bands(now.gpu.uuid) });
     }
