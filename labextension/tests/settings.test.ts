@@ -4,6 +4,7 @@ import { test } from 'node:test';
 
 import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 
+import { sound } from '../src/overrides';
 import { read } from '../src/settings';
 import { CommandIds, HolderCommandIds } from '../src/tokens';
 
@@ -74,4 +75,62 @@ test('every setting has a name, and each number its limits', () => {
       (type === 'number' && !('enum' in rest) && (minimum === undefined || maximum === undefined))
   );
   assert.deepEqual(odd, []);
+});
+
+/** The schema with other defaults, as jupyterlab_server makes it of overrides.json. */
+function overridden(values: Record<string, unknown>): Parameters<typeof sound>[0] {
+  const properties = Object.fromEntries(
+    Object.entries(schema.properties).map(([name, kind]) => [
+      name,
+      name in values ? { ...kind, default: values[name] } : kind
+    ])
+  );
+  return { ...schema, properties } as unknown as Parameters<typeof sound>[0];
+}
+
+function defaultOf(mended: Parameters<typeof sound>[0], name: string): unknown {
+  return (mended as unknown as Schema).properties[name]?.default;
+}
+
+test('what an administrator presets holds as it is', () => {
+  const preset = overridden({ chartSeconds: 300, units: { memory: 'decimal' }, hints: { busyMinutes: 60 } });
+  assert.deepEqual(sound(preset), [preset, []]);
+  assert.deepEqual(sound(overridden({}))[1], []);
+});
+
+test('a preset that cannot be is told and left out, and the others hold', () => {
+  const [mended, unfit] = sound(
+    overridden({
+      chartSeconds: 1e6,
+      sampleSeconds: 'often',
+      units: { memory: 'bits', temperature: 'fahrenheit' },
+      show: { sun: true, cells: 'no', health: false },
+      hints: 'none',
+      alerts: { memoryPercent: 0, when: null }
+    })
+  );
+  assert.deepEqual(
+    ['chartSeconds', 'sampleSeconds', 'units', 'show', 'hints', 'alerts'].map(name =>
+      defaultOf(mended, name)
+    ),
+    [3600, 0, { temperature: 'fahrenheit' }, { health: false }, {}, {}]
+  );
+  assert.deepEqual(
+    unfit.map(({ name }) => name),
+    [
+      'chartSeconds',
+      'sampleSeconds',
+      'units.memory',
+      'show.sun',
+      'show.cells',
+      'hints',
+      'alerts.memoryPercent',
+      'alerts.when'
+    ]
+  );
+});
+
+test('a setting outside a group is a number: only of those a neighbour can stand in', () => {
+  const alone = Object.values(schema.properties).filter(({ properties }) => properties === undefined);
+  assert.deepEqual([...new Set(alone.map(({ type }) => type))], ['number']);
 });

@@ -12,7 +12,7 @@ import helpers_kernel_state
 import pytest
 from helpers_lab import Lab, Notebook
 from helpers_panel import CARD, PANEL, lab_with, machine, show, uuids, wait_for_text
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Error, Page
 from test_cells_list import report, saved
 
 CELLS = f"{PANEL} .jp-gpuwidget-cells"
@@ -145,15 +145,32 @@ def test_rate(lab: Lab, browser: Browser) -> None:
     notebook.close()
 
 
-def test_bad_values(lab: Lab, browser: Browser) -> None:
-    """The editor's page takes no bad value, and keeps what was there."""
+def test_bad_values(lab: Lab, browser: Browser, tmp_path: Path) -> None:
+    """What can't be is not saved; preset by an administrator it is told, and all else works and holds."""
     notebook = lab.open(browser, lab.write("bad.ipynb", ["1"]), kernel=False)
-    show(notebook, 300)
     for bad in ({"sampleSeconds": -1}, {"units": {"memory": "bits"}}, {"show": {"sun": True}}):
-        with pytest.raises(Exception, match=r"sampleSeconds|memory|show|schema|additional|object"):
+        with pytest.raises(Error, match="failed to validate"):
             choose(notebook, **bad)
-    assert notebook.page.is_visible(CARD)
     notebook.close()
+    presets = {SETTINGS: {"chartSeconds": "long", "units": {"memory": "bits", "temperature": "fahrenheit"}}}
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "overrides.json").write_text(json.dumps(presets))
+    (tmp_path / "lab").mkdir()
+    preset = Lab(tmp_path / "lab", "replay", options=[f"--LabApp.app_settings_dir={tmp_path / 'app'}"])
+    try:
+        preset.wait_until_ready()
+        notebook = preset.open(browser, preset.write("preset.ipynb", ["1"]), kernel=False)
+        show(notebook, 300)
+        wait_for_text(notebook, CARD, "°F")
+        wait_for_text(notebook, CARD, "GiB")
+        notebook.script("await app.commands.execute('apputils:display-notifications');")
+        center = ".jp-Notification-List"
+        wait_for_text(notebook, center, 'sets chartSeconds to "long", which cannot be')
+        wait_for_text(notebook, center, 'sets units.memory to "bits", which cannot be')
+        look(notebook.page, "presets")
+        notebook.close()
+    finally:
+        preset.stop()
 
 
 def test_shortcuts(lab: Lab, browser: Browser) -> None:
