@@ -61,7 +61,7 @@ test('each shortcut is a key of its own for a command that there is, wherever th
 test('what the settings are before anybody touches them', () => {
   const { sampleSeconds, units, show, alerts } = read(settings(defaults(schema.properties)));
   assert.equal(sampleSeconds, 0);
-  assert.deepEqual(units, { memory: 'binary', temperature: 'celsius' });
+  assert.deepEqual(units, { memory: 'GiB', temperature: 'C' });
   assert.deepEqual([...new Set(Object.values(show))], [true]);
   assert.equal(alerts.temperature, null);
 });
@@ -93,7 +93,7 @@ function defaultOf(mended: Parameters<typeof sound>[0], name: string): unknown {
 }
 
 test('what an administrator presets holds as it is', () => {
-  const preset = overridden({ chartSeconds: 300, units: { memory: 'decimal' }, hints: { busyMinutes: 60 } });
+  const preset = overridden({ chartSeconds: 300, units: { memory: 'GB' }, hints: { busyMinutes: 60 } });
   assert.deepEqual(sound(preset), [preset, []]);
   assert.deepEqual(sound(overridden({}))[1], []);
 });
@@ -103,7 +103,7 @@ test('a preset that cannot be is told and left out, and the others hold', () => 
     overridden({
       chartSeconds: 1e6,
       sampleSeconds: 'often',
-      units: { memory: 'bits', temperature: 'fahrenheit' },
+      units: { memory: 'bits', temperature: 'F' },
       show: { sun: true, cells: 'no', health: false },
       hints: 'none',
       alerts: { memoryPercent: 0, when: null }
@@ -113,7 +113,7 @@ test('a preset that cannot be is told and left out, and the others hold', () => 
     ['chartSeconds', 'sampleSeconds', 'units', 'show', 'hints', 'alerts'].map(name =>
       defaultOf(mended, name)
     ),
-    [3600, 0, { temperature: 'fahrenheit' }, { health: false }, {}, {}]
+    [3600, 0, { temperature: 'F' }, { health: false }, {}, {}]
   );
   assert.deepEqual(
     unfit.map(({ name }) => name),

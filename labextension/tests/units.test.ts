@@ -9,8 +9,8 @@ import { change, figure, memory, memoryChange, memoryUnit, temperature } from '.
 import { measureIn, memoryScale, unitsChanged, type Units } from '../src/ui/units';
 import { GIB, gpu, kernelGpu, kernelState, trans } from './fakes';
 
-const USUAL: Units = { memory: 'binary', temperature: 'celsius' };
-const OTHER: Units = { memory: 'decimal', temperature: 'fahrenheit' };
+const USUAL: Units = { memory: 'GiB', temperature: 'C' };
+const OTHER: Units = { memory: 'GB', temperature: 'F' };
 
 afterEach(() => {
   measureIn(USUAL);

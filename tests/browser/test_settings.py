@@ -14,6 +14,7 @@ from helpers_lab import Lab, Notebook
 from helpers_panel import CARD, PANEL, lab_with, machine, show, uuids, wait_for_text
 from playwright.sync_api import Browser, Error, Page
 from test_cells_list import report, saved
+from test_chinese import CLIPPED
 
 CELLS = f"{PANEL} .jp-gpuwidget-cells"
 DASHBOARD = ".jp-gpuwidget-dashboard"
@@ -76,11 +77,13 @@ def test_units(lab: Lab, browser: Browser) -> None:
     wait_for_text(notebook, CARD, "51 °C")
     assert "GiB" in page.inner_text(CELLS)
     before = notebook.script(PLACES)
-    choose(notebook, units={"memory": "decimal", "temperature": "fahrenheit"})
+    choose(notebook, units={"memory": "GB", "temperature": "F"})
     wait_for_text(notebook, CARD, "124 °F")
     wait_for_text(notebook, CELLS, "Δ GB")
     wait_for_text(notebook, STATUS, "GB")
     assert notebook.script(PLACES) == before
+    show(notebook, 240)
+    assert notebook.script(CLIPPED) == []
     notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
     wait_for_text(notebook, f"{DASHBOARD} [data-metric=temperature_c]", "°F")
     wait_for_text(notebook, f"{DASHBOARD} [data-metric=memory_used]", "GB")
@@ -92,7 +95,7 @@ def test_units(lab: Lab, browser: Browser) -> None:
         )
         assert [unit for unit in ("GiB", "MiB", "°C") if unit in words] == [], words
     look(page, "units-decimal")
-    choose(notebook, units={"memory": "binary"})
+    choose(notebook, units={"memory": "GiB"})
     wait_for_text(notebook, CARD, "51 °C")
     wait_for_text(notebook, f"{DASHBOARD} [data-metric=memory_used]", "GiB")
     notebook.close()
@@ -152,7 +155,7 @@ def test_bad_values(lab: Lab, browser: Browser, tmp_path: Path) -> None:
         with pytest.raises(Error, match="failed to validate"):
             choose(notebook, **bad)
     notebook.close()
-    presets = {SETTINGS: {"chartSeconds": "long", "units": {"memory": "bits", "temperature": "fahrenheit"}}}
+    presets = {SETTINGS: {"chartSeconds": "long", "units": {"memory": "bits", "temperature": "F"}}}
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "overrides.json").write_text(json.dumps(presets))
     (tmp_path / "lab").mkdir()

@@ -2,9 +2,9 @@ import { Signal, type ISignal } from '@lumino/signaling';
 
 /** In which units figures are read; what is sent and saved is in bytes and degrees Celsius in any case. */
 export interface Units {
-  /** `binary`: GiB, 1024³ bytes; `decimal`: GB, 1000³. */
-  readonly memory: 'binary' | 'decimal';
-  readonly temperature: 'celsius' | 'fahrenheit';
+  /** GiB are 1024³ bytes, GB 1000³. */
+  readonly memory: 'GiB' | 'GB';
+  readonly temperature: 'C' | 'F';
 }
 
 /** Units of memory, the largest first: bytes, and name. */
@@ -16,19 +16,19 @@ interface MemoryStep {
 }
 
 const SCALES: Readonly<Record<Units['memory'], MemoryScale>> = {
-  binary: [
+  GiB: [
     { name: 'GiB', size: 1024 ** 3 },
     { name: 'MiB', size: 1024 ** 2 },
     { name: 'KiB', size: 1024 }
   ],
-  decimal: [
+  GB: [
     { name: 'GB', size: 1e9 },
     { name: 'MB', size: 1e6 },
     { name: 'kB', size: 1e3 }
   ]
 };
 
-let units: Units = { memory: 'binary', temperature: 'celsius' };
+let units: Units = { memory: 'GiB', temperature: 'C' };
 const anyone = {};
 const changes = new Signal<object, void>(anyone);
 
@@ -50,7 +50,5 @@ export function memoryScale(): MemoryScale {
 
 /** The unit of temperature now: a degree of it in degrees Celsius, and what it calls the freezing point. */
 export function temperatureUnit(): { readonly name: string; readonly size: number; readonly zero: number } {
-  return units.temperature === 'celsius'
-    ? { name: '°C', size: 1, zero: 0 }
-    : { name: '°F', size: 5 / 9, zero: 32 };
+  return units.temperature === 'C' ? { name: '°C', size: 1, zero: 0 } : { name: '°F', size: 5 / 9, zero: 32 };
 }
