@@ -190,7 +190,8 @@ def test_shortcuts(lab: Lab, browser: Browser) -> None:
         assert [(each["command"], each["selector"]) for each in mine] == [
             (shortcut["command"], shortcut["selector"])
         ]
-        assert mine[0]["known"] and mine[0]["label"]
+        assert mine[0]["known"]
+        assert mine[0]["label"]
         assert page.query_selector(shortcut["selector"]) is not None
     page.click(".jp-Notebook .cm-content")
     page.keyboard.press("Alt+Shift+KeyG")
