@@ -100,6 +100,6 @@ def test_jupyterlab_loads_it() -> None:
     }
     assert told["Who holds the memory of GPU %1"] == ["GPU %1 的显存由谁占用"]
     assert told["%1 run"] == ["%1 次运行", ""]
-    assert told["settings\x04Status bar"] == ["状态栏"]
+    assert told["settings\x04Units"] == ["单位"]
     written = (LANGUAGES[0].with_suffix(".json")).read_text(encoding="utf-8")
     assert json.loads(written) == told

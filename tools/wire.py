@@ -61,6 +61,7 @@ ROOTS: Sequence[type] = (
     wire.History,
     wire.Course,
     wire.ActivityRequest,
+    wire.RateRequest,
     kernel_state.KernelState,
     *(one for members, _ in UNIONS.values() for one in members),
 )

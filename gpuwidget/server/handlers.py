@@ -18,6 +18,7 @@ from tornado.iostream import StreamClosedError
 from tornado.websocket import WebSocketHandler
 
 from gpuwidget.errors import DoctorError
+from gpuwidget.sampler import MAX_INTERVAL_S
 from gpuwidget.server.consultation import Consultation
 from gpuwidget.server.exposition import CONTENT_TYPE, exposition
 from gpuwidget.server.hub import Hub
@@ -54,15 +55,27 @@ def routes(
     ]
 
 
-def _activity_wanted(message: str | bytes) -> bool | None:
+def _said(message: str | bytes) -> dict[str, Any]:
+    """What a client says over the stream; nothing where it is none of what one may say."""
     if len(message) > _LONGEST_MESSAGE:
-        return None
+        return {}
     try:
         said = json.loads(message)
     except ValueError:
-        return None
-    wanted = said.get("wanted") if isinstance(said, dict) and said.get("type") == "activity" else None
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _activity_wanted(said: dict[str, Any]) -> bool | None:
+    wanted = said.get("wanted") if said.get("type") == "activity" else None
     return wanted if isinstance(wanted, bool) else None
+
+
+def _interval_wanted(said: dict[str, Any]) -> float | None:
+    interval_s = said.get("interval_s") if said.get("type") == "rate" else None
+    if isinstance(interval_s, bool) or not isinstance(interval_s, int | float):
+        return None
+    return interval_s if 0 <= interval_s <= MAX_INTERVAL_S else None
 
 
 class _Ours(JupyterHandler):
@@ -191,10 +204,17 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, _Ours):
         self._hub.join(self, self._history_s)
 
     def on_message(self, message: str | bytes) -> None:
-        """A :class:`gpuwidget.server.wire.ActivityRequest`; nothing else of a client is listened to."""
-        wanted = _activity_wanted(message)
+        """An :class:`gpuwidget.server.wire.ActivityRequest` or a :class:`gpuwidget.server.wire.RateRequest`.
+
+        Nothing else of a client is listened to.
+        """
+        said = _said(message)
+        wanted = _activity_wanted(said)
         if wanted is not None:
             self._hub.want_activity(self, wanted)
+        interval_s = _interval_wanted(said)
+        if interval_s is not None:
+            self._hub.want_interval(self, interval_s)
 
     def on_close(self) -> None:
         """The client has gone, or did not answer pings."""

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections import deque
+from collections.abc import Collection
 from typing import Protocol
 
 import gpuwidget
@@ -15,6 +16,7 @@ from gpuwidget.sampler import Sampler, Subscription
 from gpuwidget.samples import Sample
 from gpuwidget.server.course import Asked
 from gpuwidget.server.notebooks import Notebooks
+from gpuwidget.server.pacing import Pacing
 from gpuwidget.server.past import Past
 from gpuwidget.server.scrapes import Scrapes
 from gpuwidget.server.usage import UsageWatch
@@ -68,6 +70,7 @@ class Hub:
         self._always_on = False
         self._activity: Subscription | None = None
         self._activity_wanted: set[Listener] = set()
+        self._pacing: Pacing[Listener] = Pacing(interval_s)
         self._encoding = asyncio.Lock()
         self._newest: bytes | None = None
         self._arrived: deque[tuple[Sample, float, bytes | None]] = deque(maxlen=_MOST_ARRIVED)
@@ -87,6 +90,7 @@ class Hub:
         """That client has gone. Safe to call twice."""
         self._listeners.discard(listener)
         self._activity_wanted.discard(listener)
+        self._pacing.forget(listener)
         self._look_at_activity()
         self._adjust()
 
@@ -97,6 +101,11 @@ class Hub:
         else:
             self._activity_wanted.discard(listener)
         self._look_at_activity()
+
+    def want_interval(self, listener: Listener, interval_s: float) -> None:
+        """That client has enough of a sample every ``interval_s`` seconds; 0 for each one."""
+        if listener in self._listeners:
+            self._pacing.wish(listener, interval_s)
 
     def stay_on(self) -> None:
         """Sample from now on whether or not anybody looks, the hardware's counters too."""
@@ -231,15 +240,17 @@ class Hub:
             for waiting in self._waiting:
                 if not waiting.done():
                     waiting.set_result(text)
-            self._spread(b'{"type":"sample","sample":' + text + b"}")
+            due = [each for each in self._listeners if self._pacing.due(each, arrived)]
+            self._spread(b'{"type":"sample","sample":' + text + b"}", due)
         self._usage.see(sample, arrived)
         self._scrapes.see(sample)
         self._adjust()
 
-    def _spread(self, message: bytes) -> None:
-        """Send a message to all clients, in the order of messages."""
+    def _spread(self, message: bytes, listeners: Collection[Listener] | None = None) -> None:
+        """Send a message to these clients, to all without any named, in the order of messages."""
         under_way = bool(self._outgoing)
-        self._outgoing.extend((listener, message) for listener in self._listeners)
+        to = self._listeners if listeners is None else listeners
+        self._outgoing.extend((listener, message) for listener in to)
         if not under_way:
             self._hand_out()
 

@@ -83,6 +83,15 @@ class ActivityRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class RateRequest:
+    """What a client may say: that it wants fewer samples than there are."""
+
+    type: Literal["rate"]
+    interval_s: float
+    """Seconds from one sample to the next at least, 0 to 60. The server's own are the fewest."""
+
+
+@dataclass(frozen=True, slots=True)
 class Hello:
     """The first message of a stream."""
 

@@ -7,6 +7,12 @@ import type { Kernels } from './kernel/kernels';
 import type { GpuPanel } from './panel/panel';
 import { CommandIds } from './tokens';
 
+/** JupyterLab's shell and Notebook 7's put their sidebars away so. */
+interface Sidebars {
+  collapseLeft(): void;
+  collapseRight(): void;
+}
+
 const NO_ARGUMENTS = { args: { type: 'object', properties: {} } } as const;
 
 /** Add the commands, and show them in the palette where there is one. */
@@ -26,6 +32,19 @@ export function addCommands(
     describedBy: NO_ARGUMENTS,
     execute: () => {
       shell.activateById(panel.id);
+    }
+  });
+  commands.addCommand(CommandIds.toggle, {
+    label: trans.__('Show or Hide GPUs'),
+    caption: trans.__('Show the GPU panel in the sidebar, or put it away'),
+    icon: gpuIcon,
+    describedBy: NO_ARGUMENTS,
+    execute: () => {
+      if (panel.isVisible) {
+        hide(shell, panel);
+      } else {
+        shell.activateById(panel.id);
+      }
     }
   });
   commands.addCommand(CommandIds.device, {
@@ -62,7 +81,21 @@ export function addCommands(
     commands.notifyCommandChanged(CommandIds.watch);
     commands.notifyCommandChanged(CommandIds.load);
   });
-  for (const command of [CommandIds.show, CommandIds.device, CommandIds.watch, CommandIds.load]) {
+  for (const command of [CommandIds.toggle, CommandIds.device, CommandIds.watch, CommandIds.load]) {
     palette?.addItem({ command, category: trans.__('GPU') });
+  }
+}
+
+/** Put the sidebar away in which the panel is; the user may have moved it. The keyboard goes back to the work. */
+function hide(shell: JupyterFrontEnd.IShell, panel: GpuPanel): void {
+  const sidebars: Partial<Sidebars> = shell as unknown as Sidebars;
+  const hadKeyboard = panel.node.contains(document.activeElement);
+  if ([...shell.widgets('left')].includes(panel)) {
+    sidebars.collapseLeft?.();
+  } else {
+    sidebars.collapseRight?.();
+  }
+  if (hadKeyboard && shell.currentWidget !== null) {
+    shell.activateById(shell.currentWidget.id);
   }
 }

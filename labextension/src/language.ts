@@ -4,17 +4,37 @@ import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { PartialJSONObject, PartialJSONValue } from '@lumino/coreutils';
 
+import { sound } from './overrides';
 import { SETTINGS } from './settings';
 
 const TEXTS: ReadonlySet<string> = new Set(['title', 'description', 'jupyter.lab.setting-icon-label']);
 
-/** Have the settings' editor show them so; to be called before anybody loads the settings. */
-export function translateSettings(registry: ISettingRegistry, trans: TranslationBundle): void {
+/**
+ * Have the settings' editor show them so, and say of which defaults it makes no use; to be called before anybody loads
+ * the settings.
+ */
+export function translateSettings(
+  registry: ISettingRegistry,
+  trans: TranslationBundle,
+  warn: (sentence: string) => void
+): void {
+  const said = new Set<string>();
   registry.transform(SETTINGS, {
-    fetch: plugin => ({
-      ...plugin,
-      schema: translated(trans, plugin.schema) as ISettingRegistry.ISchema
-    })
+    fetch: plugin => {
+      const [schema, unfit] = sound(plugin.schema);
+      for (const { name, value } of unfit) {
+        const sentence = trans.__(
+          'overrides.json on the server sets %1 to %2, which cannot be. Another value is used; the settings of the GPUs say which.',
+          name,
+          JSON.stringify(value)
+        );
+        if (!said.has(sentence)) {
+          said.add(sentence);
+          warn(sentence);
+        }
+      }
+      return { ...plugin, schema: translated(trans, schema) as ISettingRegistry.ISchema };
+    }
   });
 }
 

@@ -2,18 +2,32 @@ import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 
 import type { AlertSettings } from './alerts/rules';
 import type { Thresholds } from './holders/hints';
+import type { Units } from './ui/units';
 
 /** The settings' id: that of the plugin whose schema has their defaults. */
 export const SETTINGS = 'jupyterlab-gpuwidget:panel';
 
 const GIB = 1024 ** 3;
 
+/** Which parts are shown. */
+export interface Shown {
+  readonly switches: boolean;
+  readonly hints: boolean;
+  readonly holders: boolean;
+  readonly bands: boolean;
+  readonly cells: boolean;
+  readonly health: boolean;
+  readonly statusBar: boolean;
+}
+
 /** What the user may set. The defaults stand in the settings' schema only. */
 export interface Settings {
   /** Seconds of the past that a chart shows. */
   readonly chartSeconds: number;
-  /** Whether the status bar tells the GPU and the memory of the notebook in front. */
-  readonly statusBar: boolean;
+  /** Seconds from one sample to the next at least; 0 for as few as the server's. */
+  readonly sampleSeconds: number;
+  readonly units: Units;
+  readonly show: Shown;
   /** When something is pointed out. */
   readonly hints: Thresholds;
   /** What is told by a notification. */
@@ -23,7 +37,9 @@ export interface Settings {
 /** What the settings say, in the words of the schema. */
 interface Said {
   readonly chartSeconds: number;
-  readonly statusBar: boolean;
+  readonly sampleSeconds: number;
+  readonly units: Units;
+  readonly show: Shown;
   readonly hints: {
     readonly idleHours: number;
     readonly idleGib: number;
@@ -44,10 +60,12 @@ interface Said {
 
 /** What the settings say now. */
 export function read(settings: ISettingRegistry.ISettings): Settings {
-  const { chartSeconds, statusBar, hints, alerts } = settings.composite as unknown as Said;
+  const { chartSeconds, sampleSeconds, units, show, hints, alerts } = settings.composite as unknown as Said;
   return {
     chartSeconds,
-    statusBar,
+    sampleSeconds,
+    units,
+    show,
     hints: {
       idle: hints.idleHours * 3600,
       memory: hints.idleGib * GIB,

@@ -32,6 +32,7 @@ export const IHolders = new Token<HolderPorts>(
 /** The commands that this extension adds. */
 export const CommandIds = {
   show: 'gpuwidget:show-panel',
+  toggle: 'gpuwidget:toggle-panel',
   device: 'gpuwidget:choose-device',
   watch: 'gpuwidget:watch-cells',
   load: 'gpuwidget:load-in-kernel',

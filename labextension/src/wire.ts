@@ -242,6 +242,13 @@ export interface ActivityRequest {
   readonly wanted: boolean;
 }
 
+/** What a client may say: that it wants fewer samples than there are. */
+export interface RateRequest {
+  readonly type: 'rate';
+  /** Seconds from one sample to the next at least, 0 to 60. The server's own are the fewest. */
+  readonly interval_s: number;
+}
+
 /** The default torch device of one kernel: what was chosen, and what torch says. */
 export interface DeviceState {
   /** `cpu` or `cuda:N` as last chosen, null for torch's own default. */

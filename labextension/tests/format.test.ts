@@ -23,6 +23,8 @@ import {
 const KIB = 1024;
 const MIB = 1024 ** 2;
 const GIB = 1024 ** 3;
+const IN_GIB = { name: 'GiB', size: GIB };
+const IN_MIB = { name: 'MiB', size: MIB };
 
 test('memory is read in the unit that fits it', () => {
   const sizes = [0, 900, 512 * KIB, 3 * MIB, 64 * MIB, 1023.6 * MIB, 15.6 * GIB];
@@ -39,16 +41,16 @@ test('memory is read in the unit that fits it', () => {
 
 test('what is not known is n/a and never 0', () => {
   assert.deepEqual(
-    [memory(null), memory(NaN), figure(null, 'GiB'), whole(undefined), powerOf(trans, null, 700)],
+    [memory(null), memory(NaN), figure(null, IN_GIB), whole(undefined), powerOf(trans, null, 700)],
     ['n/a', 'n/a', 'n/a', 'n/a', 'n/a']
   );
 });
 
 test('figures that stand together have one unit, and a little is not nothing', () => {
-  assert.equal(memoryUnit([null, 3 * MIB, 2 * GIB]), 'GiB');
-  assert.equal(memoryUnit([null]), 'MiB');
+  assert.equal(memoryUnit([null, 3 * MIB, 2 * GIB]).name, 'GiB');
+  assert.equal(memoryUnit([null]).name, 'MiB');
   assert.deepEqual(
-    [figure(0, 'GiB'), figure(3 * MIB, 'GiB'), figure(2.5 * GIB, 'GiB'), figure(682 * MIB, 'MiB')],
+    [figure(0, IN_GIB), figure(3 * MIB, IN_GIB), figure(2.5 * GIB, IN_GIB), figure(682 * MIB, IN_MIB)],
     ['0', '<0.1', '2.5', '682']
   );
 });
@@ -81,7 +83,7 @@ test("a model's name keeps what tells it apart", () => {
 
 test('a change has its sign, and none is said to be none', () => {
   assert.deepEqual(
-    [3.2 * GIB, -3.2 * GIB, 0, 3 * MIB, -3 * MIB, null].map(size => change(size, 'GiB')),
+    [3.2 * GIB, -3.2 * GIB, 0, 3 * MIB, -3 * MIB, null].map(size => change(size, IN_GIB)),
     ['+3.2', '−3.2', '±0', '+<0.1', '−<0.1', 'n/a']
   );
   assert.deepEqual([64 * MIB, -3.2 * GIB, 0, null].map(memoryChange), ['+64 MiB', '−3.2 GiB', '±0', 'n/a']);

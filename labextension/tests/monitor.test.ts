@@ -183,3 +183,65 @@ test('who holds what is told at once where a view has none', () => {
   server.socket.say(usage([], []));
   assert.equal(told() - before, 1);
 });
+
+test('fewer samples are asked for where the settings want it, and every one for a dashboard', () => {
+  const { monitor, server } = made();
+  monitor.pace(1);
+  monitor.look(true);
+  server.socket.say(hello());
+  assert.deepEqual(server.socket.said, [{ type: 'rate', interval_s: 1 }]);
+  assert.equal(monitor.model.server?.interval, 1);
+  const dashboard = {};
+  monitor.follow(dashboard, true);
+  assert.equal(monitor.model.server.interval, 0.2);
+  monitor.follow(dashboard, false);
+  const rates = server.socket.said.filter(said => (said as { type: string }).type === 'rate');
+  assert.deepEqual(
+    rates.map(said => (said as { interval_s: number }).interval_s),
+    [1, 0, 1]
+  );
+});
+
+test('the usual rate needs no word, and another is said without a new stream', () => {
+  const { monitor, server } = made();
+  monitor.look(true);
+  server.socket.say(hello());
+  assert.deepEqual(server.socket.said, []);
+  monitor.pace(5);
+  assert.deepEqual([server.sockets.length, server.socket.said], [1, [{ type: 'rate', interval_s: 5 }]]);
+});
+
+test('samples are told to come as they do: whole steps of the server’s, and never faster', () => {
+  const { monitor, server } = made();
+  monitor.look(true);
+  server.socket.say(hello({ interval_s: 0.2 }));
+  const told = [0, 0.1, 0.2, 0.24, 0.5, 1].map(wish => {
+    monitor.pace(wish);
+    return Math.round(100 * (monitor.model.server?.interval ?? NaN)) / 100;
+  });
+  assert.deepEqual(told, [0.2, 0.2, 0.2, 0.2, 0.6, 1]);
+});
+
+test('a curve of few samples is not broken between them, nor when more come again', () => {
+  const { monitor, server } = made();
+  monitor.look(true);
+  server.socket.say(hello());
+  assert.equal(monitor.model.gap, 2);
+  monitor.pace(5);
+  assert.equal(Math.round(monitor.model.gap), 15);
+  monitor.pace(0);
+  assert.equal(Math.round(monitor.model.gap), 15);
+  server.socket.say(hello());
+  assert.equal(monitor.model.gap, 2);
+});
+
+test('a server that is silent for longer than usual is told only after what the settings have it wait', async () => {
+  const { monitor, server, timers } = made();
+  monitor.pace(10);
+  monitor.look(true);
+  server.socket.say(hello({ sample: sample(1) }));
+  await timers.pass(20_000);
+  assert.equal(monitor.quietFor, null);
+  await timers.pass(12_000);
+  assert.equal(monitor.quietFor, 32);
+});

@@ -103,6 +103,10 @@ def show(notebook: Notebook, width: int | None = None) -> None:
             "([panel, width]) => Math.abs(document.querySelector(panel).clientWidth - width) < 12",
             arg=[PANEL, width],
         )
+        # The charts hear of it after the layout, and are as wide in the next frame.
+        notebook.script(
+            "await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));"
+        )
 
 
 def hide(notebook: Notebook) -> None:

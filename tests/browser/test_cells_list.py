@@ -254,7 +254,7 @@ def test_status_item(browser: Browser, tmp_path: Path) -> None:
             "await app.serviceManager.settings.save('jupyterlab-gpuwidget:panel', argument);"
             "await new Promise(done => setTimeout(done, 300));"
         )
-        notebook.script(save, json.dumps({"statusBar": False}))
+        notebook.script(save, json.dumps({"show": {"statusBar": False}}))
         notebook.page.reload()
         notebook.wait_until_open(kernel=True)
         run(notebook, 1)

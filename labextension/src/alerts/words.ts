@@ -3,7 +3,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { Alert } from './alerts';
 import type { Finding } from './rules';
 import { gpuNumbers } from '../holders/words';
-import { gpuNumber, moment, whole } from '../ui/format';
+import { gpuNumber, moment, temperature, whole } from '../ui/format';
 import { throttleWords } from '../ui/throttle';
 
 /** An alert in a sentence or two; `now` is epoch seconds. */
@@ -38,7 +38,7 @@ export function alertText(trans: TranslationBundle, { kind, about }: Alert, now:
     case 'memory':
       return trans.__('%1: %2 % of the memory is in use.', who, listed(about, whole));
     case 'temperature':
-      return trans.__('%1: %2 °C.', who, listed(about, whole));
+      return trans.__('%1: %2.', who, listed(about, temperature));
     case 'throttle':
       return trans.__(
         '%1 is slowed down: %2.',

@@ -10,6 +10,7 @@ import type { Timers } from '../timers';
 import { Text } from '../ui/dom';
 import { gpuNumber } from '../ui/format';
 import { gpuIcon } from '../ui/icon';
+import { unitsChanged } from '../ui/units';
 import type { StreamMessage } from '../wire';
 import type { Frame, ShownGpu } from './chart';
 import { Chooser } from './chooser';
@@ -159,6 +160,7 @@ export class GpuDashboard extends Widget {
     monitor.changed.connect(this.update, this);
     monitor.received.connect(this.take, this);
     this.loader.changed.connect(this.loaded, this);
+    unitsChanged.connect(this.loaded, this);
     document.addEventListener('visibilitychange', this.look);
     this.grid.choose(this.shown.metrics);
     this.chooser.update(this.shown.metrics);
@@ -188,6 +190,7 @@ export class GpuDashboard extends Widget {
     document.removeEventListener('visibilitychange', this.look);
     this.monitor.changed.disconnect(this.update, this);
     this.monitor.received.disconnect(this.take, this);
+    unitsChanged.disconnect(this.loaded, this);
     this.rest();
     this.grid.dispose();
     super.dispose();

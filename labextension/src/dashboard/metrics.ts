@@ -1,6 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { UNKNOWN } from '../ui/format';
+import { memoryUnit, UNKNOWN } from '../ui/format';
+import { temperatureUnit } from '../ui/units';
 import type { Activity, Gpu, Reading } from '../wire';
 
 const FROM_READING = [
@@ -38,12 +39,12 @@ export const METRICS: readonly MetricName[] = [...FROM_READING, ...FROM_ACTIVITY
 
 const OF_READING: ReadonlySet<string> = new Set(FROM_READING);
 const MIB = 1024 ** 2;
-const GIB = 1024 ** 3;
 
-/** A unit: so many of the server's make one of it. */
+/** A unit: so many of the server's make one of it; 0 of the server's is `zero` of it, 0 where it says nothing. */
 export interface Unit {
   readonly name: string;
   readonly size: number;
+  readonly zero?: number;
 }
 
 /** What kind of number a metric is: decides its unit and the height of its axis. */
@@ -141,11 +142,11 @@ export function unitOf(name: MetricName, top: number): Unit {
     case 'percent':
       return { name: '%', size: 1 };
     case 'memory':
-      return top >= GIB ? { name: 'GiB', size: GIB } : { name: 'MiB', size: MIB };
+      return memoryUnit([top]);
     case 'power':
       return { name: 'W', size: 1 };
     case 'temperature':
-      return { name: '°C', size: 1 };
+      return temperatureUnit();
     case 'clock':
       return { name: 'MHz', size: 1 };
     case 'rate':
@@ -158,7 +159,7 @@ export function figureIn(value: number | null, unit: Unit): string {
   if (value === null || Number.isNaN(value)) {
     return UNKNOWN;
   }
-  const figure = value / unit.size;
+  const figure = value / unit.size + (unit.zero ?? 0);
   if (figure > 0 && figure < 0.05) {
     return '<0.1';
   }

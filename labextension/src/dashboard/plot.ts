@@ -68,6 +68,7 @@ export class Plot {
 
   /** Draw that part, up to `top`. */
   draw(part: Part, top: number, unit: Unit): void {
+    const other = unit.name !== this.unit.name;
     this.top = top;
     this.unit = unit;
     this.u.batch(() => {
@@ -75,6 +76,9 @@ export class Plot {
       this.u.setScale('x', { min: part.from, max: part.to });
       this.u.setScale('y', { min: 0, max: top });
     });
+    if (other) {
+      this.u.redraw(false, true); // The same scale as before, in other numbers.
+    }
   }
 
   /** Put one GPU before the others, or none. */

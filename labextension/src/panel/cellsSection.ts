@@ -7,6 +7,7 @@ import type { Cells } from '../cells/cells';
 import { pressed, sorted, totals, type Column, type Row, type Sort } from '../cells/rows';
 import { element, setAttribute, Text } from '../ui/dom';
 import { memoryUnit, type MemoryUnit } from '../ui/format';
+import { memoryScale } from '../ui/units';
 
 interface Head {
   readonly node: HTMLElement;
@@ -31,6 +32,7 @@ export class CellsSection {
   private shown: readonly Row[] | null = null;
   private sortedBy: Sort | null = null;
   private unit: MemoryUnit | null = null;
+  private scale = memoryScale();
 
   constructor(
     private readonly trans: TranslationBundle,
@@ -91,12 +93,18 @@ export class CellsSection {
     this.writeRows(rows);
     this.header.hidden = rows.length === 0;
     this.empty.node.hidden = rows.length > 0 || this.cells.foreign > 0;
-    this.running.update(running, this.unit ?? 'GiB');
+    this.running.update(running, this.unit ?? memoryUnit([]));
     this.writeNotes(rows);
   }
 
   private writeRows(rows: readonly Row[]): void {
     const { sort } = this.cells.preferences.now;
+    if (this.scale !== memoryScale()) {
+      // Their titles have figures too.
+      this.scale = memoryScale();
+      this.reconcile([], memoryUnit([]));
+      this.shown = null;
+    }
     if (rows === this.shown && sort === this.sortedBy) {
       return;
     }
@@ -185,7 +193,7 @@ export class CellsSection {
       setAttribute(node, 'aria-sort', by ? (sort.descending ? 'descending' : 'ascending') : 'none');
       arrow.set(by ? (sort.descending ? '▾' : '▴') : '');
       if (column === 'delta') {
-        text.set(`Δ ${unit}`);
+        text.set(`Δ ${unit.name}`);
       }
     }
   }

@@ -2,7 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { Chart, type Span } from './chart';
 import { element, setAttribute, Text } from '../ui/dom';
-import { figure, gpuNumber, memoryUnit, powerOf, UNKNOWN, whole, withUnit } from '../ui/format';
+import { figure, gpuNumber, memoryUnit, powerOf, temperature, UNKNOWN, whole, withUnit } from '../ui/format';
 import type { HolderPorts } from '../holders/ports';
 import { segments, type Segment } from '../holders/segments';
 import { GpuRow } from './gpuRow';
@@ -145,7 +145,8 @@ export class GpuCard {
     }
     const { now, around, pieces, words } = this.shown;
     (this.open ? this.bar : this.rowBar).update(pieces, now.gpu.memory_total, words);
-    if (this.open) {
+    this.holders.node.hidden = !around.listed;
+    if (this.open && around.listed) {
       this.holders.update(now, around);
     }
   }
@@ -168,7 +169,7 @@ export class GpuCard {
       hereText.set(this.trans.__('%1 here', figure(here, unit)), this.trans.__('Held by this notebook'));
       otherText.set(this.trans.__('%1 other', figure(other, unit)), this.trans.__('Held by others'));
     }
-    freeText.set(free === null ? '' : this.trans.__('%1 %2 free', figure(free, unit), unit));
+    freeText.set(free === null ? '' : this.trans.__('%1 %2 free', figure(free, unit), unit.name));
     return this.memory
       .map(text => text.value)
       .filter(text => text !== '')
@@ -176,12 +177,12 @@ export class GpuCard {
   }
 
   private writeFacts({ reading }: GpuNow): void {
-    const [power, temperature, clock] = this.facts;
+    const [power, heat, clock] = this.facts;
     const fact = (text: Text, value: number | null, words: string, field: string): void => {
       text.set(words, value === null ? (reading.missing[field] ?? '') : '');
     };
     fact(power, reading.power_w, powerOf(this.trans, reading.power_w, reading.power_limit_w), 'power_w');
-    fact(temperature, reading.temperature_c, withUnit(whole(reading.temperature_c), '°C'), 'temperature_c');
+    fact(heat, reading.temperature_c, temperature(reading.temperature_c), 'temperature_c');
     fact(clock, reading.sm_clock_mhz, withUnit(whole(reading.sm_clock_mhz), 'MHz'), 'sm_clock_mhz');
   }
 

@@ -14,6 +14,8 @@ export interface Beside {
   readonly warm: ReadonlySet<string>;
   /** When cells used a GPU, by its UUID. */
   readonly bands: (uuid: string) => readonly Band[];
+  /** Whether it is told who holds the memory. */
+  readonly holders: boolean;
 }
 
 /** Seconds after which a card that is scrolled out of sight is written too: somebody may have it read out. */
@@ -41,9 +43,13 @@ export class GpuList {
     const gpus = model.gpus(state, beside.front);
     this.reconcile(gpus);
     this.decide(gpus, state);
-    const gap = Math.max(2, 3 * (model.server?.interval ?? 0));
-    const span = { past: model.past, seconds: model.seconds, gap };
-    const around = { kernels: kernelsOf(model.usage), time: model.sample?.time ?? NaN, warm: beside.warm };
+    const span = { past: model.past, seconds: model.seconds, gap: model.gap };
+    const around = {
+      kernels: kernelsOf(model.usage),
+      time: model.sample?.time ?? NaN,
+      warm: beside.warm,
+      listed: beside.holders
+    };
     this.again = () => {
       this.update(model, state, beside);
     };

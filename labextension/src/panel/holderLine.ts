@@ -16,6 +16,8 @@ export interface Surroundings {
   readonly time: number;
   /** Ids of the kernels that are pointed out. */
   readonly warm: ReadonlySet<string>;
+  /** Whether there are lines at all. */
+  readonly listed: boolean;
 }
 
 /** Who holds so much of a GPU, and the button for what can be done about it. */

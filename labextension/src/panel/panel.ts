@@ -3,6 +3,7 @@ import { Widget } from '@lumino/widgets';
 
 import { CellsSection } from './cellsSection';
 import type { Cells } from '../cells/cells';
+import type { Band } from '../ui/bands';
 import { element, setAttribute, Text } from '../ui/dom';
 import { duration } from '../ui/format';
 import { GpuList } from './gpuList';
@@ -12,6 +13,7 @@ import type { HolderPorts } from '../holders/ports';
 import { HintList } from './hintList';
 import { gpuIcon } from '../ui/icon';
 import { KernelSection } from './kernelSection';
+import type { Shown } from '../settings';
 import { withoutMemory } from '../stream/model';
 import type { Monitor } from '../stream/monitor';
 import { NoticeView } from './notice';
@@ -23,6 +25,7 @@ import { serverNotice, type Notice } from './words';
 /** Widths in pixels below and from which a row is laid out otherwise. */
 const NARROW = 280;
 const WIDE = 360;
+const NO_BANDS: readonly Band[] = [];
 
 /** What the panel shows beside the stream. */
 export interface PanelPorts {
@@ -30,6 +33,8 @@ export interface PanelPorts {
   readonly holders: HolderPorts;
   /** When something is pointed out. */
   readonly thresholds: Thresholds;
+  /** Which parts are shown. */
+  readonly show: Shown;
 }
 
 /** A part of the panel that another plugin adds. */
@@ -59,13 +64,14 @@ export class GpuPanel extends Widget {
   private readonly outcome: OutcomeLine;
   private readonly hints = new Hints();
   private limits: Thresholds;
+  private parts: Shown;
   private readonly sections: PanelSection[] = [];
   private colours: Palette | null = null;
 
   constructor(
     private readonly trans: TranslationBundle,
     private readonly monitor: Monitor,
-    { cells, holders, thresholds }: PanelPorts
+    { cells, holders, thresholds, show }: PanelPorts
   ) {
     super();
     this.id = 'jp-gpuwidget-panel';
@@ -78,6 +84,7 @@ export class GpuPanel extends Widget {
     this.cells = cells;
     this.section = new CellsSection(trans, cells);
     this.limits = thresholds;
+    this.parts = show;
     this.kernel = new KernelSection(trans, monitor.kernels, sentence => {
       holders.outcome.say(sentence);
     });
@@ -132,10 +139,11 @@ export class GpuPanel extends Widget {
     this.header.append(button);
   }
 
-  /** When something is pointed out. */
-  set thresholds(thresholds: Thresholds) {
+  /** The user wants other things to be pointed out or shown. */
+  settle(thresholds: Thresholds, show: Shown): void {
     this.limits = thresholds;
-    this.update();
+    this.parts = show;
+    this.look();
   }
 
   /** Add a section below the GPUs. */
@@ -207,26 +215,34 @@ export class GpuPanel extends Widget {
       'data-link',
       live ? 'live' : link === 'open' || link === 'opening' ? 'waiting' : 'lost'
     );
-    this.rate.set(this.rateText(live));
+    this.rate.set(this.rateText(live), live ? this.rateTitle() : '');
     const recording = origin?.recording ?? null;
     this.recording.set(recording ?? '');
     this.recording.node.hidden = recording === null;
     this.notice.show(this.serverNotice(quiet, origin?.reason ?? null));
     const fresh = live && this.monitor.sampled ? model.gpus(null, null) : [];
     this.kernel.update(model.server?.version ?? null, fresh);
-    this.switches.update();
-    this.span.set(this.spanText(model.seconds), this.clocksTitle());
+    this.switches.node.hidden = !this.parts.switches;
+    if (this.parts.switches) {
+      this.switches.update();
+    }
+    this.span.set(this.spanText(model.seconds), this.parts.bands ? this.clocksTitle() : '');
     this.key.hidden = (model.sample?.gpus.length ?? 0) === 0;
     const { state, view } = kernels;
-    const hints = this.pointedOut();
+    const hints = this.parts.hints ? this.pointedOut() : [];
     this.hintList.update(hints, kernelsOf(model.usage));
     this.list.update(model, view.silentFor === null || state === null ? state : withoutMemory(state), {
       front: view.kernel?.id ?? null,
       warm: new Set(hints.flatMap(hint => (hint.kind === 'idle' ? hint.kernel.id : []))),
-      bands: uuid => this.cells.bands(uuid)
+      bands: uuid => (this.parts.bands ? this.cells.bands(uuid) : NO_BANDS),
+      holders: this.parts.holders
     });
-    this.section.update();
-    for (const section of this.sections) {
+    if (this.parts.cells) {
+      this.section.update();
+    } else {
+      this.section.node.hidden = true;
+    }
+    for (const section of this.sections.filter(({ node }) => !node.hidden)) {
       section.update();
     }
   }
@@ -234,7 +250,8 @@ export class GpuPanel extends Widget {
   private readonly look = (): void => {
     const seen = this.isVisible && document.visibilityState === 'visible';
     this.monitor.look(seen);
-    this.cells.look(seen);
+    // Neither the outputs nor the clocks are read for what is not shown.
+    this.cells.look(seen && (this.parts.cells || this.parts.bands));
     this.update();
   };
 
@@ -269,6 +286,21 @@ export class GpuPanel extends Widget {
     return interval < 1
       ? this.trans.__('%1 Hz', Math.round(10 / interval) / 10)
       : this.trans.__('every %1 s', Math.round(10 * interval) / 10);
+  }
+
+  /** Why samples come so often and no more often, where the settings say something of it. */
+  private rateTitle(): string {
+    const { server, ownInterval, wishedInterval } = this.monitor.model;
+    const seconds = (interval: number): number => Math.round(100 * interval) / 100;
+    if (server !== null && server.interval > ownInterval) {
+      return this.trans.__('As the settings have it; the server reads every %1 s', seconds(ownInterval));
+    }
+    return wishedInterval > 0 && wishedInterval < ownInterval
+      ? this.trans.__(
+          'The settings ask for a sample every %1 s; the server reads no more often',
+          seconds(wishedInterval)
+        )
+      : '';
   }
 
   private serverNotice(quiet: number | null, reason: string | null): Notice | null {

@@ -1,11 +1,13 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Clipboard, ICommandPalette } from '@jupyterlab/apputils';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { Health } from '../health/health';
 import { HealthSection } from '../health/section';
 import { JupyterServerDoctor } from '../health/server';
 import type { GpuPanel } from '../panel/panel';
+import { read, SETTINGS } from '../settings';
 import type { Monitor } from '../stream/monitor';
 import { CommandIds, DOMAIN, IGpuPanel, IMonitor } from '../tokens';
 
@@ -14,12 +16,13 @@ export const health: JupyterFrontEndPlugin<void> = {
   id: 'jupyterlab-gpuwidget:health',
   description: 'The chain from PyTorch to the GPU, link by link, when somebody asks.',
   autoStart: true,
-  requires: [IMonitor, IGpuPanel],
+  requires: [IMonitor, IGpuPanel, ISettingRegistry],
   optional: [ICommandPalette, ITranslator],
-  activate: (
+  activate: async (
     { commands, shell }: JupyterFrontEnd,
     { kernels }: Monitor,
     panel: GpuPanel,
+    registry: ISettingRegistry,
     palette: ICommandPalette | null,
     translator: ITranslator | null
   ) => {
@@ -31,6 +34,11 @@ export const health: JupyterFrontEndPlugin<void> = {
     const section = new HealthSection(trans, known, kernels, text => {
       Clipboard.copyToSystem(text);
     });
+    const settings = await registry.load(SETTINGS);
+    section.node.hidden = !read(settings).show.health;
+    settings.changed.connect(changed => {
+      section.node.hidden = !read(changed).show.health;
+    });
     panel.addSection(section);
     commands.addCommand(CommandIds.doctor, {
       label: trans.__('Examine the GPU Software (Doctor)'),
@@ -38,6 +46,7 @@ export const health: JupyterFrontEndPlugin<void> = {
       describedBy: { args: { type: 'object', properties: {} } },
       execute: () => {
         shell.activateById(panel.id);
+        section.node.hidden = false; // Who asks for it wants to see it, whatever the settings say.
         section.open();
       }
     });

@@ -1,4 +1,5 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { Notification } from '@jupyterlab/apputils';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
@@ -31,7 +32,9 @@ export const monitor: JupyterFrontEndPlugin<Monitor> = {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     speak(trans);
     if (registry !== null) {
-      translateSettings(registry, trans);
+      translateSettings(registry, trans, sentence => {
+        Notification.warning(sentence, { autoClose: false });
+      });
     }
     const model = new Model();
     const connection = new Connection(new JupyterServer(() => model.seconds), BROWSER, Math.random);

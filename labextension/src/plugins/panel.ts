@@ -6,9 +6,10 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import type { Cells } from '../cells/cells';
 import { GpuPanel } from '../panel/panel';
 import type { HolderPorts } from '../holders/ports';
-import { read, SETTINGS } from '../settings';
+import { read, SETTINGS, type Settings } from '../settings';
 import type { Monitor } from '../stream/monitor';
 import { DOMAIN, ICells, IGpuPanel, IHolders, IMonitor } from '../tokens';
+import { measureIn } from '../ui/units';
 
 const RANK = 700;
 
@@ -31,17 +32,23 @@ export const panel: JupyterFrontEndPlugin<GpuPanel> = {
     translator: ITranslator | null
   ) => {
     const settings = await registry.load(SETTINGS);
-    const { chartSeconds, hints } = read(settings);
-    source.keep(chartSeconds);
+    const first = read(settings);
+    const measure = ({ chartSeconds, sampleSeconds, units }: Settings): void => {
+      source.keep(chartSeconds);
+      source.pace(sampleSeconds);
+      measureIn(units);
+    };
+    measure(first);
     const widget = new GpuPanel((translator ?? nullTranslator).load(DOMAIN), source, {
       cells,
       holders,
-      thresholds: hints
+      thresholds: first.hints,
+      show: first.show
     });
     settings.changed.connect(changed => {
       const now = read(changed);
-      source.keep(now.chartSeconds);
-      widget.thresholds = now.hints;
+      measure(now);
+      widget.settle(now.hints, now.show);
     });
     // An action of the palette's would end without a word: what came of it stands at the panel's foot.
     holders.outcome.changed.connect(({ sentence }) => {

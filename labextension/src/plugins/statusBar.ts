@@ -52,9 +52,9 @@ export const statusBar: JupyterFrontEndPlugin<void> = {
         activeStateChanged: item.activeChanged
       });
     }
-    item.want(read(settings).statusBar);
+    item.want(read(settings).show.statusBar);
     settings.changed.connect(changed => {
-      item.want(read(changed).statusBar);
+      item.want(read(changed).show.statusBar);
     });
   }
 };

@@ -7,6 +7,7 @@ import type { Kernels } from '../kernel/kernels';
 import type { Timers } from '../timers';
 import { element, setAttribute, Text } from '../ui/dom';
 import { gpuIcon } from '../ui/icon';
+import { unitsChanged } from '../ui/units';
 
 /** A cell that is done sooner does not make the figure come and go. */
 const SHORT_MS = 1000;
@@ -43,6 +44,7 @@ export class StatusItem extends Widget {
     );
     this.node.append(this.button);
     kernels.changed.connect(this.refresh, this);
+    unitsChanged.connect(this.refresh, this);
     document.addEventListener('visibilitychange', this.look);
   }
 
@@ -66,6 +68,7 @@ export class StatusItem extends Widget {
     if (!this.isDisposed) {
       document.removeEventListener('visibilitychange', this.look);
       this.kernels.changed.disconnect(this.refresh, this);
+      unitsChanged.disconnect(this.refresh, this);
       this.kernels.glance(false);
       super.dispose();
     }

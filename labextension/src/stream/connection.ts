@@ -1,7 +1,7 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { Timers } from '../timers';
-import { STREAM_SCHEMA, type ActivityRequest, type StreamMessage } from '../wire';
+import { STREAM_SCHEMA, type ActivityRequest, type RateRequest, type StreamMessage } from '../wire';
 
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 10_000;
@@ -34,6 +34,7 @@ export class Connection {
   private timer: number | null = null;
   private attempts = 0;
   private activity = false;
+  private interval = 0;
   private readonly changes = new Signal<this, Link>(this);
   private readonly messages = new Signal<this, StreamMessage>(this);
 
@@ -91,8 +92,23 @@ export class Connection {
     }
   }
 
+  /** So many seconds are to lie between two samples at least; 0 for as few as the server's. */
+  wantInterval(seconds: number): void {
+    if (seconds !== this.interval) {
+      this.interval = seconds;
+      if (this.link === 'open') {
+        this.sayInterval();
+      }
+    }
+  }
+
   private sayActivity(): void {
     const request: ActivityRequest = { type: 'activity', wanted: this.activity };
+    this.socket?.send(JSON.stringify(request));
+  }
+
+  private sayInterval(): void {
+    const request: RateRequest = { type: 'rate', interval_s: this.interval };
     this.socket?.send(JSON.stringify(request));
   }
 
@@ -119,6 +135,9 @@ export class Connection {
       this.attempts = 0;
       if (this.activity) {
         this.sayActivity();
+      }
+      if (this.interval > 0) {
+        this.sayInterval();
       }
       this.messages.emit(message);
       this.become('open');

@@ -4,6 +4,9 @@ import type { Gpu, GpuUsage, KernelGpu, KernelState, Reading, Sample, StreamMess
 /** More than at the server's rate: a cell that is watched in the same process may be sampled faster. */
 const ROOM = 1.25;
 const AT_LEAST = 64;
+const SHORTEST_GAP_S = 2;
+/** A sample that comes earlier by this share of the server's interval is not too early. */
+const EARLY = 0.25;
 /** So many GPUs all get a card. */
 const FEW = 2;
 /** Up to so many, those that are in use get one. */
@@ -31,14 +34,39 @@ export interface Shares {
 
 /** The stream's newest sample and its past. */
 export class Model {
-  /** What the server said of itself, null before it did. */
+  /** What the server said of itself, null before it did; `interval`: seconds from sample to sample as they come. */
   server: { readonly version: string; readonly interval: number } | null = null;
+  /** Seconds from sample to sample as the server reads them; NaN before it said so. */
+  ownInterval = NaN;
   sample: Sample | null = null;
   /** Who holds what, null before this stream said it: what an earlier one said may be hours old. */
   usage: Usage | null = null;
   past = new Past(AT_LEAST);
   /** How much of the past is kept, from the next stream on. */
   seconds = 0;
+  /** Seconds that are to lie between two samples at least. */
+  wishedInterval = 0;
+  private longestInterval = 0;
+
+  /** From now on samples come so seldom; see {@link wishedInterval}. */
+  pace(seconds: number): void {
+    this.wishedInterval = seconds;
+    if (this.server !== null) {
+      this.server = { ...this.server, interval: this.interval };
+      this.longestInterval = Math.max(this.longestInterval, this.interval);
+    }
+  }
+
+  /** Seconds without a sample after which a curve is broken. */
+  get gap(): number {
+    return Math.max(SHORTEST_GAP_S, 3 * this.longestInterval);
+  }
+
+  /** The server leaves samples out until the next would come too late: gpuwidget/server/pacing.py does so. */
+  private get interval(): number {
+    const steps = Math.ceil(this.wishedInterval / this.ownInterval - EARLY);
+    return Math.max(1, steps) * this.ownInterval;
+  }
 
   /** Take one message of the stream. */
   take(message: StreamMessage): void {
@@ -51,7 +79,9 @@ export class Model {
       this.usage = message;
       return;
     }
-    this.server = { version: message.version, interval: message.interval_s };
+    this.ownInterval = message.interval_s;
+    this.server = { version: message.version, interval: this.interval };
+    this.longestInterval = this.interval;
     const room = Math.ceil((ROOM * this.seconds) / message.interval_s) + AT_LEAST;
     this.past = new Past(room);
     this.past.restart(message.history);

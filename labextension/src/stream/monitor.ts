@@ -20,6 +20,7 @@ export class Monitor {
   private looking = false;
   private overhearing = false;
   private readonly dashboards = new Set<object>();
+  private wishedInterval = 0;
   private heard = NaN;
   private quietSince = NaN;
   private renewed = -Infinity;
@@ -97,6 +98,7 @@ export class Monitor {
       this.dashboards.delete(dashboard);
     }
     this.connection.wantActivity(this.dashboards.size > 0);
+    this.settlePace();
     this.settle();
   }
 
@@ -106,6 +108,20 @@ export class Monitor {
       this.model.seconds = seconds;
       this.connection.restart();
     }
+  }
+
+  /** Have so many seconds from one sample to the next, as the server's own are the least. */
+  pace(seconds: number): void {
+    this.wishedInterval = seconds;
+    this.settlePace();
+    this.tell();
+  }
+
+  /** A dashboard tells the highest and the lowest of all: it has every sample. */
+  private settlePace(): void {
+    const seconds = this.dashboards.size > 0 ? 0 : this.wishedInterval;
+    this.model.pace(seconds);
+    this.connection.wantInterval(seconds);
   }
 
   /** Have the stream open while there is a reason to. */

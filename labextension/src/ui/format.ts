@@ -2,11 +2,11 @@
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 
+import { memoryScale, temperatureUnit } from './units';
 import type { Gpu } from '../wire';
 
-const KIB = 1024;
-const MIB = 1024 ** 2;
-const GIB = 1024 ** 3;
+/** What would be rounded to a thousand of one unit is told in the next; of 1024 in binary units. */
+const ROUNDED = 0.5;
 
 /** What stands for a value that is not known. */
 export let UNKNOWN = 'n/a';
@@ -19,7 +19,12 @@ export function speak(trans: TranslationBundle): void {
   UNKNOWN = trans.__('n/a');
 }
 
-export type MemoryUnit = 'GiB' | 'MiB';
+/** A unit that figures share: `GiB`, `MiB`, `GB` or `MB`. */
+export interface MemoryUnit {
+  readonly name: string;
+  /** Bytes. */
+  readonly size: number;
+}
 
 type Unsure = number | null | undefined;
 
@@ -32,21 +37,25 @@ export function memory(size: Unsure): string {
   if (!known(size)) {
     return UNKNOWN;
   }
+  const [giga, mega, kilo] = memoryScale();
   if (size === 0) {
-    return '0 MiB';
+    return `0 ${mega.name}`;
   }
-  if (size >= 1023.5 * MIB) {
-    return `${(size / GIB).toFixed(1)} GiB`;
+  if (size >= giga.size - ROUNDED * mega.size) {
+    return `${(size / giga.size).toFixed(1)} ${giga.name}`;
   }
-  if (size >= 1023.5 * KIB) {
-    return `${(size / MIB).toFixed(size < 9.95 * MIB ? 1 : 0)} MiB`;
+  if (size >= mega.size - ROUNDED * kilo.size) {
+    return `${(size / mega.size).toFixed(size < 9.95 * mega.size ? 1 : 0)} ${mega.name}`;
   }
-  return size >= 1023.5 ? `${(size / KIB).toFixed(0)} KiB` : `${size.toFixed(0)} B`;
+  return size >= kilo.size - ROUNDED
+    ? `${(size / kilo.size).toFixed(0)} ${kilo.name}`
+    : `${size.toFixed(0)} B`;
 }
 
 /** The one unit for figures that stand together: that of the largest, MiB at least. */
 export function memoryUnit(sizes: readonly Unsure[]): MemoryUnit {
-  return Math.max(0, ...sizes.filter(known)) >= 1023.5 * MIB ? 'GiB' : 'MiB';
+  const [giga, mega] = memoryScale();
+  return Math.max(0, ...sizes.filter(known)) >= giga.size - ROUNDED * mega.size ? giga : mega;
 }
 
 /** Bytes as a bare number of `unit`, `<0.1` for what would round to nothing: a little memory is not none. */
@@ -57,11 +66,17 @@ export function figure(size: Unsure, unit: MemoryUnit): string {
   if (size === 0) {
     return '0';
   }
-  const one = unit === 'GiB' ? GIB : MIB;
-  if (size < 0.05 * one) {
+  if (size < 0.05 * unit.size) {
     return '<0.1';
   }
-  return (size / one).toFixed(unit === 'MiB' && size >= 9.95 * MIB ? 0 : 1);
+  const [giga] = memoryScale();
+  return (size / unit.size).toFixed(unit.size < giga.size && size >= 9.95 * unit.size ? 0 : 1);
+}
+
+/** Degrees Celsius as `51 °C`, or as the settings have it. */
+export function temperature(celsius: Unsure): string {
+  const { name, size, zero } = temperatureUnit();
+  return known(celsius) ? `${whole(celsius / size + zero)} ${name}` : UNKNOWN;
 }
 
 /** A whole number, `n/a` for what is not known. */

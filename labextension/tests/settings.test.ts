@@ -1,0 +1,136 @@
+import { strict as assert } from 'node:assert';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+
+import type { ISettingRegistry } from '@jupyterlab/settingregistry';
+
+import { sound } from '../src/overrides';
+import { read } from '../src/settings';
+import { CommandIds, HolderCommandIds } from '../src/tokens';
+
+interface Property {
+  readonly title?: string;
+  readonly type: string;
+  readonly default: unknown;
+  readonly minimum?: number;
+  readonly maximum?: number;
+  readonly properties?: Record<string, Property>;
+}
+
+interface Schema {
+  readonly 'jupyter.lab.shortcuts': readonly {
+    readonly command: string;
+    readonly keys: readonly string[];
+    readonly selector: string;
+  }[];
+  readonly properties: Record<string, Property>;
+}
+
+const schema = JSON.parse(readFileSync('labextension/schema/panel.json', 'utf-8')) as Schema;
+
+function defaults(properties: Record<string, Property>): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(properties).map(([name, { properties: inner, default: value }]) => [
+      name,
+      inner === undefined ? value : defaults(inner)
+    ])
+  );
+}
+
+function settings(composite: unknown): ISettingRegistry.ISettings {
+  return { composite } as unknown as ISettingRegistry.ISettings;
+}
+
+test('each shortcut is a key of its own for a command that there is, wherever the keyboard is', () => {
+  const commands: readonly string[] = [...Object.values(CommandIds), ...Object.values(HolderCommandIds)];
+  const shortcuts = schema['jupyter.lab.shortcuts'];
+  assert.deepEqual(
+    shortcuts.map(({ command }) => command).filter(command => !commands.includes(command)),
+    []
+  );
+  assert.deepEqual([...new Set(shortcuts.map(({ selector }) => selector))], ['body']);
+  const keys = shortcuts.map(each => each.keys.join(' | '));
+  assert.equal(new Set(keys).size, keys.length);
+  // Alt and Shift with these letters: JupyterLab has only digits there, Chromium A B C I N P R T W X Z.
+  assert.deepEqual(
+    keys.filter(key => !/^Alt Shift [DEFGHV]$/.test(key)),
+    []
+  );
+});
+
+test('what the settings are before anybody touches them', () => {
+  const { sampleSeconds, units, show, alerts } = read(settings(defaults(schema.properties)));
+  assert.equal(sampleSeconds, 0);
+  assert.deepEqual(units, { memory: 'GiB', temperature: 'C' });
+  assert.deepEqual([...new Set(Object.values(show))], [true]);
+  assert.equal(alerts.temperature, null);
+});
+
+test('every setting has a name, and each number its limits', () => {
+  const all = (properties: Record<string, Property>): Property[] =>
+    Object.values(properties).flatMap(each => [each, ...all(each.properties ?? {})]);
+  const odd = all(schema.properties).filter(
+    ({ title, type, minimum, maximum, ...rest }) =>
+      title === undefined ||
+      (type === 'number' && !('enum' in rest) && (minimum === undefined || maximum === undefined))
+  );
+  assert.deepEqual(odd, []);
+});
+
+/** The schema with other defaults, as jupyterlab_server makes it of overrides.json. */
+function overridden(values: Record<string, unknown>): Parameters<typeof sound>[0] {
+  const properties = Object.fromEntries(
+    Object.entries(schema.properties).map(([name, kind]) => [
+      name,
+      name in values ? { ...kind, default: values[name] } : kind
+    ])
+  );
+  return { ...schema, properties } as unknown as Parameters<typeof sound>[0];
+}
+
+function defaultOf(mended: Parameters<typeof sound>[0], name: string): unknown {
+  return (mended as unknown as Schema).properties[name]?.default;
+}
+
+test('what an administrator presets holds as it is', () => {
+  const preset = overridden({ chartSeconds: 300, units: { memory: 'GB' }, hints: { busyMinutes: 60 } });
+  assert.deepEqual(sound(preset), [preset, []]);
+  assert.deepEqual(sound(overridden({}))[1], []);
+});
+
+test('a preset that cannot be is told and left out, and the others hold', () => {
+  const [mended, unfit] = sound(
+    overridden({
+      chartSeconds: 1e6,
+      sampleSeconds: 'often',
+      units: { memory: 'bits', temperature: 'F' },
+      show: { sun: true, cells: 'no', health: false },
+      hints: 'none',
+      alerts: { memoryPercent: 0, when: null }
+    })
+  );
+  assert.deepEqual(
+    ['chartSeconds', 'sampleSeconds', 'units', 'show', 'hints', 'alerts'].map(name =>
+      defaultOf(mended, name)
+    ),
+    [3600, 0, { temperature: 'F' }, { health: false }, {}, {}]
+  );
+  assert.deepEqual(
+    unfit.map(({ name }) => name),
+    [
+      'chartSeconds',
+      'sampleSeconds',
+      'units.memory',
+      'show.sun',
+      'show.cells',
+      'hints',
+      'alerts.memoryPercent',
+      'alerts.when'
+    ]
+  );
+});
+
+test('a setting outside a group is a number: only of those a neighbour can stand in', () => {
+  const alone = Object.values(schema.properties).filter(({ properties }) => properties === undefined);
+  assert.deepEqual([...new Set(alone.map(({ type }) => type))], ['number']);
+});

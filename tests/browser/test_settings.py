@@ -1,0 +1,224 @@
+"""Settings and keyboard shortcuts in a real JupyterLab: what is changed holds at once, without a reload."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import helpers_kernel_state
+import pytest
+from helpers_lab import Lab, Notebook
+from helpers_panel import CARD, PANEL, lab_with, machine, show, uuids, wait_for_text
+from playwright.sync_api import Browser, Error, Page
+from test_cells_list import report, saved
+from test_chinese import CLIPPED
+
+CELLS = f"{PANEL} .jp-gpuwidget-cells"
+DASHBOARD = ".jp-gpuwidget-dashboard"
+HEALTH = f"{PANEL} .jp-gpuwidget-health"
+RATE = f"{PANEL} .jp-gpuwidget-rate"
+STATUS = ".jp-gpuwidget-status"
+SWITCHES = f"{PANEL} .jp-gpuwidget-switches-fold"
+SHORTCUTS = json.loads((Path(__file__).parents[2] / "labextension" / "schema" / "panel.json").read_text())[
+    "jupyter.lab.shortcuts"
+]
+SETTINGS = "jupyterlab-gpuwidget:panel"
+PLACES = """
+return [...document.querySelectorAll('.jp-gpuwidget-panel *')].filter(node => node.checkVisibility())
+    .filter(node => getComputedStyle(node).display !== 'inline' && !node.matches('.jp-gpuwidget-fold-state'))
+    .map(node => [node.className, Math.round(node.getBoundingClientRect().top)].join(' '));
+"""
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A JupyterLab on a machine of two GPUs."""
+    with lab_with(tmp_path_factory.mktemp("settings"), *machine(2)) as (made, _):
+        yield made
+
+
+def look(page: Page, name: str) -> None:
+    """Keep a picture of it where ``GPUWIDGET_LOOK`` names a folder."""
+    if folder := os.environ.get("GPUWIDGET_LOOK"):
+        page.screenshot(path=Path(folder) / f"{name}.png")
+
+
+def choose(notebook: Notebook, **settings: Any) -> None:
+    """What the user has set, all else being as it comes; saved as the settings' editor does."""
+    notebook.script(
+        "const plugin = app.pluginRegistry?._plugins?.get('@jupyterlab/apputils-extension:settings')"
+        " ?? app._plugins?.get('@jupyterlab/apputils-extension:settings');"
+        "const registry = plugin.service; await registry.upload(argument[0], argument[1]);",
+        [SETTINGS, json.dumps(settings)],
+    )
+
+
+def watched(lab: Lab, browser: Browser, name: str, theme: str = "light") -> Notebook:
+    """A notebook with reports, whose kernel holds 14 GiB on the second GPU, beside the open panel."""
+    path = saved(lab, name, [report(1, 3, 14.0), report(2, 5, 200.0)])
+    content = json.loads(path.read_text())
+    content["cells"][0]["source"] = helpers_kernel_state.cell(helpers_kernel_state.state(uuids(lab)))
+    path.write_text(json.dumps(content))
+    notebook = lab.open(browser, path, theme=theme)
+    show(notebook, 300)
+    notebook.run(0)
+    notebook.wait_until_done()
+    wait_for_text(notebook, STATUS, "GiB")
+    return notebook
+
+
+def test_units(lab: Lab, browser: Browser) -> None:
+    """GB and Fahrenheit hold everywhere at once: cards, cells, status bar, dropdown, dashboard; and back."""
+    notebook = watched(lab, browser, "units.ipynb")
+    page = notebook.page
+    wait_for_text(notebook, CARD, "51 °C")
+    assert "GiB" in page.inner_text(CELLS)
+    before = notebook.script(PLACES)
+    choose(notebook, units={"memory": "GB", "temperature": "F"})
+    wait_for_text(notebook, CARD, "124 °F")
+    wait_for_text(notebook, CELLS, "Δ GB")
+    wait_for_text(notebook, STATUS, "GB")
+    assert notebook.script(PLACES) == before
+    show(notebook, 240)
+    assert notebook.script(CLIPPED) == []
+    notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
+    wait_for_text(notebook, f"{DASHBOARD} [data-metric=temperature_c]", "°F")
+    wait_for_text(notebook, f"{DASHBOARD} [data-metric=memory_used]", "GB")
+    for part in (PANEL, STATUS, DASHBOARD):
+        words = page.eval_on_selector(
+            part,
+            "node => [node.innerText, ...[...node.querySelectorAll('[title], [aria-label], option')].flatMap("
+            "each => [each.title, each.getAttribute('aria-label'), each.text])].join(' ')",
+        )
+        assert [unit for unit in ("GiB", "MiB", "°C") if unit in words] == [], words
+    look(page, "units-decimal")
+    choose(notebook, units={"memory": "GiB"})
+    wait_for_text(notebook, CARD, "51 °C")
+    wait_for_text(notebook, f"{DASHBOARD} [data-metric=memory_used]", "GiB")
+    notebook.close()
+
+
+def test_what_to_show(lab: Lab, browser: Browser) -> None:
+    """Each part goes and comes back with its setting, while the panel is open, and the rest stays."""
+    notebook = watched(lab, browser, "show.ipynb")
+    page = notebook.page
+    parts = {"switches": SWITCHES, "cells": CELLS, "health": HEALTH, "statusBar": STATUS}
+    for part in parts.values():
+        page.wait_for_selector(part, state="visible")
+    holders = f"{CARD}[data-open=true] .jp-gpuwidget-holders"
+    page.wait_for_selector(holders, state="attached")
+    names = [*parts, "holders", "bands", "hints"]
+    choose(notebook, show=dict.fromkeys(names, False))
+    for part in parts.values():
+        page.wait_for_selector(part, state="hidden")
+    page.wait_for_function(
+        "selector => [...document.querySelectorAll(selector)].every(node => node.hidden)", arg=holders
+    )
+    assert page.is_visible(CARD)
+    look(page, "show-nothing")
+    notebook.script("await app.commands.execute('gpuwidget:examine');")
+    page.wait_for_selector(HEALTH, state="visible")  # Who asks for it sees it.
+    choose(notebook, show={"switches": False})
+    for name in ("cells", "health", "statusBar"):
+        page.wait_for_selector(parts[name], state="visible")
+    page.wait_for_selector(SWITCHES, state="hidden")
+    notebook.close()
+
+
+def test_rate(lab: Lab, browser: Browser) -> None:
+    """Samples come as seldom as the settings say, which the header tells; a dashboard still has every one."""
+    notebook = watched(lab, browser, "rate.ipynb")
+    page = notebook.page
+    wait_for_text(notebook, RATE, "5 Hz")
+    choose(notebook, sampleSeconds=2)
+    wait_for_text(notebook, RATE, "every 2 s")
+    assert "the server reads every 0.2 s" in (page.get_attribute(RATE, "title") or "")
+    notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
+    wait_for_text(notebook, RATE, "5 Hz")
+    choose(notebook, sampleSeconds=0.1)
+    page.wait_for_timeout(300)
+    notebook.script("[...app.shell.widgets('main')].find(w => w.id.includes('dashboard')).close();")
+    page.wait_for_function(
+        "selector => document.querySelector(selector).title.includes('no more often')", arg=RATE
+    )
+    wait_for_text(notebook, RATE, "5 Hz")
+    notebook.close()
+
+
+def test_bad_values(lab: Lab, browser: Browser, tmp_path: Path) -> None:
+    """What can't be is not saved; preset by an administrator it is told, and all else works and holds."""
+    notebook = lab.open(browser, lab.write("bad.ipynb", ["1"]), kernel=False)
+    for bad in ({"sampleSeconds": -1}, {"units": {"memory": "bits"}}, {"show": {"sun": True}}):
+        with pytest.raises(Error, match="failed to validate"):
+            choose(notebook, **bad)
+    notebook.close()
+    presets = {SETTINGS: {"chartSeconds": "long", "units": {"memory": "bits", "temperature": "F"}}}
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "overrides.json").write_text(json.dumps(presets))
+    (tmp_path / "lab").mkdir()
+    preset = Lab(tmp_path / "lab", "replay", options=[f"--LabApp.app_settings_dir={tmp_path / 'app'}"])
+    try:
+        preset.wait_until_ready()
+        notebook = preset.open(browser, preset.write("preset.ipynb", ["1"]), kernel=False)
+        show(notebook, 300)
+        wait_for_text(notebook, CARD, "°F")
+        wait_for_text(notebook, CARD, "GiB")
+        notebook.script("await app.commands.execute('apputils:display-notifications');")
+        center = ".jp-Notification-List"
+        wait_for_text(notebook, center, 'sets chartSeconds to "long", which cannot be')
+        wait_for_text(notebook, center, 'sets units.memory to "bits", which cannot be')
+        look(notebook.page, "presets")
+        notebook.close()
+    finally:
+        preset.stop()
+
+
+def test_shortcuts(lab: Lab, browser: Browser) -> None:
+    """Keys show and hide the panel and open the dashboard; no other command has the same ones."""
+    notebook = lab.open(browser, lab.write("keys.ipynb", ["1"]))
+    page = notebook.page
+    bound = notebook.script(
+        "return app.commands.keyBindings.map(({command, keys, selector}) =>"
+        " ({command, keys: [...keys], selector, known: app.commands.hasCommand(command),"
+        " label: app.commands.label(command)}));"
+    )
+    for shortcut in SHORTCUTS:
+        mine = [each for each in bound if each["keys"][0] == shortcut["keys"][0]]
+        assert [(each["command"], each["selector"]) for each in mine] == [
+            (shortcut["command"], shortcut["selector"])
+        ]
+        assert mine[0]["known"]
+        assert mine[0]["label"]
+        assert page.query_selector(shortcut["selector"]) is not None
+    page.click(".jp-Notebook .cm-content")
+    page.keyboard.press("Alt+Shift+KeyG")
+    page.wait_for_selector(PANEL, state="visible")
+    page.keyboard.press("Alt+Shift+KeyG")
+    page.wait_for_selector(PANEL, state="hidden")
+    page.wait_for_function("() => document.querySelector('.jp-Notebook').contains(document.activeElement)")
+    assert notebook.script("return panel.content.widgets[0].model.sharedModel.source;") == "1"
+    page.keyboard.press("Alt+Shift+KeyD")
+    page.wait_for_selector(f"{DASHBOARD} canvas")
+    page.keyboard.press("Alt+Shift+KeyH")
+    page.wait_for_selector(f"{HEALTH}[open]")
+    notebook.close()
+
+
+def test_shortcuts_in_notebook_7(lab: Lab, browser: Browser) -> None:
+    """The same keys show and hide the panel there."""
+    path = lab.write("keys7.ipynb", ["1"])
+    page = browser.new_page(viewport={"width": 1200, "height": 800})
+    page.goto(f"{lab.url}/notebooks/{path.name}?token={lab.token}")
+    page.wait_for_selector(".jp-Notebook .jp-Cell")
+    page.click(".jp-Notebook .cm-content")
+    page.wait_for_function(
+        "() => window.jupyterapp?.commands.keyBindings.some(({keys}) => keys[0] === 'Alt Shift G')"
+    )
+    page.keyboard.press("Alt+Shift+KeyG")
+    page.wait_for_selector(PANEL, state="visible")
+    page.keyboard.press("Alt+Shift+KeyG")
+    page.wait_for_selector(PANEL, state="hidden")
+    Notebook(page, path).close()
