@@ -209,6 +209,11 @@ export class GpuDashboard extends Widget {
     this.rest();
   }
 
+  /** Closed it is gone: the next one begins with what this one showed. */
+  protected override onCloseRequest(): void {
+    this.dispose();
+  }
+
   protected override onActivateRequest(): void {
     this.grid.scroll.focus();
   }
