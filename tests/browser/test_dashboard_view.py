@@ -308,8 +308,8 @@ def test_closed_and_opened_again(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_below_a_notebook_7(browser: Browser, tmp_path: Path) -> None:
-    """Notebook 7 has its notebook alone in the main area: there the dashboard opens below it, with half of the
-    height, and again so when it was closed; the list of metrics lies within it."""
+    """Notebook 7 has its notebook alone in the main area: there the dashboard opens below it, with half of
+    the height, and again so when it was closed; the list of metrics lies within it."""
     with lab_with(tmp_path, *busy(2)) as (lab, _):
         path = lab.write("seven.ipynb", ["1"])
         page = browser.new_page(viewport={"width": 1200, "height": 700})
