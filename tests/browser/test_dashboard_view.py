@@ -293,14 +293,44 @@ def test_a_recording_is_labelled(browser: Browser, lab: Lab) -> None:
     notebook.close()
 
 
+def test_closed_and_opened_again(browser: Browser, tmp_path: Path) -> None:
+    """One that was closed comes again, with what it showed."""
+    with lab_with(tmp_path, *busy(2)) as (lab, _):
+        notebook = lab.open(browser, lab.write("closed.ipynb", ["1"]), kernel=False)
+        page = notebook.page
+        open_dashboard(notebook)
+        choose(page, "power_w", "utilization")
+        notebook.script("app.shell.currentWidget.close();")
+        page.wait_for_selector(DASHBOARD, state="detached")
+        open_dashboard(notebook)
+        assert shown(page) == ["utilization", "power_w"]
+        notebook.close()
+
+
 def test_below_a_notebook_7(browser: Browser, tmp_path: Path) -> None:
-    """Notebook 7 has its notebook alone in the main area: there the dashboard opens below it."""
+    """Notebook 7 has its notebook alone in the main area: there the dashboard opens below it, with half of
+    the height, and again so when it was closed; the list of metrics lies within it."""
     with lab_with(tmp_path, *busy(2)) as (lab, _):
         path = lab.write("seven.ipynb", ["1"])
-        page = browser.new_page(viewport={"width": 1200, "height": 900})
+        page = browser.new_page(viewport={"width": 1200, "height": 700})
         page.goto(f"{lab.url}/notebooks/{path.name}?token={lab.token}")
         page.wait_for_function("() => window.jupyterapp?.commands.hasCommand('gpuwidget:open-dashboard')")
         page.wait_for_selector(".jp-Notebook .jp-Cell")
-        page.evaluate("() => window.jupyterapp.commands.execute('gpuwidget:open-dashboard')")
-        page.wait_for_selector(f"{CHART} canvas", state="visible")
+        for _ in range(2):
+            page.evaluate("() => window.jupyterapp.commands.execute('gpuwidget:open-dashboard')")
+            page.wait_for_selector(f"{CHART} canvas", state="visible")
+            height, below = page.eval_on_selector(
+                DASHBOARD,
+                "node => { const { height, bottom } = node.getBoundingClientRect();"
+                " return [height, innerHeight - bottom]; }",
+            )
+            assert height > 300
+            assert 0 <= below < 5
+            assert page.locator(".jp-Notebook .jp-Cell").first.is_visible()
+            page.click(f"{DASHBOARD} summary")
+            box = page.locator(f"{DASHBOARD} .jp-gpuwidget-list").bounding_box()
+            assert box is not None
+            assert box["y"] + box["height"] < 700
+            page.click("#jp-down-stack .lm-TabBar-tabCloseIcon")
+            page.wait_for_selector(DASHBOARD, state="detached")
         page.close(run_before_unload=False)

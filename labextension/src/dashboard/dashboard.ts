@@ -7,11 +7,13 @@ import { serverNotice, type Notice } from '../panel/words';
 import type { Monitor } from '../stream/monitor';
 import type { CourseServer } from '../stream/server';
 import type { Timers } from '../timers';
-import { Text } from '../ui/dom';
+import { setAttribute, Text } from '../ui/dom';
 import { gpuNumber } from '../ui/format';
 import { gpuIcon } from '../ui/icon';
 import { unitsChanged } from '../ui/units';
 import type { StreamMessage } from '../wire';
+import { blankOf, type Blank } from './blank';
+import { BlankView } from './blankView';
 import type { Frame, ShownGpu } from './chart';
 import { Chooser } from './chooser';
 import { readColours, type Colours } from './colours';
@@ -56,6 +58,7 @@ export class GpuDashboard extends Widget {
   private readonly unsaved: Passing;
   private readonly recording = new Text('recording', 'div');
   private readonly notice: NoticeView;
+  private readonly blank: BlankView;
   private readonly toolbar: Toolbar;
   private readonly chooser: Chooser;
   private readonly legend: Legend;
@@ -83,6 +86,7 @@ export class GpuDashboard extends Widget {
     this.title.closable = true;
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', trans.__('GPU Dashboard'));
+    this.node.tabIndex = -1;
     this.loader = new Loader(server, timers);
     this.pace = new Pace(timers, () => {
       this.draw();
@@ -91,6 +95,11 @@ export class GpuDashboard extends Widget {
       this.update();
     });
     this.notice = new NoticeView(trans, () => undefined);
+    this.blank = new BlankView(trans, what => {
+      this.become(what === 'metrics' ? { ...this.shown, metrics: METRICS } : { ...this.shown, hidden: [] });
+      this.write(); // The button is gone with it, and the keyboard goes to the charts.
+      this.takeKeyboard();
+    });
     this.chooser = new Chooser(
       trans,
       (name, on) => {
@@ -140,6 +149,7 @@ export class GpuDashboard extends Widget {
         this.grid.focus(uuid);
       }
     });
+    this.grid.node.hidden = true;
     const { scroll } = this.grid;
     scroll.tabIndex = 0;
     scroll.setAttribute('role', 'group');
@@ -155,6 +165,7 @@ export class GpuDashboard extends Widget {
       this.recording.node,
       this.notice.node,
       this.legend.node,
+      this.blank.node,
       this.grid.node
     );
     monitor.changed.connect(this.update, this);
@@ -212,21 +223,74 @@ export class GpuDashboard extends Widget {
     this.rest();
   }
 
+  /** Closed it is gone: the next one begins with what this one showed. */
+  protected override onCloseRequest(): void {
+    this.dispose();
+  }
+
   protected override onActivateRequest(): void {
-    this.grid.scroll.focus();
+    this.takeKeyboard();
   }
 
   protected override onUpdateRequest(): void {
     if (!this.looking) {
       return;
     }
+    this.write();
+    this.pace.ask();
+  }
+
+  /** Write everything but the charts. */
+  private write(): void {
     const { sample } = this.monitor.model;
     const recording = sample?.origin.recording ?? null;
     this.recording.set(recording ?? '');
     this.recording.node.hidden = recording === null;
-    this.notice.show(this.said());
+    const server = this.serverNotice();
+    const said = server ?? this.said();
+    const blank = this.blankOf(said);
+    // One sentence is said once.
+    const notice = said?.text === blank?.text ? null : said;
+    this.notice.show(this.unsaved.text === null ? notice : { text: this.unsaved.text });
+    this.blank.show(blank);
+    this.showCharts(blank === null);
+    this.toolbar.node.hidden = sample?.gpus.length === 0;
+    this.toolbar.empty = blank !== null;
+    setAttribute(this.node, 'data-link', server !== null && this.still === null ? 'lost' : '');
     this.legend.update(sample, this.shown.hidden);
-    this.pace.ask();
+  }
+
+  /** Have it on the charts, or here until there are some. */
+  private takeKeyboard(): void {
+    (this.grid.node.hidden ? this.node : this.grid.scroll).focus();
+  }
+
+  /** Show the charts or not, without the keyboard being lost with what goes. */
+  private showCharts(shown: boolean): void {
+    const { node, scroll } = this.grid;
+    if (node.hidden !== shown) {
+      return;
+    }
+    const { activeElement } = document;
+    const [here, there] = shown
+      ? [activeElement === this.node, scroll]
+      : [node.contains(activeElement), this.node];
+    node.hidden = !shown;
+    if (here) {
+      there.focus({ preventScroll: true });
+    }
+  }
+
+  private blankOf(notice: Notice | null): Blank | null {
+    const { sample } = this.monitor.model;
+    return blankOf(this.trans, {
+      gpus: sample?.gpus.length ?? null,
+      reason: sample?.origin.reason ?? null,
+      chosen: this.gpus().length,
+      metrics: this.shown.metrics.length,
+      read: this.loader.course !== null,
+      notice
+    });
   }
 
   private readonly look = (): void => {
@@ -355,20 +419,19 @@ export class GpuDashboard extends Widget {
     this.pace.calm = this.many;
   }
 
-  private said(): Notice | null {
-    if (this.unsaved.text !== null) {
-      return { text: this.unsaved.text };
-    }
+  /** How it stands with the server; null while samples come, or the first is waited for. */
+  private serverNotice(): Notice | null {
     const { link, sampled, model, quietFor } = this.monitor;
     const known = model.sample !== null;
-    const notice = serverNotice(this.trans, { link, quiet: quietFor, sampled, known });
-    if (notice !== null) {
-      return notice;
-    }
+    const waits = !known && quietFor === null && (link === 'open' || link === 'opening');
+    return waits ? null : serverNotice(this.trans, { link, quiet: quietFor, sampled, known });
+  }
+
+  private said(): Notice | null {
     if (this.loader.failure !== null) {
       return { text: this.trans.__('The past can’t be had now: %1. Trying again.', this.loader.failure) };
     }
-    const reason = model.sample?.origin.reason ?? null;
+    const reason = this.monitor.model.sample?.origin.reason ?? null;
     return reason === null ? null : { text: reason };
   }
 

@@ -22,7 +22,7 @@ export class Toolbar {
   private readonly save: HTMLButtonElement;
   private readonly part = new Text('part');
   private making = false;
-  private empty = false;
+  private nothing = true;
 
   constructor(ports: ToolbarPorts, chooser: Chooser) {
     const { trans } = ports;
@@ -55,15 +55,19 @@ export class Toolbar {
     setAttribute(this.node, 'aria-label', trans.__('GPU dashboard'));
   }
 
-  /** Show the range that is chosen, and the part that stands still if one does; without a metric there is no table. */
-  update({ range, metrics }: DashboardState, still: Part | null): void {
+  /** Show the range that is chosen, and the part that stands still if one does. */
+  update({ range }: DashboardState, still: Part | null): void {
     for (const [seconds, button] of this.ranges) {
       setAttribute(button, 'aria-pressed', String(still === null && seconds === range));
     }
     setAttribute(this.live, 'aria-pressed', String(still === null));
     const now = Date.now() / 1000;
     this.part.set(still === null ? '' : `${moment(still.from, now)} – ${moment(still.to, now)}`);
-    this.empty = metrics.length === 0;
+  }
+
+  /** Whether there is nothing to make a table of. */
+  set empty(empty: boolean) {
+    this.nothing = empty;
     this.enable();
   }
 
@@ -74,6 +78,6 @@ export class Toolbar {
   }
 
   private enable(): void {
-    this.save.disabled = this.making || this.empty;
+    this.save.disabled = this.making || this.nothing;
   }
 }

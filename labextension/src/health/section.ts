@@ -2,31 +2,39 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { element, setAttribute, Text } from '../ui/dom';
 import type { Kernels } from '../kernel/kernels';
+import type { Folds } from '../panel/folds';
 import { kernelNotice } from '../panel/words';
 import type { Copy } from './copyButton';
 import type { Health } from './health';
 import { PlaceView } from './placeView';
 import { healthSummary, SYMBOLS } from './words';
 
+/** What it speaks of, and how it was left. */
+export interface HealthPorts {
+  readonly trans: TranslationBundle;
+  readonly health: Health;
+  readonly kernels: Kernels;
+  readonly folds: Folds;
+}
+
 /** The doctor in the panel: a line that asks when it is unfolded, and never by itself. */
 export class HealthSection {
   readonly node: HTMLDetailsElement;
   private readonly symbol = new Text('link-symbol');
   private readonly summary = new Text('fold-state');
-  private readonly again = element('button', 'again jp-Button jp-mod-styled');
+  private readonly wish = new Text('');
+  private readonly again = element('button', 'again jp-Button jp-mod-styled', this.wish.node);
   private readonly kernelPlace: PlaceView;
   private readonly serverPlace: PlaceView;
 
   constructor(
-    private readonly trans: TranslationBundle,
-    private readonly health: Health,
-    private readonly kernels: Kernels,
+    private readonly ports: HealthPorts,
     copy: Copy
   ) {
+    const { trans, health, folds } = ports;
     this.kernelPlace = new PlaceView(trans, copy);
     this.serverPlace = new PlaceView(trans, copy);
     this.again.type = 'button';
-    this.again.textContent = trans.__('Look again');
     this.again.title = trans.__('Examine the notebook in front and the server, which takes some seconds');
     this.again.onclick = () => {
       void health.ask();
@@ -45,19 +53,21 @@ export class HealthSection {
       element('div', 'fold-body', this.kernelPlace.node, this.serverPlace.node, this.again)
     );
     this.summary.node.setAttribute('aria-live', 'polite');
-    this.node.ontoggle = () => {
-      if (this.node.open) {
+    // Found unfolded after a reload it asks nobody: that is for who unfolds it, or presses the button.
+    folds.hold(this.node, 'health', byUser => {
+      if (byUser && this.node.open) {
+        this.node.scrollIntoView({ block: 'start' });
         void health.askOnce();
       }
       this.update();
-    };
+    });
     health.changed.connect(this.update, this);
     this.update();
   }
 
   /** Show what is known. */
   update(): void {
-    const { trans, health, kernels } = this;
+    const { trans, health, kernels } = this.ports;
     const { view } = kernels;
     const [status, words] = healthSummary(trans, [health.kernel, health.server]);
     setAttribute(this.node, 'data-status', status ?? '');
@@ -76,17 +86,20 @@ export class HealthSection {
       reason
     );
     this.serverPlace.show(trans.__('Jupyter server'), health.server, '');
+    const first = health.server.kind === 'unasked';
+    this.wish.set(first ? trans.__('Look now') : trans.__('Look again'));
     this.again.disabled = health.asking;
   }
 
   /** Unfold it, which asks. */
   open(): void {
     this.node.open = true;
+    void this.ports.health.askOnce();
     this.node.querySelector('summary')?.focus();
   }
 
   /** End. */
   dispose(): void {
-    this.health.changed.disconnect(this.update, this);
+    this.ports.health.changed.disconnect(this.update, this);
   }
 }

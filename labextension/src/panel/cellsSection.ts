@@ -6,6 +6,7 @@ import { totalsText } from './cellWords';
 import type { Cells } from '../cells/cells';
 import { pressed, sorted, totals, type Column, type Row, type Sort } from '../cells/rows';
 import { element, setAttribute, Text } from '../ui/dom';
+import type { Folds } from './folds';
 import { memoryUnit, type MemoryUnit } from '../ui/format';
 import { memoryScale } from '../ui/units';
 
@@ -36,14 +37,14 @@ export class CellsSection {
 
   constructor(
     private readonly trans: TranslationBundle,
-    private readonly cells: Cells
+    private readonly cells: Cells,
+    private readonly folds: Folds
   ) {
-    const { preferences } = cells;
     const caret = caretRightIcon.element({ tag: 'span', className: 'jp-gpuwidget-caret' });
     this.fold.type = 'button';
     this.fold.append(caret, element('b', '', trans.__('Cells')), this.totals.node);
     this.fold.onclick = () => {
-      preferences.set({ open: !preferences.now.open });
+      folds.set('cells', !this.open);
     };
     this.running = new RunningRow(trans, cellId => {
       cells.reveal(cellId);
@@ -75,7 +76,7 @@ export class CellsSection {
   /** Show what is known now. */
   update(): void {
     const { rows, running } = this.cells;
-    const { open } = this.cells.preferences.now;
+    const { open } = this;
     this.node.hidden = !this.cells.present;
     setAttribute(this.fold, 'aria-expanded', String(open));
     setAttribute(this.node, 'data-open', String(open));
@@ -95,6 +96,10 @@ export class CellsSection {
     this.empty.node.hidden = rows.length > 0 || this.cells.foreign > 0;
     this.running.update(running, this.unit ?? memoryUnit([]));
     this.writeNotes(rows);
+  }
+
+  private get open(): boolean {
+    return this.folds.wish('cells') ?? true;
   }
 
   private writeRows(rows: readonly Row[]): void {

@@ -1,6 +1,7 @@
 import type { Band } from '../ui/bands';
 import { element } from '../ui/dom';
 import { Sight } from '../ui/sight';
+import type { Folds } from './folds';
 import { GpuCard, type CardPorts } from './gpuCard';
 import { kernelsOf } from '../holders/holders';
 import { openByThemselves, type GpuNow, type Model } from '../stream/model';
@@ -25,8 +26,6 @@ const OUT_OF_SIGHT_S = 2;
 export class GpuList {
   readonly node = element('div', 'gpus');
   private readonly cards = new Map<string, GpuCard>();
-  /** What the user folded or unfolded stays so. */
-  private readonly wishes = new Map<string, boolean>();
   /** For which GPUs, and which hold of the notebook on them, cards were last folded and unfolded by themselves. */
   private decidedFor = '';
   /** The time of the sample that each card was last written with. */
@@ -34,7 +33,10 @@ export class GpuList {
   private again: (() => void) | null = null;
   private readonly sight = new Sight(() => this.again?.());
 
-  constructor(private readonly ports: Omit<CardPorts, 'toggled'>) {}
+  constructor(
+    private readonly ports: Omit<CardPorts, 'toggled'>,
+    private readonly folds: Folds
+  ) {}
 
   /**
    * Show the newest sample of `model` and its past, with what `state` says of them and what is `beside` them.
@@ -97,7 +99,7 @@ export class GpuList {
       return;
     }
     const toggled = (uuid: string, open: boolean): void => {
-      this.wishes.set(uuid, open);
+      this.folds.set(uuid, open);
     };
     for (const uuid of wanted) {
       if (!this.cards.has(uuid)) {
@@ -116,14 +118,14 @@ export class GpuList {
       reading.answered !== null,
       kernel?.context ?? false
     ]);
-    const decision = JSON.stringify([seen, chosen]);
+    const decision = JSON.stringify([seen, chosen, this.folds.restored]);
     if (decision === this.decidedFor) {
       return;
     }
     this.decidedFor = decision;
     const open = openByThemselves(gpus, chosen);
     for (const [uuid, card] of this.cards) {
-      card.unfold(this.wishes.get(uuid) ?? open.has(uuid));
+      card.unfold(this.folds.wish(uuid) ?? open.has(uuid));
     }
   }
 }

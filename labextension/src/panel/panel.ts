@@ -6,6 +6,7 @@ import type { Cells } from '../cells/cells';
 import type { Band } from '../ui/bands';
 import { element, setAttribute, Text } from '../ui/dom';
 import { duration } from '../ui/format';
+import type { Folds } from './folds';
 import { GpuList } from './gpuList';
 import { Hints, type Hint, type Thresholds } from '../holders/hints';
 import { kernelsOf } from '../holders/holders';
@@ -29,6 +30,7 @@ const NO_BANDS: readonly Band[] = [];
 
 /** What the panel shows beside the stream. */
 export interface PanelPorts {
+  readonly folds: Folds;
   readonly cells: Cells;
   readonly holders: HolderPorts;
   /** When something is pointed out. */
@@ -48,6 +50,8 @@ export interface PanelSection {
 
 /** The panel of the sidebar. It looks, and so has work done, only while it can be seen. */
 export class GpuPanel extends Widget {
+  /** What the user folded and unfolded. */
+  readonly folds: Folds;
   private readonly dot = element('span', 'dot');
   private readonly rate = new Text('rate');
   private readonly header: HTMLElement;
@@ -57,6 +61,8 @@ export class GpuPanel extends Widget {
   private readonly switches: SwitchSection;
   private readonly key: HTMLElement;
   private readonly span = new Text('span');
+  /** All that may be longer than there is room: one scrolls, so that none squeezes another. */
+  private readonly scroll: HTMLElement;
   private readonly list: GpuList;
   private readonly cells: Cells;
   private readonly section: CellsSection;
@@ -71,7 +77,7 @@ export class GpuPanel extends Widget {
   constructor(
     private readonly trans: TranslationBundle,
     private readonly monitor: Monitor,
-    { cells, holders, thresholds, show }: PanelPorts
+    { cells, folds, holders, thresholds, show }: PanelPorts
   ) {
     super();
     this.id = 'jp-gpuwidget-panel';
@@ -82,14 +88,16 @@ export class GpuPanel extends Widget {
     this.node.setAttribute('aria-label', trans.__('GPUs'));
     this.notice = new NoticeView(trans, () => undefined);
     this.cells = cells;
-    this.section = new CellsSection(trans, cells);
+    this.folds = folds;
+    this.section = new CellsSection(trans, cells, folds);
     this.limits = thresholds;
     this.parts = show;
     this.kernel = new KernelSection(trans, monitor.kernels, sentence => {
       holders.outcome.say(sentence);
     });
-    this.switches = new SwitchSection(trans, monitor.kernels);
-    this.list = new GpuList({ trans, palette: () => (this.colours ??= readPalette(this.node)), holders });
+    this.switches = new SwitchSection(trans, monitor.kernels, folds);
+    const palette = (): Palette => (this.colours ??= readPalette(this.node));
+    this.list = new GpuList({ trans, palette, holders }, folds);
     this.hintList = new HintList(trans, holders);
     this.hintList.onToggle(() => {
       this.update();
@@ -103,24 +111,20 @@ export class GpuPanel extends Widget {
       this.span.node
     );
     this.header = element('div', 'header', this.dot, element('h2', '', trans.__('GPUs')), this.rate.node);
-    this.node.append(
-      this.header,
-      this.kernel.node,
+    this.scroll = element(
+      'div',
+      'scroll',
       this.switches.node,
-      element(
-        'div',
-        'scroll',
-        this.recording.node,
-        this.notice.node,
-        this.hintList.node,
-        this.key,
-        this.list.node
-      ),
-      this.section.node,
-      this.outcome.node
+      this.recording.node,
+      this.notice.node,
+      this.hintList.node,
+      this.key,
+      this.list.node
     );
+    this.node.append(this.header, this.kernel.node, this.scroll, this.section.node, this.outcome.node);
     monitor.changed.connect(this.update, this);
     cells.changed.connect(this.update, this);
+    folds.changed.connect(this.update, this);
     document.addEventListener('visibilitychange', this.look);
   }
 
@@ -149,7 +153,7 @@ export class GpuPanel extends Widget {
   /** Add a section below the GPUs. */
   addSection(section: PanelSection): void {
     this.sections.push(section);
-    this.node.append(section.node);
+    this.scroll.append(section.node);
   }
 
   /** Put the keyboard on the device dropdown. */
@@ -164,6 +168,7 @@ export class GpuPanel extends Widget {
     document.removeEventListener('visibilitychange', this.look);
     this.monitor.changed.disconnect(this.update, this);
     this.cells.changed.disconnect(this.update, this);
+    this.folds.changed.disconnect(this.update, this);
     this.monitor.look(false);
     this.cells.look(false);
     this.list.dispose();

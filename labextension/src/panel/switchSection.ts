@@ -3,6 +3,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { element, Text } from '../ui/dom';
 import type { Kernel } from '../kernel/kernel';
 import type { Kernels } from '../kernel/kernels';
+import type { Folds } from './folds';
 import { SwitchRow } from './switchRow';
 import { switchLines, switchReason, switchSummary } from './switchWords';
 import type { Switch } from '../wire';
@@ -21,7 +22,8 @@ export class SwitchSection {
 
   constructor(
     private readonly trans: TranslationBundle,
-    private readonly kernels: Kernels
+    private readonly kernels: Kernels,
+    folds: Folds
   ) {
     this.node = element(
       'details',
@@ -34,9 +36,9 @@ export class SwitchSection {
       ),
       element('div', 'fold-body', this.list, this.said.node)
     );
-    this.node.ontoggle = () => {
+    folds.hold(this.node, 'switches', () => {
       this.update();
-    };
+    });
     this.list.setAttribute('role', 'group');
     this.list.setAttribute('aria-label', trans.__('Torch switches'));
     this.said.node.setAttribute('aria-live', 'polite');

@@ -1,14 +1,14 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { IStateDB } from '@jupyterlab/statedb';
-import type { ReadonlyPartialJSONValue } from '@lumino/coreutils';
 
 import { Cells } from '../cells/cells';
 import { NotebookCells } from '../cells/jupyter';
-import { Preferences, type Store } from '../cells/preferences';
+import { Preferences } from '../cells/preferences';
 import { Reader } from '../cells/reader';
 import { Runs } from '../cells/runs';
 import type { Monitor } from '../stream/monitor';
+import { storeIn } from '../store';
 import { BROWSER } from '../timers';
 import { ICells, IMonitor } from '../tokens';
 
@@ -26,12 +26,9 @@ export const cells: JupyterFrontEndPlugin<Cells> = {
     tracker: INotebookTracker | null,
     database: IStateDB | null
   ) => {
-    const store: Store | null = database && {
-      fetch: () => database.fetch(cells.id),
-      save: wishes => database.save(cells.id, wishes as unknown as ReadonlyPartialJSONValue)
-    };
+    const preferences = new Preferences(storeIn(database, cells.id));
     const runs = new Runs();
-    const made = new Cells(source, new Reader(BROWSER), runs, new Preferences(store), BROWSER);
+    const made = new Cells(source, new Reader(BROWSER), runs, preferences, BROWSER);
     if (tracker !== null) {
       new NotebookCells(tracker, app.shell, made, runs, BROWSER);
     }

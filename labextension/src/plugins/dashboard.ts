@@ -4,6 +4,7 @@ import { ILauncher } from '@jupyterlab/launcher';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { GpuDashboard } from '../dashboard/dashboard';
+import { giveRoom } from '../dashboard/room';
 import { restored, type DashboardState } from '../dashboard/state';
 import type { GpuPanel } from '../panel/panel';
 import type { Monitor } from '../stream/monitor';
@@ -41,14 +42,16 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
     let last: DashboardState | undefined;
     const add = (kept: unknown): GpuDashboard => {
       const widget = new GpuDashboard({ trans, monitor, server, timers: BROWSER }, restored(kept));
+      last = widget.state; // For when it is closed and opened again.
       widget.stateChanged.connect(() => {
-        last = widget.state; // For when it is closed and opened again.
+        last = widget.state;
         void tracker.save(widget);
       });
       shell.add(widget, 'main', { type: 'GPUs' });
       if (!widget.isAttached) {
         // Notebook 7 has its notebook alone in the main area; below it there is room.
         shell.add(widget, 'down', { type: 'GPUs' });
+        giveRoom(widget);
       }
       void tracker.add(widget);
       return widget;

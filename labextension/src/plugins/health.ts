@@ -31,7 +31,7 @@ export const health: JupyterFrontEndPlugin<void> = {
       'The kernel did not answer: a long call holds it, or it has an older gpuwidget.'
     );
     const known = new Health(new JupyterServerDoctor(trans), kernels, silence);
-    const section = new HealthSection(trans, known, kernels, text => {
+    const section = new HealthSection({ trans, health: known, kernels, folds: panel.folds }, text => {
       Clipboard.copyToSystem(text);
     });
     const settings = await registry.load(SETTINGS);

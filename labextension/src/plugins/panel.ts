@@ -1,13 +1,16 @@
 import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { IThemeManager } from '@jupyterlab/apputils';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { IStateDB } from '@jupyterlab/statedb';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import type { Cells } from '../cells/cells';
+import { Folds } from '../panel/folds';
 import { GpuPanel } from '../panel/panel';
 import type { HolderPorts } from '../holders/ports';
 import { read, SETTINGS, type Settings } from '../settings';
 import type { Monitor } from '../stream/monitor';
+import { storeIn } from '../store';
 import { DOMAIN, ICells, IGpuPanel, IHolders, IMonitor } from '../tokens';
 import { measureIn } from '../ui/units';
 
@@ -20,7 +23,7 @@ export const panel: JupyterFrontEndPlugin<GpuPanel> = {
   autoStart: true,
   provides: IGpuPanel,
   requires: [IMonitor, ICells, IHolders, ISettingRegistry],
-  optional: [ILayoutRestorer, IThemeManager, ITranslator],
+  optional: [ILayoutRestorer, IThemeManager, ITranslator, IStateDB],
   activate: async (
     app: JupyterFrontEnd,
     source: Monitor,
@@ -29,7 +32,8 @@ export const panel: JupyterFrontEndPlugin<GpuPanel> = {
     registry: ISettingRegistry,
     restorer: ILayoutRestorer | null,
     themes: IThemeManager | null,
-    translator: ITranslator | null
+    translator: ITranslator | null,
+    database: IStateDB | null
   ) => {
     const settings = await registry.load(SETTINGS);
     const first = read(settings);
@@ -41,6 +45,7 @@ export const panel: JupyterFrontEndPlugin<GpuPanel> = {
     measure(first);
     const widget = new GpuPanel((translator ?? nullTranslator).load(DOMAIN), source, {
       cells,
+      folds: new Folds(storeIn(database, SETTINGS)),
       holders,
       thresholds: first.hints,
       show: first.show
