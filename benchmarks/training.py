@@ -1,4 +1,4 @@
-"""Training loops on a real GPU, watched over plain: by ``gpuwidget.watch()`` and by ``%%gpuwatch``."""
+"""Training loops on a real GPU, watched over plain: what ``%%gpuwatch`` measures, and the cell itself."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Loop:
     kernel_pairs: int
 
 
-_HEAVY = _Loop("training", "heavy", "a training loop of large matrix products", 1.005, 4.0, 16, 4.0, 8)
+_HEAVY = _Loop("training", "heavy", "a training loop of large matrix products", 1.005, 4.0, 16, 10.0, 8)
 _LAUNCH = _Loop("launch", "launch", "a launch-bound training loop", 1.02, 2.0, 24, 10.0, 8)
 
 
@@ -70,7 +70,7 @@ def measure_lines(settings: Settings) -> Iterator[Figure]:
 def _in_a_process(one: _Loop, settings: Settings) -> Iterator[Figure]:
     arguments = [one.kind, str(settings.pick(one.pairs, 4)), str(settings.pick(one.seconds, 0.5))]
     found = ask_program("benchmarks.training_loops", *arguments)
-    what = f"{one.words}, in gpuwidget.watch()"
+    what = f"{one.words}, watched with where its time went"
     if "not_measured" in found:
         reason = found["not_measured"]
         yield Figure(benchmark=one.benchmark, what=what, unit="ratio", bar=one.bar, not_measured=reason)
@@ -82,7 +82,7 @@ def _in_a_process(one: _Loop, settings: Settings) -> Iterator[Figure]:
             unit="ratio",
             bar=one.bar,
             values=ratios([(plain[place], watched[place]) for plain, watched in found["runs"]]),
-            details={name: found[name] for name in ("steps", "step_ms", "gpus_shown")},
+            details={name: found[name] for name in ("steps", "step_ms", "seen")},
         )
 
 

@@ -1,12 +1,14 @@
 """Two training loops on a real GPU, and the pairs of them in one process; torch's one home here.
 
 As a program: ``python -m benchmarks.training_loops heavy|launch PAIRS SECONDS [--lines]`` prints what it
-measured, with the second of each pair watched, or with ``--lines`` watched as ``%%gpuwatch --lines`` does.
+measured. The second of each pair is watched as ``%%gpuwatch`` does it, where its time went included, or with
+``--lines`` as ``%%gpuwatch --lines`` does; the chart and the card are left out.
 """
 
 from __future__ import annotations
 
 import json
+import linecache
 import sys
 import time
 from collections.abc import Callable
@@ -14,14 +16,22 @@ from typing import Any
 
 import torch
 
-import gpuwidget
 from benchmarks.statistics import alternating
 from gpuwidget.kernel.line_memory import LineWitness
 from gpuwidget.kernel.user_code import UserCode
 from gpuwidget.kernel.watching import new_run
+from gpuwidget.measure.observer import CodeWitness
+from gpuwidget.measure.places import Places
+from gpuwidget.measure.report import Report
 from gpuwidget.measure.run import RunOptions
+from gpuwidget.measure.windows import SampledWindows
+from gpuwidget.measure.witness import Witness
+from gpuwidget.sampler import process_sampler
+from gpuwidget.torch_stream import DefaultStreams
 
 Step = Callable[[], None]
+_CELL = "<ipython-input-1-training>"
+_CODE = compile("taken = loop(step, steps)\n", _CELL, "exec")
 
 
 def heavy() -> Step:
@@ -78,56 +88,29 @@ def steps_for(step: Step, seconds: float) -> int:
     return max(1, int(probe * seconds / took))
 
 
-def measure_pairs(kind: str, pairs: int, seconds: float) -> dict[str, Any]:
+def measure_pairs(kind: str, pairs: int, seconds: float, witness: Callable[[], Witness]) -> dict[str, Any]:
     """Seconds of each plain and watched loop; the watched also from the inside, without start and report."""
     step = {"heavy": heavy, "launch": launch}[kind]()
     steps = steps_for(step, seconds)
-    shown = []
-
-    def plain() -> tuple[float, float]:
-        taken = loop(step, steps)
-        return taken, taken
-
-    def watched() -> tuple[float, float]:
-        began = time.perf_counter()
-        with gpuwidget.watch() as watch:
-            inside = loop(step, steps)
-        whole = time.perf_counter() - began
-        assert watch.report is not None
-        shown.append(sum(gpu.shown for gpu in watch.report.gpus))
-        return whole, inside
-
-    with gpuwidget.watch():
-        loop(step, 1)
-    runs = alternating(pairs, plain, watched)
-    step_ms = min(before[0] for before, _ in runs) / steps * 1e3
-    return {"runs": runs, "steps": steps, "step_ms": step_ms, "gpus_shown": shown[-1]}
-
-
-def measure_lines(kind: str, pairs: int, seconds: float) -> dict[str, Any]:
-    """Seconds of each plain loop and each with ``--lines``; the latter also without start and report."""
-    step = {"heavy": heavy, "launch": launch}[kind]()
-    steps = steps_for(step, seconds)
     seen: list[dict[str, Any]] = []
+    names: dict[str, Any] = {"loop": loop, "step": step, "steps": steps}
 
     def plain() -> tuple[float, float]:
-        taken = loop(step, steps)
-        return taken, taken
+        exec(_CODE, names)
+        return names["taken"], names["taken"]
 
     def watched() -> tuple[float, float]:
         began = time.perf_counter()
-        run = new_run(RunOptions(), None, None, [LineWitness(UserCode(None))])
+        run = new_run(RunOptions(), None, None, [witness()])
         run.start()
-        inside = loop(step, steps)
+        exec(_CODE, names)
         run.end()
         ended = time.perf_counter()
         report = run.report()
         whole = time.perf_counter() - began
         assert report is not None
-        notes = [note for note in report.notes if note.startswith("Memory by line")]
-        took = whole - (ended - began)
-        seen.append({"lines": len(report.lines), "report_s": took, "notes": notes})
-        return whole, inside
+        seen.append({**_seen(report), "report_s": whole - (ended - began)})
+        return whole, names["taken"]
 
     watched()
     runs = alternating(pairs, plain, watched)
@@ -135,14 +118,37 @@ def measure_lines(kind: str, pairs: int, seconds: float) -> dict[str, Any]:
     return {"runs": runs, "steps": steps, "step_ms": step_ms, "seen": seen[-1]}
 
 
+def _seen(report: Report) -> dict[str, Any]:
+    """That it was watched: what the report knows."""
+    return {
+        "gpus_shown": sum(gpu.shown for gpu in report.gpus),
+        "looks": report.time.samples if report.time is not None else 0,
+        "lines": len(report.lines),
+        "notes": [note for note in report.notes if note.startswith("Memory by line")],
+    }
+
+
+def _where_the_time_went() -> Witness:
+    return CodeWitness(
+        Places({_CELL}.__contains__, {_CELL: "In[1]"}.get),
+        linecache.getline,
+        DefaultStreams(),
+        windows=SampledWindows(process_sampler()),
+    )
+
+
+def _memory_by_line() -> Witness:
+    return LineWitness(UserCode(None))
+
+
 def main() -> None:
     """Measure as the command line says."""
     kind, pairs, seconds, *options = sys.argv[1:]
-    measure = measure_lines if "--lines" in options else measure_pairs
+    witness = _memory_by_line if "--lines" in options else _where_the_time_went
     if not torch.cuda.is_available():
         result: dict[str, Any] = {"not_measured": "torch finds no CUDA GPU here"}
     else:
-        result = measure(kind, int(pairs), float(seconds))
+        result = measure_pairs(kind, int(pairs), float(seconds), witness)
     print(json.dumps(result))
 
 

@@ -108,7 +108,8 @@ class Kernel:
                 variables[name] = value
         for folder in homes.values():
             Path(folder).mkdir()
-        self._manager = KernelManager()
+        # Not TCP: a port that was free when it was chosen may be another program's when the kernel takes it.
+        self._manager = KernelManager(transport="ipc")
         self._manager.connection_file = str(root / "connection.json")
         self._manager._kernel_spec = KernelSpec(
             argv=[KERNEL_PYTHON, "-m", "ipykernel_launcher", "-f", "{connection_file}"],

@@ -117,6 +117,9 @@ def test_a_worker_whose_parent_died(kernel: Kernel) -> None:
         f"""
 subprocess.run(["sh", "-c", "sleep 60 >/dev/null 2>&1 & echo $! >pid"])
 orphan = int(open("pid").read())
+# The shell's copy has yet to become it.
+while not open(f"/proc/{{orphan}}/cmdline").read().startswith("sleep"):
+    time.sleep(0.001)
 driver("gpu.0.memory_used={5 * GIB}", f"gpu.0.compute={{orphan}}:{5 * GIB}")
 seen(0, {5 * GIB})
 os.kill(orphan, 9)
