@@ -156,7 +156,7 @@ def test_other_kernels(
 
 
 def test_nothing_is_done_while_hidden(open_notebook: Open) -> None:
-    """A hidden panel has no socket open and asks no kernel."""
+    """A hidden panel has no socket open and asks no kernel; the status bar's item has its answer by then."""
     notebook = open_notebook(["%load_ext gpuwidget"])
     streams: list[str] = []
 
@@ -171,6 +171,7 @@ def test_nothing_is_done_while_hidden(open_notebook: Open) -> None:
     assert streams == []
     show(notebook)
     notebook.page.wait_for_selector(f"{CARD} canvas")
+    notebook.page.wait_for_selector(".jp-gpuwidget-watch:enabled")
     hide(notebook)
     notebook.page.wait_for_timeout(500)
     assert streams == ["open", "closed"]
