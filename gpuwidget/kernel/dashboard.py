@@ -231,7 +231,9 @@ class Dashboard:
                 if self._paused and self._devices_changed:
                     self._show_devices(view, None)
                 with self._changed:
-                    if not self._closed and not (self._paused and self._devices_changed):
+                    # What has come while it began to pause has woken nobody.
+                    news = self._paused and (self._devices_changed or self._presence.likely)
+                    if not self._closed and not news:
                         self._changed.wait(_PAUSED_LOOK_S if self._paused else PERIOD_S)
         except Exception:
             _LOG.debug("the dashboard ended early", exc_info=True)

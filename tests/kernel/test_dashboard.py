@@ -98,6 +98,15 @@ def test_it_pauses_when_nobody_is_there(kernel: Kernel) -> None:
     kernel.ok(f"{gone}\nassert until(lambda: d._paused)\nview._go_on.click()\nassert until(sampled)")
 
 
+def test_a_click_while_it_begins_to_pause(kernel: Kernel) -> None:
+    """It goes on at once, and not when it looks again half a minute later."""
+    kernel.ok("d = gpuwidget.dashboard(); display(d)\nview = d._view\nuntil(sampled)")
+    click = "def clicked(view):\n    pause(view)\n    view._go_on.click()\n    clicks.append(1)"
+    kernel.ok(f"pause, clicks = d._pause, []\n{click}\nd._pause = clicked")
+    gone = "d._presence._running, d._presence._last = 0, float('-inf')"
+    kernel.ok(f"{gone}\nassert until(lambda: clicks)\nassert until(lambda: sampled() and not d._paused)")
+
+
 def test_closing_its_widgets_ends_it(kernel: Kernel) -> None:
     """Widget.close_all() leaves no thread and no sampling."""
     kernel.ok("d = gpuwidget.dashboard(); display(d)\nuntil(sampled)")
