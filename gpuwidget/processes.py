@@ -119,7 +119,7 @@ class ChildrenTime(NamedTuple):
 
 
 def has_children() -> bool:
-    """Whether this process has a child; one system call, where telling who they are takes hundreds."""
+    """Whether this process has a child; one system call, where telling which takes several a thread."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:

@@ -147,8 +147,8 @@ _found: Any = None
 def _names() -> Iterator[str]:
     """What the loaded runtime may be called: as CUDA names it, and where it is mapped from.
 
-    The name comes first: the list of what is mapped takes hundreds of system calls to read, at each of which
-    a thread that computes in Python keeps the reader waiting.
+    The name comes first: the list of what is mapped takes many system calls to read, at each of which a
+    thread that computes in Python keeps the reader waiting.
     """
     version = getattr(getattr(torch_state.loaded(), "version", None), "cuda", None)
     if version is not None:

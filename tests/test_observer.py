@@ -17,7 +17,7 @@ from fakes import EPOCH, FakeClock
 from helpers_frames import CELL, LOADER, NAMES, OTHER_CELL, TRAIN, FakeStreams, Frame, Watched, stack
 
 from gpuwidget.measure.observer import CodeWitness
-from gpuwidget.measure.operations import was_made_to
+from gpuwidget.measure.operations import was_made_to_let_go
 from gpuwidget.measure.places import Place, Places
 from gpuwidget.measure.report import CodeTime, Level, LineTime
 from gpuwidget.measure.tally import Look, Tally
@@ -395,7 +395,7 @@ def test_where_a_real_thread_is_made_to_let_go() -> None:
         if {frame.f_code for frame in frames} == within:
             looks += 1
             for frame, seen in zip(frames, found, strict=True):
-                seen.add(was_made_to(frame))
+                seen.add(was_made_to_let_go(frame))
         time.sleep(0)
     over.pop().set()
     for thread in threads:

@@ -23,7 +23,7 @@ from gpuwidget import processes
 from gpuwidget.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.measure.code_time import Source, code_time, disagree, looked_at, stream_busy, with_activity
 from gpuwidget.measure.notes import gpu_name
-from gpuwidget.measure.operations import has_begun_only, was_made_to
+from gpuwidget.measure.operations import has_begun_only, was_made_to_let_go
 from gpuwidget.measure.places import Places
 from gpuwidget.measure.report import CodeTime, Report
 from gpuwidget.measure.steady import warm_up
@@ -266,7 +266,7 @@ class CodeWitness:
         """Look at the thread at ``t``, ``late`` seconds after that was due, for ``seconds`` of its time."""
         tally = self._tally
         frame = self._frames().get(self._watched)
-        made_to = late > PROMPT_S and frame is not None and was_made_to(frame)
+        made_to = late > PROMPT_S and frame is not None and was_made_to_let_go(frame)
         look = Look(t, late, seconds, self._ran(), made_to)
         if frame is not None and tally.was_made_to(look) and has_begun_only(frame):
             frame = frame.f_back
@@ -314,7 +314,7 @@ class CodeWitness:
         if not processes.has_children():
             self._cpu_start = self._cpu()
             return
-        # Hundreds of system calls, at each of which a cell in pure Python keeps their caller waiting.
+        # Many system calls, at each of which a cell in pure Python keeps their caller waiting.
         self._counting = threading.Thread(target=self._count, name="gpuwidget-children", daemon=True)
         self._counting.start()
 

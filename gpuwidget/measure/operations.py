@@ -62,7 +62,7 @@ def has_begun_only(frame: FrameType) -> bool:
     return at < 0 or (_RESUME is not None and tuple(frame.f_code.co_code[at : at + 2]) == (_RESUME, 0))
 
 
-def was_made_to(frame: FrameType) -> bool:
+def was_made_to_let_go(frame: FrameType) -> bool:
     """Whether the thread has let go of the interpreter where it does so only if it is made to.
 
     False also where nobody can say: after a call it may have let go within, to wait.
