@@ -40,6 +40,7 @@ def measure_heavy(settings: Settings) -> Iterator[Figure]:
 
 def measure_launch(settings: Settings) -> Iterator[Figure]:
     """A loop whose steps take as long as Python takes to launch them."""
+    yield from _by_steps(_LAUNCH, settings)
     yield from _in_a_process(_LAUNCH, settings)
     yield from _in_a_kernel(_LAUNCH, settings)
 
@@ -84,6 +85,20 @@ def _in_a_process(one: _Loop, settings: Settings) -> Iterator[Figure]:
             values=ratios([(plain[place], watched[place]) for plain, watched in found["runs"]]),
             details={name: found[name] for name in ("steps", "step_ms", "seen")},
         )
+
+
+def _by_steps(one: _Loop, settings: Settings) -> Iterator[Figure]:
+    arguments = [one.kind, str(settings.pick(one.pairs, 4)), str(settings.pick(one.seconds, 0.5)), "--steps"]
+    found = ask_program("benchmarks.training_loops", *arguments)
+    yield Figure(
+        benchmark=one.benchmark,
+        what=f"{one.words}, by its steps beside looks and samples over those beside none",
+        unit="ratio",
+        bar=one.bar,
+        values=found.get("ratios", ()),
+        details={name: found[name] for name in ("steps", "noted") if name in found},
+        not_measured=found.get("not_measured"),
+    )
 
 
 def _in_a_kernel(one: _Loop, settings: Settings) -> Iterator[Figure]:

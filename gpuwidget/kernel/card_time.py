@@ -74,4 +74,9 @@ def _idle_energy(report: Report) -> str | None:
     idle = report.energy_idle_j
     if idle is None or not total:
         return None
-    return f"{units.energy(idle)} of {units.energy(total)} ({units.percent(100 * idle / total)})"
+    # A window of the driver's with a single short kernel in it is not idle: its pauses are left out.
+    exact = all(gpu.utilization is not None and gpu.utilization.mean in (0.0, 100.0) for gpu in report.shown)
+    if not exact and not idle:
+        return None
+    least = "" if exact else "at least "
+    return f"{least}{units.energy(idle)} of {units.energy(total)} ({units.percent(100 * idle / total)})"
