@@ -117,8 +117,8 @@ class Tally:
         self.held = 0.0
         """Seconds for which a look had to wait."""
         self.exposed = 0.0
-        """Seconds in which the thread ran, let looks in, and a device had been idle or not known of late: the
-        GPU waits for what it does, and what it loses the run loses."""
+        """Seconds in which the thread ran, and let looks in, while no device was known to have work to go on
+        with: what the thread loses then the run loses."""
         self.known = 0.0
         """Of :attr:`whole`, seconds in which it was known whether the GPU was busy."""
         self.busy: dict[int, float] = {}
