@@ -70,7 +70,8 @@ def lengthened(ends: Sequence[float], disturbed: Sequence[tuple[float, float]]) 
     """By how much a run of steps took longer, as a ratio, for what went on beside some of them.
 
     The steps beside which nothing did say how long the others would have been: what drifts from run to run,
-    many times more than what is sought, is in both.
+    many times more than what is sought, is in both. Long steps are a little likelier to be among the others:
+    the ratio is rather too high than too low.
 
     Args:
         ends: Moments at which steps ended, in order; each step begins where the one before ended.

@@ -1,9 +1,9 @@
-"""Two training loops on a real GPU, and the pairs of them in one process; torch's one home here.
+"""Two training loops on a real GPU, plain and watched, in one process; torch's one home here.
 
-As a program: ``python -m benchmarks.training_loops heavy|launch PAIRS SECONDS [--lines|--steps]`` prints
-what it measured. The second of each pair is watched as ``%%gpuwatch`` does it, where its time went included,
-or with ``--lines`` as ``%%gpuwatch --lines`` does; the chart and the card are left out. ``--steps``: all are
-watched, and the steps beside which a look or a sample was taken are compared with the others.
+As a program: ``python -m benchmarks.training_loops heavy|launch TIMES SECONDS [--lines|--steps]`` prints what
+it measured of so many pairs. The second of each is watched as ``%%gpuwatch`` does it, where its time went
+included, or with ``--lines`` as ``%%gpuwatch --lines`` does; the chart and the card are left out.
+``--steps``: so many loops, all watched, whose steps beside a look or a sample are compared with the others.
 """
 
 from __future__ import annotations
@@ -92,10 +92,14 @@ def steps_for(step: Step, seconds: float) -> int:
     return max(1, int(probe * seconds / took))
 
 
+def _steps(kind: str, seconds: float) -> tuple[Step, int]:
+    step = {"heavy": heavy, "launch": launch}[kind]()
+    return step, steps_for(step, seconds)
+
+
 def measure_pairs(kind: str, pairs: int, seconds: float, witness: Callable[[], Witness]) -> dict[str, Any]:
     """Seconds of each plain and watched loop; the watched also from the inside, without start and report."""
-    step = {"heavy": heavy, "launch": launch}[kind]()
-    steps = steps_for(step, seconds)
+    step, steps = _steps(kind, seconds)
     seen: list[dict[str, Any]] = []
     names: dict[str, Any] = {"loop": loop, "step": step, "steps": steps}
 
@@ -123,9 +127,9 @@ def measure_pairs(kind: str, pairs: int, seconds: float, witness: Callable[[], W
 
 
 _SAMPLE_S = 0.001
-"""What a sample takes at most on a machine of one GPU."""
+"""How long before it is handed over a sample may have begun; more than one of a single GPU takes."""
 _TO_WAKE_S = 3e-5
-"""How long before its beginning is noted a look has woken its thread."""
+"""How long before it is noted a look may have begun to wait for the interpreter."""
 
 
 class _Noting(CodeWitness):
@@ -140,9 +144,11 @@ class _Noting(CodeWitness):
 
 
 def measure_steps(kind: str, runs: int, seconds: float) -> dict[str, Any]:
-    """What looks and samples took of watched loops, each as a ratio, from the steps of the same loop."""
-    step = {"heavy": heavy, "launch": launch}[kind]()
-    steps = steps_for(step, seconds)
+    """What looks and samples took of watched loops, each as a ratio, from the steps of the same loop.
+
+    Without what the sampler's slow calls take, on a thread of their own: nothing tells when they are made.
+    """
+    step, steps = _steps(kind, seconds)
     ends: list[float] = []
 
     def noting() -> None:
@@ -150,16 +156,16 @@ def measure_steps(kind: str, runs: int, seconds: float) -> dict[str, Any]:
         ends.append(time.perf_counter())
 
     names: dict[str, Any] = {"loop": loop, "step": noting, "steps": steps}
-    found = []
-    looks = 0
-    for _ in range(runs + 1):
+
+    def watched() -> tuple[float | None, int]:
         noted: list[tuple[float, float]] = []
+
+        def note_sample(_: Sample) -> None:
+            now = time.perf_counter()
+            noted.append((now - _SAMPLE_S, now))
+
         witness = _looking(_Noting)
         witness.noted = noted
-
-        def note_sample(_: Sample, noted: list[tuple[float, float]] = noted) -> None:
-            noted.append((time.perf_counter() - _SAMPLE_S, time.perf_counter()))
-
         ends.clear()
         run = new_run(RunOptions(), None, None, [witness])
         with process_sampler().subscribe(note_sample, memory_interval_s=MEMORY_INTERVAL_S):
@@ -167,10 +173,15 @@ def measure_steps(kind: str, runs: int, seconds: float) -> dict[str, Any]:
             exec(_CODE, names)
             run.end()
         run.report()
-        found.append(lengthened(ends, noted))
-        looks = len(noted)
-    # The first meets everything for the first time.
-    return {"ratios": [one for one in found[1:] if one is not None], "steps": steps, "noted": looks}
+        return lengthened(ends, noted), len(noted)
+
+    watched()  # meets everything for the first time
+    found = [watched() for _ in range(runs)]
+    return {
+        "ratios": [ratio for ratio, _ in found if ratio is not None],
+        "steps": steps,
+        "looks_and_samples": [count for _, count in found],
+    }
 
 
 def _seen(report: Report) -> dict[str, Any]:
@@ -202,14 +213,12 @@ def _memory_by_line() -> Witness:
 
 def main() -> None:
     """Measure as the command line says."""
-    kind, pairs, seconds, *options = sys.argv[1:]
-    if not torch.cuda.is_available():
-        result: dict[str, Any] = {"not_measured": "torch finds no CUDA GPU here"}
-    elif "--steps" in options:
-        result = measure_steps(kind, int(pairs), float(seconds))
+    kind, times, seconds, *options = sys.argv[1:]
+    if "--steps" in options:
+        result = measure_steps(kind, int(times), float(seconds))
     else:
         witness = _memory_by_line if "--lines" in options else _where_the_time_went
-        result = measure_pairs(kind, int(pairs), float(seconds), witness)
+        result = measure_pairs(kind, int(times), float(seconds), witness)
     print(json.dumps(result))
 
 

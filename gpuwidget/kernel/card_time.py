@@ -9,6 +9,8 @@ from gpuwidget.measure.report import CodeTime, LineTime, Report
 _MOST_LINES = 4
 _MOST_SOURCE = 60
 _TITLE = "Where the time went"
+_ROUNDED = 0.05
+"""Points of utilization that the card's figures round away."""
 
 
 def time_details(report: Report) -> list[tuple[str, str]]:
@@ -75,7 +77,10 @@ def _idle_energy(report: Report) -> str | None:
     if idle is None or not total:
         return None
     # A window of the driver's with a single short kernel in it is not idle: its pauses are left out.
-    exact = all(gpu.utilization is not None and gpu.utilization.mean in (0.0, 100.0) for gpu in report.shown)
+    exact = all(
+        gpu.utilization is not None and min(gpu.utilization.mean, 100 - gpu.utilization.mean) < _ROUNDED
+        for gpu in report.shown
+    )
     if not exact and not idle:
         return None
     least = "" if exact else "at least "

@@ -34,6 +34,7 @@ from gpuwidget.measure.windows import WindowLog, Windows
 
 _ADJUST_EVERY_S = 0.5
 _ADJUST_FIRST_S = 0.25
+"""After the first look, as short cells are over soon."""
 _JOIN_S = 0.25
 _AGREE_WITHIN = 10.0
 """Points by which the streams' mean and the driver's may differ."""

@@ -19,8 +19,9 @@ _FULL_RATE_S = 2.0
 _SHARE_OF_THREAD = 0.008
 """Of the time of code that runs while the GPU waits for it, that the looks take at most from it."""
 _WAKING_S = 2e-4
-"""What a thread loses that lets go of the interpreter for a moment, as each of torch's operations does, and
-finds it taken by a look: it sleeps and must be woken."""
+"""What a thread loses beside that time which lets go of the interpreter for a moment, as torch's operations
+do, and finds it taken by a look: it sleeps and must be woken. A launch-bound loop on an H200 machine, whose
+thread ran for half of the time, lost 0.13 ms to each look of 0.07 ms."""
 _FULL_RATE_EXPOSED_S = 0.25
 _ENOUGH_LOOKS = 10_000
 """Which leave a share uncertain by a point at most: a run that has had so many is looked at less often."""
