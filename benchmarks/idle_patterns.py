@@ -154,9 +154,6 @@ def _said(line: LineTime) -> dict[str, Any]:
 def main() -> None:
     """Measure as the command line says."""
     kind, period, seconds, runs = sys.argv[1:]
-    if not torch.cuda.is_available():
-        print(json.dumps({"not_measured": "torch finds no CUDA GPU here"}))
-        return
     found = [measure(kind, float(period), float(seconds)) for _ in range(int(runs))]
     print(json.dumps({"runs": found}))
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from statistics import median
 from typing import TypeVar
 
-__all__ = ["alternating", "median", "median_interval", "p95", "p99", "ratios"]
+__all__ = ["alternating", "lengthened", "median", "median_interval", "p95", "p99", "ratios"]
 
 T = TypeVar("T")
 
@@ -63,3 +64,27 @@ def alternating(pairs: int, plain: Callable[[], T], watched: Callable[[], T]) ->
 def ratios(pairs: Sequence[tuple[float, float]]) -> list[float]:
     """Watched over plain, pair by pair."""
     return [watched / plain for plain, watched in pairs]
+
+
+def lengthened(ends: Sequence[float], disturbed: Sequence[tuple[float, float]]) -> float | None:
+    """By how much a run of steps took longer, as a ratio, for what went on beside some of them.
+
+    The steps beside which nothing did say how long the others would have been: what drifts from run to run,
+    many times more than what is sought, is in both. Long steps are a little likelier to be among the others:
+    the ratio is rather too high than too low.
+
+    Args:
+        ends: Moments at which steps ended, in order; each step begins where the one before ended.
+        disturbed: Beginning and end of all that went on.
+
+    Returns:
+        None where no step was left alone.
+    """
+    hit: set[int] = set()
+    for began, ended in disturbed:
+        first, last = bisect_right(ends, began), bisect_left(ends, ended)
+        hit.update(range(max(1, first), min(last, len(ends) - 1) + 1))
+    alone = [ends[step] - ends[step - 1] for step in range(1, len(ends)) if step not in hit]
+    if not alone:
+        return None
+    return (ends[-1] - ends[0]) / (sum(alone) / len(alone) * (len(ends) - 1))

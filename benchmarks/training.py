@@ -40,6 +40,7 @@ def measure_heavy(settings: Settings) -> Iterator[Figure]:
 
 def measure_launch(settings: Settings) -> Iterator[Figure]:
     """A loop whose steps take as long as Python takes to launch them."""
+    yield from _by_steps(_LAUNCH, settings)
     yield from _in_a_process(_LAUNCH, settings)
     yield from _in_a_kernel(_LAUNCH, settings)
 
@@ -47,13 +48,7 @@ def measure_launch(settings: Settings) -> Iterator[Figure]:
 def measure_lines(settings: Settings) -> Iterator[Figure]:
     """Both loops with ``--lines`` over plain ones."""
     for one, bar in ((_HEAVY, 1.01), (_LAUNCH, 1.15)):
-        arguments = [
-            one.kind,
-            str(settings.pick(one.pairs, 4)),
-            str(settings.pick(one.seconds, 0.5)),
-            "--lines",
-        ]
-        found = _ask("-m", "benchmarks.training_loops", *arguments)
+        found = _loops(one, settings, "--lines")
         for place, where in ((1, "inside"), (0, "start and report included")):
             runs = found.get("runs", ())
             yield Figure(
@@ -68,8 +63,7 @@ def measure_lines(settings: Settings) -> Iterator[Figure]:
 
 
 def _in_a_process(one: _Loop, settings: Settings) -> Iterator[Figure]:
-    arguments = [one.kind, str(settings.pick(one.pairs, 4)), str(settings.pick(one.seconds, 0.5))]
-    found = ask_program("benchmarks.training_loops", *arguments)
+    found = _loops(one, settings)
     what = f"{one.words}, watched with where its time went"
     if "not_measured" in found:
         reason = found["not_measured"]
@@ -86,10 +80,28 @@ def _in_a_process(one: _Loop, settings: Settings) -> Iterator[Figure]:
         )
 
 
+def _by_steps(one: _Loop, settings: Settings) -> Iterator[Figure]:
+    found = _loops(one, settings, "--steps")
+    yield Figure(
+        benchmark=one.benchmark,
+        what=f"{one.words}, by its steps beside looks and samples over those beside none",
+        unit="ratio",
+        bar=one.bar,
+        values=found.get("ratios", ()),
+        details={name: found[name] for name in ("steps", "looks_and_samples") if name in found},
+        not_measured=found.get("not_measured"),
+    )
+
+
+def _loops(one: _Loop, settings: Settings, *options: str) -> dict[str, Any]:
+    numbers = str(settings.pick(one.pairs, 4)), str(settings.pick(one.seconds, 0.5))
+    return ask_program("benchmarks.training_loops", one.kind, *numbers, *options)
+
+
 def _in_a_kernel(one: _Loop, settings: Settings) -> Iterator[Figure]:
     seconds = settings.pick(one.kernel_seconds, 0.5)
     what = f"{one.words} of {seconds:g} s, in a %%gpuwatch cell with live chart, request to reply"
-    reason = _ask("-c", _PROBE).get("not_measured")
+    reason = without_a_gpu()
     if reason is not None:
         yield Figure(benchmark=one.benchmark, what=what, unit="ratio", bar=one.bar, not_measured=reason)
         return

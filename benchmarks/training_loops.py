@@ -1,8 +1,9 @@
-"""Two training loops on a real GPU, and the pairs of them in one process; torch's one home here.
+"""Two training loops on a real GPU, plain and watched, in one process; torch's one home here.
 
-As a program: ``python -m benchmarks.training_loops heavy|launch PAIRS SECONDS [--lines]`` prints what it
-measured. The second of each pair is watched as ``%%gpuwatch`` does it, where its time went included, or with
-``--lines`` as ``%%gpuwatch --lines`` does; the chart and the card are left out.
+As a program: ``python -m benchmarks.training_loops heavy|launch TIMES SECONDS [--lines|--steps]`` prints what
+it measured of so many pairs. The second of each is watched as ``%%gpuwatch`` does it, where its time went
+included, or with ``--lines`` as ``%%gpuwatch --lines`` does; the chart and the card are left out.
+``--steps``: so many loops, all watched, whose steps beside a look or a sample are compared with the others.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ import linecache
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
-from benchmarks.statistics import alternating
+from benchmarks.statistics import alternating, lengthened
 from gpuwidget.kernel.line_memory import LineWitness
 from gpuwidget.kernel.user_code import UserCode
 from gpuwidget.kernel.watching import new_run
+from gpuwidget.measure.courses import MEMORY_INTERVAL_S
 from gpuwidget.measure.observer import CodeWitness
 from gpuwidget.measure.places import Places
 from gpuwidget.measure.report import Report
@@ -27,9 +29,11 @@ from gpuwidget.measure.run import RunOptions
 from gpuwidget.measure.windows import SampledWindows
 from gpuwidget.measure.witness import Witness
 from gpuwidget.sampler import process_sampler
+from gpuwidget.samples import Sample
 from gpuwidget.torch_stream import DefaultStreams
 
 Step = Callable[[], None]
+_Looking = TypeVar("_Looking", bound=CodeWitness)
 _CELL = "<ipython-input-1-training>"
 _CODE = compile("taken = loop(step, steps)\n", _CELL, "exec")
 
@@ -88,10 +92,14 @@ def steps_for(step: Step, seconds: float) -> int:
     return max(1, int(probe * seconds / took))
 
 
+def _steps(kind: str, seconds: float) -> tuple[Step, int]:
+    step = {"heavy": heavy, "launch": launch}[kind]()
+    return step, steps_for(step, seconds)
+
+
 def measure_pairs(kind: str, pairs: int, seconds: float, witness: Callable[[], Witness]) -> dict[str, Any]:
     """Seconds of each plain and watched loop; the watched also from the inside, without start and report."""
-    step = {"heavy": heavy, "launch": launch}[kind]()
-    steps = steps_for(step, seconds)
+    step, steps = _steps(kind, seconds)
     seen: list[dict[str, Any]] = []
     names: dict[str, Any] = {"loop": loop, "step": step, "steps": steps}
 
@@ -118,6 +126,64 @@ def measure_pairs(kind: str, pairs: int, seconds: float, witness: Callable[[], W
     return {"runs": runs, "steps": steps, "step_ms": step_ms, "seen": seen[-1]}
 
 
+_SAMPLE_S = 0.001
+"""How long before it is handed over a sample may have begun; more than one of a single GPU takes."""
+_TO_WAKE_S = 3e-5
+"""How long before it is noted a look may have begun to wait for the interpreter."""
+
+
+class _Noting(CodeWitness):
+    """Notes when it looks."""
+
+    noted: list[tuple[float, float]]
+
+    def look(self, t: float, late: float, seconds: float) -> None:
+        began = time.perf_counter()
+        super().look(t, late, seconds)
+        self.noted.append((began - _TO_WAKE_S, time.perf_counter()))
+
+
+def measure_steps(kind: str, runs: int, seconds: float) -> dict[str, Any]:
+    """What looks and samples took of watched loops, each as a ratio, from the steps of the same loop.
+
+    Without what the sampler's slow calls take, on a thread of their own: nothing tells when they are made.
+    """
+    step, steps = _steps(kind, seconds)
+    ends: list[float] = []
+
+    def noting() -> None:
+        step()
+        ends.append(time.perf_counter())
+
+    names: dict[str, Any] = {"loop": loop, "step": noting, "steps": steps}
+
+    def watched() -> tuple[float | None, int]:
+        noted: list[tuple[float, float]] = []
+
+        def note_sample(_: Sample) -> None:
+            now = time.perf_counter()
+            noted.append((now - _SAMPLE_S, now))
+
+        witness = _looking(_Noting)
+        witness.noted = noted
+        ends.clear()
+        run = new_run(RunOptions(), None, None, [witness])
+        with process_sampler().subscribe(note_sample, memory_interval_s=MEMORY_INTERVAL_S):
+            run.start()
+            exec(_CODE, names)
+            run.end()
+        run.report()
+        return lengthened(ends, noted), len(noted)
+
+    watched()  # meets everything for the first time
+    found = [watched() for _ in range(runs)]
+    return {
+        "ratios": [ratio for ratio, _ in found if ratio is not None],
+        "steps": steps,
+        "looks_and_samples": [count for _, count in found],
+    }
+
+
 def _seen(report: Report) -> dict[str, Any]:
     """That it was watched: what the report knows."""
     return {
@@ -129,7 +195,11 @@ def _seen(report: Report) -> dict[str, Any]:
 
 
 def _where_the_time_went() -> Witness:
-    return CodeWitness(
+    return _looking(CodeWitness)
+
+
+def _looking(kind: type[_Looking]) -> _Looking:
+    return kind(
         Places({_CELL}.__contains__, {_CELL: "In[1]"}.get),
         linecache.getline,
         DefaultStreams(),
@@ -143,12 +213,12 @@ def _memory_by_line() -> Witness:
 
 def main() -> None:
     """Measure as the command line says."""
-    kind, pairs, seconds, *options = sys.argv[1:]
-    witness = _memory_by_line if "--lines" in options else _where_the_time_went
-    if not torch.cuda.is_available():
-        result: dict[str, Any] = {"not_measured": "torch finds no CUDA GPU here"}
+    kind, times, seconds, *options = sys.argv[1:]
+    if "--steps" in options:
+        result = measure_steps(kind, int(times), float(seconds))
     else:
-        result = measure_pairs(kind, int(pairs), float(seconds), witness)
+        witness = _memory_by_line if "--lines" in options else _where_the_time_went
+        result = measure_pairs(kind, int(times), float(seconds), witness)
     print(json.dumps(result))
 
 

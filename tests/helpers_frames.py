@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any
 
+import helpers_reports as reports
 from fakes import FakeClock
 
 from gpuwidget.measure.cell_text import UNKNOWN_TEXT, CellText
 from gpuwidget.measure.observer import CodeWitness
 from gpuwidget.measure.places import Places
+from gpuwidget.measure.report import CodeTime, Level
 from gpuwidget.sources import Window
 
 CELL = "/tmp/ipykernel_1/77.py"
@@ -129,3 +131,47 @@ class Watched:
         self.clock.advance(seconds)
         self.top, self.streams.bits = top, busy
         self.witness.look(self.clock.monotonic(), late, seconds)
+
+
+KERNEL = ("/lib/site-packages/ipykernel/kernelapp.py", "start", 3)
+WAITING = stack(
+    KERNEL,
+    (CELL, "<module>", 1),
+    (LOADER, "_BaseDataLoaderIter.__next__", 9),
+    (LOADER, "_MultiProcessingDataLoaderIter._next_data", 12),
+    ("/lib/site-packages/torch/multiprocessing/queue.py", "get", 5),
+)
+STEPPING = stack(KERNEL, (CELL, "<module>", 2), (TRAIN, "step", 31))
+PRINTING = stack(KERNEL, (CELL, "<module>", 3))
+UNCHECKED = (
+    "The GPU's activity was not checked against the driver, which said too little of this run: work on other "
+    "streams is not in it."
+)
+
+
+def report(duration: float = 10.0, utilization: float | None = None, tail: float | None = None) -> Any:
+    """The report of a run on one GPU, before the witness has testified."""
+    level = None if utilization is None else Level(utilization, 100.0)
+    made = reports.report(reports.gpu(0, utilization=level), duration=duration, marks=())
+    return replace(made, cell=replace(reports.cell(duration), gpu_tail_s=tail), timeline=None)
+
+
+def said(watched: Watched, **options: Any) -> CodeTime:
+    """What is said of a run that was looked at from its beginning to its end."""
+    looked = {"duration": watched.clock.monotonic() - watched.began}
+    time = watched.witness.testify(report(**{**looked, **options})).time
+    assert time is not None
+    return time
+
+
+def lines(time: CodeTime) -> list[tuple[int | None, float, float | None]]:
+    """Line, share and activity of each row."""
+    return [
+        (one.line, round(one.share, 6), None if one.gpu_busy is None else round(one.gpu_busy, 6))
+        for one in time.lines
+    ]
+
+
+def rows(time: CodeTime) -> list[tuple[int | None, int | None, float]]:
+    """First line, last line and share of each row."""
+    return [(one.line, one.until, round(one.share, 6)) for one in time.lines]

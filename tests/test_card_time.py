@@ -10,7 +10,7 @@ import helpers_reports as reports
 
 from gpuwidget.kernel import card, card_text
 from gpuwidget.kernel.card_time import line, time_details
-from gpuwidget.measure.report import MIME_TYPE, CodeTime, FrameTime, LineTime, Report
+from gpuwidget.measure.report import MIME_TYPE, CodeTime, FrameTime, Level, LineTime, Report
 
 LOADER = LineTime(7, "for x, y in loader:", 61.2, 4.1, "DataLoader._next_data", None)
 
@@ -71,12 +71,26 @@ def test_what_the_details_hold() -> None:
         ("", "1890 looks: shares within 2.3 points; patterns shorter than 20 ms can't be told"),
         ("CPU", "104 % of a core by this process, 382 % by its child processes"),
         ("Warm-up", "the steady state began after 2.5 s"),
-        ("Energy while idle", "1.6 kJ of 2.3 kJ (70 %)"),
+        ("Energy while idle", "at least 1.6 kJ of 2.3 kJ (70 %)"),
     ]
     text = card_text.card(made, 1)
     assert "  where the time went: line 7 `for x, y in loader:`: 61 % of the time" in text
     html = card.bundle(made)["text/html"]
     assert html.index("<summary>") < html.index("Where the time went")
+
+
+def test_energy_while_idle_is_a_lower_bound() -> None:
+    """Pauses within the driver's windows are not in it; exact where the GPU always worked, or never did."""
+
+    def said(utilization: float, idle: float) -> str | None:
+        gpu = reports.gpu(0, utilization=Level(utilization, utilization))
+        made = replace(reports.starved(), gpus=(replace(gpu, energy_j=2000.0),), energy_idle_j=idle)
+        return dict(time_details(replace(made, time=code_time(LOADER)))).get("Energy while idle")
+
+    assert said(6.7, 100.0) == "at least 100 J of 2.0 kJ (5.0 %)"
+    assert said(49.0, 0.0) is None
+    assert said(100.0 - 1e-13, 0.0) == "0.0 J of 2.0 kJ (0 %)"
+    assert said(0.0, 2000.0) == "2.0 kJ of 2.0 kJ (100 %)"
 
 
 def test_what_is_not_known_is_silent() -> None:

@@ -4,71 +4,38 @@ from __future__ import annotations
 
 import ast
 import asyncio
-import dis
-import sys
 import threading
-import time
 from dataclasses import replace
 from typing import Any
 
-import helpers_reports as reports
 import pytest
 from fakes import EPOCH, FakeClock
-from helpers_frames import CELL, LOADER, NAMES, OTHER_CELL, TRAIN, FakeStreams, Frame, Watched, stack
+from helpers_frames import (
+    CELL,
+    KERNEL,
+    NAMES,
+    OTHER_CELL,
+    PRINTING,
+    STEPPING,
+    UNCHECKED,
+    WAITING,
+    FakeStreams,
+    Watched,
+    lines,
+    report,
+    said,
+    stack,
+)
 
 from gpuwidget.measure.observer import CodeWitness
-from gpuwidget.measure.operations import was_made_to_let_go
-from gpuwidget.measure.places import Place, Places
-from gpuwidget.measure.report import CodeTime, Level, LineTime
-from gpuwidget.measure.tally import Look, Tally
+from gpuwidget.measure.places import Places
+from gpuwidget.measure.report import CodeTime, LineTime
 from gpuwidget.sources import Window
-
-KERNEL = ("/lib/site-packages/ipykernel/kernelapp.py", "start", 3)
-WAITING = stack(
-    KERNEL,
-    (CELL, "<module>", 1),
-    (LOADER, "_BaseDataLoaderIter.__next__", 9),
-    (LOADER, "_MultiProcessingDataLoaderIter._next_data", 12),
-    ("/lib/site-packages/torch/multiprocessing/queue.py", "get", 5),
-)
-STEPPING = stack(KERNEL, (CELL, "<module>", 2), (TRAIN, "step", 31))
-PRINTING = stack(KERNEL, (CELL, "<module>", 3))
-
-
-UNCHECKED = (
-    "The GPU's activity was not checked against the driver, which said too little of this run: work on other "
-    "streams is not in it."
-)
-
-
-def report(duration: float = 10.0, utilization: float | None = None, tail: float | None = None) -> Any:
-    level = None if utilization is None else Level(utilization, 100.0)
-    made = reports.report(reports.gpu(0, utilization=level), duration=duration, marks=())
-    return replace(made, cell=replace(reports.cell(duration), gpu_tail_s=tail), timeline=None)
 
 
 def alone(streams: Any) -> CodeWitness:
     """A witness with a thread of its own, for code that really runs."""
     return CodeWitness(Places(NAMES.__contains__, NAMES.get), lambda file, line: "", streams)
-
-
-def said(watched: Watched, **options: Any) -> CodeTime:
-    """What is said of a run that was looked at from its beginning to its end."""
-    looked = {"duration": watched.clock.monotonic() - watched.began}
-    time = watched.witness.testify(report(**{**looked, **options})).time
-    assert time is not None
-    return time
-
-
-def lines(time: CodeTime) -> list[tuple[int | None, float, float | None]]:
-    return [
-        (one.line, round(one.share, 6), None if one.gpu_busy is None else round(one.gpu_busy, 6))
-        for one in time.lines
-    ]
-
-
-def rows(time: CodeTime) -> list[tuple[int | None, int | None, float]]:
-    return [(one.line, one.until, round(one.share, 6)) for one in time.lines]
 
 
 def test_shares_and_activity_of_each_line() -> None:
@@ -165,95 +132,6 @@ def test_outside_the_cell_the_call_is_what_did_not_run_before() -> None:
     ]
 
 
-SETS = """
-for i in range(15):
-    c = a & b
-    time.sleep(.01)
-    d = a | b; print(c)
-"""
-
-
-def at_call(line: int) -> Any:
-    """The cell at the call on that line, where Python lets go of its interpreter."""
-    code = compile(SETS, CELL, "exec")
-    (span,) = [(start, end) for start, end, number in code.co_lines() if number == line][:1]
-    at = next(
-        one.offset for one in dis.get_instructions(code) if one.opname == "CALL" and one.offset >= span[0]
-    )
-    return Frame(code, at, stack(KERNEL), {})
-
-
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="which may let go after any operation")
-def test_an_operation_that_keeps_the_interpreter_is_not_the_next_lines() -> None:
-    """Where one operation keeps Python's interpreter, all lines that may hold it are shown as one."""
-    watched = Watched(before=[KERNEL])
-    for _ in range(30):
-        watched.look(at_call(4), 0.13, late=0.13)
-        watched.look(at_call(4), 0.01)
-    time = said(watched)
-    assert rows(time) == [(2, 4, 100.0)]
-    assert time.reason == (
-        "93 % of the time looks had to wait long, for one operation that kept Python's interpreter or for "
-        "this machine: it may be that of what ran just before. " + UNCHECKED
-    )
-
-
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="which may let go after any operation")
-def test_an_operation_that_keeps_the_interpreter_within_its_line() -> None:
-    """Where nothing else can have kept it, the line stands alone."""
-    watched = Watched(before=[KERNEL])
-    for _ in range(30):
-        watched.look(at_call(5), 0.13, late=0.13)
-    time = said(watched)
-    assert rows(time) == [(5, None, 100.0)]
-
-
-def test_a_statement_that_kept_the_interpreter_to_its_end() -> None:
-    """Seen only when it is over, its time is the cell's: of the lines it may have been, shown as one."""
-    watched = Watched(before=[KERNEL])
-    for _ in range(20):
-        watched.look(WAITING)
-    watched.look(stack(KERNEL), 0.7, late=0.7)
-    for _ in range(10):
-        watched.look(PRINTING)
-    time = said(watched)
-    assert rows(time) == [(1, 3, 100.0)]
-
-
-def test_a_last_statement_that_kept_the_interpreter() -> None:
-    """The same at the cell's end: the lines from the one last seen to the last."""
-    watched = Watched(before=[KERNEL])
-    for _ in range(20):
-        watched.look(STEPPING)
-    watched.look(stack(KERNEL), 0.7, late=0.7)
-    time = said(watched)
-    assert rows(time) == [(2, 3, 100.0)]
-
-
-def test_an_operation_that_kept_the_interpreter_to_the_runs_end() -> None:
-    """A look that was still waiting when the run ended is the last statement's."""
-    tally = Tally(0.005)
-    place = Place(1, 2, 0, 0, 0)
-    for number in range(30):
-        tally.add(Look(0.01 * number, 0.0, 0.01, None), tally.known_place(place) or tally.meet(place, 3), 0)
-    tally.end(Look(1.0, 0.7, 0.7, 0.7))
-    assert tally.kept_at_end == (3, 0.7)
-    assert tally.spent[place].seconds == pytest.approx(1.0)
-    tally.add(Look(1.1, 0.0, 0.1, None), tally.meet(Place(0, 0, 0, 0, 9), None), 0)
-    tally.end(Look(1.8, 0.7, 0.7, 0.7))  # the cell's code was over before
-    assert tally.kept_at_end == (3, 0.7)
-
-
-def test_a_first_statement_that_kept_the_interpreter() -> None:
-    """And at its beginning: the lines from the first to the one seen next."""
-    watched = Watched(before=[KERNEL])
-    watched.look(stack(KERNEL), 0.7, late=0.7)
-    for _ in range(20):
-        watched.look(STEPPING)
-    time = said(watched)
-    assert rows(time) == [(1, 2, 100.0)]
-
-
 def test_looks_that_fail_are_no_ones_time() -> None:
     """Time without a look is said; where it is much there are no lines instead of shares of the rest."""
     for duration, told, percent in ((8.5, [(1, 100.0, 0.0)], "5.9 %"), (10.0, [], "20 %")):
@@ -331,97 +209,6 @@ def test_a_watched_cell_within_a_cell() -> None:
     for _ in range(30):
         watched.look(stack(KERNEL, (OTHER_CELL, "<module>", 5), (CELL, "<module>", 2)))
     assert [one.line for one in said(watched).lines] == [2]
-
-
-def test_a_late_look_belongs_to_where_the_thread_was_made_to_let_go() -> None:
-    """Time that Python kept the interpreter is not charged to the line that then lets it go."""
-    watched = Watched()
-    for _ in range(20):
-        for _ in range(9):
-            watched.look(STEPPING, late=0.0051)
-        watched.look(WAITING, late=0.002)
-        for _ in range(10):
-            watched.look(WAITING)
-    assert lines(said(watched)) == [(2, 50.0, 0.0), (1, 50.0, 0.0)]
-
-
-def test_lines_that_take_turns_too_fast_are_shown_as_one() -> None:
-    """Where a look can't tell two lines apart there is one row for both, and the reason."""
-    watched = Watched()
-    for _ in range(50):
-        watched.look(STEPPING)
-        watched.look(WAITING, late=0.003)
-    time = said(watched)
-    assert [(one.line, one.until, one.share, one.gpu_busy) for one in time.lines] == [(1, 2, 100.0, 0.0)]
-    assert time.reason is not None
-    assert time.reason.startswith("Some lines take turns faster than can be told")
-    assert time.resolution_s == 0.07
-
-
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="a thread may let go after every operation there")
-def test_a_look_that_others_made_way_for_is_no_doubt() -> None:
-    """Found where a loop begins anew it was made to let go, for another thread before: it was there."""
-    compiled = compile("for x in y:\n    x\n", CELL, "exec")
-    jump = next(one.offset for one in dis.get_instructions(compiled) if one.opname == "JUMP_BACKWARD")
-    looping = Frame(compiled, jump, None, {})
-    watched = Watched()
-    for _ in range(50):
-        watched.look(looping, late=0.003)
-        watched.look(PRINTING, late=0.0)
-    assert lines(said(watched)) == [(1, 50.0, 0.0), (3, 50.0, 0.0)]
-
-
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="a thread may let go after every operation there")
-def test_where_a_real_thread_is_made_to_let_go() -> None:
-    """One that only computes is always found there, one that waits is not."""
-    over = [threading.Event()]
-
-    def compute() -> None:
-        number = 0
-        while over:
-            number += 1
-
-    def wait() -> None:
-        over[0].wait()
-
-    threads = [threading.Thread(target=compute), threading.Thread(target=wait)]
-    found: list[set[bool]] = [set(), set()]
-    for thread in threads:
-        thread.start()
-    within = {compute.__code__, threading.Condition.wait.__code__}
-    looks = 0
-    while looks < 20:
-        frames = [sys._current_frames()[thread.ident or 0] for thread in threads]
-        if {frame.f_code for frame in frames} == within:
-            looks += 1
-            for frame, seen in zip(frames, found, strict=True):
-                seen.add(was_made_to_let_go(frame))
-        time.sleep(0)
-    over.pop().set()
-    for thread in threads:
-        thread.join()
-    assert found == [{True}, {False}]
-
-
-def test_a_gpu_that_flickers_has_no_figure() -> None:
-    """Where the GPU's state changes while looks wait for the interpreter, its activity is not told."""
-    watched = Watched()
-    for number in range(60):
-        watched.look(STEPPING, late=0.003, busy=number % 2)
-    time = said(watched)
-    assert lines(time) == [(2, 100.0, None)]
-    assert time.reason is not None
-    assert time.reason.startswith("The GPU's state changes faster")
-
-
-def test_a_busy_machine_spoils_nothing() -> None:
-    """A look that is late while the thread did not run waited for the machine: what it saw is right."""
-    watched = Watched()
-    watched.witness._thread_cpu = lambda: 0.0
-    for _ in range(50):
-        watched.look(STEPPING)
-        watched.look(WAITING, late=0.003)
-    assert lines(said(watched)) == [(2, 50.0, 0.0), (1, 50.0, 0.0)]
 
 
 def test_the_driver_has_the_last_word() -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from helpers_frames import CELL, NAMES, OTHER_CELL, stack
+from helpers_frames import CELL, KERNEL, NAMES, OTHER_CELL, stack
 
 from gpuwidget.kernel.cell_bodies import cell_text
 from gpuwidget.measure.places import Places
 
 IPYTHON = "/lib/site-packages/IPython/core/"
-KERNEL = ("/lib/site-packages/ipykernel/kernelapp.py", "start", 3)
 CELL_1 = (CELL, "<module>", 1)
 MAGIC = (IPYTHON + "interactiveshell.py", "run_cell_magic", 5)
 LINE_MAGIC = (IPYTHON + "interactiveshell.py", "run_line_magic", 5)

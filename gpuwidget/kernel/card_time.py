@@ -9,6 +9,8 @@ from gpuwidget.measure.report import CodeTime, LineTime, Report
 _MOST_LINES = 4
 _MOST_SOURCE = 60
 _TITLE = "Where the time went"
+_ROUNDED = 0.05
+"""Points of utilization that the card's figures round away."""
 
 
 def time_details(report: Report) -> list[tuple[str, str]]:
@@ -74,4 +76,12 @@ def _idle_energy(report: Report) -> str | None:
     idle = report.energy_idle_j
     if idle is None or not total:
         return None
-    return f"{units.energy(idle)} of {units.energy(total)} ({units.percent(100 * idle / total)})"
+    # A window of the driver's with a single short kernel in it is not idle: its pauses are left out.
+    exact = all(
+        gpu.utilization is not None and min(gpu.utilization.mean, 100 - gpu.utilization.mean) < _ROUNDED
+        for gpu in report.shown
+    )
+    if not exact and not idle:
+        return None
+    least = "" if exact else "at least "
+    return f"{least}{units.energy(idle)} of {units.energy(total)} ({units.percent(100 * idle / total)})"

@@ -24,6 +24,7 @@ from gpuwidget.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.measure.code_time import Source, code_time, disagree, looked_at, stream_busy, with_activity
 from gpuwidget.measure.notes import gpu_name
 from gpuwidget.measure.operations import has_begun_only, was_made_to_let_go
+from gpuwidget.measure.pace import PERIOD_S, SLOWEST_S, period
 from gpuwidget.measure.places import Places
 from gpuwidget.measure.report import CodeTime, Report
 from gpuwidget.measure.steady import warm_up
@@ -31,21 +32,9 @@ from gpuwidget.measure.tally import PROMPT_S, Look, Tally
 from gpuwidget.measure.unmix import unmix
 from gpuwidget.measure.windows import WindowLog, Windows
 
-PERIOD_S = 0.005
-"""Mean seconds between looks while the GPU is asked, where a look costs little."""
-WITHOUT_GPU_S = 0.02
-"""The same while there is no GPU to ask."""
-_SLOWEST_S = 0.05
-_SHARE_OF_CPU = 0.02
-"""Of one core, that the looks take at most in the long run; most of it wakes the thread, beside the code."""
-_SHARE_OF_INTERPRETER = 0.005
-"""Of the time of code that holds the interpreter all the while, that the looks take at most from it."""
-_HANDOVER_S = 5e-5
-"""What a thread loses when it is made to let go of the interpreter and gets it back."""
 _ADJUST_EVERY_S = 0.5
-_FULL_RATE_S = 2.0
-_ENOUGH_LOOKS = 10_000
-"""Which leave a share uncertain by a point at most: a run that has had so many is looked at less often."""
+_ADJUST_FIRST_S = 0.25
+"""After the first look, as short cells are over soon."""
 _JOIN_S = 0.25
 _AGREE_WITHIN = 10.0
 """Points by which the streams' mean and the driver's may differ."""
@@ -241,8 +230,8 @@ class CodeWitness:
                 return
             t = monotonic()
             stands_for = due
-            while t - stands_for > _SLOWEST_S * 10:
-                stands_for += _SLOWEST_S * 5
+            while t - stands_for > SLOWEST_S * 10:
+                stands_for += SLOWEST_S * 5
             after = stands_for + self._period * (0.1 + 1.8 * draw())
             while after <= t:
                 stands_for, after = after, after + self._period * (0.1 + 1.8 * draw())
@@ -252,11 +241,17 @@ class CodeWitness:
                 self._tally.miss(stands_for - accounted)
             accounted = stands_for
             if t >= adjust_at:
-                adjust_at = t + _ADJUST_EVERY_S
+                adjust_at = t + min(_ADJUST_EVERY_S, _ADJUST_FIRST_S + t - began)
                 self.open()
                 self._begin_cpu()
                 cpu, looks = time.thread_time(), self._tally.looks
-                self._adjust(t - began, (cpu - spent_cpu) / max(1, looks - spent_looks))
+                self._period = period(
+                    self._tally,
+                    t - began,
+                    asked=self._asked,
+                    cpu_s=(cpu - spent_cpu) / max(1, looks - spent_looks),
+                    taken_s=self._taken / max(1, looks),
+                )
                 spent_cpu, spent_looks = cpu, looks
                 free = monotonic()
             else:
@@ -294,18 +289,6 @@ class CodeWitness:
             self._epoch = self._clock.time() - self._clock.monotonic()
             self._logging = self._windows.open()
             self._log.digest(self._windows.read())
-
-    def _adjust(self, elapsed: float, cpu: float) -> None:
-        """Look as often as the budgets allow, by a look's ``cpu`` seconds; at the full rate at first."""
-        period = PERIOD_S if self._asked else WITHOUT_GPU_S
-        if elapsed >= _FULL_RATE_S:
-            tally = self._tally
-            waits = tally.held / tally.whole if tally.whole else 0.0
-            taken = self._taken / max(1, tally.looks) + _HANDOVER_S
-            period = max(
-                period, cpu / _SHARE_OF_CPU, waits * taken / _SHARE_OF_INTERPRETER, elapsed / _ENOUGH_LOOKS
-            )
-        self._period = min(period, _SLOWEST_S)
 
     def _begin_cpu(self) -> None:
         """Take the CPU times that the run's are counted from; after a look: short cells don't pay for it."""

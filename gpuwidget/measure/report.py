@@ -329,7 +329,8 @@ class Report:
     lines: tuple[LineMemory, ...]
     """Empty without ``--lines``; the largest at the peak first."""
     energy_idle_j: float | None = None
-    """Joules of all GPUs shown, drawn while the driver saw no kernel run; None where that is unknown."""
+    """Joules of all GPUs shown, drawn in windows of the driver's in which no kernel ran: shorter pauses are
+    not in it. None where that is unknown."""
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON values: dicts, lists, str, finite float, int, bool and None."""

@@ -41,6 +41,8 @@ _RAN = 0.5
 """Part of a look's wait that the thread must have run in to be its cause."""
 _CERTAIN_S = 0.0015
 """A look that had to wait so long did so for the interpreter: no machine at rest is that late by itself."""
+_STEADILY = 3
+"""So many looks in succession that find the GPU busy say that it has work to go on with."""
 _MOST_PLACES = 4000
 
 
@@ -114,6 +116,9 @@ class Tally:
         """Seconds for which a look failed."""
         self.held = 0.0
         """Seconds for which a look had to wait."""
+        self.exposed = 0.0
+        """Seconds in which the thread ran, and let looks in, while no device was known to have work to go on
+        with: what the thread loses then the run loses."""
         self.known = 0.0
         """Of :attr:`whole`, seconds in which it was known whether the GPU was busy."""
         self.busy: dict[int, float] = {}
@@ -130,6 +135,8 @@ class Tally:
         """Seconds for which a look waited for the machine."""
         self._last: Spent | None = None
         self._last_bits: int | None = None
+        self._busy_looks = 0
+        """So many in succession have found the GPU busy."""
         self._held: Spent | None = None
         self._held_at = float("-inf")
         self._held_bits: int | None = None
@@ -177,6 +184,9 @@ class Tally:
         t, seconds, late = look.t, look.seconds, look.late
         self.looks += 1
         self.whole += seconds
+        self._busy_looks = self._busy_looks + 1 if bits else 0
+        if self._busy_looks < _STEADILY and late <= PROMPT_S:
+            self.exposed += seconds if look.ran is None else min(seconds, look.ran)
         forced = self.was_made_to(look)
         kept = forced and self._is_long(look)
         if look.ran is not None and look.ran < _RAN * late:

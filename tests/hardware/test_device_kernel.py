@@ -59,7 +59,11 @@ def test_what_views_are_told(kernel: Kernel) -> None:
 def test_who_is_on_a_gpu(kernel: Kernel) -> None:
     """A view is told first that this notebook is, and what it holds there."""
     kernel.ok(f"import torch\nx, y = {USE.format(device='cuda:0')}, {USE.format(device='cuda:1')}")
-    state = told(kernel, ask="state")
+    for _ in range(100):
+        state = told(kernel, ask="state")
+        if all(choice["holders"] for choice in state["choices"][1:3]):
+            break
+        kernel.idle_for(0.05)  # who holds it is read more slowly than how much is free
     assert [choice["holders"][0] for choice in state["choices"][1:3]] == ["this notebook"] * 2
     assert all(gpu["process_memory"] > GIB for gpu in state["gpus"][:2])
 

@@ -1,0 +1,72 @@
+"""How often a running thread is looked at: as often as what that costs it allows."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuwidget.measure.pace import period
+from gpuwidget.measure.places import Place
+from gpuwidget.measure.tally import Look, Spent, Tally
+
+SOMEWHERE = Spent(Place(1, 0, 0, 0, 0), 1)
+
+
+def looked(*, ran: float | None, bits: int | None, late: float = 0.0) -> Tally:
+    """Ten seconds of looks at a thread that ran for so much of each 10 ms, beside devices so busy."""
+    tally = Tally(0.005)
+    for number in range(1000):
+        tally.add(Look(number / 100, late, 0.01, ran), SOMEWHERE, bits)
+    return tally
+
+
+def paced(tally: Tally, *, elapsed: float = 10.0, asked: bool = True, cpu: float = 1e-5) -> float:
+    return period(tally, elapsed, asked=asked, cpu_s=cpu, taken_s=4e-5)
+
+
+@pytest.mark.parametrize(
+    ("ran", "bits", "expected"),
+    [
+        (0.01, 0, 0.03),  # launches kernels that are over before the next
+        (0.002, 0, 0.006),
+        (None, 0, 0.03),  # nobody knows that it waits
+        (0.01, None, 0.03),
+        (0.01, 1, 0.005),  # the GPU has work to go on with
+        (0.0, 0, 0.005),  # it waits
+    ],
+)
+def test_a_thread_that_the_gpu_waits_for(ran: float | None, bits: int | None, expected: float) -> None:
+    """Where what the code loses is lost to the run, looks take eight thousandths of it at most."""
+    assert paced(looked(ran=ran, bits=bits)) == pytest.approx(expected, rel=0.005)
+
+
+def test_a_gpu_that_is_busy_now_and_then_waits_too() -> None:
+    """Kernels that are queued one at a time are no work to go on with."""
+    tally = Tally(0.005)
+    for number in range(1000):
+        tally.add(Look(number / 100, 0.0, 0.01, 0.01), SOMEWHERE, number % 3 and 1)
+    assert paced(tally) == pytest.approx(0.03)
+
+
+def test_code_that_holds_the_interpreter() -> None:
+    """Where looks have to wait for the interpreter, they take half a percent of its time at most."""
+    for bits in (0, 1):
+        assert paced(looked(ran=0.01, bits=bits, late=0.005)) == pytest.approx(0.018)
+
+
+def test_the_beginning_is_looked_at_closely() -> None:
+    """A short cell has as many looks as there can be; one without a GPU a quarter of them."""
+    exposed, holding = looked(ran=0.01, bits=0), looked(ran=0.01, bits=0, late=0.005)
+    assert paced(exposed, elapsed=0.24) == 0.005
+    assert paced(exposed, elapsed=0.25) == pytest.approx(0.03)
+    assert paced(holding, elapsed=1.9) == 0.005
+    assert paced(exposed, elapsed=0.24, asked=False) == 0.02
+    assert paced(Tally(0.005), elapsed=1.0) == 0.005
+
+
+def test_other_budgets() -> None:
+    """Two percent of a core, ten thousand looks of a run, and twenty looks a second whatever they cost."""
+    busy = looked(ran=0.01, bits=1)
+    assert paced(busy, cpu=2e-4) == pytest.approx(0.01)
+    assert paced(busy, elapsed=200.0) == pytest.approx(0.02)
+    assert paced(busy, elapsed=3600.0) == 0.05
+    assert paced(busy, cpu=1.0) == 0.05
