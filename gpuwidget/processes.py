@@ -28,7 +28,8 @@ _MOST_REMEMBERED = 1024
 _DEEPEST = 256
 """Generations that are walked up; only ids that changed hands meanwhile could make more of them."""
 _NOTEBOOK = "JPY_SESSION_NAME"
-_CUDA_DEVICES = ("/dev/nvidia-uvm", "/dev/dxg")
+_CUDA_DEVICE = "/dev/nvidia-uvm"
+_CUDA_DEVICES = (_CUDA_DEVICE, "/dev/dxg")
 """Of Linux, and of Windows' Linux (WSL)."""
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
@@ -331,20 +332,28 @@ def exists(pid: int) -> bool:
 
 
 def uses_cuda(pid: int) -> bool | None:
-    """Whether ``pid`` has the device open without which no CUDA context is made; None where nobody can say.
+    """Whether ``pid`` has a CUDA context, as what it has open shows; None where that does not tell.
 
-    Reading the GPUs' figures (NVML) needs others. A forked child has it too, with or without a context.
+    No context is made without CUDA's device, and each maps memory of it, which a forked child does not
+    inherit. To have it open is not enough: on newer drivers (580) NVML opens it too. Nor can be told what is
+    done with WSL's one device, or by another user's process.
     """
-    folder = f"/proc/{pid}/fd"
+    folder = f"/proc/{pid}"
     try:
-        files = os.listdir(folder)
+        files = os.listdir(f"{folder}/fd")
     except OSError:
         return None
+    opened = set()
     for name in files:
         with suppress(OSError):
-            if os.readlink(f"{folder}/{name}") in _CUDA_DEVICES:
-                return True
-    return False
+            opened.add(os.readlink(f"{folder}/fd/{name}"))
+    if opened.isdisjoint(_CUDA_DEVICES):
+        return False
+    try:
+        with open(f"{folder}/maps", encoding="utf-8", errors="replace") as maps:
+            return True if any(line.rstrip().endswith(_CUDA_DEVICE) for line in maps) else None
+    except OSError:
+        return None
 
 
 def notebook_of(pid: int) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import subprocess
 import sys
@@ -440,14 +441,17 @@ def test_cpu_time_of_children_and_theirs() -> None:
     assert after.alive <= before.alive + 0.1
 
 
-def test_who_has_cuda_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process is known to use CUDA by the device that it has open; nobody else's files are told."""
+def test_who_has_a_cuda_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Known by memory that is mapped from CUDA's device: who has it open only may be reading figures."""
     device = tmp_path / "nvidia-uvm"
-    device.touch()
+    device.write_bytes(b"0")
+    monkeypatch.setattr(processes, "_CUDA_DEVICE", str(device))
     monkeypatch.setattr(processes, "_CUDA_DEVICES", (str(device),))
     assert processes.uses_cuda(ME) is False
-    with device.open():
-        assert processes.uses_cuda(ME) is True
+    with device.open("rb") as opened:
+        assert processes.uses_cuda(ME) is None
+        with mmap.mmap(opened.fileno(), 1, access=mmap.ACCESS_READ):
+            assert processes.uses_cuda(ME) is True
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     assert processes.uses_cuda(gone.pid) is None

@@ -7,8 +7,9 @@ container they are taken to match only on proof:
 
 - every process that the driver lists, on any GPU, is one that is there. One id that names nobody here means
   that the host's are listed, or that a process has just ended: the next look will tell;
-- and at least one of them is known to be on a GPU without the driver's word for it: it has CUDA's device file
-  open, or it belongs to a kernel that says itself that it has a context on that GPU.
+- and at least one of them is known to be on a GPU without the driver's word for it: it has memory of CUDA's
+  device mapped, as a context has, or it belongs to a kernel that says itself that it has a context on that
+  GPU.
 
 A kernel that says so while none of the driver's ids is in its family proves nothing to the contrary, since a
 list may be a moment old; it needs no proof either, as without one nothing is attributed. Ids that match once

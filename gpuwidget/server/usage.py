@@ -245,7 +245,7 @@ class _Desk:
             return {}
         readings = [one for one in look.sample.readings if one.lost_since is None]
         if not self._matching.proven or any(one.processes is None for one in readings):
-            # A process that has not CUDA's device open holds nothing, and need not be disturbed.
+            # A process that has not even CUDA's device open holds nothing, and need not be disturbed.
             return {
                 kernel: pid
                 for kernel, pid in look.kernels.items()

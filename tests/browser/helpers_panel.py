@@ -91,6 +91,7 @@ def uuids(lab: Lab) -> list[str]:
 
 def show(notebook: Notebook, width: int | None = None) -> None:
     """Open the panel, ``width`` pixels wide."""
+    notebook.page.wait_for_function("() => window.jupyterapp.commands.hasCommand('gpuwidget:show-panel')")
     notebook.script("await app.commands.execute('gpuwidget:show-panel');")
     notebook.page.wait_for_selector(PANEL, state="visible")
     if width is not None:

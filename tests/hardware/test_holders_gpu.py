@@ -22,8 +22,8 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
 
 
 def test_cuda_is_known_by_its_device() -> None:
-    """A process that reads the GPUs' figures has not CUDA's device open; one that has a context has."""
-    result = run_program(
+    """A process that reads the GPUs' figures is not taken for one with a context, nor is a forked child."""
+    before, after, child = run_program(
         """
         import os, gpuwidget
         from gpuwidget.processes import uses_cuda
@@ -32,9 +32,20 @@ def test_cuda_is_known_by_its_device() -> None:
         import torch
         x = torch.ones(1, device="cuda")
         result.append(uses_cuda(os.getpid()))
+        end, begin = os.pipe()
+        child = os.fork()
+        if not child:
+            os.close(begin)
+            os.read(end, 1)
+            os._exit(0)
+        result.append(uses_cuda(child))
+        os.close(begin)
+        os.waitpid(child, 0)
         """
     )
-    assert result == [False, True]
+    assert after is True
+    assert not before
+    assert not child
 
 
 def test_torchs_own_number(kernel: Kernel) -> None:
@@ -50,7 +61,9 @@ def test_torchs_own_number(kernel: Kernel) -> None:
 
 def test_the_cache_goes_back_while_a_cell_computes(kernel: Kernel) -> None:
     """The driver has it back, the answer says how much, and the cell's result is what it would have been."""
-    kernel.ok("a = torch.ones(4096, 4096, device='cuda')\ngone = torch.ones(2**30, device='cuda')\ndel gone")
+    # Products have blocks of their own first: they would be made in what is to go back.
+    kernel.ok("a = torch.ones(4096, 4096, device='cuda')\nfor _ in range(3): b = a @ a")
+    kernel.ok("gone = torch.ones(2**30, device='cuda')\ndel gone")
     before = int(kernel.ok("torch.cuda.memory_reserved(0)").result or 0)
     busy = "open('on', 'w').close()\nwhile not os.path.exists('off'): b = a @ a\nfloat(b[0, 0])"
     request = kernel.send(busy)

@@ -1,11 +1,19 @@
 import type { JupyterFrontEnd } from '@jupyterlab/application';
-import { CodeCell } from '@jupyterlab/cells';
-import { NotebookActions, type INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
+import { type Cell, CodeCell } from '@jupyterlab/cells';
+import {
+  NotebookActions,
+  type INotebookTracker,
+  type Notebook,
+  type NotebookPanel
+} from '@jupyterlab/notebook';
 import type { Kernel as JupyterKernel, KernelMessage } from '@jupyterlab/services';
 
 import type { Cells } from './cells';
 import type { Runs } from './runs';
 import type { Timers } from '../timers';
+
+/** So often a notebook is asked to scroll to a cell. */
+const SCROLL_TRIES = 5;
 
 /** Tells `cells` which notebook is in front, and `runs` what the kernels of all notebooks begin and end. */
 export class NotebookCells {
@@ -66,8 +74,12 @@ export class NotebookCells {
     notebook.deselectAll();
     notebook.activeCellIndex = index;
     this.shell.activateById(panel.id);
-    // A windowed notebook has not laid out what is far away: it scrolls there itself.
-    await notebook.scrollToItem(index, 'smart').catch(() => undefined);
+    // A windowed notebook has not laid out what is far away: it scrolls to where it guesses the cell, and gives
+    // up where anything else scrolls meanwhile, such as its own way to the active cell.
+    for (let tries = 0; tries < SCROLL_TRIES && notebook.isAttached && !cell.node.isConnected; tries++) {
+      await notebook.scrollToItem(index, 'smart').catch(() => undefined);
+    }
+    showWhole(cell, notebook);
     if (panel.isAttached && !panel.node.contains(document.activeElement)) {
       notebook.activate(); // Only what is laid out can have the keyboard.
     }
@@ -122,4 +134,13 @@ export class NotebookCells {
 /** What a cell waits for; its type forgets that a cell that has not run waits for nothing. */
 function futureOf(cell: CodeCell): JupyterKernel.IShellFuture | null {
   return cell.outputArea.future as JupyterKernel.IShellFuture | null;
+}
+
+/** Scroll until all of `cell` is seen, or its beginning, well away from the edges; not at all if it is already. */
+function showWhole(cell: Cell, notebook: Notebook): void {
+  const shown = notebook.node.getBoundingClientRect();
+  const { height, top, bottom } = cell.node.getBoundingClientRect();
+  if (top < shown.top || bottom > shown.bottom) {
+    cell.node.scrollIntoView({ block: height > shown.height ? 'start' : 'center' });
+  }
 }
