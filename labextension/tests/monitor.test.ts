@@ -5,7 +5,7 @@ import { Connection } from '../src/stream/connection';
 import { Kernels } from '../src/kernel/kernels';
 import { Model } from '../src/stream/model';
 import { Monitor } from '../src/stream/monitor';
-import { FakeKernel, FakeServer, FakeTimers, hello, sample, settled, usage } from './fakes';
+import { FakeKernel, FakeServer, FakeTimers, hello, reading, sample, settled, usage } from './fakes';
 
 function made(): { monitor: Monitor; server: FakeServer; timers: FakeTimers; told: () => number } {
   const server = new FakeServer();
@@ -67,18 +67,25 @@ test('a stream that may be dead without a close is opened anew, now and then, an
   assert.equal(monitor.quietFor, null);
 });
 
-test('figures change no faster than they can be read, and none is lost', async () => {
-  const { monitor, server, timers, told } = made();
-  monitor.look(true);
-  server.socket.say(hello());
-  const before = told();
-  for (let tick = 1; tick <= 10; tick++) {
-    await timers.pass(200);
-    server.socket.say({ type: 'sample', sample: sample(tick) });
-  }
-  assert.equal(told() - before, 3);
-  assert.equal(monitor.model.sample?.time, 10);
-});
+for (const [gpus, times] of [
+  [1, 3],
+  [4, 3],
+  [5, 2]
+] as const) {
+  test(`figures of ${String(gpus)} GPUs change no faster than they can be read, and none is lost`, async () => {
+    const { monitor, server, timers, told } = made();
+    const readings = Array.from({ length: gpus }, (_, index) => reading(index));
+    monitor.look(true);
+    server.socket.say(hello());
+    const before = told();
+    for (let tick = 1; tick <= 10; tick++) {
+      await timers.pass(200);
+      server.socket.say({ type: 'sample', sample: sample(tick, readings) });
+    }
+    assert.equal(told() - before, times);
+    assert.equal(monitor.model.sample?.time, 10);
+  });
+}
 
 test('another length of the past is asked of the server at once', () => {
   const { monitor, server } = made();

@@ -14,6 +14,9 @@ const DEAD_S = 15;
 const RENEW_S = 30;
 /** Nobody reads figures that change more often; the page would be laid out and painted for each. */
 const READABLE_MS = 450;
+/** Those of more GPUs than these are read one after the other: they stand for a second. */
+const AT_A_GLANCE = 4;
+const READABLE_OF_MANY_MS = 900;
 
 /** What a view needs: the samples, the kernel of the notebook in front, and a way to say that it looks. */
 export class Monitor {
@@ -159,7 +162,9 @@ export class Monitor {
       this.quietSince = this.heard;
     }
     this.model.take(message);
-    if (message.type === 'hello' || this.heard - this.told >= READABLE_MS) {
+    const many = (this.model.sample?.gpus.length ?? 0) > AT_A_GLANCE;
+    const readable = many ? READABLE_OF_MANY_MS : READABLE_MS;
+    if (message.type === 'hello' || this.heard - this.told >= readable) {
       this.tell();
     }
   }
