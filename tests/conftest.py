@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from helpers_allocator import MIB, StandInGpu
+from helpers_nvml import Install, Machine, in_the_drivers_place
 from helpers_out_of_memory import LimitedGpu
+from nvml_standin import OLD_DRIVER, build
 
 from gpuwidget.sources import SOURCE_VARIABLE
 
@@ -30,3 +33,34 @@ def small_gpu() -> Iterator[LimitedGpu]:
     made.install()
     yield made
     made.remove()
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The stand-in for NVML, compiled once."""
+    return build(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture(scope="session")
+def old_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same without what a driver of the 470 series lacks."""
+    return build(tmp_path_factory.mktemp("nvml-old"), absent=OLD_DRIVER)
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Puts a library in the place of this process's driver."""
+    with in_the_drivers_place(tmp_path, monkeypatch) as put:
+        yield put
+
+
+@pytest.fixture
+def machine(install: Install, library: Path) -> Machine:
+    """A machine with one H200."""
+    return install(library)
+
+
+@pytest.fixture
+def old_machine(install: Install, old_library: Path) -> Machine:
+    """A machine whose driver is old."""
+    return install(old_library)

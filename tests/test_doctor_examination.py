@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from helpers_doctor import WORKING, build_libcuda, fake_torch
-from nvml_standin import Standin, build
+from nvml_standin import Standin
 
 from gpuwidget.diagnosis import Doctor, Link
 from gpuwidget.errors import DoctorError
@@ -50,12 +50,6 @@ class Place:
 
     def examine(self, patience_s: float = PATIENCE_S) -> Doctor:
         return examine(Patient("shell", "0.1.0", self.environment, root=self.root, patience_s=patience_s))
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The stand-in for NVML, compiled once."""
-    return build(tmp_path_factory.mktemp("nvml"))
 
 
 @pytest.fixture

@@ -7,17 +7,11 @@ from pathlib import Path
 
 import pynvml
 import pytest
-from nvml_standin import Standin, build
+from nvml_standin import Standin
 
 from gpuwidget.sources import nvml_health as health
 from gpuwidget.sources import nvml_words as words
 from gpuwidget.sources.nvml_health import GpuHealth, Peer
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The stand-in, compiled once."""
-    return build(tmp_path_factory.mktemp("nvml"))
 
 
 @pytest.fixture

@@ -1,0 +1,120 @@
+"""A C library that answers as NVML in the place of this process's driver, and sources that read it."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pynvml
+import pytest
+from nvml_standin import Standin
+
+from gpuwidget import processes
+from gpuwidget.sources.nvml import NvmlSource
+
+EPOCH = 1_700_000_000.0
+GIB = 1024**3
+STRANGER = 2**30
+"""A process id that no process here has."""
+H200_MEMORY = 150_754_820_096
+H200_RESERVED = 644_939_776
+UUIDS = [f"GPU-00000000-0000-4000-8000-{index:012d}" for index in range(4)]
+
+
+class ManualClock:
+    """Goes on only when told to, or by as much as somebody would have waited."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def time(self) -> float:
+        return EPOCH + self.now
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wait(self, condition: threading.Condition, seconds: float | None) -> None:
+        self.now += seconds or 0.0
+
+
+class Machine:
+    """A stand-in that this process takes for its driver, and sources that read it."""
+
+    def __init__(self, standin: Standin) -> None:
+        self.standin = standin
+        self.clock = ManualClock()
+        self.sources: list[NvmlSource] = []
+
+    def says(self, *lines: str) -> None:
+        self.standin.scenario(*lines)
+
+    def source(self) -> NvmlSource:
+        source = NvmlSource(self.clock)
+        self.sources.append(source)
+        return source
+
+    def calls(self) -> dict[str, int]:
+        return dict(self.standin.calls())
+
+
+class Hung:
+    """A thread in a call that does not return before the scenario lets it."""
+
+    def __init__(self, machine: Machine, function: str, call: Callable[[], object]) -> None:
+        machine.says("gpus=2", f"gpu.0.{function}=hang")
+        machine.calls()
+        self.answer: list[object] = []
+        self.thread = threading.Thread(target=lambda: self.answer.append(call()), daemon=True)
+        self.thread.start()
+        while function not in machine.calls():
+            assert self.thread.is_alive()
+
+    def let_go(self, machine: Machine) -> object:
+        machine.says("gpus=2")
+        self.thread.join(timeout=30)
+        return self.answer[0]
+
+
+Install = Callable[[Path], Machine]
+
+
+@contextmanager
+def in_the_drivers_place(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Puts a library in the place of this process's driver."""
+    machines: list[Machine] = []
+
+    def put(library: Path) -> Machine:
+        standin = Standin(library, folder / "standin")
+        for name, value in standin.variables.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(pynvml, "nvmlLib", ctypes.CDLL(str(standin.library)))
+        monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+        monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: True)
+        machines.append(Machine(standin))
+        return machines[-1]
+
+    yield put
+    for machine in machines:
+        machine.says()
+        for source in machine.sources:
+            source.close()
+
+
+def in_a_process(standin: Standin, code: str, **variables: str) -> object:
+    """What ``code`` prints as JSON, run by a Python of its own that finds the stand-in as its driver."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**standin.environment(), **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)

@@ -1,0 +1,214 @@
+"""The NVML source's hardware counters, and the slices of a GPU (MIG)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from helpers_nvml import EPOCH, GIB, STRANGER, UUIDS, Machine
+
+from gpuwidget.errors import GpuLostError
+from gpuwidget.samples import Activity, Process
+from gpuwidget.sources import Slow
+from gpuwidget.sources import nvml_words as words
+from gpuwidget.sources.nvml import NvmlSource
+from gpuwidget.sources.nvml_device import SLOW_VALUES
+
+# -- the hardware's counters -----------------------------------------------------------------------------
+
+
+def test_activity_is_the_difference_of_two_samples(machine: Machine) -> None:
+    """The first call only begins; the next ones tell what was between, in percent and bytes a second."""
+    machine.says(
+        "gpu.0.gpm.1=99",
+        "gpu.0.gpm.2=62.5",
+        "gpu.0.gpm.3=nan",
+        "gpu.0.gpm.5=31.25",
+        "gpu.0.gpm.10=error 3",
+        "gpu.0.gpm.12=2",
+        "gpu.0.gpm.20=1.5",
+        "gpu.0.gpm.60=2",
+    )
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    machine.clock.now = 10.0
+    assert source.read_activity(gpu) is None
+    machine.clock.now = 10.5
+    mib = 1024.0**2
+    assert source.read_activity(gpu) == Activity(
+        since=EPOCH + 10.0,
+        until=EPOCH + 10.5,
+        graphics=99.0,
+        sm=62.5,
+        sm_occupancy=None,
+        tensor=31.25,
+        dram=None,
+        fp64=0.0,
+        fp32=2.0,
+        fp16=0.0,
+        pcie_tx=1.5 * mib,
+        pcie_rx=0.0,
+        nvlink_tx=0.0,
+        nvlink_rx=2 * mib,
+    )
+    assert source.read_fast(gpu).missing == {}
+
+
+def test_counters_are_not_read_faster_than_they_can_tell(machine: Machine) -> None:
+    """Within 100 ms of the last sample nothing is asked and nothing is said."""
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    source.read_activity(gpu)
+    machine.calls()
+    machine.clock.now = 0.09
+    assert source.read_activity(gpu) is None
+    assert machine.calls() == {}
+    machine.clock.now = 0.1
+    activity = source.read_activity(gpu)
+    assert activity is not None
+    assert (activity.since, activity.until) == (EPOCH, EPOCH + 0.1)
+    assert machine.calls() == {"nvmlGpmSampleAlloc": 1, "nvmlGpmSampleGet": 1, "nvmlGpmMetricsGet": 1}
+    machine.clock.now = 0.6
+    source.read_activity(gpu)
+    assert machine.calls() == {"nvmlGpmSampleGet": 1, "nvmlGpmMetricsGet": 1}
+
+
+def test_a_gpu_without_counters_says_so(machine: Machine) -> None:
+    """Before Hopper there is no GPM: no activity, the reason, and no further question."""
+    machine.says("gpu.0.gpm=0")
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    assert source.read_activity(gpu) is None
+    machine.calls()
+    assert source.read_activity(gpu) is None
+    assert machine.calls() == {}
+    assert source.read_fast(gpu).missing == {"activity": words.NO_GPM}
+
+
+def test_counters_that_fail_for_now_are_read_again(machine: Machine) -> None:
+    """A failed sample has its reason; the next one is measured from the last good one."""
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    source.read_activity(gpu)
+    machine.clock.now = 1.0
+    machine.says("gpu.0.nvmlGpmSampleGet=error 999")
+    assert source.read_activity(gpu) is None
+    assert source.read_fast(gpu).missing == {"activity": "the driver reports an unknown error"}
+    machine.says()
+    machine.clock.now = 2.0
+    activity = source.read_activity(gpu)
+    assert activity is not None
+    assert (activity.since, activity.until) == (EPOCH, EPOCH + 2.0)
+    assert source.read_fast(gpu).missing == {}
+
+
+@pytest.mark.parametrize("end", [NvmlSource.forget_activity, NvmlSource.close])
+def test_counters_are_given_back(machine: Machine, end: Callable[[NvmlSource], None]) -> None:
+    """When nobody asks any more, or at the end, both samples of each GPU are freed, once."""
+    machine.says("gpus=2")
+    source = machine.source()
+    gpus = source.open().gpus
+    for machine.clock.now in (1.0, 2.0, 3.0):
+        for gpu in gpus:
+            source.read_activity(gpu)
+    assert machine.calls()["nvmlGpmSampleAlloc"] == 4
+    end(source)
+    end(source)
+    assert machine.calls()["nvmlGpmSampleFree"] == 4
+
+
+def test_after_being_forgotten_the_counters_begin_anew(machine: Machine) -> None:
+    """A new watcher gets no window that began before it came."""
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    source.read_activity(gpu)
+    source.forget_activity()
+    machine.clock.now = 5.0
+    assert source.read_activity(gpu) is None
+    machine.clock.now = 6.0
+    activity = source.read_activity(gpu)
+    assert activity is not None
+    assert activity.since == EPOCH + 5.0
+
+
+# -- MIG -------------------------------------------------------------------------------------------------
+
+
+def test_slices_are_devices_of_their_own(machine: Machine) -> None:
+    """A GPU comes before its slices; gaps in their numbering are passed over."""
+    machine.says("gpus=2", "gpu.0.mig=0 2 5", f"gpu.0.mig.2.memory_total={18 * GIB}")
+    gpus = machine.source().open().gpus
+    assert [(gpu.index, gpu.mig_index) for gpu in gpus] == [(0, None), (0, 0), (0, 2), (0, 5), (1, None)]
+    slice_ = gpus[2]
+    assert slice_.uuid == "MIG-00000002-0000-4000-8000-000000000000"
+    assert (slice_.mig_parent, slice_.name) == (UUIDS[0], "NVIDIA H200 MIG 1g.18gb")
+    assert (slice_.memory_total, slice_.unified_memory) == (18 * GIB, False)
+    assert (slice_.pci_bus_id, slice_.compute_capability) == ("00000000:01:00.0", "9.0")
+
+
+def test_a_slice_has_memory_and_processes_but_no_utilization(machine: Machine) -> None:
+    """What only the whole GPU has is None with that reason, and costs no call."""
+    machine.says("gpu.0.mig=1", f"gpu.0.mig.1.memory_used={GIB}", f"gpu.0.mig.1.compute={STRANGER}:3")
+    source = machine.source()
+    _, slice_ = source.open().gpus
+    machine.calls()
+    fast = source.read_fast(slice_)
+    assert (fast.utilization, fast.memory_used, fast.power_w) == (None, GIB, None)
+    assert fast.missing == dict.fromkeys(
+        ("utilization", "memory_utilization", "power_w"), words.OF_THE_WHOLE_GPU
+    )
+    assert machine.calls() == {"nvmlDeviceGetMemoryInfo_v2": 1}
+    assert source.read_processes(slice_) == (Process(STRANGER, "compute", 3, None, None),)
+    machine.calls()
+    steady, slow = source.read_steady(slice_), source.read_slow(slice_)
+    assert (steady.throttle, steady.missing["throttle"]) == (None, words.OF_THE_WHOLE_GPU)
+    assert slow == Slow(None, None, None, None, None, dict.fromkeys(SLOW_VALUES, words.OF_THE_WHOLE_GPU))
+    assert machine.calls() == {}
+
+
+def test_a_slice_has_counters_of_its_own(machine: Machine) -> None:
+    """Its activity is read through its GPU, by its instance; the cut GPU has none."""
+    machine.says("gpu.0.mig=1", "gpu.0.mig.1.gpm.2=12.5")
+    source = machine.source()
+    whole, slice_ = source.open().gpus
+    source.read_activity(slice_)
+    machine.clock.now = 1.0
+    activity = source.read_activity(slice_)
+    assert activity is not None
+    assert activity.sm == 12.5
+    assert source.read_activity(whole) is None
+    assert source.read_fast(whole).missing["activity"] == "not supported by this GPU"
+
+
+def test_a_container_with_one_slice_sees_that_slice(machine: Machine) -> None:
+    """The GPU it is cut from may not be read there; the slice is."""
+    machine.says(
+        "gpu.0.mig=3",
+        "gpu.0.nvmlDeviceGetMemoryInfo_v2=error 4",
+        "gpu.0.mig.3.nvmlDeviceGetMemoryInfo_v2=ok",
+        "gpu.0.mig.3.memory_used=9",
+    )
+    source = machine.source()
+    whole, slice_ = source.open().gpus
+    assert (whole.memory_total, whole.unified_memory) == (None, False)
+    assert source.read_fast(whole).missing["memory_used"] == "this user or container may not read it"
+    assert source.read_memory(slice_) == 9
+
+
+def test_a_slice_that_was_taken_away_is_lost(machine: Machine) -> None:
+    """After MIG is set up anew, an old slice is lost, and opening again finds the new ones."""
+    machine.says("gpu.0.mig=0 1")
+    source = machine.source()
+    _, _, slice_ = source.open().gpus
+    machine.says("gpu.0.mig=0")
+    with pytest.raises(GpuLostError, match=r"MIG slice 1 of GPU 0 .* is not there any more"):
+        source.read_fast(slice_)
+    assert [gpu.mig_index for gpu in source.open().gpus] == [None, 0]
+    with pytest.raises(GpuLostError, match="is not there any more"):
+        source.read_memory(slice_)
+
+
+def test_a_slice_that_cannot_be_named_does_not_spoil_the_others(machine: Machine) -> None:
+    """One slice's trouble is its own."""
+    machine.says("gpu.0.mig=0 1", "gpu.0.mig.0.nvmlDeviceGetUUID=error 999")
+    assert [gpu.mig_index for gpu in machine.source().open().gpus] == [None, 1]

@@ -1,0 +1,113 @@
+"""The NVML source's processes: who has memory on a GPU, as the driver lists it."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from helpers_nvml import STRANGER, Machine
+
+from gpuwidget import processes
+from gpuwidget.samples import Process
+from gpuwidget.sources import nvml_words as words
+
+
+def test_processes_are_listed_once_with_user_and_command(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process in both lists is one, as compute; names come from this machine; two calls."""
+    names = {7: processes.Identity("ada", "python train.py")}
+    monkeypatch.setattr(
+        processes.Directory, "look_up", lambda self, pid: names.get(pid, processes.Identity(None, None))
+    )
+    machine.says("gpu.0.compute=7:1024 8", "gpu.0.graphics=8:2048 9:4096 7:1024")
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    machine.calls()
+    assert source.read_processes(gpu) == (
+        Process(7, "compute", 1024, "ada", "python train.py"),
+        Process(8, "compute", 2048, None, None),
+        Process(9, "graphics", 4096, None, None),
+    )
+    assert sum(machine.calls().values()) == 2
+
+
+def test_this_process_is_found_by_its_pid(machine: Machine) -> None:
+    """Where the driver's process ids are ours, user and command are those of the process."""
+    machine.says("gpu.0.compute=self:5")
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    listed = source.read_processes(gpu)
+    identity = processes.Directory().look_up(os.getpid())
+    assert identity.command is not None
+    assert listed == (Process(os.getpid(), "compute", 5, *identity),)
+
+
+def test_in_a_container_nobody_is_named(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host's process ids name strangers here: user and command stay unknown."""
+    monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
+    machine.says("gpu.0.compute=self:5")
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    assert source.read_processes(gpu) == (Process(os.getpid(), "compute", 5, None, None),)
+
+
+def test_no_process_is_an_empty_list(machine: Machine) -> None:
+    """A GPU that nobody uses has no processes, which is not the same as not knowing."""
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    assert source.read_processes(gpu) == ()
+
+
+def test_many_processes_and_one_on_several_slices(machine: Machine) -> None:
+    """However many there are, all are listed; one that works on several slices has the sum."""
+    machine.says("gpu.0.compute=" + " ".join(f"{STRANGER + n}:1" for n in range(70)) + f" {STRANGER}:2")
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    listed = source.read_processes(gpu)
+    assert listed is not None
+    assert [process.pid for process in listed] == [STRANGER + n for n in range(70)]
+    assert listed[0].memory == 3
+
+
+def test_processes_that_cannot_be_listed_have_a_reason(machine: Machine) -> None:
+    """The reason goes with the next readings, and goes away when they can be listed again."""
+    machine.says("gpu.0.nvmlDeviceGetComputeRunningProcesses_v3=error 4")
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    assert source.read_processes(gpu) is None
+    assert source.read_fast(gpu).missing == {"processes": "this user or container may not read it"}
+    machine.says()
+    assert source.read_processes(gpu) == ()
+    assert source.read_fast(gpu).missing == {}
+
+
+def test_a_list_that_fails_for_now_makes_the_whole_unknown(machine: Machine) -> None:
+    """Half of the processes are not shown as if they were all; a GPU without graphics has only the other."""
+    machine.says(f"gpu.0.compute={STRANGER}:1", "gpu.0.nvmlDeviceGetGraphicsRunningProcesses_v3=error 999")
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    assert source.read_processes(gpu) is None
+    machine.says(
+        f"gpu.0.compute={STRANGER}:1",
+        "gpu.0.nvmlDeviceGetGraphicsRunningProcesses_v3=error 3",
+        "gpu.0.nvmlDeviceGetGraphicsRunningProcesses_v2=error 3",
+    )
+    listed = source.read_processes(gpu)
+    assert listed is not None
+    assert [process.pid for process in listed] == [STRANGER]
+
+
+@pytest.mark.parametrize(
+    ("driver", "scrambled"),
+    [("535.43.02", True), ("535.54.03", True), ("535.86.05", False), ("580.159.04", False), ("x", False)],
+)
+def test_drivers_that_scramble_processes_are_not_believed(
+    machine: Machine, driver: str, scrambled: bool
+) -> None:
+    """535.43 to 535.85 gave wrong pids and sizes: unknown, with the reason."""
+    machine.says(f"driver={driver}", f"gpu.0.compute={STRANGER}:1")
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    assert source.read_fast(gpu).missing == ({"processes": words.SCRAMBLED} if scrambled else {})
+    assert (source.read_processes(gpu) is None) == scrambled

@@ -1,0 +1,355 @@
+"""The NVML source's readings: each is the driver's, or None with the driver's reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pynvml
+import pytest
+from helpers_nvml import EPOCH, GIB, H200_RESERVED, Hung, Machine
+from nvml_standin import build
+
+from gpuwidget import processes
+from gpuwidget.sources import Fast, Slow, Steady
+from gpuwidget.sources import nvml_words as words
+
+# -- the fast calls --------------------------------------------------------------------------------------
+
+
+def test_fast_readings_are_three_calls(machine: Machine) -> None:
+    """Utilization, memory and power now cost three calls a GPU, memory alone one."""
+    machine.says("gpu.0.util=97", "gpu.0.memory_util=41", f"gpu.0.memory_used={GIB}", "gpu.0.power=649.25")
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    machine.calls()
+    assert source.read_fast(gpu) == Fast(97.0, 41.0, GIB, 649.25, {})
+    assert machine.calls() == {
+        "nvmlDeviceGetUtilizationRates": 1,
+        "nvmlDeviceGetMemoryInfo_v2": 1,
+        "nvmlDeviceGetFieldValues": 1,
+    }
+    assert source.read_memory(gpu) == GIB
+    assert machine.calls() == {"nvmlDeviceGetMemoryInfo_v2": 1}
+
+
+def test_readings_follow_the_machine(machine: Machine) -> None:
+    """What changes on the GPU is read at the next look."""
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    assert source.read_memory(gpu) == 0
+    machine.says(f"gpu.0.memory_used={GIB}")
+    assert source.read_memory(gpu) == GIB
+
+
+@pytest.mark.parametrize("code", [2, 3])
+def test_power_falls_back_where_the_instant_field_is_not_there(machine: Machine, code: int) -> None:
+    """A GPU or driver without instant power gives the driver's mean, and is not asked again."""
+    machine.says(f"gpu.0.field.186=error {code}", "gpu.0.power_average=123.5")
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    assert source.read_fast(gpu).power_w == 123.5
+    machine.calls()
+    assert source.read_fast(gpu).power_w == 123.5
+    assert machine.calls() == {
+        "nvmlDeviceGetUtilizationRates": 1,
+        "nvmlDeviceGetMemoryInfo_v2": 1,
+        "nvmlDeviceGetPowerUsage": 1,
+    }
+
+
+def test_power_for_which_a_passing_error_is_reported_does_not_fall_back(machine: Machine) -> None:
+    """One failed look at instant power does not turn it into another quantity."""
+    machine.says("gpu.0.field.186=error 999", "gpu.0.power_average=123.5")
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    fast = source.read_fast(gpu)
+    assert (fast.power_w, fast.missing) == (None, {"power_w": "the driver reports an unknown error"})
+    machine.says("gpu.0.power=200", "gpu.0.power_average=123.5")
+    assert source.read_fast(gpu).power_w == 200.0
+
+
+def test_one_metric_never_spoils_the_others(machine: Machine) -> None:
+    """A value that can't be read is None with its reason, and is tried again; the rest is there."""
+    machine.says("gpu.0.nvmlDeviceGetUtilizationRates=error 10", f"gpu.0.memory_used={GIB}")
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    late = "the driver did not answer in time"
+    assert source.read_fast(gpu) == Fast(
+        None, None, GIB, 76.0, {"utilization": late, "memory_utilization": late}
+    )
+    machine.says("gpu.0.util=5")
+    assert source.read_fast(gpu) == Fast(5.0, 0.0, 0, 76.0, {})
+
+
+def test_an_error_without_words_of_ours_is_told_in_the_drivers(machine: Machine) -> None:
+    """A rare error still has a reason that a person can read."""
+    machine.says("gpu.0.nvmlDeviceGetUtilizationRates=error 20")
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    assert source.read_fast(gpu).missing["utilization"] == "the driver says: Insufficient Memory"
+
+
+@pytest.mark.parametrize(("code", "reason"), [(3, words.PERMANENT[3]), (13, words.PERMANENT[13])])
+def test_what_a_gpu_does_not_have_is_not_asked_again(machine: Machine, code: int, reason: str) -> None:
+    """Not supported, or too old a driver: remembered for that value of that GPU only."""
+    machine.says("gpus=2", f"gpu.0.nvmlDeviceGetUtilizationRates=error {code}")
+    source = machine.source()
+    first, second = source.open().gpus
+    assert source.read_fast(first).missing["utilization"] == reason
+    machine.says("gpus=2")
+    machine.calls()
+    assert source.read_fast(first).missing["utilization"] == reason
+    assert "nvmlDeviceGetUtilizationRates" not in machine.calls()
+    assert source.read_fast(second).utilization == 0.0
+
+
+# -- memory ----------------------------------------------------------------------------------------------
+
+
+def test_memory_is_without_what_the_driver_reserves(machine: Machine) -> None:
+    """An idle GPU reads 0 bytes, as in nvidia-smi, not the driver's 615 MiB."""
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    assert source.read_memory(gpu) == 0
+
+
+def test_memory_versions_are_never_mixed(old_machine: Machine, library: Path) -> None:
+    """Only a library without v2 is asked by v1, and then always."""
+    source = old_machine.source()
+    (gpu,) = source.open().gpus
+    assert source.read_memory(gpu) == H200_RESERVED
+    assert source.read_fast(gpu).memory_used == H200_RESERVED
+    assert old_machine.calls()["nvmlDeviceGetMemoryInfo"] == 3
+
+
+def test_a_failing_v2_does_not_become_v1(machine: Machine) -> None:
+    """An error in between gives no number, rather than one of another meaning."""
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    machine.says("gpu.0.nvmlDeviceGetMemoryInfo_v2=error 999")
+    fast = source.read_fast(gpu)
+    assert (fast.memory_used, fast.missing) == (
+        None,
+        {"memory_used": "the driver reports an unknown error"},
+    )
+    assert source.read_memory(gpu) is None
+    assert "nvmlDeviceGetMemoryInfo" not in machine.calls()
+
+
+@pytest.mark.parametrize("line", ["gpu.0.nvmlDeviceGetMemoryInfo_v2=error 3", "gpu.0.memory_total=0"])
+def test_a_gpu_without_memory_of_its_own_shows_the_hosts(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    """GB10 and Jetson work in the host's memory: it is shown, labelled as unified."""
+    monkeypatch.setattr(processes, "host_memory", lambda: processes.HostMemory(total=100, used=40))
+    machine.says(line, "gpu.0.memory_reserved=0")
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    assert (gpu.unified_memory, gpu.memory_total) == (True, 100)
+    fast = source.read_fast(gpu)
+    assert (fast.memory_used, fast.missing, source.read_memory(gpu)) == (40, {}, 40)
+
+
+# -- the steady and the slow calls -----------------------------------------------------------------------
+
+
+def test_steady_readings(machine: Machine) -> None:
+    """Temperatures, clock, state, limit and throttle reasons, in one round of six calls."""
+    machine.says(
+        "gpu.0.power_limit=650",
+        "gpu.0.temperature=61",
+        "gpu.0.memory_temperature=72",
+        "gpu.0.sm_clock=1755",
+        "gpu.0.pstate=2",
+        "gpu.0.throttle=4",
+    )
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    machine.calls()
+    assert source.read_steady(gpu) == Steady(650.0, 61.0, 72.0, 1755.0, 2, ("power cap",), {})
+    assert sum(machine.calls().values()) == 6
+
+
+def test_every_steady_value_can_be_missing(machine: Machine) -> None:
+    """Each has its reason, none is 0."""
+    machine.says(
+        "gpu.0.nvmlDeviceGetEnforcedPowerLimit=error 3",
+        "gpu.0.nvmlDeviceGetTemperature=error 4",
+        "gpu.0.field.82=error 3",
+        "gpu.0.nvmlDeviceGetClockInfo=error 10",
+        "gpu.0.pstate=32",
+        "gpu.0.nvmlDeviceGetCurrentClocksEventReasons=error 999",
+    )
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    assert source.read_steady(gpu) == Steady(
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        {
+            "power_limit_w": "not supported by this GPU",
+            "temperature_c": "this user or container may not read it",
+            "memory_temperature_c": "not supported by this GPU",
+            "sm_clock_mhz": "the driver did not answer in time",
+            "pstate": "the driver has no data for it yet",
+            "throttle": "the driver reports an unknown error",
+        },
+    )
+
+
+@pytest.mark.skipif(
+    not hasattr(pynvml, "nvmlDeviceGetTemperatureV"), reason="this nvidia-ml-py is older than the new call"
+)
+def test_temperature_goes_on_when_its_old_call_is_gone(
+    install: Callable[[Path], Machine], tmp_path: Path
+) -> None:
+    """A driver that dropped the deprecated call is asked by the one in its place."""
+    machine = install(build(tmp_path / "new", absent=["nvmlDeviceGetTemperature"]))
+    machine.says("gpu.0.temperature=44")
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    assert source.read_steady(gpu).temperature_c == 44.0
+
+
+def test_a_binding_without_the_deprecated_calls_works(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A future nvidia-ml-py that dropped them gives the same readings."""
+    monkeypatch.delattr(pynvml, "nvmlDeviceGetCurrentClocksThrottleReasons")
+    machine.says("gpu.0.throttle=4")
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    assert source.read_steady(gpu).throttle == ("power cap",)
+
+
+def test_energy_and_the_utilization_window(machine: Machine) -> None:
+    """Joules from the driver's millijoules; the window is measured once, not assumed."""
+    machine.says("gpu.0.energy=2706.5", "gpu.0.power=0", "gpu.0.window=0.1666")
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    machine.calls()
+    assert source.read_slow(gpu) == Slow(2706.5, 0.167, 0, None, None, {})
+    assert source.read_slow(gpu) == Slow(2706.5, 0.167, 0, None, None, {})
+    calls = machine.calls()
+    assert (calls["nvmlDeviceGetTotalEnergyConsumption"], calls["nvmlDeviceGetSamples"]) == (2, 2)
+
+
+def test_errors_reported_while_somebody_watches(machine: Machine) -> None:
+    """The newest one with the time it was noticed; one from before is not told as new. No call waits."""
+    machine.says("gpu.0.xids=31")
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    slow = source.read_slow(gpu)
+    assert (slow.xid, slow.xid_time, slow.missing) == (None, None, {})
+    machine.says("gpu.0.xids=31 13 79", "gpu.0.ecc=2")
+    machine.clock.now = 60.0
+    slow = source.read_slow(gpu)
+    assert (slow.ecc_uncorrected, slow.xid, slow.xid_time) == (2, 79, EPOCH + 60.0)
+    machine.clock.now = 120.0
+    assert source.read_slow(gpu).xid_time == EPOCH + 60.0
+    calls = machine.calls()
+    assert (calls["nvmlEventSetCreate"], calls["nvmlDeviceRegisterEvents"]) == (1, 1)
+
+
+def test_errors_while_another_gpu_is_lost(machine: Machine) -> None:
+    """NVML is opened anew again and again while a GPU is lost: no error of any GPU is missed by that."""
+    machine.says("gpus=2")
+    source = machine.source()
+    first, second = source.open().gpus
+    lost = "gpu.1.nvmlDeviceGetName=error 15"
+    machine.says("gpus=2", "gpu.0.xids=31", "gpu.1.xids=79", lost)
+    machine.clock.now = 5.0
+    inventory = source.open()
+    assert inventory.gpus == (first,)
+    assert inventory.xids == {first.uuid: (31, EPOCH + 5.0), second.uuid: (79, EPOCH + 5.0)}
+    machine.clock.now = 60.0
+    slow = source.read_slow(first)
+    assert (slow.xid, slow.xid_time) == (31, EPOCH + 5.0)
+    machine.says("gpus=2", "gpu.0.xids=31 13", "gpu.1.xids=79", lost)
+    assert source.read_slow(first).xid == 13
+    source.close()
+    calls = machine.calls()
+    assert calls["nvmlEventSetFree"] == calls["nvmlEventSetCreate"] == 3
+    assert source.open().xids[first.uuid] == (13, EPOCH + 60.0)
+
+
+def test_errors_that_came_under_a_hung_call(machine: Machine) -> None:
+    """A driver that is not shut down, since a call hangs in it, keeps for us what it was asked to."""
+    machine.says("gpus=2")
+    source = machine.source()
+    first, second = source.open().gpus
+    hung = Hung(machine, "nvmlDeviceGetUtilizationRates", lambda: source.read_fast(first))
+    machine.says("gpus=2", "gpu.0.nvmlDeviceGetUtilizationRates=hang", "gpu.1.xids=48")
+    source.open()
+    assert source.read_slow(second).xid == 48
+    hung.let_go(machine)
+
+
+def test_a_driver_that_keeps_no_errors_any_more_is_asked_anew(machine: Machine) -> None:
+    """Where the driver no longer knows what it was asked to keep, that is said, and it is asked again."""
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    machine.says("gpu.0.nvmlEventSetWait_v2=error 999")
+    slow = source.read_slow(gpu)
+    assert (slow.xid, slow.missing) == (None, {"xid": "the driver reports an unknown error"})
+    machine.says("gpu.0.xids=31")
+    assert source.read_slow(gpu).missing == {}
+    machine.says("gpu.0.xids=31 13")
+    assert source.read_slow(gpu).xid == 13
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(3, "not supported by this GPU"), (4, "this user or container may not read it")],
+)
+def test_errors_that_nobody_may_see_are_unknown(machine: Machine, error: int, reason: str) -> None:
+    """No permission, no ECC memory: the value is unknown and says why, and what was made is let go of."""
+    machine.says(
+        f"gpu.0.nvmlDeviceRegisterEvents=error {error}",
+        f"gpu.0.nvmlDeviceGetTotalEccErrors=error {error}",
+    )
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    slow = source.read_slow(gpu)
+    assert (slow.ecc_uncorrected, slow.xid, slow.xid_time) == (None, None, None)
+    assert slow.missing == {"ecc_uncorrected": reason, "xid": reason}
+    calls = machine.calls()
+    assert calls["nvmlEventSetFree"] == calls["nvmlEventSetCreate"]
+
+
+def test_the_drivers_windows_of_utilization(machine: Machine) -> None:
+    """Each window has the driver's own time; a GPU without any has none, and that is no error."""
+    machine.says("gpus=2", "gpu.0.util=37", "gpu.0.window=0.2", "gpu.1.samples=0")
+    source = machine.source()
+    first, second = source.open().gpus
+    windows = source.read_windows(first)
+    assert {window.utilization for window in windows} == {37.0}
+    steps = {round(later.until - earlier.until, 3) for earlier, later in pairwise(windows)}
+    assert steps == {0.2}
+    assert source.read_windows(second) == ()
+
+
+@pytest.mark.parametrize("line", ["gpu.0.samples=0", "gpu.0.samples=3"])
+def test_a_window_that_is_not_known_yet_is_asked_for_again(machine: Machine, line: str) -> None:
+    """A driver that has kept too few samples so far gives no window, until it has."""
+    machine.says(line, "gpu.0.nvmlDeviceGetTotalEnergyConsumption=error 3")
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    assert source.read_slow(gpu) == Slow(
+        None,
+        None,
+        0,
+        None,
+        None,
+        {
+            "energy_j": "not supported by this GPU",
+            "utilization_window": "the driver has no data for it yet",
+        },
+    )
+    machine.says()
+    assert source.read_slow(gpu).utilization_window == 0.2

@@ -1,0 +1,159 @@
+"""The NVML source where a GPU or the driver is lost, and under calls that hang."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from helpers_nvml import Hung, Machine
+
+from gpuwidget.errors import GpuLostError, SourceLostError
+from gpuwidget.sources import nvml_words as words
+from gpuwidget.sources.nvml import NvmlSource
+
+# -- losing a GPU or the driver --------------------------------------------------------------------------
+
+READERS: list[Callable[..., object]] = [
+    NvmlSource.read_fast,
+    NvmlSource.read_memory,
+    NvmlSource.read_processes,
+    NvmlSource.read_steady,
+    NvmlSource.read_slow,
+    NvmlSource.read_activity,
+]
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("code", [15, 16])
+def test_a_lost_gpu_is_known_by_every_call(machine: Machine, read: Callable[..., object], code: int) -> None:
+    """Off the bus or in need of a reset: that GPU is lost, the other goes on."""
+    source = machine.source()
+    machine.says("gpus=2")
+    first, second = source.open().gpus
+    machine.says("gpus=2", f"gpu.0.*=error {code}")
+    with pytest.raises(GpuLostError, match=r"GPU 0 \(NVIDIA H200\)"):
+        read(source, first)
+    read(source, second)
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("code", [1, 9, 18, 28])
+def test_a_lost_driver_is_known_by_every_call(
+    machine: Machine, read: Callable[..., object], code: int
+) -> None:
+    """The driver went away under us: whoever reads is told to open it again, and why."""
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    machine.says(f"*=error {code}")
+    with pytest.raises(SourceLostError, match="driver"):
+        read(source, gpu)
+
+
+def test_opening_again_starts_anew(machine: Machine) -> None:
+    """After a loss, NVML is shut down and started, and every handle is a fresh one."""
+    machine.says("gpus=2")
+    source = machine.source()
+    source.open()
+    machine.calls()
+    source.open()
+    calls = machine.calls()
+    assert (calls["nvmlShutdown"], calls["nvmlInitWithFlags"]) == (1, 1)
+    assert calls["nvmlDeviceGetHandleByIndex_v2"] == 2
+
+
+def test_what_was_given_up_is_asked_anew_after_opening(machine: Machine) -> None:
+    """A new driver may have what the old one had not."""
+    machine.says("gpu.0.nvmlDeviceGetUtilizationRates=error 13")
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    assert source.read_fast(gpu).utilization is None
+    machine.says("gpu.0.util=3")
+    source.open()
+    assert source.read_fast(gpu).utilization == 3.0
+
+
+def test_closing_lets_go_of_the_driver_once(machine: Machine) -> None:
+    """Close may be called twice, and on a source that was never opened; then nothing can be read."""
+    source = machine.source()
+    source.close()
+    assert machine.calls() == {}
+    (gpu,) = source.open().gpus
+    source.close()
+    source.close()
+    assert machine.calls()["nvmlShutdown"] == 1
+    with pytest.raises(SourceLostError, match="closed"):
+        source.read_memory(gpu)
+
+
+# -- calls that hang -------------------------------------------------------------------------------------
+
+
+def test_a_hung_call_holds_up_nobody(machine: Machine) -> None:
+    """While one GPU does not answer, another is read, by the same source."""
+    machine.says("gpus=2")
+    source = machine.source()
+    first, second = source.open().gpus
+    hung = Hung(machine, "nvmlDeviceGetMemoryInfo_v2", lambda: source.read_memory(first))
+    assert source.read_memory(second) == 0
+    assert hung.let_go(machine) == 0
+
+
+def test_opening_under_a_hung_call_does_not_shut_it_down(machine: Machine) -> None:
+    """The driver is started once more beside it, and put right at the next chance."""
+    machine.says("gpus=2")
+    source = machine.source()
+    first, _ = source.open().gpus
+    hung = Hung(machine, "nvmlDeviceGetUtilizationRates", lambda: source.read_fast(first))
+    assert [gpu.index for gpu in source.open().gpus] == [0, 1]
+    calls = machine.calls()
+    assert (calls["nvmlInitWithFlags"], calls.get("nvmlShutdown", 0)) == (1, 0)
+    hung.let_go(machine)
+    source.close()
+    assert machine.calls()["nvmlShutdown"] == 2
+
+
+def test_closing_under_a_hung_call_shuts_down_when_it_returns(machine: Machine) -> None:
+    """Close does not wait; what it could not do is done by the call that returns late."""
+    machine.says("gpus=2")
+    source = machine.source()
+    first, _ = source.open().gpus
+    hung = Hung(machine, "nvmlDeviceGetUtilizationRates", lambda: source.read_fast(first))
+    source.close()
+    assert "nvmlShutdown" not in machine.calls()
+    hung.let_go(machine)
+    assert machine.calls()["nvmlShutdown"] == 1
+
+
+def test_counters_in_use_are_freed_only_by_their_user(machine: Machine) -> None:
+    """Forgetting while a sample hangs in the driver frees it when the driver is done with it."""
+    machine.says("gpus=2")
+    source = machine.source()
+    first, second = source.open().gpus
+    for gpu in (first, second):
+        source.read_activity(gpu)
+    machine.clock.now = 1.0
+    hung = Hung(machine, "nvmlGpmSampleGet", lambda: source.read_activity(first))
+    assert source.read_activity(second) is not None
+    machine.calls()
+    source.forget_activity()
+    assert machine.calls() == {"nvmlGpmSampleFree": 2}
+    hung.let_go(machine)
+    calls = machine.calls()
+    assert calls["nvmlGpmSampleFree"] == 2
+    assert "freed while in use" not in calls
+
+
+def test_a_reader_does_not_wait_for_an_opening_that_hangs(machine: Machine) -> None:
+    """While the driver hangs in being opened again, readings are unknown, with the reason."""
+    machine.says("gpus=2")
+    source = machine.source()
+    first, _ = source.open().gpus
+    hung = Hung(machine, "nvmlDeviceGetHandleByIndex_v2", source.open)
+    fast = source.read_fast(first)
+    assert (fast.memory_used, fast.missing["memory_used"]) == (None, words.REOPENING)
+    assert source.read_steady(first).missing["pstate"] == words.REOPENING
+    assert source.read_slow(first).missing["energy_j"] == words.REOPENING
+    assert (source.read_memory(first), source.read_processes(first)) == (None, None)
+    assert source.read_activity(first) is None
+    hung.let_go(machine)
+    assert source.read_fast(first).missing == {}
