@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import ctypes
-from pathlib import Path
-
 import pynvml
 import pytest
+from helpers_doctor import h200
+from helpers_nvml import Machine
 from nvml_standin import Standin
 
 from gpuwidget.sources import nvml_health as health
 from gpuwidget.sources import nvml_words as words
-from gpuwidget.sources.nvml_health import GpuHealth, Peer
+from gpuwidget.sources.nvml_health import Peer
 
 
 @pytest.fixture
-def standin(tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch) -> Standin:
+def standin(machine: Machine) -> Standin:
     """This process's driver."""
-    made = Standin(library, tmp_path / "standin")
-    for name, value in made.variables.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(pynvml, "nvmlLib", ctypes.CDLL(str(made.library)))
-    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
-    return made
+    return machine.standin
 
 
 def test_a_healthy_gpu(standin: Standin) -> None:
@@ -33,32 +27,7 @@ def test_a_healthy_gpu(standin: Standin) -> None:
         *(None, "580.95.05", "13.1"),
         *((), ()),
     )
-    assert found.gpus == (
-        GpuHealth(
-            index=0,
-            uuid="GPU-00000000-0000-4000-8000-000000000000",
-            name="NVIDIA H200",
-            pci_bus_id="00000000:01:00.0",
-            compute_capability="9.0",
-            mig=False,
-            mig_pending=False,
-            slices=(),
-            compute_mode="default",
-            persistence=True,
-            ecc=True,
-            ecc_uncorrected=0,
-            retired_pending=False,
-            remapped=0,
-            remap_pending=False,
-            remap_failed=False,
-            pcie_generation=5,
-            pcie_generation_max=5,
-            pcie_width=16,
-            pcie_width_max=16,
-            throttle=("idle",),
-            missing={},
-        ),
-    )
+    assert found.gpus == (h200(uuid="GPU-00000000-0000-4000-8000-000000000000", throttle=("idle",)),)
     calls = standin.calls()
     assert calls["nvmlInitWithFlags"] == calls["nvmlShutdown"] == 1
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
+
+from tools.programs import answers, succeeds
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PACKAGES = ("chromium", "fonts-dejavu-core")
@@ -20,31 +21,20 @@ MISSING = (
 
 def find() -> str | None:
     """The path of the system's Chromium or Chrome that answers, or None."""
-    return next((path for name in NAMES if (path := shutil.which(name)) and _answers(path)), None)
+    return next((path for name in NAMES if (path := shutil.which(name)) and answers(path)), None)
 
 
 def install() -> bool:
     """Install it with apt-get where this process may; whether that went well."""
     if shutil.which("apt-get") is None or os.geteuid() != 0:
         return False
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    commands = (
-        ["apt-get", "update", "-qq"],
-        ["apt-get", "install", "-qq", "--yes", "--no-install-recommends", *PACKAGES],
-    )
     return all(
-        subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, check=False).returncode == 0
-        for command in commands
+        succeeds(command)
+        for command in (
+            ["apt-get", "update", "-qq"],
+            ["apt-get", "install", "-qq", "--yes", "--no-install-recommends", *PACKAGES],
+        )
     )
-
-
-def _answers(path: str) -> bool:
-    # Ubuntu's package without its snap leaves a script that only prints what to install.
-    try:
-        done = subprocess.run([path, "--version"], capture_output=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return done.returncode == 0
 
 
 def main() -> str | None:

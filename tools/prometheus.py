@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from tools.programs import answers, succeeds
 
 PACKAGE = "prometheus"
 PROGRAMS = ("prometheus", "promtool")
@@ -29,7 +30,7 @@ def find() -> dict[str, str] | None:
     places = (None, str(UNPACKED / "usr" / "bin"))
     for place in places:
         found = {
-            name: path for name in PROGRAMS if (path := shutil.which(name, path=place)) and _answers(path)
+            name: path for name in PROGRAMS if (path := shutil.which(name, path=place)) and answers(path)
         }
         if len(found) == len(PROGRAMS):
             return found
@@ -42,27 +43,15 @@ def unpack() -> bool:
         return False
     if os.geteuid() == 0:
         # Who may not has the lists of an earlier update, or none.
-        _run(["apt-get", "update", "-qq"])
+        succeeds(["apt-get", "update", "-qq"])
     with tempfile.TemporaryDirectory() as folder:
         # Root's apt would fetch as a user who may not write there, and say so at length.
         fetch = ["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", PACKAGE]
-        if not _run(fetch, cwd=folder):
+        if not succeeds(fetch, cwd=folder):
             return False
-        return all(_run(["dpkg-deb", "--extract", str(deb), str(UNPACKED)]) for deb in Path(folder).iterdir())
-
-
-def _run(command: list[str], cwd: str | None = None) -> bool:
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    done = subprocess.run(command, env=environment, cwd=cwd, stdin=subprocess.DEVNULL, check=False)
-    return done.returncode == 0
-
-
-def _answers(path: str) -> bool:
-    try:
-        done = subprocess.run([path, "--version"], capture_output=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return done.returncode == 0
+        return all(
+            succeeds(["dpkg-deb", "--extract", str(deb), str(UNPACKED)]) for deb in Path(folder).iterdir()
+        )
 
 
 def main() -> str | None:
