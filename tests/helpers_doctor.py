@@ -17,11 +17,18 @@ from gpuwidget.health.machine import DeviceFile, Machine
 from gpuwidget.health.packages import Copy, Installed, Packages, TorchFiles
 from gpuwidget.health.patient import Notebook
 from gpuwidget.host import SharedMemory
+from gpuwidget.sources import nvml_words as words
 from gpuwidget.sources.nvml_health import GpuHealth, NvmlHealth, Peer
 
 GIB = 1024**3
 SITE = "/env/lib/python3.12/site-packages"
 CUDNN_FILE = f"{SITE}/nvidia/cudnn/lib/libcudnn.so.9"
+PIP = "/env/bin/python -m pip"
+WHEELS = "https://download.pytorch.org/whl"
+FROM = f"install --force-reinstall torch --index-url {WHEELS}"
+LAST = "is the last with such a build."
+NO_CUDA = {"cu_init": None, "cu_count": None, "available": False}
+"""What the child says where CUDA does not start."""
 UUIDS = [f"GPU-{index}0000000-0000-4000-8000-000000000000" for index in range(8)]
 
 TORCH: dict[str, Any] = {
@@ -223,3 +230,16 @@ def build_libcuda(folder: Path) -> Path:
     library = folder / "libcuda.so.1"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
     return library
+
+
+NOT_INSTALLED: dict[str, Any] = {"torch": no_import("No module named 'torch'"), "packages": {"torch": None}}
+NO_GPUS: dict[str, Any] = {
+    "nvml": no_driver(12, words.cannot_start(12, "")),
+    "torch": {"cu_init": None, "libcuda_error": "libcuda.so.1: cannot open", "available": False},
+}
+"""No driver, and so no GPU."""
+
+
+def told(one: Link) -> tuple[str, str | None, str | None]:
+    """Status, reason and remedy."""
+    return one.status, one.reason, one.remedy

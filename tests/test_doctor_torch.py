@@ -1,0 +1,318 @@
+"""The doctor's links from PyTorch to cuDNN and NCCL: the reason and the one remedy, word by word."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from helpers_doctor import (
+    CUDNN_FILE,
+    FROM,
+    LAST,
+    NOT_INSTALLED,
+    PIP,
+    SITE,
+    facts,
+    h200,
+    link,
+    no_import,
+    nvml,
+    told,
+)
+
+from gpuwidget.health.children import Said
+from gpuwidget.health.facts import Facts
+from gpuwidget.health.packages import Copy, Installed, TorchFiles
+from gpuwidget.health.patient import Notebook
+
+ANEW = f"Install it anew with its libraries: {PIP} install --force-reinstall torch."
+
+# -- PyTorch ---------------------------------------------------------------------------------------------
+
+
+def test_torch_that_is_not_installed() -> None:
+    """A notebook or a shell is told how to install it into this very environment; a server needs none."""
+    assert told(link("torch", facts(**NOT_INSTALLED))) == (
+        "broken",
+        "PyTorch is not installed in this environment.",
+        f"Install it: {PIP} install torch.",
+    )
+    server = facts(place="server", **NOT_INSTALLED)
+    assert told(link("torch", server)) == ("skipped", None, None)
+    assert link("cuda", server).status == link("cudnn", server).status == "skipped"
+
+
+@pytest.mark.parametrize(
+    ("driver", "capability", "wheel", "last"),
+    [
+        ("580.95.05", "9.0", "cu130", ""),
+        ("535.183.01", "9.0", "cu126", f" PyTorch 2.14 {LAST}"),
+        ("570.86", "10.0", "cu128", f" PyTorch 2.11 {LAST}"),
+        ("580.95.05", "7.0", "cu126", f" PyTorch 2.14 {LAST}"),
+    ],
+)
+def test_the_cpu_build(driver: str, capability: str, wheel: str, last: str) -> None:
+    """What is installed, and the build that this driver and this GPU can run."""
+    one = facts(
+        torch={"cuda": None, "version": "2.13.0+cpu"},
+        nvml=nvml(h200(compute_capability=capability), driver=driver),
+    )
+    assert link("torch", one).found == "2.13.0+cpu, built for the CPU only"
+    assert told(link("torch", one)) == (
+        "broken",
+        "This build of PyTorch can't use a GPU: it has no CUDA.",
+        f"Install a build with CUDA: {PIP} {FROM}/{wheel}.{last}",
+    )
+
+
+def test_builds_for_something_else() -> None:
+    """AMD's, Apple's, and conda's for the CPU."""
+    amd = facts(torch={"cuda": None, "hip": "6.2"})
+    assert told(link("torch", amd))[1] == "This build of PyTorch is for AMD's GPUs: it has no CUDA."
+    apple = facts(torch={"cuda": None}, machine={"system": "darwin"})
+    assert told(link("torch", apple))[1:] == (
+        "PyTorch for macOS has no CUDA.",
+        "Use a machine with an NVIDIA GPU and Linux.",
+    )
+    conda = facts(torch={"cuda": None}, packages={"cuda": (Installed("pytorch", "2.9.0", "conda"),)})
+    assert told(link("torch", conda))[2] == "Install conda's build with CUDA: conda install pytorch-gpu."
+
+
+@pytest.mark.parametrize(
+    ("origin", "folders", "what"),
+    [("/home/anna/torch.py", (), "/home/anna/torch.py"), (None, ("/home/anna/torch",), "/home/anna/torch")],
+)
+def test_a_file_of_ones_own_in_the_way(origin: str | None, folders: tuple[str, ...], what: str) -> None:
+    """A torch.py beside the notebook is named: otherwise nobody finds that."""
+    one = facts(
+        torch={"imported": True, "version": None}, packages={"torch": TorchFiles(origin, folders, None, None)}
+    )
+    assert told(link("torch", one)) == (
+        "broken",
+        f"{what} is what 'import torch' finds in place of the package.",
+        f"Give {what} another name, and start the kernel anew.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("library", "which", "title"),
+    [
+        ("libcudnn.so.9", "cudnn", "cuDNN"),
+        ("libcublasLt.so.13", "cuda", "CUDA"),
+        ("libnccl.so.2", "nccl", "NCCL"),
+    ],
+)
+def test_an_import_that_lacks_a_library(library: str, which: str, title: str) -> None:
+    """torch is broken, and so is the link whose library it is; version and CUDA are known all the same."""
+    error = f"{library}: cannot open shared object file: No such file or directory"
+    one = facts(torch=no_import(error))
+    assert link("torch", one).found == "2.13.0, which can't be imported"
+    assert told(link("torch", one)) == ("broken", f"'import torch' raises ImportError: {error}.", ANEW)
+    assert told(link(which, one)) == (
+        "broken",
+        f"{library}, which PyTorch needs, is not found or does not fit.",
+        ANEW,
+    )
+    assert link("driver", one).status == "ok"
+
+
+def test_an_import_that_fails_by_the_library_path() -> None:
+    """An older library in LD_LIBRARY_PATH comes before the one that PyTorch was built with."""
+    error = "libcusparse.so.12: undefined symbol: __nvJitLinkComplete_12_4, version libnvJitLink.so.12"
+    folder = "/usr/local/cuda-12.1/lib64"
+    one = facts(torch=no_import(error), machine={"libraries": {folder: ("libcusparse.so.12",)}})
+    remedy = (
+        f"Take {folder} out of LD_LIBRARY_PATH, whose files come before those PyTorch was "
+        "built with, and start "
+        "the kernel's server anew."
+    )
+    assert told(link("torch", one))[2] == remedy
+    assert told(link("cuda", one))[2] == remedy
+
+
+def test_other_failures_of_the_import() -> None:
+    """A system that is too old, a crash, one that does not end, and an exception of any kind."""
+    old = facts(torch=no_import("/lib/libc.so.6: version `GLIBC_2.28' not found"))
+    assert told(link("torch", old))[2] == (
+        "This system is older than that build of PyTorch: install an older PyTorch."
+    )
+    nothing = {**no_import(""), "import_error": None}
+    del nothing["import_error"]
+    without = replace(
+        facts(), torch_said=replace(facts().torch_said, ending="crashed", how="SIGSEGV", values={})
+    )
+    assert told(link("torch", without)) == ("broken", "'import torch' crashes Python (SIGSEGV).", ANEW)
+    hung = replace(facts(), torch_said=replace(facts().torch_said, ending="hung", values={"step": "import"}))
+    assert told(link("torch", hung))[:2] == ("broken", "'import torch' has not ended after 60 s.")
+    preloaded = facts(torch=no_import("no\nmore", "OSError"), variables={"LD_PRELOAD": "/x/lib.so"})
+    assert told(link("torch", preloaded)) == (
+        "broken",
+        "'import torch' raises OSError: no.",
+        "Unset LD_PRELOAD (/x/lib.so) and try again: it puts a library before all others.",
+    )
+    of_python = facts(
+        torch=no_import("No module named 'sympy'", "ModuleNotFoundError"),
+        machine={"libraries": {"/usr/local/cuda/lib64": ("libcudart.so.12",)}},
+    )
+    assert told(link("torch", of_python))[2] == ANEW
+
+
+def test_an_import_that_ends_python_without_a_word() -> None:
+    """There is no exception to tell, and no crash."""
+    silent = replace(facts(), torch_said=Said("ended", "", {"step": "import"}))
+    assert told(link("torch", silent))[1] == "'import torch' ends Python without a word."
+
+
+def test_a_torch_that_was_loaded_before_another_was_installed() -> None:
+    """pip install in a cell changes nothing until the kernel is restarted."""
+    assert told(link("torch", facts(notebook=Notebook("2.9.0")))) == (
+        "warning",
+        "This notebook has PyTorch 2.9.0 loaded, while 2.13.0 is installed by now.",
+        "Restart the kernel.",
+    )
+    assert link("torch", facts(notebook=Notebook("2.13.0"))).status == "ok"
+
+
+def test_two_torches_on_the_path() -> None:
+    """One in the user's own folder comes before that of the environment."""
+    copies = (Copy("2.9.0", "/home/anna/.local/lib"), Copy("2.13.0", SITE))
+    assert told(link("torch", facts(packages={"torch_copies": copies}))) == (
+        "warning",
+        f"PyTorch is installed 2 times: 2.9.0 in /home/anna/.local/lib, 2.13.0 in {SITE}. "
+        "The first one is used.",
+        f"Keep one of them: {PIP} uninstall torch removes the one in /home/anna/.local/lib.",
+    )
+
+
+def test_another_cudnn_in_the_library_path_that_is_not_loaded_yet() -> None:
+    """Its parts are loaded at the first convolution: that is told before."""
+    one = facts(machine={"libraries": {"/opt/cudnn8": ("libcudnn.so.8", "libcudnn_ops_infer.so.8")}})
+    assert told(link("cudnn", one))[:2] == (
+        "warning",
+        "/opt/cudnn8 in LD_LIBRARY_PATH has another cuDNN (libcudnn.so.8), whose parts may be mixed in.",
+    )
+
+
+def test_memory_that_is_too_little_for_the_import() -> None:
+    """Killed for it, or not given what it asked for."""
+    killed = replace(facts(), torch_said=Said("crashed", "SIGKILL", {"step": "import"}))
+    assert told(link("torch", killed))[1:] == (
+        "'import torch' was killed (SIGKILL), as happens where memory runs out.",
+        "Give this environment more memory; the kernel log (dmesg) says whether that was it.",
+    )
+    limited = facts(torch=no_import("libtorch_cuda.so: failed to map segment from shared object"))
+    assert told(link("torch", limited))[2] == (
+        "See whether memory is limited (ulimit -v), or the file system mounted with noexec."
+    )
+
+
+# -- cuDNN, NCCL -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "one", [facts(torch={"cudnn_enabled": False}), facts(notebook=Notebook("2.13.0", cudnn_off=True))]
+)
+def test_cudnn_switched_off(one: Facts) -> None:
+    """By the environment, or by this notebook: it works, and is slow."""
+    assert told(link("cudnn", one)) == (
+        "warning",
+        "cuDNN is switched off (torch.backends.cudnn.enabled is False): convolutions are slow.",
+        "Switch it on: torch.backends.cudnn.enabled = True.",
+    )
+
+
+def test_cudnn_of_another_version_than_the_build() -> None:
+    """torch's own words, in their first line."""
+    error = (
+        "cuDNN version incompatibility: PyTorch was compiled against (9, 10, 2) but found (8, 9, 7).\nMore"
+    )
+    one = link("cudnn", facts(torch={"cudnn": None, "cudnn_error": error}))
+    assert told(one)[:2] == ("broken", f"cuDNN fails: {error.splitlines()[0]}")
+
+
+def test_cudnn_from_two_folders_at_once() -> None:
+    """Parts of two versions don't fit each other; the one that LD_LIBRARY_PATH brings is the stranger."""
+    other = "/usr/lib/cudnn8"
+    one = facts(
+        torch={"mapped": [CUDNN_FILE, f"{other}/libcudnn_ops.so.9"]},
+        machine={"libraries": {other: ("libcudnn_ops.so.9",)}},
+    )
+    found = link("cudnn", one)
+    folder = CUDNN_FILE.rpartition("/")[0]
+    assert found.status == "broken"
+    assert found.reason == f"cuDNN was loaded from 2 folders at once: {folder} and {other}."
+    assert found.remedy is not None
+    assert found.remedy.startswith(f"Take {other} out of LD_LIBRARY_PATH")
+    assert found.evidence["finding 2"] == (
+        f"libcudnn_ops.so.9 was loaded from {other}, which is in LD_LIBRARY_PATH."
+    )
+
+
+def test_copies_by_pip_and_by_conda() -> None:
+    """Both are named with who installed them; a helper package of Python's is no copy."""
+    cuda = (
+        Installed("cudnn", "9.3.0", "conda"),
+        Installed("libcudnn", "9.3.0", "conda"),
+        Installed("nvidia-cudnn-cu13", "9.10.2.21", "pip"),
+        Installed("nvidia-cudnn-frontend", "1.14", "pip"),
+    )
+    assert told(link("cudnn", facts(packages={"cuda": cuda}))) == (
+        "warning",
+        "cuDNN is installed 2 times: nvidia-cudnn-cu13 9.10.2.21 (pip), cudnn 9.3.0 (conda).",
+        "Keep one copy of cuDNN: uninstall the one that this PyTorch was not installed with.",
+    )
+
+
+def test_a_library_that_shadows_torchs_own() -> None:
+    """Which file was really loaded is known, and that it is another than torch came with."""
+    folder = "/usr/local/cuda/lib64"
+    one = facts(
+        torch={"mapped": [f"{folder}/libcudart.so.13"]}, machine={"libraries": {folder: ("libcudart.so.13",)}}
+    )
+    assert told(link("cuda", one))[:2] == (
+        "warning",
+        f"libcudart.so.13 was loaded from {folder}, which is in LD_LIBRARY_PATH.",
+    )
+    own = f"{SITE}/nvidia/cuda_runtime/lib"
+    harmless = facts(
+        torch={"mapped": [f"{own}/libcudart.so.13"]}, machine={"libraries": {own: ("libcudart.so.13",)}}
+    )
+    assert link("cuda", harmless).status == "ok"
+
+
+def test_a_library_path_that_leads_there_by_links() -> None:
+    """The kernel names the real folder; what is to be taken out is named as the variable has it."""
+    spelt, real = "/usr/local/cuda/lib64/", "/usr/local/cuda-13.0/targets/x86_64-linux/lib"
+    path = {"libraries": {spelt: ("libcudart.so.13",)}, "real_folders": {real: spelt}}
+    found = link("cuda", facts(torch={"mapped": [f"{real}/libcudart.so.13"]}, machine=path))
+    assert found.reason == (
+        f"libcudart.so.13 was loaded from {real}, which is in LD_LIBRARY_PATH as {spelt}."
+    )
+    assert found.remedy is not None
+    assert found.remedy.startswith(f"Take {spelt} out of LD_LIBRARY_PATH")
+    slash = {"libraries": {f"{real}/": ("libcudart.so.13",)}, "real_folders": {real: f"{real}/"}}
+    found = link("cuda", facts(torch={"mapped": [f"{real}/libcudart.so.13"]}, machine=slash))
+    assert found.reason == f"libcudart.so.13 was loaded from {real}, which is in LD_LIBRARY_PATH."
+
+
+def test_a_library_path_that_leads_to_torchs_own_by_links() -> None:
+    """That is no stranger, by whatever name: of the folder, or of torch's."""
+    own, spelt = CUDNN_FILE.rpartition("/")[0], "/home/anna/cudnn"
+    path = {"libraries": {spelt: ("libcudnn.so.9",)}, "real_folders": {own: spelt}}
+    assert link("cudnn", facts(machine=path)).status == "ok"
+    linked = facts(
+        torch={"file": "/env/lib64/python3.12/site-packages/torch/__init__.py"},
+        machine={"libraries": {own: ("libcudnn.so.9",)}, "real_folders": {own: own}},
+        packages={"torch": TorchFiles("/x/torch/__init__.py", (), "2", "13", f"{SITE}/torch/__init__.py")},
+    )
+    assert link("cudnn", linked).status == "ok"
+
+
+def test_nccl() -> None:
+    """A build without it is none for several GPUs, and no fault; a switch that makes it slow is named."""
+    assert link("nccl", facts(torch={"nccl": None})).status == "skipped"
+    assert told(link("nccl", facts(variables={"NCCL_P2P_DISABLE": "1"})))[:2] == (
+        "warning",
+        "NCCL_P2P_DISABLE is set: NCCL does without GPUs' direct access, and is slower.",
+    )
+    assert link("nccl", facts(variables={"NCCL_P2P_DISABLE": "0"})).status == "ok"
