@@ -40,10 +40,10 @@ def fragmentation(facts: Facts) -> Advice | None:
     times = "once" if retries == 1 else f"{retries} times"
     return advice(
         "fragmentation",
-        f"torch held at least {units.memory(_apart(gpu))} of {gpu_name(gpu)} that no tensor used "
-        f"({units.memory(torch.reserved.peak)} reserved, {units.memory(torch.allocated.peak)} allocated "
-        "at most), "
-        f"and flushed its cache {times} to find room.",
+        f"torch held at least {units.memory(_apart(gpu))} of {gpu_name(gpu)} that no tensor used and that it "
+        f"could not give back ({units.memory(torch.reserved.peak)} reserved, "
+        f"{units.memory(torch.allocated.peak)} allocated at most), although it flushed its cache {times} to "
+        "find room.",
         "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment before the kernel "
         "starts: the "
         "pieces then fit again. Batches of one size help too.",
@@ -51,6 +51,7 @@ def fragmentation(facts: Facts) -> Advice | None:
             "gpu": gpu.index,
             "reserved_peak_bytes": torch.reserved.peak,
             "allocated_peak_bytes": torch.allocated.peak,
+            "inactive_split_bytes": torch.inactive_split_at_retry,
             "alloc_retries": retries,
         },
     )
@@ -89,11 +90,17 @@ def _in_pieces(gpu: GpuReport) -> bool:
 
 
 def _apart(gpu: GpuReport) -> int:
-    """The two peaks may be of different moments: when most was reserved, at least this much was unused."""
+    """Bytes that lay unused beside tensors: what a flush left of the cache, and no more than was unused.
+
+    Memory that was freed before a request that could never fit lies in the cache too, but goes back to the
+    driver with the flush. The two peaks may be of different moments: when most was reserved, at least their
+    difference was unused.
+    """
     torch = gpu.torch
-    if torch is None or torch.reserved.peak is None or torch.allocated.peak is None:
+    if torch is None or None in (torch.reserved.peak, torch.allocated.peak, torch.inactive_split_at_retry):
         return 0
-    return torch.reserved.peak - torch.allocated.peak
+    unused = (torch.reserved.peak or 0) - (torch.allocated.peak or 0)
+    return min(unused, torch.inactive_split_at_retry or 0)
 
 
 def _grows(runs: Sequence[Ends]) -> bool:
