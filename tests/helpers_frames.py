@@ -12,9 +12,11 @@ import helpers_reports as reports
 from fakes import FakeClock
 
 from gpuwidget.measure.cell_text import UNKNOWN_TEXT, CellText
-from gpuwidget.measure.observer import CodeWitness
+from gpuwidget.measure.observer import CodeWitness, _Cpu
 from gpuwidget.measure.places import Places
 from gpuwidget.measure.report import CodeTime, Level
+from gpuwidget.measure.windows import WindowMean
+from gpuwidget.processes import ChildrenTime
 from gpuwidget.sources import Window
 
 CELL = "/tmp/ipykernel_1/77.py"
@@ -83,10 +85,11 @@ class FakeStreams:
 
 
 class FakeWindows:
-    """The driver's windows, as a test says."""
+    """The driver's windows and those of the hardware counters, as a test says."""
 
     def __init__(self) -> None:
         self.windows: Sequence[Window] = ()
+        self.counted: dict[int, list[WindowMean]] = {}
         self.closed = 0
 
     def open(self) -> bool:
@@ -94,6 +97,9 @@ class FakeWindows:
 
     def read(self) -> Sequence[Window]:
         return self.windows
+
+    def activity(self) -> Mapping[int, Sequence[WindowMean]]:
+        return self.counted
 
     def close(self) -> None:
         self.closed += 1
@@ -126,6 +132,13 @@ class Watched:
         self.witness.open()
         self.began = self.clock.monotonic()
 
+    def set_cpu(self, percent: float) -> None:
+        """This process and its threads have had so much of a core since the run began."""
+        children = ChildrenTime(0.0, 0.0)
+        seconds = self.clock.monotonic() - self.began
+        self.witness._cpu_start = _Cpu(0.0, 0.0, children)
+        self.witness._cpu_end = _Cpu(seconds, percent / 100 * seconds, children)
+
     def look(self, top: Any, seconds: float = 0.01, *, late: float = 0.0, busy: int | None = 0) -> None:
         """So many seconds pass, then it looks."""
         self.clock.advance(seconds)
@@ -143,10 +156,6 @@ WAITING = stack(
 )
 STEPPING = stack(KERNEL, (CELL, "<module>", 2), (TRAIN, "step", 31))
 PRINTING = stack(KERNEL, (CELL, "<module>", 3))
-UNCHECKED = (
-    "The GPU's activity was not checked against the driver, which said too little of this run: work on other "
-    "streams is not in it."
-)
 
 
 def report(duration: float = 10.0, utilization: float | None = None, tail: float | None = None) -> Any:
@@ -157,8 +166,15 @@ def report(duration: float = 10.0, utilization: float | None = None, tail: float
 
 
 def said(watched: Watched, **options: Any) -> CodeTime:
-    """What is said of a run that was looked at from its beginning to its end."""
-    looked = {"duration": watched.clock.monotonic() - watched.began}
+    """What is said of a run that was looked at from its beginning to its end.
+
+    Unless a test gives another, the driver's mean utilization is that of the stream queries.
+    """
+    tally = watched.witness._tally
+    looked = {
+        "duration": watched.clock.monotonic() - watched.began,
+        "utilization": 100 * sum(tally.busy.values()) / tally.whole,
+    }
     time = watched.witness.testify(report(**{**looked, **options})).time
     assert time is not None
     return time

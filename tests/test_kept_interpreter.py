@@ -14,7 +14,6 @@ from helpers_frames import (
     KERNEL,
     PRINTING,
     STEPPING,
-    UNCHECKED,
     WAITING,
     Frame,
     Watched,
@@ -57,7 +56,7 @@ def test_an_operation_that_keeps_the_interpreter_is_not_the_next_lines() -> None
     assert rows(time) == [(2, 4, 100.0)]
     assert time.reason == (
         "93 % of the time looks had to wait long, for one operation that kept Python's interpreter or for "
-        "this machine: it may be that of what ran just before. " + UNCHECKED
+        "this machine: it may be that of what ran just before."
     )
 
 

@@ -17,7 +17,6 @@ from helpers_frames import (
     OTHER_CELL,
     PRINTING,
     STEPPING,
-    UNCHECKED,
     WAITING,
     FakeStreams,
     Watched,
@@ -30,6 +29,7 @@ from helpers_frames import (
 from gpuwidget.measure.observer import CodeWitness
 from gpuwidget.measure.places import Places
 from gpuwidget.measure.report import CodeTime, LineTime
+from gpuwidget.measure.windows import WindowMean
 from gpuwidget.sources import Window
 
 
@@ -211,65 +211,6 @@ def test_a_watched_cell_within_a_cell() -> None:
     assert [one.line for one in said(watched).lines] == [2]
 
 
-def test_the_driver_has_the_last_word() -> None:
-    """Where the driver saw another activity than the streams, there is a sentence instead of figures."""
-    watched = Watched()
-    for number in range(100):
-        watched.look(WAITING if number < 60 else STEPPING, busy=0)
-    time = said(watched, utilization=80.0)
-    assert lines(time) == [(1, 60.0, None), (2, 40.0, None)]
-    assert time.reason == (
-        "GPU 0: its default stream had work 0 % of the time and the driver saw it busy 80 %, so that other "
-        "streams, libraries or processes worked on it."
-    )
-
-
-def test_the_drivers_mean_covers_the_tail() -> None:
-    """Four seconds of code with an idle GPU and a tail of ten: both witnesses are right, and agree."""
-    watched = Watched()
-    for _ in range(400):
-        watched.look(WAITING)
-    time = said(watched, utilization=100 * 10 / 14, tail=10.0)
-    assert (lines(time), time.reason) == ([(1, 100.0, 0.0)], None)
-
-
-def test_a_short_run_is_compared_too() -> None:
-    """Of a run of a second and a half on a side stream the driver's 100 % says that 0 % is not so."""
-    watched = Watched()
-    for _ in range(150):
-        watched.look(STEPPING)
-    assert lines(said(watched, utilization=100.0)) == [(2, 100.0, None)]
-
-
-def test_where_the_driver_says_nothing_the_card_says_so() -> None:
-    """Without a second witness the activity stands beside a sentence of what it does not see."""
-    watched = Watched()
-    for _ in range(2000):
-        watched.look(STEPPING)
-    time = said(watched, utilization=None)
-    assert (lines(time), time.reason) == ([(2, 100.0, 0.0)], UNCHECKED)
-
-
-def test_streams_that_failed_near_the_end_are_compared_all_the_same() -> None:
-    """What was seen before is compared with the driver, and the failure is named."""
-    watched = Watched()
-    for number in range(1000):
-        watched.look(STEPPING, busy=0 if number < 950 else None)
-    watched.streams.reason = "CUDA reported an error"
-    time = said(watched, utilization=100.0)
-    assert lines(time) == [(2, 100.0, None)]
-    assert time.reason is not None
-    assert time.reason.startswith("CUDA reported an error. GPU 0: its default stream had work 5.0 %")
-
-
-def test_agreement_within_the_drivers_windows() -> None:
-    """A few points more or less are the windows' own, and leave the figures."""
-    watched = Watched()
-    for number in range(100):
-        watched.look(STEPPING, busy=int(number < 80))
-    assert lines(said(watched, utilization=88.0)) == [(2, 100.0, 80.0)]
-
-
 def test_without_streams_the_drivers_windows_tell() -> None:
     """Where the streams can't be asked, windows that hold different mixtures give each line its activity."""
     watched = Watched(bits=None, reason="torch is not loaded")
@@ -334,7 +275,13 @@ def test_cuda_that_came_up_halfway_has_no_figure_before() -> None:
     for _ in range(40):
         watched.look(STEPPING, busy=None)
     for number in range(40):
+        if number % 10 == 0:
+            began = EPOCH + watched.clock.monotonic() + 0.0001
         watched.look(WAITING, busy=int(number < 10))
+        if number % 10 == 9:
+            window = WindowMean(began, began + 0.1, 100.0 if number < 10 else 0.0)
+            watched.windows.counted.setdefault(0, []).append(window)
+    watched.witness.open()
     assert lines(said(watched)) == [(2, 50.0, None), (1, 50.0, 25.0)]
 
 

@@ -22,8 +22,6 @@ _FEWEST_TURNS = 2
 """Lines that follow each other less often than this are no pattern."""
 _MOST_BUSY_DOUBT = 5.0
 _LEAST_KNOWN = 90.0
-_LEAST_COMPARED = 50.0
-"""Percent of the run in which the streams must have been asked for a comparison with the driver."""
 _MOST_MISSED = 10.0
 """Percent of the time without looks up to which the others speak for the whole."""
 _MOST_MISSED_S = 0.2
@@ -163,34 +161,6 @@ def sentences(reasons: Iterable[str]) -> str | None:
     return " ".join(made) or None
 
 
-def stream_busy(tally: Tally, bit: int) -> tuple[float, float] | None:
-    """Percent of the run in which one device's stream had work: at least and at most.
-
-    They are apart by the time in which nobody asked it; None where that was most of the time.
-    """
-    total = tally.whole
-    if not total or 100 * tally.known < _LEAST_COMPARED * total:
-        return None
-    busy = sum(seconds for bits, seconds in dict(tally.busy).items() if bits & bit)
-    return 100 * busy / total, 100 * (busy + total - tally.known) / total
-
-
-def with_activity(time: CodeTime, activity: Mapping[int | None, float], reason: str) -> CodeTime:
-    """``time`` with another witness's activity for each line, and why; None where that says nothing."""
-    return replace(
-        time,
-        lines=tuple(
-            replace(
-                line,
-                gpu_busy=activity.get(line.line) if line.until is None else None,
-                frames=tuple(replace(frame, gpu_busy=None) for frame in line.frames),
-            )
-            for line in time.lines
-        ),
-        reason=" ".join(filter(None, [time.reason, reason])),
-    )
-
-
 def _together(
     tally: Tally, total: float, spent: Iterable[Spent], places: Places, source: Source
 ) -> dict[int | None, int | None]:
@@ -279,11 +249,3 @@ def _most(calls: Mapping[str | None, float], total: float) -> tuple[str | None, 
     """The call that took most of the time, and its percentage of all time; None for no call."""
     call, seconds = max(calls.items(), key=lambda item: item[1])
     return call, None if call is None else 100 * seconds / total
-
-
-def disagree(stream: float, driver: float, name: str) -> str:
-    """The sentence where the two witnesses differ."""
-    return (
-        f"{name}: its default stream had work {units.percent(stream)} of the time and the driver saw it "
-        f"busy {units.percent(driver)}, so that other streams, libraries or processes worked on it"
-    )

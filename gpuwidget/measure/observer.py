@@ -21,8 +21,15 @@ from typing import Any, Protocol
 
 from gpuwidget import processes
 from gpuwidget.clock import SYSTEM_CLOCK, Clock
-from gpuwidget.measure.code_time import Source, code_time, disagree, looked_at, stream_busy, with_activity
-from gpuwidget.measure.notes import gpu_name
+from gpuwidget.measure.activity_check import (
+    BY_WINDOWS,
+    UNCHECKED,
+    Comparison,
+    compare,
+    with_activity,
+    without_doubtful,
+)
+from gpuwidget.measure.code_time import Source, code_time, looked_at
 from gpuwidget.measure.operations import has_begun_only, was_made_to_let_go
 from gpuwidget.measure.pace import PERIOD_S, SLOWEST_S, period
 from gpuwidget.measure.places import Places
@@ -36,14 +43,6 @@ _ADJUST_EVERY_S = 0.5
 _ADJUST_FIRST_S = 0.25
 """After the first look, as short cells are over soon."""
 _JOIN_S = 0.25
-_AGREE_WITHIN = 10.0
-"""Points by which the streams' mean and the driver's may differ."""
-_WINDOW_S = 0.3
-_UNCHECKED = (
-    "The GPU's activity was not checked against the driver, which said too little of this run: work on other "
-    "streams is not in it."
-)
-_BY_WINDOWS = "The GPU's activity is told from the driver's windows instead."
 
 
 class Streams(Protocol):
@@ -85,6 +84,8 @@ class CodeWitness:
         self._windows = windows
         self._log = WindowLog()
         self._logging = False
+        self._counted: dict[int, WindowLog] = {}
+        """The same for the hardware counters' windows, by the N of ``cuda:N``."""
         self._clock = clock
         self._frames = frames
         self._tally = Tally()
@@ -171,38 +172,26 @@ class CodeWitness:
         )
 
     def _judged(self, time: CodeTime, report: Report) -> CodeTime:
-        """``time`` where the driver agrees with the streams; else with what its windows say, or nothing."""
+        """``time`` with those activities that the GPU's counters confirm, else by the driver's windows."""
         if not time.lines:
             return time
-        differ, checked = self._differ(report)
-        if differ is None and self._tally.known:
+        found = self._comparison(time, report)
+        if self._tally.known and found.contradiction is None:
+            if found.checked:
+                return without_doubtful(time, found.hidden_s, report.cell.duration_s)
             told = any(line.gpu_busy is not None for line in time.lines)
-            return time if checked or not told else replace(time, reason=_and(time.reason, _UNCHECKED))
-        found = unmix(self._log.mixtures)
-        if found is None:
-            return time if differ is None else with_activity(time, {}, differ)
-        return with_activity(time, found, _and(differ, _BY_WINDOWS))
+            return with_activity(time, {}, UNCHECKED) if told else time
+        by_windows = unmix(self._log.mixtures)
+        if by_windows is None:
+            return with_activity(time, {}, found.contradiction)
+        return with_activity(time, by_windows, " ".join(filter(None, [found.contradiction, BY_WINDOWS])))
 
-    def _differ(self, report: Report) -> tuple[str | None, bool]:
-        """Where the streams' mean and the driver's differ, in a sentence; whether all were compared."""
-        checked = bool(self._streams.devices)
-        duration, tail = report.cell.duration_s, report.cell.gpu_tail_s or 0.0
-        for device in self._streams.devices:
-            gpu = next((one for one in report.gpus if one.torch_device == f"cuda:{device}"), None)
-            ours = stream_busy(self._tally, 1 << device)
-            if gpu is None or gpu.utilization is None or ours is None:
-                checked = False
-                continue
-            # The driver's mean covers the time in which the GPU went on, one of several devices at least.
-            drivers, whole = gpu.utilization.mean, duration + tail
-            alone = len(self._streams.devices) == 1
-            least = (ours[0] * duration + 100 * tail * alone) / whole
-            most = (ours[1] * duration + 100 * tail) / whole
-            within = _AGREE_WITHIN + 100 * _WINDOW_S / duration
-            if not least - within <= drivers <= most + within:
-                nearest = most if drivers > most else least
-                return f"{disagree(nearest, drivers, gpu_name(gpu))}.", checked
-        return None, checked
+    def _comparison(self, time: CodeTime, report: Report) -> Comparison:
+        devices = self._streams.devices
+        windows = {device: log.compared for device, log in self._counted.items()}
+        if len(devices) == 1 and windows.get(devices[0]) is None:
+            windows = {devices[0]: self._log.compared}
+        return compare(report, self._tally, devices, windows, time.cpu)
 
     # -- the thread ----------------------------------------------------------------------------------
 
@@ -270,8 +259,16 @@ class CodeWitness:
         bits = self._streams.busy() if self._asked else None
         here = tally.known_place(place) or tally.meet(place, self._places.line(place.own, place.own_at))
         tally.add(look, here, bits)
+        if self._windows is not None:
+            self._log_sample(t + self._epoch, here.line, seconds, bits)
+
+    def _log_sample(self, t: float, line: int | None, seconds: float, bits: int | None) -> None:
         if self._logging:
-            self._log.add(t + self._epoch, here.line, seconds)
+            self._log.add(t, line, seconds, None if bits is None else bool(bits))
+        if bits is not None:
+            for device in self._streams.devices:
+                log = self._counted.setdefault(device, WindowLog())
+                log.add(t, line, seconds, bool(bits & 1 << device))
 
     def _ran(self) -> float | None:
         if self._thread_cpu is None:
@@ -289,6 +286,9 @@ class CodeWitness:
             self._epoch = self._clock.time() - self._clock.monotonic()
             self._logging = self._windows.open()
             self._log.digest(self._windows.read())
+            for device, counted in self._windows.activity().items():
+                for window in counted if device in self._counted else ():
+                    self._counted[device].take(window)
 
     def _begin_cpu(self) -> None:
         """Take the CPU times that the run's are counted from; after a look: short cells don't pay for it."""
@@ -307,10 +307,6 @@ class CodeWitness:
 
     def _cpu(self) -> _Cpu:
         return _Cpu(self._clock.monotonic(), time.process_time(), processes.children_cpu_time())
-
-
-def _and(first: str | None, second: str) -> str:
-    return second if first is None else f"{first} {second}"
 
 
 def _thread_cpu(ident: int) -> Callable[[], float] | None:

@@ -15,7 +15,7 @@ from gpuwidget.sampler.recent import Recent
 from gpuwidget.sampler.slow import Round, SlowLane
 from gpuwidget.sampler.subscriptions import INTERVAL_S, OnSample, Subscription, Subscriptions
 from gpuwidget.sampler.workers import HUNG_AFTER_S, Worker, Workers
-from gpuwidget.samples import Gpu, Sample
+from gpuwidget.samples import Activity, Gpu, Sample
 from gpuwidget.sources import Source, Window
 
 _WATCHDOG_EVERY_S = 0.25
@@ -72,6 +72,13 @@ class Sampler:
     def windows(self, uuid: str) -> tuple[Window, ...]:
         """One GPU's last windows of utilization, as far as a subscription's ``windows`` asked for them."""
         return next((state.windows for state in self._driver.states if state.gpu.uuid == uuid), ())
+
+    def activities(self, uuid: str) -> tuple[Activity, ...]:
+        """Return one GPU's last windows of the hardware counters, oldest first.
+
+        Empty without GPM, and while no subscription asks for ``activity``.
+        """
+        return next((state.activities for state in self._driver.states if state.gpu.uuid == uuid), ())
 
     @property
     def wanted(self) -> bool:

@@ -84,9 +84,10 @@ class SlowLane:
     def _read_activity(self, state: GpuState) -> None:
         window = self._driver.source.read_activity(state.gpu)
         held = state.activity
-        if window is None and held is not None and self._clock.time() - held.until < _ACTIVITY_HOLDS_S:
-            window = held
-        state.activity = window
+        if window is not None:
+            state.add_activity(window)
+        elif held is None or self._clock.time() - held.until >= _ACTIVITY_HOLDS_S:
+            state.activity = None
 
     def _read_windows(self, state: GpuState) -> None:
         if state.gpu.uuid in self._subscriptions.windows:

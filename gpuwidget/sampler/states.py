@@ -9,6 +9,7 @@ from gpuwidget.samples import NOT_READ_YET, Activity, Gpu, Process, Reading
 from gpuwidget.sources import Fast, Slow, Steady, Window, Xid
 
 _NEVER = float("-inf")
+_MOST_ACTIVITIES = 32
 _NO_FAST = Fast(None, None, None, None, {})
 _NO_STEADY = Steady(None, None, None, None, None, None, {})
 _NO_SLOW = Slow(
@@ -46,6 +47,8 @@ class GpuState:
         self.xid: Xid | None = None
         """The newest error that the driver reported: true of a lost GPU too, and then most wanted."""
         self.activity: Activity | None = None
+        self.activities: tuple[Activity, ...] = ()
+        """The last windows of the hardware counters, oldest first; at least 15 s of them."""
         self.windows: tuple[Window, ...] = ()
         self._failure: str | None = None
         self._hung: dict[object, float] = {}
@@ -94,6 +97,11 @@ class GpuState:
         elif "xid" not in slow.missing:
             self.xid = None
 
+    def add_activity(self, activity: Activity) -> None:
+        """Store a new window of the hardware counters."""
+        self.activity = activity
+        self.activities = (*self.activities, activity)[-_MOST_ACTIVITIES:]
+
     def lose(self, now: float) -> None:
         """The driver calls it lost; what was read before says nothing any more."""
         if self.lost_since is None:
@@ -111,6 +119,7 @@ class GpuState:
         self.fast, self.steady, self.slow = _NO_FAST, _NO_STEADY, _NO_SLOW
         self.memory_used = self.processes = self.activity = None
         self.windows = ()
+        self.activities = ()
         self.processes_read = self.steady_read = _NEVER
 
     def reading(self) -> Reading:
