@@ -1,4 +1,7 @@
-"""Where the GPU sat idle: what is said of the lines of known loops, against CUDA's events, on a real GPU."""
+"""Where the GPU sat idle: what is said of the lines of known loops, against CUDA's events, on a real GPU.
+
+And of loads whose kernels are too short for a query of the stream to see, against the GPU's counters.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from benchmarks.settings import Settings
 from benchmarks.training import ask_program
 
 _KINDS = ("synchronous", "asynchronous", "pure Python")
+_LAUNCH_BOUND = ("text generation", "small kernels")
+_LAUNCH_BOUND_S = (2.0, 4.0, 8.0)
 _PERIODS_S = (0.03, 0.1, 0.3, 1.0)
 _SHORTEST_TOLD_S = 0.1
 """From here on the figures must be told; below, whatever is told must be right."""
@@ -23,6 +28,40 @@ def measure(settings: Settings) -> Iterator[Figure]:
     for kind in _KINDS:
         for period in _PERIODS_S:
             yield from _measure(kind, period, settings)
+    for load in _LAUNCH_BOUND:
+        for seconds in _LAUNCH_BOUND_S:
+            yield _launch_bound(load, seconds, settings)
+
+
+def _launch_bound(load: str, seconds: float, settings: Settings) -> Figure:
+    what = f"{load}, {seconds:g} s: worst difference of a line's activity from the GPU's counters, points"
+    arguments = (load, str(seconds), str(settings.pick(5, 1)))
+    found = ask_program("benchmarks.launch_bound_loads", *arguments)
+    if "not_measured" in found:
+        return Figure("idle", what, "%", bar=_ACTIVITY_BAR, not_measured=found["not_measured"])
+    runs = found["runs"]
+    told = [[line["gpu_busy"] for line in run["said"] if line["gpu_busy"] is not None] for run in runs]
+    values = [
+        max(abs(busy - run["counters"]) for busy in lines)
+        for lines, run in zip(told, runs, strict=True)
+        if lines
+    ]
+    return Figure(
+        "idle",
+        what,
+        "%",
+        bar=_ACTIVITY_BAR,
+        values=values,
+        conditions={"never shown as idle": not any(busy == 0 for lines in told for busy in lines)},
+        details={
+            "runs": len(runs),
+            "counters": [run["counters"] for run in runs],
+            "utilization": [run["utilization"] for run in runs],
+            "said": str(runs[0]["said"]),
+            "reason": runs[0]["reason"],
+        },
+        not_measured=None if values else f"no line showed an activity: {runs[0]['reason']}",
+    )
 
 
 def _measure(kind: str, period: float, settings: Settings) -> Iterator[Figure]:

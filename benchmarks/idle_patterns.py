@@ -18,7 +18,7 @@ import torch
 from gpuwidget.kernel import watching
 from gpuwidget.measure.observer import CodeWitness
 from gpuwidget.measure.places import Places
-from gpuwidget.measure.report import LineTime
+from gpuwidget.measure.report import LineTime, Report
 from gpuwidget.measure.run import RunOptions
 from gpuwidget.measure.windows import SampledWindows
 from gpuwidget.sampler import process_sampler
@@ -120,30 +120,40 @@ def measure(kind: str, period_s: float, seconds: float) -> dict[str, Any]:
     began = time.perf_counter()
     _python(1_000_000)
     rounds = 1_000_000 / (time.perf_counter() - began)
-    code = compile(KINDS[kind], CELL, "exec")
-    linecache.cache[CELL] = (len(KINDS[kind]), None, KINDS[kind].splitlines(keepends=True), CELL)
+    pattern = Pattern(period_s, cycles, rounds)
+    report = watch(KINDS[kind], pattern.namespace(max(1, round(seconds / period_s))))
+    truth = pattern.truth()
+    return {**shown(report), "truth": {str(line): values for line, values in truth.items()}}
+
+
+def watch(source: str, namespace: dict[str, Any]) -> Report:
+    """Run ``source`` as a watched cell without live chart and card; return its report."""
+    code = compile(source, CELL, "exec")
+    linecache.cache[CELL] = (len(source), None, source.splitlines(keepends=True), CELL)
     witness = CodeWitness(
         Places({CELL}.__contains__, {CELL: "In[1]"}.get),
         linecache.getline,
         DefaultStreams(),
         windows=SampledWindows(process_sampler()),
     )
-    pattern = Pattern(period_s, cycles, rounds)
-    namespace = pattern.namespace(max(1, round(seconds / period_s)))
     run = watching.new_run(RunOptions(), None, None, [witness])
     run.start()
     exec(code, namespace)
     run.end()
     report = run.report()
     assert report is not None
-    assert report.time is not None
-    truth = pattern.truth()
+    return report
+
+
+def shown(report: Report) -> dict[str, Any]:
+    """Return what the card shows of each line, and why not more."""
+    time = report.time
+    assert time is not None
     return {
-        "said": [_said(line) for line in report.time.lines if line.line is not None],
-        "truth": {str(line): values for line, values in truth.items()},
-        "looks": report.time.samples,
-        "resolution_s": report.time.resolution_s,
-        "reason": report.time.reason,
+        "said": [_said(line) for line in time.lines if line.line is not None],
+        "looks": time.samples,
+        "resolution_s": time.resolution_s,
+        "reason": time.reason,
     }
 
 

@@ -186,6 +186,29 @@ def test_fragmentation_and_expandable_segments() -> None:
     assert (repaired["fitted"], repaired["rules"]) == (True, []), repaired
 
 
+_FREED = """
+import torch, gpuwidget
+GIB = 2**30
+held = torch.empty(20 * GIB, dtype=torch.uint8, device="cuda")
+cached = torch.empty(10 * GIB, dtype=torch.uint8, device="cuda")
+with gpuwidget.watch() as w:
+    del cached
+    try:
+        torch.empty(torch.cuda.mem_get_info()[1], dtype=torch.uint8, device="cuda")
+    except torch.OutOfMemoryError:
+        pass
+report = w.report.to_dict()
+result = {"rules": [one["rule"] for one in report["advice"]], "torch": report["gpus"][0]["torch"]}
+"""
+
+
+def test_memory_freed_before_a_request_that_could_never_fit() -> None:
+    """10 GiB freed by ``del`` go back with the flush: nothing was fragmented, and no advice says so."""
+    found = run_program(_FREED)
+    assert found["torch"]["alloc_retries"] >= 1, found
+    assert (found["rules"], found["torch"]["inactive_split_at_retry"]) == ([], 0), found
+
+
 @pytest.fixture
 def kernel(kernel: Kernel) -> Kernel:
     """The same, with what its cells use."""

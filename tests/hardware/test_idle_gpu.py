@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import pytest
 from helpers_gpu import run_program
 
@@ -49,6 +51,28 @@ def test_a_fast_loop_is_not_told_wrongly() -> None:
     )
     assert share <= 6.0
     assert activity <= 8.0
+
+
+@pytest.mark.parametrize("load", ["text generation", "small kernels"])
+def test_kernels_too_short_to_be_seen(load: str) -> None:
+    """A line of launch-bound code agrees with the counters that another process reads, or has no activity.
+
+    It is never 0 %, and what a query does not see is not blamed on other streams alone.
+    """
+    if load == "text generation" and importlib.util.find_spec("transformers") is None:
+        pytest.skip("transformers is not installed")
+    found = run_program(
+        f"""
+        from benchmarks.launch_bound_loads import measure
+        result = measure({load!r}, 4.0)
+        """
+    )
+    assert found["counters"] > 5.0
+    told = [line["gpu_busy"] for line in found["said"] if line["gpu_busy"] is not None]
+    assert all(abs(busy - found["counters"]) <= 5.0 for busy in told), found
+    assert "so that other streams" not in (found["reason"] or "")
+    if "its default stream had work" in (found["reason"] or ""):
+        assert "kernels of a few microseconds end before a query sees them" in found["reason"]
 
 
 def test_graph_captures_are_unharmed() -> None:
