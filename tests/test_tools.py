@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from gpuwidget.sources.none import NoSource
-from tools import check_python, chromium, demo, lock, prometheus
+from tools import check_python, chromium, demo, prometheus
 
 ROOT = Path(__file__).parent.parent
 
@@ -80,14 +80,6 @@ def test_a_prometheus_without_its_promtool_is_none(monkeypatch: pytest.MonkeyPat
         (programs / name).write_text("#!/bin/sh\n")
         (programs / name).chmod(0o755)
         assert (prometheus.find() is not None) == found
-
-
-def test_pins_are_versions_of_packages() -> None:
-    """A pin holds on any machine: without the build that one machine chose, and without editable packages."""
-    frozen = ["bqplot==0.13.1", "torch==2.13.0+cpu", "# Editable install", "-e git+ssh://x#egg=y"]
-    assert lock.constraints(frozen) == lock.HEADER + (
-        'bqplot==0.13.1 ; python_version >= "3.11"\ntorch==2.13.0 ; python_version >= "3.11"\n'
-    )
 
 
 def test_the_demo_replays_where_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
