@@ -9,6 +9,12 @@ RUN := $(VENV)/bin/python -m
 PIP := -m pip install $(if $(CI),--quiet) --disable-pip-version-check
 LOCK := requirements/lock.txt
 TORCH_PACKAGE := torch==2.13.0
+# Programs that only some tests need. In CI a missing one ends the run; elsewhere its tests are skipped.
+UNLESS_CI := $(if $(CI),,|| true)
+# pytest's results by group, which the closing line of make test sums up.
+RESULTS := $(VENV)/test-results
+PYTEST = $(RUN) pytest --junit-xml=$(RESULTS)/$(patsubst test-%,%,$@).xml
+GROUPS := python server kernel-newest kernel-oldest browser-newest browser-oldest
 INSTALLED := $(VENV)/.installed-torch$(TORCH)
 OLDEST_INSTALLED := $(OLDEST)/.installed
 OLDEST_LAB := .venv-oldest-lab
@@ -34,33 +40,33 @@ demo: $(INSTALLED) $(LABEXTENSION) ## JupyterLab with the quickstart notebook, o
 	@$(RUN) tools.demo
 
 test: test-python test-typescript test-server test-kernel test-browser ## all tests, one group after the other
-	@echo "All tests passed: Python, TypeScript, server, kernel (newest and oldest packages), browser."
+	@$(RUN) tools.summarize_tests $(GROUPS:%=$(RESULTS)/%.xml)
 
 test-python: $(INSTALLED) compiler ## the package's own tests; those on a real GPU where there is one
-	$(RUN) pytest tests --ignore=tests/server --ignore=tests/kernel --ignore=tests/browser
+	$(PYTEST) tests --ignore=tests/server --ignore=tests/kernel --ignore=tests/browser
 
 # A process of its own: asynchronous tests share none with Playwright's synchronous interface.
 test-server: $(INSTALLED) compiler prometheus ## the Jupyter server's extension
-	$(RUN) pytest tests/server
+	$(PYTEST) tests/server
 
 test-kernel: test-kernel-newest test-kernel-oldest ## cells in a real kernel, with the newest and the oldest packages
 
 test-kernel-newest: $(INSTALLED) compiler
-	$(RUN) pytest tests/kernel
+	$(PYTEST) tests/kernel
 
 test-kernel-oldest: $(INSTALLED) $(OLDEST_INSTALLED) compiler
-	GPUWIDGET_TEST_PYTHON=$(CURDIR)/$(OLDEST)/bin/python $(RUN) pytest tests/kernel
+	GPUWIDGET_TEST_PYTHON=$(CURDIR)/$(OLDEST)/bin/python $(PYTEST) tests/kernel
 
 # A process of its own: Playwright's synchronous interface shares none with asynchronous tests.
 test-browser: test-browser-newest test-browser-oldest ## notebooks and the panel in Chromium, with the newest and the oldest JupyterLab
 
 test-browser-newest: $(INSTALLED) $(LABEXTENSION) compiler chromium
-	$(RUN) pytest tests/browser
+	$(PYTEST) tests/browser
 
 # The panel on all kinds of machines, settings and keys: what asks for no torch, which the oldest JupyterLab is
 # installed without.
 test-browser-oldest: $(INSTALLED) $(OLDEST_LAB_INSTALLED) $(LABEXTENSION) compiler chromium
-	GPUWIDGET_TEST_LAB=$(CURDIR)/$(OLDEST_LAB)/bin/python $(RUN) pytest tests/browser/test_panel_machines.py tests/browser/test_settings.py
+	GPUWIDGET_TEST_LAB=$(CURDIR)/$(OLDEST_LAB)/bin/python $(PYTEST) tests/browser/test_panel_machines.py tests/browser/test_settings.py
 
 test-typescript: $(NODE_MODULES) ## the labextension's own tests
 	$(JLPM) test
@@ -108,7 +114,7 @@ clean: ## remove everything that was installed or built here
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): pyproject.toml $(LOCK)
-	@$(PYTHON) tools/check_python.py
+	@$(PYTHON) tools/check_python.py demo
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python $(PIP) --require-hashes --requirement $(LOCK)
 	$(if $(filter 0,$(TORCH)),,$(VENV)/bin/python $(PIP) $(TORCH_PACKAGE))
@@ -131,24 +137,24 @@ $(LABEXTENSION): $(NODE_MODULES) $(LABEXTENSION_SOURCES) $(LANGUAGES) | $(INSTAL
 	@touch $@
 
 $(OLDEST_INSTALLED): pyproject.toml requirements/oldest.txt
-	@$(PYTHON) tools/check_python.py
+	@$(PYTHON) tools/check_python.py demo
 	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/python $(PIP) --constraint requirements/oldest.txt --editable .
 	@touch $@
 
 $(OLDEST_LAB_INSTALLED): pyproject.toml requirements/oldest-lab.txt
-	@$(PYTHON) tools/check_python.py
+	@$(PYTHON) tools/check_python.py demo
 	test -x $(OLDEST_LAB)/bin/python || $(PYTHON) -m venv $(OLDEST_LAB)
 	$(OLDEST_LAB)/bin/python $(PIP) --constraint requirements/oldest-lab.txt --editable '.[lab,notebook]'
 	mkdir -p $(OLDEST_LAB)/$(dir $(LINK))
 	ln -sfn $(CURDIR)/gpuwidget/labextension $(OLDEST_LAB)/$(LINK)
 	@touch $@
 
-compiler:
-	@command -v "$${CC:-cc}" >/dev/null || { echo "The tests build a stand-in for NVML and need a C compiler: install one (Debian, Ubuntu: apt-get install gcc libc6-dev)." >&2; exit 1; }
+compiler: $(INSTALLED)
+	@$(RUN) tools.check_python test $(UNLESS_CI)
 
 chromium: $(INSTALLED)
-	@$(RUN) tools.chromium
+	@$(RUN) tools.chromium $(UNLESS_CI)
 
 prometheus: $(INSTALLED)
-	@$(RUN) tools.prometheus
+	@$(RUN) tools.prometheus $(UNLESS_CI)
