@@ -262,6 +262,23 @@ def test_the_demo_serves_the_quickstart(tmp_path: Path) -> None:
         assert status == 0
 
 
+def test_the_demo_ends_though_its_server_hangs() -> None:
+    """After Ctrl-C the prompt comes back, also when JupyterLab does not exit when it is terminated."""
+    hanging = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(); signal.pause()"
+    program = (
+        "import os, signal, subprocess, sys\n"
+        "from tools import demo\n"
+        "demo._END_S = 1\n"
+        f"server = subprocess.Popen([sys.executable, '-c', {hanging!r}], stdout=subprocess.PIPE)\n"
+        "server.stdout.readline()\n"
+        "demo.end_on_signals(server)\n"
+        "os.kill(os.getpid(), signal.SIGINT)\n"
+        "server.wait()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False, timeout=60)
+    assert done.returncode == 0
+
+
 def test_the_demo_begins_with_the_panel_open(tmp_path: Path) -> None:
     """Panel, chart and dropdown are there at once; a layout that the user made is left alone."""
     demo.open_panel(tmp_path)
