@@ -81,7 +81,7 @@ check: $(INSTALLED) $(NODE_MODULES) ## format, lint, types and layers
 	$(RUN) mypy tests/*.py tests/nvml_standin
 	$(RUN) mypy tests/server tests/fakes.py tests/helpers_samples.py
 	$(RUN) mypy tests/kernel tests/nvml_standin
-	$(RUN) mypy tests/browser
+	$(RUN) mypy tests/browser tests/helpers_programs.py
 	$(RUN) mypy tests/hardware tests/kernel/helpers_kernel.py tests/kernel/helpers_outputs.py
 	$(VENV)/bin/lint-imports --no-cache
 	$(RUN) tools.wire --check
@@ -97,7 +97,7 @@ build: $(INSTALLED) ## wheel and sdist into dist/
 	rm -rf dist
 	$(RUN) build
 
-lock: ## pin the newest packages anew, to be tested before they are kept
+lock: ## pin the newest packages for all Pythons, to be tested before they are committed
 	rm -rf $(VENV)-lock
 	$(PYTHON) -m venv $(VENV)-lock
 	$(VENV)-lock/bin/python $(PIP) uv

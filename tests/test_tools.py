@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent
 
 def test_a_good_python_is_no_trouble() -> None:
     """With the tests' own Python nothing is missing to make an environment."""
-    assert check_python.trouble() is None
+    assert check_python.trouble("demo") is None
 
 
 def test_an_old_python_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,7 +134,7 @@ def wait_until_ready(server: subprocess.Popen[bytes], url: str) -> None:
 def end_on_signals(server: subprocess.Popen[bytes]) -> None:
     """Terminate the server at Ctrl-C and the like; kill it when it does not exit in time.
 
-    A terminated server whose page is open shuts its kernels down, and may then wait forever for AnyIO threads.
+    A terminated server whose page is open may shut its kernels down and then wait forever for AnyIO threads.
     """
 
     def terminate(*_: object) -> None:

@@ -21,7 +21,7 @@ FROM_DESKTOP = {"DISPLAY", "WAYLAND_DISPLAY"}
 
 @pytest.fixture
 def demo_url(tmp_path: Path) -> Iterator[str]:
-    """The address that ``make demo`` prints, from an empty home; make is ended by Ctrl-C."""
+    """The address that ``make demo`` prints; at the end it gets Ctrl-C."""
     environment = {
         **{name: value for name, value in os.environ.items() if name not in FROM_MAKE | FROM_DESKTOP},
         "HOME": str(tmp_path),
@@ -47,7 +47,7 @@ def demo_url(tmp_path: Path) -> Iterator[str]:
             assert urls, (tmp_path / "log").read_text()
             yield urls[0]
         finally:
-            # As a terminal does, to make and to what it runs.
+            # A terminal sends Ctrl-C to make and to what make runs.
             os.killpg(make.pid, signal.SIGINT)
             try:
                 make.wait(60)
@@ -57,7 +57,7 @@ def demo_url(tmp_path: Path) -> Iterator[str]:
 
 
 def test_the_demo_shows_the_quickstart_and_the_panel(demo_url: str, browser: Browser) -> None:
-    """The page opens on the quickstart notebook, with the four recorded GPUs in the panel beside it."""
+    """The page that opens has the quickstart notebook and beside it the panel with the four recorded GPUs."""
     page = browser.new_page()
     page.goto(demo_url)
     page.wait_for_selector(".jp-Notebook .jp-Cell >> visible=true", timeout=60_000)
