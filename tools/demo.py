@@ -39,6 +39,8 @@ _LAYOUT = {
     "relativeSizes": [0, 0.72, 0.28],
 }
 _READY_S = 120.0
+_END_S = 10
+"""How long the server may take to shut its kernels down and exit, in seconds."""
 
 
 def choose_source(environment: Mapping[str, str]) -> tuple[str, str]:
@@ -129,6 +131,25 @@ def wait_until_ready(server: subprocess.Popen[bytes], url: str) -> None:
     raise SystemExit("JupyterLab did not start; its own words are above.")
 
 
+def end_on_signals(server: subprocess.Popen[bytes]) -> None:
+    """Terminate the server at Ctrl-C and the like; kill it when it does not exit in time.
+
+    A terminated server whose page is open may shut its kernels down and then wait forever for AnyIO threads.
+    """
+
+    def terminate(*_: object) -> None:
+        server.terminate()
+        signal.alarm(_END_S)
+
+    def kill(*_: object) -> None:
+        server.kill()
+        raise SystemExit(0)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, terminate)
+    signal.signal(signal.SIGALRM, kill)
+
+
 def main() -> int:
     """Run the demo until the server ends; its exit status."""
     source, sentence = choose_source(os.environ)
@@ -140,8 +161,7 @@ def main() -> int:
     # In a session of its own, and ended by SIGTERM: at Ctrl-C Jupyter would ask whether it is meant, from a
     # thread that its signal handler starts, which can hang.
     with subprocess.Popen(server_command(port), env=environment, start_new_session=True) as server:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, lambda *_: server.terminate())
+        end_on_signals(server)
         wait_until_ready(server, f"{base}/api?token={token}")
         url = f"{base}/lab/tree/{QUICKSTART}?token={token}"
         print(f"\n{sentence}\n\n    {url}\n\nCtrl-C ends it.", flush=True)

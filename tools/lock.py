@@ -1,33 +1,45 @@
-"""Prints requirements/newest.txt: every package of this Python's environment, pinned."""
+"""Print requirements/lock.txt: the packages that make installs into .venv, for every supported Python.
+
+``python -m tools.lock torch==VERSION`` resolves them together with that torch, which the lock itself leaves
+out: machines take different builds of it, with different hashes.
+"""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
 
 HEADER = """\
-# The newest packages this project was tested with: constraints for `make demo`, `make test` and CI.
-# Made anew by `make lock`. Python 3.10, which the newest no longer support, takes the newest that do.
+# The newest packages this project was tested with, for every supported Python; `make lock` writes this file.
+# It has the Python packages that torch needs, not torch itself, whose metadata pins its CUDA libraries.
 """
+RESOLVE = (
+    *(sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--universal", "--python-version", "3.10"),
+    *("--no-python-downloads", "--only-binary", ":all:", "--generate-hashes"),
+    *("--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links"),
+    *("--extra", "lab", "--extra", "notebook", "--group", "dev", "pyproject.toml", "-"),
+)
 
 
-def constraints(frozen: Iterable[str]) -> str:
-    """The lines of ``pip freeze`` as constraints for Python 3.11 and newer.
+def without_torch(resolved: str) -> str:
+    """Leave torch and its CUDA libraries out of uv's output.
 
-    A local version (torch's +cpu) is one machine's choice of build, not a version of the package.
+    Those libraries are the only packages that are resolved for Linux alone.
     """
-    pins = (re.sub(r"\+\S+$", "", line.strip()) for line in frozen if re.match(r"[A-Za-z0-9]", line))
-    return HEADER + "".join(f'{pin} ; python_version >= "3.11"\n' for pin in pins)
+    entries = re.findall(r"^\S.*\n(?:[ \t].*\n)*", resolved, re.MULTILINE)
+    return "".join(
+        entry
+        for entry in entries
+        if not entry.startswith("torch==") and "sys_platform == 'linux'" not in entry.partition("\n")[0]
+    )
 
 
-def main() -> None:
-    """Print the constraints."""
-    command = [sys.executable, "-m", "pip", "freeze", "--all", "--exclude-editable"]
-    frozen = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    print(constraints(frozen.splitlines()), end="")
+def main(torch: str) -> None:
+    """Print the lock of pyproject.toml's packages together with ``torch``, such as ``torch==2.13.0``."""
+    resolved = subprocess.run(RESOLVE, input=torch, stdout=subprocess.PIPE, text=True, check=True).stdout
+    print(HEADER + without_torch(resolved), end="")
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

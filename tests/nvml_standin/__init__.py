@@ -34,7 +34,6 @@ from __future__ import annotations
 import os
 import shutil
 import struct
-import subprocess
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -61,14 +60,13 @@ OLD_DRIVER = (
 
 def build(folder: Path, absent: Iterable[str] = ()) -> Path:
     """Compile the library into ``folder``, without the functions ``absent``; its path."""
+    # Imported late: the benchmarks load this module by its path, without the tests' folder on sys.path.
+    from helpers_programs import compile_library
+
     folder.mkdir(parents=True, exist_ok=True)
     library = folder / LIBRARY
     hidden = [f"-D{name}=absent_{name}" for name in absent]
-    compiler = os.environ.get("CC", "cc")
-    subprocess.run(
-        [compiler, "-O2", "-shared", "-fPIC", *hidden, "-o", library, SOURCE, "-lm", "-lpthread"],
-        check=True,
-    )
+    compile_library(SOURCE, library, *hidden, "-lm", "-lpthread")
     return library
 
 

@@ -1,0 +1,67 @@
+"""``make demo``, the first thing that a newcomer runs, as it is shown in a browser."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from helpers_panel import CARD
+from playwright.sync_api import Browser
+
+ROOT = Path(__file__).parents[2]
+FROM_MAKE = {"MAKEFLAGS", "MAKELEVEL", "MFLAGS"}
+"""Variables of the make that runs these tests; the make that is started here has its own."""
+FROM_DESKTOP = {"DISPLAY", "WAYLAND_DISPLAY"}
+
+
+@pytest.fixture
+def demo_url(tmp_path: Path) -> Iterator[str]:
+    """The address that ``make demo`` prints; at the end it gets Ctrl-C."""
+    environment = {
+        **{name: value for name, value in os.environ.items() if name not in FROM_MAKE | FROM_DESKTOP},
+        "HOME": str(tmp_path),
+        "GPUWIDGET_SOURCE": "replay",
+    }
+    torch = "0" if (ROOT / ".venv" / ".installed-torch0").exists() else "1"
+    with (
+        (tmp_path / "log").open("w") as log,
+        subprocess.Popen(
+            ["make", "demo", f"TORCH={torch}"],
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            start_new_session=True,
+        ) as make,
+    ):
+        assert make.stdout is not None
+        try:
+            lines = itertools.takewhile(lambda line: line != "Ctrl-C ends it.\n", make.stdout)
+            urls = [line.strip() for line in lines if line.strip().startswith("http://127.0.0.1:")]
+            assert urls, (tmp_path / "log").read_text()
+            yield urls[0]
+        finally:
+            # A terminal sends Ctrl-C to make and to what make runs.
+            os.killpg(make.pid, signal.SIGINT)
+            try:
+                make.wait(60)
+            finally:
+                if make.poll() is None:
+                    os.killpg(make.pid, signal.SIGKILL)
+
+
+def test_the_demo_shows_the_quickstart_and_the_panel(demo_url: str, browser: Browser) -> None:
+    """The page that opens has the quickstart notebook and beside it the panel with the four recorded GPUs."""
+    page = browser.new_page()
+    page.goto(demo_url)
+    page.wait_for_selector(".jp-Notebook .jp-Cell >> visible=true", timeout=60_000)
+    page.wait_for_selector(f"{CARD} canvas", timeout=60_000)
+    assert page.locator(CARD).count() == 4
+    assert page.title().startswith("quickstart")
+    page.close()

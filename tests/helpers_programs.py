@@ -1,0 +1,29 @@
+"""Programs outside Python that some tests need: a C compiler, Chromium, Prometheus."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from tools import check_python
+
+NO_COMPILER = "no C compiler with the C library's headers"
+
+
+def skip(reason: str) -> NoReturn:
+    """Skip the test for this reason; in CI, where every program is installed, fail it instead."""
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def compile_library(source: Path, library: Path, *options: str) -> None:
+    """Compile a C file into a shared library with ``$CC`` or ``cc``; skip the test without a compiler."""
+    if not check_python.has_compiler():
+        skip(NO_COMPILER)
+    compiler = os.environ.get("CC", "cc")
+    subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", library, source, *options], check=True)

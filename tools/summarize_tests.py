@@ -1,0 +1,49 @@
+"""Print what ``make test`` ran and what it could not run, with the reasons.
+
+``python -m tools.summarize_tests FILE...`` reads the JUnit XML file that pytest wrote for each group.
+"""
+
+from __future__ import annotations
+
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+TYPESCRIPT = "typescript"
+"""The group that runs in Node; it writes no file and skips nothing."""
+
+
+def skip_reasons(path: Path) -> Iterator[str]:
+    """Yield the reason of each skipped test of one group."""
+    for skipped in ElementTree.parse(path).iter("skipped"):
+        if skipped.get("type") == "pytest.skip":
+            yield skipped.get("message", "")
+
+
+def count_tests(path: Path) -> int:
+    """Return how many tests one group has, the skipped ones included."""
+    return sum(1 for _ in ElementTree.parse(path).iter("testcase"))
+
+
+def summary(paths: Iterable[Path]) -> str:
+    """Return the closing line, and below it each reason for which tests did not run."""
+    reasons: Counter[str] = Counter()
+    passed, not_run = [], []
+    for path in paths:
+        group, of_group = path.stem, Counter(skip_reasons(path))
+        reasons += of_group
+        passed.append(f"{group} {count_tests(path) - of_group.total()}")
+        if of_group:
+            not_run.append(f"{group} {of_group.total()}")
+    line = f"All tests passed: {', '.join([*passed, TYPESCRIPT])}"
+    if not not_run:
+        return f"{line}."
+    lines = [f"{line}; not run: {', '.join(not_run)}:"]
+    lines += [f"{count:5} {reason}" for reason, count in reasons.most_common()]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(summary(map(Path, sys.argv[1:])))
