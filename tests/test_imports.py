@@ -22,7 +22,6 @@ HOMES = {
     "kernel/live_layout.py": {"numpy"},
     "kernel/magics.py": {"IPython"},
     "kernel/refusal.py": {"IPython"},
-    "kernel/waiting.py": {"jupyter_core"},
     "measure/figures.py": {"pandas"},
     "processes.py": {"psutil"},
     "server/__init__.py": {"jupyter_server"},

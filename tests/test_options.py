@@ -25,21 +25,20 @@ def test_every_option() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "need", "wait_s", "exclusive"),
+    ("line", "need", "wait_s"),
     [
-        ("", None, None, False),
-        ("--need 20GiB", 20 * 1024**3, None, False),
-        ("--need 1.5gib --wait 10m", 1.5 * 1024**3, 600, False),
-        ("--need 500MB --wait 2h", 500_000_000, 7200, False),
-        ("--need '8 GB' --wait 90s --exclusive", 8_000_000_000, 90, True),
-        ("--exclusive --wait 5min", None, 300, True),
+        ("", None, None),
+        ("--need 20GiB", 20 * 1024**3, None),
+        ("--need 1.5gib --wait 10m", 1.5 * 1024**3, 600),
+        ("--need 500MB --wait 2h", 500_000_000, 7200),
+        ("--need '8 GB' --wait 90s", 8_000_000_000, 90),
+        ("--need 1GiB --wait 5min", 1024**3, 300),
     ],
 )
-def test_what_a_cell_waits_for(line: str, need: int | None, wait_s: float | None, exclusive: bool) -> None:
+def test_need_and_wait(line: str, need: int | None, wait_s: float | None) -> None:
     """Sizes and times are written with their unit."""
-    start = parse(line).start
-    assert (start.need, start.wait_s, start.exclusive) == (need, wait_s, exclusive)
-    assert start.asked is (need is not None or exclusive)
+    options = parse(line)
+    assert (options.need, options.wait_s) == (need, wait_s)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +61,6 @@ def test_what_a_cell_waits_for(line: str, need: int | None, wait_s: float | None
         "--need 1GiB --wait 10",
         "--need 1GiB --wait forever",
         "--wait 10m",
-        "--exclusive=yes",
     ],
 )
 def test_bad_options_are_one_line(line: str) -> None:
@@ -73,6 +71,16 @@ def test_bad_options_are_one_line(line: str) -> None:
     assert "\n" not in text
     assert text.startswith("%%gpuwatch: ")
     assert text.endswith("%%gpuwatch? shows the options.")
+
+
+def test_there_is_no_exclusive() -> None:
+    """`--exclusive` is an unknown option like any other, alone and beside `--need`."""
+    message = "%%gpuwatch: unrecognized arguments: --exclusive. %%gpuwatch? shows the options."
+    for line in ("--exclusive", "--exclusive --need 1GiB --wait 10m"):
+        with pytest.raises(OptionError) as raised:
+            parse(line)
+        assert str(raised.value) == message
+    assert "--exclusive" not in HELP
 
 
 def test_an_unclosed_quote() -> None:

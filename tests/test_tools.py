@@ -8,11 +8,17 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import helpers_programs
+import psutil
 import pytest
 
 from gpuwidget.sources.none import NoSource
@@ -229,26 +235,23 @@ def test_the_demo_finds_a_free_port() -> None:
         assert demo.free_port(port) > port
 
 
-def test_the_demo_serves_the_quickstart(tmp_path: Path) -> None:
-    """make demo prints an address that opens the quickstart, with this environment's kernel, until Ctrl-C."""
-    elsewhere = tmp_path / ".local/share/jupyter/kernels/python3"
-    elsewhere.mkdir(parents=True)
-    decoy = {"argv": ["/bin/false", "{connection_file}"], "display_name": "Decoy", "language": "python"}
-    (elsewhere / "kernel.json").write_text(json.dumps(decoy))
+@contextmanager
+def running_demo(home: Path, **variables: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The demo with a home directory of its own, and the URL that it prints; ended by Ctrl-C."""
     private = {
-        "HOME": str(tmp_path),
-        "IPYTHONDIR": str(tmp_path / "ipython"),
-        "JUPYTER_CONFIG_DIR": str(tmp_path / "config"),
-        "JUPYTER_RUNTIME_DIR": str(tmp_path / "runtime"),
+        "HOME": str(home),
+        "IPYTHONDIR": str(home / "ipython"),
+        "JUPYTER_CONFIG_DIR": str(home / "config"),
+        "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
         "GPUWIDGET_SOURCE": "replay",
     }
     kept = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
     with (
-        (tmp_path / "log").open("w") as log,
+        (home / "log").open("w") as log,
         subprocess.Popen(
             [sys.executable, "-m", "tools.demo"],
             cwd=ROOT,
-            env={**kept, **private},
+            env={**kept, **private, **variables},
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
@@ -258,19 +261,8 @@ def test_the_demo_serves_the_quickstart(tmp_path: Path) -> None:
             assert process.stdout is not None
             lines = (line.strip() for line in process.stdout)
             url = next((line for line in lines if line.startswith("http://127.0.0.1:")), "")
-            assert url, (tmp_path / "log").read_text()
-            base, _, token = url.partition("/lab/tree/quickstart.ipynb?token=")
-            with urllib.request.urlopen(url) as page:
-                assert page.status == 200
-                assert "<title>JupyterLab</title>" in page.read().decode()
-            with urllib.request.urlopen(f"{base}/api/kernelspecs?token={token}") as answer:
-                specs = json.load(answer)
-            with urllib.request.urlopen(f"{base}/api/contents/quickstart.ipynb?token={token}") as answer:
-                cells = json.load(answer)["content"]["cells"]
-            # A trusted notebook's cards are shown with their drawings.
-            assert {cell["metadata"]["trusted"] for cell in cells if cell["cell_type"] == "code"} == {True}
-            assert specs["default"] == "python3"
-            assert specs["kernelspecs"]["python3"]["spec"]["argv"][0] in ("python", sys.executable)
+            assert url, (home / "log").read_text()
+            yield process, url
         finally:
             process.send_signal(signal.SIGINT)
             try:
@@ -295,6 +287,63 @@ def test_the_demo_ends_though_its_server_hangs() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False, timeout=60)
     assert done.returncode == 0
+
+
+def test_the_demo_serves_the_quickstart(tmp_path: Path) -> None:
+    """make demo prints an address that opens the quickstart, with this environment's kernel, until Ctrl-C."""
+    elsewhere = tmp_path / ".local/share/jupyter/kernels/python3"
+    elsewhere.mkdir(parents=True)
+    decoy = {"argv": ["/bin/false", "{connection_file}"], "display_name": "Decoy", "language": "python"}
+    (elsewhere / "kernel.json").write_text(json.dumps(decoy))
+    with running_demo(tmp_path) as (_, url):
+        base, _, token = url.partition("/lab/tree/quickstart.ipynb?token=")
+        with urllib.request.urlopen(url) as page:
+            assert page.status == 200
+            assert "<title>JupyterLab</title>" in page.read().decode()
+        with urllib.request.urlopen(f"{base}/api/kernelspecs?token={token}") as answer:
+            specs = json.load(answer)
+        with urllib.request.urlopen(f"{base}/api/contents/quickstart.ipynb?token={token}") as answer:
+            cells = json.load(answer)["content"]["cells"]
+        # A trusted notebook's cards are shown with their drawings.
+        assert {cell["metadata"]["trusted"] for cell in cells if cell["cell_type"] == "code"} == {True}
+        assert specs["default"] == "python3"
+        assert specs["kernelspecs"]["python3"]["spec"]["argv"][0] in ("python", sys.executable)
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="reads command lines from /proc")
+def test_the_demo_puts_its_token_in_no_command_line(tmp_path: Path) -> None:
+    """Other users of the machine, who can read every command line, don't get the token of make demo.
+
+    The browser opens a page that only the user can read, and that is gone when the demo has ended.
+    """
+    browser, opened, close = tmp_path / "browser", tmp_path / "opened", tmp_path / "close"
+    browser.write_text(
+        f"#!/bin/sh\nprintf '%s\\n' \"$@\" >{opened}.part\nmv {opened}.part {opened}\n"
+        f"while ! test -e {close}; do sleep 0.05; done\n"
+    )
+    browser.chmod(0o755)
+    with running_demo(tmp_path, DISPLAY=":0", BROWSER=str(browser)) as (process, url):
+        try:
+            deadline = time.monotonic() + 60
+            while not opened.exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            demo_process = psutil.Process(process.pid)
+            commands = [
+                Path(f"/proc/{one.pid}/cmdline").read_bytes().decode().split("\0")
+                for one in (demo_process, *demo_process.children(recursive=True))
+            ]
+            token = url.partition("?token=")[2]
+            assert len(token) == 32
+            assert [command for command in commands if str(browser) in command] != []
+            assert [command for command in commands if token in " ".join(command)] == []
+            (address,) = opened.read_text().splitlines()
+            page = Path(url2pathname(urlsplit(address).path))
+            assert urlsplit(address).scheme == "file"
+            assert f'<meta http-equiv="refresh" content="0;url={url}">' in page.read_text(encoding="utf-8")
+            assert (page.stat().st_mode & 0o777, page.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+        finally:
+            close.touch()
+    assert not page.parent.exists()
 
 
 def test_the_demo_begins_with_the_panel_open(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Cells that wait for room on a GPU, or for their turn: for which GPU, how long, and what they say."""
+"""Cells that wait for free memory: on which GPU, how long, and what they show."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,12 +15,11 @@ from helpers_torch import make_torch
 
 from gpuwidget import torch_allocator, torch_state
 from gpuwidget.errors import GpuLostError, OptionError
-from gpuwidget.gpu_locks import GpuLock
 from gpuwidget.kernel import targets as targets_module
 from gpuwidget.kernel import waiting
 from gpuwidget.kernel.options import parse
 from gpuwidget.kernel.targets import targets
-from gpuwidget.kernel.waiting import Entry, Waiting
+from gpuwidget.kernel.waiting import MemoryWait
 from gpuwidget.sampler import Sampler
 from gpuwidget.samples import Process
 from gpuwidget.torch_allocator import DeviceBlocks
@@ -62,10 +60,12 @@ class Bench:
         self.clock.until(lambda: self.sampler.latest is not None)
         self.line = Line()
 
-    def wait(self, options: str) -> Entry:
-        """Wait as a cell with those options does; the clock goes on while it sleeps."""
-        made: list[Entry | OptionError] = []
-        line: Any = self.line
+    def wait(self, line: str) -> str | None:
+        """Wait as a cell with those options does; its card's note. The clock advances meanwhile."""
+        options = parse(line)
+        assert options.need is not None
+        made: list[str | OptionError | None] = []
+        shown: Any = self.line
         # Interrupts belong to the main thread: the clock goes on in another.
         over = threading.Event()
 
@@ -79,7 +79,7 @@ class Bench:
         ticking = threading.Thread(target=tick)
         ticking.start()
         try:
-            made.append(Waiting(parse(options), self.sampler, line, self.clock).wait())
+            made.append(MemoryWait(options, options.need, self.sampler, shown, self.clock).wait())
         except OptionError as error:
             made.append(error)
         finally:
@@ -100,10 +100,9 @@ class Bench:
 
 
 @pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Bench]:
-    for variable in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "JPY_SESSION_NAME"):
+def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    for variable in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
         monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setenv("GPUWIDGET_LOCK_DIR", str(tmp_path))
     monkeypatch.setattr(torch_state, "default_device", lambda: None)
     monkeypatch.setattr(torch_state, "current_cuda_device", lambda: None)
     monkeypatch.setattr(torch_state, "devices", tuple)
@@ -118,9 +117,9 @@ def stranger(memory: int | None, command: str = "python train.py") -> Process:
 
 def test_room_is_there(bench: Bench) -> None:
     """With room enough the cell begins at once, and its card says nothing of it."""
-    entry = bench.wait("--need 20GiB --wait 10m")
-    assert (entry.note, list(entry.locks), bench.line.shown) == (None, [], [])
-    assert waiting.witnesses(entry) == []
+    assert bench.wait("--need 20GiB --wait 10m") is None
+    assert bench.line.shown == []
+    assert waiting.witnesses(None) == []
 
 
 def test_looking_once(bench: Bench) -> None:
@@ -146,15 +145,16 @@ def test_waiting_until_there_is_room(bench: Bench) -> None:
             bench.source.memory[1] = TOTAL - 21 * GIB
 
     bench.line.on_show = make_room
-    entry = bench.wait("--need 20GiB --wait 10m --gpu 1")
+    note = bench.wait("--need 20GiB --wait 10m --gpu 1")
     assert bench.line.shown[0] == (
         "Waiting for 20.0 GiB free on GPU 1 H200 (--gpu): it has 12.0 of 139.7 GiB free. "
         "0 s of at most 10 min 00 s"
     )
-    assert entry.note is not None
-    assert entry.note.endswith("s for 20.0 GiB free on GPU 1 H200 (--gpu).")
+    assert note is not None
+    assert note.startswith("Waited ")
+    assert note.endswith("s for 20.0 GiB free on GPU 1 H200 (--gpu).")
     assert bench.line.closed > 0
-    assert len(waiting.witnesses(entry)) == 1
+    assert len(waiting.witnesses(note)) == 1
 
 
 def test_in_vain(bench: Bench) -> None:
@@ -176,7 +176,7 @@ def test_what_the_driver_keeps_is_never_free(bench: Bench) -> None:
     """It is no room, and a cell that asks for so much that it would need it is refused at once."""
     keeps = Bench(reserved=GIB)
     keeps.source.memory[0] = TOTAL - 21 * GIB
-    assert keeps.wait("--need 20GiB").note is None
+    assert keeps.wait("--need 20GiB") is None
     assert "; it has 20.0 of 139.7 GiB free." in keeps.refused("--need 20.5GiB")
     assert keeps.refused("--need 139GiB --wait 10m") == (
         "--need: the cell was not run. It asks for 139.0 GiB free on GPU 0 H200 (the first that CUDA sees); "
@@ -189,8 +189,11 @@ def test_what_the_driver_keeps_is_never_free(bench: Bench) -> None:
 def test_what_the_driver_keeps_is_not_known(bench: Bench) -> None:
     """Then nobody can say what is free, and no wait will change that."""
     unknown = Bench(reserved=None)
-    said = unknown.refused("--need 1GiB --wait 10m")
-    assert "; what is free on GPU 0 can't be told, since how much of it the driver keeps " in said
+    assert unknown.refused("--need 1GiB --wait 10m") == (
+        "--need: the cell was not run. It asks for 1.0 GiB free on GPU 0 H200 (the first that CUDA sees); "
+        "the free memory of GPU 0 is unknown, because the driver does not report how much of its memory it "
+        "reserves."
+    )
     assert unknown.line.shown == []
     unknown.sampler.stop()
 
@@ -211,11 +214,11 @@ def test_the_cells_own_torch_cache_is_room(bench: Bench, monkeypatch: pytest.Mon
     assert "; it has 12.0 of 139.7 GiB free (and 30.0 GiB in this notebook's empty torch cache), held by" in (
         bench.refused("--need 43GiB")
     )
-    assert bench.wait("--need 42GiB").note == (
-        "12.0 GiB of GPU 0 were free; --need counted 30.0 GiB of this notebook's empty torch cache too, "
-        "which torch uses anew and nothing else can before torch.cuda.empty_cache()."
+    assert bench.wait("--need 42GiB") == (
+        "12.0 GiB of GPU 0 were free; --need also counted 30.0 GiB of this notebook's empty torch cache, "
+        "which torch can reuse and other libraries and processes can't before torch.cuda.empty_cache()."
     )
-    assert bench.wait("--need 12GiB").note is None
+    assert bench.wait("--need 12GiB") is None
     monkeypatch.setattr(torch_allocator, "snapshot", lambda: 1 / 0)
     assert "; it has 12.0 of 139.7 GiB free, held by" in bench.refused("--need 20GiB")
 
@@ -224,11 +227,17 @@ def test_what_goes_wrong_meanwhile_runs_no_cell(monkeypatch: pytest.MonkeyPatch)
     """Whatever fails while a cell's room is looked at, the cell is refused, in one line."""
     monkeypatch.setattr(waiting, "process_sampler", lambda: 1 / 0)
     with pytest.raises(OptionError) as raised:
-        waiting.enter(parse("--need 1GiB"), None)
+        waiting.wait_for_memory(parse("--need 1GiB"), None)
     assert str(raised.value) == (
-        "The cell was not run: whether there is what it asks for with --need or --exclusive could not be "
-        "told (ZeroDivisionError: division by zero)."
+        "The cell was not run: gpuwidget could not check whether the GPU has the memory that --need asks for "
+        "(ZeroDivisionError: division by zero)."
     )
+
+
+def test_a_cell_without_need_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without --need the driver is not read before the cell."""
+    monkeypatch.setattr(waiting, "process_sampler", lambda: 1 / 0)
+    assert waiting.wait_for_memory(parse(""), None) is None
 
 
 def test_memory_that_nobody_knows(bench: Bench) -> None:
@@ -240,74 +249,21 @@ def test_memory_that_nobody_knows(bench: Bench) -> None:
 
 
 def test_an_interrupt_ends_it(bench: Bench) -> None:
-    """'Stop' refuses the cell in a sentence: no KeyboardInterrupt, nothing held."""
+    """'Stop' skips the cell with a sentence and without a KeyboardInterrupt."""
     bench.source.memory[0] = TOTAL - 12 * GIB
     bench.line.on_show = lambda: signal.raise_signal(signal.SIGINT)
     before = signal.getsignal(signal.SIGINT)
-    text = bench.refused("--need 20GiB --wait 10m --exclusive")
+    text = bench.refused("--need 20GiB --wait 10m")
     assert text.startswith("Interrupted after ")
     assert text.endswith("the cell was not run.")
     assert signal.getsignal(signal.SIGINT) is before
-    entry = bench.wait("--exclusive")
-    assert entry.note is None
-    entry.leave()
 
 
 def test_several_gpus(bench: Bench) -> None:
     """Each GPU that --gpu names must have the room; those that have not are named."""
     bench.source.memory[1] = TOTAL - 12 * GIB
     assert "; GPU 1 has 12.0 of 139.7 GiB free. With" in bench.refused("--need 20GiB --gpu 0 1")
-    assert bench.wait("--need 12GiB --gpu 0 1").note is None
-
-
-def test_turns(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cell in its turn keeps the others waiting, who are told whose turn it is, until it is done."""
-    monkeypatch.setenv("JPY_SESSION_NAME", "/home/anna/big.ipynb")
-    entry = bench.wait("--exclusive --name 'epoch 1'")
-    (lock,) = entry.locks
-    who = lock.holder()
-    assert who is not None
-    assert who.endswith(", big.ipynb, epoch 1")
-    entry.leave()
-    entry.leave()
-    assert lock.holder() is None
-
-    class Taken(GpuLock):
-        def take(self, who: str) -> bool:
-            return False
-
-        def holder(self) -> str | None:
-            return "anna, <b>\x1b[2J\nbig.ipynb"
-
-    monkeypatch.setattr(waiting, "GpuLock", Taken)
-    assert bench.refused("--exclusive --wait 5s") == (
-        "--exclusive: the cell was not run. It waited 5.0 s for its turn on GPU 0 H200 "
-        "(the first that CUDA sees); it is the turn of anna, <b> big.ipynb."
-    )
-
-
-def test_a_turn_is_given_back_where_there_is_no_room(bench: Bench, tmp_path: Path) -> None:
-    """A cell that is refused in its turn holds up nobody."""
-    bench.source.memory[0] = TOTAL - 12 * GIB
-    bench.refused("--need 20GiB --exclusive")
-    lock = GpuLock(tmp_path, bench.source.gpus[0].uuid)
-    assert lock.holder() is None
-    assert lock.take("next")
-    lock.release()
-
-
-def test_the_administrators_directory(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is used where it is named, refused in a sentence where it is not there, else the user's own is."""
-    bench.wait("--exclusive").leave()
-    assert [path.name for path in tmp_path.iterdir()] == [f"gpuwidget-{bench.source.gpus[0].uuid}.lock"]
-    monkeypatch.setenv("GPUWIDGET_LOCK_DIR", str(tmp_path / "gone"))
-    assert "GPUWIDGET_LOCK_DIR names" in bench.refused("--exclusive")
-    monkeypatch.setenv("GPUWIDGET_LOCK_DIR", "x" * 5000)
-    assert "which can't be looked at (File name too long)." in bench.refused("--exclusive")
-    monkeypatch.delenv("GPUWIDGET_LOCK_DIR")
-    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "mine"))
-    assert waiting.lock_folder() == tmp_path / "mine"
-    assert (tmp_path / "mine").stat().st_mode & 0o777 == 0o700
+    assert bench.wait("--need 12GiB --gpu 0 1") is None
 
 
 # -- which GPU -------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ made here, so that every kernel and the server agree; a GPUWIDGET_SOURCE of the 
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import secrets
@@ -13,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -118,6 +120,21 @@ def has_browser(environment: Mapping[str, str]) -> bool:
     return True
 
 
+def write_redirect(folder: Path, url: str) -> Path:
+    """Write a page that only its owner can read and that redirects to ``url``; return its path.
+
+    The browser gets this file's path instead of ``url``, because other users can read a command line.
+    """
+    page = folder / "open.html"
+    target = html.escape(url)
+    with os.fdopen(os.open(page, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(
+            '<!DOCTYPE html>\n<meta charset="utf-8">\n<title>Opening JupyterLab</title>\n'
+            f'<meta http-equiv="refresh" content="0;url={target}">\n<a href="{target}">Open JupyterLab</a>\n'
+        )
+    return page
+
+
 def wait_until_ready(server: subprocess.Popen[bytes], url: str) -> None:
     """Return when the server answers; raise SystemExit when it ends or stays silent."""
     deadline = time.monotonic() + _READY_S
@@ -158,15 +175,19 @@ def main() -> int:
     environment = server_environment(os.environ, source, token)
     trust_quickstart()
     open_panel()
-    # In a session of its own, and ended by SIGTERM: at Ctrl-C Jupyter would ask whether it is meant, from a
-    # thread that its signal handler starts, which can hang.
-    with subprocess.Popen(server_command(port), env=environment, start_new_session=True) as server:
+    with (
+        # Not in /tmp, where a browser that is installed as a snap reads nothing.
+        tempfile.TemporaryDirectory(prefix="demo_browser_", dir=sys.prefix) as folder,
+        # In a session of its own, and ended by SIGTERM: at Ctrl-C Jupyter would ask whether it is meant, from
+        # a thread that its signal handler starts, which can hang.
+        subprocess.Popen(server_command(port), env=environment, start_new_session=True) as server,
+    ):
         end_on_signals(server)
         wait_until_ready(server, f"{base}/api?token={token}")
         url = f"{base}/lab/tree/{QUICKSTART}?token={token}"
         print(f"\n{sentence}\n\n    {url}\n\nCtrl-C ends it.", flush=True)
         if has_browser(os.environ):
-            webbrowser.open(url)
+            webbrowser.open(write_redirect(Path(folder), url).as_uri())
         return server.wait()
 
 

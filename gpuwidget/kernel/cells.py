@@ -45,10 +45,8 @@ class _Armed:
     """Whether the cell itself asked to be watched."""
     leave_device: Callable[[], str | None] | None = None
     """Takes back the torch device that the cell asked for."""
-    must_enter: bool = False
-    """Whether it asks for room or for its turn on a GPU, and must not run without."""
-    entry: waiting.Entry | None = None
-    """Its leave to run, where it asked for one and has it."""
+    needs_memory: bool = False
+    """Whether the cell must not run yet: ``--need`` asks for free memory that is not confirmed."""
     stop_listening: Callable[[], None] = lambda: None
     """Ends that the cell's first word of an error is heard."""
 
@@ -77,23 +75,14 @@ class _Armed:
         except Exception:
             log.debug("a failed cell's run could not be ended", exc_info=True)
 
-    def unwatch(self) -> None:
-        """Watch no longer, without a card; the cell keeps its turn."""
+    def abandon(self) -> None:
+        """Stop watching, without a card. Safe to call twice."""
         self.stop_listening()
         if self.run is not None:
             self.run.abandon()
             watching.leave_cell(self.run)
         self.stop_showing()
         self.run = self.view = self.place = None
-
-    def abandon(self) -> None:
-        """Watch no longer, and give back its turn. Safe to call twice."""
-        try:
-            self.unwatch()
-        finally:
-            entry, self.entry = self.entry, None
-            if entry is not None:
-                entry.leave()
 
     def give_up(self) -> None:
         """The cell ended unheard of: leave nothing of its own behind."""
@@ -138,15 +127,15 @@ class CellWatcher:
             # interrupt is delivered again, to the code it was meant for.
             armed.abandon()
             armed.restore_device()
-            if armed.must_enter:  # until then that code would run without its turn
+            if armed.needs_memory:  # the interrupt would come only after that code has started
                 refusal.refuse(self._shell, "Interrupted before it began: the cell was not run.")
             else:
                 interrupt_soon()
         except Exception as error:
             log.debug("a cell could not be watched", exc_info=True)
-            if armed.must_enter and armed.entry is None:
-                refusal.refuse(self._shell, str(waiting.failed(error)))
-            armed.unwatch()
+            if armed.needs_memory:
+                refusal.refuse(self._shell, str(waiting.check_failed(error)))
+            armed.abandon()
 
     def failed(self, result: Any) -> None:
         """``post_run_cell``, first of all: the time that explaining a failure takes is not the cell's."""
@@ -193,17 +182,19 @@ class CellWatcher:
             return
         try:
             options = parse(line) if line is not None else _EVERY_CELL
-            armed.must_enter = options.start.asked
+            armed.needs_memory = options.need is not None
             check(options)
         except OptionError:
             # The body does not run either: what stands in its place shows the error.
             return
-        if options.start.asked and runs_at_all(self._shell, info):
+        wait_note = None
+        if armed.needs_memory and runs_at_all(self._shell, info):
             try:
-                armed.entry = waiting.enter(options, self._shell)
+                wait_note = waiting.wait_for_memory(options, self._shell)
             except OptionError as error:
                 refusal.refuse(self._shell, str(error))
                 return
+            armed.needs_memory = False
         if options.device is not None:
             try:
                 armed.leave_device = enter_device(options.device)
@@ -215,7 +206,7 @@ class CellWatcher:
         # IPython 9 has counted shell.execution_count up by now, older ones not yet; Out[N] is the cell's N.
         stored = getattr(info, "store_history", False)
         count = self._shell.displayhook.prompt_count if stored else None
-        looking = [*witnesses(options, self._shell, info.raw_cell or ""), *waiting.witnesses(armed.entry)]
+        looking = [*witnesses(options, self._shell, info.raw_cell or ""), *waiting.witnesses(wait_note)]
         run = watching.new_run(options.run, options.label, count, looking, info.raw_cell)
         armed.run = run
         if armed.render is not None:

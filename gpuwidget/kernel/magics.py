@@ -128,21 +128,16 @@ class Extension:
         # Reached where %%gpuwatch is not the cell's first line (under a magic that calls its body by name),
         # through run_cell_magic, and for options that can't be used.
         __tracebackhide__ = True
-        entry: waiting.Entry | None = None
         try:
             options = parse(line)
             check(options)
             code, last = self._compiled(cell)
-            entry = waiting.enter(options, self._shell) if options.start.asked else None
-            looking = [*witnesses(options, self._shell, cell), *waiting.witnesses(entry)]
+            wait_note = waiting.wait_for_memory(options, self._shell)
+            looking = [*witnesses(options, self._shell, cell), *waiting.witnesses(wait_note)]
             run = watching.new_run(options.run, options.label, None, looking)
             leave_device = enter_device(options.device) if options.device is not None else None
-        except BaseException as error:
-            if entry is not None:
-                entry.leave()
-            if isinstance(error, OptionError):
-                raise UsageError(str(error)) from None
-            raise
+        except OptionError as error:
+            raise UsageError(str(error)) from None
         result = None
         left_by: BaseException | None = None
         try:
@@ -158,18 +153,14 @@ class Extension:
             left_by = raised
             raise
         finally:
-            try:
-                left = leave_device() if leave_device is not None else None
-                if left is not None:
-                    log.warning("%s", left)
-                run.end(watching.status_of(left_by))
-                watching.leave_cell(run)
-                # The error holds this frame; would this frame hold the error, the user's tensors would stay.
-                left_by = None
-                report = run.report()
-            finally:
-                if entry is not None:
-                    entry.leave()
+            left = leave_device() if leave_device is not None else None
+            if left is not None:
+                log.warning("%s", left)
+            run.end(watching.status_of(left_by))
+            watching.leave_cell(run)
+            # The error holds this frame; would this frame hold the error, the user's tensors would stay.
+            left_by = None
+            report = run.report()
             watching.keep(report)
             if report is not None and not options.quiet:
                 self._shell.display_pub.publish(data=card.bundle(report), metadata={})

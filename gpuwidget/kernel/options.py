@@ -25,23 +25,6 @@ _TRANSPARENT = re.compile(r"[ \t]*%%(time|timeit|prun)\b")
 
 
 @dataclass(frozen=True, slots=True)
-class StartOptions:
-    """What the cell waits for before it begins."""
-
-    need: int | None = None
-    """Bytes that are to be free on its GPU."""
-    wait_s: float | None = None
-    """Seconds it waits at most; None to look once."""
-    exclusive: bool = False
-    """Whether it takes turns on its GPU with others that do."""
-
-    @property
-    def asked(self) -> bool:
-        """Whether there is anything to look at."""
-        return self.need is not None or self.exclusive
-
-
-@dataclass(frozen=True, slots=True)
 class WatchOptions:
     """What the line asks for."""
 
@@ -53,7 +36,10 @@ class WatchOptions:
     """The torch device for this cell, as written."""
     lines: bool = False
     """Whether to say which lines allocated torch's memory."""
-    start: StartOptions = StartOptions()
+    need: int | None = None
+    """Bytes that must be free on each of the cell's GPUs before it runs."""
+    wait_s: float | None = None
+    """How long to wait for them, in seconds; None to check once."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -133,13 +119,10 @@ def _parser() -> argparse.ArgumentParser:
         "--need", type=_size, metavar="SIZE", help="begin only if its GPU has that much free, as 20GiB"
     )
     parser.add_argument(
-        "--exclusive", action="store_true", help="take turns on its GPU with other cells that say so"
-    )
-    parser.add_argument(
         "--wait",
         type=_seconds,
         metavar="TIME",
-        help="with --need or --exclusive: how long to wait for that, as 90s, 10m or 2h; else it looks once",
+        help="with --need: how long to wait for that, as 90s, 10m or 2h; without it, --need checks once",
     )
     return parser
 
@@ -157,11 +140,8 @@ def parse(line: str) -> WatchOptions:
     except ValueError as error:
         raise OptionError(f"%%gpuwatch: {error} in {line!r}. %%gpuwatch? shows the options.") from None
     given = _PARSER.parse_args(words)
-    start = StartOptions(given.need, given.wait, given.exclusive)
-    if start.wait_s is not None and not start.asked:
-        raise OptionError(
-            "%%gpuwatch: --wait goes with --need or --exclusive. %%gpuwatch? shows the options."
-        )
+    if given.wait is not None and given.need is None:
+        raise OptionError("%%gpuwatch: --wait goes with --need. %%gpuwatch? shows the options.")
     gpus = tuple(name for word in given.gpu for name in word.split(",") if name)
     return WatchOptions(
         run=RunOptions(gpus=gpus, interval_s=given.interval, sync=not given.no_sync),
@@ -170,7 +150,8 @@ def parse(line: str) -> WatchOptions:
         label=given.name,
         device=given.device,
         lines=given.lines,
-        start=start,
+        need=given.need,
+        wait_s=given.wait,
     )
 
 

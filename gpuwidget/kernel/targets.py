@@ -74,7 +74,7 @@ def _order(sample: Sample) -> Sequence[str] | None:
 def _of_device(device: str, order: Sequence[str] | None, gpus: Sequence[Gpu]) -> Target:
     index = cuda_index(device)
     if index is None:
-        raise OptionError(f"--device {device} is no GPU: leave --need and --exclusive out, or name one.")
+        raise OptionError(f"--device {device} is no GPU: leave --need out, or name one.")
     if order is None or index >= len(order) or not order[index]:
         raise OptionError(f"Which GPU {device} is can't be told here: name it with --gpu.")
     return _target(order[index], order, gpus)

@@ -1,25 +1,21 @@
-"""``%%gpuwatch --need`` and ``--exclusive``: a cell that begins when its GPU has room, or in its turn.
+"""``%%gpuwatch --need`` and ``--wait``: run a cell only when its GPU has enough free memory.
 
-Nothing is reserved by waiting: between the look and the cell's own allocation another process may take what
-was free. The turn is a lock among those who ask for it, and binds nobody else.
+Nothing is reserved: another process may allocate the memory between the check and the cell's first
+allocation.
 """
 
 from __future__ import annotations
 
 import html
 import logging
-import os
 import threading
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from gpuwidget import torch_allocator, units
 from gpuwidget.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.errors import OptionError
-from gpuwidget.gpu_locks import VARIABLE, GpuLock
 from gpuwidget.kernel import devices
 from gpuwidget.kernel.card_facts import clean
 from gpuwidget.kernel.device_choices import free_memory
@@ -30,255 +26,196 @@ from gpuwidget.kernel.targets import Target, targets
 from gpuwidget.measure.report import Report
 from gpuwidget.measure.run import OPEN_TIMEOUT_S
 from gpuwidget.measure.witness import Witness
-from gpuwidget.processes import Directory
 from gpuwidget.sampler import Sampler, process_sampler
 from gpuwidget.samples import Gpu, Reading, Sample
 
 log = logging.getLogger("gpuwidget")
 
-_LOOK_EVERY_S = 0.25
-_ANSWER_S = 1.0
-_MOST_NAME = 80
-_MOST_PATH = 120
-_MOST_HOLDERS = 6
+_CHECK_INTERVAL_S = 0.25
+_READ_TIMEOUT_S = 1.0
+_NAME_LENGTH = 80
+_HOLDERS_SHOWN = 6
 
 
-@dataclass(slots=True)
-class Entry:
-    """A cell's leave to run, until :meth:`leave`."""
+def wait_for_memory(options: WatchOptions, shell: Any) -> str | None:
+    """Wait until the cell's GPUs have the free memory that ``--need`` asks for.
 
-    locks: Sequence[GpuLock]
-    note: str | None
-    """What there was to wait for, and what counted as room; None where it began at once in free memory."""
+    Call it on the thread that is about to run the cell. Return the note for the cell's card, or None if the
+    cell neither waited nor counted torch's cache. Raise OptionError, in one line, if the cell must not run:
+    no such GPU, not enough memory in time, an interrupt, or an unexpected error.
+    """
+    if options.need is None:
+        return None
+    try:
+        with process_sampler().subscribe():
+            return MemoryWait(options, options.need, process_sampler(), StatusLine(shell)).wait()
+    except OptionError:
+        raise
+    except Exception as error:
+        raise check_failed(error) from error
 
-    def leave(self) -> None:
-        """The cell is done: the turn is the next one's. Safe to call twice."""
-        for lock in self.locks:
-            lock.release()
+
+def check_failed(error: Exception) -> OptionError:
+    """Return the error for a cell whose ``--need`` could not be checked."""
+    log.debug("--need could not be checked", exc_info=error)
+    return OptionError(
+        "The cell was not run: gpuwidget could not check whether the GPU has the memory that --need asks for "
+        f"({clean(f'{type(error).__name__}: {error}', 200)})."
+    )
 
 
-class _Waited:
-    """Puts on the card what there was to say of the cell's leave to run."""
+def witnesses(note: str | None) -> list[Witness]:
+    """Return the witness that adds ``note`` to the cell's card; none for None."""
+    return [] if note is None else [_WaitNote(note)]
+
+
+class _WaitNote:
+    """Adds the note about the wait to the report."""
 
     def __init__(self, note: str) -> None:
         self._note = note
 
     def start(self) -> None:
-        """Nothing to begin."""
+        """Do nothing: the note is already known."""
 
     def stop(self) -> None:
-        """Nothing to end."""
+        """Do nothing: the note is already known."""
 
     def testify(self, report: Report) -> Report:
-        """The report with the note."""
+        """Return the report with the note."""
         return replace(report, notes=(*report.notes, self._note))
 
     def abandon(self) -> None:
-        """Nothing to give up."""
+        """Do nothing: no resources are held."""
 
 
-def witnesses(entry: Entry | None) -> list[Witness]:
-    """Who tells of the wait on the cell's card."""
-    return [_Waited(entry.note)] if entry is not None and entry.note is not None else []
-
-
-def enter(options: WatchOptions, shell: Any) -> Entry:
-    """Wait until the cell may begin; on the thread that is to run it.
-
-    Raises OptionError, in one line, where it may not: no such GPU, no room in time, interrupted, or whatever
-    else goes wrong. The cell must not run then.
-    """
-    try:
-        with process_sampler().subscribe():
-            return Waiting(options, process_sampler(), _Line(shell)).wait()
-    except OptionError:
-        raise
-    except Exception as error:
-        raise failed(error) from error
-
-
-def failed(error: Exception) -> OptionError:
-    """What a cell is told that asked for room or for its turn, and for which nobody could look."""
-    log.debug("a cell's --need or --exclusive could not be met", exc_info=error)
-    return OptionError(
-        "The cell was not run: whether there is what it asks for with --need or --exclusive could not be "
-        f"told ({clean(f'{type(error).__name__}: {error}', 200)})."
-    )
-
-
-def lock_folder() -> Path:
-    """Where the locks are: the group's directory that the administrator names, else this user's own."""
-    named = os.environ.get(VARIABLE)
-    if named:
-        folder = Path(named)
-        shown = clean(named, _MOST_PATH)
-        try:
-            if folder.is_dir():
-                return folder
-        except OSError as error:
-            why = error.strerror or str(error)
-            raise OptionError(
-                f"--exclusive: {VARIABLE} names {shown}, which can't be looked at ({why})."
-            ) from None
-        raise OptionError(f"--exclusive: {VARIABLE} names {shown}, which is no directory. Have it made.")
-    from jupyter_core.paths import jupyter_runtime_dir
-
-    folder = Path(jupyter_runtime_dir())
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise OptionError(
-            f"--exclusive: {folder} can't be made ({error.strerror}); let {VARIABLE} name a directory."
-        ) from None
-    return folder
-
-
-class Waiting:
-    """One cell's wait."""
+class MemoryWait:
+    """One cell's wait for ``need`` free bytes on each of its GPUs."""
 
     def __init__(
-        self, options: WatchOptions, sampler: Sampler, line: _Line, clock: Clock = SYSTEM_CLOCK
+        self,
+        options: WatchOptions,
+        need: int,
+        sampler: Sampler,
+        line: StatusLine,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._options = options
+        self._need = need
         self._sampler = sampler
         self._line = line
         self._clock = clock
-        self._began = clock.monotonic()
-        self._asked = clock.time()
+        self._started = clock.monotonic()
+        self._requested = clock.time()
         self._pause = threading.Condition()
 
-    def wait(self) -> Entry:
-        """The entry, once everything asked for is there. Raises OptionError where that can't be."""
-        with deaf_to_interrupts() as presses, ExitStack() as undo:
-            undo.callback(self._line.close)
-            self._sampler.wait_until_open(OPEN_TIMEOUT_S)
-            sample = self._read()
-            found, chosen_as = targets(self._options, sample)
-            recorded = ", a recording" if sample is not None and sample.origin.kind == "replay" else ""
-            where = f"{_names([target.gpu for target in found])} ({chosen_as}{recorded})"
-            locks = _locks(found) if self._options.start.exclusive else []
-            waited_for = self._wait_for_turn(locks, where, presses, undo)
-            waited_for_room, counted = self._wait_for_room(found, where, presses)
-            waited_for += waited_for_room
-            self._heed(presses, where)
-            undo.pop_all()
-            self._line.close()
-        seconds = self._clock.monotonic() - self._began
-        notes = [f"Waited {units.duration(seconds)} for {' and '.join(waited_for)}."] if waited_for else []
-        return Entry(locks, " ".join([*notes, *counted]) or None)
+    def wait(self) -> str | None:
+        """Return the card's note once the memory is free. Raise OptionError if the cell must not run."""
+        with deaf_to_interrupts() as presses:
+            try:
+                return self._wait(presses)
+            finally:
+                self._line.close()
 
-    # -- the two conditions --------------------------------------------------------------------------
-
-    def _wait_for_turn(
-        self, locks: Sequence[GpuLock], where: str, presses: Presses, undo: ExitStack
-    ) -> list[str]:
-        waited: list[str] = []
-        for lock in locks:
-            while not lock.take(_myself(self._options)):
-                waited = [f"its turn on {where}"]
-                holder = lock.holder()
-                by = (
-                    clean(holder, _MOST_NAME) if holder is not None else "another process, which says no more"
-                )
-                self._go_on(f"its turn on {where}", f"it is the turn of {by}", presses, "--exclusive")
-            undo.callback(lock.release)
-        return waited
-
-    def _wait_for_room(
-        self, found: Sequence[Target], where: str, presses: Presses
-    ) -> tuple[list[str], list[str]]:
-        """What was waited for; and in sentences, of which room only torch can make use."""
-        need = self._options.start.need
-        if need is None:
-            return [], []
-        wanted = f"{units.memory(need)} free on {where}"
-        _refuse_impossible(need, wanted, [target.gpu for target in found])
-        waited: list[str] = []
+    def _wait(self, presses: Presses) -> str | None:
+        self._sampler.wait_until_open(OPEN_TIMEOUT_S)
+        sample = self._read()
+        found, chosen_as = targets(self._options, sample)
+        recorded = ", a recording" if sample is not None and sample.origin.kind == "replay" else ""
+        gpus = [target.gpu for target in found]
+        wanted = f"{units.memory(self._need)} free on {_names(gpus)} ({chosen_as}{recorded})"
+        _refuse_impossible(self._need, wanted, gpus)
+        waited = False
         while True:
             sample = self._read()
-            rooms = [_now(target, need, sample, self._asked) for target in found]
-            short = [one for one in rooms if not one.has(need)]
+            memory = [_gpu_memory(target, self._need, sample, self._requested) for target in found]
+            short = [one for one in memory if not one.has(self._need)]
+            self._check_interrupt(presses, wanted)
             if not short:
-                return waited, [one.counted() for one in rooms if one.free is not None and one.free < need]
-            waited = [wanted]
-            self._go_on(wanted, "; ".join(one.words(len(found) > 1) for one in short), presses, "--need")
+                break
+            self._pause_or_give_up(wanted, "; ".join(one.describe(len(found) > 1) for one in short))
+            waited = True
+        notes = [f"Waited {units.duration(self._elapsed())} for {wanted}."] if waited else []
+        notes += [one.cache_note() for one in memory if one.free is not None and one.free < self._need]
+        return " ".join(notes) or None
 
-    def _go_on(self, wanted: str, why: str, presses: Presses, option: str) -> None:
-        """Show what is waited for, and sleep a little. Raises OptionError where the wait is over."""
-        self._heed(presses, wanted)
-        waited = self._clock.monotonic() - self._began
-        most = self._options.start.wait_s
-        if most is None:
+    def _pause_or_give_up(self, wanted: str, why: str) -> None:
+        """Show the status line and pause. Raise OptionError if the cell waits no longer."""
+        limit = self._options.wait_s
+        if limit is None:
             raise OptionError(
-                f"{option}: the cell was not run. It asks for {wanted}; {why}. "
+                f"--need: the cell was not run. It asks for {wanted}; {why}. "
                 "With --wait 10m it waits for that."
             )
-        if waited >= most:
+        elapsed = self._elapsed()
+        if elapsed >= limit:
             raise OptionError(
-                f"{option}: the cell was not run. It waited {_seconds(most)} for {wanted}; {why}."
+                f"--need: the cell was not run. It waited {_seconds(limit)} for {wanted}; {why}."
             )
-        self._line.show(
-            f"Waiting for {wanted}: {why}.",
-            f"{_seconds(waited)} of at most {_seconds(most)}",
-        )
+        self._line.show(f"Waiting for {wanted}: {why}.", f"{_seconds(elapsed)} of at most {_seconds(limit)}")
         with self._pause:
-            self._clock.wait(self._pause, min(_LOOK_EVERY_S, most - waited))
+            self._clock.wait(self._pause, min(_CHECK_INTERVAL_S, limit - elapsed))
 
-    def _heed(self, presses: Presses, wanted: str) -> None:
-        """Raise OptionError where 'stop' was pressed."""
+    def _check_interrupt(self, presses: Presses, wanted: str) -> None:
+        """Raise OptionError if the user interrupted the wait."""
         if presses.pressed:
-            waited = units.duration(self._clock.monotonic() - self._began)
-            raise OptionError(f"Interrupted after {waited} of waiting for {wanted}: the cell was not run.")
+            elapsed = units.duration(self._elapsed())
+            raise OptionError(f"Interrupted after {elapsed} of waiting for {wanted}: the cell was not run.")
+
+    def _elapsed(self) -> float:
+        return self._clock.monotonic() - self._started
 
     def _read(self) -> Sample | None:
-        self._asked = self._clock.time()
-        return self._sampler.read_now(_ANSWER_S)
+        self._requested = self._clock.time()
+        return self._sampler.read_now(_READ_TIMEOUT_S)
 
 
-# -- how much room there is ------------------------------------------------------------------------------
+# -- how much memory is free -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _Room:
-    """One GPU at the moment."""
+class _GpuMemory:
+    """The memory of one GPU when it was last read."""
 
     gpu: Gpu
     free: int | None
+    """Bytes; None if unknown."""
     reason: str
+    """Why ``free`` is unknown."""
     holders: tuple[str, ...]
     cached: int
-    """Bytes beside the free ones that torch in this process would give back, or use anew, for the cell."""
+    """Bytes in the empty cache of this process's torch, which the cell can allocate again."""
 
     def has(self, need: int) -> bool:
         return self.free is not None and self.free + self.cached >= need
 
-    def words(self, named: bool) -> str:
+    def describe(self, named: bool) -> str:
         name = f"GPU {_number(self.gpu)} has " if named else "it has "
         if self.free is None:
             return f"{name}{units.UNKNOWN} ({self.reason})"
-        said = f"{name}{units.memory_of(self.free, self.gpu.memory_total)} free"
+        text = f"{name}{units.memory_of(self.free, self.gpu.memory_total)} free"
         if self.cached >= units.MIB:
-            said += f" (and {units.memory(self.cached)} in this notebook's empty torch cache)"
-        return f"{said}, held by {', '.join(self.holders)}" if self.holders else said
+            text += f" (and {units.memory(self.cached)} in this notebook's empty torch cache)"
+        return f"{text}, held by {', '.join(self.holders)}" if self.holders else text
 
-    def counted(self) -> str:
+    def cache_note(self) -> str:
         return (
-            f"{units.memory(self.free)} of GPU {_number(self.gpu)} were free; --need counted "
-            f"{units.memory(self.cached)} of this notebook's empty torch cache too, which torch uses anew "
-            "and nothing else can before torch.cuda.empty_cache()."
+            f"{units.memory(self.free)} of GPU {_number(self.gpu)} were free; --need also counted "
+            f"{units.memory(self.cached)} of this notebook's empty torch cache, which torch can reuse "
+            "and other libraries and processes can't before torch.cuda.empty_cache()."
         )
 
 
 def _refuse_impossible(need: int, wanted: str, gpus: Sequence[Gpu]) -> None:
-    """Raise OptionError for what no wait can bring."""
+    """Raise OptionError for a size that can never be free."""
     for gpu in gpus:
         name = f"GPU {_number(gpu)}"
         total, reserved = gpu.memory_total, gpu.memory_reserved
         if total is None or reserved is None:
-            what = "how much memory it has" if total is None else "how much of it the driver keeps for itself"
+            missing = "its total memory" if total is None else "how much of its memory it reserves"
             raise OptionError(
-                f"--need: the cell was not run. It asks for {wanted}; what is free on {name} can't be told, "
-                f"since {what} is not known."
+                f"--need: the cell was not run. It asks for {wanted}; the free memory of {name} is unknown, "
+                f"because the driver does not report {missing}."
             )
         if total - reserved < need:
             kept = f", of which the driver keeps {units.memory(reserved)}" if reserved else ""
@@ -288,53 +225,47 @@ def _refuse_impossible(need: int, wanted: str, gpus: Sequence[Gpu]) -> None:
             )
 
 
-def _seconds(seconds: float) -> str:
-    return "0 s" if seconds < 1 else units.duration(int(seconds))
-
-
-def _now(target: Target, need: int, sample: Sample | None, asked: float) -> _Room:
-    """How much room there is, from a reading made since ``asked`` (epoch seconds)."""
+def _gpu_memory(target: Target, need: int, sample: Sample | None, requested: float) -> _GpuMemory:
+    """Return the GPU's memory from a reading that is not older than ``requested`` (epoch seconds)."""
     reading = next((one for one in sample.readings if one.uuid == target.gpu.uuid), None) if sample else None
     if reading is None:
-        return _Room(target.gpu, None, "the driver does not answer", (), 0)
-    if reading.memory_used is not None and (reading.measured is None or reading.measured < asked):
-        return _Room(target.gpu, None, "the driver has not answered in time", (), 0)
-    lost = "the GPU is lost" if reading.lost_since is not None else "the driver does not say"
-    reason = clean(reading.missing.get("memory_used", lost), 120)
+        return _GpuMemory(target.gpu, None, "the driver does not answer", (), 0)
+    if reading.memory_used is not None and (reading.measured is None or reading.measured < requested):
+        return _GpuMemory(target.gpu, None, "the driver has not answered in time", (), 0)
+    fallback = "the GPU is lost" if reading.lost_since is not None else "the driver does not report it"
+    reason = clean(reading.missing.get("memory_used", fallback), 120)
     free = free_memory(target.gpu, reading)
-    cached = _cached(target) if free is not None and free < need else 0
-    return _Room(target.gpu, free, reason, _holders(reading), cached)
+    cached = _returnable_cache(target) if free is not None and free < need else 0
+    return _GpuMemory(target.gpu, free, reason, _holders(reading), cached)
 
 
 def _holders(reading: Reading) -> tuple[str, ...]:
-    """Who holds memory there and how much, the largest first."""
+    """Return who holds the GPU's memory and how much, the largest first."""
     sizes: dict[str, int | None] = {}
     for process in reading.processes or ():
-        name = clean(devices.observer().named(process), _MOST_NAME)
+        name = clean(devices.observer().named(process), _NAME_LENGTH)
         before = sizes.get(name, 0)
         sizes[name] = None if before is None or process.memory is None else before + process.memory
     ranked = sorted(sizes.items(), key=lambda item: -(item[1] or 0))
     named = [f"{name} {units.memory(size)}" if size is not None else name for name, size in ranked]
-    more = len(named) - _MOST_HOLDERS
-    return (*named[:_MOST_HOLDERS], *([f"{more} more"] if more > 0 else []))
+    more = len(named) - _HOLDERS_SHOWN
+    return (*named[:_HOLDERS_SHOWN], *([f"{more} more"] if more > 0 else []))
 
 
-def _cached(target: Target) -> int:
-    """Bytes that torch keeps here without a tensor in them, and would give back."""
+def _returnable_cache(target: Target) -> int:
+    """Return the bytes that torch holds in this process without a tensor in them."""
     if target.cuda_index is None:
         return 0
     try:
         blocks = torch_allocator.snapshot().get(target.cuda_index)
-    except Exception:  # a torch that tells it in another way
-        log.debug("torch's cache could not be looked at", exc_info=True)
+    except Exception:  # this torch has another snapshot format
+        log.debug("torch's cache could not be read", exc_info=True)
         return 0
     return 0 if blocks is None else blocks.returnable
 
 
-def _locks(found: Sequence[Target]) -> list[GpuLock]:
-    # In an order that is the same for all, so that no two wait for each other.
-    folder = lock_folder()
-    return [GpuLock(folder, uuid) for uuid in sorted(target.gpu.uuid for target in found)]
+def _seconds(seconds: float) -> str:
+    return "0 s" if seconds < 1 else units.duration(int(seconds))
 
 
 def _names(gpus: Sequence[Gpu]) -> str:
@@ -347,20 +278,11 @@ def _number(gpu: Gpu) -> str:
     return str(gpu.index) if gpu.mig_index is None else f"{gpu.index}:{gpu.mig_index}"
 
 
-def _myself(options: WatchOptions) -> str:
-    """What others read while this cell has its turn."""
-    user = Directory().look_up(os.getpid()).user
-    # Which notebook a kernel belongs to, where its server says so.
-    notebook = os.path.basename(os.environ.get("JPY_SESSION_NAME", ""))
-    parts = [user, f"process {os.getpid()}", notebook, options.label]
-    return ", ".join(clean(part, _MOST_NAME) for part in parts if part)
+# -- what is shown during the wait -----------------------------------------------------------------------
 
 
-# -- what is shown meanwhile -----------------------------------------------------------------------------
-
-
-class _Line:
-    """One line that is written anew in its place, and goes when the wait is over."""
+class StatusLine:
+    """One line in the cell's output that is updated in place and removed when the wait ends."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
@@ -368,7 +290,7 @@ class _Line:
         self._shown: tuple[str, str] | None = None
 
     def show(self, text: str, progress: str) -> None:
-        """Show it; in a terminal, where nothing can be written anew, once."""
+        """Show the line; in a terminal, which can't update it, only the first time."""
         if (text, progress) == self._shown:
             return
         first, self._shown = self._shown is None, (text, progress)
@@ -383,7 +305,7 @@ class _Line:
             self._shell.display_pub.publish(data=data, metadata={})
 
     def close(self) -> None:
-        """Take it away. Safe to call twice."""
+        """Remove the line. Safe to call twice."""
         if self._place is not None:
             self._place.release()
             self._place.fill(EMPTY)

@@ -26,6 +26,7 @@ _BY_TORCH_WHERE_UNSAID = (
     "child processes whose size the driver does not say are not in it."
 )
 _BY_LOADING = "A notebook that has loaded gpuwidget (%load_ext gpuwidget) says what torch holds in it."
+_INVALID = "A kernel reported an impossible amount of torch memory, so what it holds is unknown."
 _UNSAID = "The driver does not say how much each process holds."
 _OUTSIDE = "Processes outside this container, which are not listed here, may hold some of it."
 
@@ -91,6 +92,9 @@ def _by_driver(
     if any(process.memory is None for process in listed):
         reasons.append(_UNSAID)
         reasons += [_BY_TORCH_WHERE_UNSAID] if any(one.source == "torch" for one in holdings) else []
+        unknown = {one.kernel for one in holdings if one.memory is None}
+        invalid = any(word.invalid and kernel in unknown for kernel, word in said.items())
+        reasons += [_INVALID] if invalid else []
     elif people.in_container and rest:
         reasons.append(_OUTSIDE)
     if people.elsewhere and any(owner == Owner(None, None) for owner, _ in groups):
@@ -124,16 +128,16 @@ def _by_words(reading: Reading, said: Mapping[str, Word], means: tuple[MeanUtili
     holdings = [
         Holding(kernel, None, None, None, None, word.reserved, "torch")
         for kernel, word in said.items()
-        if word.context or word.reserved
+        if word.context or word.reserved or word.invalid
     ]
     if reading.processes is None:
         why = reading.missing.get("processes")
         reason = "The driver does not list this GPU's processes" + (f": {why}." if why else ".")
     else:
         reason = _FOREIGN
-    return _usage(
-        reading, holdings, _rest(reading, holdings), [reason, _BY_TORCH if holdings else _BY_LOADING], means
-    )
+    reasons = [reason, _BY_TORCH if holdings else _BY_LOADING]
+    reasons += [_INVALID] if any(word.invalid for word in said.values()) else []
+    return _usage(reading, holdings, _rest(reading, holdings), reasons, means)
 
 
 def _rest(reading: Reading, holdings: Sequence[Holding]) -> int | None:

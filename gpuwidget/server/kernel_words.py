@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpuwidget.clock import Clock
@@ -35,6 +35,8 @@ _OLD_S = 30.0
 _GONE_S = 300.0
 """So long it is believed that a kernel whose process can't be seen still is the one that answered."""
 _ANEW = ("starting", "restarting", "autorestarting", "dead")
+_LARGEST_SIZE = 2**53 - 1
+"""The largest number of bytes that is accepted: up to it, JSON numbers are exact in a browser too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,8 @@ class Word:
     """Whether it has a context there, which stays until its process ends."""
     reserved: int | None
     """Bytes that torch's allocator holds there; None where it can't say, or has not for long."""
+    invalid: bool = False
+    """Whether the kernel reported something else than a number of bytes, which is discarded."""
 
 
 @dataclass(slots=True)
@@ -91,7 +95,7 @@ class KernelWords:
                 asked.answered, asked.words = None, {}
             else:
                 said[kernel_id] = {
-                    uuid: Word(word.context, None) if age > _OLD_S else word
+                    uuid: replace(word, reserved=None) if age > _OLD_S else word
                     for uuid, word in asked.words.items()
                 }
         return said
@@ -178,14 +182,26 @@ async def _answer(manager: Any) -> Mapping[str, Any]:
 
 
 def _words(content: Mapping[str, Any]) -> Mapping[str, Word] | None:
-    """None where the answer says nothing of GPUs; a kernel's gpuwidget may be older than this one."""
+    """None where the answer says nothing of GPUs; a kernel's gpuwidget may be older than this one.
+
+    Every user of a :class:`Word` may rely on its values: what a kernel sends is checked here.
+    """
     state = content.get("state")
     if content.get("status") != "ok" or not isinstance(state, Mapping):
         return None
     words = {}
     for gpu in state.get("gpus") or ():
-        reserved = gpu.get("torch_reserved")
+        sent = gpu.get("torch_reserved")
+        reserved = _size(sent)
         words[str(gpu.get("uuid"))] = Word(
-            gpu.get("context") is True, reserved if isinstance(reserved, int) else None
+            gpu.get("context") is True, reserved, invalid=sent is not None and reserved is None
         )
     return words
+
+
+def _size(value: object) -> int | None:
+    """Return ``value`` if it is a possible number of bytes, else None."""
+    # bool is an int, and JSON's true is no size.
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LARGEST_SIZE:
+        return value
+    return None

@@ -90,6 +90,7 @@ class Lab:
             **os.environ,
             **{name: str(root / folder) for name, folder in home.items()},
             "JUPYTER_PREFER_ENV_PATH": "1",
+            "JUPYTER_TOKEN": self.token,
             "GPUWIDGET_SOURCE": source,
             **(variables or {}),
         }
@@ -100,7 +101,6 @@ class Lab:
             f"--ServerApp.port={self.url.rpartition(':')[2]}",
             "--ServerApp.port_retries=0",
             f"--ServerApp.root_dir={self.notebooks}",
-            f"--IdentityProvider.token={self.token}",
             f"--LabApp.workspaces_dir={root / 'workspaces'}",
             f"--LabApp.user_settings_dir={settings}",
             "--LabApp.expose_app_in_browser=True",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -260,6 +261,26 @@ def test_status_item(browser: Browser, tmp_path: Path) -> None:
         run(notebook, 1)
         notebook.page.wait_for_timeout(1000)
         assert not notebook.page.is_visible(STATUS)
+        notebook.close()
+
+
+def test_impossible_numbers_in_a_kernels_reply(browser: Browser, tmp_path: Path) -> None:
+    """Sizes that no GPU has are shown as unknown, in the status bar and in the panel, which go on working."""
+    with lab_with(tmp_path, *machine(2)) as (lab, _):
+        state = helpers_kernel_state.state(uuids(lab))
+        for gpu in state["gpus"]:
+            gpu |= {"process_memory": -5 * 2**30, "torch_reserved": 10**400}
+        for choice in state["choices"]:
+            choice |= {"memory_total": True, "memory_free": 10**400}
+        notebook = lab.open(browser, lab.write("impossible.ipynb", [helpers_kernel_state.cell(state)]))
+        run(notebook, 0)
+        wait_for_text(notebook, STATUS, "cuda:0 · n/a")
+        notebook.page.click(f"{STATUS} button")
+        notebook.page.wait_for_selector(DEVICE)
+        options = notebook.page.locator(f"{DEVICE} option").all_inner_texts()
+        assert {"cuda:0", "cuda:1"} <= {text.partition(" · ")[0] for text in options}
+        shown = [*options, notebook.page.inner_text(PANEL)]
+        assert [text for text in shown if re.search(r"Infinity|NaN|-\d|\u2212|e\+", text)] == []
         notebook.close()
 
 

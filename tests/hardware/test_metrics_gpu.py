@@ -34,7 +34,6 @@ def address(tmp_path: Path) -> Iterator[urllib.request.Request]:
     command = [
         *(sys.executable, "-m", "jupyter_server", "--allow-root", "--no-browser"),
         *(f"--ServerApp.port={port}", "--ServerApp.port_retries=0"),
-        f"--IdentityProvider.token={token}",
         f"--ServerApp.root_dir={tmp_path}",
         "--ServerApp.jpserver_extensions={'gpuwidget': True}",
     ]
@@ -42,6 +41,7 @@ def address(tmp_path: Path) -> Iterator[urllib.request.Request]:
         **os.environ,
         **dict.fromkeys(folders, str(tmp_path)),
         "GPUWIDGET_SOURCE": "nvml",
+        "JUPYTER_TOKEN": token,
     }
     with (tmp_path / "server.log").open("wb") as log:
         server = subprocess.Popen(command, env=environment, stdout=log, stderr=log)

@@ -31,6 +31,7 @@ BY_TORCH_ITSELF = (
     "What torch counts in a kernel stands for its own process, without CUDA contexts and other libraries; "
     "child processes whose size the driver does not say are not in it."
 )
+INVALID = "A kernel reported an impossible amount of torch memory, so what it holds is unknown."
 BY_LOADING = "A notebook that has loaded gpuwidget (%load_ext gpuwidget) says what torch holds in it."
 
 
@@ -190,3 +191,27 @@ def test_kernels_elsewhere() -> None:
     assert told(process(30, GIB), elsewhere=1).reason == one
     assert told(process(30, GIB), elsewhere=2).reason == two
     assert told(process(10, GIB), elsewhere=1).reason is None
+
+
+def test_an_impossible_report_of_a_kernel() -> None:
+    """Where only the kernel could say what it holds, that is unknown with the reason, and so is the rest."""
+    invalid = {"k1": Word(False, None, invalid=True), "k2": Word(True, 5 * GIB)}
+    usage = told(process(10, None), words=invalid, match=False)
+    assert usage.holdings == (
+        Holding("k2", None, None, None, None, 5 * GIB, "torch"),
+        Holding("k1", None, None, None, None, None, "torch"),
+    )
+    assert (usage.unattributed, usage.reason) == (None, f"{FOREIGN} {BY_TORCH} {INVALID}")
+    usage = told(process(10, None), words=invalid)
+    assert usage.holdings == (Holding("k1", None, 10, None, None, None, "driver"),)
+    assert (usage.unattributed, usage.reason) == (
+        None,
+        f"The driver does not say how much each process holds. {INVALID}",
+    )
+
+
+def test_an_impossible_report_that_is_not_needed() -> None:
+    """Where the driver says what the kernel holds, its own report does not matter."""
+    usage = told(process(10, 20 * GIB), words={"k1": Word(True, None, invalid=True)})
+    assert usage.holdings == (Holding("k1", None, 10, None, None, 20 * GIB, "driver"),)
+    assert (usage.unattributed, usage.reason) == (40 * GIB, None)

@@ -346,3 +346,34 @@ async def test_an_older_gpuwidget(clock: FakeClock, monkeypatch: pytest.MonkeyPa
     asking = Asking(monkeypatch, clock, Managers(a=kernel(local(10))))
     asking.answer = {"status": "ok", "state": {"gpus": [{"uuid": "GPU-1", "context": True}]}}
     assert (await asking.ask(), asking.words.said({"a": 10})) == (1, {"a": {"GPU-1": Word(True, None)}})
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        *(-1, 2**53, 10**400, -(10**400)),
+        *(float("inf"), float("-inf"), float("nan"), 1.5, 5.0),
+        *(True, False, "5", "", [], [5], {}),
+    ],
+)
+async def test_impossible_sizes_are_unknown(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch, sent: object
+) -> None:
+    """A kernel's torch memory that is no possible number of bytes is discarded; its other GPUs count."""
+    gpus = [
+        {"uuid": "GPU-1", "context": True, "torch_reserved": sent},
+        {"uuid": "GPU-2", "context": False, "torch_reserved": 2**53 - 1},
+        {"uuid": "GPU-3", "context": False, "torch_reserved": 0},
+        {"uuid": "GPU-4", "context": False, "torch_reserved": None},
+    ]
+    asking = Asking(monkeypatch, clock, Managers(a=kernel(local(10))))
+    asking.answer = {"status": "ok", "state": {"gpus": gpus}}
+    await asking.ask()
+    assert asking.words.said({"a": 10}) == {
+        "a": {
+            "GPU-1": Word(True, None, invalid=True),
+            "GPU-2": Word(False, 2**53 - 1),
+            "GPU-3": Word(False, 0),
+            "GPU-4": Word(False, None),
+        }
+    }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable
@@ -29,6 +31,8 @@ FOREIGN = (
 BY_TORCH = (
     "What kernels hold is torch's own count, without CUDA contexts, other libraries and child processes."
 )
+
+INVALID = "A kernel reported an impossible amount of torch memory, so what it holds is unknown."
 
 
 async def start_session(
@@ -490,6 +494,53 @@ async def test_proof_by_an_open_device(
     usage = await usage_where(stream, held)
     who = processes.Directory().look_up(own)
     assert held(usage) == [(None, None, own, who.user, who.command, 2 * GIB, "driver")]
+
+
+RAW_REPLIES = """
+def with_raw(sent, pack=shell.kernel.session.pack, names=globals()):
+    return pack(sent).replace(b'"RAW"', names.get("raw", "").encode())
+shell.kernel.session.pack = with_raw
+"""
+"""Sends the text ``raw`` where a message has the string RAW: numbers that json.dumps would refuse."""
+
+
+async def test_impossible_numbers_in_a_kernels_reply(
+    container: dict[int, bool], server: Server, source: FakeSource
+) -> None:
+    """Whatever a kernel replies, metrics and stream go on, and that kernel's memory is unknown."""
+    kernel = await start_kernel(server)
+    container[pid_of(server, kernel)] = True
+    channels = await connected(server, kernel)
+    word = [(gpu(0).uuid, "RAW", True), (gpu(1).uuid, 5 * GIB, True)]
+    await channels.run(f"raw = '{GIB}'\nword = {word!r}\n{ANSWERING}{RAW_REPLIES}")
+    source.memory = {0: 40 * GIB, 1: 40 * GIB}
+    stream = await server.stream()
+
+    async def metrics() -> dict[str, float]:
+        scrape = asyncio.ensure_future(server.fetch("gpuwidget", "metrics"))
+        await server.until(scrape.done)
+        answer = scrape.result()
+        assert answer.code == 200
+        series = re.findall(
+            r'kernel_memory_bytes{UUID="([^"]+)".* (\S+)$', answer.body.decode(), re.MULTILINE
+        )
+        return {uuid: float(value) for uuid, value in series}
+
+    ordinary = [(kernel, None, None, None, None, GIB, "torch")]
+    unknown = [(kernel, None, None, None, None, None, "torch")]
+    other = [(kernel, None, None, None, None, 5 * GIB, "torch")]
+    for raw in ("1e400", "1" + "0" * 400, "-1", "-1e400", "NaN", "Infinity", "true", '"5"', "[5]", "5.5"):
+        await usage_where(stream, lambda one: held(one) == ordinary)
+        await channels.run(f"raw = {raw!r}")
+        usage = await usage_where(stream, lambda one: held(one) != ordinary)
+        assert (raw, held(usage), held(usage, 1)) == (raw, unknown, other)
+        told = usage["gpus"][0]
+        assert (told["unattributed"], told["reason"]) == (None, f"{FOREIGN} {BY_TORCH} {INVALID}")
+        assert await metrics() == {gpu(1).uuid: 5.0 * GIB}
+        await channels.run(f"raw = '{GIB}'")
+    stream.close()
+    channels.close()
+    await server.until(lambda: not server.hub._listeners)
 
 
 async def test_a_restarted_kernels_word_is_not_kept(

@@ -1,6 +1,7 @@
 import { KernelMessage, type Kernel as JupyterKernel } from '@jupyterlab/services';
 
 import type { Kernel, Loading } from './kernel';
+import { checkedReply } from './reply';
 import { KERNEL_REPLY, KERNEL_REQUEST, type KernelReply, type KernelRequest } from '../wire';
 
 const ANSWER_WITHIN_MS = 2000;
@@ -46,7 +47,7 @@ export class ConnectedKernel implements Kernel {
       }, within);
       future.onReply = reply => {
         const type: string = reply.header.msg_type;
-        settle(type === KERNEL_REPLY ? (reply.content as unknown as KernelReply) : null);
+        settle(type === KERNEL_REPLY ? checkedReply(reply.content as unknown as KernelReply) : null);
       };
       // Rejected when it is disposed of, and when the kernel goes away.
       future.done.catch(() => {
