@@ -14,6 +14,7 @@ from gpuwidget.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.kernel_messages import REPLY, REQUEST
 from gpuwidget.sampler import Sampler
 from gpuwidget.server.consultation import Consultation
+from gpuwidget.server.executions import Executions
 from gpuwidget.server.handlers import routes
 from gpuwidget.server.hub import Hub
 from gpuwidget.server.notebooks import Notebooks
@@ -22,6 +23,14 @@ from gpuwidget.server.settings import chosen_source, configured
 if TYPE_CHECKING:
     from jupyter_server.serverapp import ServerApp
 
+_UNTRACKED = (
+    *(REQUEST, REPLY),
+    *("create_subshell_request", "create_subshell_reply"),
+    *("delete_subshell_request", "delete_subshell_reply"),
+    *("list_subshell_request", "list_subshell_reply"),
+)
+"""Messages on the control channel that are no user's activity: the panel's, and those that JupyterLab sends
+when a live chart's widgets appear and disappear."""
 _LINGER_S = 10.0
 """So long the driver stays open after the last client has left: a page is reloaded sooner."""
 
@@ -35,8 +44,14 @@ def load(serverapp: ServerApp, clock: Clock) -> Hub:
     settings = configured(serverapp.config, serverapp.log)
     source = chosen_source(settings.source, clock, serverapp.log)
     sampler = Sampler(source, clock, linger_s=_LINGER_S)
+    executions = Executions()
+    executions.observe(serverapp.kernel_manager)
     notebooks = Notebooks(
-        serverapp.kernel_manager, serverapp.session_manager, serverapp.web_app.settings, clock
+        serverapp.kernel_manager,
+        serverapp.session_manager,
+        serverapp.web_app.settings,
+        clock,
+        executions,
     )
     hub = Hub(sampler, notebooks, clock, interval_s=settings.interval, history_s=settings.history)
     if settings.always_on:
@@ -55,9 +70,9 @@ def load(serverapp: ServerApp, clock: Clock) -> Hub:
 
 
 def _leave_untracked(serverapp: ServerApp) -> None:
-    # Otherwise each question of the panel makes a busy kernel read idle, and keeps an idle one from being
-    # culled. JupyterLab gets the list with its page.
+    # Otherwise each makes a busy kernel read idle, and keeps an idle one from being culled. Jupyter Server
+    # has the list since 2.15; JupyterLab gets it with its page since 4.5.
     manager = serverapp.kernel_manager
     if hasattr(manager, "untracked_message_types"):
-        new = [name for name in (REQUEST, REPLY) if name not in manager.untracked_message_types]
+        new = [name for name in _UNTRACKED if name not in manager.untracked_message_types]
         manager.untracked_message_types = [*manager.untracked_message_types, *new]

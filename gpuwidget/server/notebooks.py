@@ -15,6 +15,7 @@ from typing import Any, get_args, get_type_hints
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 from gpuwidget.clock import Clock
+from gpuwidget.server.executions import Executions
 from gpuwidget.server.wire import ServerKernel
 
 _LOG = logging.getLogger(__name__)
@@ -52,10 +53,16 @@ class Notebooks:
     """Asks Jupyter's managers. All methods belong to the server's event loop, and none waits."""
 
     def __init__(
-        self, kernel_manager: Any, session_manager: Any, settings: Mapping[str, Any], clock: Clock
+        self,
+        kernel_manager: Any,
+        session_manager: Any,
+        settings: Mapping[str, Any],
+        clock: Clock,
+        executions: Executions,
     ) -> None:
         """``settings`` are the web application's: an extension may add its terminals later."""
         self._kernels = kernel_manager
+        self._executions = executions
         self._session_manager = session_manager
         self._settings = settings
         self._clock = clock
@@ -70,7 +77,8 @@ class Notebooks:
         kernel_of: dict[int, str] = {}
         elsewhere = 0
         for kernel_id, manager in self._managers():
-            kernels.append(_kernel(kernel_id, manager, self._sessions.get(kernel_id)))
+            state = self._state(kernel_id, manager)
+            kernels.append(_kernel(kernel_id, manager, state, self._sessions.get(kernel_id)))
             pid = local_pid(manager)
             if pid is not None:
                 kernel_of[pid] = kernel_id
@@ -97,6 +105,13 @@ class Notebooks:
             manager = self.manager(kernel_id)
             if manager is not None:
                 yield kernel_id, manager
+
+    def _state(self, kernel_id: str, manager: Any) -> Any:
+        state = getattr(manager, "execution_state", None)
+        # The newest status message may be that of another request than the cell's.
+        if state == "idle" and self._executions.running(kernel_id):
+            return "busy"
+        return state if state in _STATES else "unknown"
 
     def _terminals(self) -> Iterator[tuple[int, str]]:
         terminals: Mapping[str, Any] = (
@@ -147,12 +162,11 @@ def local_pid(manager: Any) -> int | None:
 def _is_elsewhere(manager: Any) -> bool:
     provisioner = getattr(manager, "provisioner", None)
     if provisioner is None:  # a gateway's kernel never has one, another has none while it starts
-        return _state(manager) in ("idle", "busy")
+        return getattr(manager, "execution_state", None) in ("idle", "busy")
     return not isinstance(provisioner, LocalProvisioner)
 
 
-def _kernel(kernel_id: str, manager: Any, session: Session | None) -> ServerKernel:
-    state = _state(manager)
+def _kernel(kernel_id: str, manager: Any, state: Any, session: Session | None) -> ServerKernel:
     return ServerKernel(
         id=kernel_id,
         spec=str(getattr(manager, "kernel_name", "")),
@@ -163,11 +177,6 @@ def _kernel(kernel_id: str, manager: Any, session: Session | None) -> ServerKern
         path=session.path if session is not None else None,
         name=session.name if session is not None else None,
     )
-
-
-def _state(manager: Any) -> Any:
-    state = getattr(manager, "execution_state", None)
-    return state if state in _STATES else "unknown"
 
 
 def last_activity(manager: Any) -> float | None:

@@ -35,14 +35,17 @@ class Channels:
         """Connect, as a notebook does."""
         self._socket = await self._server.ws_fetch("api", "kernels", self._kernel, "channels")
 
-    async def send(self, channel: str, kind: str, content: dict[str, object]) -> str:
-        """Send a message; its id."""
+    async def send(
+        self, channel: str, kind: str, content: dict[str, object], subshell: str | None = None
+    ) -> str:
+        """Send a message, to a subshell if one is given; its id."""
         header = {
             "msg_id": uuid.uuid4().hex,
             "msg_type": kind,
             "session": "tests",
             "username": "",
             "version": "5.3",
+            **({} if subshell is None else {"subshell_id": subshell}),
         }
         message = {
             "channel": channel,
@@ -55,7 +58,7 @@ class Channels:
         await self._socket.write_message(json.dumps(message))
         return header["msg_id"]
 
-    async def until(self, kind: str, parent: str, **content: object) -> None:
+    async def until(self, kind: str, parent: str, **content: object) -> Any:
         """Read until that message in answer to ``parent`` has come; the channels are in no order."""
 
         def wanted(message: Any) -> bool:
@@ -66,6 +69,7 @@ class Channels:
         while not any(map(wanted, self._seen)):
             message = json.loads(await asyncio.wait_for(self._socket.read_message(), PATIENCE_S))
             self._seen.append(message)
+        return next(filter(wanted, self._seen))
 
     async def run(self, code: str) -> str:
         """Run a cell, which must end well, to its end; what it printed."""
@@ -83,6 +87,12 @@ class Channels:
         asked = await self.send("control", REQUEST, {"schema": 1, "ask": "state"})
         await self.until(REPLY, asked, status="ok")
         await self.until("status", asked, execution_state="idle")
+
+    async def control(self, kind: str, **content: object) -> Any:
+        """Send that request on the control channel, to its reply, which is returned, and to its ``idle``."""
+        request = await self.send("control", kind, content)
+        await self.until("status", request, execution_state="idle")
+        return await self.until(kind.replace("_request", "_reply"), request)
 
     def close(self) -> None:
         """The notebook is closed."""

@@ -1,4 +1,4 @@
-"""A question to a kernel, asked as the panel asks it: over the control channel of the kernel's websocket."""
+"""Requests on a kernel's control channel, sent over its websocket as the panel and JupyterLab send them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ from helpers_server import Server
 
 from gpuwidget.kernel_messages import REPLY, REQUEST
 
+SUBSHELLS = ("create_subshell", "list_subshell", "delete_subshell")
 
-async def test_a_question_changes_neither_state_nor_last_activity(server: Server) -> None:
-    """A busy kernel still reads busy while the panel asks it, and an idle one may still be culled."""
+
+async def test_requests_on_the_control_channel_change_neither_state_nor_last_activity(server: Server) -> None:
+    """A busy kernel still reads busy while the panel asks it, or JupyterLab gives a live chart a subshell.
+
+    An idle kernel may still be culled.
+    """
     answer = await server.fetch("api", "kernels", method="POST", body=json.dumps({"name": "python3"}))
     kernel = json.loads(answer.body)["id"]
 
@@ -20,22 +25,29 @@ async def test_a_question_changes_neither_state_nor_last_activity(server: Server
         return model["execution_state"], model["last_activity"]
 
     channels = Channels(server, kernel)
+
+    async def ask() -> None:
+        subshell = (await channels.control("create_subshell_request"))["content"]["subshell_id"]
+        assert (await channels.control("list_subshell_request"))["content"]["subshell_id"] == [subshell]
+        await channels.control("delete_subshell_request", subshell_id=subshell)
+        await channels.ask()
+
     await channels.open()
     try:
         loaded = await channels.send("shell", "execute_request", {"code": ANSWERING, "silent": False})
         await channels.until("status", loaded, execution_state="idle")
         # After a first question the server has heard all that the cell itself said.
-        await channels.ask()
+        await ask()
         idle = await shown()
         assert idle[0] == "idle"
-        await channels.ask()
+        await ask()
         assert await shown() == idle
 
         cell = "print('it runs', flush=True); time.sleep(600)"
         runs = await channels.send("shell", "execute_request", {"code": cell, "silent": False})
         await channels.until("stream", runs, text="it runs\n")
         assert (await shown())[0] == "busy"
-        await channels.ask()
+        await ask()
         # Its last activity is now in any case: Jupyter takes every message of a busy kernel for one.
         assert (await shown())[0] == "busy"
     finally:
@@ -43,7 +55,9 @@ async def test_a_question_changes_neither_state_nor_last_activity(server: Server
         await server.fetch("api", "kernels", kernel, method="DELETE")
 
 
-def test_the_list_of_untracked_messages_grows_by_two(server: Server) -> None:
+def test_the_list_of_untracked_messages_grows_by_eight(server: Server) -> None:
     """What the server left untracked before, it leaves untracked still; JupyterLab reads the same list."""
     manager = server.app.kernel_manager
-    assert manager.untracked_message_types == [*type(manager)().untracked_message_types, REQUEST, REPLY]
+    added = [REQUEST, REPLY, *(f"{name}_{end}" for name in SUBSHELLS for end in ("request", "reply"))]
+    before = type(manager)().untracked_message_types
+    assert sorted(manager.untracked_message_types) == sorted({*before, *added})

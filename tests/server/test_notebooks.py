@@ -13,6 +13,7 @@ from fakes import EPOCH, FakeClock
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 from gpuwidget.server import kernel_words
+from gpuwidget.server.executions import Executions
 from gpuwidget.server.kernel_words import KernelWords, Word
 from gpuwidget.server.notebooks import Notebooks
 from gpuwidget.server.wire import ServerKernel
@@ -64,7 +65,7 @@ def session(name: str, kernel_id: str, kind: str = "notebook") -> dict[str, Any]
 
 
 def notebooks(managers: Managers, clock: FakeClock, **settings: Any) -> Notebooks:
-    return Notebooks(managers, managers, settings, clock)
+    return Notebooks(managers, managers, settings, clock, Executions())
 
 
 async def test_every_kind_of_kernel(clock: FakeClock) -> None:

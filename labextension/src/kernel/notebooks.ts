@@ -2,10 +2,11 @@ import { NotebookActions, type INotebookTracker, type NotebookPanel } from '@jup
 import type { Kernel as JupyterKernel, KernelMessage } from '@jupyterlab/services';
 import { Signal } from '@lumino/signaling';
 
+import { Executions, type StatusMessage } from './executions';
 import type { Front, Phase } from './kernel';
 import { ConnectedKernel } from './jupyterKernel';
 import type { Kernels } from './kernels';
-import { KERNEL_REQUEST } from '../wire';
+import { KERNEL_REQUEST, type StreamMessage } from '../wire';
 
 const PHASES: Readonly<Record<JupyterKernel.Status, Phase>> = {
   unknown: 'starting',
@@ -18,75 +19,115 @@ const PHASES: Readonly<Record<JupyterKernel.Status, Phase>> = {
   dead: 'dead'
 };
 
+/** After these there is no cell that runs. */
+const ENDS: ReadonlySet<JupyterKernel.Status> = new Set([
+  'terminating',
+  'restarting',
+  'autorestarting',
+  'dead'
+]);
+
 /** Tells `kernels` which notebook is in front and what its kernel does. */
 export class Notebooks {
   private panel: NotebookPanel | null = null;
   private readonly connected = new WeakMap<JupyterKernel.IKernelConnection, ConnectedKernel>();
   private readonly phases = new WeakMap<JupyterKernel.IKernelConnection, Phase>();
+  private readonly executions = new WeakMap<JupyterKernel.IKernelConnection, Executions>();
+  /** Ids of the kernels that are busy according to the server. */
+  private busyOnServer: ReadonlySet<string> = new Set();
 
   constructor(
     private readonly tracker: INotebookTracker,
     private readonly kernels: Kernels
   ) {
     tracker.currentChanged.connect(this.follow, this);
+    // All of them: a cell may begin or end while another notebook is in front.
+    tracker.widgetAdded.connect((_, panel) => {
+      this.listen(panel);
+    });
+    tracker.forEach(panel => {
+      this.listen(panel);
+    });
     NotebookActions.executed.connect(this.executed, this);
     this.follow();
+  }
+
+  /** Take a message of the server's stream, which knows of cells that began before this page was loaded. */
+  take(message: StreamMessage): void {
+    if (message.type !== 'sample') {
+      const kernels = message.type === 'usage' ? message.kernels : [];
+      this.busyOnServer = new Set(kernels.filter(({ state }) => state === 'busy').map(({ id }) => id));
+      const connection = this.panel?.sessionContext.session?.kernel;
+      if (connection && this.executionsOf(connection).running === null) {
+        this.tell();
+      }
+    }
+  }
+
+  private listen(panel: NotebookPanel): void {
+    const connection = panel.sessionContext.session?.kernel;
+    if (connection) {
+      this.note(connection, connection.status);
+    }
+    panel.sessionContext.statusChanged.connect((_, status) => {
+      this.statusChanged(panel, status);
+    });
+    panel.sessionContext.iopubMessage.connect((_, message) => {
+      this.heard(panel, message);
+    });
   }
 
   private follow(): void {
     const panel = this.tracker.currentWidget;
     if (this.panel !== null) {
-      this.panel.sessionContext.iopubMessage.disconnect(this.heard, this);
       Signal.disconnectBetween(this.panel.sessionContext, this);
       Signal.disconnectBetween(this.panel.context, this);
     }
     this.panel = panel;
     if (panel !== null) {
       panel.sessionContext.kernelChanged.connect(this.tell, this);
-      panel.sessionContext.statusChanged.connect(this.statusChanged, this);
-      panel.sessionContext.iopubMessage.connect(this.heard, this);
       panel.sessionContext.connectionStatusChanged.connect(this.tell, this);
       panel.context.pathChanged.connect(this.tell, this);
-      const connection = panel.sessionContext.session?.kernel;
-      if (connection) {
-        this.take(connection, connection.status);
-      }
     }
     this.tell();
   }
 
   /** Idle and busy are taken from the message that says so, which tells whose doing it is. */
-  private statusChanged(_: unknown, status: JupyterKernel.Status): void {
-    const connection = this.panel?.sessionContext.session?.kernel;
+  private statusChanged(panel: NotebookPanel, status: JupyterKernel.Status): void {
+    const connection = panel.sessionContext.session?.kernel;
     if (connection && ((status !== 'idle' && status !== 'busy') || !this.works(connection))) {
-      this.take(connection, status);
+      this.note(connection, status);
     }
-    this.tell();
+    if (connection && ENDS.has(status)) {
+      this.executionsOf(connection).reset();
+    }
+    this.changed(panel);
   }
 
   /**
    * JupyterLab before 4.5 takes our questions for work of the kernel, and shows them so: they tell nothing of what it
    * does, and are to be few.
    */
-  private heard(_: unknown, message: KernelMessage.IMessage): void {
-    const connection = this.panel?.sessionContext.session?.kernel;
+  private heard(panel: NotebookPanel, message: KernelMessage.IMessage): void {
+    const connection = panel.sessionContext.session?.kernel;
     if (!connection || message.header.msg_type !== 'status') {
       return;
     }
+    this.executionsOf(connection).receive(message as StatusMessage, connection.clientId);
     const { execution_state: said } = message.content as { execution_state?: JupyterKernel.Status };
     const ours =
       'msg_type' in message.parent_header && (message.parent_header.msg_type as string) === KERNEL_REQUEST;
     const { status } = connection;
     if (!ours) {
       // Of a process that somebody else has started anew, JupyterLab itself says 'starting' until a cell runs.
-      this.take(connection, status === 'starting' ? (said ?? status) : status);
-      this.tell();
+      this.note(connection, status === 'starting' ? (said ?? status) : status);
+      this.changed(panel);
     } else if (said === status && PHASES[status] !== this.phases.get(connection)) {
       this.kernels.spare();
     }
   }
 
-  private take(connection: JupyterKernel.IKernelConnection, status: JupyterKernel.Status): void {
+  private note(connection: JupyterKernel.IKernelConnection, status: JupyterKernel.Status): void {
     const before = this.phases.get(connection);
     // Not known for a moment, as after its connection was lost, it is what it was.
     if (status !== 'unknown' || before === undefined) {
@@ -110,13 +151,35 @@ export class Notebooks {
     }
   }
 
+  private changed(panel: NotebookPanel): void {
+    if (panel === this.panel) {
+      this.tell();
+    }
+  }
+
   private tell(): void {
     this.kernels.show(this.front());
   }
 
+  private executionsOf(connection: JupyterKernel.IKernelConnection): Executions {
+    let executions = this.executions.get(connection);
+    if (executions === undefined) {
+      executions = new Executions();
+      this.executions.set(connection, executions);
+    }
+    return executions;
+  }
+
+  /** Whether a cell runs: the server tells where this page has not received a message that does. */
+  private runs(connection: JupyterKernel.IKernelConnection): boolean {
+    return this.executionsOf(connection).running ?? this.busyOnServer.has(connection.id);
+  }
+
   /** What it does; where its connection broke off, `unreachable`, but not before the first one nor in a restart. */
   private phase(connection: JupyterKernel.IKernelConnection): Phase {
-    const phase = this.phases.get(connection) ?? PHASES[connection.status];
+    const shown = this.phases.get(connection) ?? PHASES[connection.status];
+    const doubtful = shown === 'idle' || connection.status === 'unknown';
+    const phase = doubtful && this.runs(connection) ? 'busy' : shown;
     const expected = phase === 'starting' || phase === 'restarting' || phase === 'dead';
     const away = connection.connectionStatus !== 'connected';
     return away && (!expected || connection.connectionStatus === 'disconnected') ? 'unreachable' : phase;

@@ -40,7 +40,10 @@ export const monitor: JupyterFrontEndPlugin<Monitor> = {
     const connection = new Connection(new JupyterServer(() => model.seconds), BROWSER, Math.random);
     const kernels = new Kernels(BROWSER);
     if (tracker !== null) {
-      new Notebooks(tracker, kernels);
+      const notebooks = new Notebooks(tracker, kernels);
+      connection.received.connect((_, message) => {
+        notebooks.take(message);
+      });
     }
     return new Monitor(model, kernels, connection, BROWSER);
   }

@@ -1,0 +1,103 @@
+"""Whether a kernel runs code, derived from the execute requests that it has begun and not finished.
+
+A kernel publishes ``busy`` and ``idle`` for every message that it handles, with that message as the parent.
+Jupyter Server records the newest of them as the kernel's ``execution_state``, whatever the parent is. So the
+``idle`` of a message that the kernel handles on its control channel or in a subshell makes a kernel read idle
+while a cell still runs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+_LOG = logging.getLogger(__name__)
+
+
+class Executions:
+    """The unfinished execute requests of a server's kernels. All methods run on the server's event loop."""
+
+    def __init__(self) -> None:
+        self._kernels: dict[str, KernelExecutions] = {}
+
+    def observe(self, kernel_manager: Any) -> None:
+        """Observe each kernel that ``kernel_manager`` starts from now on, whoever sends it requests.
+
+        It opens no further connection: the messages are those that Jupyter Server receives in order to
+        record ``last_activity``. A manager without them, such as a kernel gateway's, is left as it is.
+        """
+        start = getattr(kernel_manager, "start_watching_activity", None)
+        if not callable(start):
+            return
+
+        def start_watching_activity(kernel_id: str) -> None:
+            start(kernel_id)
+            try:
+                self._forget_all_but(kernel_manager.list_kernel_ids())
+                self._observe(kernel_id, kernel_manager.get_kernel(kernel_id))
+            except Exception:
+                _LOG.debug("the messages of a kernel are not observed", exc_info=True)
+
+        kernel_manager.start_watching_activity = start_watching_activity
+
+    def running(self, kernel_id: str) -> bool:
+        """Whether that kernel has begun an execute request and not finished it; False if unknown."""
+        executions = self._kernels.get(kernel_id)
+        return executions is not None and executions.running
+
+    def _observe(self, kernel_id: str, manager: Any) -> None:
+        stream, session = manager._activity_stream, manager.session
+        record = stream._recv_callback
+        executions = self._kernels[kernel_id] = KernelExecutions()
+
+        def receive(parts: list[Any]) -> None:
+            record(parts)  # First: it raises for a message that the kernel has not signed.
+            try:
+                _, (_, header, parent, _, content, *_) = session.feed_identities(parts)
+                if b"status" in header:  # Most messages are outputs, and need not be parsed.
+                    executions.receive(
+                        session.unpack(header), session.unpack(parent), session.unpack(content)
+                    )
+            except Exception:
+                _LOG.debug("a message of a kernel was not understood", exc_info=True)
+
+        stream.on_recv(receive)
+
+    def _forget_all_but(self, kernel_ids: list[str]) -> None:
+        self._kernels = {one: found for one, found in self._kernels.items() if one in kernel_ids}
+
+
+class KernelExecutions:
+    """The unfinished execute requests of one kernel."""
+
+    def __init__(self) -> None:
+        self._session: str | None = None
+        self._requests: dict[str | None, str] = {}
+        """Message id by subshell, None for the main shell. Each shell handles one request at a time, so that
+        the next request ends the previous one even if its ``idle`` was lost."""
+
+    @property
+    def running(self) -> bool:
+        """Whether there are any."""
+        return bool(self._requests)
+
+    def receive(
+        self, header: Mapping[str, Any], parent: Mapping[str, Any], content: Mapping[str, Any]
+    ) -> None:
+        """Take the header, the parent's header and the content of a message on IOPub."""
+        if header["msg_type"] != "status":
+            return
+        session = header["session"]
+        # A restarted kernel has another session, and never finishes what the process before it has begun.
+        # Some kernels (IRkernel) have no session: they repeat that of the request.
+        if session not in (self._session, parent.get("session")):
+            self._session = session
+            self._requests.clear()
+        if parent.get("msg_type") != "execute_request":
+            return
+        shell, request, state = parent.get("subshell_id"), parent["msg_id"], content["execution_state"]
+        if state == "busy":
+            self._requests[shell] = request
+        elif state == "idle" and self._requests.get(shell) == request:
+            del self._requests[shell]

@@ -1,0 +1,69 @@
+/** The part of a message's header that tells requests, their kinds and their senders apart. */
+export interface Header {
+  readonly msg_id?: string;
+  readonly msg_type?: string;
+  readonly session?: string;
+  readonly subshell_id?: string | null;
+}
+
+/** A status message of a kernel. */
+export interface StatusMessage {
+  readonly header: Header;
+  readonly parent_header: Header;
+  readonly content: { readonly execution_state?: string };
+}
+
+const MAIN_SHELL = '';
+
+/**
+ * The execute requests that one kernel has begun and not finished, whoever sent them.
+ *
+ * A kernel publishes `busy` and `idle` for every message that it handles. The `idle` of one that it handles on its
+ * control channel or in a subshell says nothing about the cell that runs.
+ */
+export class Executions {
+  private session: string | undefined;
+  private known = false;
+  /**
+   * Message id by subshell. Each shell handles one request at a time, so that the next request ends the previous one
+   * even if its `idle` was lost.
+   */
+  private readonly requests = new Map<string, string>();
+
+  /** Whether there are any; null before this page has received a message that tells. */
+  get running(): boolean | null {
+    return this.known ? this.requests.size > 0 : null;
+  }
+
+  /** Take a status message; `client` is the session of this page's own requests. */
+  receive({ header, parent_header: parent, content }: StatusMessage, client: string): void {
+    // A restarted kernel has another session. Some kernels (IRkernel) have none: they repeat that of the request.
+    if (header.session !== this.session && header.session !== parent.session) {
+      this.session = header.session;
+      this.requests.clear();
+    }
+    const shell = parent.subshell_id ?? MAIN_SHELL;
+    if (parent.msg_type === 'execute_request' && parent.msg_id !== undefined) {
+      this.known = true;
+      if (content.execution_state === 'busy') {
+        this.requests.set(shell, parent.msg_id);
+      } else if (content.execution_state === 'idle' && this.requests.get(shell) === parent.msg_id) {
+        this.requests.delete(shell);
+      }
+    } else if (
+      parent.msg_type === 'kernel_info_request' &&
+      parent.session === client &&
+      shell === MAIN_SHELL
+    ) {
+      // JupyterLab sends it to the main shell when it connects: the kernel handles it between two cells.
+      this.known = true;
+      this.requests.delete(MAIN_SHELL);
+    }
+  }
+
+  /** The kernel's process has ended. */
+  reset(): void {
+    this.known = true;
+    this.requests.clear();
+  }
+}

@@ -1,0 +1,163 @@
+"""A cell that runs reads as running to its end: in the panel, in its dialogs and on the server."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+from helpers_lab import Lab, Notebook
+from helpers_panel import CARD, PANEL, lab_with, machine, show, wait_for_text
+from playwright.sync_api import Browser
+
+GIB = 1024**3
+BUSY = f"{PANEL} .jp-gpuwidget-kernel .jp-gpuwidget-busy"
+RUNNING = f"{PANEL} .jp-gpuwidget-running"
+HOLDER = f"{CARD} .jp-gpuwidget-holder"
+DIALOG = ".jp-Dialog-content"
+LOAD = "%load_ext gpuwidget\nimport os; os.getpid()"
+CHART = ".jp-OutputArea path.line"
+HOLDS = "The kernel is running a cell: a choice holds from the next one"
+USAGE_REQUEST = """
+const kernel = panel.sessionContext.session.kernel;
+const header = {
+    msg_id: crypto.randomUUID(), msg_type: 'usage_request', session: kernel.clientId,
+    username: '', date: new Date().toISOString(), version: '5.3'
+};
+const message = {channel: 'control', header, parent_header: {}, metadata: {}, content: {}, buffers: []};
+await kernel.sendControlMessage(message, true, true).done;
+"""
+"""What jupyter-resource-usage sends, on the control channel: its ``idle`` comes while the cell runs."""
+
+
+def watched(end: Path) -> str:
+    """A watched cell that runs until that file exists."""
+    return (
+        f"%%gpuwatch\nimport pathlib, time\nwhile not pathlib.Path({str(end)!r}).exists(): time.sleep(0.05)"
+    )
+
+
+def run_with_chart(notebook: Notebook, cell: int) -> None:
+    """Start a watched cell, and return once its chart is drawn."""
+    notebook.run(cell)
+    notebook.page.wait_for_selector(CHART, state="attached")
+
+
+def state_on_server(lab: Lab) -> str:
+    """Jupyter Server's own state of its only kernel."""
+    with urllib.request.urlopen(f"{lab.url}/api/kernels?token={lab.token}", timeout=30) as answer:
+        (kernel,) = json.load(answer)
+    state: str = kernel["execution_state"]
+    return state
+
+
+def wait_for_holder(notebook: Notebook, row: str) -> None:
+    """Return when the row of what holds the first GPU's memory reads so."""
+    notebook.page.wait_for_function(
+        "([row, text]) => document.querySelector(row)?.innerText.replace(/\\s+/g, ' ').trim() === text",
+        arg=[HOLDER, row],
+    )
+
+
+def test_a_watched_cell_runs_while_its_chart_is_shown(browser: Browser, tmp_path: Path) -> None:
+    """Header, cells list, band, holder row and the shut-down dialog name the cell; the server reads busy."""
+    with lab_with(tmp_path, *machine(1)) as (lab, standin):
+        end = tmp_path / "end"
+        notebook = lab.open(browser, lab.write("train.ipynb", [LOAD, watched(end)]))
+        page = notebook.page
+        notebook.run(0)
+        notebook.wait_until_done()
+        pid = notebook.outputs(0)[0]["data"]["text/plain"]
+        standin.scenario(*machine(1), f"gpu.0.compute={pid}:{14 * GIB}")
+        show(notebook, 300)
+        wait_for_holder(notebook, "train.ipynb idle 14.0 GiB")
+
+        run_with_chart(notebook, 1)
+        wait_for_holder(notebook, "train.ipynb busy 14.0 GiB")
+        assert state_on_server(lab) == "busy"
+        notebook.script(USAGE_REQUEST)
+        wait_for_text(notebook, RUNNING, "2 s")
+        assert "[2]" in page.inner_text(RUNNING)
+        assert page.inner_text(BUSY) == "busy"
+        assert page.get_attribute(BUSY, "title") == HOLDS
+        wait_for_holder(notebook, "train.ipynb busy 14.0 GiB")
+        box = page.locator(f"{CARD} .jp-gpuwidget-chart").bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + box["width"] - 3, box["y"] + 20)
+        assert page.get_attribute(f"{CARD} .jp-gpuwidget-chart", "title") == "[2]"
+        page.click(f"{PANEL} [aria-label='Actions for train.ipynb']")
+        page.click(".lm-Menu-item:has-text('Shut Down Its Kernel')")
+        assert "the cell that runs now, and those that wait" in page.inner_text(DIALOG)
+        page.keyboard.press("Escape")
+
+        end.touch()
+        notebook.wait_until_done()
+        wait_for_holder(notebook, "train.ipynb idle 14.0 GiB")
+        page.wait_for_selector(RUNNING, state="hidden")
+        assert page.inner_text(BUSY) == ""
+        assert state_on_server(lab) == "idle"
+        notebook.close()
+
+
+def wait_for_busy(notebook: Notebook, busy: bool) -> None:
+    """Return when the panel's header reads so."""
+    notebook.page.wait_for_function(
+        "([busy, text]) => document.querySelector(busy)?.innerText === text",
+        arg=[BUSY, "busy" if busy else ""],
+    )
+
+
+def test_a_cell_that_began_before_the_page(
+    open_notebook: Callable[..., Notebook], lab: Lab, browser: Browser, tmp_path: Path
+) -> None:
+    """A page that is reloaded or opened while a cell runs shows it as running, and its end."""
+    end = tmp_path / "end"
+    notebook = open_notebook([LOAD, watched(end)])
+    show(notebook)
+    notebook.run(0)
+    notebook.wait_until_done()
+    run_with_chart(notebook, 1)
+    notebook.save()
+    notebook.page.reload()
+    notebook.wait_until_open(kernel=False)
+    show(notebook)
+    wait_for_busy(notebook, True)
+    other = lab.open(browser, notebook.path, kernel=False)
+    show(other)
+    wait_for_busy(other, True)
+    for each in (notebook, other):
+        each.script(USAGE_REQUEST)
+        wait_for_text(each, f"{PANEL} .jp-gpuwidget-kernel", "busy")
+    end.touch()
+    wait_for_busy(notebook, False)
+    wait_for_busy(other, False)
+    other.page.close(run_before_unload=False)
+
+
+def test_a_cell_that_ends_behind_another_notebook(
+    open_notebook: Callable[..., Notebook], lab: Lab, tmp_path: Path
+) -> None:
+    """A notebook that comes to the front again reads as what its kernel does now."""
+    end = tmp_path / "end"
+    notebook = open_notebook([LOAD, watched(end)])
+    show(notebook)
+    notebook.run(0)
+    notebook.wait_until_done()
+    run_with_chart(notebook, 1)
+    behind = lab.write("front.ipynb", ["1"])
+    notebook.script("await app.commands.execute('docmanager:open', {path: argument});", behind.name)
+    wait_for_busy(notebook, False)
+    notebook.script("app.shell.activateById(panel.id);")
+    wait_for_busy(notebook, True)
+    notebook.script(
+        "const other = [...app.shell.widgets('main')].find(w => w.context?.path === argument);"
+        "app.shell.activateById(other.id);",
+        behind.name,
+    )
+    wait_for_busy(notebook, False)
+    end.touch()
+    notebook.wait_until_done()
+    notebook.script("app.shell.activateById(panel.id);")
+    wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-notebook", notebook.path.name)
+    wait_for_busy(notebook, False)
