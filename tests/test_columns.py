@@ -18,7 +18,7 @@ from gpuwidget.columns import cells, printable, printable_lines
         ("\ud800 \udcff", r"\ud800 \udcff"),
         ("\U000e0041", r"\U000e0041"),
         ("a\tb\rc\x00\x08\x7f", r"a\tb\rc\x00\x08\x7f"),
-        ("训练 é e\u0301 🎛 · … –", "训练 é e\u0301 🎛 · … –"),
+        ("训练 é e\u0301 🎛 · …", "训练 é e\u0301 🎛 · …"),
         ("", ""),
     ],
 )
@@ -36,5 +36,5 @@ def test_lines_stay() -> None:
 
 def test_wide_and_combining_characters_keep_their_width() -> None:
     """A line of names in any script is as wide as before."""
-    for text in ("训练.ipynb", "e\u0301t\u0301", "ＧＰＵ"):
+    for text in ("训练.ipynb", "e\u0301t\u0301", "\uff27\uff30\uff35"):
         assert cells(printable(text)) == cells(text)

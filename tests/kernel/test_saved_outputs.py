@@ -99,7 +99,7 @@ driver(20 * GIB, listed)""",
 
 @pytest.fixture
 def others(tmp_path: Path) -> Iterator[list[int]]:
-    """Processes with secrets: a script, what a notebook has started, and two of another user's, if this is root."""
+    """Processes with secrets: a script, a notebook's, and as root two of another user's."""
     script = tmp_path / "other.py"
     script.write_text(WAITING)
     os.chmod(tmp_path, 0o755)
