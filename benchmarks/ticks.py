@@ -97,7 +97,7 @@ class _Busy:
         return int(self._wave() * 2**36)
 
     def read_processes(self, gpu: Gpu) -> tuple[Process, ...] | None:
-        return (Process(os.getpid(), "compute", int(self._wave() * 2**35), "user", "python"),)
+        return (Process(os.getpid(), "compute", int(self._wave() * 2**35), "user", "python", ""),)
 
     def read_steady(self, gpu: Gpu) -> Steady:
         return Steady(700.0, 40 * self._wave(), 45.0, 1980.0, 0, (), {})

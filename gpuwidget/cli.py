@@ -13,6 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 import gpuwidget
+from gpuwidget.columns import printable_lines
 from gpuwidget.errors import GpuWidgetError, OptionError
 from gpuwidget.plain import plain
 from gpuwidget.sampler import INTERVAL_S, MAX_INTERVAL_S, MIN_INTERVAL_S, process_sampler
@@ -55,10 +56,10 @@ def main(argv: Sequence[str] | None = None, sampler: Sampler | None = None) -> i
         finally:
             chosen.stop()
     except OptionError as error:
-        print(f"gpuwidget: {error}", file=sys.stderr)
+        print(f"gpuwidget: {printable_lines(str(error))}", file=sys.stderr)
         return _WRONG_USE
     except GpuWidgetError as error:
-        print(f"gpuwidget: {error}", file=sys.stderr)
+        print(f"gpuwidget: {printable_lines(str(error))}", file=sys.stderr)
         return _FAILED
     except KeyboardInterrupt:
         return _INTERRUPTED if options.every is None else 0
@@ -175,7 +176,7 @@ def _doctor(options: argparse.Namespace) -> int:
 
 
 def _say(line: str) -> None:
-    print(line, flush=True)
+    print(printable_lines(line), flush=True)
 
 
 def _look_once(sampler: Sampler, as_json: bool) -> int:

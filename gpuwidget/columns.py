@@ -25,8 +25,17 @@ class Column:
 
 
 def printable(text: str) -> str:
-    """The text with every character that a terminal would obey, or not show, written as its escape."""
+    """Return ``text`` with every character that a terminal would obey, or not show, written as its escape.
+
+    That is what ``str.isprintable`` denies: control characters (C0 and C1), line breaks, marks of the text's
+    direction, lone surrogates, and blanks other than the space. Wide and combining characters stay.
+    """
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def printable_lines(text: str) -> str:
+    """Return ``text`` with its line breaks, and each line :func:`printable`."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def cells(text: str) -> int:

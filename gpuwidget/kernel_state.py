@@ -46,7 +46,8 @@ class DeviceChoice:
     memory_free: int | None
     """Bytes that nobody uses; None where not known."""
     holders: tuple[str, ...]
-    """Who has a context on it, "this notebook" or user and command; also empty where not known."""
+    """Who has a context on it: "this notebook" and others; empty where not known. Others have the name of
+    their user and of their notebook only in a :class:`KernelState`, which no notebook saves."""
 
 
 @dataclass(frozen=True, slots=True)

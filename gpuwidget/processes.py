@@ -14,10 +14,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 import psutil
 
+from gpuwidget import command_line
 from gpuwidget.clock import SYSTEM_CLOCK, Clock
-
-COMMAND_LENGTH = 80
-"""Characters that a command line is cut to."""
 
 _HOST_PID_NAMESPACE = 0xEFFFFFFC
 """Inode of the kernel's first pid namespace (PROC_PID_INIT_INO of linux/proc_ns.h)."""
@@ -49,7 +47,13 @@ class Identity(NamedTuple):
     """Who a process is; None for what may not be read."""
 
     user: str | None
-    command: str | None
+    program: str | None
+    """As in :class:`gpuwidget.command_line.CommandLine`."""
+    arguments: str | None
+    """As there: without what may be secret. Empty where there are none."""
+
+
+UNKNOWN = Identity(None, None, None)
 
 
 class _Origin(NamedTuple):
@@ -289,14 +293,23 @@ def family() -> Family:
 
 
 class Directory:
-    """User and command of processes, asked once for each."""
+    """User, program and arguments of processes, read once for each."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._known = _Remembered(clock, _identify, Identity(None, None), keep=lambda identity: False)
+        self._known = _Remembered(clock, _identify, UNKNOWN, keep=lambda identity: False)
 
     def look_up(self, pid: int) -> Identity:
         """Who ``pid`` is, as far as this user may read it."""
         return self._known.get(pid)
+
+
+@functools.cache
+def own_user() -> str | None:
+    """Return the login name of this process's owner; None where the system does not tell."""
+    try:
+        return str(psutil.Process().username())
+    except (psutil.Error, OSError):
+        return None
 
 
 def _origin(pid: int) -> _Origin | None:
@@ -315,15 +328,15 @@ def _origin(pid: int) -> _Origin | None:
 
 
 def _identify(pid: int, origin: _Origin) -> Identity:
-    user = command = None
+    user = None
     try:
         process = psutil.Process(pid)
         with suppress(psutil.Error, OSError):
             user = process.username()
-        command = shorten(process.cmdline()) or process.name()
+        shown = command_line.parse(process.cmdline(), process.name())
     except (psutil.Error, OSError, ValueError):
-        pass
-    return Identity(user, command)
+        return Identity(user, None, None)
+    return Identity(user, shown.program, shown.arguments)
 
 
 def exists(pid: int) -> bool:
@@ -368,17 +381,6 @@ def notebook_of(pid: int) -> str | None:
         return None
     found = os.path.basename(name)
     return found if found.endswith(".ipynb") else None
-
-
-def shorten(arguments: list[str]) -> str:
-    """A command line on one line of at most 80 characters, the program without its folder."""
-    if not arguments:
-        return ""
-    program = arguments[0]
-    if " " not in program:
-        program = os.path.basename(program) or program
-    line = " ".join(" ".join([program, *arguments[1:]]).split())
-    return line if len(line) <= COMMAND_LENGTH else line[: COMMAND_LENGTH - 1] + "…"
 
 
 def _read(path: str) -> bytes:

@@ -8,7 +8,7 @@ otherwise; sizes are bytes, power watts, energy joules, ratios percent (0 to 100
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 SCHEMA = 1
@@ -74,10 +74,15 @@ class Process:
     """Which of NVML's lists it is in; a process in both is listed once, as compute."""
     memory: int | None
     """Bytes it holds, usedGpuMemory; None where the driver does not say (WSL, WDDM)."""
-    user: str | None
-    """Login name of its owner; None where unreadable or where process ids do not match."""
-    command: str | None
-    """Its command line, shortened; None where unreadable or where process ids do not match."""
+    user: str | None = field(repr=False)
+    """Login name of its owner; None where unreadable or where process ids do not match. Left out of ``repr``,
+    which a notebook saves."""
+    program: str | None
+    """File name of its executable, with its script or module (``python train.py``); None where unreadable or
+    where process ids do not match."""
+    arguments: str | None = field(repr=False)
+    """Its other arguments, shortened and without what may be secret; None where ``program`` is. Left out of
+    ``repr``."""
 
 
 @dataclass(frozen=True, slots=True)

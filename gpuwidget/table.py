@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from gpuwidget.columns import Column, cut, lay_out, printable
+from gpuwidget.command_line import in_one_line
 from gpuwidget.sources.throttle import needing_attention
 from gpuwidget.units import GIB, UNKNOWN, duration
 
@@ -128,7 +129,7 @@ def _process_rows(gpu: Gpu, reading: Reading) -> list[tuple[str, ...]]:
             str(process.pid),
             UNKNOWN if process.user is None else printable(process.user),
             _gib(process.memory),
-            UNKNOWN if process.command is None else printable(process.command),
+            printable(in_one_line(process.program, process.arguments) or UNKNOWN),
         )
         for process in largest_first
     ]

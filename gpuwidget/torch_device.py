@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from gpuwidget import torch_state
+from gpuwidget.columns import printable_lines
 from gpuwidget.errors import OptionError
 from gpuwidget.kernel_state import DeviceState
 from gpuwidget.torch_hooks import WhenCudaIsUp
@@ -332,7 +333,7 @@ class DeviceSwitch:
             self._leave_level(torch, level, before)
             raise
         if said is not None:
-            log.warning("%s", said)
+            log.warning("%s", printable_lines(said))
         self._when_cuda_is_up.ask(torch)
         return partial(self._leave_level, torch, level, before)
 

@@ -14,10 +14,15 @@ LIVE = Origin(kind="nvml", reason=None, recording=None, driver="580.159.04", cud
 
 
 def process(
-    pid: int, memory: int | None, *, user: str | None = "anna", command: str | None = "python"
+    pid: int,
+    memory: int | None,
+    *,
+    user: str | None = "anna",
+    program: str | None = "python",
+    arguments: str | None = "",
 ) -> Process:
     """A compute process."""
-    return Process(pid=pid, kind="compute", memory=memory, user=user, command=command)
+    return Process(pid, "compute", memory, user, program, arguments if program is not None else None)
 
 
 def reading(one: Gpu, **values: Any) -> Reading:

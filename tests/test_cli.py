@@ -63,7 +63,7 @@ def look(source: FakeSource, *arguments: str) -> int:
 def test_one_look_shows_all_gpus_and_their_processes(capsys: pytest.CaptureFixture[str]) -> None:
     """`gpuwidget` alone: everything at one glance, and a success."""
     source = FakeSource(gpus=2)
-    source.processes[1] = (Process(42, "compute", 5 * 1024**3, "anna", "python train.py"),)
+    source.processes[1] = (Process(42, "compute", 5 * 1024**3, "anna", "python train.py", "--lr 1"),)
     source.memory[1] = 6 * 1024**3
     assert look(source) == 0
     assert capsys.readouterr().out.splitlines() == [
@@ -74,7 +74,7 @@ def test_one_look_shows_all_gpus_and_their_processes(capsys: pytest.CaptureFixtu
         "  1  NVIDIA H200      50    6.0 / 139.7  100 / 700  40  1980",
         "",
         "GPU  PID  User  GiB  Command",
-        "  1   42  anna  5.0  python train.py",
+        "  1   42  anna  5.0  python train.py --lr 1",
     ]
     assert source.closed == 1
 

@@ -18,6 +18,7 @@ from gpuwidget.errors import OptionError
 from gpuwidget.kernel import device_choices, devices
 from gpuwidget.kernel.device_choices import CPU, Choices, Observer, check
 from gpuwidget.kernel_state import DeviceChoice
+from gpuwidget.processes import own_user
 from gpuwidget.sampler import Sampler
 from gpuwidget.sources import Inventory
 
@@ -53,9 +54,10 @@ def test_each_device_has_its_gpu(torch: Any, observer: Observer) -> None:
     """Model, capability, free memory and who is on it, as the driver says."""
     torch.cuda.init()
     held = (
-        process(11, GIB, command="train.py"),
+        process(11, GIB, program="train.py", arguments="--lr 1"),
+        process(13, GIB, user=own_user(), program="python x.py", arguments="--lr 2"),
         process(os.getpid(), GIB),
-        process(12, GIB, user=None, command=None),
+        process(12, GIB, user=None, program=None),
     )
     now = sample((ONE, reading(ONE)), (TWO, reading(TWO, memory_used=20 * GIB, processes=held)))
     assert observer.choices(now).devices[2] == DeviceChoice(
@@ -66,10 +68,24 @@ def test_each_device_has_its_gpu(torch: Any, observer: Observer) -> None:
         compute_capability="9.0",
         memory_total=140 * GIB,
         memory_free=120 * GIB,
-        holders=("this notebook", "anna: train.py", "process 12"),
+        holders=(
+            "this notebook",
+            "another process of another user",
+            "another process: python x.py",
+            "another process (12)",
+        ),
     )
-    label = "cuda:1 · GPU 1 H200 · 9.0 · 120.0 GiB free · this notebook, anna: train.py, process 12"
-    assert devices.label(observer.choices(now).devices[2]) == label
+    assert devices.label(observer.choices(now).devices[2]) == (
+        "cuda:1 · GPU 1 H200 · 9.0 · 120.0 GiB free · this notebook, another process of another user, "
+        "another process: python x.py, another process (12)"
+    )
+    # The panel's list is not saved.
+    assert observer.choices(now, live=True).devices[2].holders == (
+        "this notebook",
+        "anna: train.py --lr 1",
+        f"{own_user()}: python x.py --lr 2",
+        "process 12",
+    )
 
 
 def test_before_cuda_is_up(torch: Any, observer: Observer, monkeypatch: pytest.MonkeyPatch) -> None:

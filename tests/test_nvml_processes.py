@@ -12,44 +12,42 @@ from gpuwidget.samples import Process
 from gpuwidget.sources import nvml_words as words
 
 
-def test_processes_are_listed_once_with_user_and_command(
+def test_processes_are_listed_once_with_user_and_program(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process in both lists is one, as compute; names come from this machine; two calls."""
-    names = {7: processes.Identity("ada", "python train.py")}
-    monkeypatch.setattr(
-        processes.Directory, "look_up", lambda self, pid: names.get(pid, processes.Identity(None, None))
-    )
+    names = {7: processes.Identity("ada", "python train.py", "--lr 1")}
+    monkeypatch.setattr(processes.Directory, "look_up", lambda self, pid: names.get(pid, processes.UNKNOWN))
     machine.says("gpu.0.compute=7:1024 8", "gpu.0.graphics=8:2048 9:4096 7:1024")
     source = machine.source()
     (gpu,) = source.open().gpus
     machine.calls()
     assert source.read_processes(gpu) == (
-        Process(7, "compute", 1024, "ada", "python train.py"),
-        Process(8, "compute", 2048, None, None),
-        Process(9, "graphics", 4096, None, None),
+        Process(7, "compute", 1024, "ada", "python train.py", "--lr 1"),
+        Process(8, "compute", 2048, None, None, None),
+        Process(9, "graphics", 4096, None, None, None),
     )
     assert sum(machine.calls().values()) == 2
 
 
 def test_this_process_is_found_by_its_pid(machine: Machine) -> None:
-    """Where the driver's process ids are ours, user and command are those of the process."""
+    """Where the driver's process ids are ours, user and program are those of the process."""
     machine.says("gpu.0.compute=self:5")
     source = machine.source()
     (gpu,) = source.open().gpus
     listed = source.read_processes(gpu)
     identity = processes.Directory().look_up(os.getpid())
-    assert identity.command is not None
+    assert identity.program is not None
     assert listed == (Process(os.getpid(), "compute", 5, *identity),)
 
 
 def test_in_a_container_nobody_is_named(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The host's process ids name strangers here: user and command stay unknown."""
+    """The host's process ids name strangers here: user and program stay unknown."""
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
     machine.says("gpu.0.compute=self:5")
     source = machine.source()
     (gpu,) = source.open().gpus
-    assert source.read_processes(gpu) == (Process(os.getpid(), "compute", 5, None, None),)
+    assert source.read_processes(gpu) == (Process(os.getpid(), "compute", 5, None, None, None),)
 
 
 def test_no_process_is_an_empty_list(machine: Machine) -> None:

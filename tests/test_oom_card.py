@@ -107,7 +107,7 @@ def test_its_words() -> None:
         "- Let go of embeddings (9.2 GiB), if you need no more of it: the code that failed was not "
         "seen to read it.",
         "%gpu free embeddings --yes",
-        "- Shut down bob: python train.py --config large.yaml, if nobody needs it: it holds 38.0 GiB.",
+        "- Shut down bob: python train.py --config large.yaml if no longer needed: this frees 38.0 GiB.",
         "Before the next try let go of this error: its frames keep 21.9 GiB alive, which that try would lack "
         "(%debug is then gone).",
         "%gpu free --yes",

@@ -88,7 +88,7 @@ def test_torch_is_the_only_witness(small_gpu: LimitedGpu, monkeypatch: pytest.Mo
     monkeypatch.setattr(small_gpu, "message", lambda size: message)
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
     told = story(small_gpu, 80 * MIB)
-    assert told.facts.others == (Other("process 4123", 12 * MIB, True),)
+    assert told.facts.others == (Other("another process (4123)", 12 * MIB, True),)
     assert told.unknown == ("other processes: no driver here",)
 
 

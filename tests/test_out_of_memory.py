@@ -374,8 +374,8 @@ def test_other_processes() -> None:
     )
     texts = [remedy.text for remedy in remedies(facts(others=others)) if remedy.kind == "process"]
     assert texts == [
-        "Shut down notebook b.ipynb, if nobody needs it: it holds 7.0 GiB.",
-        "Shut down notebook a.ipynb, if nobody needs it: it holds 40.0 GiB.",
+        "Shut down notebook b.ipynb if no longer needed: this frees 7.0 GiB.",
+        "Shut down notebook a.ipynb if no longer needed: this frees 40.0 GiB.",
     ]
 
 

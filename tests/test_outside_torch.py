@@ -16,6 +16,7 @@ from gpuwidget.kernel import device_choices, outside_torch
 from gpuwidget.kernel.outside_torch import Outside
 from gpuwidget.measure.holders import DeviceMemory
 from gpuwidget.measure.report import Holder
+from gpuwidget.processes import own_user
 from gpuwidget.samples import Process, Sample
 
 ONE, TWO = h200(0), h200(1)
@@ -45,26 +46,42 @@ def outside(name: str, size: int) -> Holder:
 
 
 def test_notebooks_by_name_and_nccl(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another notebook's kernel is named by its file; NCCL is named where it is in use."""
+    """Another notebook's kernel is told as such, without its file's name; NCCL is named where it is used."""
     torch.distributed = SimpleNamespace(is_initialized=lambda: True, get_backend=lambda: "nccl")
     notebooks = {11: "train.ipynb"}
     monkeypatch.setattr(device_choices, "notebook_of", notebooks.get)
-    found, _ = look(monkeypatch, moment(process(OURS, 12 * GIB), process(11, 3 * GIB, command="python -m x")))
+    other = process(11, 3 * GIB, user=own_user(), program="python -m x")
+    found, _ = look(monkeypatch, moment(process(OURS, 12 * GIB), other))
     assert found["cuda:0"].holders == (
         outside("CUDA context, NCCL's buffers and other libraries", 2 * GIB),
-        outside("anna: notebook train.ipynb", 3 * GIB),
+        outside("another notebook", 3 * GIB),
     )
 
 
 def test_this_process_and_others(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The context is what the driver counts beyond torch's reserve; others have their owner and command."""
-    now = moment(process(OURS, 12 * GIB), process(11, 3 * GIB, command="train.py"), process(12, None))
+    """The context is what the driver counts beyond torch's reserve; others are told as it may be saved.
+
+    That is: the program of the same user's processes, and of other users' only whose they are.
+    """
+    now = moment(
+        process(OURS, 12 * GIB),
+        process(11, 3 * GIB, user=own_user(), program="python a.py", arguments="--data private"),
+        process(12, None),
+        process(13, 2 * GIB),
+        process(14, 2 * GIB, program="python b.py"),
+        process(15, GIB, user=None),
+    )
     found, reason = look(monkeypatch, now)
     assert reason is None
     assert found == {
         "cuda:0": Outside(
             "GPU 0 H200",
-            (outside("CUDA context and other libraries", 2 * GIB), outside("anna: train.py", 3 * GIB)),
+            (
+                outside("CUDA context and other libraries", 2 * GIB),
+                outside("2 processes of other users", 4 * GIB),
+                outside("another process: python a.py", 3 * GIB),
+                outside("another process (15)", GIB),
+            ),
             (),
         )
     }

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sysconfig
 from typing import Any
 
 import pytest
 from helpers_frames import CELL, KERNEL, NAMES, OTHER_CELL, stack
 
 from gpuwidget.kernel.cell_bodies import cell_text
-from gpuwidget.measure.places import Places
+from gpuwidget.measure.places import WAITING_FOR_CHILD, Places, in_call
 
+STDLIB = sysconfig.get_path("stdlib")
 IPYTHON = "/lib/site-packages/IPython/core/"
 CELL_1 = (CELL, "<module>", 1)
 MAGIC = (IPYTHON + "interactiveshell.py", "run_cell_magic", 5)
@@ -81,3 +83,37 @@ def test_code_that_torch_compiled_is_no_file_of_the_users(path: str, monkeypatch
         "train.py:9 step",
         "code compiled by torch",
     )
+
+
+SYSTEM = (
+    ("/opt/lib/site-packages/ipykernel/zmqshell.py", "ZMQInteractiveShell.system_piped", 4),
+    ("/opt/lib/site-packages/IPython/utils/_process_posix.py", "ProcessHandler.system", 5),
+)
+PEXPECT = (
+    ("/opt/packages/pexpect/spawnbase.py", "read_nonblocking", 7),
+    ("/opt/packages/pexpect/utils.py", "select_ignore_interrupts", 9),
+)
+
+
+@pytest.mark.parametrize(
+    ("frames", "user"),
+    [
+        (SYSTEM + PEXPECT, None),
+        # Neither the name of a library's function nor its place matters, wherever it is installed.
+        ((("/home/me/train.py", "step", 9), *SYSTEM, *PEXPECT), "train.py:9 step"),
+        (((f"{STDLIB}/subprocess.py", "run", 3), (f"{STDLIB}/subprocess.py", "Popen.communicate", 5)), None),
+        (((f"{STDLIB}/subprocess.py", "Popen.wait", 3), (f"{STDLIB}/subprocess.py", "_wait", 5)), None),
+        (((IPYTHON + "magics/script.py", "in_thread", 3), (f"{STDLIB}/threading.py", "wait", 5)), None),
+        (((f"{STDLIB}/multiprocessing/process.py", "BaseProcess.join", 4),), None),
+    ],
+)
+def test_waiting_for_a_child_process(frames: Any, user: str | None) -> None:
+    """A line that waits for a child says so, and where the user's code asked for it."""
+    assert where("", CELL_1, *frames) == (1, user, WAITING_FOR_CHILD)
+
+
+def test_a_users_own_wait_is_a_call_like_others() -> None:
+    """A function of the user's or of another library is not taken for one that waits for a child."""
+    assert where("", CELL_1, ("/home/me/subprocess.py", "wait", 3)) == (1, "subprocess.py:3 wait", None)
+    assert where("", CELL_1, ("/lib/site-packages/other/process.py", "join", 3)) == (1, None, "process.join")
+    assert (in_call("json.loads"), in_call(WAITING_FOR_CHILD)) == ("in json.loads", WAITING_FOR_CHILD)

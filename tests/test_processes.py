@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from gpuwidget import processes
-from gpuwidget.processes import Directory, Families, Family, Identity
+from gpuwidget.processes import UNKNOWN, Directory, Families, Family, Identity
 
 ME = os.getpid()
 
@@ -230,7 +230,7 @@ def test_a_long_lived_process_remembers_only_so_much(
     table: Callable[[dict[int, tuple[float, int]]], Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many processes come and go, what is remembered of them stays small."""
-    monkeypatch.setattr(processes, "_identify", lambda pid, origin: Identity("ada", str(pid)))
+    monkeypatch.setattr(processes, "_identify", lambda pid, origin: Identity("ada", str(pid), ""))
     table(dict.fromkeys(range(2, 5000), (20.0, 1)))
     family, directory = Family(ManualClock()), Directory(ManualClock())
     for pid in range(2, 5000):
@@ -245,11 +245,16 @@ def test_a_long_lived_process_remembers_only_so_much(
     assert len(directory._known) <= 1024
 
 
-def test_user_and_command_of_this_process() -> None:
-    """They are what ps shows."""
-    process = psutil.Process()
-    identity = Directory().look_up(ME)
-    assert identity == Identity(process.username(), processes.shorten(process.cmdline()))
+def test_user_program_and_arguments_of_a_process() -> None:
+    """They are those of the operating system, without the value of a secret option."""
+    command = [sys.executable, "-u", "-", "--hf-token", "hf_SECRET", "--lr", "1"]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE)
+    try:
+        found = Directory().look_up(child.pid)
+    finally:
+        child.communicate(b"")
+    program = f"{os.path.basename(sys.executable)} -"
+    assert found == Identity(psutil.Process().username(), program, "--hf-token [redacted] --lr 1")
 
 
 @pytest.mark.parametrize(
@@ -285,20 +290,20 @@ def test_names_are_asked_once_for_each_process(
 
     def identify(pid: int, origin: object) -> Identity:
         asked.append(pid)
-        return Identity("ada", f"call {len(asked)}")
+        return Identity("ada", f"call {len(asked)}", "")
 
     monkeypatch.setattr(processes, "_identify", identify)
     rows = table({50: (20.0, 1)}).rows
     clock = ManualClock()
     directory = Directory(clock)
     for clock.now in (0.0, 1.0, 2.0, 10.0):
-        assert directory.look_up(50) == Identity("ada", "call 1")
+        assert directory.look_up(50) == Identity("ada", "call 1", "")
     rows[50] = (30.0, 1)
     clock.now = 20.0
-    assert directory.look_up(50) == Identity("ada", "call 2")
+    assert directory.look_up(50) == Identity("ada", "call 2", "")
     del rows[50]
     clock.now = 30.0
-    assert directory.look_up(50) == Identity(None, None)
+    assert directory.look_up(50) == UNKNOWN
     assert asked == [50, 50]
 
 
@@ -310,26 +315,9 @@ def test_a_process_that_may_not_be_read_is_unknown(monkeypatch: pytest.MonkeyPat
 
     user = psutil.Process().username()
     monkeypatch.setattr(psutil.Process, "cmdline", denied)
-    assert Directory().look_up(ME) == Identity(user, None)
+    assert Directory().look_up(ME) == Identity(user, None, None)
     monkeypatch.setattr(psutil.Process, "username", denied)
-    assert Directory().look_up(ME) == Identity(None, None)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        ([], ""),
-        (["/usr/bin/python3", "train.py", "--data", "/data/x"], "python3 train.py --data /data/x"),
-        (["nginx: worker process /srv/a"], "nginx: worker process /srv/a"),
-        (["python", "-c", "a = 1\nprint(a)\t# b"], "python -c a = 1 print(a) # b"),
-        (["python", "x" * 90], "python " + "x" * 72 + "…"),
-        (["/opt/app/"], "/opt/app/"),
-    ],
-)
-def test_commands_are_one_short_line(arguments: list[str], line: str) -> None:
-    """The program without its folder, no line breaks, at most 80 characters."""
-    assert processes.shorten(arguments) == line
-    assert len(line) <= 80
+    assert Directory().look_up(ME) == UNKNOWN
 
 
 @pytest.mark.parametrize(("inode", "ours"), [(0xEFFFFFFC, True), (4026532321, False)])

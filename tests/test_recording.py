@@ -122,7 +122,7 @@ def test_lost_gpus_and_graphics_processes_come_back_as_such(tmp_path: Path) -> N
     """A loss while recording is a loss in the replay, not a row of zeros; time set back does no harm."""
     one = h200(0)
     drawing = process(9, 5)
-    drawing = type(drawing)(pid=9, kind="graphics", memory=5, user=None, command=None)
+    drawing = type(drawing)(pid=9, kind="graphics", memory=5, user=None, program=None, arguments=None)
     path = tmp_path / "run.jsonl"
     recorded(
         path,

@@ -84,7 +84,7 @@ def bench() -> Iterator[Bench]:
 
 
 def me(memory: int | None) -> tuple[Process, ...]:
-    return (Process(pid=os.getpid(), kind="compute", memory=memory, user=None, command=None),)
+    return (Process(pid=os.getpid(), kind="compute", memory=memory, user=None, program=None, arguments=None),)
 
 
 def test_memory_at_start_end_and_peak(bench: Bench, host: None) -> None:

@@ -24,7 +24,7 @@ def test_all_gpus_and_their_processes_read_in_eighty_columns() -> None:
     one = sample(
         (
             first,
-            reading(first, processes=(process(7, GIB), process(31415, 59 * GIB, command="python train.py"))),
+            reading(first, processes=(process(7, GIB), process(31415, 59 * GIB, program="python train.py"))),
         ),
         (
             second,
@@ -57,7 +57,7 @@ def test_what_is_not_known_is_not_a_zero() -> None:
     one, two = h200(0), h200(1)
     values = ("utilization", "memory_used", "power_w", "power_limit_w", "temperature_c", "sm_clock_mhz")
     unknown = reading(one, **dict.fromkeys((*values, "throttle", "processes")))
-    known = reading(two, processes=(process(7, None, user=None, command=None),))
+    known = reading(two, processes=(process(7, None, user=None, program=None),))
     assert lines(sample((replace(one, memory_total=None), unknown), (two, known)))[2:] == [
         "GPU  Name         Util %     Memory GiB    Power W   °C   MHz  Limited by",
         "  0  NVIDIA H200     n/a    n/a /   n/a  n/a / n/a  n/a   n/a  n/a",
@@ -146,7 +146,7 @@ def test_slices_stand_beneath_their_gpu_and_long_names_lose_their_maker() -> Non
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     """Long names, reasons and commands are cut with an ellipsis, wide characters counted as two."""
     one = h200(0, name="NVIDIA GeForce RTX 4090 Laptop GPU")
-    wide = process(1, GIB, user="a" * 40, command="python 训练.py " + "x" * 300)
+    wide = process(1, GIB, user="a" * 40, program="python 训练.py " + "x" * 300)
     made = render(
         sample((one, reading(one, throttle=("too hot (hardware)", "power cap"), processes=(wide,)))),
         width=width,
@@ -167,7 +167,7 @@ def test_reasons_are_kept_where_names_must_be_cut() -> None:
 def test_names_cannot_command_the_terminal() -> None:
     """Escape sequences, line ends and text-direction marks of others are shown, not obeyed."""
     one = h200(0, name="H\x1b[2J200")
-    evil = process(1, GIB, user="a\nb", command="\x1b]0;title\x07 \u202egpj.exe \udcff")
+    evil = process(1, GIB, user="a\nb", program="\x1b]0;title\x07 \u202egpj.exe \udcff")
     shown = lines(sample((one, reading(one, processes=(evil,)))))
     assert shown[3].startswith("  0  H\\x1b[2J200  ")
     assert shown[6] == "  0    1  a\\nb  1.0  \\x1b]0;title\\x07 \\u202egpj.exe \\udcff"

@@ -20,6 +20,7 @@ from gpuwidget.kernel import waiting
 from gpuwidget.kernel.options import parse
 from gpuwidget.kernel.targets import targets
 from gpuwidget.kernel.waiting import MemoryWait
+from gpuwidget.processes import own_user
 from gpuwidget.sampler import Sampler
 from gpuwidget.samples import Process
 from gpuwidget.torch_allocator import DeviceBlocks
@@ -111,8 +112,8 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     made.sampler.stop()
 
 
-def stranger(memory: int | None, command: str = "python train.py") -> Process:
-    return Process(pid=1, kind="compute", memory=memory, user="anna", command=command)
+def stranger(memory: int | None, program: str = "python train.py", user: str | None = "anna") -> Process:
+    return Process(pid=1, kind="compute", memory=memory, user=user, program=program, arguments="--key X")
 
 
 def test_room_is_there(bench: Bench) -> None:
@@ -125,12 +126,19 @@ def test_room_is_there(bench: Bench) -> None:
 def test_looking_once(bench: Bench) -> None:
     """Without --wait a cell that has no room is refused: how much there is, and who holds the rest."""
     bench.source.memory[0] = TOTAL - 12 * GIB
-    bench.source.processes[0] = (stranger(30 * GIB), stranger(50 * GIB, "<b>"), stranger(None, "quiet"))
+    mine = own_user()
+    bench.source.processes[0] = (
+        *(stranger(10 * GIB, "<b>") for _ in range(3)),
+        stranger(None, "quiet"),
+        stranger(50 * GIB, user=mine),
+        stranger(4 * GIB, user=None),
+    )
     text = bench.refused("--need 20GiB")
     assert text == (
         "--need: the cell was not run. It asks for 20.0 GiB free on GPU 0 H200 (the first that CUDA sees); "
-        "it has 12.0 of 139.7 GiB free, held by anna: <b> 50.0 GiB, anna: python train.py 30.0 GiB, "
-        "anna: quiet. With --wait 10m it waits for that."
+        "it has 12.0 of 139.7 GiB free, held by another process: python train.py 50.0 GiB, "
+        "3 processes of other users 30.0 GiB, another process (1) 4.0 GiB, another process of another user. "
+        "With --wait 10m it waits for that."
     )
     assert bench.line.shown == []
     assert bench.line.closed > 0

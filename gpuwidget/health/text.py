@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
+from gpuwidget.columns import printable
 from gpuwidget.diagnosis import Doctor, Link
 from gpuwidget.health.difference import Change
 
@@ -18,27 +19,29 @@ def render(doctor: Doctor, width: int = 100, changes: Sequence[Change] | None = 
     width = max(width, _NARROWEST)
     titles = max(len(link.title) for link in doctor.links)
     words = max(map(len, WORDS.values()))
-    lines = textwrap.wrap(_shown(doctor.summary), width)
+    lines = textwrap.wrap(printable(doctor.summary), width)
     lines.append("")
     for link in doctor.links:
         lines += _link(link, titles, words, width)
     if changes is not None:
         lines += ["", "Changed since then:" if changes else "Nothing has changed since then."]
         for change in changes:
-            lines += textwrap.wrap(_shown(str(change)), width, initial_indent="  ", subsequent_indent="    ")
+            lines += textwrap.wrap(
+                printable(str(change)), width, initial_indent="  ", subsequent_indent="    "
+            )
     return "\n".join(lines)
 
 
 def _link(link: Link, titles: int, words: int, width: int) -> list[str]:
     indent = " " * (words + titles + 4)
     head = f"{WORDS[link.status]:<{words}}  {link.title:<{titles}}  "
-    lines = textwrap.wrap(_shown(link.found), width, initial_indent=head, subsequent_indent=indent)
+    lines = textwrap.wrap(printable(link.found), width, initial_indent=head, subsequent_indent=indent)
     # Below its title: a sentence in a narrow column is hard to read, and a command to copy harder.
     indent = " " * (words + 4)
     for text in (link.reason, link.remedy and f"To do: {link.remedy}"):
         if text:
             lines += textwrap.wrap(
-                _shown(text),
+                printable(text),
                 width,
                 initial_indent=indent,
                 subsequent_indent=indent,
@@ -46,8 +49,3 @@ def _link(link: Link, titles: int, words: int, width: int) -> list[str]:
                 break_long_words=False,
             )
     return lines
-
-
-def _shown(text: str) -> str:
-    """With every character that a terminal would obey as its escape."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)

@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gpuwidget.columns import printable_lines
 from gpuwidget.kernel import card_html, card_text
 from gpuwidget.kernel.card_facts import headline
 from gpuwidget.kernel.card_size import LIMIT, PLANS, Fitted, Plan, as_json, fitted, may_fit
@@ -48,7 +49,7 @@ class CardReport(Report):
         return bundle(self)
 
     def __repr__(self) -> str:
-        return f"<gpuwidget report: {' · '.join(headline(self))}>"
+        return printable_lines(f"<gpuwidget report: {' · '.join(headline(self))}>")
 
     def __str__(self) -> str:
         return card_text.card(self, len(self.gpus))

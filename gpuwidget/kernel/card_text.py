@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gpuwidget import units
+from gpuwidget.columns import printable_lines
 from gpuwidget.kernel import card_facts as facts
 from gpuwidget.kernel import card_gpus, card_lines
 from gpuwidget.kernel.card_details import evidence, left_behind, unknowns
@@ -58,7 +59,7 @@ def card(report: Report, rows: int, *, each: bool = True, brief: bool = False) -
         _INDENT + (f"{_within(name)}: " if name else _INDENT) + facts.clean(text, facts.MOST_NOTE)
         for name, text in _details(report, each, brief)
     ]
-    return "\n".join(lines)
+    return printable_lines("\n".join(lines))
 
 
 def _details(report: Report, each: bool, brief: bool) -> list[tuple[str, str]]:
@@ -81,12 +82,12 @@ def _within(name: str) -> str:
 
 def line(report: Report) -> str:
     """The one-line form."""
-    return " · ".join(facts.one_line(report))
+    return printable_lines(" · ".join(facts.one_line(report)))
 
 
 def table(reports: Iterable[Report]) -> str:
     """A line a report."""
-    return "\n".join(aligned(table_rows(reports), left=2))
+    return printable_lines("\n".join(aligned(table_rows(reports), left=2)))
 
 
 def table_rows(reports: Iterable[Report]) -> list[list[str]]:

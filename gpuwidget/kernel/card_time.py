@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpuwidget import units
 from gpuwidget.kernel.card_facts import clean
+from gpuwidget.measure.places import in_call
 from gpuwidget.measure.report import CodeTime, LineTime, Report
 
 _MOST_LINES = 4
@@ -50,7 +51,7 @@ def line(one: LineTime) -> str:
     if one.call is not None:
         share = one.call_share
         mostly = "" if share is None or share > 0.9 * one.share else f" ({units.percent(share)})"
-        parts.append(f"in {clean(one.call, _MOST_SOURCE)}{mostly}")
+        parts.append(f"{in_call(clean(one.call, _MOST_SOURCE))}{mostly}")
     return f"{where}: {', '.join(parts)}"
 
 

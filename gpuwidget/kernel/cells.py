@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from gpuwidget.columns import printable_lines
 from gpuwidget.errors import OptionError
 from gpuwidget.kernel import card, devices, live, refusal, waiting, watching
 from gpuwidget.kernel.card_place import CardPlace
@@ -63,7 +64,7 @@ class _Armed:
         if leave is not None:
             left = leave()
             if left is not None:
-                log.warning("%s", left)
+                log.warning("%s", printable_lines(left))
 
     def fail(self, result: Any) -> None:
         """The cell's code has failed: its time is over, though it may be some until the cell has ended."""
@@ -199,7 +200,9 @@ class CellWatcher:
             try:
                 armed.leave_device = enter_device(options.device)
             except Exception as error:
-                log.warning("The cell runs without --device %s: %s", options.device, error)
+                log.warning(
+                    "The cell runs without --device %s: %s", options.device, printable_lines(str(error))
+                )
         with_chart = options.live and self._prepare_chart()
         armed.asked = line is not None
         armed.render = None if options.quiet else card.bundle if line is not None else card.line_bundle
@@ -225,7 +228,7 @@ class CellWatcher:
         try:
             live.prepare()
         except live.LiveUnavailable as error:
-            log.warning("%s", error)
+            log.warning("%s", printable_lines(str(error)))
             return False
         return True
 

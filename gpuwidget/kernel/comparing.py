@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
+from gpuwidget.columns import printable_lines
 from gpuwidget.errors import OptionError
 from gpuwidget.kernel import card_html, card_text, watching
 from gpuwidget.kernel.card_facts import clean, clock_time
@@ -35,7 +36,7 @@ class CardComparison(Comparison):
         lines = card_text.aligned(_table(self))
         if self.differences:
             lines += ["  what differed around them:", *card_text.aligned(_differences(self), left=3)]
-        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
+        return printable_lines("\n".join([*lines, *(f"  note: {note}" for note in self.notes)]))
 
 
 def compare(first: object, second: object) -> CardComparison:

@@ -10,14 +10,16 @@ import importlib.util
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from gpuwidget import torch_state
 from gpuwidget.clock import SYSTEM_CLOCK, Clock
+from gpuwidget.command_line import in_one_line
 from gpuwidget.errors import OptionError
 from gpuwidget.kernel_state import DeviceChoice, KernelGpu
 from gpuwidget.measure.attribution import Attribution
 from gpuwidget.measure.choice import cuda_order
-from gpuwidget.processes import Family, in_host_pid_namespace, notebook_of
+from gpuwidget.processes import Family, Identity, in_host_pid_namespace, notebook_of, own_user
 from gpuwidget.sampler import Sampler, Subscription
 from gpuwidget.samples import Gpu, Process, Reading, Sample
 from gpuwidget.torch_device import cuda_index
@@ -48,7 +50,8 @@ class Shares:
     own: int | None
     """This process alone; None where it holds none."""
     others: tuple[tuple[str, int], ...]
-    """Its children and other processes, by name, the largest first; those whose memory is known."""
+    """Its children and other processes, by what a saved output calls them, the largest first; those whose
+    memory is known."""
     reason: str | None
     """Why nobody can say."""
 
@@ -83,15 +86,15 @@ class Observer:
         young = latest is not None and self._clock.time() - latest.time <= _TOO_OLD_S
         return latest if young else None
 
-    def choices(self, sample: Sample | None) -> Choices:
-        """What can be chosen, as of ``sample``."""
+    def choices(self, sample: Sample | None, *, live: bool = False) -> Choices:
+        """What can be chosen, as of ``sample``; ``live`` names holders, for a view that no notebook saves."""
         reason = _unavailable(sample)
         if reason is not None:
             return Choices((CPU,) if _installed() else (), reason, complete=True)
         uuids = _cuda_uuids(sample)
         if uuids is None:
             return Choices((CPU,), None, complete=False)
-        found = [self._choice(f"cuda:{number}", uuid, sample) for number, uuid in enumerate(uuids)]
+        found = [self._choice(f"cuda:{number}", uuid, sample, live) for number, uuid in enumerate(uuids)]
         return Choices((CPU, *found), None, complete=True)
 
     def gpus(self, sample: Sample | None) -> tuple[KernelGpu, ...]:
@@ -126,20 +129,18 @@ class Observer:
         holding = self._attribution.holding(gpu, reading)
         if holding.reason is not None:
             return Shares(None, (), holding.reason)
-        own: int | None = None
-        others: dict[str, int] = {}
+        own = next((one.memory for one in reading.processes or () if one.pid == self._family.pid), None)
+        groups: dict[ProcessGroup, list[int]] = {}
         for process in reading.processes or ():
-            if process.pid == self._family.pid:
-                own = process.memory
-            elif process.memory is not None:
-                ours = self._family.contains(process.pid)
-                name = f"child process {process.pid}" if ours else self.named(process)
-                if ours and process.command is not None:
-                    name = f"child process: {process.command}"
-                others[name] = others.get(name, 0) + process.memory
-        return Shares(own, tuple(sorted(others.items(), key=lambda other: -other[1])), None)
+            if process.pid == self._family.pid or process.memory is None:
+                continue
+            ours = self._family.contains(process.pid)
+            group = ProcessGroup("child", process.program) if ours else _group(process)
+            groups.setdefault(group, []).append(process.memory)
+        others = [(group.label(len(sizes)), sum(sizes)) for group, sizes in groups.items()]
+        return Shares(own, tuple(sorted(others, key=lambda other: -other[1])), None)
 
-    def _choice(self, device: str, uuid: str | None, sample: Sample | None) -> DeviceChoice:
+    def _choice(self, device: str, uuid: str | None, sample: Sample | None, live: bool) -> DeviceChoice:
         for gpu, reading in zip(sample.gpus, sample.readings, strict=True) if sample is not None else ():
             if uuid is not None and _same(gpu, uuid):
                 return DeviceChoice(
@@ -150,27 +151,92 @@ class Observer:
                     compute_capability=gpu.compute_capability,
                     memory_total=gpu.memory_total,
                     memory_free=free_memory(gpu, reading),
-                    holders=self._holders(reading),
+                    holders=self._holder_names(reading, live),
                 )
         return DeviceChoice(device, None, None, None, None, None, None, ())
 
-    def _holders(self, reading: Reading) -> tuple[str, ...]:
-        named = [self.named(process) for process in reading.processes or ()]
+    def _holder_names(self, reading: Reading, live: bool) -> tuple[str, ...]:
+        listed = reading.processes or ()
+        if live:
+            names = [THIS_NOTEBOOK if self._is_ours(process) else _live_name(process) for process in listed]
+        else:
+            names = [name for name, _ in self.holders(reading)]
         # This notebook and its children are one holder.
-        return tuple(dict.fromkeys(sorted(named, key=lambda name: name != THIS_NOTEBOOK)))[:_MOST_HOLDERS]
+        return tuple(dict.fromkeys(sorted(names, key=lambda name: name != THIS_NOTEBOOK)))[:_MOST_HOLDERS]
 
-    def named(self, process: Process) -> str:
-        """Whose process that is, in words; text of others', to be escaped."""
-        if in_host_pid_namespace() and self._family.contains(process.pid):
-            return THIS_NOTEBOOK
-        return whose(process.pid, process.user, process.command)
+    def holders(self, reading: Reading) -> list[tuple[str, int | None]]:
+        """Return who has a context on a GPU, as a saved output calls them, with their bytes together.
+
+        This notebook and its children are one holder. The bytes are None of those whose size is unknown.
+        """
+        groups: dict[tuple[ProcessGroup | None, bool], list[int]] = {}
+        for process in reading.processes or ():
+            group = None if self._is_ours(process) else _group(process)
+            groups.setdefault((group, process.memory is not None), []).append(process.memory or 0)
+        return [
+            (THIS_NOTEBOOK if group is None else group.label(len(sizes)), sum(sizes) if known else None)
+            for (group, known), sizes in groups.items()
+        ]
+
+    def _is_ours(self, process: Process) -> bool:
+        return in_host_pid_namespace() and self._family.contains(process.pid)
 
 
-def whose(pid: int, user: str | None, command: str | None) -> str:
-    """A process in words: its user, and its notebook or else its command; text of others', to be escaped."""
-    notebook = notebook_of(pid) if in_host_pid_namespace() else None
-    known = [user, command if notebook is None else f"notebook {notebook}"]
-    return ": ".join(word for word in known if word is not None) or f"process {pid}"
+@dataclass(frozen=True, slots=True)
+class ProcessGroup:
+    """Processes that a saved output does not tell apart.
+
+    A notebook is shared with people who may not see this machine's processes, so what is saved in it contains
+    no arguments, no names of users and notebooks, and not even the programs of other users.
+    """
+
+    relation: Literal["child", "notebook", "same user", "other user", "unknown"]
+    """Whose they are: this process's descendants, those of another notebook of the same user, other processes
+    of the same user, those of another user, or of an unknown one."""
+    program: str | None = None
+    """Of descendants and of the same user's processes, where readable."""
+    pid: int | None = None
+    """Of a process whose user is unknown."""
+
+    def label(self, number: int = 1) -> str:
+        """Return what a saved output calls ``number`` of them."""
+        one, several = _LABELS[self.relation]
+        words = one if number == 1 else several.format(number)
+        if self.pid is not None:
+            words += f" ({self.pid})"
+        return words if self.program is None else f"{words}: {self.program}"
+
+
+_LABELS = {
+    "child": ("child process", "{} child processes"),
+    "notebook": ("another notebook", "{} processes of other notebooks"),
+    "same user": ("another process", "{} other processes"),
+    "other user": ("another process of another user", "{} processes of other users"),
+    "unknown": ("another process", "{} other processes"),
+}
+
+
+def group_of(pid: int, identity: Identity) -> ProcessGroup:
+    """Return what a saved output tells of a process that is no descendant of this one."""
+    if identity.user is None or own_user() is None:
+        return ProcessGroup("unknown", pid=pid)
+    if identity.user != own_user():
+        return ProcessGroup("other user")
+    if in_host_pid_namespace() and notebook_of(pid) is not None:
+        return ProcessGroup("notebook")
+    return ProcessGroup("same user", identity.program)
+
+
+def _group(process: Process) -> ProcessGroup:
+    return group_of(process.pid, Identity(process.user, process.program, process.arguments))
+
+
+def _live_name(process: Process) -> str:
+    """What a view that is not saved calls a process: its user, and its notebook or else its command line."""
+    notebook = notebook_of(process.pid) if in_host_pid_namespace() else None
+    command = in_one_line(process.program, process.arguments)
+    known = [process.user, command if notebook is None else f"notebook {notebook}"]
+    return ": ".join(word for word in known if word is not None) or f"process {process.pid}"
 
 
 def check(device: str, choices: Choices, sample: Sample | None) -> None:

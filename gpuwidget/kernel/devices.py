@@ -6,6 +6,7 @@ import os
 
 import gpuwidget
 from gpuwidget import torch_state, units
+from gpuwidget.columns import printable_lines
 from gpuwidget.errors import OptionError
 from gpuwidget.kernel.device_choices import Observer, check
 from gpuwidget.kernel.switches import SWITCHES
@@ -84,7 +85,7 @@ def kernel_state(*, watching: bool) -> KernelState:
     """All that a view shows of this kernel; takes at most a tenth of a second, whatever the driver does."""
     looking = observer()
     sample = looking.look()
-    choices = looking.choices(sample)
+    choices = looking.choices(sample, live=True)
     return KernelState(
         schema=SCHEMA,
         version=gpuwidget.__version__,
@@ -109,11 +110,11 @@ def overview() -> str:
         lines.append(f"  {choices.unavailable}")
     elif not choices.complete:
         lines.append("  cuda:N: which there are will be known once your code has started CUDA")
-    return "\n".join(lines)
+    return printable_lines("\n".join(lines))
 
 
 def label(choice: DeviceChoice) -> str:
-    """A choice in one line: ``cuda:1 · GPU 3 H200 · 9.0 · 120.1 GiB free · anna: python train.py``."""
+    """A choice in one line: ``cuda:1 · GPU 3 H200 · 9.0 · 120.1 GiB free · another process: python a.py``."""
     parts = [choice.device]
     if choice.index is not None:
         parts.append(f"GPU {choice.index} {(choice.name or '').removeprefix('NVIDIA ')}".strip())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
+from gpuwidget.columns import printable_lines
 from gpuwidget.errors import GpuWidgetError, OptionError
 from gpuwidget.kernel import card, dashboard, devices, live, waiting, watching
 from gpuwidget.kernel.cell_memory import CELLS
@@ -137,14 +138,14 @@ class Extension:
             run = watching.new_run(options.run, options.label, None, looking)
             leave_device = enter_device(options.device) if options.device is not None else None
         except OptionError as error:
-            raise UsageError(str(error)) from None
+            raise UsageError(printable_lines(str(error))) from None
         result = None
         left_by: BaseException | None = None
         try:
             try:
                 run.start()
             except OptionError as error:
-                raise UsageError(str(error)) from None
+                raise UsageError(printable_lines(str(error))) from None
             watching.enter_cell(run)
             exec(code, self._shell.user_ns)
             if last is not None:
@@ -155,7 +156,7 @@ class Extension:
         finally:
             left = leave_device() if leave_device is not None else None
             if left is not None:
-                log.warning("%s", left)
+                log.warning("%s", printable_lines(left))
             run.end(watching.status_of(left_by))
             watching.leave_cell(run)
             # The error holds this frame; would this frame hold the error, the user's tensors would stay.
@@ -215,13 +216,13 @@ class Extension:
             else:
                 raise UsageError(f"{'%gpu ' + line!r} is not known. {_GPU_USAGE}")
         except GpuWidgetError as error:
-            raise UsageError(str(error)) from None
+            raise UsageError(printable_lines(str(error))) from None
 
     def _device(self, device: str | None = None, mode: str | None = None) -> None:
         if device is not None:
             devices.set_device(device, new_tensors=mode is None)
         text = devices.words(SWITCH.state) if device is not None else devices.overview()
-        self._shell.display_pub.publish(data={"text/plain": text}, metadata={})
+        self._shell.display_pub.publish(data={"text/plain": printable_lines(text)}, metadata={})
 
     # -- the live chart's libraries ------------------------------------------------------------------
 
@@ -257,7 +258,7 @@ def load(shell: InteractiveShell) -> None:
     try:
         extension.load()
     except OptionError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(printable_lines(str(error))) from None
     _loaded = extension
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuwidget import torch_allocator, torch_state, units
+from gpuwidget.columns import printable_lines
 from gpuwidget.errors import OptionError
 from gpuwidget.kernel import driver_memory, memory, notebook_holds
 from gpuwidget.kernel.memory import Look
@@ -38,7 +39,7 @@ def free(shell: Any, words: Sequence[str]) -> None:
         lines += _release(shell)
     elif not names:
         lines += _offer(shell)
-    shell.display_pub.publish(data={"text/plain": "\n".join(lines)}, metadata={})
+    shell.display_pub.publish(data={"text/plain": printable_lines("\n".join(lines))}, metadata={})
 
 
 def _offer(shell: Any) -> list[str]:

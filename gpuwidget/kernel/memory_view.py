@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 from gpuwidget import units
+from gpuwidget.columns import printable_lines
 from gpuwidget.kernel.card_facts import clean
 from gpuwidget.kernel.notebook_holds import DEBUGGER, ERROR
 from gpuwidget.measure.holders import CellMemory, DeviceMemory
@@ -101,7 +102,7 @@ def text(view: View) -> str:
             line = f"  {what.ljust(widths[0])}  {kind.ljust(widths[1])}  {cell.ljust(widths[2])}"
             lines.append(f"{line}  {size.rjust(widths[3])}")
         lines += [f"  {remark}" for remark in section.remarks]
-    return "\n".join([*lines, *view.notes])
+    return printable_lines("\n".join([*lines, *view.notes]))
 
 
 def html(view: View) -> str:
@@ -150,7 +151,7 @@ def cells_bundle(view: View, *, attached: bool) -> dict[str, str]:
     table = f"<table cellpadding='4' style='{_TABLE}'><tbody>{body}</tbody></table>"
     remarks = "".join(f"<div style='{_QUIET}'>{escape(note)}</div>" for note in notes)
     return {
-        "text/plain": "\n".join([*lines, *notes]),
+        "text/plain": printable_lines("\n".join([*lines, *notes])),
         "text/html": f"<div style='{_STYLE}'>{table if rows else ''}{remarks}</div>",
     }
 

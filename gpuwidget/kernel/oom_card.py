@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 
 from gpuwidget import units
+from gpuwidget.columns import printable_lines
 from gpuwidget.kernel.card_facts import clean
 from gpuwidget.kernel.card_text import aligned
 from gpuwidget.kernel.oom_facts import Story
@@ -84,7 +85,7 @@ def text(story: Story) -> str:
     lines += [f"  {course}"] if course else []
     lines += [f"  {line}" for line in _advice_lines(story.facts)]
     lines += [f"  Not known: {clean(reason, 200)}." for reason in story.unknown]
-    return "\n".join(lines)
+    return printable_lines("\n".join(lines))
 
 
 def html(story: Story) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from gpuwidget import processes, torch_out_of_memory, torch_state, units
 from gpuwidget.kernel import memory, outside_torch
 from gpuwidget.kernel.cell_memory import CELLS
-from gpuwidget.kernel.device_choices import whose
+from gpuwidget.kernel.device_choices import group_of
 from gpuwidget.kernel.first_use import needed
 from gpuwidget.kernel.memory import Look
 from gpuwidget.kernel.notebook_holds import ERROR, walls
@@ -357,10 +357,11 @@ def _beside(index: int | None, books: Books) -> tuple[str | None, tuple[Other, .
 def _in_message(said: Said) -> tuple[Other, ...]:
     """The processes that torch's own message tells of."""
     directory = processes.Directory()
+    known = processes.in_host_pid_namespace()
     found = []
     for pid, size in said.others:
-        who = directory.look_up(pid) if processes.in_host_pid_namespace() else processes.Identity(None, None)
-        found.append(Other(whose(pid, who.user, who.command), size.middle, True))
+        group = group_of(pid, directory.look_up(pid) if known else processes.UNKNOWN)
+        found.append(Other(group.label(), size.middle, True))
     return tuple(found)
 
 

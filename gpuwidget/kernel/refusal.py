@@ -12,6 +12,8 @@ from typing import Any, NoReturn
 
 from IPython.core.error import UsageError
 
+from gpuwidget.columns import printable_lines
+
 
 def refuse(shell: Any, sentence: str) -> None:
     """The cell that is about to run on this thread says ``sentence`` and does nothing else."""
@@ -30,7 +32,7 @@ def withdraw(shell: Any) -> None:
 def say(sentence: str) -> NoReturn:
     """What the refused cell runs."""
     __tracebackhide__ = True
-    raise UsageError(sentence)
+    raise UsageError(printable_lines(sentence))
 
 
 class _Refusal:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gpuwidget import torch_switches
+from gpuwidget.columns import printable_lines
 from gpuwidget.errors import OptionError
 from gpuwidget.kernel_state import Switch
 from gpuwidget.torch_switches import KINDS, Kind, Value, kind_of
@@ -120,7 +121,7 @@ def command(shell: Any, words: Sequence[str]) -> None:
     else:
         names = {kind_of(name).name for name in words} or {kind.name for kind in KINDS}
         text = "\n".join(line for one in SWITCHES.state if one.name in names for line in _lines(one))
-    shell.display_pub.publish(data={"text/plain": text}, metadata={})
+    shell.display_pub.publish(data={"text/plain": printable_lines(text)}, metadata={})
 
 
 def _lines(switch: Switch) -> list[str]:

@@ -15,6 +15,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from gpuwidget import torch_state, units
+from gpuwidget.columns import printable_lines
 from gpuwidget.torch_device import cuda_index
 from gpuwidget.torch_tensors import devices_of
 
@@ -184,4 +185,7 @@ def _bundle(text: str) -> dict[str, str]:
     what, _, fix = text.partition("\n")
     code = f"<br><b>Fix:</b> <code>{html.escape(fix.removeprefix('Fix: '))}</code>" if fix else ""
     style = "border-left:3px solid #b53d00;padding:2px 10px"
-    return {"text/plain": text, "text/html": f'<div style="{style}">{html.escape(what)}{code}</div>'}
+    return {
+        "text/plain": printable_lines(text),
+        "text/html": f'<div style="{style}">{html.escape(what)}{code}</div>',
+    }

@@ -15,6 +15,7 @@ from typing import Any
 
 from gpuwidget import torch_allocator, units
 from gpuwidget.clock import SYSTEM_CLOCK, Clock
+from gpuwidget.columns import printable_lines
 from gpuwidget.errors import OptionError
 from gpuwidget.kernel import devices
 from gpuwidget.kernel.card_facts import clean
@@ -241,12 +242,8 @@ def _gpu_memory(target: Target, need: int, sample: Sample | None, requested: flo
 
 def _holders(reading: Reading) -> tuple[str, ...]:
     """Return who holds the GPU's memory and how much, the largest first."""
-    sizes: dict[str, int | None] = {}
-    for process in reading.processes or ():
-        name = clean(devices.observer().named(process), _NAME_LENGTH)
-        before = sizes.get(name, 0)
-        sizes[name] = None if before is None or process.memory is None else before + process.memory
-    ranked = sorted(sizes.items(), key=lambda item: -(item[1] or 0))
+    found = [(clean(name, _NAME_LENGTH), size) for name, size in devices.observer().holders(reading)]
+    ranked = sorted(found, key=lambda item: -(item[1] or 0))
     named = [f"{name} {units.memory(size)}" if size is not None else name for name, size in ranked]
     more = len(named) - _HOLDERS_SHOWN
     return (*named[:_HOLDERS_SHOWN], *([f"{more} more"] if more > 0 else []))
@@ -298,7 +295,7 @@ class StatusLine:
             self._place = CellPlace.keep(self._shell)
         style = "border-left:3px solid #c77700;padding:2px 10px"
         page = f"<div style='{style}'>{html.escape(text)} <b>{html.escape(progress)}</b></div>"
-        data = {"text/plain": f"{text} {progress}", "text/html": page}
+        data = {"text/plain": printable_lines(f"{text} {progress}"), "text/html": page}
         if self._place is not None:
             self._place.fill(data)
         elif first:

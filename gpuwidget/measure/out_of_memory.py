@@ -418,7 +418,7 @@ def _processes(facts: Facts) -> list[Remedy]:
     return [
         Remedy(
             "process",
-            f"Shut down {other.name}, if nobody needs it: it holds {units.memory(other.bytes)}.",
+            f"Shut down {other.name} if no longer needed: this frees {units.memory(other.bytes)}.",
             None,
             other.bytes,
         )

@@ -12,7 +12,7 @@ import functools
 import os
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, GeneratorType
 from typing import Any, NamedTuple
 
@@ -22,13 +22,31 @@ from gpuwidget.measure.cell_text import UNKNOWN_TEXT, Body, CellText
 _MOST_CODES = 4096
 _DEEPEST = 2000
 _LONGEST_AWAIT = 200
-_EMPTY, _LIBRARY, _KNOWN, _USER, _OWN, _RUNNER, _BODY = range(7)
+_EMPTY, _LIBRARY, _KNOWN, _USER, _OWN, _RUNNER, _BODY, _WAITING = range(8)
 """What a frame is. ``_RUNNER``: a library's that ran already when the cell began. ``_BODY``: what a magic
-made of the text behind it, ``%time f(x)``: its time is that of the line that holds it."""
+made of the text behind it, ``%time f(x)``: its time is that of the line that holds it. ``_WAITING``: a call
+that waits for a child process, so that no frame below it is the user's, wherever its file is."""
+
+WAITING_FOR_CHILD = "waiting for a child process"
+"""Stands in the place of a call's name."""
 
 _PACKAGES = ("site-packages", "dist-packages", f"{os.sep}ipywidgets{os.sep}")
 """In the path of what was installed; of the widgets' clean-up, which can strike anywhere, wherever it is."""
+_WAITS_FOR_CHILD: Mapping[str, Sequence[str]] = {
+    "IPython/core/interactiveshell.py": ("getoutput", "system_piped", "system_raw"),
+    "IPython/core/magics/script.py": ("in_thread",),
+    "IPython/utils/_process_common.py": ("process_handler",),
+    "IPython/utils/_process_posix.py": ("system",),
+    "asyncio/subprocess.py": ("communicate", "wait"),
+    "ipykernel/zmqshell.py": ("system_piped",),
+    "multiprocessing/process.py": ("join",),
+    "pexpect/utils.py": ("poll_ignore_interrupts", "select_ignore_interrupts"),
+    "torch/multiprocessing/spawn.py": ("join",),
+    f"{os.path.basename(sysconfig.get_path('stdlib'))}/subprocess.py": ("communicate", "wait"),
+}
+"""Functions that wait for a child process, by the end of their file."""
 _KNOWN_CALLS = {
+    **{(file, name): WAITING_FOR_CHILD for file, names in _WAITS_FOR_CHILD.items() for name in names},
     ("torch/utils/data/dataloader.py", "_next_data"): "DataLoader._next_data",
     ("torch/utils/data/dataloader.py", "_get_iterator"): "DataLoader.__iter__",
     ("torch/_tensor.py", "backward"): "Tensor.backward",
@@ -124,6 +142,9 @@ class Places:
             if kind == _USER:
                 if not user:
                     user, user_at = key, frame.f_lasti
+            elif kind == _WAITING:
+                user = user_at = 0
+                known = call = outer = key
             elif kind == _BODY:
                 in_body = True
             elif not user and not in_body and kind != _EMPTY:
@@ -231,6 +252,8 @@ class Places:
             return _BODY
         if _is_compiled(code):
             return _KNOWN
+        if _known_call(code) == WAITING_FOR_CHILD:
+            return _WAITING
         if not file.startswith(("<", *self._libraries)) and not any(name in file for name in _PACKAGES):
             return _USER
         if _known_call(code) is not None:
@@ -297,7 +320,7 @@ class Places:
         return where if code.co_name.startswith(_MODULE_NAMES) else f"{where} {_name(code)}"
 
     def call(self, key: int) -> str | None:
-        """The call as a person writes it: ``DataLoader._next_data``, ``json.loads``."""
+        """The call as a person writes it (``DataLoader._next_data``), or :data:`WAITING_FOR_CHILD`."""
         code = self._codes.get(key)
         if code is None:
             return None
@@ -313,6 +336,11 @@ class Places:
         if "." in name or not module:
             return name
         return f"{module if module.count('.') <= 1 else module.partition('.')[0]}.{name}"
+
+
+def in_call(call: str) -> str:
+    """``in json.loads`` for a call; :data:`WAITING_FOR_CHILD` as it is."""
+    return call if call == WAITING_FOR_CHILD else f"in {call}"
 
 
 def _name(code: CodeType) -> str:

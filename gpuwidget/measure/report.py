@@ -276,7 +276,8 @@ class LineTime:
     gpu_busy: float | None
     """Percent of that time in which a GPU was busy for this process; None where the witnesses can't tell."""
     call: str | None
-    """The call it was in most, as ``DataLoader._next_data``; None in the line itself."""
+    """The call it was in most, as ``DataLoader._next_data``, or ``waiting for a child process``; None in the
+    line itself."""
     frame: str | None
     """The frame of the user's own code, the deepest below the cell, that it was in most; None without one."""
     until: int | None = None

@@ -74,7 +74,7 @@ class Track:
     own: bool = False
     """Whether it was seen to have one."""
     children: dict[int, str] = field(default_factory=dict)
-    """Its children that held memory there, by process id: their commands."""
+    """Its children that held memory there, by process id: their programs."""
     process_memory_now: int | None = None
     missing: dict[str, str] = field(default_factory=dict)
     _device: _Extent = field(default_factory=_Extent)
@@ -150,7 +150,7 @@ class Track:
         self.used_by_us = self.used_by_us or holding.present
         self.own = self.own or holding.own
         for child in holding.children:
-            self.children[child.pid] = child.command or f"process {child.pid}"
+            self.children[child.pid] = child.program or f"process {child.pid}"
         self._was_lost = self._was_lost or reading.lost_since is not None
         if holding.reason is not None:
             self.missing["process_memory"] = holding.reason

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from gpuwidget.processes import Identity
+from gpuwidget.processes import UNKNOWN, Identity
 from gpuwidget.samples import Origin, Process, Reading
 from gpuwidget.server.kernel_words import Word
 from gpuwidget.server.wire import GpuUsage, Holding, MeanUtilization
@@ -112,13 +112,14 @@ def _holding(owner: Owner, found: Sequence[Process], people: People, word: Word 
     memory = None if unsaid and counted is None else said + (counted or 0)
     # What is shown of a terminal is the largest of what runs in it.
     first = max(found, key=lambda process: process.memory or 0)
-    identity = Identity(None, None) if owner.kernel is not None else people.identity(first)
+    identity = UNKNOWN if owner.kernel is not None else people.identity(first)
     return Holding(
         kernel=owner.kernel,
         terminal=owner.terminal,
         pid=first.pid if len(found) == 1 else None,
         user=identity.user if owner.terminal is None else None,
-        command=identity.command,
+        program=identity.program,
+        arguments=identity.arguments,
         memory=memory,
         source="torch" if by_torch else "driver",
     )
@@ -126,7 +127,7 @@ def _holding(owner: Owner, found: Sequence[Process], people: People, word: Word 
 
 def _by_words(reading: Reading, said: Mapping[str, Word], means: tuple[MeanUtilization, ...]) -> GpuUsage:
     holdings = [
-        Holding(kernel, None, None, None, None, word.reserved, "torch")
+        Holding(kernel, None, None, None, None, None, word.reserved, "torch")
         for kernel, word in said.items()
         if word.context or word.reserved or word.invalid
     ]

@@ -217,8 +217,8 @@ class _Desk:
             return Owner(known.kernel_of.get(root), known.terminal_of.get(root))
 
         def identity(process: Process) -> Identity:
-            if process.user is not None or process.command is not None:
-                return Identity(process.user, process.command)
+            if process.user is not None or process.program is not None:
+                return Identity(process.user, process.program, process.arguments)
             return self._directory.look_up(process.pid)
 
         def says_so(pid: int, uuid: str) -> bool:

@@ -150,8 +150,10 @@ class Holding:
     """Process id as NVML reports it; None where it is not one process."""
     user: str | None
     """Login name of its owner; None where unreadable or for a kernel or a terminal."""
-    command: str | None
-    """Its command line, shortened, as ``ps`` shows it; None where unreadable or for a kernel."""
+    program: str | None
+    """File name of its executable, with its script or module; None where unreadable or for a kernel."""
+    arguments: str | None
+    """Its other arguments, shortened and without what may be secret; None where ``program`` is."""
     memory: int | None
     """Bytes; None where nobody says."""
     source: Literal["driver", "torch"]

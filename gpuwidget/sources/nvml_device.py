@@ -221,9 +221,10 @@ class Device:
                     found[pid] = (before[0], memory)
         self._lasting.pop("processes", None)
         directory = self._library.directory
-        nobody = processes.Identity(None, None)
         return tuple(
-            Process(pid, kind, memory, *(directory.look_up(pid) if directory is not None else nobody))
+            Process(
+                pid, kind, memory, *(directory.look_up(pid) if directory is not None else processes.UNKNOWN)
+            )
             for pid, (kind, memory) in found.items()
         )
 

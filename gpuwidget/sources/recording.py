@@ -246,7 +246,8 @@ def _processes(procs: list[list[Any]]) -> tuple[Process, ...]:
             kind="graphics" if "graphics" in kind else "compute",
             memory=None if memory is None else int(memory),
             user=None,
-            command=None,
+            program=None,
+            arguments=None,
         )
         for pid, memory, *kind in procs
     )

@@ -148,7 +148,7 @@ class ReplaySource:
         return None if memory is None else int(memory)
 
     def read_processes(self, gpu: Gpu) -> tuple[Process, ...] | None:
-        """The recorded machine's processes, of which neither owner nor command is known here."""
+        """The recorded machine's processes, of which neither owner nor program is known here."""
         recorded, tick = self._at(gpu)
         return recorded.track.processes[tick]
 

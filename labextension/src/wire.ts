@@ -97,10 +97,21 @@ export interface Process {
   readonly kind: 'compute' | 'graphics';
   /** Bytes it holds, usedGpuMemory; null where the driver does not say (WSL, WDDM). */
   readonly memory: number | null;
-  /** Login name of its owner; null where unreadable or where process ids do not match. */
+  /**
+   * Login name of its owner; null where unreadable or where process ids do not match. Left out of `repr`,
+   * which a notebook saves.
+   */
   readonly user: string | null;
-  /** Its command line, shortened; null where unreadable or where process ids do not match. */
-  readonly command: string | null;
+  /**
+   * File name of its executable, with its script or module (`python train.py`); null where unreadable or
+   * where process ids do not match.
+   */
+  readonly program: string | null;
+  /**
+   * Its other arguments, shortened and without what may be secret; null where `program` is. Left out of
+   * `repr`.
+   */
+  readonly arguments: string | null;
 }
 
 /** What one GPU read at one moment, put together from calls made at different rates. */
@@ -279,7 +290,10 @@ export interface DeviceChoice {
   readonly memory_total: number | null;
   /** Bytes that nobody uses; null where not known. */
   readonly memory_free: number | null;
-  /** Who has a context on it, "this notebook" or user and command; also empty where not known. */
+  /**
+   * Who has a context on it: "this notebook" and others; empty where not known. Others have the name of their
+   * user and of their notebook only in a `KernelState`, which no notebook saves.
+   */
   readonly holders: readonly string[];
 }
 
@@ -394,8 +408,10 @@ export interface Holding {
   readonly pid: number | null;
   /** Login name of its owner; null where unreadable or for a kernel or a terminal. */
   readonly user: string | null;
-  /** Its command line, shortened, as `ps` shows it; null where unreadable or for a kernel. */
-  readonly command: string | null;
+  /** File name of its executable, with its script or module; null where unreadable or for a kernel. */
+  readonly program: string | null;
+  /** Its other arguments, shortened and without what may be secret; null where `program` is. */
+  readonly arguments: string | null;
   /** Bytes; null where nobody says. */
   readonly memory: number | null;
   /**

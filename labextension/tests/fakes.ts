@@ -319,7 +319,8 @@ export function holding(gib: number | null, changes: Partial<Holding> = {}): Hol
     terminal: null,
     pid: null,
     user: null,
-    command: null,
+    program: null,
+    arguments: null,
     memory: gib === null ? null : gib * GIB,
     source: 'driver',
     ...changes

@@ -40,8 +40,8 @@ test('notebooks, consoles, terminals and other processes are told apart, and nam
       holding(8, { kernel: 'c' }),
       holding(7, { kernel: '0123456789' }),
       holding(6, { kernel: 'gone' }),
-      holding(5, { terminal: '1', command: 'python serve.py' }),
-      holding(4, { pid: 7, user: 'ada', command: 'python x.py' }),
+      holding(5, { terminal: '1', program: 'python serve.py' }),
+      holding(4, { pid: 7, user: 'ada', program: 'python x.py', arguments: '--lr 1' }),
       holding(3, { pid: 8 }),
       holding(2)
     ]),
@@ -54,7 +54,7 @@ test('notebooks, consoles, terminals and other processes are told apart, and nam
     'kernel python3 (01234567)',
     'a kernel that has ended',
     'terminal 1 · python serve.py',
-    'ada: python x.py',
+    'ada: python x.py --lr 1',
     'process 8',
     'a process'
   ]);

@@ -71,7 +71,7 @@ def kernel(identity: str, name: str, **changes: Any) -> dict[str, Any]:
 def holding(memory: float | None, **changes: Any) -> dict[str, Any]:
     """Somebody who holds so many GiB, as the driver says."""
     return {
-        **dict.fromkeys(("kernel", "terminal", "pid", "user", "command")),
+        **dict.fromkeys(("kernel", "terminal", "pid", "user", "program", "arguments")),
         "memory": None if memory is None else round(memory * GIB),
         "source": "driver",
     } | changes

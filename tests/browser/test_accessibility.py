@@ -86,13 +86,13 @@ def test_gpus_and_who_holds_them(eight: tuple[Lab, Standin], opened: tuple[Noteb
     known = uuids(eight[0])
     front = notebook.script(KERNEL)
     idle = kernel("k2", "eval.ipynb", idle_since=1e9)
-    many = [holding(1 + pid / 10, pid=pid, user="ada", command="python train.py") for pid in range(8)]
+    many = [holding(1 + pid / 10, pid=pid, user="ada", program="python train.py") for pid in range(8)]
     low = [{"seconds": seconds, "utilization": 4.0} for seconds in (600, 1800, 3600)]
     usage.say(
         [kernel(front, "axe.ipynb", state="busy"), idle],
         [
             gpu(known[0], holding(14, kernel=front), holding(30, kernel="k2"), *many, means=low),
-            gpu(known[7], holding(None, terminal="1", command="python serve.py"), unattributed=2**30),
+            gpu(known[7], holding(None, terminal="1", program="python serve.py"), unattributed=2**30),
         ],
     )
     wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-hint", "eval.ipynb")

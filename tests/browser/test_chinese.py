@@ -92,7 +92,7 @@ def test_the_panel(lab: Lab, browser: Browser) -> None:
         [kernel(front, "train.ipynb", state="busy"), kernel("k2", "eval.ipynb", idle_since=1e9)],
         [
             gpu(known[0], holding(9, kernel=front), holding(30, kernel="k2"), unattributed=2**30),
-            gpu(known[7], holding(4, pid=7, user="ada", command="python serve.py"), holding(3, terminal="1")),
+            gpu(known[7], holding(4, pid=7, user="ada", program="python serve.py"), holding(3, terminal="1")),
         ],
     )
     wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-hint", "空闲")

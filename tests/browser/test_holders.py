@@ -150,8 +150,8 @@ def test_each_gpu_says_who_holds_it(desk: Callable[..., Desk]) -> None:
         here.gpus[0],
         holding(30, kernel="k2"),
         holding(14, kernel=here.front),
-        holding(8, pid=77, user="ada", command="python <b>x</b>.py"),
-        holding(2, terminal="1", command="python serve.py"),
+        holding(8, pid=77, user="ada", program="python <b>x</b>.py"),
+        holding(2, terminal="1", program="python serve.py"),
     )
     second = gpu(
         here.gpus[1],
@@ -183,7 +183,7 @@ def test_each_gpu_says_who_holds_it(desk: Callable[..., Desk]) -> None:
 def test_many_holders(desk: Callable[..., Desk]) -> None:
     """Of many the largest have a line and the rest one together, which unfolds by keyboard."""
     here = desk()
-    many = [holding(12 - 1 * place, pid=place, user="bob", command=f"rank {place}") for place in range(12)]
+    many = [holding(12 - 1 * place, pid=place, user="bob", program=f"rank {place}") for place in range(12)]
     here.usage.say([], [gpu(here.gpus[0], *many, unattributed=GIB), gpu(here.gpus[1])])
     wait_for_text(here.notebook, f"{CARD} .jp-gpuwidget-more", "and 7 more")
     assert "28.0 GiB" in here.notebook.page.inner_text(f"{CARD} .jp-gpuwidget-more >> nth=0")
@@ -254,7 +254,7 @@ def test_go_to_a_terminal(desk: Callable[..., Desk]) -> None:
     with urllib.request.urlopen(urllib.request.Request(url, data=b"{}", method="POST"), timeout=30) as answer:
         name = json.load(answer)["name"]
     here.usage.say(
-        [], [gpu(here.gpus[0], holding(9, terminal=name, command="python x.py")), gpu(here.gpus[1])]
+        [], [gpu(here.gpus[0], holding(9, terminal=name, program="python x.py")), gpu(here.gpus[1])]
     )
     wait_for_text(here.notebook, LINE, f"terminal {name}")
     here.act(f"terminal {name} · python x.py", "ArrowDown")

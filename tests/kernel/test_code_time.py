@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from helpers_kernel import Kernel
 
 
@@ -75,3 +76,23 @@ def test_nothing_goes_on_after_the_cell(kernel: Kernel) -> None:
     kernel.run("%%gpuwatch\n1 / 0")
     ran = kernel.run("import threading; print([t.name for t in threading.enumerate() if 'code' in t.name])")
     assert ran.text.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "!sleep 1",
+        "found = !sleep 1",
+        "subprocess.run(['sleep', '1'])",
+        "subprocess.run(['sleep', '1'], capture_output=True)",
+        "get_ipython().run_cell_magic('bash', '', 'sleep 1')",
+        "await (await asyncio.create_subprocess_exec('sleep', '1')).wait()",
+    ],
+)
+def test_waiting_for_a_child_process(kernel: Kernel, statement: str) -> None:
+    """A line that starts a program and waits for it says so, and not which function of a library waits."""
+    ran = kernel.ok(f"%%gpuwatch --no-live\nimport asyncio, subprocess\n{statement}")
+    line = ran.report["time"]["lines"][0]
+    assert (line["line"], line["frame"], line["call"]) == (3, None, "waiting for a child process")
+    assert line["call_share"] > 0.9 * line["share"] > 80
+    assert "% of the time, waiting for a child process" in ran.cards[0]["text/plain"]

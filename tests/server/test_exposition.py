@@ -44,7 +44,7 @@ WINDOW = Activity(
 
 def holding(memory: int | None, *, kernel: str | None = None, terminal: str | None = None) -> Holding:
     """What the driver says that somebody holds."""
-    return Holding(kernel, terminal, None, None, None, memory, "driver")
+    return Holding(kernel, terminal, None, None, None, None, memory, "driver")
 
 
 def usage(*gpus: GpuUsage, kernels: tuple[ServerKernel, ...] = (NOTEBOOK, CONSOLE, HOLDS_NOTHING)) -> Usage:
@@ -87,7 +87,9 @@ def whole() -> bytes:
                 (),
             ),
             GpuUsage(ONE.uuid, (holding(GIB, kernel="k-1"),), 59 * GIB, None, ()),
-            GpuUsage(SLICE.uuid, (Holding("k-2", None, None, None, None, GIB, "torch"),), 59 * GIB, "…", ()),
+            GpuUsage(
+                SLICE.uuid, (Holding("k-2", None, None, None, None, None, GIB, "torch"),), 59 * GIB, "…", ()
+            ),
         ),
     )
 

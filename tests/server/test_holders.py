@@ -47,7 +47,7 @@ def told(
     """What is told of one GPU, of which 60 GiB are in use."""
     people = People(
         owner=lambda pid: OWNERS.get(pid, Owner(None, None)),
-        identity=lambda one: Identity(one.user, one.command),
+        identity=lambda one: Identity(one.user, one.program, one.arguments),
         kernels={"k1": 10, "k2": 12, "k3": None},
         match=match,
         in_container=in_container,
@@ -60,22 +60,22 @@ def told(
 def test_a_share_each_the_largest_first() -> None:
     """Kernels and terminals are one each, with all that belongs to them; others are told one by one."""
     usage = told(
-        process(20, 2 * GIB, command="bash"),
-        process(21, 3 * GIB, command="python train.py"),
+        process(20, 2 * GIB, program="bash"),
+        process(21, 3 * GIB, program="python train.py"),
         process(10, GIB),
         process(11, 20 * GIB),
         process(12, 6 * GIB),
-        process(30, 7 * GIB, user="ben", command="python a.py"),
-        process(31, 1 * GIB, user=None, command=None),
+        process(30, 7 * GIB, user="ben", program="python a.py", arguments="--lr 1"),
+        process(31, 1 * GIB, user=None, program=None),
     )
     assert usage == GpuUsage(
         GPU.uuid,
         (
-            Holding("k1", None, None, None, None, 21 * GIB, "driver"),
-            Holding(None, None, 30, "ben", "python a.py", 7 * GIB, "driver"),
-            Holding("k2", None, 12, None, None, 6 * GIB, "driver"),
-            Holding(None, "1", None, None, "python train.py", 5 * GIB, "driver"),
-            Holding(None, None, 31, None, None, GIB, "driver"),
+            Holding("k1", None, None, None, None, None, 21 * GIB, "driver"),
+            Holding(None, None, 30, "ben", "python a.py", "--lr 1", 7 * GIB, "driver"),
+            Holding("k2", None, 12, None, None, None, 6 * GIB, "driver"),
+            Holding(None, "1", None, None, "python train.py", "", 5 * GIB, "driver"),
+            Holding(None, None, 31, None, None, None, GIB, "driver"),
         ),
         20 * GIB,
         None,
@@ -126,8 +126,8 @@ def test_torch_fills_in_where_no_process_is_listed() -> None:
     words = {"k1": Word(True, 20 * GIB), "k2": Word(True, 0), "k3": Word(False, None)}
     usage = told(gpu=SLICE, processes=None, words=words)
     assert usage.holdings == (
-        Holding("k1", None, None, None, None, 20 * GIB, "torch"),
-        Holding("k2", None, None, None, None, 0, "torch"),
+        Holding("k1", None, None, None, None, None, 20 * GIB, "torch"),
+        Holding("k2", None, None, None, None, None, 0, "torch"),
     )
     assert (usage.unattributed, usage.reason) == (
         40 * GIB,
@@ -138,7 +138,7 @@ def test_torch_fills_in_where_no_process_is_listed() -> None:
 def test_torch_fills_in_where_ids_do_not_match() -> None:
     """Ids that are not this server's name nobody, and are counted nowhere twice."""
     usage = told(process(10, 30 * GIB), match=False, words={"k2": Word(True, 20 * GIB)})
-    assert usage.holdings == (Holding("k2", None, None, None, None, 20 * GIB, "torch"),)
+    assert usage.holdings == (Holding("k2", None, None, None, None, None, 20 * GIB, "torch"),)
     assert (usage.unattributed, usage.reason) == (40 * GIB, f"{FOREIGN} {BY_TORCH}")
     assert told(process(10, 30 * GIB), match=False).reason == f"{FOREIGN} {BY_LOADING}"
 
@@ -156,7 +156,7 @@ def test_a_driver_without_sizes() -> None:
     listed = (process(10, None), process(11, 5 * GIB))
     usage = told(*listed, words=words)
     unsaid = "The driver does not say how much each process holds."
-    assert usage.holdings == (Holding("k1", None, None, None, None, 25 * GIB, "torch"),)
+    assert usage.holdings == (Holding("k1", None, None, None, None, None, 25 * GIB, "torch"),)
     assert (usage.unattributed, usage.reason) == (35 * GIB, f"{unsaid} {BY_TORCH_ITSELF}")
     usage = told(*listed, process(30, None), words=words)
     assert [(one.kernel, one.memory, one.source) for one in usage.holdings] == [
@@ -164,7 +164,7 @@ def test_a_driver_without_sizes() -> None:
         (None, None, "driver"),
     ]
     assert usage.unattributed is None
-    assert told(*listed).holdings == (Holding("k1", None, None, None, None, None, "driver"),)
+    assert told(*listed).holdings == (Holding("k1", None, None, None, None, None, None, "driver"),)
 
 
 @pytest.mark.parametrize("own", [(process(10, 30 * GIB),), ()])

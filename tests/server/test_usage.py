@@ -76,7 +76,7 @@ async def usage_where(stream: Stream, wanted: Callable[[Any], object]) -> Any:
 
 
 def held(usage: Any, place: int = 0) -> list[tuple[Any, ...]]:
-    """Kernel, terminal, process id, user, command, bytes and source of each holding of a GPU."""
+    """Kernel, terminal, process id, user, program, arguments, bytes and source of each holding of a GPU."""
     return [tuple(holding.values()) for holding in usage["gpus"][place]["holdings"]]
 
 
@@ -88,10 +88,10 @@ async def test_a_notebook_and_all_who_share_its_gpu(server: Server, source: Fake
     worker = int(await channels.run("import subprocess as s; p = s.Popen(['sleep', '600']); print(p.pid)"))
     source.memory = {0: 60 * GIB, 1: 3 * GIB}
     source.processes[0] = (
-        process(pid_of(server, kernel), 20 * GIB, user="root", command="python -m ipykernel_launcher"),
+        process(pid_of(server, kernel), 20 * GIB, user="root", program="python -m ipykernel_launcher"),
         process(worker, 10 * GIB),
-        process(3_999_999, 7 * GIB, user="anna", command="python train.py"),
-        process(4_000_001, 22 * GIB, user=None, command=None),
+        process(3_999_999, 7 * GIB, user="anna", program="python train.py"),
+        process(4_000_001, 22 * GIB, user=None, program=None),
     )
     source.processes[1] = (process(pid_of(server, kernel), 2 * GIB),)
     stream = await server.stream()
@@ -127,11 +127,11 @@ async def test_a_notebook_and_all_who_share_its_gpu(server: Server, source: Fake
             },
         ]
         assert held(usage) == [
-            (kernel, None, None, None, None, 30 * GIB, "driver"),
-            (None, None, 4_000_001, None, None, 22 * GIB, "driver"),
-            (None, None, 3_999_999, "anna", "python train.py", 7 * GIB, "driver"),
+            (kernel, None, None, None, None, None, 30 * GIB, "driver"),
+            (None, None, 4_000_001, None, None, None, 22 * GIB, "driver"),
+            (None, None, 3_999_999, "anna", "python train.py", "", 7 * GIB, "driver"),
         ]
-        assert held(usage, 1) == [(kernel, None, pid_of(server, kernel), None, None, 2 * GIB, "driver")]
+        assert held(usage, 1) == [(kernel, None, pid_of(server, kernel), None, None, None, 2 * GIB, "driver")]
     finally:
         os.kill(worker, signal.SIGKILL)
         channels.close()
@@ -144,7 +144,7 @@ async def test_it_is_told_again_when_it_is_another(server: Server, source: FakeS
     assert held(first) == []
     source.processes[1] = (process(3_999_999, GIB),)
     second = await stream.usage()
-    assert held(second, 1) == [(None, None, 3_999_999, "anna", "python", GIB, "driver")]
+    assert held(second, 1) == [(None, None, 3_999_999, "anna", "python", "", GIB, "driver")]
     late = await server.stream()
     assert (await late.next())["type"] == "hello"
     assert await late.usage() == second
@@ -222,15 +222,15 @@ async def test_a_restarted_kernel_and_one_that_ended(server: Server, source: Fak
     source.processes[0] = (process(before, 2 * GIB), process(orphan, GIB))
     stream = await server.stream()
     try:
-        assert held(await stream.usage()) == [(kernel, None, None, None, None, 3 * GIB, "driver")]
+        assert held(await stream.usage()) == [(kernel, None, None, None, None, None, 3 * GIB, "driver")]
         await server.fetch("api", "kernels", kernel, "restart", method="POST", body="")
         after = pid_of(server, kernel)
         assert after != before
         source.processes[0] = (process(after, 5 * GIB), process(orphan, GIB))
         usage = await usage_where(stream, lambda one: str(after) in str(held(one)))
         assert held(usage) == [
-            (kernel, None, after, None, None, 5 * GIB, "driver"),
-            (None, None, orphan, "anna", "python", GIB, "driver"),
+            (kernel, None, after, None, None, None, 5 * GIB, "driver"),
+            (None, None, orphan, "anna", "python", "", GIB, "driver"),
         ]
     finally:
         os.kill(orphan, signal.SIGKILL)
@@ -241,18 +241,18 @@ async def test_a_restarted_kernel_and_one_that_ended(server: Server, source: Fak
 
 
 async def test_a_terminal(server: Server, source: FakeSource) -> None:
-    """What runs in a terminal of this server is told by the terminal's name and its command."""
+    """What runs in a terminal of this server is told by the terminal's name and its program."""
     answer = await server.fetch("api", "terminals", method="POST", body="")
     name = json.loads(answer.body)["name"]
     shell = server.app.web_app.settings["terminal_manager"].terminals[name].ptyproc.pid
-    source.processes[0] = (process(shell, 4 * GIB, command="python train.py"),)
+    source.processes[0] = (process(shell, 4 * GIB, program="python train.py"),)
     stream = await server.stream()
     assert held(await usage_where(stream, held)) == [
-        (None, name, shell, None, "python train.py", 4 * GIB, "driver")
+        (None, name, shell, None, "python train.py", "", 4 * GIB, "driver")
     ]
     await server.fetch("api", "terminals", name, method="DELETE")
     usage = await usage_where(stream, lambda one: one["gpus"][0]["holdings"][0]["terminal"] is None)
-    assert held(usage) == [(None, None, shell, "anna", "python train.py", 4 * GIB, "driver")]
+    assert held(usage) == [(None, None, shell, "anna", "python train.py", "", 4 * GIB, "driver")]
 
 
 class TestOtherManagers:
@@ -279,7 +279,7 @@ class TestOtherManagers:
         source.processes[0] = (process(pid_of(server, kernel), 2 * GIB),)
         stream = await server.stream()
         usage = await usage_where(stream, lambda one: one["kernels"][0]["session"] is not None)
-        assert held(usage) == [(kernel, None, pid_of(server, kernel), None, None, 2 * GIB, "driver")]
+        assert held(usage) == [(kernel, None, pid_of(server, kernel), None, None, None, 2 * GIB, "driver")]
         assert usage["kernels"][0]["path"] == "train.ipynb"
 
 
@@ -323,8 +323,8 @@ async def test_a_driver_that_tells_no_memory(server: Server, source: FakeSource)
     stream = await server.stream()
     usage = await stream.usage()
     assert held(usage) == [
-        (kernel, None, pid_of(server, kernel), None, None, None, "driver"),
-        (None, None, 3_999_999, "anna", "python", None, "driver"),
+        (kernel, None, pid_of(server, kernel), None, None, None, None, "driver"),
+        (None, None, 3_999_999, "anna", "python", "", None, "driver"),
     ]
     told = usage["gpus"][0]
     assert (told["unattributed"], told["reason"]) == (
@@ -404,7 +404,7 @@ async def test_in_a_container_kernels_speak_for_themselves(
     await channels.run(f"word = {word!r}\n{ANSWERING}")
     await channels.send("shell", "execute_request", {"code": "import time; time.sleep(600)", "silent": False})
     source.memory[0] = 40 * GIB
-    source.processes[0] = (process(3_999_999, 30 * GIB, user=None, command=None),)
+    source.processes[0] = (process(3_999_999, 30 * GIB, user=None, program=None),)
     stream = await server.stream()
     first = (await stream.usage())["gpus"][0]
     assert (first["holdings"], first["unattributed"]) == ([], 40 * GIB)
@@ -412,7 +412,7 @@ async def test_in_a_container_kernels_speak_for_themselves(
         f"{FOREIGN} A notebook that has loaded gpuwidget (%load_ext gpuwidget) says what torch holds in it."
     )
     usage = await usage_where(stream, held)
-    assert held(usage) == [(busy, None, None, None, None, 18 * GIB, "torch")]
+    assert held(usage) == [(busy, None, None, None, None, None, 18 * GIB, "torch")]
     told = usage["gpus"][0]
     assert (told["unattributed"], told["reason"]) == (22 * GIB, f"{FOREIGN} {BY_TORCH}")
     assert held(usage, 1) == []
@@ -449,7 +449,7 @@ async def test_a_real_kernels_own_word(
     source.memory = {0: GIB, 1: 8 * GIB}
     stream = await server.stream()
     usage = await usage_where(stream, lambda one: held(one, 1))
-    assert held(usage, 1) == [(kernel, None, None, None, None, 3 * GIB, "torch")]
+    assert held(usage, 1) == [(kernel, None, None, None, None, None, 3 * GIB, "torch")]
     assert [one["unattributed"] for one in usage["gpus"]] == [GIB, 5 * GIB]
     assert held(usage) == []
     channels.close()
@@ -464,13 +464,13 @@ async def test_proof_by_a_kernels_word(
     channels = await connected(server, kernel)
     await channels.run(f"word = {[(gpu(0).uuid, GIB, True)]!r}\n{ANSWERING}")
     source.memory[0] = 40 * GIB
-    source.processes[0] = (process(pid, 30 * GIB, user=None, command=None),)
+    source.processes[0] = (process(pid, 30 * GIB, user=None, program=None),)
     stream = await server.stream()
     assert held(await stream.usage()) == []
     container[pid] = False
     server.hub._usage._words.ask({kernel: pid})
     usage = await usage_where(stream, held)
-    assert held(usage) == [(kernel, None, pid, None, None, 30 * GIB, "driver")]
+    assert held(usage) == [(kernel, None, pid, None, None, None, 30 * GIB, "driver")]
     told = usage["gpus"][0]
     assert (told["unattributed"], told["reason"]) == (
         10 * GIB,
@@ -486,14 +486,14 @@ async def test_proof_by_an_open_device(
     own = os.getpid()
     container[own] = True
     # The other one is nobody's here: as long as it is listed, the ids may be another machine's.
-    ours = process(own, 2 * GIB, user=None, command=None)
-    source.processes[0] = (ours, process(4_194_305, GIB, user=None, command=None))
+    ours = process(own, 2 * GIB, user=None, program=None)
+    source.processes[0] = (ours, process(4_194_305, GIB, user=None, program=None))
     stream = await server.stream()
     assert held(await stream.usage()) == []
     source.processes[0] = (ours,)
     usage = await usage_where(stream, held)
     who = processes.Directory().look_up(own)
-    assert held(usage) == [(None, None, own, who.user, who.command, 2 * GIB, "driver")]
+    assert held(usage) == [(None, None, own, who.user, who.program, who.arguments, 2 * GIB, "driver")]
 
 
 RAW_REPLIES = """
@@ -552,7 +552,7 @@ async def test_a_restarted_kernels_word_is_not_kept(
     channels = await connected(server, kernel)
     await channels.run(f"word = {[(gpu(0).uuid, GIB, True)]!r}\n{ANSWERING}")
     stream = await server.stream()
-    assert held(await usage_where(stream, held)) == [(kernel, None, None, None, None, GIB, "torch")]
+    assert held(await usage_where(stream, held)) == [(kernel, None, None, None, None, None, GIB, "torch")]
     await server.fetch("api", "kernels", kernel, "restart", method="POST", body="")
     usage = await usage_where(stream, lambda one: not held(one))
     assert [one["id"] for one in usage["kernels"]] == [kernel]

@@ -9,6 +9,7 @@ from typing import Any
 
 from gpuwidget.host import SharedMemory
 from gpuwidget.measure.notes import gpu_name
+from gpuwidget.measure.places import in_call
 from gpuwidget.measure.report import (
     Advice,
     CellFacts,
@@ -153,7 +154,7 @@ class Spot:
     @property
     def within(self) -> str:
         """:attr:`where`, with the call."""
-        return f"{self.where} in {self.call}" if self.call is not None else self.where
+        return f"{self.where} {in_call(self.call)}" if self.call is not None else self.where
 
 
 def spots(facts: Facts) -> list[Spot]:

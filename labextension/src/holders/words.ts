@@ -2,7 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { duration } from '../ui/format';
 import { kernelKind, type Holder } from './holders';
-import type { ServerKernel } from '../wire';
+import type { Holding, ServerKernel } from '../wire';
 
 /** Idle for less than this is not worth a figure. */
 const WORTH_SAYING_S = 60;
@@ -22,18 +22,23 @@ export function titleOf(
         : [kernelName(trans, kernel, kernels), kernelPath(trans, kernel)];
     case 'terminal': {
       const terminal = trans.__('terminal %1', holding?.terminal ?? '');
-      const command = holding?.command ?? '';
+      const command = commandOf(holding);
       return [command === '' ? terminal : `${terminal} · ${command}`, command];
     }
     case 'process': {
-      const { pid = null, user = null, command = null } = holding ?? {};
+      const { pid = null, user = null } = holding ?? {};
       const process = pid === null ? trans.__('a process') : trans.__('process %1', String(pid));
-      const words = [user, command].filter(word => word !== null && word !== '').join(': ');
+      const words = [user, commandOf(holding)].filter(word => word !== null && word !== '').join(': ');
       return words === '' ? [process, ''] : [words, `${words} (${process})`];
     }
     case 'unattributed':
       return [trans.__('unattributed'), trans.__('In use, and nobody can tell by whom')];
   }
+}
+
+/** Its program and arguments on one line, empty where they are unknown. */
+function commandOf(holding: Holding | null): string {
+  return [holding?.program, holding?.arguments].filter(Boolean).join(' ');
 }
 
 /** The name of a kernel's notebook or console; with as much of the path as tells it from others of that name. */

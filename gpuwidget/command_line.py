@@ -1,0 +1,285 @@
+"""What may be shown of a command line: its program, and its arguments without secrets.
+
+Every user of a machine can read every command line, but what gpuwidget shows may be saved in a notebook and
+shared. So the command line itself is never kept. A word that may be secret is hidden, even if it may not be.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from enum import Enum, auto
+from typing import NamedTuple
+
+REDACTED = "[redacted]"
+"""Stands for what may be secret."""
+CODE = "[code]"
+"""Stands for code that was given as an argument, as in ``python -c``, and for its own arguments."""
+
+_MAX_PROGRAM = 60
+_MAX_ARGUMENTS = 80
+"""Characters."""
+_SHORT_NAME = 15
+"""Characters that Linux keeps of a process's name (TASK_COMM_LEN less its final NUL)."""
+
+
+class CommandLine(NamedTuple):
+    """What may be shown of a command line. Each field is one line, which may hold control characters."""
+
+    program: str
+    """File name of the executable, with its script or module: ``python train.py``. At most 60 characters."""
+    arguments: str
+    """The rest without what may be secret, for views that are not saved. At most 80 characters."""
+
+
+def parse(words: Sequence[str], name: str = "") -> CommandLine:
+    """Return what may be shown of a command line, given as its words with the executable first.
+
+    A program may have rewritten them (setproctitle): then they are one string, or one and empty ones.
+    ``name`` is the process's short name, which is returned as the program where no word names one.
+    """
+    words = [word for word in words if word.strip()]
+    if len(words) == 1:
+        words = words[0].split()
+    elif words and len(words[0].split()) > 1 and not _is_path_to(words[0], name):
+        words = [*words[0].split(), *words[1:]]
+    first = next((n for n, word in enumerate(words) if not _ASSIGNMENT.match(word)), len(words))
+    program, rest = _program(words[first:]) if first < len(words) else ("", [])
+    return CommandLine(
+        _cut(program or _visible(name), _MAX_PROGRAM), _cut(redact([*words[:first], *rest]), _MAX_ARGUMENTS)
+    )
+
+
+def in_one_line(program: str | None, arguments: str | None) -> str | None:
+    """Return both as a live view shows them; None where the program is unknown."""
+    return program if not arguments else f"{program} {arguments}"
+
+
+# -- the program ---------------------------------------------------------------------------------------------
+
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_PYTHON = re.compile(r"(?:python|pypy)[\d.]*[a-z]?")
+_PYTHON_OPTIONS_WITH_VALUE = "cmWX"
+_MODULE = re.compile(r"\w+(?:\.\w+)*")
+_SHELL = re.compile(r"(?:ba|da|z|k|a|fi)?sh")
+_SHELL_OPTIONS_WITH_VALUE = ("-o", "+o", "-O", "+O", "--rcfile", "--init-file")
+_RUNNERS = re.compile(
+    r"Rscript|accelerate|bun|deepspeed|deno|ipython|ipython3|java|julia|lua|node|perl|php|ruby|"
+    r"streamlit|torchrun"
+)
+"""Programs whose script is known by its suffix, as it is not known which of their options take a value."""
+_SCRIPT = re.compile(r"[^-\s=:?&][^\s=:?&]*\.(?:py|pyz|ipynb|sh|js|mjs|ts|R|r|jl|pl|rb|lua|php|jar)")
+_CODE_OPTION = re.compile(r"(?:-[eE].*|-c|--eval(?:=.*)?|--exec|--print|eval)", re.DOTALL)
+_WRAPPERS = re.compile(
+    r"apptainer|chrt|conda|docker|dumb-init|env|ionice|mamba|mpiexec|mpirun|nice|nohup|numactl|pdm|"
+    r"podman|poetry|setsid|singularity|srun|stdbuf|strace|sudo|taskset|time|timeout|tini|unbuffer|uv|"
+    r"xvfb-run"
+)
+"""Programs that run another one, which says more."""
+
+
+def _is_path_to(path: str, name: str) -> bool:
+    """Whether ``path`` is the path of the executable that has that short name, and no rewritten title."""
+    file = path.rpartition("/")[2]
+    return bool(name) and file[:_SHORT_NAME] == name[:_SHORT_NAME]
+
+
+def _program(words: Sequence[str]) -> tuple[str, list[str]]:
+    """The program, and its arguments as they are; an interpreter's own options are left out."""
+    name, rest = _file_name(words[0]), list(words[1:])
+    if _WRAPPERS.fullmatch(name):
+        inner = next((n for n, word in enumerate(rest) if _runs_scripts(_file_name(word))), None)
+        if inner is not None:
+            program, after = _program(rest[inner:])
+            return program, [*rest[:inner], *after]
+    if _PYTHON.fullmatch(name):
+        return _python(name, rest)
+    if _SHELL.fullmatch(name):
+        return _shell(name, rest)
+    if _RUNNERS.fullmatch(name):
+        return _runner(name, rest)
+    return name, rest
+
+
+def _runs_scripts(name: str) -> bool:
+    return any(pattern.fullmatch(name) for pattern in (_PYTHON, _SHELL, _RUNNERS))
+
+
+def _python(name: str, rest: list[str]) -> tuple[str, list[str]]:
+    place = 0
+    while place < len(rest):
+        word = rest[place]
+        if word == "-" or not word.startswith("-"):
+            return f"{name} {_file_name(word) or '-'}", rest[place + 1 :]
+        place += 1
+        if word == "--check-hash-based-pycs":
+            place += 1
+        if word.startswith("--"):
+            continue
+        # Single letters may stand together, and a value right behind its letter: -um train, -Wignore.
+        at = next((n for n, letter in enumerate(word) if letter in _PYTHON_OPTIONS_WITH_VALUE), None)
+        if at is None:
+            continue
+        if word[at] == "c":
+            # What multiprocessing starts by spawn has this as its code's own argument.
+            spawned = "--multiprocessing-fork" in rest
+            return f"{name} (multiprocessing)" if spawned else f"{name} -c", [CODE]
+        value = word[at + 1 :]
+        if not value:
+            value = rest[place] if place < len(rest) else ""
+            place += 1
+        if word[at] == "m":
+            module = f" {_visible(value)}" if _MODULE.fullmatch(value) else ""
+            return f"{name} -m{module}", rest[place:]
+    return name, rest
+
+
+def _shell(name: str, rest: list[str]) -> tuple[str, list[str]]:
+    place = 0
+    while place < len(rest):
+        word = rest[place]
+        if not word.startswith(("-", "+")):
+            return f"{name} {_file_name(word)}", rest[place + 1 :]
+        if not word.startswith("--") and "c" in word:
+            return f"{name} -c", [CODE]
+        place += 2 if word in _SHELL_OPTIONS_WITH_VALUE else 1
+    return name, rest
+
+
+def _runner(name: str, rest: list[str]) -> tuple[str, list[str]]:
+    for place, word in enumerate(rest):
+        if _CODE_OPTION.fullmatch(word):
+            return name, [*rest[:place], CODE]
+        if _SCRIPT.fullmatch(word):
+            return f"{name} {_file_name(word)}", [*rest[:place], *rest[place + 1 :]]
+    return name, rest
+
+
+def _file_name(word: str) -> str:
+    """The last part of a path; without the dash of a login shell and the colon of a rewritten title."""
+    name = word.rstrip("/").rpartition("/")[2].lstrip("-").rstrip(":")
+    return _visible(name)
+
+
+# -- secrets -------------------------------------------------------------------------------------------------
+
+_SECRET_PARTS = re.compile(
+    r"auth|authorization|bearer|cookie|cookies|cred|creds|credential|dsn|jwt|key|keys|pass|passphrase|"
+    r"pat|pw|pwd|sas|sig|signature|token|tokens"
+)
+_SECRET_ENDINGS = (
+    "credentials",
+    "key",
+    "passwd",
+    "password",
+    "passwords",
+    "secret",
+    "secrets",
+    "token",
+    "tokens",
+)
+_COUNTS_TOKENS = re.compile(
+    r"add|batch|batched|budget|context|count|input|limit|max|min|n|new|num|output|per|prompt|skip|"
+    r"special|total"
+)
+"""Words beside which ``tokens`` are a language model's."""
+_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+_NAME_OF_VALUE = re.compile(r"([A-Za-z_][\w.\-]*)(?:\\?[\"'])?\s*[=:]\s*")
+_OPTION = re.compile(r"--?([A-Za-z][\w.\-]*)")
+_ENDS_VALUE = re.compile(r"-{1,2}[A-Za-z]|[A-Za-z_][\w.\-]*=")
+_SHORT_PASSWORD = re.compile(r"-p(?![a-z][a-z_\-]*(?:=|$))")
+"""``-p`` with or without its value; ``-patience`` is an option of that name."""
+_SCHEMES = frozenset(("basic", "bearer", "digest", "negotiate", "token"))
+_AFTER_SCHEME = re.compile(r"\b(basic|bearer|negotiate)\s+\S.*", re.IGNORECASE | re.DOTALL)
+_URL_CREDENTIALS = re.compile(r"([A-Za-z][\w+.\-]*://)\S*@")
+_CREDENTIALS = re.compile(r"(?<!\S)[^\s:@/=]+:(?!//)[^\s@]+@(?=\S)")
+_TOKENS = re.compile(
+    r"-----BEGIN .*"
+    r"|\bhf_(?=[A-Za-z]*[A-Z0-9])[A-Za-z0-9]{10,}"
+    r"|\b[sprx]k[_\-](?=[A-Za-z_\-]*[A-Z0-9])[\w\-]{10,}"
+    r"|\b(?:dapi|github_pat|gh[opsur]|glpat|gsk|npm|nvapi|pypi|r8|xai)[_\-][\w\-]{10,}"
+    r"|\bxox[a-z]-[\w\-]{10,}"
+    r"|\b(?:AKIA|ASIA)[A-Z0-9]{12,}"
+    r"|\bAIza[\w\-]{30,}"
+    r"|\bya29\.[\w\-.]{10,}"
+    r"|\beyJ[\w\-]{8,}\.[\w\-.]*"
+    # Without a mark of their own: secret keys of AWS, keys of Weights & Biases and the like.
+    r"|(?<![\w/+])(?=[a-z0-9/+]*[A-Z])(?=[A-Z0-9/+]*[a-z])(?=[A-Za-z/+]*\d)[A-Za-z0-9/+]{40}(?![\w/+.])"
+    r"|(?<!\w)(?=[a-z0-9]*[A-Z])(?=[A-Z0-9]*[a-z])(?=[A-Za-z]*\d)[A-Za-z0-9]{32,}(?!\w)"
+    r"|(?<!\w)[0-9a-fA-F]{32,}(?!\w)",
+    re.DOTALL,
+)
+
+
+class _Next(Enum):
+    """What the word behind another one is."""
+
+    FREE = auto()
+    VALUE = auto()
+    """The value of a secret option."""
+    REST = auto()
+    """It may belong to a secret value of several words, which ends at the next option or name."""
+
+
+def redact(words: Sequence[str]) -> str:
+    """Return the words on one line, with ``[redacted]`` in the place of what may be secret.
+
+    That is: values of options and names that tell of a secret (``--hf-token X``, ``API_KEY=X``), credentials
+    in URLs and headers, and whatever has the form of a well-known service's token.
+    """
+    shown: list[str] = []
+    coming = _Next.FREE
+    for word in words:
+        text, after = _redacted(word)
+        if coming is _Next.VALUE and word.lower() in _SCHEMES:
+            text, after = word, _Next.VALUE
+        elif coming is _Next.VALUE:
+            # A password may look like an option, and an option that seems secret may have no value.
+            text, after = REDACTED, _Next.VALUE if after is _Next.VALUE else _Next.REST
+        elif coming is _Next.REST and not _ENDS_VALUE.match(word):
+            text, after = "", _Next.REST
+        shown.append(text)
+        coming = after
+    return " ".join(" ".join(shown).split())
+
+
+def _redacted(word: str) -> tuple[str, _Next]:
+    if _SHORT_PASSWORD.match(word):
+        return (word, _Next.VALUE) if word == "-p" else (f"-p{REDACTED}", _Next.REST)
+    option = _OPTION.fullmatch(word)
+    if option is not None and _is_secret(option[1]):
+        return word, _Next.VALUE
+    for named in _NAME_OF_VALUE.finditer(word):
+        if _is_secret(named[1]):
+            before = _without_credentials(word[: named.end()].rstrip())
+            empty = named.end() == len(word)
+            return (before, _Next.VALUE) if empty else (f"{before}{REDACTED}", _Next.REST)
+    if word.lower() == "bearer":
+        return word, _Next.VALUE
+    return _without_credentials(word), _Next.FREE
+
+
+def _is_secret(name: str) -> bool:
+    """Whether an option, a variable or a field of that name holds a secret."""
+    parts = [part.lower() for part in _PARTS.findall(name)]
+    if "tokens" in parts and any(map(_COUNTS_TOKENS.fullmatch, parts)):
+        parts.remove("tokens")
+    return any(_SECRET_PARTS.fullmatch(part) or part.endswith(_SECRET_ENDINGS) for part in parts)
+
+
+def _without_credentials(text: str) -> str:
+    text = _URL_CREDENTIALS.sub(rf"\1{REDACTED}@", text)
+    text = _CREDENTIALS.sub(f"{REDACTED}@", text)
+    text = _AFTER_SCHEME.sub(rf"\1 {REDACTED}", text)
+    return _TOKENS.sub(REDACTED, text)
+
+
+def _visible(name: str) -> str:
+    """A word of the program without what may be secret in it."""
+    return redact([name])
+
+
+def _cut(text: str, most: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 1] + "…"

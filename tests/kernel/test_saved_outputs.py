@@ -1,0 +1,191 @@
+"""What a saved notebook contains of other processes: no secret, no name of a user or notebook, no escape."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from helpers_kernel import KERNEL_PYTHON, skip_without_torch
+from jupyter_client.kernelspec import KernelSpec
+from jupyter_client.manager import KernelManager
+from nbclient import NotebookClient
+from nvml_standin import Standin, build
+
+from gpuwidget.processes import in_host_pid_namespace
+
+pytestmark = pytest.mark.skipif(
+    not in_host_pid_namespace(), reason="in a container the driver's process ids are not the processes' own"
+)
+
+GIB = 1024**3
+OTHER_USER = 54321
+"""A user id without a name."""
+ESCAPES = "\x1b]0;PRIVATE_title\x07\x9b2J\u202e"
+SECRETS = ("SECRET", "PRIVATE", str(OTHER_USER), "\x1b", "\x9b", "\u202e")
+REPORT = "application/vnd.gpuwidget.report+json"
+TESTS = Path(__file__).parents[1]
+MACHINE = "gpus=1\ngpu.0.uuid=GPU-00000000-aaaa-bbbb-cccc-dddddddddddd\ngpu.0.util=0\ngpu.0.power=80"
+WAITING = "print(flush=True); input()"
+
+SETUP = f"""
+import os, subprocess, sys, time
+sys.path.insert(0, {str(TESTS)!r})
+import torch
+from helpers_out_of_memory import LimitedGpu
+gpu = LimitedGpu(torch, 64 * 2**20, "2.13")
+gpu.install()
+torch.version.cuda, torch._C._cuda_getDevice = "13.0", lambda: 0
+import gpuwidget
+
+def driver(used, listed):
+    beside = os.environ["NVML_STANDIN"] + ".new"
+    with open(beside, "w") as file:
+        file.write(f"{{MACHINE}}\\ngpu.0.memory_used={{used}}\\ngpu.0.compute={{listed}}\\n")
+    os.replace(beside, os.environ["NVML_STANDIN"])
+    while gpuwidget.sample().readings[0].memory_used != used:
+        time.sleep(0.01)
+    time.sleep(0.3)
+
+def until(happened):
+    for _ in range(1000):
+        if happened():
+            return True
+        time.sleep(0.01)
+    return False
+
+MACHINE = {MACHINE!r}
+GIB = {GIB}
+open("t.py", "w").write("{WAITING}")
+others = [int(pid) for pid in os.environ["OTHERS"].split()]
+"""
+
+CELLS = (
+    "%load_ext gpuwidget",
+    SETUP,
+    """%%gpuwatch --interval 0.05
+child = subprocess.Popen([sys.executable, "-u", "t.py", "--key", "SECRET123"], stdin=-1, stdout=-1)
+child.stdout.readline()
+listed = f"self:{GIB} {child.pid}:{2 * GIB} " + " ".join(f"{pid}:{4 * GIB}" for pid in others)
+driver(20 * GIB, listed)""",
+    "%gpu watch on",
+    "x = 1",
+    "%gpu watch off",
+    "%gpu device",
+    "gpuwidget.devices()",
+    "d = gpuwidget.dashboard(); d",
+    "until(lambda: any('GiB free' in label for label, _ in d._view._device.options))",
+    "d._view._device.options",
+    "%gpu memory",
+    "gpuwidget.holders()",
+    "gpuwidget.sample()",
+    "gpuwidget.reports()",
+    "gpuwidget.reports()[0]",
+    "gpuwidget.reports()[0].to_dict()",
+    "%gpu compare 3 3",
+    "%%gpuwatch --need 130GiB\n1",
+    "%gpu free",
+    "gpu.empty(100 * 2**18)",
+    "%gpu",
+    "child.communicate(b'\\n')",
+)
+
+
+@pytest.fixture
+def others(tmp_path: Path) -> Iterator[list[int]]:
+    """Processes with secrets: a script, a notebook's, and as root two of another user's."""
+    script = tmp_path / "other.py"
+    script.write_text(WAITING)
+    os.chmod(tmp_path, 0o755)
+    command = [sys.executable, str(script), "--hf-token", "hf_SECRET", ESCAPES, "--url", "https://a:SECRET@b"]
+    environment = {**os.environ, "JPY_SESSION_NAME": f"/home/ada/{ESCAPES}PRIVATE.ipynb"}
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    started = [
+        subprocess.Popen(command, **pipes),
+        subprocess.Popen(command, env=environment, **pipes),
+    ]
+    if os.getuid() == 0:
+        shell = ["/bin/sh", "-c", "echo; read line", "sh", *command[2:]]
+        started += [subprocess.Popen(shell, user=OTHER_USER, cwd="/", **pipes) for _ in range(2)]
+    for one in started:
+        assert one.stdout is not None
+        one.stdout.readline()
+    yield [one.pid for one in started]
+    for one in started:
+        one.communicate(b"\n")
+
+
+def run(tmp_path: Path, others: list[int]) -> Any:
+    """The notebook of :data:`CELLS`, executed beside these processes and saved with its widgets' state."""
+    standin = Standin(build(tmp_path / "library"), tmp_path / "driver")
+    standin.scenario(MACHINE)
+    environment = {
+        **os.environ,
+        **standin.variables,
+        "LD_LIBRARY_PATH": standin.environment()["LD_LIBRARY_PATH"],
+        "OTHERS": " ".join(map(str, others)),
+        "JPY_SESSION_NAME": "/home/ada/own.ipynb",
+    }
+    for name in ("GPUWIDGET_SOURCE", "PYTHONPATH"):
+        environment.pop(name, None)
+    manager = KernelManager(transport="ipc", connection_file=str(tmp_path / "connection.json"))
+    manager._kernel_spec = KernelSpec(
+        argv=[KERNEL_PYTHON, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+        display_name="test",
+        language="python",
+    )
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
+    client = NotebookClient(notebook, km=manager, timeout=60, allow_errors=True)
+    client.execute(env=environment, cwd=str(tmp_path))
+    return notebook
+
+
+def test_a_saved_notebook_has_no_secret(tmp_path: Path, others: list[int]) -> None:
+    """Cards, tables, lists, errors, reports and widgets contain programs and whose they are, and no more."""
+    skip_without_torch()
+    notebook = run(tmp_path, others)
+    outputs = {
+        cell.source: [output for output in cell.outputs if output.output_type != "error"]
+        for cell in notebook.cells
+    }
+    errors = {
+        cell.source: output.evalue
+        for cell in notebook.cells
+        for output in cell.outputs
+        if output.output_type == "error"
+    }
+    # A traceback is coloured by IPython, and repeats the cell.
+    saved = json.dumps([outputs[cell] for cell in CELLS], ensure_ascii=False)
+    saved += json.dumps(notebook.metadata, ensure_ascii=False) + json.dumps(errors, ensure_ascii=False)
+    assert [secret for secret in SECRETS if secret in saved or json.dumps(secret)[1:-1] in saved] == []
+    assert "widgets" in notebook.metadata
+
+    python = os.path.basename(KERNEL_PYTHON)
+    texts = {
+        cell: "\n".join(one.get("text") or one.get("data", {}).get("text/plain", "") for one in found)
+        for cell, found in outputs.items()
+    }
+    card = texts[CELLS[2]]
+    assert f"1 child process ({python} t.py)" in card
+    (report,) = [one.data[REPORT] for one in outputs[CELLS[2]] if REPORT in one.get("data", {})]
+    assert report["gpus"][0]["children"] == [f"{python} t.py"]
+    own = os.path.basename(sys.executable)
+    known = ["this notebook", f"another process: {own} other.py", "another notebook"]
+    known += ["2 processes of other users"] if len(others) > 2 else []
+    for cell in ("%gpu device", "d = gpuwidget.dashboard(); d", "d._view._device.options", "%gpu"):
+        assert f" free · {', '.join(known)}" in texts[cell], cell
+    for cell in ("%gpu memory", "gpuwidget.holders()"):
+        assert [name for name in known[1:] if name not in texts[cell]] == []
+        assert f"child process: {python} t.py" in texts[cell]
+    assert all(name in texts["gpuwidget.devices()"] for name in known)
+    (refused,) = [text for cell, text in texts.items() if "--need" in cell]
+    assert all(name in refused for name in known)
+    (failed,) = [texts[cell] for cell in errors if "gpu.empty" in cell]
+    assert all(name in failed for name in known[1:])
+    assert f"{own} other.py" in texts["gpuwidget.sample()"]

@@ -1,0 +1,40 @@
+"""Text for a terminal: what a terminal would obey is shown, and nothing else changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuwidget.columns import cells, printable, printable_lines
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[31mred\x1b[0m", r"\x1b[31mred\x1b[0m"),
+        ("\x1b]0;title\x07", r"\x1b]0;title\x07"),
+        ("\x9b2J\x90q\x9c\x9d0;t\x9c", r"\x9b2J\x90q\x9c\x9d0;t\x9c"),
+        ("\u202etxt.exe\u2066\u200f", r"\u202etxt.exe\u2066\u200f"),
+        ("a\u200bb\ufeff\xad\u2028\xa0", r"a\u200bb\ufeff\xad\u2028\xa0"),
+        ("\ud800 \udcff", r"\ud800 \udcff"),
+        ("\U000e0041", r"\U000e0041"),
+        ("a\tb\rc\x00\x08\x7f", r"a\tb\rc\x00\x08\x7f"),
+        ("训练 é e\u0301 🎛 · …", "训练 é e\u0301 🎛 · …"),
+        ("", ""),
+    ],
+)
+def test_nothing_that_a_terminal_obeys(text: str, shown: str) -> None:
+    """Controls, also those of one byte, marks of direction and halves of characters become escapes."""
+    assert printable(text) == shown
+    assert printable_lines(f"{text}\n{text}") == f"{shown}\n{shown}"
+    assert printable(shown) == shown
+
+
+def test_lines_stay() -> None:
+    """Line breaks are kept, the last one too; those that are no line feed are shown."""
+    assert printable_lines("a\n\nb\x85c\x0b\n") == "a\n\nb\\x85c\\x0b\n"
+
+
+def test_wide_and_combining_characters_keep_their_width() -> None:
+    """A line of names in any script is as wide as before."""
+    for text in ("训练.ipynb", "e\u0301t\u0301", "\uff27\uff30\uff35"):
+        assert cells(printable(text)) == cells(text)

@@ -1,0 +1,132 @@
+"""What is shown of command lines: the program, and arguments without secrets."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuwidget.command_line import parse, redact
+
+HEX = "0123456789abcdef" * 2 + "01234567"
+AWS_ID = "AKIAIOSFODNN7EXAMPLE"
+AWS_KEY = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
+CODE = "import os; os.environ['HF_TOKEN'] = 'x'"
+
+
+@pytest.mark.parametrize(
+    ("words", "program", "arguments"),
+    [
+        (["/usr/bin/python3", "/home/ada/train.py", "--lr", "1"], "python3 train.py", "--lr 1"),
+        (["python"], "python", ""),
+        (["python", "-"], "python -", ""),
+        (["python", "-", "--lr", "1"], "python -", "--lr 1"),
+        (["python3.13t", "app/"], "python3.13t app", ""),
+        # The interpreter's own options, whose values are no scripts.
+        (["python", "-u", "-W", "ignore", "-X", "dev", "t.py", "-u"], "python t.py", "-u"),
+        (["python", "-uBWerror", "-Xdev", "t.py"], "python t.py", ""),
+        (["python", "--check-hash-based-pycs", "never", "t.py"], "python t.py", ""),
+        (["python", "-W"], "python", "-W"),
+        # Modules.
+        (["python", "-m", "torch.distributed.run", "t.py"], "python -m torch.distributed.run", "t.py"),
+        (["python", "-Xfrozen_modules=off", "-umipykernel_launcher"], "python -m ipykernel_launcher", ""),
+        (["python", "-m"], "python -m", ""),
+        (["python", "-m", "no module"], "python -m", ""),
+        # Code.
+        (["python", "-c", CODE, "argument"], "python -c", "[code]"),
+        (["python", f"-uc{CODE}"], "python -c", "[code]"),
+        (["python", "-c", "from m import x", "--multiprocessing-fork"], "python (multiprocessing)", "[code]"),
+        (["bash", "-lc", "python t.py --key X"], "bash -c", "[code]"),
+        (["node", "--eval", "x()"], "node", "[code]"),
+        (["perl", "-eprint 1"], "perl", "[code]"),
+        # Other interpreters, and programs that run a script.
+        (["/bin/bash", "-o", "pipefail", "run.sh", "-x"], "bash run.sh", "-x"),
+        (["-bash"], "bash", ""),
+        (
+            ["torchrun", "--nproc-per-node=2", "/a/t.py", "--lr", "1"],
+            "torchrun t.py",
+            "--nproc-per-node=2 --lr 1",
+        ),
+        (["node", "--max-old-space-size", "4096", "app.js"], "node app.js", "--max-old-space-size 4096"),
+        # Wrappers and assignments.
+        (["env", "-u", "A", "HF_TOKEN=x", "python", "t.py"], "python t.py", "-u A HF_TOKEN=[redacted]"),
+        (["HF_TOKEN=x", "python", "t.py"], "python t.py", "HF_TOKEN=[redacted]"),
+        (["nohup", "nice", "-n", "5", "python", "-m", "a.b"], "python -m a.b", "nice -n 5"),
+        (["timeout", "10", "sleep", "5"], "timeout", "10 sleep 5"),
+        # Programs that rewrite their command line.
+        (["python train.py --key X --lr 1"], "python train.py", "--key [redacted] --lr 1"),
+        (
+            ["python t.py --password my long secret --lr 1", "", ""],
+            "python t.py",
+            "--password [redacted] --lr 1",
+        ),
+        (["/usr/bin/vllm serve --api-key X", "rest"], "vllm", "serve --api-key [redacted]"),
+        (["nginx: worker process /srv/a"], "nginx", "worker process /srv/a"),
+        (["ray::Trainer.train"], "ray::Trainer.train", ""),
+        (["KEY=x"], "short name", "KEY=[redacted]"),
+        # Odd ones.
+        ([], "short name", ""),
+        (["", ""], "short name", ""),
+        (["/"], "short name", ""),
+        (["/opt/My App/short name", "x"], "short name", "x"),
+        (["/opt/My App/other", "x"], "My", "App/other x"),
+        ([f"hf_{HEX}", "x"], "[redacted]", "x"),
+        (["python", "https://ada:x@host/t.py?token=x"], "python t.py?token=[redacted]", ""),
+        (["a\nb\t", "c\n d"], "a", "b c d"),
+        (["python", "x" * 90 + ".py"], "python " + "x" * 52 + "…", ""),
+        (["train", "x" * 90], "train", "x" * 79 + "…"),
+    ],
+)
+def test_program_and_arguments(words: list[str], program: str, arguments: str) -> None:
+    """A person recognizes the program by its script or module; no code, no folder, no secret is in it."""
+    assert parse(words, "short name") == (program, arguments)
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        # Options, with their value behind them or in them.
+        (["--hf-token", "hf_SECRET"], "--hf-token [redacted]"),
+        (["--hf-token=hf_SECRET"], "--hf-token=[redacted]"),
+        (["-password", "x", "--lr", "1"], "-password [redacted] --lr 1"),
+        (["--password=my long secret", "x"], "--password=[redacted]"),
+        (["--password", "-x", "--lr", "1"], "--password [redacted] --lr 1"),
+        (["--auth", "--password", "x", "--lr", "1"], "--auth [redacted] [redacted] --lr 1"),
+        (["--hfToken", "x"], "--hfToken [redacted]"),
+        (["--key", "x"], "--key [redacted]"),
+        (["--passwd=x", "--db.pwd=x"], "--passwd=[redacted] --db.pwd=[redacted]"),
+        (["--client_secret=x"], "--client_secret=[redacted]"),
+        (["--credentials", "x", "--cookie=x"], "--credentials [redacted] --cookie=[redacted]"),
+        (["-p", "x", "--lr", "1"], "-p [redacted] --lr 1"),
+        (["-p8xK", "-p=x", "-patience", "3"], "-p[redacted] -p[redacted] -patience 3"),
+        # Variables, settings and JSON.
+        (["WANDB_API_KEY=x", "PGPASSWORD=x", "A=1"], "WANDB_API_KEY=[redacted] PGPASSWORD=[redacted] A=1"),
+        (["+trainer.api_key=x", "model=gpt"], "+trainer.api_key=[redacted] model=gpt"),
+        (["token:", "x"], "token: [redacted]"),
+        (['{"lr": 1, "api_key": "x"}'], '{"lr": 1, "api_key":[redacted]'),
+        ([r"{\"password\":\"x\"}"], r"{\"password\":[redacted]"),
+        # Headers.
+        (["-H", "Authorization: Bearer x"], "-H Authorization:[redacted]"),
+        (["Authorization:", "Bearer", "x", "--lr", "1"], "Authorization: Bearer [redacted] --lr 1"),
+        (["use bearer x y"], "use bearer [redacted]"),
+        # Addresses.
+        (["https://ada:x@host/a?b=1"], "https://[redacted]@host/a?b=1"),
+        (["https://ada:x/y@host"], "https://[redacted]@host"),
+        (["s3://bucket/x@2"], "s3://[redacted]@2"),
+        (["https://host/a?b=1&access_token=x&c=2"], "https://host/a?b=1&access_token=[redacted]"),
+        (["ada:x@host:5432/db"], "[redacted]@host:5432/db"),
+        # Known forms of tokens, wherever they stand.
+        ([f"hf_{HEX}", f"a/ghp_{HEX}", f"x=sk-proj-{HEX}"], "[redacted] a/[redacted] x=[redacted]"),
+        ([AWS_ID, AWS_KEY, HEX], "[redacted] [redacted] [redacted]"),
+        (["login", "aB3" * 11], "login [redacted]"),
+        (["eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc"], "[redacted]"),
+        # What only looks like one.
+        (["--max-new-tokens", "512", "--max_tokens=4"], "--max-new-tokens 512 --max_tokens=4"),
+        (["--tokenizer", "gpt2", "--author", "ada"], "--tokenizer gpt2 --author ada"),
+        (["--passes", "3", "--pin-memory", "1"], "--passes 3 --pin-memory 1"),
+        (["--data", "hf_datasets", "sk-learn", "a:b"], "--data hf_datasets sk-learn a:b"),
+        (["https://host:8080/a"], "https://host:8080/a"),
+        ([], ""),
+    ],
+)  # fmt: skip
+def test_arguments_without_secrets(words: list[str], shown: str) -> None:
+    """Values that may be secret are hidden, to the end of several words; others are shown."""
+    assert redact(words) == shown
