@@ -87,7 +87,7 @@ def _run(step: list[str], root: Path) -> None:
 
 
 def has_node() -> bool:
-    """Return whether the Node on the PATH can build the labextension: Rspack asks for ^20.19.0 or >=22.12.0."""
+    """Return whether the Node on the PATH builds the labextension: Rspack needs ^20.19.0 or >=22.12.0."""
     node = shutil.which("node")
     if node is None:
         return False
