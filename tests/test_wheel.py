@@ -160,6 +160,7 @@ def test_it_asks_for_no_jupyterlab_and_no_torch(wheel: Path) -> None:
         "ipykernel>=6.17",
         "ipython>=7.34",
         "ipywidgets>=7.7",
+        "numpy>=1.23.2",
         "nvidia-ml-py>=12.535.108",
         "psutil>=5.9.4",
         "six>=1.15",
