@@ -1,7 +1,12 @@
-"""What the distribution declares: the packages that it imports, with tested floors."""
+"""What the distribution declares: the packages that it imports, with tested floors, and its metadata."""
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterable
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -14,6 +19,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 from test_imports import PACKAGE, ROOT, imported_by
+from trove_classifiers import classifiers
+
+from tools.build_hook import add_urls
+from tools.metadata_hook import project_urls
 
 OPTIONAL = {
     "measure/figures.py": {"pandas"},  # to_frame() alone, for users who work with pandas
@@ -114,3 +123,79 @@ def test_floors_are_tested(requirements: list[str], pins: str) -> None:
         if not any(Version(version) == Version(floor.version) for version in tested):
             untested.append(str(requirement))
     assert untested == []
+
+
+# -- what package indexes show -----------------------------------------------------------------------------
+
+
+def test_classifiers_are_valid() -> None:
+    """A package index takes the upload, and JupyterLab's extension manager lists the extension."""
+    declared = set(metadata().core.classifiers)
+    assert declared - classifiers == set()
+    assert {
+        "Environment :: GPU :: NVIDIA CUDA",
+        "Framework :: Jupyter :: JupyterLab",
+        "Framework :: Jupyter :: JupyterLab :: 4",
+        "Framework :: Jupyter :: JupyterLab :: Extensions",
+        "Framework :: Jupyter :: JupyterLab :: Extensions :: Prebuilt",
+        "Operating System :: POSIX :: Linux",
+    } <= declared
+    versions = {text.rpartition(" ")[2] for text in declared if re.search(r"Python :: 3\.\d+$", text)}
+    assert versions == {"3.10", "3.11", "3.12", "3.13", "3.14"}
+
+
+ADDRESS = "https://git.example/owner/name"
+URLS = {
+    "Homepage": ADDRESS,
+    "Documentation": f"{ADDRESS}#readme",
+    "Repository": ADDRESS,
+    "Issues": f"{ADDRESS}/issues",
+    "Changelog": f"{ADDRESS}/blob/main/CHANGELOG.md",
+}
+
+
+@pytest.mark.parametrize(("setting", "urls"), [("", {}), (ADDRESS, URLS), (f"{ADDRESS}/", URLS)])
+def test_all_urls_derive_from_one_setting(tmp_path: Path, setting: str, urls: dict[str, str]) -> None:
+    """With the project's address set once every URL is there; without one none is invented."""
+    for name in ("README.md", "LICENSE", "gpuwidget/__init__.py", "tools/metadata_hook.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    changed, count = re.subn(r'^repository = ".*"$', f'repository = "{setting}"', text, flags=re.MULTILINE)
+    assert count == 1
+    (tmp_path / "pyproject.toml").write_text(changed, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "hatchling", "metadata"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout).get("urls", {}) == urls
+
+
+def test_an_address_that_is_none() -> None:
+    """A typing error in the setting fails the build."""
+    with pytest.raises(ValueError, match="must be an https address, not 'owner/name'"):
+        project_urls("owner/name")
+
+
+def test_the_labextension_has_the_same_urls(tmp_path: Path) -> None:
+    """JupyterLab's extension manager links to the same address, and to none while there is none."""
+    package = tmp_path / "package.json"
+    package.write_text('{"name": "jupyterlab-gpuwidget"}')
+    add_urls(package, {})
+    assert package.read_text() == '{"name": "jupyterlab-gpuwidget"}'
+    add_urls(package, URLS)
+    assert json.loads(package.read_text()) == {
+        "name": "jupyterlab-gpuwidget",
+        "homepage": ADDRESS,
+        "repository": {"type": "git", "url": ADDRESS},
+        "bugs": {"url": f"{ADDRESS}/issues"},
+    }
+
+
+def test_no_other_file_repeats_the_address() -> None:
+    """package.json leaves the project's URLs to the build."""
+    package = json.loads((ROOT / "package.json").read_text(encoding="utf-8"))
+    assert {"homepage", "repository", "bugs"} & set(package) == set()

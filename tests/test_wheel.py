@@ -13,6 +13,8 @@ from email.parser import Parser
 from pathlib import Path
 
 import pytest
+from hatchling.metadata.core import ProjectMetadata
+from hatchling.plugin.manager import PluginManager
 
 import gpuwidget
 
@@ -165,6 +167,14 @@ def test_it_asks_for_no_jupyterlab_and_no_torch(wheel: Path) -> None:
         "psutil>=5.9.4",
         "six>=1.15",
     ]
+
+
+def test_package_indexes_and_jupyterlab_list_it(wheel: Path) -> None:
+    """The wheel has the classifiers and the URLs of pyproject.toml: JupyterLab finds extensions by those."""
+    told, declared = metadata(wheel), ProjectMetadata(str(ROOT), PluginManager()).core
+    assert told.get_all("Classifier") == declared.classifiers
+    assert "Framework :: Jupyter :: JupyterLab :: Extensions :: Prebuilt" in declared.classifiers
+    assert (told.get_all("Project-URL") or []) == [f"{label}, {url}" for label, url in declared.urls.items()]
 
 
 IPYWIDGETS_NEEDS = ("ipykernel", "ipython", "traitlets")
