@@ -6,12 +6,15 @@ import gzip
 import json
 import subprocess
 import sys
+import venv
 import zipfile
 from email.message import Message
 from email.parser import Parser
 from pathlib import Path
 
 import pytest
+from hatchling.metadata.core import ProjectMetadata
+from hatchling.plugin.manager import PluginManager
 
 import gpuwidget
 
@@ -155,14 +158,140 @@ def test_it_asks_for_no_jupyterlab_and_no_torch(wheel: Path) -> None:
     assert told["License-Expression"] == "BSD-3-Clause"
     assert sorted(told.get_all("Provides-Extra") or []) == ["lab", "notebook", "torch"]
     assert sorted(required) == [
-        "bqplot<0.13,>=0.12.40",
+        "bqplot>=0.12.40",
         "ipykernel>=6.17",
         "ipython>=7.34",
         "ipywidgets>=7.7",
+        "numpy>=1.23.2",
         "nvidia-ml-py>=12.535.108",
         "psutil>=5.9.4",
         "six>=1.15",
     ]
+
+
+def test_package_indexes_and_jupyterlab_list_it(wheel: Path) -> None:
+    """The wheel has the classifiers and the URLs of pyproject.toml: JupyterLab finds extensions by those."""
+    told, declared = metadata(wheel), ProjectMetadata(str(ROOT), PluginManager()).core
+    assert told.get_all("Classifier") == declared.classifiers
+    assert "Framework :: Jupyter :: JupyterLab :: Extensions :: Prebuilt" in declared.classifiers
+    assert (told.get_all("Project-URL") or []) == [f"{label}, {url}" for label, url in declared.urls.items()]
+
+
+IPYWIDGETS_NEEDS = ("ipykernel", "ipython", "traitlets")
+BQPLOT_NEEDS = (
+    "ipywidgets<9,>=7.5.0",
+    "traitlets>=4.3.0",
+    "traittypes>=0.0.6",
+    "numpy>=1.10.4",
+    "pandas>=1.0.0",
+)
+INDEX = (
+    ("bqplot", "0.12.40", BQPLOT_NEEDS),
+    ("bqplot", "0.12.47", BQPLOT_NEEDS),
+    ("bqplot", "0.13.1", (*BQPLOT_NEEDS, "bqscales<0.4,>=0.3.3")),
+    ("bqscales", "0.3.7", ("ipywidgets<9,>=8.0.1", "numpy>=1.10.4", "traitlets>=4.3.0", "traittypes>=0.0.6")),
+    ("ipykernel", "7.4.0", ()),
+    ("ipython", "9.17.0", ()),
+    ("ipywidgets", "8.1.9", IPYWIDGETS_NEEDS),
+    ("numpy", "2.4.6", ()),
+    ("nvidia-ml-py", "13.590.48", ()),
+    ("pandas", "3.1.1", ()),
+    ("psutil", "7.2.2", ()),
+    ("six", "1.17.0", ()),
+    ("traitlets", "5.16.1", ()),
+    ("traittypes", "0.2.3", ("traitlets>=4.2.2",)),
+)
+"""Name, version and requirements of what an index offers, as far as they decide what pip installs."""
+OLD_IMAGE = {
+    "ipykernel": "6.17.1",
+    "ipython": "7.34.0",
+    "ipywidgets": "7.7.1",
+    "numpy": "1.26.4",
+    "pandas": "2.2.2",
+    "psutil": "5.9.5",
+    "six": "1.16.0",
+    "traitlets": "5.7.1",
+}
+"""A hosted notebook's image with ipywidgets 7."""
+NEW_IMAGE = {
+    "ipykernel": "6.30.1",
+    "ipython": "8.37.0",
+    "ipywidgets": "8.1.5",
+    "numpy": "2.0.2",
+    "pandas": "2.2.3",
+    "psutil": "7.0.0",
+    "six": "1.16.0",
+    "traitlets": "5.14.3",
+}
+"""One with ipywidgets 8."""
+
+
+@pytest.mark.parametrize(
+    ("image", "asked", "installed"),
+    [
+        pytest.param(OLD_IMAGE, ["bqplot<0.13"], {"bqplot": "0.12.47"}, id="ipywidgets 7 and the constraint"),
+        pytest.param(OLD_IMAGE | {"bqplot": "0.12.47"}, [], {}, id="ipywidgets 7 and bqplot"),
+        pytest.param(NEW_IMAGE, [], {"bqplot": "0.13.1", "bqscales": "0.3.7"}, id="ipywidgets 8"),
+        pytest.param(NEW_IMAGE | {"bqplot": "0.12.47"}, [], {}, id="ipywidgets 8 and bqplot 0.12"),
+        pytest.param(
+            NEW_IMAGE | {"bqplot": "0.13.1", "bqscales": "0.3.7"}, [], {}, id="ipywidgets 8 and bqplot 0.13"
+        ),
+    ],
+)
+def test_it_changes_no_package_of_an_image(
+    wheel: Path, tmp_path: Path, image: dict[str, str], asked: list[str], installed: dict[str, str]
+) -> None:
+    """pip leaves every package of a hosted image as it is, and adds only what is missing there."""
+    added = {"nvidia-ml-py": "13.590.48", "traittypes": "0.2.3"}
+    expected = {"jupyterlab-gpuwidget": gpuwidget.__version__} | added | installed
+    assert would_install(wheel, tmp_path, image, asked) == expected
+
+
+def test_why_an_image_with_ipywidgets_7_needs_the_constraint(wheel: Path, tmp_path: Path) -> None:
+    """Without it pip takes the newest bqplot, and ipywidgets 8 with it: README names the constraint."""
+    assert would_install(wheel, tmp_path, OLD_IMAGE, [])["ipywidgets"] == "8.1.9"
+    assert "'bqplot<0.13'" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def would_install(wheel: Path, folder: Path, image: dict[str, str], asked: list[str]) -> dict[str, str]:
+    """Name and version of what pip would install into an image that has those packages."""
+    index, environment, report = folder / "index", folder / "environment", folder / "report.json"
+    index.mkdir()
+    for name, version, needs in INDEX:
+        _make_distribution(index, name, version, needs, as_wheel=True)
+    venv.create(environment, symlinks=True)
+    pip = [sys.executable, "-m", "pip", "--isolated", "--python", str(environment / "bin" / "python")]
+    (packages,) = environment.glob("lib/python*/site-packages")
+    listed = {(name, version): needs for name, version, needs in INDEX}
+    newest = {name: needs for name, _, needs in INDEX}
+    for name, version in image.items():
+        needs = listed.get((name, version), newest[name])
+        _make_distribution(packages, name, version, needs, as_wheel=False)
+    options = ["--dry-run", "--no-index", "--find-links", str(index), "--report", str(report), "--quiet"]
+    subprocess.run([*pip, "install", *options, str(wheel), *asked], check=True)
+    found = [one["metadata"] for one in json.loads(report.read_text(encoding="utf-8"))["install"]]
+    return {one["name"]: one["version"] for one in found}
+
+
+def _make_distribution(
+    folder: Path, name: str, version: str, needs: tuple[str, ...], *, as_wheel: bool
+) -> None:
+    """A distribution without code, as a wheel in ``folder`` or installed there."""
+    base = f"{name.replace('-', '_')}-{version}"
+    requirements = "".join(f"Requires-Dist: {one}\n" for one in needs)
+    files = {
+        "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{requirements}",
+        "WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        "RECORD": "",
+    }
+    if as_wheel:
+        with zipfile.ZipFile(folder / f"{base}-py3-none-any.whl", "w") as archive:
+            for file, text in files.items():
+                archive.writestr(f"{base}.dist-info/{file}", text)
+        return
+    (folder / f"{base}.dist-info").mkdir()
+    for file, text in {**files, "INSTALLER": "pip\n"}.items():
+        (folder / f"{base}.dist-info" / file).write_text(text)
 
 
 def test_it_installs_the_command(wheel: Path, installed: Path) -> None:

@@ -9,12 +9,14 @@ labextension into ``gpuwidget/labextension`` and links it, so that it never is a
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,7 @@ class LabextensionHook(BuildHookInterface[BuilderConfig]):
             shutil.rmtree(root / folder, ignore_errors=True)
         for step in STEPS:
             _run(step, root)
+        add_urls(root / BUILT / "package.json", self.metadata.core.urls)
         for notebook in sorted((root / NOTEBOOKS).glob("*.ipynb")):
             build_data["force_include"][str(notebook)] = f"gpuwidget/{NOTEBOOKS}/{notebook.name}"
         build_data["force_include"][str(root / ADVICE)] = f"gpuwidget/{ADVICE}"
@@ -62,6 +65,16 @@ class LabextensionHook(BuildHookInterface[BuilderConfig]):
             build_data["force_include"][str(language)] = str(language.relative_to(root))
         build_data["shared_data"][str(root / BUILT)] = INSTALLED
         build_data["shared_data"][str(root / "labextension" / "install.json")] = f"{INSTALLED}/install.json"
+
+
+def add_urls(package: Path, urls: Mapping[str, str]) -> None:
+    """Write the project's URLs into the built labextension's package.json, which JupyterLab shows."""
+    if urls:
+        content = json.loads(package.read_text(encoding="utf-8"))
+        content["homepage"] = urls["Homepage"]
+        content["repository"] = {"type": "git", "url": urls["Repository"]}
+        content["bugs"] = {"url": urls["Issues"]}
+        package.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def _run(step: list[str], root: Path) -> None:
