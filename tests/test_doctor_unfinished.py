@@ -157,6 +157,7 @@ def test_cuda_that_hangs_is_a_broken_driver(tmp_path: Path, environment: Environ
     doctor = examine(Patient("shell", "0.1.0", hung, root=tmp_path, patience_s=PATIENCE_S))
     found = {link.id: link for link in doctor.links}
     assert (doctor.status, doctor.ok) == ("broken", False)
+    assert doctor.summary.startswith("Broken: Driver. CUDA initialisation (cuInit) did not return within ")
     assert doctor.unfinished == ("torch.backends.cudnn.version()", "CUDA initialisation (cuInit)")
     assert (found["driver"].reason or "").startswith("CUDA initialisation (cuInit) did not return within ")
     assert found["driver"].status == "broken"

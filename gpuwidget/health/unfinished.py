@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from gpuwidget.health import cuda_probe, torch_probe
 from gpuwidget.health.children import Said
@@ -19,6 +20,8 @@ _HANGS = (
 _CRASHES = "See what the kernel log (dmesg) says, and whether the driver and PyTorch's libraries fit."
 _SERIOUS = ("available", "count")
 """Steps of torch without whose result it can't use a GPU."""
+_START_CUDA = ("cudnn", "available", "count")
+"""Steps of torch that start CUDA."""
 _TOLD_ELSEWHERE = ("import", "cudnn", "numpy")
 """Steps whose own failure the link of PyTorch or of cuDNN explains in detail."""
 _Steps = Mapping[str, tuple[str, str]]
@@ -38,6 +41,9 @@ def problems(facts: Facts) -> dict[str, list[Finding]]:
     found: dict[str, list[Finding]] = {}
     for said, steps in _probes(facts):
         for link, finding in _stopped(said, steps):
+            if said is facts.torch_said and said.unfinished in _START_CUDA and _cuda_hangs(facts):
+                # A consequence: the driver's link is the broken one.
+                finding = replace(finding, status="unknown", remedy="See the driver.")
             found.setdefault(link, []).append(finding)
     if facts.cuda is not None:
         for step, (link, name) in torch_probe.STEPS.items():
@@ -48,6 +54,10 @@ def problems(facts: Facts) -> dict[str, list[Finding]]:
                     Finding("broken" if step in _SERIOUS else "warning", reason, None)
                 )
     return found
+
+
+def _cuda_hangs(facts: Facts) -> bool:
+    return facts.cuda_said.ending == "hung" and facts.cuda_said.unfinished == "init"
 
 
 def _probes(facts: Facts) -> tuple[tuple[Said, _Steps], ...]:
