@@ -110,7 +110,8 @@ def _parser() -> argparse.ArgumentParser:
         "doctor",
         help="why torch does not use the GPU, link by link",
         description="Examine this environment and machine, from PyTorch down to the GPU: what was found, "
-        "what is broken, and what to do. The exit status is 0, or 1 where a link is broken.",
+        "what is broken, and what to do. The exit status is 0, or 1 where a link is broken or a check "
+        "did not finish.",
     )
     doctor.add_argument("--json", action="store_true", dest="doctor_json", help="print it as JSON")
     doctor.add_argument(

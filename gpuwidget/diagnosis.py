@@ -36,6 +36,8 @@ class Link:
     """Why it is not ``ok``, as a sentence; None where it is."""
     remedy: str | None
     """What to do about it, as a sentence; None where nothing is to be done."""
+    command: str | None
+    """The command line in ``remedy``, for a shell, that can be run as it is; None where there is none."""
     evidence: Mapping[str, str]
     """What was read, by what it is; what changes from minute to minute is left out."""
 
@@ -59,5 +61,12 @@ class Doctor:
     """The worst of the links: ``warning`` also where one is ``unknown``."""
     summary: str
     """The whole in one sentence: what is broken first, or that all was found."""
+    unfinished: tuple[str, ...]
+    """The steps of the examination that did not finish, as ``'import torch'``; empty where all did."""
     links: tuple[Link, ...]
     """The chain from PyTorch down to the GPU, then what surrounds it."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the examination is complete and no link is broken."""
+        return self.status != "broken" and not self.unfinished

@@ -26,8 +26,14 @@ SITE = "/env/lib/python3.12/site-packages"
 CUDNN_FILE = f"{SITE}/nvidia/cudnn/lib/libcudnn.so.9"
 PIP = "/env/bin/python -m pip"
 WHEELS = "https://download.pytorch.org/whl"
-FROM = f"install --force-reinstall torch --index-url {WHEELS}"
 LAST = "is the last with such a build."
+
+
+def build(wheel: str, wanted: str | None = None) -> str:
+    """The command that installs this build, in the version that is there unless another one is ``wanted``."""
+    return f"{PIP} install {wanted or f'torch==2.13.0+{wheel}'} --index-url {WHEELS}/{wheel}"
+
+
 NO_CUDA = {"cu_init": None, "cu_count": None, "available": False}
 """What the child says where CUDA does not start."""
 UUIDS = [f"GPU-{index}0000000-0000-4000-8000-000000000000" for index in range(8)]
@@ -54,12 +60,16 @@ TORCH: dict[str, Any] = {
         f"{SITE}/nvidia/nccl/lib/libnccl.so.2",
         "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05",
     ],
+}
+"""What the child says of a torch that works."""
+CUDA: dict[str, Any] = {
+    "step": "end",
     "cuda_driver": 13000,
     "cu_init": 0,
     "cu_text": None,
     "cu_count": 1,
 }
-"""What the child says of a torch that works."""
+"""What CUDA's driver library says in a child of its own."""
 
 
 def h200(index: int = 0, **facts: Any) -> GpuHealth:
@@ -128,6 +138,12 @@ MACHINE = Machine(
 PACKAGES = Packages(
     torch=TorchFiles(f"{SITE}/torch/__init__.py", (f"{SITE}/torch",), "2.13.0", "13.0"),
     torch_copies=(Copy("2.13.0", SITE),),
+    required={"nvidia-cudnn-cu13": "==9.10.2.21", "nvidia-nccl-cu13": "==2.27.5"},
+    installed={
+        "nvidia-cudnn-cu13": Installed("nvidia-cudnn-cu13", "9.10.2.21", "pip"),
+        "nvidia-nccl-cu13": Installed("nvidia-nccl-cu13", "2.27.5", "pip"),
+        "torch": Installed("torch", "2.13.0", "pip"),
+    },
     cuda=(
         Installed("nvidia-cudnn-cu13", "9.10.2.21", "pip"),
         Installed("nvidia-nccl-cu13", "2.27.5", "pip"),
@@ -135,7 +151,9 @@ PACKAGES = Packages(
     ),
     binding=(Installed("nvidia-ml-py", "13.580.65", "pip"),),
     conda=False,
+    isolated=False,
     ours="0.1.0",
+    ours_by="pip",
     other=None,
     changed=(),
 )
@@ -151,6 +169,8 @@ def facts(
     **values: Any,
 ) -> Facts:
     """A machine on which all is found, with the values given in place of its own."""
+    told = dict(torch or {})
+    of_cuda = {*CUDA, "cu_devices", "libcuda_error"} - {"step"}
     whole = Facts(
         place="kernel",
         version="0.1.0",
@@ -158,10 +178,12 @@ def facts(
         variables={},
         machine=replace(MACHINE, **(machine or {})),
         packages=replace(PACKAGES, **(packages or {})),
-        torch_said=Said(ending, how, {**TORCH, **(torch or {})}),
-        nvml_said=Said("ended", ""),
+        torch_said=Said(ending, how, {**TORCH, **{name: told[name] for name in told if name not in of_cuda}}),
+        cuda_said=Said("ended", "", {**CUDA, **{name: told[name] for name in told if name in of_cuda}}),
+        nvml_said=Said("ended", "", {"step": "end"}),
+        files_said=Said("ended", "", {"step": "end"}),
         nvml=nvml(h200()),
-        patience_s=60.0,
+        patience_s=15.0,
         notebook=Notebook(),
     )
     return replace(whole, **values)
@@ -196,10 +218,12 @@ from torch import version
 from torch.version import __version__
 
 _C = _Names(
+    _nccl_version=lambda: (2, 27, 5),
     _cuda_getArchFlags=lambda: "sm_80 sm_90 compute_90",
     _cudnn=_Names(getCompileVersion=lambda: (9, 10, 2)),
 )
 backends = _Names(cudnn=_Names(version=lambda: 91002, enabled=True))
+from_numpy = list
 distributed = _Names(is_available=lambda: True)
 cuda = _Names(
     nccl=_Names(version=lambda: (2, 27, 5)), is_available=lambda: True, device_count=lambda: 1
@@ -211,7 +235,12 @@ print("a library that talks")
 _LIBCUDA = r"""
 #include <stdlib.h>
 #include <string.h>
-static int code(void) { const char *said = getenv("FAKE_CUINIT"); return said ? atoi(said) : 0; }
+#include <unistd.h>
+static int code(void) {
+  const char *said = getenv("FAKE_CUINIT");
+  while (said && !strcmp(said, "hang")) sleep(600);
+  return said ? atoi(said) : 0;
+}
 int cuInit(unsigned flags) { (void)flags; return code(); }
 int cuDriverGetVersion(int *out) { *out = 13000; return 0; }
 int cuGetErrorName(int error, const char **out) { (void)error; *out = "CUDA_ERROR_OF_A_TEST"; return 0; }
@@ -225,7 +254,7 @@ int cuDeviceGetAttribute(int *out, int which, int on) { (void)on; *out = which =
 
 
 def build_libcuda(folder: Path) -> Path:
-    """A CUDA driver library with one H200; the variable FAKE_CUINIT is what cuInit returns."""
+    """A CUDA driver library with one H200; the variable FAKE_CUINIT is what cuInit returns, or ``hang``."""
     source = folder / "libcuda.c"
     source.write_text(_LIBCUDA)
     library = folder / "libcuda.so.1"
@@ -233,7 +262,10 @@ def build_libcuda(folder: Path) -> Path:
     return library
 
 
-NOT_INSTALLED: dict[str, Any] = {"torch": no_import("No module named 'torch'"), "packages": {"torch": None}}
+NOT_INSTALLED: dict[str, Any] = {
+    "torch": no_import("No module named 'torch'"),
+    "packages": {"torch": None, "cuda": (), "required": {}, "installed": {}},
+}
 NO_GPUS: dict[str, Any] = {
     "nvml": no_driver(12, words.cannot_start(12, "")),
     "torch": {"cu_init": None, "libcuda_error": "libcuda.so.1: cannot open", "available": False},

@@ -6,26 +6,29 @@ from typing import Any
 
 import pytest
 from helpers_doctor import (
-    FROM,
     LAST,
     NO_CUDA,
     NO_GPUS,
     NOT_INSTALLED,
     PIP,
     WHEELS,
+    build,
     devices,
     facts,
     h200,
     link,
     no_driver,
-    no_import,
     nvml,
     told,
 )
 
 from gpuwidget.health.children import Said
+from gpuwidget.health.packages import Installed
 from gpuwidget.sources import nvml_words as words
 from gpuwidget.sources.nvml_health import NO_BINDING
+
+OLDER = "'torch>=2.0,<2.8'"
+"""The versions that come in the build for CUDA 11.8."""
 
 # -- the driver ------------------------------------------------------------------------------------------
 
@@ -33,8 +36,8 @@ from gpuwidget.sources.nvml_health import NO_BINDING
 @pytest.mark.parametrize(
     ("driver", "cuda", "least", "older"),
     [
-        ("570.124.06", "13.0", "580", f"12.6: {PIP} {FROM}/cu126. PyTorch 2.14 {LAST}"),
-        ("470.256.02", "12.8", "525", f"11.8: {PIP} {FROM}/cu118. PyTorch 2.7 {LAST}"),
+        ("570.124.06", "13.0", "580", f"12.6: {build('cu126')}. PyTorch 2.14 {LAST}"),
+        ("470.256.02", "12.8", "525", f"11.8: {build('cu118', OLDER)}. PyTorch 2.7 {LAST}"),
     ],
 )
 def test_a_driver_too_old_for_torchs_cuda(driver: str, cuda: str, least: str, older: str) -> None:
@@ -81,7 +84,7 @@ def test_no_driver_is_named_for_a_gpu_that_this_cuda_has_dropped() -> None:
     assert told(link("driver", one)) == (
         "broken",
         "Driver 570.86 is too old for a PyTorch built with CUDA 13.2, which needs 580 or newer.",
-        f"Install a PyTorch built with CUDA 12.6: {PIP} {FROM}/cu126. PyTorch 2.14 {LAST}",
+        f"Install a PyTorch built with CUDA 12.6: {build('cu126')}. PyTorch 2.14 {LAST}",
     )
 
 
@@ -103,13 +106,8 @@ def test_where_the_build_without_an_address_is_for_the_cpu(machine: dict[str, An
 def test_an_installation_brings_a_build_that_runs_here() -> None:
     """Without an address pip takes the newest one, for which a driver may be too old."""
     there = nvml(h200(), driver="535.183.01")
-    build = f"torch --index-url {WHEELS}/cu126. PyTorch 2.14 {LAST}"
     assert told(link("torch", facts(nvml=there, **NOT_INSTALLED)))[2] == (
-        f"Install it: {PIP} install {build}"
-    )
-    broken = facts(nvml=there, torch=no_import("No module named 'sympy'", "ModuleNotFoundError"))
-    assert told(link("torch", broken))[2] == (
-        f"Install it anew with its libraries: {PIP} install --force-reinstall {build}"
+        f"Install it: {build('cu126', 'torch')}. PyTorch 2.14 {LAST}"
     )
 
 
@@ -155,15 +153,30 @@ def test_every_other_error_of_nvml_has_its_remedy(code: int) -> None:
 
 def test_a_missing_binding_is_not_a_broken_driver() -> None:
     """Without nvidia-ml-py torch works; the driver's version is the kernel module's."""
-    one = link("driver", facts(nvml=no_driver(NO_BINDING, words.NO_PYNVML)))
+    one = link("driver", facts(nvml=no_driver(NO_BINDING, words.NO_PYNVML), packages={"binding": ()}))
     assert (one.status, one.found) == ("unknown", "580.95.05, for CUDA up to 13.0")
-    assert one.remedy == "Install it: pip install nvidia-ml-py."
+    assert one.remedy == f"Install it: {PIP} install --force-reinstall --no-deps nvidia-ml-py."
+
+
+def test_another_module_pynvml() -> None:
+    """The old fork is replaced only after it is certain that NVIDIA's own package can be had."""
+    both = (Installed("nvidia-ml-py", "13.580.65", "pip"), Installed("pynvml", "11.4.1", "pip"))
+    foreign = no_driver(NO_BINDING, words.FOREIGN_PYNVML)
+    again = f"{PIP} install --force-reinstall --no-deps nvidia-ml-py==13.580.65"
+    assert link("driver", facts(nvml=foreign, packages={"binding": both})).command == (
+        f"{again} --dry-run && {PIP} uninstall -y pynvml && {again}"
+    )
+    needed = {"binding": both, "required_by": {"pynvml": ("dask-cuda",)}}
+    assert link("driver", facts(nvml=foreign, packages=needed)).command is None
 
 
 def test_a_driver_that_hangs() -> None:
     """It is said how long it was waited for; the links beside it are examined all the same."""
-    one = facts(torch=NO_CUDA, nvml=None, nvml_said=Said("hung", ""))
-    assert told(link("driver", one))[:2] == ("broken", "The driver has not answered within 60 s.")
+    one = facts(torch=NO_CUDA, nvml=None, nvml_said=Said("hung", "", {"step": "nvmlInit"}))
+    assert told(link("driver", one))[:2] == (
+        "broken",
+        "The driver did not answer within 15 s: nvmlInit did not return.",
+    )
     assert link("torch", one).status == link("shm", one).status == "ok"
 
 

@@ -110,7 +110,7 @@ def test_where_some_containers_have_the_driver_is_no_stranger(place: Place) -> N
     place.torch(f"raise ImportError({LIBCUDNN!r})")
     remedy = links(place.examine())["torch"].remedy
     assert remedy is not None
-    assert remedy.endswith("-m pip install --force-reinstall torch.")
+    assert "LD_LIBRARY_PATH" not in remedy
 
 
 def test_a_torch_that_crashes_python_is_survived(place: Place) -> None:
@@ -125,7 +125,7 @@ def test_a_torch_that_hangs_is_given_up(place: Place) -> None:
     """After its patience the doctor tells what is known without it."""
     place.torch("import time; time.sleep(600)")
     found = links(place.examine(patience_s=3.0))
-    assert found["torch"].reason == "'import torch' has not ended after 3 s."
+    assert found["torch"].reason == "'import torch' did not finish within 3 s."
     assert found["driver"].found == "580.95.05, for CUDA up to 13.0"
 
 
@@ -134,7 +134,7 @@ def test_a_driver_that_hangs_is_given_up(place: Place) -> None:
     place.torch(WORKING)
     place.standin.scenario("nvmlInitWithFlags=hang")
     found = links(place.examine(patience_s=4.0))
-    assert found["driver"].reason == "The driver has not answered within 4 s."
+    assert found["driver"].reason == "The driver did not answer within 4 s: nvmlInit did not return."
     assert found["torch"].status == "ok"
 
 
@@ -243,12 +243,12 @@ def test_a_visit_brings_back_the_whole_diagnosis(place: Place) -> None:
 
 
 def test_a_visit_that_fails_says_so(place: Place) -> None:
-    """An environment without gpuwidget, or without Python, is no reason to hang."""
+    """An environment without the packages that gpuwidget needs, or without Python, is no reason to hang."""
     nowhere = Environment("/nowhere/python", place.path, place.variables)
     with pytest.raises(DoctorError, match="No such file or directory"):
         visit.visit("kernel", "0.1.0", nowhere)
     empty = Environment(sys.executable, [], place.variables)
-    with pytest.raises(DoctorError, match="exit status 1: ModuleNotFoundError: No module named 'gpuwidget'"):
+    with pytest.raises(DoctorError, match="exit status 1: ModuleNotFoundError: No module named 'packaging'"):
         visit.visit("kernel", "0.1.0", empty)
 
 

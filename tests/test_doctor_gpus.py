@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 from helpers_doctor import (
-    FROM,
     LAST,
-    PIP,
     UUIDS,
+    build,
     facts,
     h200,
     link,
@@ -44,6 +43,7 @@ def test_code_for_this_gpu(capability: str, archs: str, status: str) -> None:
 
 def test_no_code_for_a_gpu_says_which_way_to_go() -> None:
     """A newer torch for a newer GPU, an older one for an older GPU."""
+    newest = build("cu128", "'torch>=2.7,<2.12'")
     newer = facts(
         torch={"archs": ["sm_80", "sm_90"]},
         nvml=nvml(h200(compute_capability="12.0", name="NVIDIA RTX 5090"), driver="570.86"),
@@ -52,12 +52,12 @@ def test_no_code_for_a_gpu_says_which_way_to_go() -> None:
         "broken",
         "This PyTorch has no code for NVIDIA RTX 5090 (compute capability 12.0): it was "
         "built for sm_80 sm_90.",
-        f"Install a newer PyTorch: {PIP} {FROM}/cu128. PyTorch 2.11 {LAST}",
+        f"Install a newer PyTorch: {newest}. PyTorch 2.11 {LAST}",
     )
     older = facts(torch={"archs": ["sm_75"]}, nvml=nvml(h200(compute_capability="6.1", name="NVIDIA P4")))
     assert told(link("gpu", older))[2] == (
         "Install an older PyTorch, which still knows NVIDIA P4, or a build with CUDA 12.6: "
-        f"{PIP} {FROM}/cu126. PyTorch 2.14 {LAST}"
+        f"{build('cu126')}. PyTorch 2.14 {LAST}"
     )
     kepler = facts(torch={"archs": ["sm_75"]}, nvml=nvml(h200(compute_capability="3.7", name="NVIDIA K80")))
     assert told(link("gpu", kepler))[2] == "Install an older PyTorch, which still knows NVIDIA K80."

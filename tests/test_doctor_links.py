@@ -72,7 +72,10 @@ def test_small_shared_memory() -> None:
 
 def test_another_packages_files_over_ours() -> None:
     """PyPI's older gpuwidget has our import name: what it overwrote is named, and how to get it back."""
-    anew = f"{PIP} uninstall -y gpuwidget, then install --force-reinstall --no-deps jupyterlab-gpuwidget."
+    anew = (
+        "Uninstall gpuwidget if it is there, then install jupyterlab-gpuwidget again "
+        '(see "Install it" in gpuwidget\'s README).'
+    )
     over = facts(packages={"other": "0.0.3", "changed": ("gpuwidget/__init__.py",)})
     assert told(link("package", over)) == (
         "warning",
@@ -86,6 +89,26 @@ def test_another_packages_files_over_ours() -> None:
         "name gpuwidget.",
         anew,
     )
+
+
+def test_how_the_administrator_has_gpuwidget_installed() -> None:
+    """Where the server's configuration names a wheel or an index, the command installs that; where it can't
+    be read, the documentation is named and no command is offered."""
+    again = f"{PIP} install --force-reinstall --no-deps '/srv/my wheels/x.whl[lab]'"
+    wheel = {"GPUWIDGET_INSTALL_REQUIREMENT": "'/srv/my wheels/x.whl[lab]'"}
+    changed = {"changed": ("gpuwidget/__init__.py",)}
+    assert link("package", facts(packages=changed, variables=wheel)).command == again
+    both = facts(packages={**changed, "other": "0.0.3"}, variables=wheel)
+    assert link("package", both).command == (f"{again} --dry-run && {PIP} uninstall -y gpuwidget && {again}")
+    named = {
+        "GPUWIDGET_INSTALL_REQUIREMENT": "jupyterlab-gpuwidget --index-url https://pypi.example.org/simple"
+    }
+    assert link("package", facts(packages=changed, variables=named)).command == (
+        f"{PIP} install --force-reinstall --no-deps jupyterlab-gpuwidget==0.1.0 "
+        "--index-url https://pypi.example.org/simple"
+    )
+    wrong = {"GPUWIDGET_INSTALL_REQUIREMENT": "'no end"}
+    assert link("package", facts(packages=changed, variables=wrong)).command is None
 
 
 def test_a_recording_is_not_this_machine() -> None:

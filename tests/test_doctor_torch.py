@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 from helpers_doctor import (
     CUDNN_FILE,
-    FROM,
     LAST,
     NOT_INSTALLED,
+    PACKAGES,
     PIP,
     SITE,
+    build,
     facts,
     h200,
     link,
@@ -25,7 +26,15 @@ from gpuwidget.health.facts import Facts
 from gpuwidget.health.packages import Copy, Installed, TorchFiles
 from gpuwidget.health.patient import Notebook
 
-ANEW = f"Install it anew with its libraries: {PIP} install --force-reinstall torch."
+
+def anew(package: str) -> str:
+    """The remedy that installs one package again."""
+    name = package.partition("==")[0]
+    command = f"{PIP} install --force-reinstall --no-deps {package}."
+    return f"Install {name} again, in the version that belongs here: {command}"
+
+
+ANEW = anew("torch==2.13.0")
 
 # -- PyTorch ---------------------------------------------------------------------------------------------
 
@@ -43,16 +52,16 @@ def test_torch_that_is_not_installed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("driver", "capability", "wheel", "last"),
+    ("driver", "capability", "command", "last"),
     [
-        ("580.95.05", "9.0", "cu130", ""),
-        ("535.183.01", "9.0", "cu126", f" PyTorch 2.14 {LAST}"),
-        ("570.86", "10.0", "cu128", f" PyTorch 2.11 {LAST}"),
-        ("580.95.05", "7.0", "cu126", f" PyTorch 2.14 {LAST}"),
+        ("580.95.05", "9.0", build("cu130"), ""),
+        ("535.183.01", "9.0", build("cu126"), f" PyTorch 2.14 {LAST}"),
+        ("570.86", "10.0", build("cu128", "'torch>=2.7,<2.12'"), f" PyTorch 2.11 {LAST}"),
+        ("580.95.05", "7.0", build("cu126"), f" PyTorch 2.14 {LAST}"),
     ],
 )
-def test_the_cpu_build(driver: str, capability: str, wheel: str, last: str) -> None:
-    """What is installed, and the build that this driver and this GPU can run."""
+def test_the_cpu_build(driver: str, capability: str, command: str, last: str) -> None:
+    """The build that this driver and this GPU can run, in the installed version where it has such a build."""
     one = facts(
         torch={"cuda": None, "version": "2.13.0+cpu"},
         nvml=nvml(h200(compute_capability=capability), driver=driver),
@@ -61,7 +70,7 @@ def test_the_cpu_build(driver: str, capability: str, wheel: str, last: str) -> N
     assert told(link("torch", one)) == (
         "broken",
         "This build of PyTorch can't use a GPU: it has no CUDA.",
-        f"Install a build with CUDA: {PIP} {FROM}/{wheel}.{last}",
+        f"Install a build with CUDA: {command}.{last}",
     )
 
 
@@ -74,8 +83,14 @@ def test_builds_for_something_else() -> None:
         "PyTorch for macOS has no CUDA.",
         "Use a machine with an NVIDIA GPU and Linux.",
     )
-    conda = facts(torch={"cuda": None}, packages={"cuda": (Installed("pytorch", "2.9.0", "conda"),)})
-    assert told(link("torch", conda))[2] == "Install conda's build with CUDA: conda install pytorch-gpu."
+    built = {"torch": Installed("torch", "2.9.0", "conda")}
+    conda = facts(
+        torch={"cuda": None},
+        packages={"cuda": (Installed("pytorch", "2.9.0", "conda"),), "installed": built},
+    )
+    assert told(link("torch", conda))[2] == (
+        "Install conda's build with CUDA: conda install --prefix /env pytorch-gpu=2.9.0."
+    )
 
 
 @pytest.mark.parametrize(
@@ -95,23 +110,29 @@ def test_a_file_of_ones_own_in_the_way(origin: str | None, folders: tuple[str, .
 
 
 @pytest.mark.parametrize(
-    ("library", "which", "title"),
+    ("library", "which", "package"),
     [
-        ("libcudnn.so.9", "cudnn", "cuDNN"),
-        ("libcublasLt.so.13", "cuda", "CUDA"),
-        ("libnccl.so.2", "nccl", "NCCL"),
+        ("libcudnn.so.9", "cudnn", "nvidia-cudnn-cu13==9.10.2.21"),
+        ("libcublasLt.so.13", "cuda", "'nvidia-cublas==13.1.0.*'"),
+        ("libnccl.so.2", "nccl", "nvidia-nccl-cu13==2.27.5"),
+        ("libcufft.so.12", "cuda", "torch==2.13.0"),
     ],
 )
-def test_an_import_that_lacks_a_library(library: str, which: str, title: str) -> None:
-    """torch is broken, and so is the link whose library it is; version and CUDA are known all the same."""
+def test_an_import_that_lacks_a_library(library: str, which: str, package: str) -> None:
+    """torch is broken, and so is the link whose library it is; the remedy is that library's package alone, in
+    the version that torch requires, and torch where no package of it is known."""
     error = f"{library}: cannot open shared object file: No such file or directory"
-    one = facts(torch=no_import(error))
+    required = {"nvidia-cudnn-cu13": "==9.10.2.21", "nvidia-nccl-cu13": "==2.27.5"}
+    cublas = {"nvidia-cublas": "==13.1.0.*"}
+    installed = {**PACKAGES.installed, "nvidia-cublas": Installed("nvidia-cublas", "13.1.0.3", "pip")}
+    one = facts(torch=no_import(error), packages={"required": {**required, **cublas}, "installed": installed})
+    remedy = anew(package).replace("Install 'nvidia-cublas again", "Install nvidia-cublas again")
     assert link("torch", one).found == "2.13.0, which can't be imported"
-    assert told(link("torch", one)) == ("broken", f"'import torch' raises ImportError: {error}.", ANEW)
+    assert told(link("torch", one)) == ("broken", f"'import torch' raises ImportError: {error}.", remedy)
     assert told(link(which, one)) == (
         "broken",
         f"{library}, which PyTorch needs, is not found or does not fit.",
-        ANEW,
+        remedy,
     )
     assert link("driver", one).status == "ok"
 
@@ -143,7 +164,7 @@ def test_other_failures_of_the_import() -> None:
     )
     assert told(link("torch", without)) == ("broken", "'import torch' crashes Python (SIGSEGV).", ANEW)
     hung = replace(facts(), torch_said=replace(facts().torch_said, ending="hung", values={"step": "import"}))
-    assert told(link("torch", hung))[:2] == ("broken", "'import torch' has not ended after 60 s.")
+    assert told(link("torch", hung))[:2] == ("unknown", "'import torch' did not finish within 15 s.")
     preloaded = facts(torch=no_import("no\nmore", "OSError"), variables={"LD_PRELOAD": "/x/lib.so"})
     assert told(link("torch", preloaded)) == (
         "broken",
@@ -180,7 +201,7 @@ def test_two_torches_on_the_path() -> None:
         "warning",
         f"PyTorch is installed 2 times: 2.9.0 in /home/anna/.local/lib, 2.13.0 in {SITE}. "
         "The first one is used.",
-        f"Keep one of them: {PIP} uninstall torch removes the one in /home/anna/.local/lib.",
+        f"Keep one of them: {PIP} uninstall -y torch removes the one in /home/anna/.local/lib.",
     )
 
 
@@ -259,7 +280,7 @@ def test_copies_by_pip_and_by_conda() -> None:
     assert told(link("cudnn", facts(packages={"cuda": cuda}))) == (
         "warning",
         "cuDNN is installed 2 times: nvidia-cudnn-cu13 9.10.2.21 (pip), cudnn 9.3.0 (conda).",
-        "Keep one copy of cuDNN: uninstall the one that this PyTorch was not installed with.",
+        "This PyTorch uses nvidia-cudnn-cu13. Uninstall the other copy if nothing else needs it.",
     )
 
 

@@ -12,17 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_doctor import WORKING, facts, fake_torch, h200, nvml
+from helpers_doctor import TORCH, WORKING, facts, fake_torch, h200, nvml
 
 import gpuwidget
 from gpuwidget import torch_state, torch_switches
 from gpuwidget.cli import main
 from gpuwidget.diagnosis import Doctor
 from gpuwidget.health import command, visit
+from gpuwidget.health.children import Environment
 from gpuwidget.health.difference import Change, changes
 from gpuwidget.health.examination import diagnosis
 from gpuwidget.health.packages import TorchFiles
-from gpuwidget.health.patient import Notebook, Patient
+from gpuwidget.health.patient import Notebook
 from gpuwidget.health.text import render
 from gpuwidget.kernel import doctor_view, doctoring
 from gpuwidget.plain import plain
@@ -41,8 +42,9 @@ def test_as_text() -> None:
         "",
         "BROKEN   PyTorch          2.13.0+cpu, built for the CPU only",
         "           This build of PyTorch can't use a GPU: it has no CUDA.",
-        "           To do: Install a build with CUDA: /env/bin/python -m pip install",
-        "           --force-reinstall torch --index-url https://download.pytorch.org/whl/cu130.",
+        "           To do: Install a build with CUDA:",
+        "             /env/bin/python -m pip install torch==2.13.0+cu130 --index-url "
+        "https://download.pytorch.org/whl/cu130",
         "skipped  CUDA runtime     none in this build of PyTorch",
         "skipped  cuDNN            comes with PyTorch for CUDA",
     ]
@@ -91,19 +93,21 @@ def test_as_html() -> None:
     tags = Tags(doctor_view.html(ILL))
     assert tags.open == []
     assert tags.seen <= {
-        *("div", "table", "tbody", "tr", "td", "th", "b", "details", "summary"),
+        *("div", "table", "tbody", "tr", "td", "th", "b", "code", "details", "summary"),
         *("style", "cellpadding", "scope"),
     }
     lines = tags.text.splitlines()
     assert lines[0] == ILL.summary
-    assert lines[1:8] == [
+    assert lines[1:10] == [
         "BROKEN",
         "PyTorch",
         "2.13.0+cpu, built for the CPU only",
         "This build of PyTorch can't use a GPU: it has no CUDA.",
         "To do:",
-        " Install a build with CUDA: /env/bin/python -m pip install --force-reinstall torch --index-url "
-        "https://download.pytorch.org/whl/cu130.",
+        " Install a build with CUDA: ",
+        "/env/bin/python -m pip install torch==2.13.0+cu130 --index-url "
+        "https://download.pytorch.org/whl/cu130",
+        ".",
         "skipped",
     ]
 
@@ -112,9 +116,12 @@ def test_json_is_stable_and_comes_back() -> None:
     """The names of the fields, and a diagnosis that was written is the one that is read."""
     values = json.loads(json.dumps(plain(ILL)))
     assert list(values) == [
-        *("schema", "version", "time", "place", "python", "variables", "status", "summary", "links"),
+        *("schema", "version", "time", "place", "python", "variables", "status", "summary", "unfinished"),
+        "links",
     ]
-    assert list(values["links"][0]) == ["id", "title", "status", "found", "reason", "remedy", "evidence"]
+    assert list(values["links"][0]) == [
+        *("id", "title", "status", "found", "reason", "remedy", "command", "evidence")
+    ]
     assert visit.doctor_of(values) == ILL
     values["of_a_newer_version"] = values["links"][0]["too"] = 1
     assert visit.doctor_of(values) == ILL
@@ -170,11 +177,11 @@ def examined(monkeypatch: pytest.MonkeyPatch) -> list[Doctor]:
     """What the next examinations find, in order; nothing is really examined."""
     found = [WELL]
 
-    def examine(patient: Patient) -> Doctor:
-        assert (patient.place, patient.version) == ("shell", gpuwidget.__version__)
+    def visit_shell(place: str, version: str, environment: Environment) -> Doctor:
+        assert (place, version) == ("shell", gpuwidget.__version__)
         return found[0]
 
-    monkeypatch.setattr(command, "examine", examine)
+    monkeypatch.setattr(command, "visit", visit_shell)
     return found
 
 
@@ -188,10 +195,13 @@ def run(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> tuple[i
 def test_the_exit_status_says_whether_all_is_found(
     examined: list[Doctor], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """0 where nothing is broken, warnings or not; 1 where something is."""
+    """0 where nothing is broken, warnings or not; 1 where something is, or where a check did not finish."""
     assert run([], capsys)[:2] == (0, f"{render(WELL, 110)}\n")
     examined[0] = diagnosis(facts(nvml=nvml(h200(pcie_width=8))))
     assert run([], capsys)[0] == 0
+    examined[0] = diagnosis(facts(ending="hung", torch=dict.fromkeys(TORCH) | {"step": "import"}))
+    assert examined[0].status == "warning"
+    assert run([], capsys)[0] == 1
     examined[0] = ILL
     status, out, err = run(["--json"], capsys)
     assert (status, err) == (1, "")
@@ -205,6 +215,9 @@ def test_diff_compares_with_a_file(
     file = tmp_path / "yesterday.json"
     file.write_text(run(["--json"], capsys)[1])
     assert run(["--diff", str(file)], capsys)[1].endswith("\nNothing has changed since then.\n")
+    examined[0] = diagnosis(facts(ending="hung", torch=dict.fromkeys(TORCH) | {"step": "import"}))
+    assert examined[0].status == "warning"
+    assert run([], capsys)[0] == 1
     examined[0] = ILL
     status, out, _ = run(["--json", "--diff", str(file)], capsys)
     changed = json.loads(out)["changes"]

@@ -16,7 +16,8 @@ PACKAGE = ROOT / "gpuwidget"
 
 HOMES = {
     "__init__.py": {"IPython"},
-    "health/torch_probe.py": {"torch"},  # in a child, for the doctor
+    "health/packages.py": {"packaging"},
+    "health/torch_probe.py": {"numpy", "torch"},  # in a child, for the doctor
     "kernel/dashboard_view.py": {"ipywidgets"},
     "kernel/live_chart.py": {"bqplot", "ipywidgets"},
     "kernel/live_layout.py": {"numpy"},

@@ -23,3 +23,11 @@ def test_the_panel_is_warm_where_the_other_views_are() -> None:
 def test_the_panel_has_the_package_s_version() -> None:
     """What JupyterLab lists as installed is what pip lists."""
     assert json.loads((ROOT / "package.json").read_text())["version"] == gpuwidget.__version__
+
+
+def test_no_text_offers_a_name_that_is_on_no_index() -> None:
+    """Whoever followed it would get nothing, or one day what somebody else puts there under that name."""
+    sources = [*ROOT.glob("gpuwidget/**/*.py"), *ROOT.glob("labextension/src/**/*.ts")]
+    sources += ROOT.glob("gpuwidget/locale/**/*.po*")
+    offer = re.compile(r"pip install (?:--?\S+ )*['\"]?(?:jupyterlab-)?gpuwidget", re.IGNORECASE)
+    assert [str(one) for one in sources if offer.search(one.read_text(encoding="utf-8"))] == []

@@ -5,6 +5,9 @@ Python's own modules come before those paths until its ``main(path)`` puts them 
 json.py of the user's breaks what it breaks, and not the look. What a child says is lines of JSON with a mark
 before them: whatever else a library prints is passed over. What it said before it crashed or was given up
 counts.
+
+The working directory is never on a child's path: a notebook server often starts in a folder that other
+people can write to, and a torch.py there must not run. gpuwidget itself is loaded from its own folder.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import site
 import subprocess
 import sys
 import threading
@@ -19,22 +23,32 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, Any, Literal
 
 _MARK = b"gpuwidget doctor: "
 # os is loaded by then, whatever files there are.
 _START = """
 import os, sys
-n = int(sys.argv[1])
-path, own = sys.argv[2:2 + n], os.path.dirname(os.__file__)
-del sys.argv[1:2 + n]
+package, n = sys.argv[1], int(sys.argv[2])
+path, own = sys.argv[3:3 + n], os.path.dirname(os.__file__)
+del sys.argv[1:3 + n]
 sys.path[:] = [own, os.path.join(own, "lib-dynload"), os.path.join(os.path.dirname(own), "DLLs"), *path]
+from importlib.util import module_from_spec, spec_from_file_location
+spec = spec_from_file_location(
+    "gpuwidget", os.path.join(package, "__init__.py"), submodule_search_locations=[package]
+)
+sys.modules["gpuwidget"] = module_from_spec(spec)
+spec.loader.exec_module(sys.modules["gpuwidget"])
 """
+_PACKAGE = Path(__file__).resolve().parents[1]
 _LEADS = "from gpuwidget.health.children import end_with_parent; end_with_parent()\n"
 _END_S = 1.0
 _LOOK_S = 0.05
 _MOST_ERRORS = 65536
 _MOST_LINE = 300
+_MOST_TEXT = 2000
+_FINISHED = "end"
 
 Ending = Literal["ended", "crashed", "hung", "not started"]
 
@@ -48,6 +62,14 @@ class Said:
     """The signal or the exit status of a crash, with its last words; the error of one that could not start;
     empty else."""
     values: Mapping[str, Any] = field(default_factory=dict)
+    silent_s: float = 0.0
+    """Seconds from its last message until it was killed; 0 for a child that ended by itself."""
+
+    @property
+    def unfinished(self) -> str | None:
+        """The step that it announced last and did not finish; empty before the first; None if all ended."""
+        step = str(self.values.get("step", ""))
+        return None if step == _FINISHED else step
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +93,52 @@ class Environment:
         return cls(sys.executable or "", list(sys.path), variables)
 
 
+def without_working_directory(path: Sequence[str]) -> list[str]:
+    """Return the entries of ``path`` that are not the working directory.
+
+    The folders that belong to the environment stay, even if one of them is the working directory.
+    """
+    try:
+        here = os.path.realpath(os.getcwd())
+    except OSError:  # it was deleted
+        return [entry for entry in path if entry]
+    own = {os.path.realpath(folder) for folder in _environment_folders()}
+    return [entry for entry in path if entry and (os.path.realpath(entry) != here or here in own)]
+
+
+def _environment_folders() -> list[str]:
+    folders = [os.path.dirname(os.__file__), *site.getsitepackages()]
+    return [*folders, site.getusersitepackages()] if site.ENABLE_USER_SITE else folders
+
+
 def say(**values: Any) -> None:
     """In a child: hand over these values at once, before whatever comes next may crash."""
     sys.stdout.write(f"\n{_MARK.decode()}{json.dumps(values)}\n")
     sys.stdout.flush()
+
+
+def announce(step: str) -> None:
+    """In a child: name the step that begins now, so that a hang or a crash is known by its step."""
+    say(step=step)
+
+
+def finish() -> None:
+    """In a child: state that no step is left."""
+    say(step=_FINISHED)
+
+
+def attempt(step: str, value: Callable[[], Any]) -> None:
+    """In a child: announce the step, send its value as ``<step>`` or its exception as ``<step>_error``."""
+    announce(step)
+    try:
+        say(**{step: value()})
+    except Exception as error:
+        say(**{step: None, f"{step}_error": f"{type(error).__name__}: {error_text(error)}"})
+
+
+def error_text(error: BaseException) -> str:
+    """Return the exception's text, shortened."""
+    return str(error)[:_MOST_TEXT]
 
 
 def be_modest() -> None:
@@ -106,7 +170,7 @@ class Child:
     def __init__(
         self, module: str, environment: Environment, arguments: Sequence[str] = (), *, leads: bool = False
     ) -> None:
-        """Run ``module``'s ``main``, with the path as it was given.
+        """Run ``module``'s ``main`` with the path as it was given, without the working directory.
 
         With ``leads`` its own children end with it when it is given up, and all of them with this process.
         """
@@ -116,14 +180,15 @@ class Child:
         """The last line heard, as far as it has come."""
         self._errors = b""
         self._error = ""
+        self._heard_at = time.monotonic()
         self._process: subprocess.Popen[bytes] | None = None
-        paths = [str(path) for path in environment.path]
+        paths = without_working_directory([str(path) for path in environment.path])
         leads = leads and hasattr(os, "killpg")
         code = f"{_START}{_LEADS if leads else ''}from {module} import main; main(path)"
         try:
             self._process = subprocess.Popen(
-                [environment.python, "-c", code, str(len(paths)), *paths, *arguments],
-                env=dict(environment.variables),
+                [environment.python, "-c", code, str(_PACKAGE), str(len(paths)), *paths, *arguments],
+                env=_clean_variables(environment.variables),
                 stdin=subprocess.PIPE if leads else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -145,7 +210,10 @@ class Child:
 
     def _hear(self, part: bytes) -> None:
         *lines, last = (self._line + part).split(b"\n")
-        self._heard += (line for line in lines if line.startswith(_MARK))
+        messages = [line for line in lines if line.startswith(_MARK)]
+        self._heard += messages
+        if messages:
+            self._heard_at = time.monotonic()
         # Of a line that is no word of the child's, the beginning tells so as well as all of it.
         self._line = last if last.startswith(_MARK) else last[: len(_MARK)]
 
@@ -153,7 +221,11 @@ class Child:
         self._errors = (self._errors + part)[-_MOST_ERRORS:]
 
     def said(self, deadline: float) -> Said:
-        """What it says until it ends, or until ``deadline`` (time.monotonic()): then it is given up."""
+        """What it says until it ends, or until ``deadline`` (time.monotonic()): then it is given up.
+
+        A child that can't be killed, since it hangs in the driver, is waited for ``_END_S`` after the
+        deadline: several children with one deadline cost that time once.
+        """
         if self._process is None:
             return Said("not started", self._error)
         status = None
@@ -161,8 +233,8 @@ class Child:
             status = self._wait(deadline)
         finally:
             if status is None:
-                self.end()
-        until = time.monotonic() + _END_S
+                self.end(deadline + _END_S)
+        until = deadline + _END_S if status is None else time.monotonic() + _END_S
         for pipe, listener in self._listeners:
             listener.join(max(0.0, until - time.monotonic()))
             if not listener.is_alive():
@@ -171,7 +243,7 @@ class Child:
             self._process.stdin.close()
         values = self._values()
         if status is None:
-            return Said("hung", "", values)
+            return Said("hung", "", values, max(0.0, deadline - self._heard_at))
         if status == 0:
             return Said("ended", "", values)
         how = _signal(-status) if status < 0 else f"exit status {status}"
@@ -179,10 +251,10 @@ class Child:
         words = self._last_words() if status > 0 or status == -signal.SIGABRT else ""
         return Said("crashed", f"{how}: {words}" if words else how, values)
 
-    def end(self) -> None:
-        """End it where it still runs."""
+    def end(self, until: float | None = None) -> None:
+        """Kill it where it still runs, and wait for its end until ``until`` (time.monotonic())."""
         if self._process is not None and self._process.poll() is None:
-            self._give_up()
+            self._give_up(time.monotonic() + _END_S if until is None else until)
 
     def _wait(self, deadline: float) -> int | None:
         assert self._process is not None
@@ -192,7 +264,7 @@ class Child:
                 return self._process.wait(min(left, _LOOK_S))
         return self._process.poll()
 
-    def _give_up(self) -> None:
+    def _give_up(self, until: float) -> None:
         assert self._process is not None
         with suppress(OSError):
             if self._leads:
@@ -201,7 +273,7 @@ class Child:
                 self._process.kill()
         # One that hangs in the driver does not die of it, and is waited for no longer.
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_END_S)
+            self._process.wait(max(0.0, until - time.monotonic()))
 
     def _last_words(self) -> str:
         lines = self._errors.decode("utf-8", "replace").split("\n")
@@ -220,6 +292,16 @@ def _listen(pipe: IO[bytes], hear: Callable[[bytes], object]) -> None:
     with suppress(OSError, ValueError):
         while part := os.read(pipe.fileno(), 65536):
             hear(part)
+
+
+def _clean_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables with a PYTHONPATH that does not lead to the working directory.
+
+    The child gets its path as arguments, but Python imports sitecustomize before it reads those.
+    """
+    cleaned = dict(variables)
+    folders = without_working_directory(cleaned.pop("PYTHONPATH", "").split(os.pathsep))
+    return {**cleaned, "PYTHONPATH": os.pathsep.join(folders)} if folders else cleaned
 
 
 def _signal(number: int) -> str:

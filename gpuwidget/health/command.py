@@ -9,27 +9,25 @@ from gpuwidget.diagnosis import Doctor
 from gpuwidget.errors import DoctorError, OptionError
 from gpuwidget.health.children import Environment
 from gpuwidget.health.difference import changes
-from gpuwidget.health.examination import examine
-from gpuwidget.health.patient import Patient
 from gpuwidget.health.text import render
-from gpuwidget.health.visit import doctor_of
+from gpuwidget.health.visit import doctor_of, visit
 from gpuwidget.plain import plain
 
 
 def run(version: str, *, as_json: bool, earlier: Path | None, width: int) -> tuple[str, bool]:
-    """What is to be printed, and whether nothing is broken; ``version`` is gpuwidget's.
+    """What is to be printed, and whether all was examined and nothing is broken; ``version`` is gpuwidget's.
 
-    Raises OptionError where ``earlier`` is no diagnosis.
+    Raises OptionError where ``earlier`` is no diagnosis, DoctorError where the examination comes to no end.
     """
     before = None if earlier is None else _read(earlier)
-    doctor = examine(Patient("shell", version, Environment.own()))
+    doctor = visit("shell", version, Environment.own())
     since = None if before is None else changes(before, doctor)
     if as_json:
         values = plain(doctor) if since is None else {**plain(doctor), "changes": plain(since)}
         text = json.dumps(values, indent=2)
     else:
         text = render(doctor, width, since)
-    return text, doctor.status != "broken"
+    return text, doctor.ok
 
 
 def _read(path: Path) -> Doctor:

@@ -1,4 +1,4 @@
-"""The examination: two looks in children side by side, the machine's files meanwhile, then link by link.
+"""The examination: probes in children side by side, the machine's files meanwhile, then link by link.
 
 It imports neither torch nor NVML's binding, and makes no CUDA context.
 """
@@ -20,27 +20,28 @@ from gpuwidget.health import (
 )
 from gpuwidget.health.children import Child
 from gpuwidget.health.facts import Facts, nvml_facts
-from gpuwidget.health.findings import counted
+from gpuwidget.health.findings import counted, with_findings
 from gpuwidget.health.patient import Patient
 from gpuwidget.health.torch_probe import LIBRARIES
+from gpuwidget.health.unfinished import problems, unfinished
 
 _TOOLKIT = tuple(name for name in LIBRARIES if name not in ("libcuda", "libtorch_cuda", "libtorch_cpu"))
 """What must not come from LD_LIBRARY_PATH. The driver's own library may: some containers have it there."""
-_TORCH, _NVML = "gpuwidget.health.torch_probe", "gpuwidget.health.nvml_probe"
+_PROBES = ("torch_probe", "cuda_probe", "nvml_probe", "files_probe")
 
 
 def examine(patient: Patient) -> Doctor:
-    """Examine the environment; takes as long as importing torch, ``patience_s`` at most."""
+    """Examine the environment; takes as long as importing torch, ``patience_s`` and a second at most."""
     environment = patient.environment
     deadline = time.monotonic() + patient.patience_s
-    children = [Child(module, environment) for module in (_TORCH, _NVML)]
+    children = [Child(f"gpuwidget.health.{probe}", environment) for probe in _PROBES]
     try:
         looked = machine.look(environment.variables, patient.root, _TOOLKIT)
         installed = packages.look(environment.path)
-        torch_said, nvml_said = (child.said(deadline) for child in children)
+        torch_said, cuda_said, nvml_said, files_said = (child.said(deadline) for child in children)
     finally:
         for child in children:
-            child.end()  # interrupted, the other one would go on
+            child.end(deadline)  # interrupted, the others would go on
     facts = Facts(
         place=patient.place,
         version=patient.version,
@@ -49,6 +50,8 @@ def examine(patient: Patient) -> Doctor:
         machine=looked,
         packages=installed,
         torch_said=torch_said,
+        cuda_said=cuda_said,
+        files_said=files_said,
         nvml_said=nvml_said,
         nvml=nvml_facts(nvml_said),
         patience_s=patient.patience_s,
@@ -59,7 +62,7 @@ def examine(patient: Patient) -> Doctor:
 
 def diagnosis(facts: Facts) -> Doctor:
     """What is made of the facts."""
-    links = (
+    checked = (
         links_torch.torch_link(facts),
         links_libraries.cuda_link(facts),
         links_libraries.cudnn_link(facts),
@@ -75,6 +78,9 @@ def diagnosis(facts: Facts) -> Doctor:
         links_condition.shm_link(facts),
         links_condition.package_link(facts),
     )
+    more = problems(facts)
+    links = tuple(with_findings(link, more.get(link.id, ())) for link in checked)
+    incomplete = unfinished(facts)
     broken = [link for link in links if link.status == "broken"]
     doubtful = [link for link in links if link.status in ("warning", "unknown")]
     return Doctor(
@@ -85,12 +91,13 @@ def diagnosis(facts: Facts) -> Doctor:
         python=facts.python,
         variables=machine.shown_variables(facts.variables),
         status="broken" if broken else "warning" if doubtful else "ok",
-        summary=_summary(broken, doubtful),
+        summary=_summary(broken, doubtful, incomplete),
+        unfinished=incomplete,
         links=links,
     )
 
 
-def _summary(broken: list[Link], doubtful: list[Link]) -> str:
+def _summary(broken: list[Link], doubtful: list[Link], incomplete: tuple[str, ...]) -> str:
     if broken:
         first, count = broken[0], len(broken)
         more = (
@@ -99,6 +106,9 @@ def _summary(broken: list[Link], doubtful: list[Link]) -> str:
             else ""
         )
         return f"Broken: {first.title}. {first.reason}{more}"
+    if incomplete:
+        first = next((link for link in doubtful if link.status == "unknown"), *doubtful[:1])
+        return f"Incomplete: {first.title}. {first.reason}"
     if doubtful:
         return f"Nothing is broken; {counted(len(doubtful), 'link')} to look at: {doubtful[0].title} first."
     return "All links were found, from PyTorch to the GPU."

@@ -9,6 +9,7 @@ from typing import Any
 
 from gpuwidget.diagnosis import Place
 from gpuwidget.health.children import Said
+from gpuwidget.health.files_probe import Checked, Damaged
 from gpuwidget.health.machine import Machine
 from gpuwidget.health.packages import Packages
 from gpuwidget.health.patient import Notebook
@@ -28,18 +29,41 @@ class Facts:
     packages: Packages
     torch_said: Said
     """What :mod:`gpuwidget.health.torch_probe` said."""
+    cuda_said: Said
+    """What :mod:`gpuwidget.health.cuda_probe` said."""
+    files_said: Said
+    """What :mod:`gpuwidget.health.files_probe` said."""
     nvml_said: Said
     """What :mod:`gpuwidget.health.nvml_probe` said."""
     nvml: NvmlHealth | None
     """The same, None where it did not come to its end."""
     patience_s: float
-    """How long each of the two was waited for."""
+    """How long the probes were waited for, all of them together."""
     notebook: Notebook
 
     @property
     def torch(self) -> Mapping[str, Any]:
         """What the child said of torch, step by step."""
         return self.torch_said.values
+
+    @property
+    def libcuda(self) -> Mapping[str, Any]:
+        """What CUDA's driver library said in a child without torch, step by step."""
+        return self.cuda_said.values
+
+    @property
+    def damaged(self) -> tuple[Checked, ...]:
+        """The packages with files that are missing, empty or of another size than recorded."""
+        checked = (_checked(one) for one in self.files_said.values.get("checked") or ())
+        shared = {name for names in self.shared for name in names}
+        required = self.packages.required
+        # Of two packages with the same files, the one that torch requires is put right.
+        return tuple(one for one in checked if one.count and (one.name not in shared or one.name in required))
+
+    @property
+    def shared(self) -> tuple[tuple[str, ...], ...]:
+        """Groups of installed packages that own the same shared libraries."""
+        return tuple(tuple(names) for names in self.files_said.values.get("shared") or ())
 
     @property
     def torch_version(self) -> str | None:
@@ -69,7 +93,7 @@ class Facts:
     def capabilities(self) -> list[str]:
         """Those of the GPUs here, as "9.0", by NVML or else by CUDA."""
         known = [gpu.compute_capability for gpu in self.gpus if gpu.compute_capability is not None]
-        return known or [one["capability"] for one in self.torch.get("cu_devices") or []]
+        return known or [one["capability"] for one in self.libcuda.get("cu_devices") or []]
 
     @property
     def arm(self) -> bool:
@@ -79,7 +103,7 @@ class Facts:
     @property
     def cuda_works(self) -> bool:
         """Whether CUDA's own library starts and shows a device: then driver and device files do."""
-        return self.torch.get("cu_init") == 0 and bool(self.torch.get("cu_count"))
+        return self.libcuda.get("cu_init") == 0 and bool(self.libcuda.get("cu_count"))
 
     @property
     def missing_gpus_in_container(self) -> bool:
@@ -88,10 +112,9 @@ class Facts:
         return machine.container is not None and not machine.devices and not self.gpus and not self.cuda_works
 
     def mapped(self, library: str) -> tuple[str, ...]:
-        """The files of a library, named by its beginning, that were mapped where torch was imported."""
-        return tuple(
-            path for path in self.torch.get("mapped") or () if _is(PurePosixPath(path).name, library)
-        )
+        """The files of a library, named by its beginning, that torch or the driver's library mapped."""
+        mapped = dict.fromkeys((*(self.torch.get("mapped") or ()), *(self.libcuda.get("mapped") or ())))
+        return tuple(path for path in mapped if _is(PurePosixPath(path).name, library))
 
     def on_library_path(self, library: str) -> dict[str, str]:
         """A file of that library in each folder of LD_LIBRARY_PATH that has one."""
@@ -115,6 +138,10 @@ class Facts:
             for one in self.packages.cuda
             if one.name.startswith(beginnings)
         ]
+
+
+def _checked(values: Mapping[str, Any]) -> Checked:
+    return Checked(**{**values, "damaged": tuple(Damaged(**one) for one in values["damaged"])})
 
 
 def _is(name: str, library: str) -> bool:

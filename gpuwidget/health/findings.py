@@ -18,6 +18,8 @@ class Finding:
     status: Literal["broken", "warning", "unknown"]
     reason: str
     remedy: str | None
+    command: str | None = None
+    """The command line in the remedy's text that can be run as it is; None where it has none."""
 
 
 def link(
@@ -33,17 +35,36 @@ def link(
     """
     known = {name: value for name, value in (evidence or {}).items() if value}
     if not findings:
-        return Link(*which, "ok", found, None, None, known)
+        return Link(*which, "ok", found, None, None, None, known)
     first, *others = sorted(findings, key=lambda one: _WORST_FIRST.index(one.status))
     for number, other in enumerate(others, 2):
         known[f"finding {number}"] = other.reason
-    return Link(*which, first.status, found, first.reason, first.remedy, known)
+    return Link(*which, first.status, found, first.reason, first.remedy, first.command, known)
+
+
+def with_findings(link: Link, findings: Sequence[Finding]) -> Link:
+    """Return the link with more findings: the worst of all is told, the others stand in the evidence."""
+    if not findings:
+        return link
+    worst = min(findings, key=lambda one: _WORST_FIRST.index(one.status))
+    others = [one.reason for one in findings if one is not worst]
+    known = dict(link.evidence)
+    number = 2 + sum(name.startswith("finding ") for name in known)
+    found = "not checked" if link.status == "skipped" else link.found
+    if link.status in _WORST_FIRST and _WORST_FIRST.index(link.status) <= _WORST_FIRST.index(worst.status):
+        others = [worst.reason, *others]
+        told = (link.status, found, link.reason, link.remedy, link.command)
+    else:
+        others = [*([link.reason] if link.reason else []), *others]
+        told = (worst.status, found, worst.reason, worst.remedy, worst.command)
+    known |= {f"finding {number + place}": reason for place, reason in enumerate(others)}
+    return Link(link.id, link.title, *told, known)
 
 
 def skipped(which: tuple[str, str], found: str, evidence: Mapping[str, str | None] | None = None) -> Link:
     """There is nothing to look at, and that is no fault."""
     known = {name: value for name, value in (evidence or {}).items() if value}
-    return Link(*which, "skipped", found, None, None, known)
+    return Link(*which, "skipped", found, None, None, None, known)
 
 
 def counted(number: int, what: str) -> str:

@@ -10,6 +10,7 @@ from gpuwidget.diagnosis import Link
 from gpuwidget.health import packages
 from gpuwidget.health.facts import Facts
 from gpuwidget.health.findings import Finding, counted, link, skipped
+from gpuwidget.health.remedies import our_package
 from gpuwidget.sources import xids
 from gpuwidget.sources.nvml_health import GpuHealth
 from gpuwidget.sources.throttle import POWER_CAP, needing_attention
@@ -22,6 +23,11 @@ PACKAGE = ("package", "gpuwidget")
 
 _ENOUGH_SHM = units.GIB
 """Docker gives 64 MiB unless told otherwise; a DataLoader's workers hand whole batches through it."""
+_RESET = "sudo nvidia-smi --gpu-reset"
+_KEEP_READY = "sudo systemctl enable --now nvidia-persistenced"
+_MORE_SHM = "sudo mount -o remount,size=50% /dev/shm"
+_LIST_SHM = "ls -la /dev/shm"
+_TOPOLOGY = "nvidia-smi topo -m"
 _REPLACE = "Have the GPU replaced, and do not use it until then."
 
 
@@ -54,9 +60,7 @@ def _errors(gpu: GpuHealth, failed: Literal["broken", "warning"]) -> list[Findin
         found.append(Finding(failed, reason, _REPLACE))
     if gpu.remap_pending or gpu.retired_pending:
         reason = f"{name} has memory to set aside after an error, which waits for a reset."
-        found.append(
-            Finding("warning", reason, "Stop what uses it, then sudo nvidia-smi --gpu-reset, or reboot.")
-        )
+        found.append(Finding("warning", reason, f"Stop what uses it, then {_RESET}, or reboot.", _RESET))
     if gpu.ecc_uncorrected:
         reason = (
             f"{name} had {counted(gpu.ecc_uncorrected, 'uncorrected memory error')} since the "
@@ -106,7 +110,7 @@ def _persistence(facts: Facts) -> list[Finding]:
         f"Nothing keeps {counted(len(off), 'GPU')} initialised (persistence mode is off): the first use "
         "after a pause waits seconds for the driver, and what was set is lost."
     )
-    return [Finding("warning", reason, "Keep them ready: sudo systemctl enable --now nvidia-persistenced.")]
+    return [Finding("warning", reason, f"Keep them ready: {_KEEP_READY}.", _KEEP_READY)]
 
 
 def _memory(gpu: GpuHealth) -> str:
@@ -172,8 +176,8 @@ def peers_link(facts: Facts) -> Link:
     if cut and len(cut) < len(peers):
         pairs = ", ".join(f"{one} and {other}" for one, other in cut if one < other)
         reason = f"Some GPUs can't read each other's memory: {pairs or cut[0]}; copies go through the host."
-        remedy = "Put GPUs that work together where they reach each other: nvidia-smi topo -m."
-        return link(PEERS, found, [Finding("warning", reason, remedy)], evidence)
+        remedy = f"Put GPUs that work together where they reach each other: {_TOPOLOGY}."
+        return link(PEERS, found, [Finding("warning", reason, remedy, _TOPOLOGY)], evidence)
     if cut:
         # As on most consumer cards: how they were made, and no fault.
         return link(PEERS, "through the host: these GPUs have no direct access", [], evidence)
@@ -207,16 +211,14 @@ def shm_link(facts: Facts) -> Link:
             "Start the container with more: docker run --shm-size=8g … (Kubernetes: an "
             "emptyDir with medium Memory)."
             if facts.machine.container
-            else "Make it larger: sudo mount -o remount,size=50% /dev/shm."
+            else f"Make it larger: {_MORE_SHM}."
         )
-        findings.append(Finding("warning", reason, remedy))
+        command = None if facts.machine.container else _MORE_SHM
+        findings.append(Finding("warning", reason, remedy, command))
     elif room.free < room.total // 20:
         reason = f"/dev/shm is full: {units.memory(room.free)} of {units.memory(room.total)} are free."
-        findings.append(
-            Finding(
-                "warning", reason, "See what lies in it: ls -la /dev/shm; programs that died leave files."
-            )
-        )
+        remedy = f"See what lies in it: {_LIST_SHM}; programs that died leave files."
+        findings.append(Finding("warning", reason, remedy, _LIST_SHM))
     return link(SHM, units.memory(room.total), findings, evidence)
 
 
@@ -229,23 +231,18 @@ def package_link(facts: Facts) -> Link:
         "GPUWIDGET_SOURCE": facts.variables.get("GPUWIDGET_SOURCE"),
     }
     findings = []
-    anew = (
-        f"{facts.python or 'python'} -m pip uninstall -y {packages.OTHERS}, then install "
-        "--force-reinstall --no-deps "
-        f"{packages.OURS}."
-    )
     if found.changed:
         whose = f"the package {packages.OTHERS} {found.other}" if found.other else "something else"
         were = "was" if len(found.changed) == 1 else "were"
         reason = f"{counted(len(found.changed), 'file')} of gpuwidget's {were} overwritten by {whose}."
-        findings.append(Finding("warning", reason, anew))
+        findings.append(Finding("warning", reason, *our_package(facts)))
     elif found.other:
         reason = (
             f"The package {packages.OTHERS} {found.other}, somebody else's, is installed beside "
             f"{packages.OURS}: both "
             "have the import name gpuwidget."
         )
-        findings.append(Finding("warning", reason, anew))
+        findings.append(Finding("warning", reason, *our_package(facts)))
     source = facts.variables.get("GPUWIDGET_SOURCE", "").strip()
     if source and source.partition(":")[0] not in ("auto", "nvml"):
         reason = (

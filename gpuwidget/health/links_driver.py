@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from gpuwidget.diagnosis import Link
 from gpuwidget.health import drivers
+from gpuwidget.health.children import Said
 from gpuwidget.health.facts import Facts
 from gpuwidget.health.findings import Finding, counted, link, skipped
-from gpuwidget.health.remedies import build, last
+from gpuwidget.health.remedies import build, last, nvml_binding
 from gpuwidget.health.versions import cuda_number, numbers
 from gpuwidget.sources import nvml_health
 from gpuwidget.sources import nvml_words as words
@@ -18,6 +19,10 @@ DRIVER = ("driver", "Driver")
 FILES = ("device_files", "Device files")
 
 _START_WITH_GPUS = "Start the container with the machine's GPUs: docker run --gpus all …"
+_LOAD = "sudo modprobe nvidia"
+_START_FABRIC = "sudo systemctl start nvidia-fabricmanager"
+_MAKE_FILES = "sudo nvidia-modprobe -c 0 -u"
+_JOIN_GROUP = "sudo usermod -aG video $USER"
 _STUB, _NOT_READY, _MISMATCH, _NO_COMPAT = 34, 802, 803, 804
 """Of CUresult, cuda.h."""
 
@@ -26,13 +31,13 @@ def driver_link(facts: Facts) -> Link:
     """NVIDIA's driver: loaded, in order, and new enough for torch's CUDA."""
     nvml, machine, driver = facts.nvml, facts.machine, facts.driver
     newest = nvml.cuda_driver if nvml is not None else None
-    if newest is None and isinstance(facts.torch.get("cuda_driver"), int):
-        newest = cuda_number(facts.torch["cuda_driver"])
+    if newest is None and isinstance(facts.libcuda.get("cuda_driver"), int):
+        newest = cuda_number(facts.libcuda["cuda_driver"])
     evidence = {
         "driver": driver,
         "newest CUDA it runs": newest,
         "kernel module": machine.module,
-        "libcuda": ", ".join(facts.mapped("libcuda")) or facts.torch.get("libcuda_error"),
+        "libcuda": ", ".join(facts.mapped("libcuda")) or facts.libcuda.get("libcuda_error"),
         "container": machine.container,
         "Python binding": ", ".join(f"{one.name} {one.version}" for one in facts.packages.binding),
     }
@@ -66,18 +71,18 @@ def _start(facts: Facts) -> list[Finding]:
         return [
             Finding(
                 "broken",
-                f"The driver has not answered within {facts.patience_s:.0f} s.",
+                f"The driver did not answer within {facts.patience_s:.0f} s: {_step(said)} did not return.",
                 "See whether nvidia-smi hangs too; the kernel log (dmesg) names the GPU that "
                 "is stuck. A restart "
                 "of the machine usually helps.",
             )
         ]
     if nvml is None:
-        what = said.how or "it said nothing"
+        what = f"{_step(said)}: {said.how or 'no answer'}"
         return [Finding("unknown", f"The driver could not be asked ({what}).", "See what nvidia-smi says.")]
     if nvml.error == nvml_health.NO_BINDING:
-        reason, _, remedy = str(nvml.reason).partition(". ")
-        return [Finding("unknown", f"{reason}.", remedy)]
+        reason = str(nvml.reason).partition(". ")[0]
+        return [Finding("unknown", f"{reason}.", *nvml_binding(facts))]
     if nvml.error is None:
         return []
     if nvml.error == words.LIB_RM_VERSION_MISMATCH:
@@ -92,7 +97,12 @@ def _start(facts: Facts) -> list[Finding]:
             )
         ]
     reason, _, remedy = str(nvml.reason).partition(". ")
-    return [Finding("broken", f"{reason}.", remedy or "See what nvidia-smi says.")]
+    command = _LOAD if _LOAD in remedy else None
+    return [Finding("broken", f"{reason}.", remedy or "See what nvidia-smi says.", command)]
+
+
+def _step(said: Said) -> str:
+    return said.unfinished or "starting Python"
 
 
 def _gpus_remedy(facts: Facts) -> str:
@@ -116,31 +126,21 @@ def _age(facts: Facts) -> list[Finding]:
     wheel = drivers.torch_wheel(driver, facts.capabilities, arm=facts.arm)
     reason = f"Driver {driver} is too old for a PyTorch built with CUDA {cuda}, which needs {least} or newer."
     remedy = f"Update the driver to {least} or newer"
-    if wheel is None:
+    command = None if wheel is None else build(facts, wheel)
+    if wheel is None or command is None:
         return [Finding("broken", reason, f"{remedy}.")]
-    other = f"a PyTorch built with CUDA {drivers.wheel_cuda(wheel)}: {build(facts, wheel)}.{last(wheel)}"
+    other = f"a PyTorch built with CUDA {drivers.wheel_cuda(wheel)}: {command}.{last(wheel)}"
     newest = drivers.torch_wheel(None, facts.capabilities, arm=facts.arm)
     if newest is not None and numbers(drivers.wheel_cuda(newest))[0] < numbers(cuda)[0]:
         # No driver helps GPUs that this CUDA has no code for any more.
-        return [Finding("broken", reason, f"Install {other}")]
-    return [Finding("broken", reason, f"{remedy}, or install {other}")]
+        return [Finding("broken", reason, f"Install {other}", command)]
+    return [Finding("broken", reason, f"{remedy}, or install {other}", command)]
 
 
 def _libcuda(facts: Facts) -> list[Finding]:
     """What CUDA's own driver library says when it starts."""
-    told = facts.torch
-    if facts.torch_said.ending == "hung" and told.get("step") in ("driver", "available"):
-        reason = f"CUDA did not start within {facts.patience_s:.0f} s."
-        return [
-            Finding(
-                "broken", reason, "See whether nvidia-smi hangs too, and what the kernel log (dmesg) says."
-            )
-        ]
-    if facts.torch_said.ending == "crashed" and told.get("step") == "driver":
-        reason = f"CUDA's driver library crashes ({facts.torch_said.how})."
-        return [Finding("broken", reason, "Install the driver anew; in a container, start it anew.")]
     answers = facts.nvml is not None and facts.nvml.error is None
-    error = told.get("libcuda_error")
+    error = facts.libcuda.get("libcuda_error")
     if error and answers:
         capabilities = facts.variables.get("NVIDIA_DRIVER_CAPABILITIES")
         if (
@@ -153,7 +153,7 @@ def _libcuda(facts: Facts) -> list[Finding]:
             return [Finding("broken", reason, remedy)]
         reason = f"The driver runs, but its library for CUDA can't be loaded: {str(error).splitlines()[0]}."
         return [Finding("broken", reason, "Install the driver's compute part (Debian, Ubuntu: libcuda1).")]
-    return _cu_init(facts, told.get("cu_init"))
+    return _cu_init(facts, facts.libcuda.get("cu_init"))
 
 
 def _cu_init(facts: Facts, code: object) -> list[Finding]:
@@ -167,7 +167,8 @@ def _cu_init(facts: Facts, code: object) -> list[Finding]:
                 "broken",
                 "The driver is not ready: GPUs that are joined by NVSwitch wait for the fabric "
                 "manager (error 802).",
-                "Start it: sudo systemctl start nvidia-fabricmanager, of the driver's very version.",
+                f"Start it: {_START_FABRIC}, of the driver's very version.",
+                _START_FABRIC,
             )
         ]
     if code in (_MISMATCH, _NO_COMPAT):
@@ -203,23 +204,27 @@ def device_files_link(facts: Facts) -> Link:
     if closed:
         reason = f"This user may not use {', '.join(one.path for one in closed)} ({closed[0].mode})."
         remedy = (
-            "Let this user read and write them: sudo usermod -aG video $USER and log in anew, "
-            "or 'sudo chmod a+rw "
+            f"Let this user read and write them: {_JOIN_GROUP} and log in anew, or 'sudo chmod a+rw "
             "/dev/nvidia*' where no group is used."
         )
-        findings.append(Finding("broken", reason, remedy))
+        findings.append(Finding("broken", reason, remedy, _JOIN_GROUP))
     if not gpus:
         reason = "There are the driver's files, but none of a GPU (/dev/nvidia0)."
-        remedy = _START_WITH_GPUS if machine.container else "Make them: sudo nvidia-modprobe -c 0 -u."
-        findings.append(Finding("broken", reason, remedy))
+        findings.append(Finding("broken", reason, *_make_files(facts)))
     if machine.expected:
         reason = f"{' and '.join(machine.expected)} missing: CUDA does not start without."
-        remedy = _START_WITH_GPUS if machine.container else "Make them: sudo nvidia-modprobe -c 0 -u."
-        findings.append(Finding("broken", reason, remedy))
+        findings.append(Finding("broken", reason, *_make_files(facts)))
     if not closed:
         findings += _caps(facts)
     return link(
         FILES, f"{counted(len(gpus), 'GPU')} under /dev", _unless_cuda_works(facts, findings), evidence
+    )
+
+
+def _make_files(facts: Facts) -> tuple[str, str | None]:
+    """Remedy and command."""
+    return (
+        (_START_WITH_GPUS, None) if facts.machine.container else (f"Make them: {_MAKE_FILES}.", _MAKE_FILES)
     )
 
 
@@ -232,7 +237,7 @@ def _none(facts: Facts) -> Finding:
         return Finding("broken", f"This container has no /dev/nvidia*{host}.", _gpus_remedy(facts))
     if facts.machine.module is not None:
         reason = "The driver is loaded, but there is no /dev/nvidia*."
-        return Finding("broken", reason, "Make them: sudo nvidia-modprobe -c 0 -u.")
+        return Finding("broken", reason, f"Make them: {_MAKE_FILES}.", _MAKE_FILES)
     reason = "There is no /dev/nvidia*: no NVIDIA driver is loaded, or there is no NVIDIA GPU."
     return Finding("broken", reason, "See whether lspci lists an NVIDIA GPU, and install its driver.")
 
@@ -245,7 +250,7 @@ def _caps(facts: Facts) -> list[Finding]:
         if one.path.startswith("/dev/nvidia-caps/") and not one.usable
     ]
     # One of them is for the administration of slices, which is the administrator's alone.
-    if not any(gpu.mig for gpu in facts.gpus) or facts.torch.get("cu_init") in (0, None):
+    if not any(gpu.mig for gpu in facts.gpus) or facts.libcuda.get("cu_init") in (0, None):
         return []
     if closed:
         reason = f"A MIG slice is used through files that this user may not use: {', '.join(closed)}."

@@ -9,13 +9,16 @@ from gpuwidget.health import drivers
 from gpuwidget.health.facts import Facts
 from gpuwidget.health.findings import Finding, counted, link, skipped
 from gpuwidget.health.links_visible import hides_all
-from gpuwidget.health.remedies import build, install, last
+from gpuwidget.health.remedies import anew, build, install, last
 from gpuwidget.health.versions import numbers
 from gpuwidget.sources.nvml_health import GpuHealth
 
 GPU = ("gpu", "GPU")
 SHARING = ("sharing", "MIG and sharing")
 
+_RELOAD_UVM = "sudo rmmod nvidia_uvm; sudo modprobe nvidia_uvm"
+_ONE_SLICE = "sudo nvidia-smi mig -cgi 0 -C"
+_RESET = "sudo nvidia-smi --gpu-reset"
 _NO_DEVICE, _UNAVAILABLE, _UNKNOWN = 100, 46, 999
 """Of CUresult, cuda.h."""
 
@@ -44,7 +47,7 @@ def gpu_link(facts: Facts) -> Link:
             else "Look into the kernel log (dmesg) and restart the machine; see what nvidia-smi lists then."
         )
         return link(GPU, "none", [Finding("broken", reason, remedy)], evidence)
-    devices = told.get("cu_devices")
+    devices = facts.libcuda.get("cu_devices")
     if devices:
         return link(GPU, ", ".join(one["name"] for one in devices), findings, evidence)
     reason = "Without a driver that answers, no GPU can be seen."
@@ -64,7 +67,7 @@ def _lost(facts: Facts) -> tuple[str, ...]:
 def _capabilities(facts: Facts) -> list[tuple[str, str]]:
     """Each kind of GPU with its compute capability, by NVML or else by CUDA."""
     known = [(gpu.name, gpu.compute_capability) for gpu in facts.gpus if gpu.compute_capability is not None]
-    devices = facts.torch.get("cu_devices") or []
+    devices = facts.libcuda.get("cu_devices") or []
     return list(dict.fromkeys(known or [(one["name"], one["capability"]) for one in devices]))
 
 
@@ -87,12 +90,14 @@ def _architecture(gpu: str, capability: str, archs: list[str], facts: Facts) -> 
     if made and here < min(made):
         older = f"Install an older PyTorch, which still knows {gpu}"
         wheel = drivers.torch_wheel(facts.driver, [capability], arm=facts.arm)
-        if wheel is None:
+        command = None if wheel is None else build(facts, wheel)
+        if wheel is None or command is None:
             return [Finding("broken", reason, f"{older}.")]
-        built = f"or a build with CUDA {drivers.wheel_cuda(wheel)}: {build(facts, wheel)}"
-        return [Finding("broken", reason, f"{older}, {built}.{last(wheel)}")]
-    remedy = install(facts, "Install a newer PyTorch", capabilities=[capability], always_index=True)
-    return [Finding("broken", reason, remedy)]
+        built = f"or a build with CUDA {drivers.wheel_cuda(wheel)}: {command}"
+        return [Finding("broken", reason, f"{older}, {built}.{last(wheel)}", command)]
+    what = "Install a newer PyTorch"
+    fix = install(facts, what, capabilities=[capability], always_index=True)
+    return [Finding("broken", reason, *fix)]
 
 
 def _of(arch: str, kind: str) -> tuple[int, ...] | None:
@@ -103,7 +108,7 @@ def _of(arch: str, kind: str) -> tuple[int, ...] | None:
 
 def _start(facts: Facts) -> list[Finding]:
     """What CUDA says of the GPUs when it starts."""
-    code, told = facts.torch.get("cu_init"), facts.torch
+    code, told = facts.libcuda.get("cu_init"), facts.torch
     if code == _UNAVAILABLE:
         return [
             Finding(
@@ -112,16 +117,14 @@ def _start(facts: Facts) -> list[Finding]:
         ]
     if code == _UNKNOWN:
         reason = "CUDA does not start (error 999): the driver's module for memory may be out of order."
-        remedy = (
-            "Load it anew: sudo rmmod nvidia_uvm; sudo modprobe nvidia_uvm. In a container, start that anew."
-        )
-        return [Finding("broken", reason, remedy)]
-    none = code == _NO_DEVICE or (code == 0 and told.get("cu_count") == 0)
+        remedy = f"Load it anew: {_RELOAD_UVM}. In a container, start that anew."
+        return [Finding("broken", reason, remedy, _RELOAD_UVM)]
+    none = code == _NO_DEVICE or (code == 0 and facts.libcuda.get("cu_count") == 0)
     if none and facts.gpus and not hides_all(facts) and not _no_use(facts):
         reason = "The driver lists GPUs, but CUDA finds none that it may use."
         return [Finding("broken", reason, "See what the kernel log (dmesg) says of them.")]
     if code not in (0, None, _NO_DEVICE) and not _told_by_driver(code):
-        reason = f"CUDA does not start: {told.get('cu_text') or 'unknown error'} ({code})."
+        reason = f"CUDA does not start: {facts.libcuda.get('cu_text') or 'unknown error'} ({code})."
         return [Finding("broken", reason, "See what the kernel log (dmesg) and nvidia-smi say.")]
     cuda, driver = facts.cuda, facts.driver
     if cuda is None or (driver is not None and drivers.too_old(driver, cuda)):
@@ -130,7 +133,7 @@ def _start(facts: Facts) -> list[Finding]:
         warnings = told.get("warnings") or []
         why = f": {str(warnings[0]).splitlines()[0]}" if warnings else ""
         reason = f"CUDA starts, but PyTorch can't use it{why}".rstrip(".") + "."
-        return [Finding("broken", reason, "Install PyTorch anew, with its libraries.")]
+        return [Finding("broken", reason, *anew(facts))]
     return []
 
 
@@ -166,35 +169,35 @@ def sharing_link(facts: Facts) -> Link:
     if empty:
         usable = len(empty) < len(gpus)
         reason = f"MIG is on without a slice on {_numbers(empty)}: CUDA can't use {_them(empty)}."
-        remedy = (
-            "Cut it: sudo nvidia-smi mig -cgi 0 -C (profiles: nvidia-smi mig -lgip), or switch "
-            "MIG off (-mig 0)."
-        )
-        findings.append(Finding("warning" if usable else "broken", reason, remedy))
+        remedy = f"Cut it: {_ONE_SLICE} (profiles: nvidia-smi mig -lgip), or switch MIG off (-mig 0)."
+        findings.append(Finding("warning" if usable else "broken", reason, remedy, _ONE_SLICE))
     forbidden = [gpu for gpu in gpus if gpu.compute_mode == "prohibited"]
     if forbidden:
         reason = (
             f"The compute mode of {_numbers(forbidden)} is 'prohibited': CUDA can't use {_them(forbidden)}."
         )
-        remedy = f"Allow it: sudo nvidia-smi -i {forbidden[0].index} -c DEFAULT."
-        findings.append(Finding("warning" if len(forbidden) < len(gpus) else "broken", reason, remedy))
+        share = _share(forbidden[0])
+        remedy = f"Allow it: {share}."
+        findings.append(Finding("warning" if len(forbidden) < len(gpus) else "broken", reason, remedy, share))
     alone = [gpu for gpu in gpus if (gpu.compute_mode or "").startswith("exclusive")]
     if alone and mps is None:
         reason = f"{_numbers(alone)} takes one process at a time (compute mode '{alone[0].compute_mode}')."
-        remedy = (
-            f"Where several notebooks are to share it: sudo nvidia-smi -i {alone[0].index} -c "
-            "DEFAULT, or MPS."
-        )
-        findings.append(Finding("warning", reason, remedy))
+        share = _share(alone[0])
+        remedy = f"Where several notebooks are to share it: {share}, or MPS."
+        findings.append(Finding("warning", reason, remedy, share))
     pending = [gpu for gpu in gpus if gpu.mig is not None and gpu.mig != gpu.mig_pending]
     if pending:
         reason = f"MIG of {_numbers(pending)} is to be switched, which waits for a reset."
-        findings.append(Finding("warning", reason, "Stop what uses it, then sudo nvidia-smi --gpu-reset."))
+        findings.append(Finding("warning", reason, f"Stop what uses it, then {_RESET}.", _RESET))
     slices = sum(len(gpu.slices) for gpu in gpus)
     found = f"MIG: {counted(slices, 'slice')}" if any(gpu.mig for gpu in gpus) else "whole GPUs"
     if mps is not None:
         found += ", MPS runs"
     return link(SHARING, found, findings, evidence)
+
+
+def _share(gpu: GpuHealth) -> str:
+    return f"sudo nvidia-smi -i {gpu.index} -c DEFAULT"
 
 
 def _numbers(gpus: list[GpuHealth]) -> str:

@@ -8,7 +8,8 @@ from pathlib import PurePosixPath
 from gpuwidget.diagnosis import Link
 from gpuwidget.health.facts import Facts
 from gpuwidget.health.findings import Finding, counted, link, skipped
-from gpuwidget.health.remedies import anew, missing_library, remedy_for, unset
+from gpuwidget.health.links_files import of_files
+from gpuwidget.health.remedies import Fix, anew, missing_library, remedy_for, replace, unset
 from gpuwidget.health.versions import cudnn_version
 
 CUDA = ("cuda", "CUDA runtime")
@@ -44,14 +45,14 @@ def cuda_link(facts: Facts) -> Link:
     missing = missing_library(facts)
     if missing is not None and missing.partition(".")[0].startswith(_RUNTIME):
         reason = f"{missing}, which PyTorch needs, is not found or does not fit."
-        return link(
-            CUDA, f"{missing} missing", [Finding("broken", reason, remedy_for(missing, facts))], evidence
-        )
+        finding = Finding("broken", reason, *remedy_for(missing, facts))
+        return link(CUDA, f"{missing} missing", [finding, *of_files(facts, "cuda")], evidence)
     if facts.packages.torch is None and not facts.torch.get("imported"):
         return skipped(CUDA, "comes with PyTorch", evidence)
     if cuda is None:
         return skipped(CUDA, "none in this build of PyTorch", evidence)
-    return link(CUDA, cuda, _shadowed(facts, _RUNTIME), evidence)
+    findings = [*of_files(facts, "cuda"), *_shadowed(facts, _RUNTIME), *_sharing(facts)]
+    return link(CUDA, cuda, findings, evidence)
 
 
 def _shadowed(facts: Facts, libraries: tuple[str, ...]) -> list[Finding]:
@@ -68,7 +69,7 @@ def _shadowed(facts: Facts, libraries: tuple[str, ...]) -> list[Finding]:
             if spelt is not None and not _of_torch(folder, facts):
                 file = PurePosixPath(path).name
                 reason = f"{file} was loaded from {folder}, which is {_in_path(spelt, folder)}."
-                return [Finding("warning", reason, unset(spelt))]
+                return [Finding("warning", reason, *unset(spelt))]
     return []
 
 
@@ -79,7 +80,7 @@ def _other_parts(facts: Facts) -> list[Finding]:
     for folder, name in facts.on_library_path("libcudnn").items():
         if not _of_torch(folder, facts):
             reason = f"{folder} in LD_LIBRARY_PATH has another cuDNN ({name}), whose parts may be mixed in."
-            return [Finding("warning", reason, unset(folder))]
+            return [Finding("warning", reason, *unset(folder))]
     return []
 
 
@@ -117,24 +118,26 @@ def cudnn_link(facts: Facts) -> Link:
     missing = missing_library(facts)
     if missing is not None and missing.startswith("libcudnn"):
         reason = f"{missing}, which PyTorch needs, is not found or does not fit."
-        finding = Finding("broken", reason, remedy_for(missing, facts))
-        return link(CUDNN, f"{missing} missing", [finding], evidence)
+        finding = Finding("broken", reason, *remedy_for(missing, facts))
+        return link(CUDNN, f"{missing} missing", [finding, *of_files(facts, "cudnn")], evidence)
     if not told.get("imported") or facts.cuda is None:
         return skipped(CUDNN, "comes with PyTorch for CUDA", evidence)
     error, number = told.get("cudnn_error"), told.get("cudnn")
-    findings = []
+    findings = of_files(facts, "cudnn")
     if error:
-        findings.append(Finding("broken", f"cuDNN fails: {str(error).splitlines()[0]}", anew(facts)))
+        reason = f"cuDNN fails: {str(error).splitlines()[0]}"
+        findings.append(Finding("broken", reason, *anew(facts, "libcudnn")))
     elif number is None and "cudnn" in told:
         reason = "This build of PyTorch has no cuDNN: convolutions are slow or fail."
-        findings.append(Finding("warning", reason, anew(facts)))
+        findings.append(Finding("warning", reason, *anew(facts, "libcudnn")))
     if told.get("cudnn_enabled") is False or facts.notebook.cudnn_off:
         reason = "cuDNN is switched off (torch.backends.cudnn.enabled is False): convolutions are slow."
         findings.append(Finding("warning", reason, "Switch it on: torch.backends.cudnn.enabled = True."))
     findings += _shadowed(facts, ("libcudnn",)) or _other_parts(facts)
-    findings += _mixed(facts, "libcudnn", "cuDNN")
-    findings += _several(versions, facts, "cuDNN")
-    found = cudnn_version(number) if isinstance(number, int) else "not found"
+    findings += _mixed(facts, "cudnn", "cuDNN")
+    findings += _several(facts, "cudnn", "cuDNN")
+    unknown = "not found" if "cudnn" in told else "not checked"
+    found = cudnn_version(number) if isinstance(number, int) else unknown
     return link(CUDNN, found, findings, evidence)
 
 
@@ -146,16 +149,17 @@ def nccl_link(facts: Facts) -> Link:
     missing = missing_library(facts)
     if missing is not None and missing.startswith("libnccl"):
         reason = f"{missing}, which PyTorch needs, is not found or does not fit."
-        finding = Finding("broken", reason, remedy_for(missing, facts))
-        return link(NCCL, f"{missing} missing", [finding], evidence)
+        finding = Finding("broken", reason, *remedy_for(missing, facts))
+        return link(NCCL, f"{missing} missing", [finding, *of_files(facts, "nccl")], evidence)
     if not told.get("imported") or facts.cuda is None:
         return skipped(NCCL, "comes with PyTorch for CUDA", evidence)
     if told.get("nccl") is None:
         return skipped(NCCL, "none in this build of PyTorch: it is needed for several GPUs only", evidence)
     findings = [
+        *of_files(facts, "nccl"),
         *_shadowed(facts, ("libnccl",)),
-        *_mixed(facts, "libnccl", "NCCL"),
-        *_several(versions, facts, "NCCL"),
+        *_mixed(facts, "nccl", "NCCL"),
+        *_several(facts, "nccl", "NCCL"),
     ]
     for name, what in (("NCCL_P2P_DISABLE", "GPUs' direct access"), ("NCCL_SHM_DISABLE", "shared memory")):
         if facts.variables.get(name, "0") not in ("", "0"):
@@ -166,12 +170,12 @@ def nccl_link(facts: Facts) -> Link:
 
 def _mixed(facts: Facts, library: str, name: str) -> list[Finding]:
     """Parts of one library from several folders do not fit each other."""
-    folders = sorted({str(PurePosixPath(path).parent) for path in facts.mapped(library)})
+    folders = sorted({str(PurePosixPath(path).parent) for path in facts.mapped(f"lib{library}")})
     if len(folders) < 2:
         return []
     reason = f"{name} was loaded from {counted(len(folders), 'folder')} at once: {' and '.join(folders)}."
     on_path = [spelt for folder in folders if (spelt := facts.in_library_path(folder)) is not None]
-    return [Finding("broken", reason, unset(on_path[0]) if on_path else _one_of(name))]
+    return [Finding("broken", reason, *(unset(on_path[0]) if on_path else _one_of(facts, library, name)))]
 
 
 def _copies(facts: Facts, library: str) -> list[str]:
@@ -182,13 +186,36 @@ def _copies(facts: Facts, library: str) -> list[str]:
     return [f"{one.name} {one.version} ({one.by})" for one in found]
 
 
-def _several(versions: list[str], facts: Facts, name: str) -> list[Finding]:
+def _several(facts: Facts, library: str, name: str) -> list[Finding]:
     """Copies by pip and by conda, or for two CUDAs: which one is loaded is a matter of order."""
+    versions = _copies(facts, library)
     if len(versions) < 2:
         return []
     reason = f"{name} is installed {len(versions)} times: {', '.join(versions)}."
-    return [Finding("warning", reason, _one_of(name))]
+    return [Finding("warning", reason, *_one_of(facts, library, name))]
 
 
-def _one_of(name: str) -> str:
-    return f"Keep one copy of {name}: uninstall the one that this PyTorch was not installed with."
+def _one_of(facts: Facts, library: str, name: str) -> Fix:
+    """Keep the package that torch requires, where there are two of pip's that own the same files."""
+    own = re.compile(rf"nvidia-{library}(-cu\d+)?")
+    by_pip = [one.name for one in facts.packages.cuda if own.fullmatch(one.name)]
+    right = [one for one in by_pip if one in facts.packages.required]
+    wrong = [one for one in by_pip if one not in right]
+    if len(right) == 1 and wrong:
+        return replace(facts, wrong[0], right[0])
+    if len(right) == 1:
+        return Fix(f"This PyTorch uses {right[0]}. Uninstall the other copy if nothing else needs it.")
+    return Fix(f"Keep the copy of {name} that this PyTorch was installed with, and uninstall the other one.")
+
+
+def _sharing(facts: Facts) -> list[Finding]:
+    """Other libraries than cuDNN and NCCL that are installed for two versions of CUDA, in the same folder."""
+    found = []
+    for names in facts.shared:
+        right = [one for one in names if one in facts.packages.required]
+        wrong = [one for one in names if one not in right]
+        told_elsewhere = names[0].startswith(("nvidia-cudnn", "nvidia-nccl"))
+        if len(right) == 1 and wrong and not told_elsewhere:
+            reason = f"{' and '.join(names)} own the same files, and this PyTorch requires {right[0]}."
+            found.append(Finding("warning", reason, *replace(facts, wrong[0], right[0])))
+    return found

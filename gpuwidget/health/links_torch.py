@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import PurePath
 
 from gpuwidget.diagnosis import Link
 from gpuwidget.health import packages
 from gpuwidget.health.facts import Facts
 from gpuwidget.health.findings import Finding, link, skipped
-from gpuwidget.health.remedies import anew, install, missing_library, pip, reinstall, remedy_for
+from gpuwidget.health.links_files import describe, of_files
+from gpuwidget.health.packages import normal
+from gpuwidget.health.remedies import (
+    Fix,
+    anew,
+    conda_with_cuda,
+    install,
+    keep_one_torch,
+    missing_library,
+    older_numpy,
+    reinstall,
+    remedy_for,
+    require,
+)
 
 TORCH = ("torch", "PyTorch")
 
 _NO_ROOM = re.compile("failed to map segment|[Cc]annot allocate memory")
 _MOST_FILES = 5
+_NUMPY_1 = re.compile(r"compiled using NumPy 1\.x|_ARRAY_API not found")
 _OLD_LIBC = re.compile(r"GLIBC(?:XX)?_[\d.]+")
 
 
@@ -30,7 +45,7 @@ def torch_link(facts: Facts) -> Link:
         if facts.place == "server":
             return skipped(TORCH, "not in the server's environment, which needs none", evidence)
         reason = "PyTorch is not installed in this environment."
-        finding = Finding("broken", reason, install(facts, "Install it", force=False))
+        finding = Finding("broken", reason, *install(facts, "Install it"))
         return link(TORCH, "not found", [finding], evidence)
     version = facts.torch_version or "of unknown version"
     in_the_way = _in_the_way(facts)
@@ -40,16 +55,16 @@ def torch_link(facts: Facts) -> Link:
         reason = f"Python could not be started to look at it ({said.how})."
         return link(TORCH, version, [Finding("unknown", reason, None)], evidence)
     if not told.get("imported"):
-        findings = [_import_failure(facts), *_hiding(facts)]
-        return link(TORCH, f"{version}, which can't be imported", findings, evidence)
+        findings = [_import_failure(facts), *of_files(facts, "torch"), *_hiding(facts)]
+        found = "whose import did not finish" if said.ending == "hung" else "which can't be imported"
+        return link(TORCH, f"{version}, {found}", findings, evidence)
     if told.get("cuda") is None:
         what = "for AMD's ROCm" if told.get("hip") else "for the CPU only"
-        return link(TORCH, f"{version}, built {what}", [_without_cuda(facts)], evidence)
+        findings = [_without_cuda(facts), *of_files(facts, "torch"), *_numpy(facts)]
+        return link(TORCH, f"{version}, built {what}", findings, evidence)
     found = f"{version}, built for CUDA {told['cuda']}"
-    if said.ending == "crashed" and told.get("step") in ("ask", "available"):
-        reason = f"PyTorch crashes when it is asked about the GPU ({said.how})."
-        return link(TORCH, found, [Finding("broken", reason, anew(facts))], evidence)
-    return link(TORCH, found, [*_loaded_before(facts), *_hiding(facts), *_twice(facts)], evidence)
+    findings = [*of_files(facts, "torch"), *_numpy(facts), *_loaded_before(facts), *_hiding(facts)]
+    return link(TORCH, found, [*findings, *_twice(facts)], evidence)
 
 
 def _loaded_before(facts: Facts) -> list[Finding]:
@@ -68,8 +83,26 @@ def _twice(facts: Facts) -> list[Finding]:
     reason = (
         f"PyTorch is installed {len(copies)} times: {', '.join(map(str, copies))}. The first one is used."
     )
-    remedy = f"Keep one of them: {pip(facts)} uninstall torch removes the one in {copies[0].folder}."
-    return [Finding("warning", reason, remedy)]
+    return [Finding("warning", reason, *keep_one_torch(facts))]
+
+
+def _numpy(facts: Facts) -> list[Finding]:
+    """Without numpy torch works, but neither ``from_numpy()`` nor ``Tensor.numpy()`` does."""
+    error = facts.torch.get("numpy_error")
+    if error is None:
+        return []
+    words = " ".join([str(error), *(facts.torch.get("import_warnings") or ())])
+    fix = _numpy_fix(words, facts)
+    return [Finding("warning", f"numpy fails with this PyTorch: {_first_line(str(error))}.", *fix)]
+
+
+def _numpy_fix(words: str, facts: Facts) -> Fix:
+    numpy_2 = (one := facts.packages.installed.get("numpy")) is not None and not one.version.startswith("1.")
+    return older_numpy(facts) if numpy_2 and _NUMPY_1.search(words) else reinstall(facts, "numpy")
+
+
+def _first_line(text: str) -> str:
+    return (text.strip().splitlines() or ["no message"])[0].rstrip(".")
 
 
 def _hiding(facts: Facts) -> list[Finding]:
@@ -80,6 +113,10 @@ def _hiding(facts: Facts) -> list[Finding]:
 
 def _hides(file: str) -> str:
     path = PurePath(file)
+    if path.name == "__init__.py" and path.parent.name not in sys.stdlib_module_names:
+        path = path.parent
+    if path.stem not in sys.stdlib_module_names:
+        return f"{path.name} in {path.parent} hides the package {path.stem}, which PyTorch uses"
     return f"{path.name} in {path.parent} hides Python's own module {path.stem}"
 
 
@@ -89,9 +126,20 @@ def _rename(what: str) -> str:
 
 def _in_the_way(facts: Facts) -> Finding | None:
     files = facts.packages.torch
-    if files is None or (facts.torch.get("imported") and facts.torch.get("version")):
+    if files is None:
         return None
-    if files.origin is None or not files.folders:
+    real = files.origin is not None and files.version is not None
+    if files.in_working_directory and real:
+        reason = (
+            f"'import torch' finds {files.origin}, in the working directory. The doctor runs no file of the "
+            "working directory, so this PyTorch was not checked."
+        )
+        return Finding(
+            "unknown", reason, "Start the kernel or the command in another folder, and run it again."
+        )
+    if facts.torch.get("imported") and facts.torch.get("version") and not files.in_working_directory:
+        return None
+    if files.in_working_directory or files.origin is None or not files.folders:
         what = files.origin or (files.folders[0] if files.folders else "a folder")
         reason = f"{what} is what 'import torch' finds in place of the package."
         return Finding("broken", reason, _rename(what))
@@ -101,12 +149,13 @@ def _in_the_way(facts: Facts) -> Finding | None:
 def _import_failure(facts: Facts) -> Finding:
     said, told = facts.torch_said, facts.torch
     if said.ending == "hung":
+        # No proof that it is broken: the first import from a cold or a network disk takes that long.
         return Finding(
-            "broken",
-            f"'import torch' has not ended after {facts.patience_s:.0f} s.",
-            "See where it stands: python -X importtime -c 'import torch' in a terminal. A "
-            "network file system "
-            "that is slow or gone does that, and a driver that hangs (then nvidia-smi hangs too).",
+            "unknown",
+            f"'import torch' did not finish within {facts.patience_s:.0f} s.",
+            "Run the doctor again: a first import from a cold or a network disk takes long, the next one "
+            "less. If it does not finish either, see where it stops: python -X importtime -c 'import torch' "
+            "in a terminal. A driver that hangs does that too (then nvidia-smi also hangs).",
         )
     if said.ending == "crashed" and said.how == "SIGKILL":
         return Finding(
@@ -115,9 +164,9 @@ def _import_failure(facts: Facts) -> Finding:
             "Give this environment more memory; the kernel log (dmesg) says whether that was it.",
         )
     if said.ending == "crashed" and "import_error" not in told:
-        return Finding("broken", f"'import torch' crashes Python ({said.how}).", anew(facts))
+        return Finding("broken", f"'import torch' crashes Python ({said.how}).", *anew(facts))
     if "import_error" not in told:
-        return Finding("broken", "'import torch' ends Python without a word.", anew(facts))
+        return Finding("broken", "'import torch' ends Python without a word.", *anew(facts))
     error, kind = str(told["import_error"]), told.get("import_error_type", "")
     first = error.strip().splitlines()[0] if error.strip() else "without a word"
     reason = f"'import torch' raises {kind}: {first}".rstrip(".") + "."
@@ -133,9 +182,26 @@ def _import_failure(facts: Facts) -> Finding:
         return Finding("broken", reason, remedy)
     library = missing_library(facts)
     if library is not None:
-        return Finding("broken", reason, remedy_for(library, facts))
-    of_libraries = kind in ("ImportError", "OSError")
-    return Finding("broken", reason, anew(facts) if of_libraries else reinstall(facts))
+        return Finding("broken", reason, *remedy_for(library, facts))
+    return Finding("broken", *_blamed(reason, kind, facts))
+
+
+def _blamed(reason: str, kind: str, facts: Facts) -> tuple[str, str, str | None]:
+    """Reason, remedy and command by the package that is damaged, is missing or raised the error."""
+    name = normal(str(facts.torch.get("import_error_package") or "torch"))
+    damaged = facts.damaged
+    if damaged and name not in {one.name for one in damaged}:
+        return (f"{reason} {describe(damaged[0])}", *reinstall(facts, damaged[0].name))
+    if name == "numpy":
+        return (f"{reason} That is numpy's error.", *_numpy_fix(reason, facts))
+    if kind == "ModuleNotFoundError" and name in facts.packages.required:
+        there = name in facts.packages.installed
+        return (reason, *(reinstall(facts, name) if there else require(facts, name)))
+    if name != "torch" and name in facts.packages.installed:
+        return (f"{reason} That is an error of {name}.", *reinstall(facts, name))
+    if kind in ("ImportError", "OSError"):
+        return (reason, *anew(facts))
+    return (reason, *reinstall(facts, "torch"))
 
 
 def _without_cuda(facts: Facts) -> Finding:
@@ -147,5 +213,5 @@ def _without_cuda(facts: Facts) -> Finding:
     what = "is for AMD's GPUs" if facts.torch.get("hip") else "can't use a GPU"
     reason = f"This build of PyTorch {what}: it has no CUDA."
     if packages.torch_is_condas(facts.packages):
-        return Finding("broken", reason, "Install conda's build with CUDA: conda install pytorch-gpu.")
-    return Finding("broken", reason, install(facts, "Install a build with CUDA", always_index=True))
+        return Finding("broken", reason, *conda_with_cuda(facts))
+    return Finding("broken", reason, *install(facts, "Install a build with CUDA", always_index=True))

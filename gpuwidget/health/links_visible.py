@@ -18,7 +18,7 @@ _NO_DEVICE = 100
 def visible_link(facts: Facts) -> Link:
     """Which GPUs CUDA_VISIBLE_DEVICES leaves."""
     value = facts.variables.get("CUDA_VISIBLE_DEVICES")
-    count, mine = facts.torch.get("cu_count"), facts.notebook.devices
+    count, mine = facts.libcuda.get("cu_count"), facts.notebook.devices
     evidence = {
         "CUDA_VISIBLE_DEVICES": value if value else None,
         "CUDA_DEVICE_ORDER": facts.variables.get("CUDA_DEVICE_ORDER"),
@@ -78,7 +78,7 @@ def _set_too_late(facts: Facts) -> Finding | None:
 
 def _shown_now(facts: Facts) -> list[str] | None:
     """UUIDs of the GPUs that CUDA shows to who starts it now; None where that is not known."""
-    code, devices = facts.torch.get("cu_init"), facts.torch.get("cu_devices")
+    code, devices = facts.libcuda.get("cu_init"), facts.libcuda.get("cu_devices")
     if code == 0 and devices is not None:
         return [one["uuid"] for one in devices]
     return [] if code == _NO_DEVICE or hides_all(facts) else None

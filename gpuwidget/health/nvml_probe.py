@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpuwidget.health.children import say
+from gpuwidget.health.children import announce, finish, say
 from gpuwidget.plain import plain
 from gpuwidget.sources.nvml_health import examine
 
 
 def main(_path: Sequence[str]) -> None:
-    """Say all of it."""
-    say(step="nvml")
-    say(step="end", nvml=plain(examine()))
+    """Say all of it; each call that may hang is announced by its name."""
+    say(nvml=plain(examine(announce)))
+    finish()

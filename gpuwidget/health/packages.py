@@ -8,13 +8,19 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import metadata
 from importlib.machinery import BuiltinImporter, FrozenImporter, PathFinder
 from pathlib import Path
 
-OURS = "jupyterlab-gpuwidget"
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from gpuwidget.health.children import without_working_directory
+from gpuwidget.installation import DISTRIBUTION
+
+OURS = DISTRIBUTION
 OTHERS = "gpuwidget"
 """Somebody else's older package on PyPI, with our import name."""
 _CUDA_PACKAGES = re.compile(
@@ -45,6 +51,8 @@ class TorchFiles:
     cuda: str | None
     real: str | None = None
     """``origin`` without symbolic links."""
+    in_working_directory: bool = False
+    """Whether it is found only since the path leads to the working directory: then it is not imported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,58 +80,162 @@ class Packages:
     """What brings the module pynvml."""
     conda: bool
     """Whether this is a conda environment."""
+    isolated: bool
+    """Whether this is a virtual environment: its pip uninstalls nothing outside of it."""
     ours: str | None
     """Version of our own package; None where it was not installed as one."""
+    ours_by: str | None
+    """Who installed it."""
     other: str | None
     """Version of the older package with our import name, where that is installed too."""
     changed: tuple[str, ...]
     """Files of ours that are not what was installed."""
     hiding: tuple[str, ...] = ()
-    """Files that are found in place of a module of Python's own."""
+    """Files that are found in place of a module of Python's own, or of a package that torch requires."""
+    required: Mapping[str, str] = field(default_factory=dict)
+    """What the installed torch requires, also by way of others: specifier by name, as ``==9.10.2``."""
+    installed: Mapping[str, Installed] = field(default_factory=dict)
+    """Of torch, numpy and what torch requires, those that are installed, by name."""
+    required_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By pynvml and each library that is there for two versions of CUDA: who else than torch requires it."""
 
 
 def look(path: Sequence[str]) -> Packages:
     """The packages on that path."""
     found: dict[str, Installed] = {}
-    ours: metadata.Distribution | None = None
+    first: dict[str, metadata.Distribution] = {}
     copies: dict[tuple[str, str], Copy] = {}
-    for one in metadata.distributions(path=list(path)):
-        if _left_over(one):
-            continue
-        name = _normal(str(one.metadata["Name"] or ""))
-        if name == OURS and ours is None:
-            ours = one
+    torch = _torch(path)
+    for name, one in _distributions(path):
         if name == "torch":
             folder = str(one.locate_file(""))
             if os.path.isfile(os.path.join(folder, "torch", "__init__.py")):
                 # lib64 is a link to lib in many environments, and both are on the path.
                 copies.setdefault((os.path.realpath(folder), one.version), Copy(one.version, folder))
         # The first on the path is the one that is imported.
-        if name and name not in found:
-            found[name] = Installed(name, one.version, (one.read_text("INSTALLER") or "pip").strip() or "pip")
+        if name not in found and (name != "torch" or _is_of(one, torch)):
+            first[name] = one
+        if name not in found:
+            found[name] = Installed(name, one.version, installer(one))
     conda = _conda()
     relevant = [one for name, one in found.items() if _CUDA_PACKAGES.fullmatch(name) and name not in _BINDING]
+    required = _required(first)
     return Packages(
-        torch=_torch(path),
+        torch=torch,
         torch_copies=tuple(copies.values()),
         cuda=tuple(sorted({*relevant, *conda}, key=lambda one: (one.name, one.by))),
         binding=tuple(found[name] for name in _BINDING if name in found),
         conda=(Path(sys.prefix) / "conda-meta").is_dir(),
+        isolated=sys.prefix != sys.base_prefix,
         ours=found[OURS].version if OURS in found else None,
+        ours_by=found[OURS].by if OURS in found else None,
         other=found[OTHERS].version if OTHERS in found else None,
-        changed=tuple(_changed(ours) if ours is not None else ()),
-        hiding=tuple(_hiding(path)),
+        changed=tuple(_changed(first[OURS]) if OURS in first else ()),
+        hiding=(*_hiding(path), *_hiding_required(path, required)),
+        required=required,
+        installed={name: found[name] for name in ("torch", "numpy", *required) if name in first},
+        required_by=_required_by(first),
     )
+
+
+def of_torch(path: Sequence[str]) -> dict[str, metadata.Distribution]:
+    """Return torch, numpy, all that torch requires and NVIDIA's libraries, as far as they are installed."""
+    first: dict[str, metadata.Distribution] = {}
+    torch = _torch(path)
+    for name, one in _distributions(path):
+        if name != "torch" or _is_of(one, torch):
+            first.setdefault(name, one)
+    wanted = {"torch", "numpy", *_required(first)} if "torch" in first else set()
+    return {
+        name: one
+        for name, one in first.items()
+        if name in wanted or (name.startswith("nvidia-") and name not in _BINDING)
+    }
+
+
+def installer(one: metadata.Distribution) -> str:
+    """Return who installed it, as it wrote down: ``pip``, ``conda``, ``uv``, ``debian``…"""
+    return (one.read_text("INSTALLER") or "pip").strip() or "pip"
+
+
+def normal(name: str) -> str:
+    """Return the package's name as indexes compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _is_of(one: metadata.Distribution, torch: TorchFiles | None) -> bool:
+    """Whether this is the metadata of the torch that would be imported, and not of another one."""
+    folder = os.path.realpath(os.path.join(str(one.locate_file("")), "torch"))
+    return torch is not None and folder in map(os.path.realpath, torch.folders)
+
+
+def satisfies(version: str, specifier: str) -> bool:
+    """Whether the version is one that the specifier, as ``>=1.2``, allows; True where that is not known."""
+    try:
+        return SpecifierSet(specifier).contains(version, prereleases=True)
+    except InvalidSpecifier:
+        return True
+
+
+def _distributions(path: Sequence[str]) -> Iterator[tuple[str, metadata.Distribution]]:
+    for one in metadata.distributions(path=list(path)):
+        name = normal(str(one.metadata["Name"] or ""))
+        if name and not _left_over(one):
+            yield name, one
+
+
+def _required(first: Mapping[str, metadata.Distribution]) -> dict[str, str]:
+    """Return what torch requires and what that requires, with torch's own wish before the others'."""
+    found: dict[str, str] = {}
+    queue: list[tuple[str, frozenset[str]]] = [("torch", frozenset())]
+    seen = set(queue)
+    for name, extras in queue:
+        one = first.get(name)
+        for requirement in _requirements(one, extras) if one is not None else ():
+            required = normal(requirement.name)
+            found[required] = found.get(required) or str(requirement.specifier)
+            step = (required, frozenset(requirement.extras))
+            if step not in seen:
+                seen.add(step)
+                queue.append(step)
+    return found
+
+
+def _requirements(one: metadata.Distribution, extras: Iterable[str] = ()) -> Iterator[Requirement]:
+    """Those that hold on this system, with these extras."""
+    for text in one.requires or ():
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement:
+            continue
+        marker = requirement.marker
+        if marker is None or any(marker.evaluate({"extra": extra}) for extra in ("", *extras)):
+            yield requirement
+
+
+def _required_by(first: Mapping[str, metadata.Distribution]) -> dict[str, tuple[str, ...]]:
+    """Return who else than torch requires pynvml, and libraries that are there for two versions of CUDA."""
+    stems: dict[str, list[str]] = {}
+    for name in first:
+        if name.startswith("nvidia-"):
+            stems.setdefault(re.sub(r"-cu\d+$", "", name), []).append(name)
+    doubled = {name for names in stems.values() if len(names) > 1 for name in names} | (
+        {"pynvml"} & set(first)
+    )
+    found: dict[str, tuple[str, ...]] = {}
+    for dependent, one in first.items() if doubled else ():
+        if dependent != "torch":
+            for requirement in _requirements(one):
+                name = normal(requirement.name)
+                if name in doubled:
+                    found[name] = (*found.get(name, ()), dependent)
+    return found
 
 
 def _left_over(one: metadata.Distribution) -> bool:
     """Whether pip renamed it, as ``~orch``, to take it away, and then could not."""
     path = getattr(one, "_path", None)
     return path is not None and str(getattr(path, "name", "")).startswith("~")
-
-
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _conda() -> list[Installed]:
@@ -146,7 +258,7 @@ def _torch(path: Sequence[str]) -> TorchFiles | None:
     for folder in folders:
         version, cuda = _version_file(Path(folder) / "version.py")
     real = None if spec.origin is None else os.path.realpath(spec.origin)
-    return TorchFiles(spec.origin, folders, version, cuda, real)
+    return TorchFiles(spec.origin, folders, version, cuda, real, _in_working_directory("torch", path))
 
 
 def _version_file(path: Path) -> tuple[str | None, str | None]:
@@ -183,6 +295,30 @@ def _hiding(path: Sequence[str]) -> Iterator[str]:
             # These two are asked before any path.
             if BuiltinImporter.find_spec(stem) is None and FrozenImporter.find_spec(stem) is None:
                 yield os.path.abspath(os.path.join(folder, name))
+
+
+def _hiding_required(path: Sequence[str], required: Iterable[str]) -> Iterator[str]:
+    """Files of the working directory that are found in place of a package that torch uses."""
+    for name in ("numpy", *required):
+        module = name.replace("-", "_")
+        if _in_working_directory(module, path) and PathFinder.find_spec(
+            module, without_working_directory(path)
+        ):
+            spec = PathFinder.find_spec(module, list(path))
+            if spec is not None and spec.origin is not None:
+                yield os.path.abspath(spec.origin)
+
+
+def _in_working_directory(module: str, path: Sequence[str]) -> bool:
+    """Whether the import would find another file, or none, without the working directory on the path."""
+    elsewhere = without_working_directory(path)
+    if len(elsewhere) == len(path):
+        return False
+    specs = [PathFinder.find_spec(module, list(folders)) for folders in (path, elsewhere)]
+    files = [
+        None if one is None else (one.origin, tuple(one.submodule_search_locations or ())) for one in specs
+    ]
+    return files[0] is not None and files[0] != files[1]
 
 
 def _entries(folder: str) -> list[str]:

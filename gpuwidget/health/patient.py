@@ -9,8 +9,11 @@ from pathlib import Path
 from gpuwidget.diagnosis import Place
 from gpuwidget.health.children import Environment
 
-PATIENCE_S = 60.0
-"""A first import of torch from a cold or a network disk takes tens of seconds."""
+PATIENCE_S = 15.0
+"""How long the probes may take, all of them together. A first import of torch from a network disk may take
+longer: it is reported as not finished, and not as broken."""
+DEADLINE_S = 19.0
+"""How long the whole examination may take before it is killed, which itself takes up to a second."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,13 +39,22 @@ def _link(link: Link, titles: int, words: int, width: int) -> list[str]:
     # Below its title: a sentence in a narrow column is hard to read, and a command to copy harder.
     indent = " " * (words + 4)
     for text in (link.reason, link.remedy and f"To do: {link.remedy}"):
-        if text:
-            lines += textwrap.wrap(
-                printable(text),
-                width,
-                initial_indent=indent,
-                subsequent_indent=indent,
-                break_on_hyphens=False,
-                break_long_words=False,
-            )
+        if text and link.command and link.command in text:
+            before, _, after = text.partition(link.command)
+            # In one line, however long: what is copied must run as a whole.
+            lines += [*_sentence(before, indent, width), f"{indent}  {printable(link.command)}"]
+            lines += _sentence(after.lstrip(".,; "), indent, width)
+        elif text:
+            lines += _sentence(text, indent, width)
     return lines
+
+
+def _sentence(text: str, indent: str, width: int) -> list[str]:
+    return textwrap.wrap(
+        printable(text),
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )

@@ -1,19 +1,34 @@
-"""In a child: import torch and ask it, then CUDA's driver, step by step; any step may raise, crash or hang.
+"""In a child: import torch and ask it, step by step; any step may raise, crash or hang.
 
-No CUDA context is made: ``cuInit`` and counting devices need none.
+No CUDA context is made: counting devices needs none. The steps that may start CUDA come last.
 """
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from importlib.machinery import PathFinder
 from typing import Any
 
-from gpuwidget.health.children import be_modest, say
+from gpuwidget.health.children import announce, attempt, be_modest, error_text, finish, say
+
+STEPS = {
+    "import": ("torch", "'import torch'"),
+    "libraries": ("cuda", "reading /proc/self/maps"),
+    "archs": ("gpu", "torch._C._cuda_getArchFlags()"),
+    "numpy": ("torch", "torch.from_numpy()"),
+    "distributed": ("nccl", "torch.distributed.is_available()"),
+    "nccl": ("nccl", "torch.cuda.nccl.version()"),
+    "cudnn_enabled": ("cudnn", "torch.backends.cudnn.enabled"),
+    "cudnn_compiled": ("cudnn", "torch._C._cudnn.getCompileVersion()"),
+    "cudnn": ("cudnn", "torch.backends.cudnn.version()"),
+    "available": ("gpu", "torch.cuda.is_available()"),
+    "count": ("gpu", "torch.cuda.device_count()"),
+}
+"""Each step in its order: the link whose problem it is, and its name on the screen."""
 
 LIBRARIES = (
     "libcudart",
@@ -38,64 +53,85 @@ LIBRARIES = (
 )
 """Shared libraries whose files are told, by the beginning of their names."""
 _MOST_TEXT = 2000
-_ATTRIBUTE_MAJOR, _ATTRIBUTE_MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_…
 
 
 def main(path: Sequence[str]) -> None:
-    """Say what there is; each step is said before it begins, so that a crash is known by its place."""
+    """Run the steps; each is announced before it begins, so that a hang or a crash is known by its step."""
     be_modest()
-    say(step="import")
+    announce("import")
     # From here on as in the notebook, with whatever of the user's comes before Python's own modules.
     sys.path[:] = path
     torch = _import()
     if torch is not None:
-        say(step="ask")
         _ask(torch)
-    say(step="maps", mapped=mapped_libraries())
-    say(step="driver")
-    _driver()
-    say(step="end", mapped=mapped_libraries())
+    finish()
 
 
 def _import() -> Any:
     try:
-        with warnings.catch_warnings(record=True):
+        with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             torch = importlib.import_module("torch")
     except BaseException as error:  # also SystemExit: whatever a broken installation does
-        say(import_error=_told(error), import_error_type=type(error).__name__)
+        say(
+            import_error=error_text(error),
+            import_error_type=type(error).__name__,
+            import_error_package=_package_of(error),
+        )
         return None
     say(imported=True, version=_text(torch, "__version__"), file=_text(torch, "__file__"))
+    version = getattr(torch, "version", None)
+    say(cuda=_text(version, "cuda"), hip=_text(version, "hip"))
+    say(import_warnings=_messages(warned))
     return torch
 
 
+def _package_of(error: BaseException) -> str | None:
+    """Return the top-level package whose code raised the error, or that was not found."""
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return error.name.partition(".")[0]
+    traceback, name = error.__traceback__, None
+    while traceback is not None:
+        module = str(traceback.tb_frame.f_globals.get("__name__", ""))
+        # What importlib raises is about the module that asked for the import.
+        if not module.startswith(("importlib", "_frozen_importlib", __name__)):
+            name = module.partition(".")[0]
+        traceback = traceback.tb_next
+    return name
+
+
 def _ask(torch: Any) -> None:
-    version = getattr(torch, "version", None)
-    say(cuda=_text(version, "cuda"), hip=_text(version, "hip"))
     native: Any = getattr(torch, "_C", None)
-    _tell("archs", lambda: (native._cuda_getArchFlags() or "").split())
-    _tell("cudnn", lambda: int(torch.backends.cudnn.version() or 0) or None)
-    _tell("cudnn_enabled", lambda: bool(torch.backends.cudnn.enabled))
-    _tell("cudnn_compiled", lambda: ".".join(map(str, native._cudnn.getCompileVersion())))
-    _tell("distributed", lambda: bool(torch.distributed.is_available()))
-    _tell("nccl", lambda: ".".join(str(part) for part in torch.cuda.nccl.version()))
-    say(step="available")
-    with warnings.catch_warnings(record=True) as told:
+    cudnn: Any = getattr(native, "_cudnn", None)
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        _tell("available", lambda: bool(torch.cuda.is_available()))
-        _tell("count", lambda: int(torch.cuda.device_count()))
-    say(warnings=[str(one.message)[:_MOST_TEXT] for one in told][:5])
+        attempt("libraries", lambda: say(mapped=mapped_libraries()))
+        # Builds without CUDA, without NCCL or without cuDNN lack these functions.
+        if hasattr(native, "_cuda_getArchFlags"):
+            attempt("archs", lambda: (native._cuda_getArchFlags() or "").split())
+        if PathFinder.find_spec("numpy", sys.path) is not None:
+            attempt("numpy", lambda: _use_numpy(torch))
+        attempt("distributed", lambda: bool(torch.distributed.is_available()))
+        if hasattr(native, "_nccl_version"):
+            attempt("nccl", lambda: ".".join(str(part) for part in torch.cuda.nccl.version()))
+        attempt("cudnn_enabled", lambda: bool(torch.backends.cudnn.enabled))
+        if cudnn is not None:
+            attempt("cudnn_compiled", lambda: ".".join(map(str, cudnn.getCompileVersion())))
+        attempt("cudnn", lambda: int(torch.backends.cudnn.version() or 0) or None)
+        attempt("available", lambda: bool(torch.cuda.is_available()))
+        attempt("count", lambda: int(torch.cuda.device_count()))
+    say(warnings=_messages(warned), mapped=mapped_libraries())
 
 
-def _tell(name: str, value: Callable[[], Any]) -> None:
-    try:
-        say(**{name: value()})
-    except Exception as error:
-        say(**{name: None, f"{name}_error": _told(error)})
+def _use_numpy(torch: Any) -> str:
+    """Import numpy, give torch an array, return numpy's version. Raises what numpy or torch raises."""
+    numpy = importlib.import_module("numpy")
+    torch.from_numpy(numpy.zeros(1))
+    return str(numpy.__version__)
 
 
-def _told(error: BaseException) -> str:
-    return str(error)[:_MOST_TEXT]
+def _messages(warned: list[warnings.WarningMessage]) -> list[str]:
+    return [str(one.message)[:_MOST_TEXT] for one in warned][:5]
 
 
 def _text(of: Any, name: str) -> str | None:
@@ -118,50 +154,3 @@ def mapped_libraries() -> list[str]:
 
 
 _STEMS = frozenset(name.partition("_")[0] for name in LIBRARIES)
-
-
-def _driver() -> None:
-    """CUDA's driver library on its own: what it says is true of torch too."""
-    name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
-    try:
-        library = ctypes.CDLL(name)
-    except OSError as error:
-        say(libcuda_error=_told(error))
-        return
-    try:
-        code = int(library.cuInit(0))
-        version, count = ctypes.c_int(), ctypes.c_int()
-        if library.cuDriverGetVersion(ctypes.byref(version)) == 0:
-            say(cuda_driver=version.value)
-        say(cu_init=code, cu_text=_error(library, code) if code else None)
-        if code == 0:
-            code = int(library.cuDeviceGetCount(ctypes.byref(count)))
-            say(cu_count=count.value if code == 0 else None)
-            say(cu_devices=[_device(library, place) for place in range(count.value)])
-    except (AttributeError, OSError) as error:  # a stub, or something else of that name
-        say(libcuda_error=_told(error))
-
-
-def _error(library: Any, code: int) -> str:
-    parts = []
-    for function in (library.cuGetErrorName, library.cuGetErrorString):
-        pointer = ctypes.c_char_p()
-        if function(code, ctypes.byref(pointer)) == 0 and pointer.value:
-            parts.append(pointer.value.decode("utf-8", "replace"))
-    return ": ".join(parts)
-
-
-def _device(library: Any, place: int) -> dict[str, str]:
-    device, major, minor = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
-    name, uuid = ctypes.create_string_buffer(256), ctypes.create_string_buffer(16)
-    library.cuDeviceGet(ctypes.byref(device), place)
-    library.cuDeviceGetName(name, 256, device)
-    library.cuDeviceGetAttribute(ctypes.byref(major), _ATTRIBUTE_MAJOR, device)
-    library.cuDeviceGetAttribute(ctypes.byref(minor), _ATTRIBUTE_MINOR, device)
-    get_uuid = getattr(library, "cuDeviceGetUuid_v2", library.cuDeviceGetUuid)
-    get_uuid(uuid, device)
-    return {
-        "name": name.value.decode("utf-8", "replace"),
-        "uuid": uuid.raw.hex(),
-        "capability": f"{major.value}.{minor.value}",
-    }

@@ -1,4 +1,4 @@
-"""The examination in a child of its own, for a kernel and for a server: neither is held up nor disturbed."""
+"""The examination in a child of its own: nobody is held up or disturbed, and it ends in time."""
 
 from __future__ import annotations
 
@@ -13,18 +13,15 @@ from typing import Any
 
 from gpuwidget.diagnosis import SCHEMA, Doctor, Link, Place
 from gpuwidget.errors import DoctorError
-from gpuwidget.health.children import Child, Environment, be_modest, say
-from gpuwidget.health.patient import PATIENCE_S, Notebook, Patient
+from gpuwidget.health.children import Child, Environment, be_modest, say, without_working_directory
+from gpuwidget.health.patient import DEADLINE_S, PATIENCE_S, Notebook, Patient
 from gpuwidget.plain import plain
 
-_AROUND_S = 10.0
-"""So much longer than the looks within it an examination may take: Python starts, packages are read."""
-
-
+_LEAST_S = 1.0
 _NO_NOTEBOOK = Notebook()
 
 
-def main(path: Sequence[str]) -> None:
+def main(_path: Sequence[str]) -> None:
     """In the child: examine the environment that it was given."""
     # Not above: who sends the child needs nothing of it.
     from gpuwidget.health.examination import examine
@@ -34,11 +31,16 @@ def main(path: Sequence[str]) -> None:
     patient = Patient(
         order["place"],
         order["version"],
-        replace(Environment.own(), path=path),
+        replace(Environment.own(), path=order["path"]),
         Notebook(**order["notebook"]),
-        patience_s=order["patience_s"],
+        patience_s=_left(order["patience_s"], time.time() - order["time"]),
     )
     say(doctor=plain(examine(patient)))
+
+
+def _left(patience_s: float, passed_s: float) -> float:
+    """What is left of the probes' time after this child's start, unless the clock was set meanwhile."""
+    return max(_LEAST_S, patience_s - passed_s) if 0.0 <= passed_s <= patience_s else patience_s
 
 
 def visit(
@@ -49,19 +51,26 @@ def visit(
     notebook: Notebook = _NO_NOTEBOOK,
     patience_s: float = PATIENCE_S,
 ) -> Doctor:
-    """Examine that environment; takes seconds. Raises DoctorError where it comes to no end."""
+    """Examine that environment; takes seconds, at most 20. Raises DoctorError where it comes to no end.
+
+    A notebook or a command finds modules in its working directory, which is why the examination gets the
+    path with it: it looks which file comes first there, but runs none. A server does not.
+    """
+    path = list(environment.path) if place != "server" else without_working_directory(environment.path)
     order = {
+        "path": path,
+        "time": time.time(),
         "place": place,
         "version": version,
         "notebook": plain(notebook),
         "patience_s": patience_s,
     }
     child = Child("gpuwidget.health.visit", environment, [json.dumps(order)], leads=True)
-    said = child.said(time.monotonic() + patience_s + _AROUND_S)
+    said = child.said(time.monotonic() + DEADLINE_S)
     if "doctor" in said.values:
         return doctor_of(said.values["doctor"])
     if said.ending == "hung":
-        why = f"it came to no end within {patience_s + _AROUND_S:.0f} s"
+        why = f"it came to no end within {DEADLINE_S:.0f} s"
     else:
         why = said.how or "it said nothing"
     raise DoctorError(
@@ -75,12 +84,14 @@ def doctor_of(values: Any) -> Doctor:
     try:
         if values["schema"] != SCHEMA:
             raise DoctorError(f"It is a diagnosis of another version (schema {values['schema']!r}).")
-        links = tuple(Link(**_known(Link, link)) for link in values["links"])
+        # Versions before these fields were added did not write them.
+        links = tuple(Link(**_known(Link, {"command": None, **link})) for link in values["links"])
         if not all(
             isinstance(one, dict) for one in (values["variables"], *(link.evidence for link in links))
         ):
             raise TypeError
-        return Doctor(**{**_known(Doctor, values), "links": links})
+        known = _known(Doctor, {"unfinished": (), **values})
+        return Doctor(**{**known, "unfinished": tuple(known["unfinished"]), "links": links})
     except (KeyError, TypeError, AttributeError) as error:
         raise DoctorError("It is no diagnosis of gpuwidget's.") from error
 

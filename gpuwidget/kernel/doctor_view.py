@@ -37,13 +37,21 @@ def _row(link: Link) -> str:
     if link.reason:
         told += f"<div>{_text(link.reason)}</div>"
     if link.remedy:
-        told += f"<div><b>To do:</b> {_text(link.remedy)}</div>"
+        told += f"<div><b>To do:</b> {_remedy(link.remedy, link.command)}</div>"
     quiet = f";{_QUIET}" if link.status == "skipped" else ""
     return (
         f"<tr style='background:none{quiet}'><td style='{_LEFT}'>{word}</td>"
         f"<th scope='row' style='{_LEFT};font-weight:600'>{escape(link.title)}</th>"
         f"<td style='{_LEFT};overflow-wrap:anywhere'>{told}</td></tr>"
     )
+
+
+def _remedy(remedy: str, command: str | None) -> str:
+    if not command or command not in remedy:
+        return _text(remedy)
+    before, _, after = remedy.partition(command)
+    # Whole, whatever its length: a part of a command must not be copied for it.
+    return f"{_text(before)} <code>{escape(clean(command, len(command)))}</code>{_text(after)}"
 
 
 def _evidence(doctor: Doctor) -> str:

@@ -34,8 +34,8 @@ class Diagnosis:
 
     @property
     def ok(self) -> bool:
-        """Whether no link is broken."""
-        return self.doctor.status != "broken"
+        """Whether the examination is complete and no link is broken."""
+        return self.doctor.ok
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -54,7 +54,7 @@ class Diagnosis:
 
 
 def doctor() -> Diagnosis:
-    """Examine this environment and machine, from PyTorch down to the GPU; takes seconds, a minute at most.
+    """Examine this environment and machine, from PyTorch down to the GPU; takes seconds, 20 at most.
 
     Raises DoctorError where the examination comes to no end.
     """

@@ -18,7 +18,7 @@ from gpuwidget.server.executions import Executions
 from gpuwidget.server.handlers import routes
 from gpuwidget.server.hub import Hub
 from gpuwidget.server.notebooks import Notebooks
-from gpuwidget.server.settings import chosen_source, configured
+from gpuwidget.server.settings import chosen_install_command, chosen_source, configured
 
 if TYPE_CHECKING:
     from jupyter_server.serverapp import ServerApp
@@ -53,7 +53,14 @@ def load(serverapp: ServerApp, clock: Clock) -> Hub:
         clock,
         executions,
     )
-    hub = Hub(sampler, notebooks, clock, interval_s=settings.interval, history_s=settings.history)
+    hub = Hub(
+        sampler,
+        notebooks,
+        clock,
+        interval_s=settings.interval,
+        history_s=settings.history,
+        install=chosen_install_command(settings.install_requirement, serverapp.log),
+    )
     if settings.always_on:
         # Once the server answers: the driver may take seconds to come up, and no start waits for it.
         serverapp.io_loop.add_callback(hub.stay_on)

@@ -28,6 +28,8 @@ from gpuwidget.server.queries import course_asked, seconds_asked
 # Before 2.13 the server has none and misses none; who is not logged in is refused either way.
 _ws_authenticated: Callable[[Any], Any] = getattr(decorator, "ws_authenticated", lambda method: method)
 
+_may_execute: Callable[[Any], Any] = authorized(action="execute")
+
 _PATIENCE_S = 5.0
 _BEHIND_S = 10.0
 _LEAST_BACKLOG = 10
@@ -139,7 +141,11 @@ class HistoryHandler(_Ours, APIHandler):
 
 
 class DoctorHandler(_Ours, APIHandler):
-    """``GET gpuwidget/api/doctor``: the server's environment, from PyTorch down to the GPU."""
+    """``POST gpuwidget/api/doctor``: the server's environment, from PyTorch down to the GPU.
+
+    It starts processes that import torch. That is why it is no GET, which any link can trigger, and why it
+    asks for the right to execute.
+    """
 
     def initialize(self, hub: Hub, consultation: Consultation) -> None:  # type: ignore[override]
         """``hub`` and ``consultation`` are the server's."""
@@ -147,8 +153,8 @@ class DoctorHandler(_Ours, APIHandler):
         self._consultation = consultation
 
     @web.authenticated
-    @authorized
-    async def get(self) -> None:
+    @_may_execute
+    async def post(self) -> None:
         """A :class:`gpuwidget.diagnosis.Doctor`, after seconds; 503 where the examination comes to no end."""
         try:
             diagnosis = await self._consultation.doctor()

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import gpuwidget
 from gpuwidget.clock import Clock
+from gpuwidget.installation import documentation
 from gpuwidget.plain import plain
 from gpuwidget.sampler import Sampler, Subscription
 from gpuwidget.samples import Sample
@@ -51,12 +52,21 @@ class Hub:
     """Samples while somebody listens, and hands each sample, encoded once, to all who do.
 
     All methods belong to the server's event loop. ``interval_s`` and ``history_s`` are seconds from sample
-    to sample and of the past that is held at full rate.
+    to sample and of the past that is held at full rate. ``install`` is the command that installs gpuwidget.
     """
 
     def __init__(
-        self, sampler: Sampler, notebooks: Notebooks, clock: Clock, *, interval_s: float, history_s: float
+        self,
+        sampler: Sampler,
+        notebooks: Notebooks,
+        clock: Clock,
+        *,
+        interval_s: float,
+        history_s: float,
+        install: str | None = None,
     ) -> None:
+        self._install = install
+        self._documentation = documentation()
         self.interval_s = interval_s
         self.history_s = history_s
         self._sampler = sampler
@@ -281,6 +291,8 @@ class Hub:
             "version": gpuwidget.__version__,
             "interval_s": self.interval_s,
             "history_s": self.history_s,
+            "install": self._install,
+            "documentation": self._documentation,
         }
         # The sample and the past are text already: put in place, not decoded and encoded again.
         begun = json.dumps(head, separators=(",", ":")).encode()[:-1]

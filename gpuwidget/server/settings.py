@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 from logging import Logger
 from typing import Any
 
 from traitlets import Bool, Bunch, Float, TraitError, Unicode, validate
 from traitlets.config import Config, Configurable
 
+from gpuwidget import __version__
 from gpuwidget.clock import Clock
 from gpuwidget.errors import OptionError
+from gpuwidget.installation import REQUIREMENT_VARIABLE, pip_arguments, without_passwords
 from gpuwidget.sampler import INTERVAL_S, MAX_INTERVAL_S, MIN_INTERVAL_S
 from gpuwidget.sources import SOURCE_VARIABLE, Source, open_source
 from gpuwidget.sources.none import NoSource
@@ -25,6 +28,7 @@ _RANGES = {
     "history": f"a number of seconds from {MIN_HISTORY_S:g} to {MAX_HISTORY_S:g}",
     "source": "a word in quotes, as 'auto' or 'replay'",
     "always_on": "True or False",
+    "install_requirement": "what follows 'pip install', as a shell takes it, without a password",
 }
 
 
@@ -55,6 +59,23 @@ class GpuWidget(Configurable):
         help="""Sample from the server's start on and without viewers, the hardware's counters too, so that
         the past is there when somebody looks.""",
     ).tag(config=True)
+
+    install_requirement = Unicode(
+        "",
+        help="""What 'pip install' is given to install gpuwidget: a wheel's path or address, or its name with
+        --index-url, quoted as in a shell. The panel and the doctor offer it to users; while it is empty they
+        name the documentation. Kernels and terminals get it as GPUWIDGET_INSTALL_REQUIREMENT, which wins.""",
+    ).tag(config=True)
+
+    @validate("install_requirement")
+    def _can_be_installed(self, proposal: Bunch) -> str:
+        requirement: str = proposal["value"].strip()
+        if requirement:
+            try:
+                pip_arguments(requirement, __version__)
+            except ValueError as error:
+                raise TraitError(str(error)) from None
+        return requirement
 
     @validate("interval", "history")
     def _is_a_number(self, proposal: Bunch) -> float:
@@ -106,6 +127,25 @@ def chosen_source(trait: str, clock: Clock, log: Logger) -> Source:
     return source
 
 
+def chosen_install_command(trait: str, log: Logger) -> str | None:
+    """Return the ``pip install`` line for gpuwidget that the variable or else the trait names.
+
+    It is handed on to the kernels and terminals that this process starts, for the doctor there. None where
+    none is configured, and, with a line in the log, where the variable can't be used.
+    """
+    requirement = os.environ.get(REQUIREMENT_VARIABLE, "").strip() or trait
+    if not requirement:
+        return None
+    try:
+        words = pip_arguments(requirement, __version__)
+    except ValueError as error:
+        log.error("%s can't be used: %s.", REQUIREMENT_VARIABLE, error)
+        return None
+    os.environ[REQUIREMENT_VARIABLE] = requirement
+    return f"pip install {shlex.join(words)}"
+
+
 def _shown(value: Any) -> str:
     # What comes from a command line is not turned into a value yet, and shows itself in its own words.
-    return repr(str(value)) if isinstance(value, str) else repr(value)
+    shown = repr(str(value)) if isinstance(value, str) else repr(value)
+    return without_passwords(shown)

@@ -103,6 +103,11 @@ class Hello:
     """Seconds from one sample to the next."""
     history_s: float
     """Seconds of the past that the server holds at most."""
+    install: str | None
+    """The command that installs gpuwidget, quoted for a shell, as ``pip install 'my wheel.whl'``; None where
+    the administrator configured none."""
+    documentation: str | None
+    """Address of the documentation; None while there is none that everybody can reach."""
     sample: Sample | None
     """The newest sample, None where nobody else is looking; the next message then brings one."""
     history: History

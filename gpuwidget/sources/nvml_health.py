@@ -95,23 +95,26 @@ class NvmlHealth:
     """One for each ordered pair."""
 
 
-def examine() -> NvmlHealth:
-    """Open NVML, ask everything once, close it."""
+def examine(announce: Callable[[str], object] = lambda step: None) -> NvmlHealth:
+    """Open NVML, ask everything once, close it; ``announce`` gets the name of each step before it begins."""
+    announce("import pynvml")
     try:
         import pynvml
     except ImportError:
         return _nothing(NO_BINDING, words.NO_PYNVML)
     if not hasattr(pynvml, "_nvmlGetFunctionPointer"):
         return _nothing(NO_BINDING, words.FOREIGN_PYNVML)
+    announce("nvmlInit")
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
         return _nothing(int(error.value), words.cannot_start(error.value, str(error)))
     try:
-        return _examine(pynvml)
+        return _examine(pynvml, announce)
     except pynvml.NVMLError as error:
         return _nothing(int(error.value), words.cannot_start(error.value, str(error)))
     finally:
+        announce("nvmlShutdown")
         pynvml.nvmlShutdown()
 
 
@@ -119,10 +122,12 @@ def _nothing(error: int, reason: str) -> NvmlHealth:
     return NvmlHealth(error, reason, None, None, (), (), ())
 
 
-def _examine(nvml: Any) -> NvmlHealth:
+def _examine(nvml: Any, announce: Callable[[str], object]) -> NvmlHealth:
+    announce("NVML's list of GPUs")
     driver = text(nvml.nvmlSystemGetDriverVersion())
     gpus, lost, handles = [], [], {}
     for index in range(nvml.nvmlDeviceGetCount()):
+        announce(f"NVML's query of GPU {index}")
         try:
             handles[index] = nvml.nvmlDeviceGetHandleByIndex(index)
             gpus.append(_gpu(nvml, handles[index], index))
@@ -132,6 +137,7 @@ def _examine(nvml: Any) -> NvmlHealth:
             lost.append(f"GPU {index} {said}.")
         except SourceError as error:
             lost.append(str(error))
+    announce("NVML's query of peer access")
     peers = tuple(
         Peer(
             one, other, *(_p2p(nvml, handles[one], handles[other], what) for what in (_P2P_NVLINK, _P2P_READ))

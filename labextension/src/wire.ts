@@ -367,6 +367,13 @@ export interface Hello {
   readonly interval_s: number;
   /** Seconds of the past that the server holds at most. */
   readonly history_s: number;
+  /**
+   * The command that installs gpuwidget, quoted for a shell, as `pip install 'my wheel.whl'`; null where the
+   * administrator configured none.
+   */
+  readonly install: string | null;
+  /** Address of the documentation; null while there is none that everybody can reach. */
+  readonly documentation: string | null;
   /** The newest sample, null where nobody else is looking; the next message then brings one. */
   readonly sample: Sample | null;
   /** What is held of the past, `sample` included. */
@@ -540,6 +547,8 @@ export interface Link {
   readonly reason: string | null;
   /** What to do about it, as a sentence; null where nothing is to be done. */
   readonly remedy: string | null;
+  /** The command line in `remedy`, for a shell, that can be run as it is; null where there is none. */
+  readonly command: string | null;
   /** What was read, by what it is; what changes from minute to minute is left out. */
   readonly evidence: Readonly<Record<string, string>>;
 }
@@ -561,6 +570,8 @@ export interface Doctor {
   readonly status: 'ok' | 'broken' | 'warning';
   /** The whole in one sentence: what is broken first, or that all was found. */
   readonly summary: string;
+  /** The steps of the examination that did not finish, as `'import torch'`; empty where all did. */
+  readonly unfinished: readonly string[];
   /** The chain from PyTorch down to the GPU, then what surrounds it. */
   readonly links: readonly Link[];
 }

@@ -233,6 +233,8 @@ export function hello(changes: Partial<Hello> = {}): Hello {
     version: '0.1.0',
     interval_s: 0.2,
     history_s: 600,
+    install: null,
+    documentation: null,
     sample: null,
     history: { t: [], gpus: [] },
     ...changes

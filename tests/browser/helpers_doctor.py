@@ -8,11 +8,11 @@ from typing import Any
 from helpers_lab import Notebook
 from playwright.sync_api import Route
 
-BROKEN = (
-    "Install a build with CUDA: /opt/conda/bin/python -m pip install --force-reinstall torch "
-    "--index-url https://download.pytorch.org/whl/cu130."
+COMMAND = (
+    "'/opt/my env/bin/python' -m pip install --dry-run 'torch>=2.9' && "
+    "'/opt/my env/bin/python' -m pip install 'torch>=2.9'"
 )
-COMMAND = BROKEN.partition(": ")[2].removesuffix(".")
+BROKEN = f"Install a build with CUDA: {COMMAND}."
 
 
 def link(name: str, title: str, found: str, status: str = "ok", **changes: Any) -> dict[str, Any]:
@@ -24,6 +24,7 @@ def link(name: str, title: str, found: str, status: str = "ok", **changes: Any) 
         "found": found,
         "reason": None,
         "remedy": None,
+        "command": None,
         "evidence": {},
     } | changes
 
@@ -39,6 +40,7 @@ def well(place: str = "server") -> dict[str, Any]:
         "variables": {},
         "status": "ok",
         "summary": "All links are found: PyTorch can use 4 GPUs.",
+        "unfinished": [],
         "links": [
             link("torch", "PyTorch", "2.13.0+cu130", evidence={"file": "/opt/conda/lib/torch/__init__.py"}),
             link("cuda", "CUDA runtime", "13.0"),
@@ -64,6 +66,7 @@ def ill(place: str = "kernel") -> dict[str, Any]:
         "found": "2.13.0+cpu, built for the CPU only",
         "reason": "This build of PyTorch can't use a GPU: it has no CUDA.",
         "remedy": BROKEN,
+        "command": COMMAND,
         "evidence": {"file": "/opt/conda/lib/torch/__init__.py", "packages": "torch <b>2.13.0+cpu</b> (pip)"},
     }
     links["shm"] |= {
@@ -82,6 +85,7 @@ def answer_server(notebook: Notebook, *answers: tuple[int, Any]) -> list[str]:
     asked: list[str] = []
 
     def fulfil(route: Route) -> None:
+        assert route.request.method == "POST"
         status, body = answers[min(len(asked), len(answers) - 1)]
         asked.append(route.request.url)
         route.fulfill(status=status, body=json.dumps(body), content_type="application/json")

@@ -127,6 +127,17 @@ def test_an_older_server(open_notebook: Open) -> None:
     wait_for_text(notebook, PLACE, "The server's gpuwidget is older than this page: restart the server.")
 
 
+def test_the_servers_own_answer(open_notebook: Open) -> None:
+    """A real server examines itself: the page's question, with its XSRF token, is let through."""
+    notebook = open_notebook(["1"])
+    show(notebook, 300)
+    notebook.page.click(HEAD)
+    notebook.page.wait_for_selector(LINK)
+    titles = texts(notebook, f"{PLACE}:nth-child(2) .jp-gpuwidget-link-title")
+    assert titles[:4] == ["PyTorch", "CUDA runtime", "cuDNN", "NCCL"]
+    assert len(titles) == 14
+
+
 def test_another_notebook_is_another_kernel(open_notebook: Open) -> None:
     """What was said of a kernel is not said of the one that a restart brings."""
     notebook = examined(open_notebook, ill(), well())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from helpers_lab import Lab, Notebook
@@ -22,7 +23,7 @@ from helpers_panel import (
     uuids,
     wait_for_text,
 )
-from playwright.sync_api import WebSocket
+from playwright.sync_api import Browser, WebSocket
 
 Open = Callable[..., Notebook]
 LABEL = "Recording of 4 \N{MULTIPLICATION SIGN} NVIDIA H200"
@@ -135,7 +136,8 @@ def test_a_restarted_kernel(open_notebook: Open) -> None:
 def test_other_kernels(
     open_notebook: Open, lab: Lab, name: str, language: str, before: str, sentence: str
 ) -> None:
-    """A kernel that is not Python is never asked; one without gpuwidget gets the command that installs it."""
+    """A kernel that is not Python is never asked; one without gpuwidget is told where installing is
+    described, and not to install a name that is on no index."""
     add_kernel(lab, name, language, before)
     path = lab.write(f"{name}.ipynb", ["1"])
     use_kernel(path, name, language)
@@ -145,14 +147,36 @@ def test_other_kernels(
         wait_for_text(notebook, NOTICE, "gpuwidget is not loaded in this kernel.")
         notebook.page.click(LOAD)
     wait_for_text(notebook, NOTICE, sentence)
-    command = notebook.page.locator(f"{NOTICE} code")
-    assert command.is_visible() == (language == "python")
-    if language == "python":
-        assert command.inner_text() == "%pip install jupyterlab-gpuwidget==0.1.0"
+    assert not notebook.page.locator(f"{NOTICE} code").is_visible()
+    text = notebook.page.inner_text(NOTICE)
+    assert "pip install" not in text
+    assert ("“Install it” in its README" in text) == (language == "python")
     asked = lab.log.count("UNKNOWN CONTROL MESSAGE")
     notebook.run(0)
     notebook.wait_until_done()
     assert lab.log.count("UNKNOWN CONTROL MESSAGE") == asked
+
+
+def test_the_administrators_command(browser: Browser, tmp_path: Path) -> None:
+    """A kernel without gpuwidget is offered what the server's configuration names, quoted to be run."""
+    wheel = "--GpuWidget.install_requirement='/srv/my wheels/gpuwidget.whl[lab]'"
+    (tmp_path / "lab").mkdir()
+    lab = Lab(tmp_path / "lab", "replay", options=[wheel])
+    try:
+        lab.wait_until_ready()
+        add_kernel(lab, "bare", "python", "sys.modules['gpuwidget'] = None")
+        path = lab.write("bare.ipynb", ["1"])
+        use_kernel(path, "bare", "python")
+        notebook = lab.open(browser, path)
+        show(notebook)
+        wait_for_text(notebook, NOTICE, "gpuwidget is not loaded in this kernel.")
+        notebook.page.click(LOAD)
+        wait_for_text(notebook, NOTICE, "gpuwidget is not installed")
+        command = notebook.page.inner_text(f"{NOTICE} code")
+        assert command == "%pip install '/srv/my wheels/gpuwidget.whl[lab]'"
+        notebook.close()
+    finally:
+        lab.stop()
 
 
 def test_nothing_is_done_while_hidden(open_notebook: Open) -> None:

@@ -95,6 +95,14 @@ class Server:
             return _refusal(error)
         return answer.code, json.loads(answer.body)
 
+    async def post(self, *path: str) -> tuple[int, Any]:
+        """Status and decoded answer of a POST without a body to ``gpuwidget/api/…``."""
+        try:
+            answer = await self.fetch("gpuwidget", "api", *path, method="POST", body="")
+        except HTTPClientError as error:
+            return _refusal(error)
+        return answer.code, json.loads(answer.body)
+
     async def stream(self, **query: object) -> Stream:
         """A new client."""
         return Stream(await self.ws_fetch("gpuwidget", "api", "stream", params=query), self.clock)

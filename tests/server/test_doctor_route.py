@@ -1,10 +1,13 @@
-"""``GET gpuwidget/api/doctor``: the server's own environment, one examination at a time."""
+"""``POST gpuwidget/api/doctor``: the server's own environment, one examination at a time."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,19 +55,19 @@ def examinations(monkeypatch: pytest.MonkeyPatch) -> Examinations:
 
 async def test_the_answer_is_the_diagnosis(examinations: Examinations, server: Server) -> None:
     """All of it, as JSON; asked again within a moment it costs nothing, later it is made anew."""
-    assert await server.get("doctor") == (200, plain(FOUND))
-    assert await server.get("doctor") == (200, plain(FOUND))
+    assert await server.post("doctor") == (200, plain(FOUND))
+    assert await server.post("doctor") == (200, plain(FOUND))
     assert examinations.count == 1
     assert server.clock is not None
     server.clock.advance(10.0)
-    assert (await server.get("doctor"))[0] == 200
+    assert (await server.post("doctor"))[0] == 200
     assert examinations.count == 2
 
 
 async def test_who_asks_meanwhile_gets_the_same(examinations: Examinations, server: Server) -> None:
     """One at a time, however many ask; other requests are answered meanwhile."""
     examinations.may_end.clear()
-    asked = [asyncio.ensure_future(server.get("doctor")) for _ in range(3)]
+    asked = [asyncio.ensure_future(server.post("doctor")) for _ in range(3)]
     await server.until(lambda: examinations.count == 1)
     assert (await server.get("sample"))[0] == 200
     examinations.may_end.set()
@@ -75,25 +78,75 @@ async def test_who_asks_meanwhile_gets_the_same(examinations: Examinations, serv
 async def test_an_examination_that_fails_says_why(examinations: Examinations, server: Server) -> None:
     """503 with a sentence, which is not kept: the next one may go well."""
     examinations.fails = True
-    status, answer = await server.get("doctor")
+    status, answer = await server.post("doctor")
     assert (status, answer["message"]) == (
         503,
         "The doctor could not look at this environment (100 % of it).",
     )
     examinations.fails = False
-    assert (await server.get("doctor"))[0] == 200
+    assert (await server.post("doctor"))[0] == 200
 
 
 async def test_looking_is_no_activity(examinations: Examinations, server: Server) -> None:
     """The route keeps no idle server from being culled."""
     before = server.app.web_app.last_activity()
-    assert (await server.get("doctor"))[0] == 200
+    assert (await server.post("doctor"))[0] == 200
     assert server.app.web_app.last_activity() == before
+
+
+async def test_a_link_to_it_examines_nothing(examinations: Examinations, server: Server) -> None:
+    """A GET, which any page can trigger by an image or a link, is refused."""
+    assert (await server.get("doctor"))[0] == 405
+    assert examinations.count == 0
+
+
+async def test_a_page_of_another_site_examines_nothing(
+    examinations: Examinations, server: Server, jp_auth_header: dict[str, str]
+) -> None:
+    """The user's cookie alone does not do: the XSRF token that only Jupyter's own pages have is asked for."""
+    answer = await server.fetch("api", "status")
+    cookies = [one.partition(";")[0] for one in answer.headers.get_list("Set-Cookie")]
+    jp_auth_header.clear()
+    token = "0123456789abcdef" * 2
+    jp_auth_header["Cookie"] = "; ".join([*cookies, f"_xsrf={token}"])
+    assert (await server.post("doctor"))[0] == 403
+    assert examinations.count == 0
+    jp_auth_header["X-XSRFToken"] = token
+    assert (await server.post("doctor"))[0] == 200
+
+
+async def test_the_right_to_read_is_not_enough(examinations: Examinations, server: Server) -> None:
+    """Examining runs code, so an authorizer is asked for the right to execute."""
+
+    async def only_read(handler: Any, user: Any, action: str, resource: str) -> bool:
+        return action == "read"
+
+    server.app.authorizer.is_authorized = only_read
+    assert (await server.get("sample"))[0] == 200
+    assert (await server.post("doctor"))[0] == 403
+    assert examinations.count == 0
+
+
+async def test_the_folder_of_the_server_runs_nothing(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server is started in a folder where others can write: their torch.py there is not run."""
+    ran = tmp_path / "ran"
+    for name in ("torch", "pynvml", "packaging", "sitecustomize"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(ran)!r}, 'a').write({name!r})\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", str(tmp_path), *sys.path])
+    monkeypatch.setenv("PYTHONPATH", f":{tmp_path}")
+    status, doctor = await server.post("doctor")
+    assert (status, doctor["place"]) == (200, "server")
+    assert not ran.exists()
+    torch = next(link for link in doctor["links"] if link["id"] == "torch")
+    assert str(tmp_path) not in json.dumps(torch)
 
 
 async def test_the_servers_own_environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """A real examination, in processes of its own: the server is named as its place."""
-    status, doctor = await server.get("doctor")
+    status, doctor = await server.post("doctor")
     assert (status, doctor["place"], len(doctor["links"])) == (200, "server", 14)
 
 

@@ -11,10 +11,22 @@ import pytest
 from fakes import FakeSource
 from helpers_server import Server
 from tornado.httpclient import HTTPClientError
+from tornado.web import RequestHandler
+from tornado.websocket import WebSocketHandler
 
 from gpuwidget.server import handlers
 
-ROUTES = ("sample", "history", "stream", "doctor")
+ROUTES = ("sample", "history", "stream")
+ALLOWED = {
+    ("DoctorHandler", "POST"): "execute",
+    ("HistoryHandler", "GET"): "read",
+    ("MetricsHandler", "GET"): "read",
+    ("SampleHandler", "GET"): "read",
+    ("StreamHandler", "GET"): "read",
+}
+"""Each method of each handler, with what an authorizer is asked for. Those with GET change nothing and run no
+code: whoever adds one here has made sure of that."""
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 async def test_sample_is_the_newest(server: Server, source: FakeSource) -> None:
@@ -101,6 +113,74 @@ async def test_every_route_asks_what_you_may(server: Server, route: str) -> None
         await fetch("gpuwidget", "api", route)
     assert (refused.value.code, asked) == (403, [("read", "gpuwidget")])
     assert not server.hub._sampler.wanted
+
+
+def registered(server: Server) -> list[tuple[str, type[RequestHandler]]]:
+    """Each of our handlers that the server has, with an address that leads to it."""
+    rules = [rule for group in server.app.web_app.default_router.rules for rule in group.target.rules]
+    rules += server.app.web_app.wildcard_router.rules
+    found = {
+        rule.target: rule.matcher.regex.pattern
+        for rule in rules
+        if getattr(rule.target, "__module__", "").startswith("gpuwidget.")
+    }
+    return [(pattern.rstrip("$").rpartition(")/")[2], handler) for handler, pattern in found.items()]
+
+
+def implemented(handler: type[RequestHandler]) -> list[str]:
+    """The methods that a handler of ours defines itself, or takes from Tornado's websocket."""
+    own = [one for one in handler.__mro__ if one.__module__.startswith("gpuwidget.")]
+    return [method for method in METHODS if any(method.lower() in vars(one) for one in own)]
+
+
+async def request(server: Server, path: str, handler: type[RequestHandler], method: str) -> int:
+    """Status of a request to that address."""
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+    headers = {**upgrade, "Sec-WebSocket-Key": "AAAA"} if issubclass(handler, WebSocketHandler) else {}
+    body = None if method in ("GET", "HEAD", "OPTIONS") else ""
+    try:
+        answer = await server.fetch(
+            *path.split("/"), method=method, body=body, headers=headers, allow_nonstandard_methods=True
+        )
+    except HTTPClientError as error:
+        return error.code
+    return int(answer.code)
+
+
+async def test_every_handler_is_in_the_table(server: Server) -> None:
+    """A new route, or a new method of one, is one whose rights were thought of."""
+    found = {(one.__name__, method) for _, one in registered(server) for method in implemented(one)}
+    assert found == set(ALLOWED)
+
+
+async def test_every_method_asks_who_you_are_and_what_you_may(
+    server: Server, jp_auth_header: dict[str, str]
+) -> None:
+    """Without a login nothing is answered, nor against an authorizer, which is asked for the right action."""
+    asked: list[tuple[str, str]] = []
+
+    async def deny(handler: Any, user: Any, action: str, resource: str) -> bool:
+        asked.append((action, resource))
+        return False
+
+    server.app.authorizer.is_authorized = deny
+    for path, handler in registered(server):
+        for method in implemented(handler):
+            assert await request(server, path, handler, method) == 403
+            assert asked == [(ALLOWED[handler.__name__, method], "gpuwidget")]
+            asked.clear()
+    jp_auth_header.clear()
+    for path, handler in registered(server):
+        for method in implemented(handler):
+            assert await request(server, path, handler, method) == 403
+    assert asked == []
+
+
+async def test_every_other_method_is_refused(server: Server) -> None:
+    """What a handler does not define answers 405, and Tornado's answer to OPTIONS gives nothing away."""
+    for path, handler in registered(server):
+        for method in set(METHODS) - set(implemented(handler)) - {"OPTIONS"}:
+            assert await request(server, path, handler, method) == 405, (handler, method)
 
 
 async def test_a_page_of_another_site_gets_no_stream(

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from typing import Any
 
 import pytest
 from fakes import FakeSource
 from helpers_server import Server
 
+from gpuwidget import __version__ as VERSION
+from gpuwidget import installation
+from gpuwidget.server import settings
 from gpuwidget.server.hub import Hub
 from gpuwidget.sources import SOURCE_VARIABLE
 
 INTERVAL = "give a number of seconds from 0.05 to 60. Its default, 0.2, is used."
 HISTORY = "give a number of seconds from 10 to 3600. Its default, 600.0, is used."
+INSTALL = (
+    "give what follows 'pip install', as a shell takes it, without a password. Its default, '', is used."
+)
+
+
+@pytest.fixture
+def variable(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Where the server writes GPUWIDGET_INSTALL_REQUIREMENT, and where it is taken back after the test."""
+    monkeypatch.setenv(installation.REQUIREMENT_VARIABLE, "")
+    return monkeypatch
 
 
 @pytest.mark.parametrize("configuration", [{"interval": 1, "history": 30}])
@@ -52,7 +67,24 @@ async def test_rate_and_length_are_the_configured_ones(
                 "Its default, 'auto', is used."
             ],
         ),
-        ({"intervall": 1}, ["GpuWidget has no 'intervall': there are always_on, history, interval, source."]),
+        (
+            {"install_requirement": "'no end"},
+            [f"GpuWidget.install_requirement can't be \"'no end\": {INSTALL}"],
+        ),
+        (
+            {"install_requirement": "x --index-url https://me:secret@example.org/simple"},
+            [
+                "GpuWidget.install_requirement can't be 'x --index-url https://***@example.org/simple': "
+                + INSTALL
+            ],
+        ),
+        (
+            {"intervall": 1},
+            [
+                "GpuWidget has no 'intervall': there are always_on, history, install_requirement, "
+                "interval, source."
+            ],
+        ),
     ],
 )
 async def test_a_value_that_cannot_be_is_told_in_a_sentence(
@@ -70,6 +102,43 @@ async def test_a_command_line_does_the_same(server: Server, jp_argv: list[str], 
     hello = await (await server.stream()).next()
     assert (hello["interval_s"], hello["history_s"]) == (0.5, 600.0)
     assert told == [f"GpuWidget.history can't be 'soon': {HISTORY}"]
+
+
+@pytest.mark.parametrize(
+    ("configuration", "command"),
+    [
+        ({}, None),
+        ({"install_requirement": "'/srv/my wheels/x.whl[lab]'"}, "pip install '/srv/my wheels/x.whl[lab]'"),
+        (
+            {"install_requirement": "jupyterlab-gpuwidget --index-url https://pypi.example.org/simple"},
+            f"pip install jupyterlab-gpuwidget=={VERSION} --index-url https://pypi.example.org/simple",
+        ),
+        ({"install_requirement": "/srv/my wheels/x.whl[lab]"}, "pip install '/srv/my wheels/x.whl[lab]'"),
+        (
+            {"install_requirement": "/srv/x.whl --find-links /srv/y.whl"},
+            "pip install /srv/x.whl --find-links /srv/y.whl",
+        ),
+        ({"install_requirement": "https://example.org/a;b.whl"}, "pip install 'https://example.org/a;b.whl'"),
+    ],
+)
+async def test_how_gpuwidget_is_installed_here(
+    variable: pytest.MonkeyPatch, server: Server, configuration: dict[str, str], command: str | None
+) -> None:
+    """What the administrator configured reaches the panel quoted, with the server's version for a bare name,
+    and the kernels and terminals of this server by their environment."""
+    hello = await (await server.stream()).next()
+    assert (hello["install"], hello["documentation"]) == (command, installation.documentation())
+    requirement = configuration.get("install_requirement")
+    assert os.environ[installation.REQUIREMENT_VARIABLE] == (requirement or "")
+
+
+def test_the_variable_wins(variable: pytest.MonkeyPatch) -> None:
+    """As with the source, GPUWIDGET_INSTALL_REQUIREMENT wins over the configuration."""
+    variable.setenv(installation.REQUIREMENT_VARIABLE, "/srv/b.whl")
+    log = logging.getLogger("test")
+    assert settings.chosen_install_command("/srv/a.whl", log) == "pip install /srv/b.whl"
+    variable.setenv(installation.REQUIREMENT_VARIABLE, "'no end")
+    assert settings.chosen_install_command("/srv/a.whl", log) is None
 
 
 @pytest.mark.parametrize("configuration", [{"source": "replay"}])

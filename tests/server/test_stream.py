@@ -10,6 +10,7 @@ from fakes import FakeSource, gpu
 from helpers_server import TICK_S, USAGE, Server
 
 import gpuwidget
+from gpuwidget import installation
 from gpuwidget.errors import GpuLostError
 from gpuwidget.server import wire
 
@@ -24,6 +25,8 @@ async def test_hello_comes_first_then_every_sample(server: Server) -> None:
         "version": gpuwidget.__version__,
         "interval_s": 0.2,
         "history_s": 600.0,
+        "install": None,
+        "documentation": installation.documentation(),
         "sample": None,
         "history": {"t": [], "gpus": []},
     }

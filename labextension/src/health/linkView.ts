@@ -23,7 +23,7 @@ export function linkView(trans: TranslationBundle, link: Link, copy: Copy): HTML
     body.append(element('div', '', reason));
   }
   if (remedy !== null) {
-    body.append(...remedyView(trans, remedy, copy));
+    body.append(...remedyView(trans, link, remedy, copy));
   }
   const read = Object.entries(evidence);
   if (read.length > 0) {
@@ -40,8 +40,8 @@ export function linkView(trans: TranslationBundle, link: Link, copy: Copy): HTML
 }
 
 /** The one thing to do; a command in it stands apart, with a button that copies it. */
-function remedyView(trans: TranslationBundle, remedy: string, copy: Copy): HTMLElement[] {
-  const found = commandIn(remedy);
+function remedyView(trans: TranslationBundle, link: Link, remedy: string, copy: Copy): HTMLElement[] {
+  const found = commandIn(link);
   const label = element('b', '', trans.__('Do: '));
   if (found === null) {
     return [element('div', '', label, remedy)];

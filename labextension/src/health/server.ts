@@ -6,9 +6,10 @@ import type { Doctor } from '../wire';
 import type { ServerDoctor } from './health';
 
 const DOCTOR = 'gpuwidget/api/doctor';
-/** An examination takes seconds, a minute at most where a part of it hangs. */
-const WITHIN_MS = 75_000;
-const NOT_FOUND = 404;
+/** An examination takes seconds, 20 at most. */
+const WITHIN_MS = 30_000;
+/** A server that has no doctor, or one that was asked by another method. */
+const OTHER_VERSION: readonly number[] = [404, 405];
 
 /** The doctor of the server that this page comes from. */
 export class JupyterServerDoctor implements ServerDoctor {
@@ -23,14 +24,18 @@ export class JupyterServerDoctor implements ServerDoctor {
     let response: Response;
     try {
       const signal = AbortSignal.timeout(WITHIN_MS);
-      response = await ServerConnection.makeRequest(url, { cache: 'no-store', signal }, this.settings);
+      response = await ServerConnection.makeRequest(
+        url,
+        { method: 'POST', cache: 'no-store', signal },
+        this.settings
+      );
     } catch {
       throw new Error(trans.__('The server did not answer. See whether it still runs, and look again.'));
     }
     if (response.ok) {
       return (await response.json()) as Doctor;
     }
-    if (response.status === NOT_FOUND) {
+    if (OTHER_VERSION.includes(response.status)) {
       throw new Error(trans.__("The server's gpuwidget is older than this page: restart the server."));
     }
     throw new Error(await reason(response, trans));

@@ -76,25 +76,18 @@ function titles(doctors: readonly Doctor[], statuses: readonly Link['status'][])
   return [...new Map(links.map(({ id, title }) => [id, title])).values()];
 }
 
-const COMMAND =
-  /(?:(?:^|[\s'(])(?=sudo |conda (?:install|remove) |docker run |nvidia-smi (?:-|topo|mig)|ls -)|(?:^|: )(?=\S*python[\d.]* -m ))(.*)$/;
-const END = /, |\. |; (?!sudo )|[()']| and |\.?$/;
-
-/** A remedy around the command in it that can be run as it stands; null where there is none. */
-export function commandIn(
-  remedy: string
-): { readonly before: string; readonly command: string; readonly after: string } | null {
-  const from = COMMAND.exec(remedy)?.[1];
-  const command = from?.slice(0, END.exec(from)?.index).trim();
-  if (from === undefined || command === undefined || command.includes('…')) {
+/** A remedy around the command in it; null where it has none. */
+export function commandIn({ remedy, command }: Pick<Link, 'remedy' | 'command'>): {
+  readonly before: string;
+  readonly command: string;
+  readonly after: string;
+} | null {
+  if (remedy === null || !command || !remedy.includes(command)) {
     return null;
   }
-  const after = from.slice(command.length);
-  return {
-    before: remedy.slice(0, remedy.length - from.length).trim(),
-    command,
-    after: after.replace(/^[.,;\s]+/, '')
-  };
+  const at = remedy.indexOf(command);
+  const after = remedy.slice(at + command.length).replace(/^[.,;\s]+/, '');
+  return { before: remedy.slice(0, at).trim(), command, after };
 }
 
 /** As `gpuwidget doctor --json` writes it, which `--diff` reads again. */

@@ -6,7 +6,7 @@ import { element, setAttribute, Text } from '../ui/dom';
 import type { Kernel } from '../kernel/kernel';
 import type { Kernels } from '../kernel/kernels';
 import { NoticeView } from './notice';
-import type { GpuNow } from '../stream/model';
+import type { GpuNow, ServerInfo } from '../stream/model';
 import type { KernelRequest, KernelState } from '../wire';
 import { deviceNotes, emptiestTaken, kernelNotice } from './words';
 
@@ -72,10 +72,10 @@ export class KernelSection {
     this.node.setAttribute('aria-label', trans.__('The notebook in front'));
   }
 
-  /** Show what is known of the kernel; `here` is gpuwidget's version in the server, `gpus` are what it sees now. */
-  update(here: string | null, gpus: readonly GpuNow[]): void {
+  /** Show what is known of the kernel; `server` is what the server said of itself, `gpus` are what it sees now. */
+  update(server: ServerInfo | null, gpus: readonly GpuNow[]): void {
     const { view, state, age } = this.kernels;
-    const notice = kernelNotice(this.trans, view, here);
+    const notice = kernelNotice(this.trans, view, server);
     this.notebook.set(view.notebook ?? this.trans.__('(no notebook)'), view.notebook ?? '');
     this.busy.set(
       view.busy ? this.trans.__('busy') : '',
@@ -92,7 +92,7 @@ export class KernelSection {
     this.tensors.disabled = state === null || state.choices.length === 0;
     this.showMode(view.kernel, state, wished);
     setAttribute(this.notes.node, 'aria-live', view.silentFor === null ? 'polite' : 'off');
-    this.notes.set(deviceNotes(this.trans, view, here));
+    this.notes.set(deviceNotes(this.trans, view, server?.version ?? null));
     this.notice.show(notice);
   }
 

@@ -8,6 +8,7 @@ export class NoticeView {
   readonly node: HTMLElement;
   private readonly text = new Text('', 'div');
   private readonly command = new Text('command', 'code');
+  private readonly link = element('a', 'notice-link');
   private readonly button = element('button', 'act jp-Button jp-mod-styled jp-mod-accept');
 
   constructor(trans: TranslationBundle, act: () => void) {
@@ -17,7 +18,9 @@ export class NoticeView {
       'Loads it in this kernel, silently and outside the history (%load_ext gpuwidget)'
     );
     this.button.onclick = act;
-    this.node = element('div', 'notice', this.text.node, this.command.node, this.button);
+    this.link.target = '_blank';
+    this.link.rel = 'noopener';
+    this.node = element('div', 'notice', this.text.node, this.command.node, this.link, this.button);
     this.show(null);
   }
 
@@ -29,6 +32,11 @@ export class NoticeView {
     this.text.set(notice?.text ?? '');
     this.command.set(notice?.command ?? '');
     this.command.node.hidden = notice?.command === undefined;
+    this.link.hidden = notice?.link === undefined;
+    if (notice?.link !== undefined) {
+      this.link.href = notice.link;
+      this.link.textContent = notice.link;
+    }
     this.button.hidden = notice?.action === undefined;
   }
 }

@@ -226,7 +226,7 @@ export class GpuPanel extends Widget {
     this.recording.node.hidden = recording === null;
     this.notice.show(this.serverNotice(quiet, origin?.reason ?? null));
     const fresh = live && this.monitor.sampled ? model.gpus(null, null) : [];
-    this.kernel.update(model.server?.version ?? null, fresh);
+    this.kernel.update(model.server, fresh);
     this.switches.node.hidden = !this.parts.switches;
     if (this.parts.switches) {
       this.switches.update();

@@ -1,6 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { Link } from '../stream/connection';
+import type { ServerInfo } from '../stream/model';
 import { duration, memory, model, moment } from '../ui/format';
 import type { KernelView } from '../kernel/kernels';
 import type { DeviceChoice, DeviceState, Gpu, Reading } from '../wire';
@@ -25,6 +26,8 @@ const HERE = 'this notebook';
 export interface Notice {
   readonly text: string;
   readonly command?: string;
+  /** Address of a page that says more. */
+  readonly link?: string;
   readonly action?: 'load';
   /** Whether the sentence counts seconds. */
   readonly counts?: true;
@@ -86,9 +89,12 @@ export function serverNotice(
 }
 
 /** Why the notebook's kernel cannot be asked, and what to do; null where it answers. */
-export function kernelNotice(trans: TranslationBundle, view: KernelView, here: string | null): Notice | null {
+export function kernelNotice(
+  trans: TranslationBundle,
+  view: KernelView,
+  server: ServerInfo | null
+): Notice | null {
   const { condition } = view;
-  const install = `%pip install jupyterlab-gpuwidget${here === null ? '' : `==${here}`}`;
   switch (condition.kind) {
     case 'no-notebook':
       return { text: trans.__('Open a notebook to choose its default device.') };
@@ -130,28 +136,28 @@ export function kernelNotice(trans: TranslationBundle, view: KernelView, here: s
       };
     case 'not-installed':
       return {
-        text: trans.__(
-          "gpuwidget is not installed in this kernel's environment. Run in a cell, then load it:"
-        ),
-        command: install,
+        ...installNotice(trans, server, {
+          why: trans.__("gpuwidget is not installed in this kernel's environment."),
+          how: trans.__('Run in a cell, then load it:')
+        }),
         action: 'load'
       };
     case 'other-package':
-      return {
-        text: trans.__(
-          'Another package called gpuwidget is installed in this kernel’s environment. Take it away (%pip uninstall gpuwidget), then run in a cell:'
+      return installNotice(trans, server, {
+        why: trans.__(
+          'Another package called gpuwidget is installed in this kernel’s environment. Uninstall it first (%pip uninstall -y gpuwidget).'
         ),
-        command: install
-      };
+        how: trans.__('Then run in a cell:')
+      });
     case 'other-version':
-      return {
-        text: trans.__(
-          'This kernel has gpuwidget %1, the server %2, and they do not understand each other. Run in a cell, then restart the kernel:',
+      return installNotice(trans, server, {
+        why: trans.__(
+          'This kernel has gpuwidget %1, the server %2, and they do not understand each other.',
           condition.version ?? trans.__('(unknown)'),
-          here ?? trans.__('(unknown)')
+          server?.version ?? trans.__('(unknown)')
         ),
-        command: install
-      };
+        how: trans.__('Run in a cell, then restart the kernel:')
+      });
     case 'failed':
       return {
         text: trans.__('gpuwidget could not be loaded in this kernel: %1', condition.reason),
@@ -160,6 +166,26 @@ export function kernelNotice(trans: TranslationBundle, view: KernelView, here: s
     case 'ready':
       return null;
   }
+}
+
+/**
+ * What is wrong, and how gpuwidget is installed: the command that the server's administrator configured, else the
+ * documentation. The name alone would not do, since it is on no package index.
+ */
+function installNotice(
+  trans: TranslationBundle,
+  server: ServerInfo | null,
+  { why, how }: { why: string; how: string }
+): Notice {
+  if (server !== null && server.install !== null) {
+    return { text: `${why} ${how}`, command: `%${server.install}` };
+  }
+  const link = server?.documentation ?? null;
+  return link === null
+    ? {
+        text: `${why} ${trans.__('How to install gpuwidget is described under “Install it” in its README.')}`
+      }
+    : { text: `${why} ${trans.__('How to install gpuwidget:')}`, link };
 }
 
 /** What to know beside a choice that can be made, in sentences; empty where all is as it says. */

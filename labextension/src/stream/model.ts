@@ -24,6 +24,17 @@ export interface GpuNow {
   readonly front: string | null;
 }
 
+/** What the server said of itself with its first message. */
+export interface ServerInfo {
+  readonly version: string;
+  /** Seconds from sample to sample as they come. */
+  readonly interval: number;
+  /** The command that installs gpuwidget, null where none is configured. */
+  readonly install: string | null;
+  /** Address of the documentation, null where there is none. */
+  readonly documentation: string | null;
+}
+
 /** How the memory of a GPU is shared out, in bytes. */
 export interface Shares {
   readonly here: number | null;
@@ -34,8 +45,8 @@ export interface Shares {
 
 /** The stream's newest sample and its past. */
 export class Model {
-  /** What the server said of itself, null before it did; `interval`: seconds from sample to sample as they come. */
-  server: { readonly version: string; readonly interval: number } | null = null;
+  /** What the server said of itself, null before it did. */
+  server: ServerInfo | null = null;
   /** Seconds from sample to sample as the server reads them; NaN before it said so. */
   ownInterval = NaN;
   sample: Sample | null = null;
@@ -80,7 +91,8 @@ export class Model {
       return;
     }
     this.ownInterval = message.interval_s;
-    this.server = { version: message.version, interval: this.interval };
+    const { version, install, documentation } = message;
+    this.server = { version, interval: this.interval, install, documentation };
     this.longestInterval = this.interval;
     const room = Math.ceil((ROOM * this.seconds) / message.interval_s) + AT_LEAST;
     this.past = new Past(room);

@@ -1,0 +1,127 @@
+"""In a child: compare the files of torch and of what it requires with the lists that their wheels came with.
+
+Only existence and size are compared. To hash them would read gigabytes, and a download that broke off or a
+disk that was full leaves files that are missing, empty or too short.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+from gpuwidget.health.children import announce, be_modest, finish, say
+from gpuwidget.health.packages import installer, of_torch
+from gpuwidget.plain import plain
+
+_LIBRARIES = (".so", ".dll", ".pyd", ".dylib")
+_MOST_FILES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """One file that is not as its wheel's list has it."""
+
+    path: str
+    """Relative to the folder of packages."""
+    problem: str
+    """``is missing``, ``is empty`` or ``has 10 of 20 bytes``."""
+    library: bool
+    """Whether it is a shared library."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What the comparison of one package found."""
+
+    name: str
+    version: str
+    files: int | None
+    """How many files were compared; None where the package has no list to compare with."""
+    damaged: tuple[Damaged, ...]
+    """The first five that differ, shared libraries first."""
+    count: int
+    """How many differ."""
+
+
+def main(path: Sequence[str]) -> None:
+    """Send a :class:`Checked` for each package, then which packages own the same shared libraries."""
+    be_modest()
+    announce("reading the packages' file lists")
+    found = of_torch(path)
+    lists = {name: _sizes(one) for name, one in found.items()}
+    owners = _owners(lists)
+    say(shared=sorted({names for file, names in owners.items() if len(names) > 1 and _is_library(file)}))
+    checked: list[Any] = []
+    for name, one in found.items():
+        announce(f"checking the files of {name}")
+        others = [lists[other] or {} for other in found if other != name]
+        checked.append(plain(_check(name, one, lists[name], others)))
+        say(checked=checked)
+    finish()
+
+
+def _sizes(one: metadata.Distribution) -> dict[str, int] | None:
+    """Return each file's recorded size; None where no list, or that of an editable installation, is there."""
+    text, source = one.read_text("RECORD"), one.read_text("direct_url.json") or ""
+    if text is None or '"editable": true' in source:
+        return None
+    found = {}
+    # Not Distribution.files, which makes an object of each line: torch has 15,000.
+    for line in text.splitlines():
+        file, _, size = line.rpartition(",")
+        file = file.rpartition(",")[0].strip('"')
+        # Scripts are outside of the package; caches of bytecode and the list itself have no size.
+        if size.isdecimal() and not file.startswith(("../", "/")) and not file.endswith(".pyc"):
+            found[file] = int(size)
+    return found
+
+
+def _owners(lists: Mapping[str, Mapping[str, int] | None]) -> dict[str, tuple[str, ...]]:
+    owners: dict[str, tuple[str, ...]] = {}
+    for name, sizes in lists.items():
+        for file in sizes or ():
+            owners[file] = (*owners.get(file, ()), name)
+    return owners
+
+
+def _check(
+    name: str,
+    one: metadata.Distribution,
+    sizes: Mapping[str, int] | None,
+    others: Sequence[Mapping[str, int]],
+) -> Checked:
+    if sizes is None:
+        return Checked(name, one.version, None, (), 0)
+    folder = str(one.locate_file(""))
+    # conda writes the environment's path into files after it recorded their sizes.
+    exact = installer(one) != "conda"
+    found = []
+    for file, size in sizes.items():
+        allowed = {size, *(other[file] for other in others if file in other)} if exact else None
+        problem = _problem(os.path.join(folder, file), size, allowed)
+        if problem is not None:
+            found.append(Damaged(file, problem, _is_library(file)))
+    found.sort(key=lambda damaged: not damaged.library)
+    return Checked(name, one.version, len(sizes), tuple(found[:_MOST_FILES]), len(found))
+
+
+def _problem(file: str, size: int, allowed: Iterable[int] | None) -> str | None:
+    try:
+        present = os.stat(file).st_size
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as error:
+        return f"can't be read ({error.strerror})"
+    if present == 0 and size > 0:
+        return "is empty"
+    if allowed is None or present in allowed:
+        return None
+    return f"has {present:,} of {size:,} bytes" if present < size else f"has {present:,} bytes, not {size:,}"
+
+
+def _is_library(file: str) -> bool:
+    name = os.path.basename(file)
+    return name.endswith(_LIBRARIES) or ".so." in name

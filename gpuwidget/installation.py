@@ -1,0 +1,59 @@
+"""Where gpuwidget itself can be installed from: what the administrator configured, else the documentation.
+
+The name on the package index belongs to nobody yet. So no text offers ``pip install`` of the bare name.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from importlib import metadata
+
+DISTRIBUTION = "jupyterlab-gpuwidget"
+REQUIREMENT_VARIABLE = "GPUWIDGET_INSTALL_REQUIREMENT"
+"""Environment variable with what ``pip install`` is given to install gpuwidget. The server's extension sets
+it for the kernels and terminals that the server starts."""
+README = 'see "Install it" in gpuwidget\'s README'
+"""Where installing is described while no documentation has a public address."""
+
+_PASSWORD = re.compile(r"://[^/@\s]+@")
+_WHEEL = re.compile(r"(?!.* -)(/|~|\.|[A-Za-z]:)[^'\"]*\.whl(\[[^\]]*\])?")
+_BARE = re.compile(r"([\w.-]+)(\[[^\]]*\])?")
+
+
+def pip_arguments(requirement: str, version: str) -> list[str]:
+    """Split a requirement as a shell does: a wheel's path or address, or the name with an index.
+
+    The path of one wheel may have spaces without quotes: traitlets takes those off a command line. A bare
+    name gets ``version``, so that kernel and server have the same. Raises ValueError for a quote that is not
+    closed, for nothing, and for an address with a password, which every user's screen would show.
+    """
+    words = [requirement.strip()] if _WHEEL.fullmatch(requirement.strip()) else shlex.split(requirement)
+    if not words:
+        raise ValueError("nothing to install")
+    if any(_PASSWORD.search(word) for word in words):
+        raise ValueError("an address with a user name or password")
+    return [_with_version(word, version) for word in words]
+
+
+def without_passwords(text: str) -> str:
+    """Return the text with ``***`` in place of user name and password in every address."""
+    return _PASSWORD.sub("://***@", text)
+
+
+def documentation() -> str | None:
+    """Return the address of the documentation by the package's own metadata; None where it has none."""
+    try:
+        urls = metadata.metadata(DISTRIBUTION).get_all("Project-URL") or ()
+    except metadata.PackageNotFoundError:
+        return None
+    known = {
+        label.strip().lower(): url.strip() for label, _, url in (str(one).partition(",") for one in urls)
+    }
+    return next((known[label] for label in ("documentation", "homepage") if label in known), None)
+
+
+def _with_version(word: str, version: str) -> str:
+    bare = _BARE.fullmatch(word)
+    ours = bare is not None and re.sub(r"[-_.]+", "-", bare[1]).lower() == DISTRIBUTION
+    return f"{word}=={version}" if ours else word

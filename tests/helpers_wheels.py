@@ -1,0 +1,165 @@
+"""Tiny wheels with the names of torch and its libraries, and an environment into which pip installs them."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+
+CUDNN_FILE = "nvidia/cudnn/lib/libcudnn.so.9"
+NCCL_FILE = "nvidia/nccl/lib/libnccl.so.2"
+SPARSE_FILE = "nvidia/cusparselt/lib/libcusparseLt.so.0"
+BORROWED = ("packaging", "psutil", "pynvml.py")
+"""What the doctor itself imports from its environment."""
+
+TORCH = """
+import os, sys
+from types import SimpleNamespace as _Names
+from torch import version
+from torch.version import __version__
+for _file in {files!r}:
+    _path = os.path.join(os.path.dirname(os.path.dirname(__file__)), _file)
+    if not os.path.exists(_path) or os.path.getsize(_path) < {size}:
+        _name = os.path.basename(_file)
+        raise ImportError(_name + ": cannot open shared object file: No such file or directory")
+{imports}
+_C = _Names(
+    _nccl_version=lambda: (2, 27, 5),
+    _cuda_getArchFlags=lambda: "sm_80 sm_90",
+    _cudnn=_Names(getCompileVersion=lambda: (9, 10, 2)),
+)
+backends = _Names(cudnn=_Names(version=lambda: 91002, enabled=True))
+distributed = _Names(is_available=lambda: True)
+cuda = _Names(
+    nccl=_Names(version=lambda: (2, 27, 5)), is_available=lambda: True, device_count=lambda: 1
+)
+
+def from_numpy(array):
+    {from_numpy}
+"""
+LIBRARY_SIZE = 64
+
+
+def make_wheel(
+    folder: Path, name: str, version: str, files: Mapping[str, bytes], requires: Sequence[str] = ()
+) -> Path:
+    """A wheel as an index has it."""
+    stem = f"{name.replace('-', '_')}-{version}"
+    info = f"{stem}.dist-info"
+    head = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}"]
+    contents = {
+        **files,
+        f"{info}/METADATA": "\n".join([*head, *(f"Requires-Dist: {one}" for one in requires), ""]).encode(),
+        f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = [
+        f"{path},sha256={base64.urlsafe_b64encode(hashlib.sha256(text).digest()).rstrip(b'=').decode()},{len(text)}"
+        for path, text in contents.items()
+    ]
+    wheel = folder / f"{stem}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for path, text in contents.items():
+            archive.writestr(path, text)
+        archive.writestr(f"{info}/RECORD", "\n".join([*record, f"{info}/RECORD,,", ""]))
+    return wheel
+
+
+def torch_wheel(
+    folder: Path,
+    version: str,
+    cuda: str | None,
+    requires: Sequence[str] = (),
+    *,
+    files: Sequence[str] = (CUDNN_FILE,),
+    imports: str = "",
+    from_numpy: str = "return list(array)",
+) -> Path:
+    """A torch that needs these files to be imported, as the real one needs its libraries."""
+    body = TORCH.format(files=list(files), imports=imports, from_numpy=from_numpy, size=LIBRARY_SIZE)
+    texts = {
+        "torch/__init__.py": body.encode(),
+        "torch/version.py": f"__version__ = {version!r}\ncuda: str | None = {cuda!r}\n".encode(),
+        "torch/_tensor.py": b"# as long as this\n",
+    }
+    return make_wheel(folder, "torch", version, texts, requires)
+
+
+def content(of: str) -> bytes:
+    """A shared library's content: as long for every package, and different."""
+    return of.encode().ljust(LIBRARY_SIZE, b".")
+
+
+class Installation:
+    """A virtual environment with pip, the wheels that its index has, and what the doctor borrows."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.wheels = folder / "wheels"
+        self.borrowed = folder / "borrowed"
+        subprocess.run([sys.executable, "-m", "venv", str(folder / "env")], check=True)
+        self.python = str(folder / "env/bin/python")
+        (self.site,) = (folder / "env/lib").glob("python3*/site-packages")
+        self._pips_own = {path.name for path in self.site.iterdir()}
+        self.borrowed.mkdir()
+        for name in BORROWED:
+            (source,) = {
+                str(found)
+                for one in metadata.distributions()
+                for found in (Path(str(one.locate_file(name))),)
+                if found.exists()
+            }
+            (self.borrowed / name).symlink_to(source)
+
+    def clear(self) -> None:
+        """Leave pip alone in it, and nothing on the index."""
+        shutil.rmtree(self.wheels, ignore_errors=True)
+        self.wheels.mkdir()
+        for path in self.site.iterdir():
+            if path.name not in self._pips_own:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    @property
+    def path(self) -> list[str]:
+        """The ``sys.path`` of its interpreter, and what the doctor borrows at the end."""
+        code = "import json, sys; print(json.dumps(sys.path[1:]))"
+        shown = subprocess.run([self.python, "-c", code], capture_output=True, text=True, check=True).stdout
+        own: list[str] = json.loads(shown)
+        return [*own, str(self.borrowed)]
+
+    def pip(self, *words: str) -> None:
+        """Run its pip; it knows the wheels of the test alone."""
+        self.shell(" ".join([self.python, "-m", "pip", *words]))
+
+    def shell(self, command: str) -> None:
+        """Execute a command as a user pastes it. Raises CalledProcessError where it fails."""
+        variables = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.folder),
+            "PIP_NO_INDEX": "1",
+            "PIP_FIND_LINKS": str(self.wheels),
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            "PIP_CONFIG_FILE": os.devnull,
+        }
+        subprocess.run(
+            ["/bin/sh", "-c", command], env=variables, check=True, capture_output=True, cwd=self.folder
+        )
+
+    def damaged(self) -> list[str]:
+        """Every file that some package's list has and that is missing or of another size."""
+        found = []
+        for record in sorted(self.site.glob("*.dist-info/RECORD")):
+            with record.open(newline="") as lines:
+                for file, _, size in csv.reader(lines):
+                    path = self.site / file
+                    if not path.exists() or (size and path.stat().st_size != int(size)):
+                        found.append(f"{record.parent.name}: {file}")
+        return found

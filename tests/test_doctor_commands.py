@@ -1,0 +1,441 @@
+"""Every command that the doctor offers, executed: it leaves a whole installation, and the problem is gone."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from helpers_doctor import build_libcuda
+from helpers_wheels import (
+    CUDNN_FILE,
+    NCCL_FILE,
+    SPARSE_FILE,
+    Installation,
+    content,
+    make_wheel,
+    torch_wheel,
+)
+from nvml_standin import Standin
+
+import gpuwidget.health
+from gpuwidget.diagnosis import Doctor, Link
+from gpuwidget.health.children import Environment
+from gpuwidget.health.examination import examine
+from gpuwidget.health.patient import Patient
+
+CU13 = "nvidia-cudnn-cu13==9.10.2.21"
+CU12 = "nvidia-cudnn-cu12==9.8.0.87"
+NCCL13 = "nvidia-nccl-cu13==2.27.5"
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    """A virtual environment, made once: that takes seconds."""
+    return Installation(tmp_path_factory.mktemp("installation"))
+
+
+@dataclass
+class Machine:
+    """An installation on a machine with a driver."""
+
+    environment: Installation
+    standin: Standin
+    root: Path
+    variables: dict[str, str]
+    extra: list[str]
+
+    def examine(self) -> Doctor:
+        path = self.environment.path
+        variables = {**self.standin.environment(), "PATH": "/usr/bin:/bin", **self.variables}
+        seen = Environment(self.environment.python, [*path[:-1], *self.extra, path[-1]], variables)
+        return examine(Patient("shell", "0.1.0", seen, root=self.root, patience_s=60.0))
+
+    def link(self, which: str) -> Link:
+        return next(one for one in self.examine().links if one.id == which)
+
+    def follow(self, which: str, expected: str) -> None:
+        """Do what the link says; it is well after that, and every package is whole."""
+        before = self.link(which)
+        assert before.command is not None, before
+        assert before.remedy is not None
+        assert before.command in before.remedy
+        shortened = before.command.replace(f"{self.environment.python} -m ", "")
+        assert shortened == expected
+        self.environment.shell(before.command)
+        after = self.link(which)
+        assert (after.status, after.reason) == ("ok", None)
+        assert self.environment.damaged() == []
+
+
+@pytest.fixture
+def machine(environment: Installation, tmp_path: Path, library: Path) -> Iterator[Machine]:
+    """With one H200 and a driver for CUDA 13."""
+    environment.clear()
+    standin = Standin(library, tmp_path / "driver", "gpus=1\ndriver=580.95.05")
+    build_libcuda(standin.folder)
+    root = tmp_path / "root"
+    for name in ("dev/nvidia0", "dev/nvidiactl", "dev/nvidia-uvm"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+    yield Machine(environment, standin, root, {}, [])
+    standin.scenario()
+
+
+def on_the_index(wheels: Path) -> None:
+    """cuDNN and NCCL for two versions of CUDA, which own the same files, and a torch that requires one."""
+    for requirement, file in ((CU13, CUDNN_FILE), (CU12, CUDNN_FILE), (NCCL13, NCCL_FILE)):
+        name, version = requirement.split("==")
+        make_wheel(wheels, name, version, {file: content(name)})
+    make_wheel(wheels, "nvidia-nccl-cu12", "2.25.1", {NCCL_FILE: content("nvidia-nccl-cu12")})
+    torch_wheel(
+        wheels,
+        "2.13.0+cu130",
+        "13.0",
+        (CU13, f'{NCCL13}; python_version > "3"'),
+        files=(CUDNN_FILE, NCCL_FILE),
+    )
+
+
+def again(requirement: str) -> str:
+    return f"pip install --force-reinstall --no-deps {requirement}"
+
+
+def instead(wrong: str, right: str) -> str:
+    return f"{again(right)} --dry-run && pip uninstall -y {wrong} && {again(right)}"
+
+
+@pytest.mark.parametrize("order", [("cu12", "cu13"), ("cu13", "cu12")])
+@pytest.mark.parametrize(
+    ("which", "wrong", "right"),
+    [("cudnn", "nvidia-cudnn-cu12", CU13), ("nccl", "nvidia-nccl-cu12", NCCL13)],
+)
+def test_two_packages_with_the_same_files(
+    machine: Machine, which: str, wrong: str, right: str, order: tuple[str, str]
+) -> None:
+    """To uninstall one takes the files of both away: the one that torch requires is installed again."""
+    pip = machine.environment.pip
+    on_the_index(machine.environment.wheels)
+    pip("install", "torch")
+    pip("install", wrong)
+    if order == ("cu12", "cu13"):
+        pip(*again(right).split()[1:])
+    machine.follow(which, instead(wrong, right))
+
+
+def test_where_another_package_requires_the_other_one(machine: Machine) -> None:
+    """No command is offered that would break that package."""
+    on_the_index(machine.environment.wheels)
+    make_wheel(machine.environment.wheels, "jax-cuda12", "0.5", {"jax.py": b"\n"}, ["nvidia-cudnn-cu12"])
+    machine.environment.pip("install", "torch", "jax-cuda12")
+    one = machine.link("cudnn")
+    assert (one.command, one.remedy) == (
+        None,
+        "PyTorch requires nvidia-cudnn-cu13, but jax-cuda12 nvidia-cudnn-cu12: "
+        "give them separate environments.",
+    )
+
+
+def test_other_libraries_with_the_same_files(machine: Machine) -> None:
+    """The same holds for every library that NVIDIA packs once a CUDA version."""
+    wheels = machine.environment.wheels
+    on_the_index(wheels)
+    right = "nvidia-cusparselt-cu13==0.8.0"
+    for name, version in (("nvidia-cusparselt-cu13", "0.8.0"), ("nvidia-cusparselt-cu12", "0.7.1")):
+        make_wheel(wheels, name, version, {SPARSE_FILE: content(name)})
+    torch_wheel(wheels, "2.13.0+cu130", "13.0", (CU13, right))
+    machine.environment.pip("install", "torch", "nvidia-cusparselt-cu12")
+    machine.follow("cuda", instead("nvidia-cusparselt-cu12", right))
+
+
+@pytest.mark.parametrize("left", [None, b"", b"half"])
+def test_a_library_that_is_missing_empty_or_cut_off(machine: Machine, left: bytes | None) -> None:
+    """A full disk or a broken download: the file is named with its package, and that alone is installed."""
+    on_the_index(machine.environment.wheels)
+    machine.environment.pip("install", "torch")
+    file = machine.environment.site / CUDNN_FILE
+    file.unlink() if left is None else file.write_bytes(left)
+    problem = {None: "is missing", b"": "is empty", b"half": "has 4 of 64 bytes"}[left]
+    one = machine.link("cudnn")
+    said = (one.reason or "", *one.evidence.values())
+    assert f"{CUDNN_FILE} of nvidia-cudnn-cu13 9.10.2.21 {problem}." in said
+    assert machine.link("torch").command == one.command
+    machine.follow("cudnn", again(CU13))
+
+
+def test_a_library_that_no_import_needs(machine: Machine) -> None:
+    """torch can be imported, and would fail later: that is found all the same."""
+    on_the_index(machine.environment.wheels)
+    torch_wheel(machine.environment.wheels, "2.13.0+cu130", "13.0", (CU13, NCCL13), files=())
+    machine.environment.pip("install", "torch")
+    (machine.environment.site / NCCL_FILE).write_bytes(b"half")
+    assert machine.link("torch").status == "ok"
+    assert machine.link("nccl").status == "broken"
+    machine.follow("nccl", again(NCCL13))
+
+
+def test_a_damaged_torch(machine: Machine) -> None:
+    """Its own build in its own version, from the index that has that build; its libraries stay."""
+    on_the_index(machine.environment.wheels)
+    torch_wheel(machine.environment.wheels, "2.15.0+cu130", "13.0", (CU13, NCCL13))
+    machine.environment.pip("install", "torch==2.13.0+cu130")
+    (machine.environment.site / "torch/_tensor.py").write_bytes(b"# as")
+    one = machine.link("torch")
+    assert (one.status, one.reason) == (
+        "warning",
+        "torch/_tensor.py of torch 2.13.0+cu130 has 4 of 18 bytes.",
+    )
+    index = "--index-url https://download.pytorch.org/whl/cu130"
+    machine.follow("torch", f"{again('torch==2.13.0+cu130')} {index}")
+
+
+@pytest.mark.parametrize("installed", [None, "9.8.0.87"])
+def test_a_library_of_another_version(machine: Machine, installed: str | None) -> None:
+    """None, or another than torch requires: the one that its metadata names."""
+    wheels = machine.environment.wheels
+    on_the_index(wheels)
+    make_wheel(wheels, "nvidia-cudnn-cu13", "9.8.0.87", {CUDNN_FILE: content("nvidia-cudnn-cu13")})
+    machine.environment.pip("install", "torch")
+    if installed is None:
+        machine.environment.pip("uninstall", "-y", "nvidia-cudnn-cu13")
+    else:
+        machine.environment.pip("install", "--no-deps", f"nvidia-cudnn-cu13=={installed}")
+    machine.follow("cudnn", again(CU13))
+
+
+NUMPY = b"import os\n__version__ = '%s'\nfrom numpy import core\ndef zeros(n):\n    return [0.0] * n\n"
+
+
+def numpy_wheel(wheels: Path, version: str) -> None:
+    texts = {"numpy/__init__.py": NUMPY % version.encode(), "numpy/core.py": b"multiarray = True\n"}
+    make_wheel(wheels, "numpy", version, texts)
+
+
+@pytest.mark.parametrize("imports", ["", "import numpy"])
+def test_a_broken_numpy_is_numpys(machine: Machine, imports: str) -> None:
+    """Where torch itself imports it, and where only arrays fail: numpy alone is installed again."""
+    wheels = machine.environment.wheels
+    on_the_index(wheels)
+    numpy_wheel(wheels, "2.1.0")
+    numpy_wheel(wheels, "2.4.0")
+    torch_wheel(wheels, "2.13.0+cu130", "13.0", (CU13, NCCL13), imports=imports)
+    machine.environment.pip("install", "torch", "numpy==2.1.0")
+    (machine.environment.site / "numpy/core.py").write_text(
+        "raise ImportError('multiarray failed to import')\n"
+    )
+    one = machine.link("torch")
+    assert "numpy" in (one.reason or "")
+    assert any("multiarray failed to import" in said for said in (one.reason or "", *one.evidence.values()))
+    assert (one.status == "broken") == (imports != "")
+    machine.follow("torch", again("numpy==2.1.0"))
+
+
+def test_a_numpy_that_is_too_new(machine: Machine) -> None:
+    """An older torch was built with numpy 1: the remedy is not to install the same numpy again."""
+    wheels = machine.environment.wheels
+    on_the_index(wheels)
+    numpy_wheel(wheels, "2.1.0")
+    numpy_wheel(wheels, "1.26.4")
+    check = "import numpy; raise_ = numpy.__version__[0] == '2'; assert not raise_, '_ARRAY_API not found'"
+    torch_wheel(wheels, "2.13.0+cu130", "13.0", (CU13, NCCL13), from_numpy=f"{check}\n    return list(array)")
+    machine.environment.pip("install", "torch", "numpy==2.1.0")
+    machine.follow("torch", "pip install --no-deps 'numpy<2'")
+
+
+@pytest.mark.parametrize("left", ["nothing", "metadata"])
+def test_a_package_that_torch_requires_is_missing(machine: Machine, left: str) -> None:
+    """It is named, with the versions that torch asks for; what else is there stays."""
+    wheels = machine.environment.wheels
+    on_the_index(wheels)
+    for version in ("1.12", "1.14"):
+        make_wheel(wheels, "sympy", version, {"sympy/__init__.py": b"zoo = 1\n"}, ["mpmath"])
+    make_wheel(wheels, "mpmath", "1.3", {"mpmath/__init__.py": b"inf = 1\n"})
+    torch_wheel(
+        wheels, "2.13.0+cu130", "13.0", (CU13, NCCL13, "sympy>=1.13.3"), imports="import sympy, mpmath"
+    )
+    machine.environment.pip("install", "torch")
+    if left == "nothing":
+        machine.environment.pip("uninstall", "-y", "sympy", "mpmath")
+        machine.follow("torch", "pip install 'sympy>=1.13.3'")
+    else:
+        shutil.rmtree(machine.environment.site / "sympy")
+        machine.follow("torch", again("sympy==1.14"))
+
+
+def test_two_torches_in_two_folders(machine: Machine, tmp_path: Path) -> None:
+    """One of them is uninstalled, and the other one remains as it was."""
+    on_the_index(machine.environment.wheels)
+    torch_wheel(machine.environment.wheels, "2.12.0+cu130", "13.0", (CU13, NCCL13))
+    machine.extra.append(str(tmp_path / "other"))
+    machine.environment.pip("install", "--target", machine.extra[0], "torch==2.12.0+cu130")
+    machine.environment.pip("install", "torch==2.13.0+cu130")
+    machine.follow("torch", "pip uninstall -y torch")
+
+
+def test_two_torches_one_of_which_pip_leaves_alone(machine: Machine, tmp_path: Path) -> None:
+    """A virtual environment's pip uninstalls nothing outside of it: no command is offered for that."""
+    on_the_index(machine.environment.wheels)
+    other = str(tmp_path / "other")
+    machine.environment.pip("install", "--target", other, "torch")
+    machine.environment.pip("install", "torch")
+    path = [other, *machine.environment.path]
+    seen = Environment(machine.environment.python, path, machine.variables)
+    found = examine(Patient("shell", "0.1.0", seen, root=machine.root, patience_s=60.0)).links[0]
+    assert (found.status, found.command) == ("warning", None)
+    assert found.remedy == (
+        f"Keep one of them: take {other} off the path (PYTHONPATH, a .pth file), or delete its torch."
+    )
+
+
+def test_two_torches_in_one_folder(machine: Machine) -> None:
+    """Their files are the same: to uninstall one would take those of the other away."""
+    site = machine.environment.site
+    on_the_index(machine.environment.wheels)
+    torch_wheel(machine.environment.wheels, "2.12.0+cu130", "13.0", (CU13, NCCL13))
+    machine.environment.pip("install", "torch==2.12.0+cu130")
+    (site / "torch-2.12.0+cu130.dist-info").rename(site / "kept")
+    machine.environment.pip("install", "--ignore-installed", "torch==2.13.0+cu130")
+    (site / "kept").rename(site / "torch-2.12.0+cu130.dist-info")
+    one = machine.link("torch")
+    assert one.command is not None
+    assert "uninstall -y torch" in one.command
+    machine.environment.shell(one.command)
+    assert machine.link("torch").status == "ok"
+    assert machine.environment.damaged() == []
+
+
+INDEX = "--index-url https://download.pytorch.org/whl"
+
+
+def test_a_build_for_the_cpu_gets_cuda_in_its_own_version(machine: Machine) -> None:
+    """The build changes, its missing libraries come with it, and a newer torch does not."""
+    on_the_index(machine.environment.wheels)
+    torch_wheel(machine.environment.wheels, "2.13.0+cpu", None, files=())
+    torch_wheel(machine.environment.wheels, "2.15.0+cu130", "13.0", (CU13, NCCL13))
+    machine.environment.pip("install", "torch==2.13.0+cpu")
+    machine.follow("torch", f"pip install torch==2.13.0+cu130 {INDEX}/cu130")
+
+
+def test_a_driver_that_is_too_old_for_the_build(machine: Machine) -> None:
+    """The same version for an older CUDA; the library that the old build leaves behind is the next finding,
+    and its command leaves all whole too."""
+    on_the_index(machine.environment.wheels)
+    make_wheel(
+        machine.environment.wheels,
+        "nvidia-nccl-cu12",
+        "2.27.5",
+        {NCCL_FILE: content("nccl-cu12")},
+    )
+    torch_wheel(machine.environment.wheels, "2.13.0+cu126", "12.6", (CU12,))
+    machine.standin.scenario("gpus=1\ndriver=570.86.15")
+    machine.environment.pip("install", "torch==2.13.0+cu130")
+    torch = machine.environment.site / "torch/__init__.py"
+    # The list of sizes goes with the change: this torch only answers as one with too old a driver does.
+    torch.write_text(
+        torch.read_text().replace("is_available=lambda: True, d", "is_available=lambda: not 1, d")
+    )
+    before = machine.link("driver")
+    assert before.status == "broken"
+    assert before.command == f"{machine.environment.python} -m pip install torch==2.13.0+cu126 {INDEX}/cu126"
+    machine.environment.shell(before.command)
+    assert machine.link("driver").status == "ok"
+    machine.follow("cudnn", instead("nvidia-cudnn-cu13", CU12))
+
+
+def test_an_environment_without_torch(machine: Machine) -> None:
+    """The build that this driver runs."""
+    on_the_index(machine.environment.wheels)
+    machine.follow("torch", "pip install torch")
+
+
+def test_another_package_over_ours(machine: Machine) -> None:
+    """What the administrator configured is installed once the other package is gone."""
+    wheels = machine.environment.wheels
+    on_the_index(wheels)
+    ours = make_wheel(wheels, "jupyterlab-gpuwidget", "0.1.0", {"gpuwidget/__init__.py": b"ours = 1\n"})
+    make_wheel(wheels, "gpuwidget", "0.0.3", {"gpuwidget/__init__.py": b"theirs = 1\n"})
+    machine.variables["GPUWIDGET_INSTALL_REQUIREMENT"] = str(ours)
+    machine.environment.pip("install", "torch", "jupyterlab-gpuwidget")
+    machine.environment.pip("install", "gpuwidget")
+    machine.follow("package", instead("gpuwidget", str(ours)))
+
+
+def test_a_module_pynvml_that_is_not_nvidias(machine: Machine) -> None:
+    """The old fork goes, and NVIDIA's own package is whole after it."""
+    wheels = machine.environment.wheels
+    on_the_index(wheels)
+    real = (machine.environment.borrowed / "pynvml.py").read_bytes()
+    make_wheel(wheels, "nvidia-ml-py", "13.580.65", {"pynvml.py": real})
+    make_wheel(wheels, "pynvml", "11.4.1", {"pynvml.py": b"fork = 1\n"})
+    machine.environment.pip("install", "torch", "nvidia-ml-py")
+    machine.environment.pip("install", "pynvml")
+    machine.follow("driver", instead("pynvml", "nvidia-ml-py==13.580.65"))
+
+
+# -- none is forgotten -----------------------------------------------------------------------------------
+
+EXECUTED: dict[str, Callable[..., None]] = {
+    "build": test_a_driver_that_is_too_old_for_the_build,
+    "install": test_a_build_for_the_cpu_gets_cuda_in_its_own_version,
+    "keep_one_torch": test_two_torches_in_one_folder,
+    "nvml_binding": test_a_module_pynvml_that_is_not_nvidias,
+    "older_numpy": test_a_numpy_that_is_too_new,
+    "our_package": test_another_package_over_ours,
+    "reinstall": test_a_library_that_is_missing_empty_or_cut_off,
+    "replace": test_two_packages_with_the_same_files,
+    "require": test_a_package_that_torch_requires_is_missing,
+}
+"""Functions of remedies.py that put a command together, with the test that executes it."""
+NOT_EXECUTED = {
+    "conda_with_cuda": "needs conda and its channels",
+    "anew": "offers what reinstall() does",
+    "remedy_for": "offers what anew() does",
+    "unset": "no command: the variable is set where the server is started",
+}
+CHANGES_THE_MACHINE = {
+    "_JOIN_GROUP": "sudo usermod: changes the machine's users",
+    "_KEEP_READY": "sudo systemctl: changes the machine's services",
+    "_LIST_SHM": "ls: changes nothing",
+    "_LOAD": "sudo modprobe: loads the driver",
+    "_MAKE_FILES": "sudo nvidia-modprobe: needs the driver",
+    "_MORE_SHM": "sudo mount: changes the machine's mounts",
+    "_RELOAD_UVM": "sudo rmmod, modprobe: needs the driver",
+    "_RESET": "sudo nvidia-smi --gpu-reset: needs a GPU",
+    "_START_FABRIC": "sudo systemctl: needs NVSwitch",
+    "_TOPOLOGY": "nvidia-smi: changes nothing, needs the driver",
+    "_ONE_SLICE": "sudo nvidia-smi mig: needs a GPU with MIG",
+    "share": "sudo nvidia-smi -c: needs a GPU",
+}
+"""Commands that the links offer besides, and why no test executes them."""
+DERIVED = {"command": "one of build() or of the constants, chosen by the link"}
+HEALTH = Path(gpuwidget.health.__file__ or "").parent
+
+
+def test_every_command_is_executed_or_says_why_not() -> None:
+    """A new remedy with a command is a new entry here, with its test or the reason that there is none."""
+    tree = ast.parse((HEALTH / "remedies.py").read_text(encoding="utf-8"))
+    offering = {
+        one.name
+        for one in tree.body
+        if isinstance(one, ast.FunctionDef)
+        and not one.name.startswith("_")
+        and one.returns is not None
+        and (ast.unparse(one.returns) == "Fix" or one.name == "build")
+    }
+    assert offering == {*EXECUTED, *NOT_EXECUTED}
+
+
+def test_every_other_command_has_its_reason() -> None:
+    """Each fourth argument of a finding is a command."""
+    found = set()
+    for file in HEALTH.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "Finding":
+                found |= {ast.unparse(one) for one in node.args[3:]}
+                found |= {ast.unparse(one.value) for one in node.keywords if one.arg == "command"}
+    # Of one of several, the others are named where they are chosen.
+    chosen = {"_MORE_SHM", "_LOAD"}
+    assert found | chosen == {*CHANGES_THE_MACHINE, *DERIVED}

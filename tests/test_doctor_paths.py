@@ -1,0 +1,113 @@
+"""The working directory: no file of it runs in a probe, and one that hides torch is found all the same."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from helpers_doctor import WORKING, fake_torch
+
+from gpuwidget.diagnosis import Link, Place
+from gpuwidget.health import visit
+from gpuwidget.health.children import Environment, without_working_directory
+
+Examine = Callable[..., Link]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, in which files of anybody's lie."""
+    here = tmp_path / "shared"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    return here
+
+
+@pytest.fixture
+def examine(tmp_path: Path, folder: Path) -> Examine:
+    """The link of PyTorch, with a torch that works behind the working directory."""
+    fake_torch(tmp_path / "site", WORKING)
+
+    def run(place: Place = "kernel", first: str = "", **variables: str) -> Link:
+        path = [first, str(tmp_path / "site"), *sys.path]
+        environment = Environment(sys.executable, path, {**os.environ, **variables})
+        return visit.visit(place, "0.1.0", environment).links[0]
+
+    return run
+
+
+def leaves_a_mark(folder: Path, name: str) -> Path:
+    """A file of that name in the folder; the path that exists once it has run."""
+    mark = folder / f"{name}-ran"
+    (folder / f"{name}.py").write_text(f"open({str(mark)!r}, 'w').close()\n")
+    return mark
+
+
+@pytest.mark.parametrize("first", ["", ".", "the folder's own name"])
+@pytest.mark.parametrize("name", ["torch", "psutil", "pynvml", "packaging", "gpuwidget", "numpy"])
+def test_no_file_of_the_working_directory_runs(examine: Examine, folder: Path, name: str, first: str) -> None:
+    """By whatever name it is on the path."""
+    mark = leaves_a_mark(folder, name)
+    examine(first=str(folder) if first.startswith("the") else first)
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("name", ["sitecustomize", "usercustomize", "os"])
+def test_nothing_runs_as_python_starts(examine: Examine, folder: Path, name: str) -> None:
+    """An empty part of PYTHONPATH is the working directory too, and Python looks there before any of ours."""
+    mark = leaves_a_mark(folder, name)
+    examine(PYTHONPATH=os.pathsep.join(("", str(folder), "/elsewhere")))
+    assert not mark.exists()
+
+
+def test_a_torch_py_beside_the_notebook_is_found_without_running_it(examine: Examine, folder: Path) -> None:
+    """It breaks the notebook's import: that is told, though the probe imported the real one."""
+    mark = leaves_a_mark(folder, "torch")
+    one = examine()
+    assert (one.status, one.reason, one.remedy) == (
+        "broken",
+        f"{folder}/torch.py is what 'import torch' finds in place of the package.",
+        f"Give {folder}/torch.py another name, and start the kernel anew.",
+    )
+    assert not mark.exists()
+
+
+def test_a_torch_in_the_servers_folder_is_not_the_servers(examine: Examine, folder: Path) -> None:
+    """A server imports nothing from the folder that it was started in."""
+    leaves_a_mark(folder, "torch")
+    assert (examine("server").status, examine("server").found) == ("ok", "2.10.0, built for CUDA 12.8")
+
+
+def test_a_checkout_of_torch_is_not_imported(examine: Examine, folder: Path) -> None:
+    """A whole torch in the working directory is said to be unchecked, and not to be well or broken."""
+    fake_torch(folder, WORKING)
+    one = examine()
+    assert (one.status, one.reason) == (
+        "unknown",
+        f"'import torch' finds {folder}/torch/__init__.py, in the working directory. The doctor runs no file "
+        "of the working directory, so this PyTorch was not checked.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [("calendar", "Python's own module calendar"), ("numpy", "the package numpy, which PyTorch uses")],
+)
+def test_what_hides_a_module_that_torch_needs(examine: Examine, folder: Path, name: str, what: str) -> None:
+    """It is named, with what to do."""
+    mark = leaves_a_mark(folder, name)
+    one = examine()
+    assert (one.status, one.reason) == ("warning", f"{name}.py in {folder} hides {what}.")
+    assert not mark.exists()
+
+
+def test_the_environments_own_folder_stays(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Whoever works in site-packages has it on the path for another reason."""
+    monkeypatch.chdir(os.path.dirname(os.__file__))
+    path = ["", os.path.dirname(os.__file__), "/elsewhere"]
+    assert without_working_directory(path) == path[1:]
+    monkeypatch.chdir(folder)
+    assert without_working_directory(["", ".", str(folder), *path]) == path[1:]

@@ -1,0 +1,169 @@
+"""Steps of the doctor's probes that hang, crash or raise: each is a problem with its own name."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers_doctor import CUDA, TORCH, WORKING, build_libcuda, facts, fake_torch, link
+from nvml_standin import Standin
+
+from gpuwidget.diagnosis import Doctor
+from gpuwidget.health import children, cuda_probe, patient, torch_probe
+from gpuwidget.health.children import Child, Ending, Environment, Said
+from gpuwidget.health.examination import diagnosis, examine
+from gpuwidget.health.patient import Patient
+
+PATIENCE_S = 8.0
+ALL_FOUND = "All links were found, from PyTorch to the GPU."
+STEPS = [
+    *(("torch_said", step) for step in torch_probe.STEPS),
+    *(("cuda_said", step) for step in cuda_probe.STEPS),
+    *(("nvml_said", step) for step in ("import pynvml", "nvmlInit", "NVML's query of GPU 3", "nvmlShutdown")),
+    *(("files_said", step) for step in ("reading the packages' file lists", "checking the files of torch")),
+]
+NAMES = {step: name for steps in (torch_probe.STEPS, cuda_probe.STEPS) for step, (_, name) in steps.items()}
+
+
+def told_until(probe: str, step: str) -> dict[str, Any]:
+    """What a probe sent before it stopped at a step."""
+    steps, values = (torch_probe.STEPS, TORCH) if probe == "torch_said" else (cuda_probe.STEPS, CUDA)
+    if probe not in ("torch_said", "cuda_said"):
+        return {"step": step}
+    left = list(steps)[list(steps).index(step) :]
+    unknown = {*left, *(("imported", "cuda", "version") if step == "import" else ())}
+    unknown |= {"cu_init", "cu_count"} if step in ("load", "init") else set()
+    return {name: value for name, value in values.items() if name not in unknown} | {"step": step}
+
+
+def everything_said(doctor: Doctor) -> str:
+    """All reasons, those in the evidence included."""
+    return "\n".join(
+        text for one in doctor.links for text in (one.reason or "", one.remedy or "", *one.evidence.values())
+    )
+
+
+@pytest.mark.parametrize("ending", ["hung", "crashed", "ended", "not started"])
+@pytest.mark.parametrize(("probe", "step"), STEPS)
+def test_every_step_that_does_not_finish_is_named(probe: str, step: str, ending: Ending) -> None:
+    """Whatever a probe stops at, the doctor names it, never says that all was found, and is not content."""
+    how = {"crashed": "SIGSEGV", "not started": "No such file"}.get(ending, "")
+    values = {} if ending == "not started" else told_until(probe, step)
+    changes: dict[str, Any] = {probe: Said(ending, how, values, 9.0 if ending == "hung" else 0.0)}
+    if probe == "nvml_said":
+        changes["nvml"] = None
+    doctor = diagnosis(replace(facts(), **changes))
+    assert doctor.summary != ALL_FOUND
+    assert doctor.status != "ok"
+    assert not doctor.ok
+    if ending == "not started":
+        assert doctor.unfinished == ("starting Python",)
+    else:
+        assert doctor.unfinished == (NAMES.get(step, step),)
+        assert NAMES.get(step, step).lower() in everything_said(doctor).lower()
+
+
+def test_all_that_finishes_is_all_found() -> None:
+    """The sentence is there for a machine on which every step has its result."""
+    doctor = diagnosis(facts())
+    assert (doctor.summary, doctor.unfinished, doctor.ok) == (ALL_FOUND, (), True)
+
+
+@pytest.mark.parametrize("step", [step for step in torch_probe.STEPS if step not in ("import", "libraries")])
+def test_every_step_that_raises_is_named(step: str) -> None:
+    """Its exception stands in its link, and the link is not found."""
+    which, name = torch_probe.STEPS[step]
+    doctor = diagnosis(facts(torch={step: None, f"{step}_error": "RuntimeError: odd"}))
+    one = next(one for one in doctor.links if one.id == which)
+    assert one.status in ("broken", "warning")
+    expected = {
+        "cudnn": "cuDNN fails: RuntimeError: odd",
+        "numpy": "numpy fails with this PyTorch: RuntimeError: odd.",
+    }
+    assert one.reason == expected.get(step, f"{name} raises RuntimeError: odd")
+
+
+def test_what_was_not_reached_is_not_found() -> None:
+    """Links whose steps come after one that hangs are unknown, with the reason."""
+    values = {**told_until("torch_said", "distributed")}
+    one = replace(facts(), torch_said=Said("hung", "", values, 9.0))
+    assert link("nccl", one).reason == "torch.distributed.is_available() did not return within 9 s."
+    assert (link("cudnn", one).status, link("cudnn", one).found) == ("unknown", "not checked")
+    assert link("cudnn", one).reason == (
+        "Not checked, since torch.distributed.is_available() did not return within 9 s: "
+        "torch.backends.cudnn.enabled, torch._C._cudnn.getCompileVersion(), torch.backends.cudnn.version()."
+    )
+    assert link("gpu", one).status == "unknown"
+
+
+def test_an_import_that_takes_long_is_not_called_broken() -> None:
+    """A cold network disk takes that long too: the import is unknown, and so is all that depends on it."""
+    values = told_until("torch_said", "import")
+    one = replace(facts(), torch_said=Said("hung", "", values, 15.0))
+    doctor = diagnosis(one)
+    assert {link.status for link in doctor.links} <= {"ok", "unknown", "skipped"}
+    assert doctor.summary == "Incomplete: PyTorch. 'import torch' did not finish within 15 s."
+    assert not doctor.ok
+
+
+def test_a_step_that_had_no_time_left_is_not_called_broken() -> None:
+    """After a slow import nothing is known against the step in which the time was up."""
+    one = replace(facts(), torch_said=Said("hung", "", told_until("torch_said", "available"), 0.4))
+    assert (link("gpu", one).status, link("gpu", one).reason) == (
+        "unknown",
+        "torch.cuda.is_available() had not returned when time was up.",
+    )
+
+
+def test_the_examination_ends_within_20_seconds() -> None:
+    """The probes have one deadline together, before that of the process that runs them."""
+    assert patient.PATIENCE_S + children._END_S < patient.DEADLINE_S
+    assert patient.DEADLINE_S + children._END_S <= 20.0
+
+
+# -- real children ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def environment(tmp_path: Path, library: Path) -> Environment:
+    """One with a torch that works, a driver that answers and CUDA's library."""
+    standin = Standin(library, tmp_path / "driver", "gpus=2\ndriver=580.95.05")
+    build_libcuda(standin.folder)
+    fake_torch(tmp_path / "site", WORKING)
+    variables = {**standin.environment(), "PATH": "/usr/bin:/bin"}
+    return Environment(sys.executable, [str(tmp_path / "site"), *sys.path], variables)
+
+
+@pytest.mark.parametrize("probe", [torch_probe, cuda_probe])
+def test_each_step_is_announced_before_it_begins(probe: Any, environment: Environment) -> None:
+    """The table that names the steps has those that the probe takes, in their order."""
+    child = Child(probe.__name__, environment)
+    assert child.said(time.monotonic() + 60.0).unfinished is None
+    said = [json.loads(line.removeprefix(children._MARK)) for line in child._heard]
+    assert [values["step"] for values in said if "step" in values] == [*probe.STEPS, "end"]
+
+
+def test_cuda_that_hangs_is_a_broken_driver(tmp_path: Path, environment: Environment) -> None:
+    """As with torch 2.13, whose question for cuDNN's version starts CUDA: both are named, and what is known
+    without CUDA is told."""
+    hanging = WORKING.replace("version=lambda: 91002", "version=lambda: __import__('time').sleep(600)")
+    (tmp_path / "site/torch/__init__.py").write_text(hanging)
+    hung = replace(environment, variables={**environment.variables, "FAKE_CUINIT": "hang"})
+    doctor = examine(Patient("shell", "0.1.0", hung, root=tmp_path, patience_s=PATIENCE_S))
+    found = {link.id: link for link in doctor.links}
+    assert (doctor.status, doctor.ok) == ("broken", False)
+    assert doctor.summary.startswith("Broken: Driver. CUDA initialisation (cuInit) did not return within ")
+    assert doctor.unfinished == ("torch.backends.cudnn.version()", "CUDA initialisation (cuInit)")
+    assert (found["driver"].reason or "").startswith("CUDA initialisation (cuInit) did not return within ")
+    assert found["driver"].status == "broken"
+    assert (found["cudnn"].reason or "").startswith("torch.backends.cudnn.version() did not return within ")
+    assert found["torch"].found == "2.10.0, built for CUDA 12.8"
+    assert found["nccl"].found == "2.27.5"
+    assert "torch.cuda.is_available()" in " ".join(
+        (found["gpu"].reason or "", *found["gpu"].evidence.values())
+    )
