@@ -63,10 +63,10 @@ test-browser: test-browser-newest test-browser-oldest ## notebooks and the panel
 test-browser-newest: $(INSTALLED) $(LABEXTENSION) compiler chromium
 	$(PYTEST) tests/browser
 
-# The panel on all kinds of machines, settings and keys: what asks for no torch, which the oldest JupyterLab is
-# installed without.
+# The panel on all kinds of machines, running cells, settings and keys: what asks for no torch, which the oldest
+# JupyterLab is installed without.
 test-browser-oldest: $(INSTALLED) $(OLDEST_LAB_INSTALLED) $(LABEXTENSION) compiler chromium
-	GPUWIDGET_TEST_LAB=$(CURDIR)/$(OLDEST_LAB)/bin/python $(PYTEST) tests/browser/test_panel_machines.py tests/browser/test_settings.py
+	GPUWIDGET_TEST_LAB=$(CURDIR)/$(OLDEST_LAB)/bin/python $(PYTEST) tests/browser/test_panel_machines.py tests/browser/test_running.py tests/browser/test_settings.py
 
 test-typescript: $(NODE_MODULES) ## the labextension's own tests
 	$(JLPM) test

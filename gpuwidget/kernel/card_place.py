@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -50,5 +51,9 @@ class CardPlace:
 
     def _reserve(self) -> None:
         assert self._channel is not None
+        # The publisher flushes both before it sends the clearing, whatever streams they are. Flushed here,
+        # too, text that a user's stream passes on to the kernel's stands above the card.
+        sys.stdout.flush()
+        sys.stderr.flush()
         self._reserved = new_display_id()
         self._channel.display(EMPTY, self._reserved)

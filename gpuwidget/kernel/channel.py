@@ -8,6 +8,7 @@ request and context are taken on the cell's own thread, and messages go to the k
 from __future__ import annotations
 
 import contextvars
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -38,7 +39,12 @@ class CellChannel:
         return lambda: self._context.run(function)
 
     def display(self, data: Mapping[str, Any], display_id: str) -> None:
-        """A new output of the cell."""
+        """A new output of the cell, below what it has printed so far."""
+        # Printed text waits in the kernel's streams until a timer sends it. A user's stream in place of one
+        # is left alone: this may be another thread than the cell's.
+        for stream in (sys.stdout, sys.stderr):
+            if type(stream).__module__ == "ipykernel.iostream":
+                stream.flush()
         self._send("display_data", data, display_id)
 
     def update(self, data: Mapping[str, Any], display_id: str) -> None:

@@ -591,6 +591,32 @@ OUTPUTS = [
         "new",
         hidden=True,
     ),
+    Case(
+        "clear_output without stdout",
+        "print('text')\nkept, sys.stdout = sys.stdout, None\ntry:\n    clear_output(wait=True)\n"
+        "except AttributeError as error:\n    sys.stdout = kept\n    print(error)",
+        "flush",
+    ),
+    Case(
+        "clear_output with a closed stdout",
+        "print('text')\nclosed = open(os.devnull, 'w')\nclosed.close()\ntry:\n"
+        "    with contextlib.redirect_stdout(closed): clear_output(wait=True)\n"
+        "except ValueError as error:\n    print(error)",
+        "closed file",
+    ),
+    Case(
+        "clear_output with a stdout that raises",
+        "class Broken(io.StringIO):\n    def flush(self): raise OSError('no space left')\n"
+        "print('text')\ntry:\n    with contextlib.redirect_stdout(Broken()): clear_output(wait=True)\n"
+        "except OSError as error:\n    print(error)",
+        "no space left",
+    ),
+    Case(
+        "clear_output with stdout in a string",
+        "print('old', flush=True)\nwith contextlib.redirect_stdout(io.StringIO()) as kept:\n    print('in')\n"
+        "    clear_output(wait=True)\nprint(kept.getvalue())",
+        "in",
+    ),
     Case("clear_output waiting alone", "clear_output(wait=True)\npause()"),
     Case(
         "clear_output waiting, told by hand",

@@ -95,6 +95,27 @@ def final_outputs(messages: Iterable[Message], our_models: set[str]) -> dict[str
     Our own outputs take part while the messages are applied (they end a line that a progress bar
     rewrites, and set off a ``clear_output(wait=True)``) and are left out at the end.
     """
+    return {
+        area: _joined([output for output in outputs if not _ours(output["message"], our_models)])
+        for area, outputs in _applied(messages).items()
+    }
+
+
+def shown(messages: Iterable[Message]) -> list[str]:
+    """What stands in the cell in the end, from top to bottom: each text as it reads, ``card`` for a card."""
+    found = []
+    for output in _applied(messages)["cell"]:
+        if "stream" in output:
+            found.append(_rewritten(output["text"]))
+        elif CARD in output["content"]["data"]:
+            found.append("card")
+        elif "text/plain" in output["content"]["data"]:
+            found.append(output["content"]["data"]["text/plain"])
+    return found
+
+
+def _applied(messages: Iterable[Message]) -> dict[str, list[dict[str, Any]]]:
+    """The outputs of each area after all messages, as a front end applies them."""
     areas: dict[str, list[dict[str, Any]]] = {"cell": []}
     waiting: set[str] = set()
     capturing: list[str] = []
@@ -116,10 +137,7 @@ def final_outputs(messages: Iterable[Message], our_models: set[str]) -> dict[str
                 outputs.clear()
                 waiting.discard(area)
             _append(outputs, message)
-    return {
-        area: _joined([output for output in outputs if not _ours(output["message"], our_models)])
-        for area, outputs in areas.items()
-    }
+    return areas
 
 
 def where_ours_went(messages: Iterable[Message]) -> set[str]:
