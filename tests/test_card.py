@@ -692,6 +692,40 @@ def test_memory_of_children_is_the_cells() -> None:
     assert len(json.dumps(card.bundle(replace(reports.sixteen(), gpus=crowd)))) <= LIMIT
 
 
+def of_children(index: int = 0, peak: float = 3.7, **changes: Any) -> GpuReport:
+    """A GPU that only a child process used."""
+    held = Span(0, 0, reports.gib(peak))
+    children = {"children": ("python child.py",), "children_memory": held}
+    return gpu(index, **{"torch": None, "torch_device": None, "process_memory": held, **children, **changes})
+
+
+def test_memory_that_only_children_held() -> None:
+    """A peak beside '0 → 0' is explained at once: child processes held it, and which they were."""
+    made = reports.report(of_children())
+    first, second, *_ = text(made).splitlines()
+    assert ", peak 3.7 GiB in child processes · " in first
+    assert second == (
+        "  GPU 0 H200 · this notebook 0 → 0 of 140.4 GiB, in child processes up to 3.7 GiB (python child.py)"
+    )
+    assert "peak 3.7 GiB in child processes" in card.line_bundle(made)["text/plain"]
+    page = Page(html(made)).text
+    assert "this notebook 0 → 0 MiB, peak 3.7 GiB · of it child processes 0 → 0 MiB, peak 3.7 GiB" in page
+    assert "in child processes up to 3.7 GiB (python child.py)" in page.replace("\xa0", " ")
+
+
+def test_memory_that_children_and_the_notebook_held() -> None:
+    """Their part is told beside the whole; of several GPUs the one where they held most."""
+    both = {"process_memory": Span(reports.gib(1), reports.gib(1), reports.gib(5))}
+    first, second, *_ = text(reports.report(of_children(**both))).splitlines()
+    assert ", peak 5.0 GiB with child processes · " in first
+    assert (
+        "this notebook 1.0 → 1.0 of 140.4 GiB, in child processes up to 3.7 GiB (python child.py)" in second
+    )
+    first, second, *_ = text(reports.report(of_children(), of_children(1, 2.0))).splitlines()
+    assert ", peak 3.7 GiB on GPU 0 in child processes · " in first
+    assert second.endswith(", in child processes up to 3.7 GiB on GPU 0 (python child.py)")
+
+
 def test_advice_stands_below_the_headline() -> None:
     """At most three, each with what was seen and what to do, in every form; user text stays text."""
     page = Page(html(reports.advised()))

@@ -23,6 +23,8 @@ MOST_ADVICE = 300
 """Characters of what advice says, and of its remedy."""
 AT_ONCE_S = 1e-3
 """A wait for the GPU that is shorter says nothing."""
+_MOST_PROGRAMS = 80
+"""Characters of the programs of child processes."""
 _LEAST_TAIL = 0.05
 """Part of the run's time from which on the GPU's going on after it belongs beside that time."""
 
@@ -85,7 +87,7 @@ def one_line(report: Report) -> list[str]:
         whole = "whole " if memory.kind == "device" else ""
         place = f"on {whole}{gpu_name(gpus[0])}" if len(gpus) == 1 else f"over {len(gpus)} {whole}GPUs"
         segments.append(f"{units.memory_delta(memory.start, memory.end)} {place}")
-        segments.append(f"peak {units.memory(memory.peak)}{_where(memory, gpus)}")
+        segments.append(_peak(memory, gpus))
         segments += [part for part in (_busy(gpus), _energy(gpus)) if part is not None]
     return segments + (["a recording"] if report.source.recording is not None else [])
 
@@ -102,7 +104,8 @@ def second_line(report: Report) -> list[str]:
         segments.append(f"torch {units.memory_course(memory.start, memory.end)}")
     process = _process_spans(gpus)
     if process is not None:
-        segments.append(f"{whose(report)} {_course_of(process, total)}{_first_use(process)}")
+        held = f"{whose(report)} {_course_of(process, total)}{_first_use(process)}"
+        segments.append(", ".join(filter(None, (held, _in_children(gpus)))))
     else:
         whole = "whole GPU" if len(gpus) == 1 else "whole GPUs"
         segments.append(f"{whole} {_course_of([gpu.device_memory for gpu in gpus], total)}")
@@ -243,13 +246,21 @@ def _memory_segment(report: Report) -> str:
     if change == units.UNKNOWN:
         change = f"memory {change}"
     over = f" over {len(gpus)} {whole}GPUs" if len(gpus) > 1 else " on the whole GPU" if whole else ""
-    return f"{change}{over}, peak {units.memory(memory.peak)}{_where(memory, gpus)}"
+    return f"{change}{over}, {_peak(memory, gpus)}"
 
 
-def _where(memory: Memory, gpus: Sequence[GpuReport]) -> str:
-    if len(gpus) == 1 or memory.peak_gpu is None:
-        return ""
-    return f" on {gpu_name(memory.peak_gpu)}"
+def _peak(memory: Memory, gpus: Sequence[GpuReport]) -> str:
+    """The highest of any one GPU, and whether child processes held it."""
+    gpu = memory.peak_gpu
+    peak = f"peak {units.memory(memory.peak)}"
+    if gpu is None:
+        return peak
+    if len(gpus) > 1:
+        peak += f" on {gpu_name(gpu)}"
+    children = gpu.children_memory
+    if memory.kind != "process" or children is None:
+        return peak
+    return f"{peak} {'in' if children.peak == memory.peak else 'with'} child processes"
 
 
 def mean_utilization(gpus: Sequence[GpuReport]) -> str:
@@ -311,6 +322,19 @@ def _course_of(spans: Iterable[Span], total: int | None) -> str:
 def _first_use(spans: Sequence[Span]) -> str:
     first = any(span.start == 0 and span.end for span in spans)
     return ", first use: its CUDA context included" if first else ""
+
+
+def _in_children(gpus: Sequence[GpuReport]) -> str:
+    """What child processes held at most, and which: ``in child processes up to 3.7 GiB (python a.py)``."""
+    held = [(gpu.children_memory.peak or 0, gpu) for gpu in gpus if gpu.children_memory is not None]
+    if not held:
+        return ""
+    most, where = max(held, key=lambda one: one[0])
+    on = f" on {gpu_name(where)}" if len(gpus) > 1 else ""
+    programs = clean(
+        ", ".join(dict.fromkeys(name for _, gpu in held for name in gpu.children)), _MOST_PROGRAMS
+    )
+    return f"in child processes up to {units.memory(most)}{on} ({programs})"
 
 
 # -- memory ----------------------------------------------------------------------------------------------

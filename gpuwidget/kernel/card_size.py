@@ -188,7 +188,7 @@ def as_json(fitted: Fitted, plan: Plan) -> dict[str, Any]:
             # Once: there are seven for each GPU.
             gpu["missing"] |= dict.fromkeys(SPARED, _NO_ROOM)
         if plan.without == "absent" and not gpu["children"]:
-            del gpu["children"]
+            del gpu["children"], gpu["children_memory"]
     return values
 
 

@@ -28,6 +28,11 @@ class Holding:
     children: tuple[Process, ...] = ()
     """Its children, and theirs, that have."""
 
+    @property
+    def children_memory(self) -> int | None:
+        """Bytes of ``memory`` that the children hold; None where that is not known."""
+        return None if self.memory is None else sum(child.memory or 0 for child in self.children)
+
 
 class Attribution:
     """Tells this process's share of each GPU, as long as it can be told."""

@@ -83,6 +83,7 @@ class GpuReports:
             lost_since=track.lost_since,
             missing=track.missing,
             children=notes.commands(track.children.values()),
+            children_memory=track.children_memory(),
         )
         if process_memory is not None and None not in (process_memory.start, process_memory.end):
             track.missing.pop("process_memory", None)

@@ -45,7 +45,7 @@ def _first_context(gpu: GpuReport) -> str:
 
 
 def commands(children: Iterable[str]) -> tuple[str, ...]:
-    """The commands of child processes, at most four, each once with its number."""
+    """The programs of child processes, at most four, each once with its number."""
     counted = Counter(children)
     named = [
         command if count == 1 else f"{count} x {command}"

@@ -151,8 +151,11 @@ class GpuReport:
     missing: Mapping[str, str]
     """For each field that is None: why."""
     children: tuple[str, ...] = ()
-    """Commands of this process's children, and theirs, that were seen to hold memory there: at most four,
-    each once, with their number where there are several of one."""
+    """Programs (``python a.py``) of this process's children, and theirs, that were seen to hold memory there:
+    at most four, each once, with their number where there are several of one."""
+    children_memory: Span | None = None
+    """Bytes of ``process_memory`` that these children held, by the driver's list; None where none did, or
+    where it is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,7 @@ class Track:
     missing: dict[str, str] = field(default_factory=dict)
     _device: _Extent = field(default_factory=_Extent)
     _process: _Extent = field(default_factory=_Extent)
+    _children: _Extent = field(default_factory=_Extent)
     _utilization: Average = field(default_factory=Average)
     _memory_utilization: Average = field(default_factory=Average)
     _bursts: int = 0
@@ -105,8 +106,10 @@ class Track:
         if fresh:
             self._device.start = reading.memory_used
             self._process.start = holding.memory
+            self._children.start = holding.children_memory
             self._device.add(reading.memory_used)
             self._process.add(holding.memory)
+            self._children.add(holding.children_memory)
             self._energy.add(0.0, reading.power_w)
         self.own_at_start = None if holding.memory is None else holding.own
 
@@ -119,6 +122,7 @@ class Track:
         self._meet(reading, holding)
         self._device.add(reading.memory_used)
         self._process.add(holding.memory)
+        self._children.add(holding.children_memory)
         if reading.measured is None:
             self._energy.add(t, None)
         elif reading.measured != self._last_measured:
@@ -133,6 +137,7 @@ class Track:
         if fresh:
             self._device.end = reading.memory_used
             self._process.end = holding.memory
+            self._children.end = holding.children_memory
 
     @property
     def lost_since(self) -> float | None:
@@ -225,6 +230,10 @@ class Track:
     def process_memory(self) -> Span | None:
         """Bytes of this process and its children; None where nobody can say."""
         return None if self._process.peak is None else self._process.span()
+
+    def children_memory(self) -> Span | None:
+        """Bytes of :meth:`process_memory` that its children held; None where none did, or nobody can say."""
+        return self._children.span() if self._children.peak else None
 
     def utilization(self, duration_s: float) -> Level | None:
         """Time-weighted mean of the driver's windows that lay inside the run."""

@@ -20,6 +20,15 @@ test('a memory figure says what it is of, and each GPU’s part', () => {
   );
 });
 
+test('memory that child processes held is told as theirs too', () => {
+  const held = { torch: null, process_memory: span(0, 0, 5) };
+  assert.equal(
+    memoryTitle(trans, read({ gpus: [reportedGpu(0, { ...held, children: ['python child.py'] })] })),
+    'Held by this notebook and its child processes: ±0, peak 5 B\nGPU 0 (cuda:0)'
+  );
+  assert.match(memoryTitle(trans, read({ gpus: [reportedGpu(0, held)] })), /^Held by this notebook: ±0,/);
+});
+
 test('what is not known has its reason, what was not used says so', () => {
   const gpu = reportedGpu(0, {
     torch: null,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -80,8 +81,9 @@ seen(0, {GIB})
     first, second, _ = report["gpus"]
     assert first["process_memory"] == {"start": 0, "end": GIB, "peak": 7 * GIB}
     assert (first["shown"], second["shown"]) == (True, False)
-    assert len(first["children"]) == 2
-    assert "the memory of this process includes that of 2 child processes (python" in text.replace("\n", " ")
+    (program,) = first["children"]
+    assert re.fullmatch(r"2 x python[\d.]* -c", program)
+    assert "the memory of this process includes that of 2 child processes (2 x python" in text.replace("\n", " ")
 
 
 def test_gpus_that_only_children_used(kernel: Kernel) -> None:
@@ -104,7 +106,7 @@ for worker in workers:
     assert [gpu["process_memory"]["peak"] for gpu in report["gpus"]] == [0, 3 * GIB, 3 * GIB]
     (note,) = [note for note in report["notes"] if "child" in note]
     assert note == (
-        "GPU 1, GPU 2: the memory of this process is that of 2 child processes (2 x sleep 60) alone."
+        "GPU 1, GPU 2: the memory of this process is that of 2 child processes (2 x sleep) alone."
     )
     assert not [note for note in report["notes"] if "CUDA started" in note]
     assert "GPUs 1, 2" in text
@@ -126,7 +128,7 @@ os.kill(orphan, 9)
 """,
     )
     assert report["gpus"][0]["process_memory"]["peak"] == 5 * GIB
-    assert report["gpus"][0]["children"] == ["sleep 60"]
+    assert report["gpus"][0]["children"] == ["sleep"]
 
 
 def test_forked_workers(kernel: Kernel) -> None:
@@ -144,3 +146,26 @@ pool.join()
     )
     assert report["gpus"][0]["process_memory"]["peak"] == 2 * GIB
     assert report["gpus"][0]["device_memory"]["peak"] == 9 * GIB
+
+
+def test_a_program_that_the_cell_waits_for(kernel: Kernel) -> None:
+    """The card of '!python child.py' explains its peak: this notebook held nothing, and the program did."""
+    (kernel.folder / "child.py").write_text(
+        "import os, time\n"
+        + HELPERS.partition("def seen")[0].partition("import gpuwidget")[2]
+        + f"driver('gpu.0.memory_used={4 * GIB}', f'gpu.0.compute={{os.getpid()}}:{4 * GIB}')\n"
+        + "while not os.path.exists('seen'): time.sleep(0.01)\n"
+        + "driver()\n"
+    )
+    kernel.setup(
+        f"def watch():\n    seen(0, {4 * GIB})\n    open('seen', 'w').close()\n"
+        "import threading\nwatcher = threading.Thread(target=watch)\nkey = 'SECRET123'"
+    )
+    report, text = watched(kernel, "watcher.start()\n!{sys.executable} child.py --key {key}\nwatcher.join()")
+    first = report["gpus"][0]
+    assert first["process_memory"] == first["children_memory"] == {"start": 0, "end": 0, "peak": 4 * GIB}
+    (program,) = first["children"]
+    assert re.fullmatch(r"python[\d.]* child\.py", program)
+    assert "±0, peak 4.0 GiB in child processes" in text
+    assert f"this notebook 0 → 0 of 140.4 GiB, in child processes up to 4.0 GiB ({program})" in text
+    assert "SECRET123" not in str(report) + text

@@ -41,6 +41,8 @@ export interface CellReport {
   readonly gpus: readonly GpuPart[];
   /** The same for all of `gpus`: sums of different things are no figure. */
   readonly kind: MemoryKind;
+  /** Whether child processes of the kernel held some of it. */
+  readonly children: boolean;
   /** Of all `gpus` together; null where a part of it is not known. */
   readonly delta: number | null;
   /** The highest of any one GPU: peaks at different moments add up to nothing. */
@@ -78,6 +80,7 @@ export function readReport(value: unknown): CellReport | null {
     seen: all.length > 0,
     gpus,
     kind,
+    children: used.some(gpu => list(gpu.children).length > 0),
     delta: gpus.length === 0 ? null : sum(gpus.map(({ delta }) => delta)),
     peak: peaks.length === 0 ? null : Math.max(...peaks),
     energy: energies.length === 0 ? null : energies.reduce((total, energy) => total + energy, 0),

@@ -36,7 +36,9 @@ export function memoryTitle(trans: TranslationBundle, report: CellReport): strin
   }
   const what = {
     torch: trans.__('Allocated by torch'),
-    process: trans.__('Held by this notebook'),
+    process: report.children
+      ? trans.__('Held by this notebook and its child processes')
+      : trans.__('Held by this notebook'),
     device: trans.__('Whole GPU: whose memory it is could not be told')
   }[kind];
   const field = { torch: 'torch', process: 'process_memory', device: 'device_memory' }[kind];
