@@ -83,7 +83,9 @@ seen(0, {GIB})
     assert (first["shown"], second["shown"]) == (True, False)
     (program,) = first["children"]
     assert re.fullmatch(r"2 x python[\d.]* -c", program)
-    assert "the memory of this process includes that of 2 child processes (2 x python" in text.replace("\n", " ")
+    assert "the memory of this process includes that of 2 child processes (2 x python" in text.replace(
+        "\n", " "
+    )
 
 
 def test_gpus_that_only_children_used(kernel: Kernel) -> None:
