@@ -715,8 +715,8 @@ def test_memory_that_only_children_held() -> None:
 
 def test_memory_that_children_and_the_notebook_held() -> None:
     """Their part is told beside the whole; of several GPUs the one where they held most."""
-    both = {"process_memory": Span(reports.gib(1), reports.gib(1), reports.gib(5))}
-    first, second, *_ = text(reports.report(of_children(**both))).splitlines()
+    whole = Span(reports.gib(1), reports.gib(1), reports.gib(5))
+    first, second, *_ = text(reports.report(of_children(process_memory=whole))).splitlines()
     assert ", peak 5.0 GiB with child processes · " in first
     assert (
         "this notebook 1.0 → 1.0 of 140.4 GiB, in child processes up to 3.7 GiB (python child.py)" in second

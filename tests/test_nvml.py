@@ -176,7 +176,7 @@ def test_an_old_driver_works_with_what_it_has(old_machine: Machine) -> None:
     (gpu,) = inventory.gpus
     assert source.read_fast(gpu).missing == {}
     assert source.read_steady(gpu) == Steady(700.0, 29.0, 33.0, 345.0, 0, ("power cap",), {})
-    assert source.read_processes(gpu) == (Process(STRANGER, "compute", 1, None, None),)
+    assert source.read_processes(gpu) == (Process(STRANGER, "compute", 1, None, None, None),)
     assert source.read_slow(gpu).missing == {}
     assert source.read_activity(gpu) is None
     assert source.read_fast(gpu).missing == {"activity": "this driver is too old for it"}

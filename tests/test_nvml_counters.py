@@ -158,7 +158,7 @@ def test_a_slice_has_memory_and_processes_but_no_utilization(machine: Machine) -
         ("utilization", "memory_utilization", "power_w"), words.OF_THE_WHOLE_GPU
     )
     assert machine.calls() == {"nvmlDeviceGetMemoryInfo_v2": 1}
-    assert source.read_processes(slice_) == (Process(STRANGER, "compute", 3, None, None),)
+    assert source.read_processes(slice_) == (Process(STRANGER, "compute", 3, None, None, None),)
     machine.calls()
     steady, slow = source.read_steady(slice_), source.read_slow(slice_)
     assert (steady.throttle, steady.missing["throttle"]) == (None, words.OF_THE_WHOLE_GPU)

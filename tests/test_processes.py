@@ -245,15 +245,19 @@ def test_a_long_lived_process_remembers_only_so_much(
     assert len(directory._known) <= 1024
 
 
-def test_user_program_and_arguments_of_a_process() -> None:
+def test_user_program_and_arguments_of_a_process(tmp_path: Path) -> None:
     """They are those of the operating system, without the value of a secret option."""
-    command = [sys.executable, "-u", "-", "--hf-token", "hf_SECRET", "--lr", "1"]
-    child = subprocess.Popen(command, stdin=subprocess.PIPE)
+    script = tmp_path / "train.py"
+    script.write_text("print(flush=True); input()")
+    command = [sys.executable, "-u", str(script), "--hf-token", "hf_SECRET", "--lr", "1"]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
+        assert child.stdout is not None
+        child.stdout.readline()  # before it has begun, the system may not have its arguments yet
         found = Directory().look_up(child.pid)
     finally:
-        child.communicate(b"")
-    program = f"{os.path.basename(sys.executable)} -"
+        child.communicate(b"\n")
+    program = f"{os.path.basename(sys.executable)} train.py"
     assert found == Identity(psutil.Process().username(), program, "--hf-token [redacted] --lr 1")
 
 

@@ -55,7 +55,7 @@ def test_every_value_of_a_tick_comes_in_the_units_of_the_model(clock: SetClock, 
     gpu = source.open().gpus[0]
     assert source.read_fast(gpu) == Fast(50.0, 5.0, 1024, 100.0, {})
     assert source.read_memory(gpu) == 1024
-    assert source.read_processes(gpu) == (Process(7, "compute", 1000, None, None),)
+    assert source.read_processes(gpu) == (Process(7, "compute", 1000, None, None, None),)
     assert source.read_steady(gpu) == Steady(
         power_limit_w=700.0,
         temperature_c=30.0,
