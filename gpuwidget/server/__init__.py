@@ -78,7 +78,7 @@ def load(serverapp: ServerApp, clock: Clock) -> Hub:
 
 def _leave_untracked(serverapp: ServerApp) -> None:
     # Otherwise each makes a busy kernel read idle, and keeps an idle one from being culled. Jupyter Server
-    # has the list since 2.15; JupyterLab gets it with its page since 4.5.
+    # 2.15 added the list; JupyterLab 4.5 and later read it from their page config.
     manager = serverapp.kernel_manager
     if hasattr(manager, "untracked_message_types"):
         new = [name for name in _UNTRACKED if name not in manager.untracked_message_types]

@@ -60,7 +60,7 @@ test('whether a cell runs that began before this page is unknown until the kerne
   assert.equal(after(status('busy', 'info', info)), false);
 });
 
-test('an idle that was lost, as with the connection, is made up for by the next request', () => {
+test('the next request ends a cell whose idle was lost, as with the connection', () => {
   const info = { msg_type: 'kernel_info_request' };
   assert.equal(after(status('busy', '1'), status('busy', 'info', info)), false);
   assert.equal(after(status('busy', '1'), status('busy', '2'), status('idle', '2')), false);

@@ -1,4 +1,4 @@
-"""Whether a kernel runs code: a real server and real kernels, and the messages of kernels of other kinds."""
+"""Whether a kernel runs code: real kernels of a real server, and messages of other kernels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ USAGE = "usage_request"
 
 
 class Cell:
-    """A cell that runs until it is told to end."""
+    """A cell that runs until :meth:`end`."""
 
     def __init__(self, channels: Channels, end: Path, request: str) -> None:
         self._channels = channels
@@ -74,7 +74,7 @@ class Kernel:
         return self.server.app.kernel_manager.get_kernel(self.id)
 
     async def mislead(self) -> None:
-        """Have Jupyter's own account of a running kernel read idle, by a request on the control channel."""
+        """Make Jupyter Server read a running kernel as idle, by a request on the control channel."""
         await self.channels.control(USAGE)
         await self.server.until(lambda: self.manager.execution_state == "idle")
 
@@ -199,7 +199,7 @@ def test_messages(messages: list[list[dict[str, Any]]], running: bool) -> None:
 
 
 def test_other_kernel_managers() -> None:
-    """Where Jupyter's own messages are not at hand, kernels start as ever and read as Jupyter says."""
+    """Kernels of a manager without Jupyter Server's messages start as usual, and keep Jupyter's state."""
     executions = Executions()
     executions.observe(SimpleNamespace())
     started: list[str] = []

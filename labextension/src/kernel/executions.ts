@@ -1,4 +1,4 @@
-/** The part of a message's header that tells requests, their kinds and their senders apart. */
+/** The part of a message's header that identifies a request, its type and its sender. */
 export interface Header {
   readonly msg_id?: string;
   readonly msg_type?: string;
@@ -30,7 +30,7 @@ export class Executions {
    */
   private readonly requests = new Map<string, string>();
 
-  /** Whether there are any; null before this page has received a message that tells. */
+  /** Whether there are any; null until a message has shown it. */
   get running(): boolean | null {
     return this.known ? this.requests.size > 0 : null;
   }
@@ -55,7 +55,7 @@ export class Executions {
       parent.session === client &&
       shell === MAIN_SHELL
     ) {
-      // JupyterLab sends it to the main shell when it connects: the kernel handles it between two cells.
+      // JupyterLab sends it to the main shell when it connects, which handles it when no cell runs.
       this.known = true;
       this.requests.delete(MAIN_SHELL);
     }

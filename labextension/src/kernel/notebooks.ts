@@ -19,7 +19,7 @@ const PHASES: Readonly<Record<JupyterKernel.Status, Phase>> = {
   dead: 'dead'
 };
 
-/** After these there is no cell that runs. */
+/** No cell runs after one of these. */
 const ENDS: ReadonlySet<JupyterKernel.Status> = new Set([
   'terminating',
   'restarting',
@@ -52,7 +52,7 @@ export class Notebooks {
     this.follow();
   }
 
-  /** Take a message of the server's stream, which knows of cells that began before this page was loaded. */
+  /** Take a message of the server's stream: its states cover cells that began before this page was loaded. */
   take(message: StreamMessage): void {
     if (message.type !== 'sample') {
       const kernels = message.type === 'usage' ? message.kernels : [];
@@ -170,7 +170,7 @@ export class Notebooks {
     return executions;
   }
 
-  /** Whether a cell runs: the server tells where this page has not received a message that does. */
+  /** Whether a cell runs; the server's state counts until this page has received a message that shows it. */
   private runs(connection: JupyterKernel.IKernelConnection): boolean {
     return this.executionsOf(connection).running ?? this.busyOnServer.has(connection.id);
   }
