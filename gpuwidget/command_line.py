@@ -19,6 +19,10 @@ CODE = "[code]"
 _MAX_PROGRAM = 60
 _MAX_ARGUMENTS = 80
 """Characters."""
+_MAX_WORDS = 100
+_MAX_WORD = 200
+"""Characters of a word that is searched for secrets; a longer one is hidden. Any user of the machine can
+start a process with megabytes of arguments, which the patterns would take minutes to search."""
 _SHORT_NAME = 15
 """Characters that Linux keeps of a process's name (TASK_COMM_LEN less its final NUL)."""
 
@@ -38,11 +42,12 @@ def parse(words: Sequence[str], name: str = "") -> CommandLine:
     A program may have rewritten them (setproctitle): then they are one string, or one and empty ones.
     ``name`` is the process's short name, which is returned as the program where no word names one.
     """
-    words = [word for word in words if word.strip()]
+    words = [word for word in words[:_MAX_WORDS] if word.strip()]
     if len(words) == 1:
         words = words[0].split()
     elif words and len(words[0].split()) > 1 and not _is_path_to(words[0], name):
         words = [*words[0].split(), *words[1:]]
+    words = words[:_MAX_WORDS]
     first = next((n for n, word in enumerate(words) if not _ASSIGNMENT.match(word)), len(words))
     program, rest = _program(words[first:]) if first < len(words) else ("", [])
     return CommandLine(
@@ -61,7 +66,7 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*[a-z]?")
 _PYTHON_OPTIONS_WITH_VALUE = "cmWX"
 _MODULE = re.compile(r"\w+(?:\.\w+)*")
-_SHELL = re.compile(r"(?:ba|da|z|k|a|fi)?sh")
+_SHELL = re.compile(r"(?:a|ba|c|da|fi|k|tc|z)?sh")
 _SHELL_OPTIONS_WITH_VALUE = ("-o", "+o", "-O", "+O", "--rcfile", "--init-file")
 _RUNNERS = re.compile(
     r"Rscript|accelerate|bun|deepspeed|deno|ipython|ipython3|java|julia|lua|node|perl|php|ruby|"
@@ -213,13 +218,13 @@ _TOKENS = re.compile(
 
 
 class _Next(Enum):
-    """What the word behind another one is."""
+    """What the next word is."""
 
     FREE = auto()
     VALUE = auto()
     """The value of a secret option."""
     REST = auto()
-    """It may belong to a secret value of several words, which ends at the next option or name."""
+    """Perhaps a part of a secret value, which ends at the next option or name."""
 
 
 def redact(words: Sequence[str]) -> str:
@@ -245,6 +250,8 @@ def redact(words: Sequence[str]) -> str:
 
 
 def _redacted(word: str) -> tuple[str, _Next]:
+    if len(word) > _MAX_WORD:
+        return REDACTED, _Next.REST
     if _SHORT_PASSWORD.match(word):
         return (word, _Next.VALUE) if word == "-p" else (f"-p{REDACTED}", _Next.REST)
     option = _OPTION.fullmatch(word)

@@ -130,3 +130,12 @@ def test_program_and_arguments(words: list[str], program: str, arguments: str) -
 def test_arguments_without_secrets(words: list[str], shown: str) -> None:
     """Values that may be secret are hidden, to the end of several words; others are shown."""
     assert redact(words) == shown
+
+
+@pytest.mark.parametrize("word", ["a" * 1_000_000, "a" * 500_000 + "://" + "b" * 500_000, "a:" * 500_000])
+def test_megabytes_of_arguments(word: str) -> None:
+    """What another user's process has for arguments does not hold up those who look at the GPUs."""
+    assert parse(["python", "t.py", word, "--lr", "1"]) == ("python t.py", "[redacted] --lr 1")
+    assert parse(["train", *["x"] * 100_000]) == ("train", "x " * 39 + "x…")
+    assert parse([" ".join(["train", *["x"] * 100_000])]) == ("train", "x " * 39 + "x…")
+    assert parse([word]).program == "[redacted]"
