@@ -20,7 +20,7 @@ def damaged(facts: Facts, link: str) -> list[Finding]:
     found = []
     for one in facts.damaged:
         if _link_of(one.name) == link:
-            serious = any(file.library for file in one.damaged) or not facts.torch.get("imported")
+            serious = any(file.library for file in one.damaged) or _import_fails(facts)
             found.append(
                 Finding("broken" if serious else "warning", describe(one), *reinstall(facts, one.name))
             )
@@ -63,7 +63,7 @@ def wrong_versions(facts: Facts, link: str) -> list[Finding]:
             reason = f"{name} {installed.version} is installed, but this PyTorch requires {specifier}."
         else:
             continue
-        serious = not facts.torch.get("imported")
+        serious = _import_fails(facts)
         found.append(Finding("broken" if serious else "warning", reason, *reinstall(facts, name)))
     return found
 
@@ -75,6 +75,11 @@ def of_files(facts: Facts, link: str) -> list[Finding]:
         *wrong_versions(facts, link),
         *(unchecked(facts) if link == "torch" else []),
     ]
+
+
+def _import_fails(facts: Facts) -> bool:
+    """Whether torch can't be imported; one whose import is only slow may be well."""
+    return "import_error" in facts.torch or facts.torch_said.ending == "crashed"
 
 
 def _link_of(name: str) -> str:
