@@ -38,18 +38,6 @@ def describe(one: Checked) -> str:
     return f"{first.path} of {one.name} {one.version} {first.problem}{more}."
 
 
-def unchecked(facts: Facts) -> list[Finding]:
-    """Return a finding where the comparison of files did not come to its end."""
-    said = facts.files_said
-    if said.unfinished is None:
-        return []
-    what = said.unfinished or "starting Python"
-    how = (
-        f"did not return within {facts.patience_s:.0f} s" if said.ending == "hung" else f"failed ({said.how})"
-    )
-    return [Finding("unknown", f"Not all installed files were compared: {what} {how}.", None)]
-
-
 def wrong_versions(facts: Facts, link: str) -> list[Finding]:
     """Return a finding for each NVIDIA library, and Triton, that is not of the version torch requires."""
     found = []
@@ -70,11 +58,7 @@ def wrong_versions(facts: Facts, link: str) -> list[Finding]:
 
 def of_files(facts: Facts, link: str) -> list[Finding]:
     """Return all that the files and versions add to one link."""
-    return [
-        *damaged(facts, link),
-        *wrong_versions(facts, link),
-        *(unchecked(facts) if link == "torch" else []),
-    ]
+    return [*damaged(facts, link), *wrong_versions(facts, link)]
 
 
 def _import_fails(facts: Facts) -> bool:
