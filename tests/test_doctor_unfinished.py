@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_doctor import CUDA, TORCH, WORKING, build_libcuda, facts, fake_torch, link
+from helpers_doctor import CUDA, NOT_INSTALLED, TORCH, WORKING, build_libcuda, facts, fake_torch, link
 from nvml_standin import Standin
 
 from gpuwidget.diagnosis import Doctor
@@ -66,6 +66,17 @@ def test_every_step_that_does_not_finish_is_named(probe: str, step: str, ending:
     else:
         assert doctor.unfinished == (NAMES.get(step, step),)
         assert NAMES.get(step, step).lower() in everything_said(doctor).lower()
+
+
+@pytest.mark.parametrize("probe", ["nvml_said", "files_said"])
+def test_a_server_without_torch_is_examined_whole_too(probe: str) -> None:
+    """Where most links are skipped, what did not finish is still told."""
+    one = facts(place="server", **NOT_INSTALLED)
+    changed: dict[str, Any] = {probe: Said("crashed", "SIGSEGV", {"step": "odd"})}
+    doctor = diagnosis(replace(one, **changed))
+    assert (doctor.unfinished, doctor.ok) == (("odd",), False)
+    assert "odd" in doctor.summary.lower()
+    assert "crashed Python (SIGSEGV)." in doctor.summary
 
 
 def test_all_that_finishes_is_all_found() -> None:

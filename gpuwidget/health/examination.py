@@ -107,8 +107,9 @@ def _summary(broken: list[Link], doubtful: list[Link], incomplete: tuple[str, ..
         )
         return f"Broken: {first.title}. {first.reason}{more}"
     if incomplete:
-        first = next((link for link in doubtful if link.status == "unknown"), *doubtful[:1])
-        return f"Incomplete: {first.title}. {first.reason}"
+        unknown = [link for link in doubtful if link.status == "unknown"]
+        told = [f"{link.title}. {link.reason}" for link in (*unknown, *doubtful)] or [f"{incomplete[0]}."]
+        return f"Incomplete: {told[0]}"
     if doubtful:
         return f"Nothing is broken; {counted(len(doubtful), 'link')} to look at: {doubtful[0].title} first."
     return "All links were found, from PyTorch to the GPU."

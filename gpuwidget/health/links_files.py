@@ -20,7 +20,7 @@ def damaged(facts: Facts, link: str) -> list[Finding]:
     found = []
     for one in facts.damaged:
         if _link_of(one.name) == link:
-            serious = any(file.library for file in one.damaged) or not facts.torch.get("imported")
+            serious = any(file.library for file in one.damaged) or _import_fails(facts)
             found.append(
                 Finding("broken" if serious else "warning", describe(one), *reinstall(facts, one.name))
             )
@@ -38,18 +38,6 @@ def describe(one: Checked) -> str:
     return f"{first.path} of {one.name} {one.version} {first.problem}{more}."
 
 
-def unchecked(facts: Facts) -> list[Finding]:
-    """Return a finding where the comparison of files did not come to its end."""
-    said = facts.files_said
-    if said.unfinished is None:
-        return []
-    what = said.unfinished or "starting Python"
-    how = (
-        f"did not return within {facts.patience_s:.0f} s" if said.ending == "hung" else f"failed ({said.how})"
-    )
-    return [Finding("unknown", f"Not all installed files were compared: {what} {how}.", None)]
-
-
 def wrong_versions(facts: Facts, link: str) -> list[Finding]:
     """Return a finding for each NVIDIA library, and Triton, that is not of the version torch requires."""
     found = []
@@ -63,18 +51,19 @@ def wrong_versions(facts: Facts, link: str) -> list[Finding]:
             reason = f"{name} {installed.version} is installed, but this PyTorch requires {specifier}."
         else:
             continue
-        serious = not facts.torch.get("imported")
+        serious = _import_fails(facts)
         found.append(Finding("broken" if serious else "warning", reason, *reinstall(facts, name)))
     return found
 
 
 def of_files(facts: Facts, link: str) -> list[Finding]:
     """Return all that the files and versions add to one link."""
-    return [
-        *damaged(facts, link),
-        *wrong_versions(facts, link),
-        *(unchecked(facts) if link == "torch" else []),
-    ]
+    return [*damaged(facts, link), *wrong_versions(facts, link)]
+
+
+def _import_fails(facts: Facts) -> bool:
+    """Whether torch can't be imported; one whose import is only slow may be well."""
+    return "import_error" in facts.torch or facts.torch_said.ending == "crashed"
 
 
 def _link_of(name: str) -> str:

@@ -45,6 +45,14 @@ def problems(facts: Facts) -> dict[str, list[Finding]]:
                 # A consequence: the driver's link is the broken one.
                 finding = replace(finding, status="unknown", remedy="See the driver.")
             found.setdefault(link, []).append(finding)
+    if facts.files_said.unfinished is not None:
+        name = _name(facts.files_said, {})
+        reason = f"Not all installed files were compared: {name} {_how(facts.files_said)}."
+        found.setdefault("torch", []).append(Finding("unknown", reason, None))
+    # Without an answer of NVML the driver's link has told so.
+    if facts.nvml_said.unfinished is not None and facts.nvml is not None:
+        finding = _problem(facts.nvml_said, _name(facts.nvml_said, {}))
+        found.setdefault("driver", []).append(replace(finding, status="unknown"))
     if facts.cuda is not None:
         for step, (link, name) in torch_probe.STEPS.items():
             error = facts.torch.get(f"{step}_error")
@@ -78,7 +86,7 @@ def _stopped(said: Said, steps: _Steps) -> list[tuple[str, Finding]]:
     """The findings about one probe: the step at which it stopped, and what was not reached after it."""
     step = said.unfinished
     if step is None or not steps:
-        return []  # what NVML and the packages' files lack is told by their own links
+        return []
     order = list(steps)
     found = []
     if step in steps and step != "import":
