@@ -163,26 +163,11 @@ def test_cuda_that_does_not_start(place: Place) -> None:
     )
 
 
-# A module that is compiled into the interpreter, as select is into Debian's, cannot be hidden.
-@pytest.mark.parametrize(
-    "name",
-    [
-        name
-        for name in (
-            "json",
-            "queue",
-            "random",
-            "select",
-            "signal",
-            "subprocess",
-            "token",
-            "types",
-            "ast",
-            "inspect",
-        )
-        if name not in sys.builtin_module_names
-    ],
-)
+NAMES = {"json", "queue", "random", "select", "signal", "subprocess", "token", "types", "ast", "inspect"}
+"""Modules of Python that a user's file can hide, if the interpreter does not have them built in."""
+
+
+@pytest.mark.parametrize("name", sorted(NAMES - {*sys.builtin_module_names}))
 def test_files_of_the_users_named_like_pythons_own_do_no_harm(place: Place, name: str) -> None:
     """A json.py in front of the path may break the notebook, not the way to the child; it is named."""
     user = place.folder / "user"
