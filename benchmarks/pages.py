@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import random
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,10 +13,58 @@ from typing import Any
 
 from benchmarks.settings import ROOT
 
-_KINDS = 200
 _AT_ONCE = 500
-_TIME = "1234567890.25"
-"""Stands for a sample's time until it is sent."""
+_FLOOD = """
+const now = performance.now.bind(performance);
+let ahead = 0;
+performance.now = () => now() + ahead;
+let stream, sample, usage;
+let sending = false;
+window.WebSocket = class extends WebSocket {
+    constructor(url, ...others) {
+        super(url, ...others);
+        if (!String(url).includes('/gpuwidget/api/stream')) { return; }
+        stream = this;
+        this.addEventListener('message', event => {
+            if (!event.isTrusted) { return; }
+            const message = JSON.parse(event.data);
+            if (message.type === 'usage') {
+                usage = message;
+            } else if (message.type === 'sample' && sending) {
+                // Older than the samples of the flood: the history would begin anew.
+                event.stopImmediatePropagation();
+            } else if (message.type === 'sample') {
+                sample = message.sample;
+            }
+        });
+    }
+};
+const dispatch = message => {
+    stream.dispatchEvent(new MessageEvent('message', {data: JSON.stringify(message)}));
+};
+const any = (least, most) => least + Math.floor((most - least + 1) * Math.random());
+window.flood = async count => {
+    sending = true;
+    for (let number = 0; number < count; number++) {
+        ahead += 200;
+        const readings = sample.readings.map(reading => ({
+            ...reading,
+            utilization: any(0, 100),
+            memory_used: any(0, 140) * 2 ** 30,
+            power_w: any(60, 1000),
+            temperature_c: any(9, 101),
+            sm_clock_mhz: any(300, 1980)
+        }));
+        sample = {...sample, time: sample.time + 0.2, readings};
+        dispatch({type: 'sample', sample});
+        if (usage !== undefined && number % 10 === 0) { dispatch(usage); }
+        await null;  // The views update in microtasks.
+    }
+    await new Promise(requestAnimationFrame);
+};
+window.endFlood = () => { sending = false; };
+"""
+"""Sends samples through the page's own WebSocket; each advances the page's clock by 200 ms."""
 
 
 @contextmanager
@@ -62,46 +108,26 @@ def notebook(
 
 
 class Flood:
-    """Sends a page more of the server's samples than the server would: those of hours within a minute."""
+    """Sends a page the samples of hours within a minute, and advances the page's clock accordingly.
+
+    The views therefore update as often as they would in those hours. Samples are dispatched in the page:
+    Playwright's WebSocket routes compile one script per message, which grows the heap that is measured.
+    """
 
     def __init__(self, page: Any) -> None:
-        """``page`` is empty yet. What server and page say to each other goes through as it is."""
+        """Prepare ``page``, in which nothing is loaded yet."""
         self._page = page
-        self._route: Any = None
-        self._sample: dict[str, Any] = {}
-        page.route_web_socket(re.compile(r"/gpuwidget/api/stream"), self._meet)
-
-    def _meet(self, route: Any) -> None:
-        self._route, server = route, route.connect_to_server()
-
-        def forward(message: Any) -> None:
-            told = json.loads(message)
-            if told.get("type") == "sample":
-                self._sample = told["sample"]
-            route.send(message)
-
-        server.on_message(forward)
+        page.add_init_script(f"{{{_FLOOD}}}")
 
     def send(self, count: int) -> None:
-        """So many samples more, each another; returns when the page has had them."""
-        kinds = [json.dumps({"type": "sample", "sample": self._another()}) for _ in range(_KINDS)]
-        began = self._sample["time"]
-        for number in range(count):
-            self._route.send(kinds[number % _KINDS].replace(_TIME, repr(began + 0.2 * (number + 1))))
-            if number % _AT_ONCE == _AT_ONCE - 1:
-                self._page.evaluate("new Promise(requestAnimationFrame)")
-        self._sample["time"] = began + 0.2 * count
-        self._page.evaluate("new Promise(requestAnimationFrame)")
+        """Send ``count`` samples with random values at 5 Hz of the page's clock; return when all are read.
 
-    def _another(self) -> dict[str, Any]:
-        readings = [
-            {
-                **reading,
-                **{name: random.uniform(0, 100) for name in ("utilization", "power_w", "temperature")},
-            }
-            for reading in self._sample["readings"]
-        ]
-        return {**self._sample, "time": float(_TIME), "readings": readings}
+        With every tenth the server's last list of holders is sent again. The server's own samples are
+        dropped meanwhile.
+        """
+        for sent in range(0, count, _AT_ONCE):
+            self._page.evaluate("count => flood(count)", min(_AT_ONCE, count - sent))
+        self._page.evaluate("endFlood()")
 
 
 class Page:
@@ -128,6 +154,29 @@ class Page:
         """Bytes of heap that are left after a garbage collection."""
         self._session.send("HeapProfiler.collectGarbage")
         return self._metrics()["JSHeapUsedSize"]
+
+    def kept(self) -> float:
+        """Bytes that the page keeps after a garbage collection: with DOM nodes, without compiled code.
+
+        V8 optimizes and discards the code of functions by how often they run, which changes the heap by
+        hundreds of KiB in either direction while the page keeps no object more.
+        """
+        chunks: list[str] = []
+
+        def take(event: Mapping[str, str]) -> None:
+            chunks.append(event["chunk"])
+
+        self._session.on("HeapProfiler.addHeapSnapshotChunk", take)
+        self._session.send("HeapProfiler.collectGarbage")
+        self._session.send("HeapProfiler.takeHeapSnapshot", {"reportProgress": False})
+        self._session.remove_listener("HeapProfiler.addHeapSnapshotChunk", take)
+        snapshot = json.loads("".join(chunks))
+        meta, nodes = snapshot["snapshot"]["meta"], snapshot["nodes"]
+        fields = meta["node_fields"]
+        code = meta["node_types"][0].index("code")
+        types = nodes[fields.index("type") :: len(fields)]
+        sizes = nodes[fields.index("self_size") :: len(fields)]
+        return float(sum(size for kind, size in zip(types, sizes, strict=True) if kind != code))
 
     def _metrics(self) -> dict[str, float]:
         told = self._session.send("Performance.getMetrics")["metrics"]

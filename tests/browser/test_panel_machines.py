@@ -30,6 +30,15 @@ return [...document.querySelectorAll('.jp-gpuwidget-panel *')]
     .filter(node => node.scrollWidth > node.clientWidth + 1 && getComputedStyle(node).display !== 'inline')
     .map(node => `${node.className}: ${node.textContent}`);
 """
+COUNT_DRAWINGS = """
+window.drawings = {};
+const stroke = CanvasRenderingContext2D.prototype.stroke;
+CanvasRenderingContext2D.prototype.stroke = function (...path) {
+    const uuid = this.canvas.closest('[data-gpu-uuid]').dataset.gpuUuid;
+    window.drawings[uuid] = (window.drawings[uuid] ?? 0) + 1;
+    return stroke.apply(this, path);
+};
+"""
 SLEEP = "import time; time.sleep(7)"
 COUNT_QUESTIONS = """
 window.questions = 0;
@@ -100,6 +109,34 @@ def test_nothing_shifts_when_a_value_changes(browser: Browser, tmp_path: Path) -
             standin.scenario(*machine(8, step))
             notebook.page.wait_for_timeout(1000)
         assert notebook.shifts() == []
+        notebook.close()
+
+
+def test_a_chart_out_of_sight_is_not_drawn(browser: Browser, tmp_path: Path) -> None:
+    """Out of sight a GPU's text stays up to date; its chart is drawn again when it comes into sight."""
+    with lab_with(tmp_path, *machine(16)) as (lab, standin):
+        first, *_, last = uuids(lab)
+        notebook = lab.open(browser, lab.write("sight.ipynb", ["1"]), height=800)
+        page = notebook.page
+        show(notebook)
+        page.wait_for_selector(f"{CARD}[data-open=false]")
+        for row in page.query_selector_all(f"{CARD}[data-open=false] .jp-gpuwidget-row"):
+            row.evaluate("row => row.click()")
+        page.wait_for_function(
+            "chart => document.querySelectorAll(chart).length === 16",
+            arg=f"{CARD} .jp-gpuwidget-chart canvas",
+        )
+        notebook.script(COUNT_DRAWINGS)
+        for step, watts in ((1, 611), (2, 98)):
+            standin.scenario(*machine(16, step))
+            page.wait_for_function(
+                "([selector, text]) => document.querySelector(selector).textContent === text",
+                arg=[f"{CARD}[data-gpu-uuid='{last}'] .jp-gpuwidget-power", f"{watts} of 700 W"],
+            )
+        page.wait_for_function("uuid => window.drawings[uuid] > 4", arg=first)
+        assert page.evaluate("uuid => window.drawings[uuid] ?? 0", last) == 0
+        page.locator(f"{CARD}[data-gpu-uuid='{last}']").scroll_into_view_if_needed()
+        page.wait_for_function("uuid => window.drawings[uuid] > 0", arg=last)
         notebook.close()
 
 

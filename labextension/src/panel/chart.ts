@@ -44,13 +44,18 @@ export class Chart {
     this.observer.observe(this.node);
   }
 
-  /** Draw the newest, unless that would move the curve by less than two pixels. */
-  update(span: Span): void {
-    const other = this.span?.past !== span.past || this.span.seconds !== span.seconds;
+  /**
+   * Draw the newest samples if the chart is `inSight`, unless that would move the curve by less than two pixels. A chart
+   * that is out of sight is drawn when it comes into sight or is resized.
+   */
+  update(span: Span, inSight: boolean): void {
+    if (this.span?.past !== span.past || this.span.seconds !== span.seconds) {
+      this.drawnAt = NaN;
+    }
     this.span = span;
     const newest = span.past.newest;
     const moved = Math.abs(newest - this.drawnAt);
-    if (this.width > 0 && (other || !(moved < (2 * span.seconds) / this.width))) {
+    if (inSight && this.width > 0 && !(moved < (2 * span.seconds) / this.width)) {
       this.draw(span, newest);
     }
   }

@@ -93,8 +93,8 @@ export class GpuCard {
     this.writeWhatIsOpen();
   }
 
-  /** Show `now` with what is `around` it, and the past that `span` tells. */
-  update(now: GpuNow, around: Surroundings, span: Omit<Span, 'uuid' | 'total'>): void {
+  /** Show `now` with what is `around` it. The charts are drawn from `span` while the card is `inSight`. */
+  update(now: GpuNow, around: Surroundings, span: Omit<Span, 'uuid' | 'total'>, inSight: boolean): void {
     const { gpu, reading } = now;
     const { time } = around;
     const away = trouble(this.trans, reading, time);
@@ -116,8 +116,8 @@ export class GpuCard {
     this.writeFacts(now);
     this.writeState(now, away, worries);
     const all = { ...span, uuid: this.uuid, total: gpu.memory_total };
-    this.spark.update(all);
-    this.chart.update(all);
+    this.spark.update(all, inSight);
+    this.chart.update(all, inSight);
     setAttribute(
       this.chart.node,
       'aria-label',

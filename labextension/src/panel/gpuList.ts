@@ -22,7 +22,7 @@ export interface Beside {
 /** Seconds after which a card that is scrolled out of sight is written too: somebody may have it read out. */
 const OUT_OF_SIGHT_S = 2;
 
-/** All GPUs, one below the other. What is scrolled out of sight is written now and then only. */
+/** All GPUs, one below the other. Text that is out of sight is written every two seconds, and charts are not drawn. */
 export class GpuList {
   readonly node = element('div', 'gpus');
   private readonly cards = new Map<string, GpuCard>();
@@ -58,9 +58,13 @@ export class GpuList {
     for (const now of gpus) {
       const { uuid } = now.gpu;
       const card = this.cards.get(uuid);
-      if (card !== undefined && this.isDue(card, uuid, around.time)) {
+      if (card === undefined) {
+        continue;
+      }
+      const inSight = this.sight.has(card.node);
+      if (inSight || this.isDue(uuid, around.time)) {
         this.written.set(uuid, around.time);
-        card.update(now, around, { ...span, bands: beside.bands(uuid) });
+        card.update(now, around, { ...span, bands: beside.bands(uuid) }, inSight);
       }
     }
   }
@@ -79,10 +83,10 @@ export class GpuList {
     this.sight.dispose();
   }
 
-  private isDue(card: GpuCard, uuid: string, time: number): boolean {
+  private isDue(uuid: string, time: number): boolean {
     // Also where either time is not known, and where a server's clock was set back.
     const since = Math.abs(time - (this.written.get(uuid) ?? NaN));
-    return this.sight.has(card.node) || !(since < OUT_OF_SIGHT_S);
+    return !(since < OUT_OF_SIGHT_S);
   }
 
   private reconcile(gpus: readonly GpuNow[]): void {
