@@ -134,7 +134,7 @@ def test_the_notebooks_own_cache_is_room(kernel: Kernel) -> None:
         f"x = torch.empty({need} * 2**30, dtype=torch.uint8, device='cuda:0')\nlen(x) // 2**30"
     )
     assert ran.result == str(need)
-    assert "--need counted 8.0 GiB of this notebook's empty torch cache too" in ran.cards[0]["text/plain"]
+    assert "--need also counted 8.0 GiB of this notebook's empty torch cache" in ran.cards[0]["text/plain"]
 
 
 def test_what_the_driver_keeps_is_never_waited_for(kernel: Kernel) -> None:

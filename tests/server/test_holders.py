@@ -198,12 +198,12 @@ def test_an_impossible_report_of_a_kernel() -> None:
     invalid = {"k1": Word(False, None, invalid=True), "k2": Word(True, 5 * GIB)}
     usage = told(process(10, None), words=invalid, match=False)
     assert usage.holdings == (
-        Holding("k2", None, None, None, None, 5 * GIB, "torch"),
-        Holding("k1", None, None, None, None, None, "torch"),
+        Holding("k2", None, None, None, None, None, 5 * GIB, "torch"),
+        Holding("k1", None, None, None, None, None, None, "torch"),
     )
     assert (usage.unattributed, usage.reason) == (None, f"{FOREIGN} {BY_TORCH} {INVALID}")
     usage = told(process(10, None), words=invalid)
-    assert usage.holdings == (Holding("k1", None, 10, None, None, None, "driver"),)
+    assert usage.holdings == (Holding("k1", None, 10, None, None, None, None, "driver"),)
     assert (usage.unattributed, usage.reason) == (
         None,
         f"The driver does not say how much each process holds. {INVALID}",
@@ -213,5 +213,5 @@ def test_an_impossible_report_of_a_kernel() -> None:
 def test_an_impossible_report_that_is_not_needed() -> None:
     """Where the driver says what the kernel holds, its own report does not matter."""
     usage = told(process(10, 20 * GIB), words={"k1": Word(True, None, invalid=True)})
-    assert usage.holdings == (Holding("k1", None, 10, None, None, 20 * GIB, "driver"),)
+    assert usage.holdings == (Holding("k1", None, 10, None, None, None, 20 * GIB, "driver"),)
     assert (usage.unattributed, usage.reason) == (40 * GIB, None)

@@ -526,9 +526,9 @@ async def test_impossible_numbers_in_a_kernels_reply(
         )
         return {uuid: float(value) for uuid, value in series}
 
-    ordinary = [(kernel, None, None, None, None, GIB, "torch")]
-    unknown = [(kernel, None, None, None, None, None, "torch")]
-    other = [(kernel, None, None, None, None, 5 * GIB, "torch")]
+    ordinary = [(kernel, None, None, None, None, None, GIB, "torch")]
+    unknown = [(kernel, None, None, None, None, None, None, "torch")]
+    other = [(kernel, None, None, None, None, None, 5 * GIB, "torch")]
     for raw in ("1e400", "1" + "0" * 400, "-1", "-1e400", "NaN", "Infinity", "true", '"5"', "[5]", "5.5"):
         await usage_where(stream, lambda one: held(one) == ordinary)
         await channels.run(f"raw = {raw!r}")
