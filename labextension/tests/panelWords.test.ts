@@ -57,6 +57,13 @@ test('without a configuration the documentation is named and no name of an index
   }
 });
 
+test('beside the panel, other sections give the reason alone', () => {
+  for (const condition of MISSING) {
+    const notice = kernelNotice(trans, view(condition));
+    assert.doesNotMatch(JSON.stringify(notice), /README|cell|command|link/);
+  }
+});
+
 test('a kernel without gpuwidget can be asked to load it once it is installed', () => {
   assert.equal(kernelNotice(trans, view({ kind: 'not-installed' }), server())?.action, 'load');
 });

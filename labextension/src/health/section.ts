@@ -79,7 +79,7 @@ export class HealthSection {
     const reason =
       view.condition.kind === 'no-notebook'
         ? trans.__('Open a notebook to have its kernel looked at.')
-        : (kernelNotice(trans, view, null)?.text ?? '');
+        : (kernelNotice(trans, view)?.text ?? '');
     this.kernelPlace.show(
       view.notebook === null ? trans.__('Kernel') : trans.__('Kernel of %1', view.notebook),
       health.kernel,

@@ -31,7 +31,7 @@ export function switchReason(trans: TranslationBundle, view: KernelView): string
     return trans.__('Open a notebook to see its switches.');
   }
   if (view.condition.kind !== 'ready') {
-    return kernelNotice(trans, view, null)?.text ?? '';
+    return kernelNotice(trans, view)?.text ?? '';
   }
   if (view.silentFor !== null) {
     return trans.__('The kernel does not answer: a long call holds it.');

@@ -88,11 +88,14 @@ export function serverNotice(
   }
 }
 
-/** Why the notebook's kernel cannot be asked, and what to do; null where it answers. */
+/**
+ * Why the notebook's kernel cannot be asked, and what to do; null where it answers. `server` is what the server said of
+ * itself, null before it did; without it how to install gpuwidget is left out.
+ */
 export function kernelNotice(
   trans: TranslationBundle,
   view: KernelView,
-  server: ServerInfo | null
+  server?: ServerInfo | null
 ): Notice | null {
   const { condition } = view;
   switch (condition.kind) {
@@ -174,9 +177,12 @@ export function kernelNotice(
  */
 function installNotice(
   trans: TranslationBundle,
-  server: ServerInfo | null,
+  server: ServerInfo | null | undefined,
   { why, how }: { why: string; how: string }
 ): Notice {
+  if (server === undefined) {
+    return { text: why };
+  }
   if (server !== null && server.install !== null) {
     return { text: `${why} ${how}`, command: `%${server.install}` };
   }
