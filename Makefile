@@ -140,12 +140,14 @@ $(LABEXTENSION): $(NODE_MODULES) $(LABEXTENSION_SOURCES) $(LANGUAGES) | $(INSTAL
 $(OLDEST_INSTALLED): pyproject.toml requirements/oldest.txt
 	@$(PYTHON) tools/check_python.py demo
 	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python $(PIP) --upgrade 'pip>=25'
 	$(OLDEST)/bin/python $(PIP) --constraint requirements/oldest.txt --editable .
 	@touch $@
 
 $(OLDEST_LAB_INSTALLED): pyproject.toml requirements/oldest-lab.txt
 	@$(PYTHON) tools/check_python.py demo
 	test -x $(OLDEST_LAB)/bin/python || $(PYTHON) -m venv $(OLDEST_LAB)
+	$(OLDEST_LAB)/bin/python $(PIP) --upgrade 'pip>=25'
 	$(OLDEST_LAB)/bin/python $(PIP) --constraint requirements/oldest-lab.txt --editable '.[lab,notebook]'
 	mkdir -p $(OLDEST_LAB)/$(dir $(LINK))
 	ln -sfn $(CURDIR)/gpuwidget/labextension $(OLDEST_LAB)/$(LINK)

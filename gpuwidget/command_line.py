@@ -50,6 +50,8 @@ def parse(words: Sequence[str], name: str = "") -> CommandLine:
     words = words[:_MAX_WORDS]
     first = next((n for n, word in enumerate(words) if not _ASSIGNMENT.match(word)), len(words))
     program, rest = _program(words[first:]) if first < len(words) else ("", [])
+    if program in _PASSWORD_CLIENTS:
+        rest = [f"-p{REDACTED}" if word.startswith("-p") and len(word) > 2 else word for word in rest]
     return CommandLine(
         _cut(program or _visible(name), _MAX_PROGRAM), _cut(redact([*words[:first], *rest]), _MAX_ARGUMENTS)
     )
@@ -74,7 +76,7 @@ _RUNNERS = re.compile(
 )
 """Programs whose script is known by its suffix, as it is not known which of their options take a value."""
 _SCRIPT = re.compile(r"[^-\s=:?&][^\s=:?&]*\.(?:py|pyz|ipynb|sh|js|mjs|ts|R|r|jl|pl|rb|lua|php|jar)")
-_CODE_OPTION = re.compile(r"(?:-[eE].*|-c|--eval(?:=.*)?|--exec|--print|eval)", re.DOTALL)
+_CODE_OPTION = re.compile(r"(?:-[ailnpsw]*[eE].*|-c|--eval(?:=.*)?|--exec|--print|eval)", re.DOTALL)
 _WRAPPERS = re.compile(
     r"apptainer|chrt|conda|docker|dumb-init|env|ionice|mamba|mpiexec|mpirun|nice|nohup|numactl|pdm|"
     r"podman|poetry|setsid|singularity|srun|stdbuf|strace|sudo|taskset|time|timeout|tini|unbuffer|uv|"
@@ -169,7 +171,7 @@ def _file_name(word: str) -> str:
 # -- secrets -------------------------------------------------------------------------------------------------
 
 _SECRET_PARTS = re.compile(
-    r"auth|authorization|bearer|cookie|cookies|cred|creds|credential|dsn|jwt|key|keys|pass|passphrase|"
+    r"auth|authorization|bearer|cookie|cookies|cred|creds|credential|dsn|jwt|key|keys|pass|passphrase|passw|"
     r"pat|pw|pwd|sas|sig|signature|token|tokens"
 )
 _SECRET_ENDINGS = (
@@ -195,6 +197,10 @@ _OPTION = re.compile(r"--?([A-Za-z][\w.\-]*)")
 _ENDS_VALUE = re.compile(r"-{1,2}[A-Za-z]|[A-Za-z_][\w.\-]*=")
 _SHORT_PASSWORD = re.compile(r"-p(?![a-z][a-z_\-]*(?:=|$))")
 """``-p`` with or without its value; ``-patience`` is an option of that name."""
+_PASSWORD_CLIENTS = frozenset(("mariadb", "mysql", "mysqladmin", "mysqldump", "sshpass"))
+"""Programs whose ``-p`` has the password right behind it, whatever the password looks like."""
+_USER_OPTIONS = frozenset(("-u", "--user", "-U", "--proxy-user"))
+"""Options of curl and the like, whose value may be ``name:password``."""
 _SCHEMES = frozenset(("basic", "bearer", "digest", "negotiate", "token"))
 _AFTER_SCHEME = re.compile(r"\b(basic|bearer|negotiate)\s+\S.*", re.IGNORECASE | re.DOTALL)
 _URL_CREDENTIALS = re.compile(r"([A-Za-z][\w+.\-]*://)\S*@")
@@ -234,7 +240,7 @@ def redact(words: Sequence[str]) -> str:
     in URLs and headers, and whatever has the form of a well-known service's token.
     """
     shown: list[str] = []
-    coming = _Next.FREE
+    coming, before = _Next.FREE, ""
     for word in words:
         text, after = _redacted(word)
         if coming is _Next.VALUE and word.lower() in _SCHEMES:
@@ -244,8 +250,10 @@ def redact(words: Sequence[str]) -> str:
             text, after = REDACTED, _Next.VALUE if after is _Next.VALUE else _Next.REST
         elif coming is _Next.REST and not _ENDS_VALUE.match(word):
             text, after = "", _Next.REST
+        elif before in _USER_OPTIONS and ":" in word:
+            text, after = REDACTED, _Next.FREE
         shown.append(text)
-        coming = after
+        coming, before = after, word
     return " ".join(" ".join(shown).split())
 
 
@@ -269,6 +277,8 @@ def _redacted(word: str) -> tuple[str, _Next]:
 
 def _is_secret(name: str) -> bool:
     """Whether an option, a variable or a field of that name holds a secret."""
+    if name.startswith("D") and _is_secret(name[1:]):
+        return True  # Java's -Dname=value
     parts = [part.lower() for part in _PARTS.findall(name)]
     if "tokens" in parts and any(map(_COUNTS_TOKENS.fullmatch, parts)):
         parts.remove("tokens")

@@ -17,6 +17,7 @@ README = 'see "Install it" in gpuwidget\'s README'
 """Where installing is described while no documentation has a public address."""
 
 _PASSWORD = re.compile(r"://[^/@\s]+@")
+_SECRET_PARAMETER = re.compile(r"[?&][^=&\s]*(?:key|pass|secret|sig|token)[^=&\s]*=", re.IGNORECASE)
 _WHEEL = re.compile(r"(?!.* -)(/|~|\.|[A-Za-z]:)[^'\"]*\.whl(\[[^\]]*\])?")
 _BARE = re.compile(r"([\w.-]+)(\[[^\]]*\])?")
 
@@ -31,8 +32,8 @@ def pip_arguments(requirement: str, version: str) -> list[str]:
     words = [requirement.strip()] if _WHEEL.fullmatch(requirement.strip()) else shlex.split(requirement)
     if not words:
         raise ValueError("nothing to install")
-    if any(_PASSWORD.search(word) for word in words):
-        raise ValueError("an address with a user name or password")
+    if any(_PASSWORD.search(word) or _SECRET_PARAMETER.search(word) for word in words):
+        raise ValueError("an address with a user name, a password or a token")
     return [_with_version(word, version) for word in words]
 
 

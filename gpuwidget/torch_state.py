@@ -13,7 +13,6 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -286,8 +285,6 @@ class DeviceAccount:
     after: Counters
     allocated_peak: int
     reserved_peak: int
-    inactive_split_at_retry: int | None = None
-    """The least of ``inactive_split`` that was read after a flush of the cache; None where none was seen."""
 
 
 class Account:
@@ -296,8 +293,6 @@ class Account:
     def __init__(self, before: dict[int, Counters]) -> None:
         self._before = before
         self._peaks: dict[int, _Peaks] = {}
-        self._retries = {index: one.alloc_retries for index, one in before.items()}
-        self._inactive_split: dict[int, int] = {}
         self.hidden_peaks: dict[int, int] = {}
         """By device index: the older peak (bytes) that would have hidden this run's, so that the counter
         was reset at the start."""
@@ -308,18 +303,9 @@ class Account:
         """Take over a peak that is about to be reset."""
         self._peaks.setdefault(index, _Peaks()).raise_to(counters)
 
-    def note_retries(self, now: dict[int, Counters]) -> None:
-        """Store what could not be given back on the devices whose cache was flushed since the last call."""
-        for index, counters in now.items():
-            if counters.alloc_retries > self._retries.get(index, 0):
-                least = self._inactive_split.get(index, counters.inactive_split)
-                self._inactive_split[index] = min(least, counters.inactive_split)
-            self._retries[index] = counters.alloc_retries
-
     def settle(self, after: dict[int, Counters]) -> dict[int, DeviceAccount]:
         """The account of each device at the run's end."""
         accounts = {}
-        self.note_retries(after)
         for index, counters in after.items():
             self.fold(index, counters)
             peaks = self._peaks[index]
@@ -328,7 +314,6 @@ class Account:
                 after=counters,
                 allocated_peak=peaks.allocated,
                 reserved_peak=peaks.reserved,
-                inactive_split_at_retry=self._inactive_split.get(index),
             )
         return accounts
 
@@ -380,13 +365,6 @@ class Ledger:
         with self._lock:
             if torch is not None and self._accounts:
                 self._taps.put(torch, _RESETS, self._noting)
-
-    def note_retries(self) -> None:
-        """Read the counters for flushes of the cache: 8 µs a device, host-side."""
-        with self._lock, suppress(Exception):  # called for every sample, which must not be lost
-            now = counters() if self._accounts else {}
-            for account in self._accounts:
-                account.note_retries(now)
 
     def _noting(self, original: Callable[..., None]) -> Callable[..., None]:
         def reset(*args: Any) -> None:

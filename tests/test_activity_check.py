@@ -108,7 +108,7 @@ def test_a_line_that_hidden_work_could_change_has_no_activity() -> None:
     assert lines(time) == [(1, 74.0, 100.0), (2, 26.0, None)]
     assert time.reason == (
         "The GPU's counters show work in up to 2.0 % of the run that queries of its stream did not see: "
-        "lines whose activity that could change have none."
+        "no activity is given for lines that this work could change."
     )
 
 
@@ -201,7 +201,7 @@ def test_streams_that_failed_near_the_end_are_compared_all_the_same() -> None:
     time = said(watched, utilization=100.0)
     assert lines(time) == [(2, 100.0, None)]
     assert time.reason == (
-        "CUDA reported an error. GPU 0: its default stream had work in 5.0 % of the queries and the GPU's "
+        "CUDA reported an error. GPU 0: its default stream had work in 0 % of the queries and the GPU's "
         f"counters say 100 % busy: {SHORT_KERNELS}"
     )
 

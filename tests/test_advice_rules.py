@@ -659,7 +659,7 @@ def test_cudnn_that_searches_once_is_as_it_should_be() -> None:
 
 def test_fragmentation_is_told_of_runs_of_any_length() -> None:
     """Counts and peaks are exact: much reserved that no tensor used, and the cache flushed for room."""
-    pieces = TorchMemory(Span(0, gib(10), gib(18)), Span(0, gib(28), gib(30)), 3, 0, 0, None, gib(12))
+    pieces = TorchMemory(Span(0, gib(10), gib(18)), Span(0, gib(28), gib(30)), 3, 0, gib(12))
     said = only(facts(busy(torch=pieces), duration_s=0.5))
     assert said.text == (
         "torch held at least 12.0 GiB of GPU 0 that no tensor used and that it could not give back (30.0 GiB "
@@ -672,9 +672,9 @@ def test_fragmentation_is_told_of_runs_of_any_length() -> None:
 
 def test_memory_that_a_flush_gives_back_is_not_fragmented() -> None:
     """10 GiB freed by ``del`` before a request that could never fit: the flush gave them back."""
-    freed = TorchMemory(Span(gib(10), 0, gib(10)), Span(gib(10), 0, gib(22)), 1, 1, 0, 0, 0)
+    freed = TorchMemory(Span(gib(10), 0, gib(10)), Span(gib(10), 0, gib(22)), 1, 1, 0)
     assert rules(facts(busy(torch=freed), duration_s=0.5)) == []
-    assert rules(facts(busy(torch=replace(freed, inactive_split_at_retry=None)), duration_s=0.5)) == []
+    assert rules(facts(busy(torch=replace(freed, inactive_split=None)), duration_s=0.5)) == []
 
 
 def ends(*sizes: float) -> tuple[Ends, ...]:
@@ -720,7 +720,7 @@ def test_growing_memory_says_how_long_it_will_last() -> None:
 
 def test_the_surest_come_first() -> None:
     """What only looks like something stands behind what is certain."""
-    pieces = TorchMemory(Span(0, gib(10), gib(18)), Span(0, gib(28), gib(30)), 3, 0, 0, None, gib(12))
+    pieces = TorchMemory(Span(0, gib(10), gib(18)), Span(0, gib(28), gib(30)), 3, 0, gib(12))
     bursts = half_idle(utilization=Level(20.0, 90.0), bursts=30, torch=pieces)
     assert rules(facts(bursts)) == ["fragmentation", "input-pipeline"]
 

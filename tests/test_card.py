@@ -440,11 +440,7 @@ def test_sixteen_gpus_keep_every_figure() -> None:
     assert [one["uuid"] for one in stored] == [one.uuid for one in report.gpus]
     whole = report.to_dict()["gpus"][5]["torch"]
     assert stored[5]["torch"].items() <= whole.items()
-    assert whole.keys() - stored[5]["torch"].keys() == {
-        "inactive_split",
-        "inactive_split_at_retry",
-        "returnable",
-    }
+    assert whole.keys() - stored[5]["torch"].keys() == {"inactive_split", "returnable"}
     assert bundle["text/html"].count("<th scope='row'") == 16
     assert "<svg role='img'" in bundle["text/html"]
     assert any("leaves out" in note for note in bundle[MIME_TYPE]["notes"])

@@ -97,6 +97,8 @@ def test_program_and_arguments(words: list[str], program: str, arguments: str) -
         (["--credentials", "x", "--cookie=x"], "--credentials [redacted] --cookie=[redacted]"),
         (["-p", "x", "--lr", "1"], "-p [redacted] --lr 1"),
         (["-p8xK", "-p=x", "-patience", "3"], "-p[redacted] -p[redacted] -patience 3"),
+        (["-u", "bob:x", "http://host"], "-u [redacted] http://host"),
+        (["--passw", "x", "-Dpw=x", "--Data", "y"], "--passw [redacted] -Dpw=[redacted] --Data y"),
         # Variables, settings and JSON.
         (["WANDB_API_KEY=x", "PGPASSWORD=x", "A=1"], "WANDB_API_KEY=[redacted] PGPASSWORD=[redacted] A=1"),
         (["+trainer.api_key=x", "model=gpt"], "+trainer.api_key=[redacted] model=gpt"),
@@ -139,3 +141,16 @@ def test_megabytes_of_arguments(word: str) -> None:
     assert parse(["train", *["x"] * 100_000]) == ("train", "x " * 39 + "x…")
     assert parse([" ".join(["train", *["x"] * 100_000])]) == ("train", "x " * 39 + "x…")
     assert parse([word]).program == "[redacted]"
+
+
+@pytest.mark.parametrize(
+    ("words", "arguments"),
+    [
+        (["mysql", "-ppassword", "-h", "db"], "-p[redacted] -h db"),
+        (["perl", "-ne", "print if /x/"], "[code]"),
+        (["python", "train.py", "-patience", "3"], "-patience 3"),
+    ],
+)
+def test_arguments_that_depend_on_the_program(words: list[str], arguments: str) -> None:
+    """A database client's password stands right behind ``-p``, and code behind perl's joined options."""
+    assert parse(words).arguments == arguments

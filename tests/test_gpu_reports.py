@@ -25,13 +25,7 @@ BEFORE = Counters(
     inactive_split=0,
 )
 AFTER = replace(BEFORE, allocated=3 * GIB, reserved=4 * GIB, alloc_retries=5)
-ACCOUNT = DeviceAccount(
-    before=BEFORE,
-    after=AFTER,
-    allocated_peak=3 * GIB,
-    reserved_peak=4 * GIB,
-    inactive_split_at_retry=1 * GIB,
-)
+ACCOUNT = DeviceAccount(before=BEFORE, after=AFTER, allocated_peak=3 * GIB, reserved_peak=4 * GIB)
 
 
 @pytest.fixture(autouse=True)
@@ -55,22 +49,18 @@ def test_with_torchs_own_figures() -> None:
         ooms=0,
         inactive_split=0,
         returnable=GIB,
-        inactive_split_at_retry=GIB,
     )
-    assert not {"torch", "returnable", "alloc_retries", "ooms", "inactive_split_at_retry"} & set(
-        report.missing
-    )
+    assert not {"torch", "returnable", "alloc_retries", "ooms"} & set(report.missing)
 
 
 def test_what_torch_does_not_say() -> None:
     """Counters that were reset, and a list of segments that there is not, are unknown with that reason."""
-    account = replace(ACCOUNT, before=replace(BEFORE, ooms=9), inactive_split_at_retry=None)
+    account = replace(ACCOUNT, before=replace(BEFORE, ooms=9))
     report = GpuReports([DEVICE], {1: account}, {1: None}, recorded=False).of(track(), 1.0, shown=True)
     assert report.torch is not None
     assert (report.torch.ooms, report.torch.returnable) == (None, None)
     assert report.missing["ooms"] == "code in this run reset torch's counters"
     assert report.missing["returnable"] == "torch gave no list of its segments that agrees with its counters"
-    assert report.missing["inactive_split_at_retry"] == "torch did not flush its cache during the run"
     unchanged = GpuReports([DEVICE], {1: ACCOUNT}, {}, recorded=False).of(track(), 1.0, shown=True)
     assert unchanged.missing["returnable"] == "not looked for, as the run changed nothing of torch's memory"
 

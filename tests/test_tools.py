@@ -61,8 +61,8 @@ def test_a_missing_make_and_compiler_are_told_in_one_sentence(
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.delenv("MAKELEVEL", raising=False)
     assert check_python.trouble() == (
-        "Missing for 'make test': make, a C compiler with the C library's headers "
-        "(Debian, Ubuntu: apt-get install make gcc libc6-dev)."
+        "Missing for 'make test': make, git, a C compiler with the C library's headers "
+        "(Debian, Ubuntu: apt-get install make git gcc libc6-dev)."
     )
     assert check_python.trouble("demo") == (
         "Missing for 'make demo': make (Debian, Ubuntu: apt-get install make)."

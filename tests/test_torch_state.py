@@ -25,7 +25,6 @@ class FakeTorch(SimpleNamespace):
         self.contexts = {0}
         self.waited: list[int] = []
         self.backend = "native"
-        self.retries, self.inactive_split = 2, 0
 
         def reset(index: int) -> None:
             self.resets += 1
@@ -53,18 +52,7 @@ class FakeTorch(SimpleNamespace):
 
     def _stats(self, index: int) -> dict[str, Any]:
         memory = {"all": {"current": self.current[index], "peak": self.peak[index]}}
-        return {
-            "allocated_bytes": memory,
-            "reserved_bytes": memory,
-            "inactive_split_bytes": {"all": {"current": self.inactive_split}},
-            "num_alloc_retries": self.retries,
-            "num_ooms": 1,
-        }
-
-    def flush(self, inactive_split: int) -> None:
-        """Give the cache back but for these bytes, which lie beside tensors."""
-        self.retries += 1
-        self.inactive_split = inactive_split
+        return {"allocated_bytes": memory, "reserved_bytes": memory, "num_alloc_retries": 2, "num_ooms": 1}
 
     def allocate(self, size: int, index: int = 0) -> None:
         self.current[index] += size
@@ -163,23 +151,6 @@ def test_an_older_higher_peak_does_not_hide_the_runs_own(torch: FakeTorch) -> No
     torch.allocate(2 * GIB)
     assert ledger.close(account)[0].allocated_peak == 2 * GIB
     assert account.user_resets == 0
-
-
-def test_what_a_flush_could_not_give_back(torch: FakeTorch) -> None:
-    """After each flush the bytes that lie beside tensors are read; the least of them counts."""
-    ledger = Ledger()
-    quiet, account = ledger.open(), ledger.open()
-    ledger.note_retries()
-    assert ledger.close(quiet)[0].inactive_split_at_retry is None
-    for inactive_split in (3 * GIB, 1 * GIB, 2 * GIB):
-        torch.flush(inactive_split)
-        ledger.note_retries()
-        torch.inactive_split = 0
-        ledger.note_retries()
-    assert ledger.close(account)[0].inactive_split_at_retry == 1 * GIB
-    last = ledger.open()
-    torch.flush(5 * GIB)
-    assert ledger.close(last)[0].inactive_split_at_retry == 5 * GIB
 
 
 def test_nested_runs_share_one_ledger(torch: FakeTorch) -> None:

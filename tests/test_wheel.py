@@ -80,7 +80,7 @@ def test_it_brings_the_recording(installed: Path) -> None:
 def test_it_holds_the_package_and_nothing_else(wheel: Path) -> None:
     """Every file of the package is in it, types and licence included, and no test, note or tool."""
     tracked = subprocess.run(
-        ["git", "ls-files", "gpuwidget"], cwd=ROOT, capture_output=True, text=True, check=False
+        ["git", "ls-files", "gpuwidget"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split()
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())

@@ -40,6 +40,9 @@ def trouble(target="test"):
     if "MAKELEVEL" not in os.environ and shutil.which("make") is None:
         missing.append("make")
         packages.append("make")
+    if target == "test" and shutil.which("git") is None:
+        missing.append("git")
+        packages.append("git")
     if target == "test" and not has_compiler():
         missing.append("a C compiler with the C library's headers")
         packages += ["gcc", "libc6-dev"]

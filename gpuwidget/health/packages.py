@@ -16,6 +16,7 @@ from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion
 
 from gpuwidget.health.children import without_working_directory
 from gpuwidget.installation import DISTRIBUTION
@@ -173,7 +174,7 @@ def satisfies(version: str, specifier: str) -> bool:
     """Whether the version is one that the specifier, as ``>=1.2``, allows; True where that is not known."""
     try:
         return SpecifierSet(specifier).contains(version, prereleases=True)
-    except InvalidSpecifier:
+    except (InvalidSpecifier, InvalidVersion):
         return True
 
 

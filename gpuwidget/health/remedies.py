@@ -92,6 +92,8 @@ def _package_of(library: str, facts: Facts) -> str | None:
     """Return the required package that brings the library; None where none does."""
     stem = library.partition(".")[0]
     name = _PACKAGES.get("libcudnn" if stem.startswith("libcudnn") else stem)
+    if name is None:
+        return None
     pattern = re.compile(rf"nvidia-{name}(-cu\d+)?")
     return next((one for one in facts.packages.required if pattern.fullmatch(one)), None)
 
@@ -215,7 +217,7 @@ def require(facts: Facts, name: str) -> Fix:
     """Return how to install a package that torch requires and that is missing, with what it needs."""
     requirement = f"{name}{facts.packages.required.get(name, '')}"
     by = _installer(facts, "torch")
-    if by in ("conda", "debian") or by not in ("pip", "uv"):
+    if by not in ("pip", "uv"):
         return Fix(f"Install {requirement} with {by}, which installed PyTorch.")
     return _fix(
         "Install what PyTorch requires",

@@ -43,7 +43,7 @@ def problems(facts: Facts) -> dict[str, list[Finding]]:
         for link, finding in _stopped(said, steps):
             if said is facts.torch_said and said.unfinished in _START_CUDA and _cuda_hangs(facts):
                 # A consequence: the driver's link is the broken one.
-                finding = replace(finding, status="unknown", remedy="See the driver.")
+                finding = replace(finding, status="unknown", remedy="Fix the problem of the driver first.")
             found.setdefault(link, []).append(finding)
     if facts.files_said.unfinished is not None:
         name = _name(facts.files_said, {})

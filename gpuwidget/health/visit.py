@@ -40,7 +40,7 @@ def main(_path: Sequence[str]) -> None:
 
 def _left(patience_s: float, passed_s: float) -> float:
     """What is left of the probes' time after this child's start, unless the clock was set meanwhile."""
-    return max(_LEAST_S, patience_s - passed_s) if 0.0 <= passed_s <= patience_s else patience_s
+    return max(_LEAST_S, patience_s - passed_s) if 0.0 <= passed_s <= DEADLINE_S else patience_s
 
 
 def visit(

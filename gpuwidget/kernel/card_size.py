@@ -42,7 +42,7 @@ SPARED = (
     *("power_limit_w", "throttled"),
 )
 """Of each GPU: what a tight card's JSON does without. What advice rests on of it is in the advice."""
-_SPARED_OF_TORCH = ("inactive_split", "returnable", "inactive_split_at_retry")
+_SPARED_OF_TORCH = ("inactive_split", "returnable")
 _NO_ROOM = "left out of this card"
 Without = Literal["", "null", "absent"]
 

@@ -30,8 +30,8 @@ _LEAST_QUERIED = 0.5
 """Part of the run in which the streams must have been queried for a comparison with its mean."""
 
 UNCHECKED = (
-    "There is no GPU activity of lines: the run was too short for the GPU's counters, against which it is "
-    "checked, or they gave no value."
+    "GPU activity per line is not shown: the run was too short to check it against the GPU's counters, or "
+    "they returned no value."
 )
 BY_WINDOWS = "The GPU's activity is told from the driver's windows instead."
 _SHORT_KERNELS = (
@@ -93,7 +93,7 @@ def compare(
 
 def _whole_run(gpu: GpuReport, report: Report, tally: Tally, device: int, *, alone: bool) -> Compared | None:
     """The queries' mean nearest to the driver's that is possible, and the driver's mean utilization."""
-    if gpu.utilization is None or not tally.whole or tally.known < _LEAST_QUERIED * tally.whole:
+    if gpu.utilization is None or not tally.known or tally.known < _LEAST_QUERIED * tally.whole:
         return None
     busy = sum(seconds for bits, seconds in dict(tally.busy).items() if bits & 1 << device)
     least, most = 100 * busy / tally.whole, 100 * (busy + tally.whole - tally.known) / tally.whole
@@ -103,17 +103,17 @@ def _whole_run(gpu: GpuReport, report: Report, tally: Tally, device: int, *, alo
     least = (least * duration + 100 * tail * alone) / whole
     most = (most * duration + 100 * tail) / whole
     drivers = gpu.utilization.mean
-    return Compared(duration, min(max(drivers, least), most), drivers)
+    return Compared(duration, min(max(drivers, least), most), drivers, 100 * busy / tally.known)
 
 
 def _contradiction(gpu: GpuReport, found: Compared, cpu: float | None) -> str:
     why = _STREAM_WORK
     if found.counters > found.stream:
-        # Whoever launches kernels uses a CPU all the while.
+        # Launching kernels keeps a CPU core busy.
         launching = cpu is None or cpu >= found.counters - found.stream
         why = _SHORT_KERNELS if launching else _OTHER_STREAMS
     return (
-        f"{gpu_name(gpu)}: its default stream had work in {units.percent(found.stream)} of the queries and "
+        f"{gpu_name(gpu)}: its default stream had work in {units.percent(found.queried)} of the queries and "
         f"the GPU's counters say {units.percent(found.counters)} busy: {why}."
     )
 
@@ -128,7 +128,7 @@ def without_doubtful(time: CodeTime, hidden_s: float, duration_s: float) -> Code
         return time
     reason = (
         f"The GPU's counters show work in up to {units.percent(hidden)} of the run that queries of its "
-        "stream did not see: lines whose activity that could change have none."
+        "stream did not see: no activity is given for lines that this work could change."
     )
     return replace(time, lines=lines, reason=_and(time.reason, reason))
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from gpuwidget import torch_state
 from gpuwidget.measure import notes
 from gpuwidget.measure.report import GpuReport
-from gpuwidget.measure.torch_memory import NO_FLUSH, NO_LIST, UNCHANGED, torch_memory
+from gpuwidget.measure.torch_memory import NO_LIST, UNCHANGED, torch_memory
 from gpuwidget.measure.track import Track
 from gpuwidget.torch_state import DeviceAccount, TorchDevice
 
@@ -45,8 +45,6 @@ class GpuReports:
             torch = torch_memory(account, self._can_go_back.get(device.index))
             if torch.returnable is None:
                 track.missing["returnable"] = NO_LIST if device.index in self._can_go_back else UNCHANGED
-            if torch.inactive_split_at_retry is None:
-                track.missing["inactive_split_at_retry"] = NO_FLUSH
             if None in (torch.alloc_retries, torch.ooms):
                 track.missing["alloc_retries"] = track.missing["ooms"] = _COUNTERS_RESET
         else:

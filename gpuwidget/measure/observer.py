@@ -267,7 +267,9 @@ class CodeWitness:
             self._log.add(t, line, seconds, None if bits is None else bool(bits))
         if bits is not None:
             for device in self._streams.devices:
-                log = self._counted.setdefault(device, WindowLog())
+                log = self._counted.get(device)
+                if log is None:
+                    log = self._counted[device] = WindowLog()
                 log.add(t, line, seconds, bool(bits & 1 << device))
 
     def _ran(self) -> float | None:

@@ -104,9 +104,6 @@ class TorchMemory:
     """Bytes of what is reserved at the end that emptying the cache would give back to the driver, by torch's
     list of its segments (of expandable ones at most that much); None also where nobody looked, as the run
     changed nothing there."""
-    inactive_split_at_retry: int | None = None
-    """The least of inactive_split_bytes that was read within 0.1 s after torch flushed its cache: bytes in no
-    tensor that the flush could not give back. None where no flush was seen."""
 
 
 @dataclass(frozen=True, slots=True)

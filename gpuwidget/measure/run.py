@@ -280,7 +280,6 @@ class Run:
         if not self._sampling:
             return
         LEDGER.listen()
-        LEDGER.note_retries()
         t = self._clock.monotonic() - self._began
         with self._lock:
             # The end may have come in between: what it has read is the last word.

@@ -10,7 +10,6 @@ from gpuwidget.measure.report import Span, TorchMemory
 from gpuwidget.torch_state import DeviceAccount
 
 UNCHANGED = "not looked for, as the run changed nothing of torch's memory"
-NO_FLUSH = "torch did not flush its cache during the run"
 NO_LIST = "torch gave no list of its segments that agrees with its counters"
 
 
@@ -45,7 +44,6 @@ def torch_memory(account: DeviceAccount, returnable: int | None) -> TorchMemory:
         ooms=_risen(before.ooms if before else 0, after.ooms),
         inactive_split=after.inactive_split,
         returnable=returnable,
-        inactive_split_at_retry=account.inactive_split_at_retry,
     )
 
 

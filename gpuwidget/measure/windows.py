@@ -48,6 +48,8 @@ class Compared:
     """Percent of that time in which the stream had work."""
     counters: float
     """Percent of that time in which the GPU worked, by its counters."""
+    queried: float
+    """Percent of the stream queries, weighted by time, that found work."""
 
 
 class Windows(Protocol):
@@ -189,6 +191,5 @@ class WindowLog:
         """The stream's mean and the counters' over all windows in which both are known; None without one."""
         if not self._seconds:
             return None
-        return Compared(
-            self._seconds, 100 * self._stream_s / self._seconds, 100 * self._counters_s / self._seconds
-        )
+        stream = 100 * self._stream_s / self._seconds
+        return Compared(self._seconds, stream, 100 * self._counters_s / self._seconds, stream)

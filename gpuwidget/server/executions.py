@@ -94,6 +94,8 @@ class KernelExecutions:
         if session not in (self._session, parent.get("session")):
             self._session = session
             self._requests.clear()
+        if content["execution_state"] in ("starting", "restarting"):
+            self._requests.clear()
         if parent.get("msg_type") != "execute_request":
             return
         shell, request, state = parent.get("subshell_id"), parent["msg_id"], content["execution_state"]

@@ -206,7 +206,7 @@ def test_memory_freed_before_a_request_that_could_never_fit() -> None:
     """10 GiB freed by ``del`` go back with the flush: nothing was fragmented, and no advice says so."""
     found = run_program(_FREED)
     assert found["torch"]["alloc_retries"] >= 1, found
-    assert (found["rules"], found["torch"]["inactive_split_at_retry"]) == ([], 0), found
+    assert (found["rules"], found["torch"]["inactive_split"]) == ([], 0), found
 
 
 @pytest.fixture

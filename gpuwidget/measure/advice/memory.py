@@ -51,7 +51,7 @@ def fragmentation(facts: Facts) -> Advice | None:
             "gpu": gpu.index,
             "reserved_peak_bytes": torch.reserved.peak,
             "allocated_peak_bytes": torch.allocated.peak,
-            "inactive_split_bytes": torch.inactive_split_at_retry,
+            "inactive_split_bytes": torch.inactive_split,
             "alloc_retries": retries,
         },
     )
@@ -90,17 +90,17 @@ def _in_pieces(gpu: GpuReport) -> bool:
 
 
 def _apart(gpu: GpuReport) -> int:
-    """Bytes that lay unused beside tensors: what a flush left of the cache, and no more than was unused.
+    """Bytes that lie unused beside tensors at the run's end, and no more than was unused at the peak.
 
-    Memory that was freed before a request that could never fit lies in the cache too, but goes back to the
+    Memory that was freed before a request that could never fit is in the cache too, but goes back to the
     driver with the flush. The two peaks may be of different moments: when most was reserved, at least their
     difference was unused.
     """
     torch = gpu.torch
-    if torch is None or None in (torch.reserved.peak, torch.allocated.peak, torch.inactive_split_at_retry):
+    if torch is None or None in (torch.reserved.peak, torch.allocated.peak, torch.inactive_split):
         return 0
     unused = (torch.reserved.peak or 0) - (torch.allocated.peak or 0)
-    return min(unused, torch.inactive_split_at_retry or 0)
+    return min(unused, torch.inactive_split or 0)
 
 
 def _grows(runs: Sequence[Ends]) -> bool:
