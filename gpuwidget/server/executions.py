@@ -63,6 +63,8 @@ class Executions:
                 _LOG.debug("a message of a kernel was not understood", exc_info=True)
 
         stream.on_recv(receive)
+        # The first messages of a kernel that Jupyter Server restarts after it has died may be lost.
+        manager.add_restart_callback(executions.clear)
 
     def _forget_all_but(self, kernel_ids: list[str]) -> None:
         self._kernels = {one: found for one, found in self._kernels.items() if one in kernel_ids}
@@ -82,6 +84,10 @@ class KernelExecutions:
         """Whether there are any."""
         return bool(self._requests)
 
+    def clear(self) -> None:
+        """Forget all requests: the process that began them is gone."""
+        self._requests.clear()
+
     def receive(
         self, header: Mapping[str, Any], parent: Mapping[str, Any], content: Mapping[str, Any]
     ) -> None:
@@ -93,9 +99,9 @@ class KernelExecutions:
         # Some kernels (IRkernel) have no session: they repeat that of the request.
         if session not in (self._session, parent.get("session")):
             self._session = session
-            self._requests.clear()
+            self.clear()
         if content["execution_state"] in ("starting", "restarting"):
-            self._requests.clear()
+            self.clear()
         if parent.get("msg_type") != "execute_request":
             return
         shell, request, state = parent.get("subshell_id"), parent["msg_id"], content["execution_state"]

@@ -185,6 +185,7 @@ def status(state: str, request: str, kind: str = "execute_request", **changes: A
         ([status("busy", "1"), status("idle", "0")], True),
         # Another process.
         ([status("busy", "1"), status("idle", "2", "kernel_info_request", session="new")], False),
+        ([status("busy", "1", session="client"), status("starting", "", session="client")], False),
         # A kernel that repeats the client's session.
         ([status("busy", "1", session="client"), status("idle", "2", "comm_msg", session="client")], True),
         ([status("busy", "1"), [{"msg_type": "stream", "session": "new"}, {}, {"text": "status"}]], True),
