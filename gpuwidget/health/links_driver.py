@@ -204,7 +204,7 @@ def device_files_link(facts: Facts) -> Link:
     if closed:
         reason = f"This user may not use {', '.join(one.path for one in closed)} ({closed[0].mode})."
         remedy = (
-            f"Let this user read and write them: {_JOIN_GROUP} and log in anew, or 'sudo chmod a+rw "
+            f"Let this user read and write them: {_JOIN_GROUP} and log in again, or 'sudo chmod a+rw "
             "/dev/nvidia*' where no group is used."
         )
         findings.append(Finding("broken", reason, remedy, _JOIN_GROUP))

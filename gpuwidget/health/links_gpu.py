@@ -117,7 +117,7 @@ def _start(facts: Facts) -> list[Finding]:
         ]
     if code == _UNKNOWN:
         reason = "CUDA does not start (error 999): the driver's module for memory may be out of order."
-        remedy = f"Load it anew: {_RELOAD_UVM}. In a container, start that anew."
+        remedy = f"Load it again: {_RELOAD_UVM}. In a container, restart it."
         return [Finding("broken", reason, remedy, _RELOAD_UVM)]
     none = code == _NO_DEVICE or (code == 0 and facts.libcuda.get("cu_count") == 0)
     if none and facts.gpus and not hides_all(facts) and not _no_use(facts):

@@ -150,10 +150,10 @@ test('a remedy is divided at its command', () => {
       ''
     ],
     [
-      'Load it anew: sudo rmmod a; sudo modprobe a. In a container, start that anew.',
+      'Load it again: sudo rmmod a; sudo modprobe a. In a container, restart it.',
       'sudo rmmod a; sudo modprobe a',
-      'Load it anew:',
-      'In a container, start that anew.'
+      'Load it again:',
+      'In a container, restart it.'
     ]
   ];
   for (const [remedy, command, before, after] of known) {
