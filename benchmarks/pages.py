@@ -30,11 +30,11 @@ window.WebSocket = class extends WebSocket {
             const message = JSON.parse(event.data);
             if (message.type === 'usage') {
                 usage = message;
-            } else if (message.type === 'sample' && sending) {
+            } else if (sending) {
                 // Older than the samples of the flood: the history would begin anew.
                 event.stopImmediatePropagation();
-            } else if (message.type === 'sample') {
-                sample = message.sample;
+            } else {
+                sample = message.sample ?? sample;
             }
         });
     }

@@ -705,7 +705,7 @@ def test_memory_that_only_children_held() -> None:
     )
     assert "peak 3.7 GiB in child processes" in card.line_bundle(made)["text/plain"]
     page = Page(html(made)).text
-    assert "this notebook 0 → 0 MiB, peak 3.7 GiB · of it child processes 0 → 0 MiB, peak 3.7 GiB" in page
+    assert "this notebook 0 → 0 MiB, peak 3.7 GiB · of which child processes 0 → 0 MiB, peak 3.7 GiB" in page
     assert "in child processes up to 3.7 GiB (python child.py)" in page.replace("\xa0", " ")
 
 

@@ -391,7 +391,7 @@ EXECUTED: dict[str, Callable[..., None]] = {
 """Functions of remedies.py that put a command together, with the test that executes it."""
 NOT_EXECUTED = {
     "conda_with_cuda": "needs conda and its channels",
-    "anew": "offers what reinstall() does",
+    "fix_libraries": "offers what reinstall() does",
     "remedy_for": "offers what anew() does",
     "unset": "no command: the variable is set where the server is started",
 }

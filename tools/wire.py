@@ -39,7 +39,10 @@ CONSTANTS: Mapping[str, tuple[object, str]] = {
     ),
 }
 UNIONS: Mapping[str, tuple[Sequence[type], str]] = {
-    "StreamMessage": ((wire.Hello, wire.Tick, wire.Usage), "What comes over the stream."),
+    "StreamMessage": (
+        (wire.Hello, wire.Tick, wire.Usage),
+        "What comes over the stream, with Changes applied to the sample before.",
+    ),
     "KernelRequest": (
         (
             kernel_messages.StateRequest,
@@ -60,6 +63,7 @@ ROOTS: Sequence[type] = (
     samples.Sample,
     wire.History,
     wire.Course,
+    wire.Changes,
     wire.ActivityRequest,
     wire.RateRequest,
     kernel_state.KernelState,
@@ -67,7 +71,14 @@ ROOTS: Sequence[type] = (
 )
 """What is sent; the dataclasses within these follow by themselves."""
 
-_NAMES = {str: "string", bool: "boolean", int: "number", float: "number", type(None): "null"}
+_NAMES = {
+    str: "string",
+    bool: "boolean",
+    int: "number",
+    float: "number",
+    type(None): "null",
+    wire.PartialReading: "Partial<Reading>",
+}
 _WORDS = {"None": "null", "True": "true", "False": "false"}
 _WIDTH = 110
 

@@ -9,7 +9,7 @@ from gpuwidget.health import drivers
 from gpuwidget.health.facts import Facts
 from gpuwidget.health.findings import Finding, counted, link, skipped
 from gpuwidget.health.links_visible import hides_all
-from gpuwidget.health.remedies import anew, build, install, last
+from gpuwidget.health.remedies import build, fix_libraries, install, last
 from gpuwidget.health.versions import numbers
 from gpuwidget.sources.nvml_health import GpuHealth
 
@@ -133,7 +133,7 @@ def _start(facts: Facts) -> list[Finding]:
         warnings = told.get("warnings") or []
         why = f": {str(warnings[0]).splitlines()[0]}" if warnings else ""
         reason = f"CUDA starts, but PyTorch can't use it{why}".rstrip(".") + "."
-        return [Finding("broken", reason, *anew(facts))]
+        return [Finding("broken", reason, *fix_libraries(facts))]
     return []
 
 

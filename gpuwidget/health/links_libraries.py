@@ -9,7 +9,7 @@ from gpuwidget.diagnosis import Link
 from gpuwidget.health.facts import Facts
 from gpuwidget.health.findings import Finding, counted, link, skipped
 from gpuwidget.health.links_files import of_files
-from gpuwidget.health.remedies import Fix, anew, missing_library, remedy_for, replace, unset
+from gpuwidget.health.remedies import Fix, fix_libraries, missing_library, remedy_for, replace, unset
 from gpuwidget.health.versions import cudnn_version
 
 CUDA = ("cuda", "CUDA runtime")
@@ -126,10 +126,10 @@ def cudnn_link(facts: Facts) -> Link:
     findings = of_files(facts, "cudnn")
     if error:
         reason = f"cuDNN fails: {str(error).splitlines()[0]}"
-        findings.append(Finding("broken", reason, *anew(facts, "libcudnn")))
+        findings.append(Finding("broken", reason, *fix_libraries(facts, "libcudnn")))
     elif number is None and "cudnn" in told:
         reason = "This build of PyTorch has no cuDNN: convolutions are slow or fail."
-        findings.append(Finding("warning", reason, *anew(facts, "libcudnn")))
+        findings.append(Finding("warning", reason, *fix_libraries(facts, "libcudnn")))
     if told.get("cudnn_enabled") is False or facts.notebook.cudnn_off:
         reason = "cuDNN is switched off (torch.backends.cudnn.enabled is False): convolutions are slow."
         findings.append(Finding("warning", reason, "Switch it on: torch.backends.cudnn.enabled = True."))

@@ -14,8 +14,8 @@ from gpuwidget.health.links_files import describe, of_files
 from gpuwidget.health.packages import normal
 from gpuwidget.health.remedies import (
     Fix,
-    anew,
     conda_with_cuda,
+    fix_libraries,
     install,
     keep_one_torch,
     missing_library,
@@ -164,9 +164,9 @@ def _import_failure(facts: Facts) -> Finding:
             "Give this environment more memory; the kernel log (dmesg) says whether that was it.",
         )
     if said.ending == "crashed" and "import_error" not in told:
-        return Finding("broken", f"'import torch' crashes Python ({said.how}).", *anew(facts))
+        return Finding("broken", f"'import torch' crashes Python ({said.how}).", *fix_libraries(facts))
     if "import_error" not in told:
-        return Finding("broken", "'import torch' ends Python without a word.", *anew(facts))
+        return Finding("broken", "'import torch' ends Python without a word.", *fix_libraries(facts))
     error, kind = str(told["import_error"]), told.get("import_error_type", "")
     first = error.strip().splitlines()[0] if error.strip() else "without a word"
     reason = f"'import torch' raises {kind}: {first}".rstrip(".") + "."
@@ -200,7 +200,7 @@ def _blamed(reason: str, kind: str, facts: Facts) -> tuple[str, str, str | None]
     if name != "torch" and name in facts.packages.installed:
         return (f"{reason} That is an error of {name}.", *reinstall(facts, name))
     if kind in ("ImportError", "OSError"):
-        return (reason, *anew(facts))
+        return (reason, *fix_libraries(facts))
     return (reason, *reinstall(facts, "torch"))
 
 

@@ -62,7 +62,7 @@ def remedy_for(library: str, facts: Facts) -> Fix:
     shadow = facts.on_library_path(library.partition(".")[0])
     if shadow:
         return unset(next(iter(shadow)))
-    return anew(facts, library)
+    return fix_libraries(facts, library)
 
 
 def unset(folder: str) -> Fix:
@@ -73,7 +73,7 @@ def unset(folder: str) -> Fix:
     )
 
 
-def anew(facts: Facts, library: str | None = None) -> Fix:
+def fix_libraries(facts: Facts, library: str | None = None) -> Fix:
     """The remedy of libraries that do not fit: what is put before them, else the package of ``library``.
 
     Without a library, or where no package is known for it, that is torch itself.

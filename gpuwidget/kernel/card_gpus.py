@@ -83,7 +83,7 @@ def _span_of(values: Sequence[float | None], words: Callable[[float | None], str
 def _courses(report: Report, gpus: Sequence[GpuReport]) -> list[str]:
     parts = [_course("whole GPU", [gpu.device_memory for gpu in gpus])]
     parts += [_course(whose(report), [gpu.process_memory for gpu in gpus])]
-    parts += [_course("of it child processes", [gpu.children_memory for gpu in gpus])]
+    parts += [_course("of which child processes", [gpu.children_memory for gpu in gpus])]
     torch = [gpu.torch for gpu in gpus if gpu.torch is not None]
     parts += [_course("torch allocated", [one.allocated for one in torch])]
     parts += [_course("torch reserved", [one.reserved for one in torch])]

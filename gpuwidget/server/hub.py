@@ -12,10 +12,10 @@ from typing import Protocol
 import gpuwidget
 from gpuwidget.clock import Clock
 from gpuwidget.installation import documentation
-from gpuwidget.plain import plain
 from gpuwidget.sampler import Sampler, Subscription
 from gpuwidget.samples import Sample
 from gpuwidget.server.course import Asked
+from gpuwidget.server.encoded import EncodedSample
 from gpuwidget.server.notebooks import Notebooks
 from gpuwidget.server.pacing import Pacing
 from gpuwidget.server.past import Past
@@ -51,6 +51,8 @@ class Listener(Protocol):
 class Hub:
     """Samples while somebody listens, and hands each sample, encoded once, to all who do.
 
+    A client that got the sample before gets only what is new since then.
+
     All methods belong to the server's event loop. ``interval_s`` and ``history_s`` are seconds from sample
     to sample and of the past that is held at full rate. ``install`` is the command that installs gpuwidget.
     """
@@ -82,8 +84,12 @@ class Hub:
         self._activity_wanted: set[Listener] = set()
         self._pacing: Pacing[Listener] = Pacing(interval_s)
         self._encoding = asyncio.Lock()
-        self._newest: bytes | None = None
-        self._arrived: deque[tuple[Sample, float, bytes | None]] = deque(maxlen=_MOST_ARRIVED)
+        self._newest: EncodedSample | None = None
+        self._have_newest: set[Listener] = set()
+        """Clients that were sent it."""
+        self._encoded: Sample | None = None
+        """What was encoded last. The sampler's thread's own."""
+        self._arrived: deque[tuple[Sample, float, EncodedSample | None]] = deque(maxlen=_MOST_ARRIVED)
         self._outgoing: deque[tuple[Listener, bytes]] = deque()
 
     # -- clients -------------------------------------------------------------------------------------
@@ -92,6 +98,8 @@ class Hub:
         """Say hello with the past of ``history_s`` seconds, and who holds what; all that is new follows."""
         self._listeners.add(listener)
         self._adjust()
+        if self._newest is not None:
+            self._have_newest.add(listener)
         self._send(listener, self._hello(history_s))
         if self._usage.newest is not None and listener in self._listeners:
             self._send(listener, self._usage.newest)
@@ -99,6 +107,7 @@ class Hub:
     def leave(self, listener: Listener) -> None:
         """That client has gone. Safe to call twice."""
         self._listeners.discard(listener)
+        self._have_newest.discard(listener)
         self._activity_wanted.discard(listener)
         self._pacing.forget(listener)
         self._look_at_activity()
@@ -126,7 +135,7 @@ class Hub:
     async def sample(self, timeout_s: float) -> bytes | None:
         """The newest sample as JSON, at most one interval old; None where none comes in time."""
         if self._newest is not None:
-            return self._newest
+            return self._newest.whole
         waiting: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting.add(waiting)
         self._adjust()
@@ -232,7 +241,9 @@ class Hub:
         def arrive(sample: Sample) -> None:
             # On the sampler's thread, so that the server's has only to send.
             arrived = self._clock.monotonic()
-            self._arrived.append((sample, arrived, _encoded(sample) if self._watched else None))
+            encoded = EncodedSample(sample, self._encoded) if self._watched else None
+            self._encoded = sample if encoded is not None else None
+            self._arrived.append((sample, arrived, encoded))
             if len(self._arrived) == 1:
                 loop.call_soon_threadsafe(self._take)
 
@@ -242,19 +253,30 @@ class Hub:
         while self._arrived:
             self._tick(*self._arrived.popleft())
 
-    def _tick(self, sample: Sample, arrived: float, text: bytes | None) -> None:
-        if text is not None:
+    def _tick(self, sample: Sample, arrived: float, encoded: EncodedSample | None) -> None:
+        if encoded is not None:
             self._past.add(sample)
-            if self._watched:
-                self._newest = text
             for waiting in self._waiting:
                 if not waiting.done():
-                    waiting.set_result(text)
-            due = [each for each in self._listeners if self._pacing.due(each, arrived)]
-            self._spread(b'{"type":"sample","sample":' + text + b"}", due)
+                    waiting.set_result(encoded.whole)
+            self._send_sample(encoded, {each for each in self._listeners if self._pacing.due(each, arrived)})
+            if self._watched:
+                self._newest = encoded
         self._usage.see(sample, arrived)
         self._scrapes.see(sample)
         self._adjust()
+
+    def _send_sample(self, encoded: EncodedSample, due: set[Listener]) -> None:
+        """Send the clients that are due what is new; the whole sample to those without the one before."""
+        before = None if self._newest is None else self._newest.sample
+        # Where the loop was busy, the sample before this one may have been let go of.
+        follows = encoded.changes is not None and encoded.before is before
+        ready = due & self._have_newest if follows else set()
+        if encoded.changes is not None and ready:
+            self._spread(encoded.changes, ready)
+        if due - ready:
+            self._spread(encoded.tick, due - ready)
+        self._have_newest = due
 
     def _spread(self, message: bytes, listeners: Collection[Listener] | None = None) -> None:
         """Send a message to these clients, to all without any named, in the order of messages."""
@@ -296,9 +318,5 @@ class Hub:
         }
         # The sample and the past are text already: put in place, not decoded and encoded again.
         begun = json.dumps(head, separators=(",", ":")).encode()[:-1]
-        sample = self._newest or b"null"
+        sample = b"null" if self._newest is None else self._newest.whole
         return begun + b',"sample":' + sample + b',"history":' + self.history(history_s) + b"}"
-
-
-def _encoded(sample: Sample) -> bytes:
-    return json.dumps(plain(sample), allow_nan=False, separators=(",", ":")).encode()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NewType
 
 from gpuwidget.samples import Sample
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the stream's shape, sent with its first message."""
+
+PartialReading = NewType("PartialReading", Mapping[str, object])
+"""Some fields of a :class:`gpuwidget.samples.Reading`, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +119,24 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A message of a stream: one for every sample."""
+    """A message of a stream: a sample."""
 
     type: Literal["sample"]
     sample: Sample
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """A message of a stream: a sample, to a client that has the one before.
+
+    Its ``origin`` and ``gpus`` are those of the one before.
+    """
+
+    type: Literal["changes"]
+    time: float
+    """``Sample.time``."""
+    readings: tuple[PartialReading, ...]
+    """For each of the sample's readings, in the same order: the fields whose values are new."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 // GENERATED from gpuwidget's dataclasses by `python -m tools.wire`: change those, never this file.
 
 /** Version of the stream's shape that this labextension was made for. */
-export const STREAM_SCHEMA = 1;
+export const STREAM_SCHEMA = 2;
 
 /** Version of the kernel's answers that it was made for. */
 export const KERNEL_SCHEMA = 1;
@@ -247,6 +247,19 @@ export interface Course {
   readonly gpus: readonly GpuCourse[];
 }
 
+/**
+ * A message of a stream: a sample, to a client that has the one before.
+ *
+ * Its `origin` and `gpus` are those of the one before.
+ */
+export interface Changes {
+  readonly type: 'changes';
+  /** `Sample.time`. */
+  readonly time: number;
+  /** For each of the sample's readings, in the same order: the fields whose values are new. */
+  readonly readings: readonly Partial<Reading>[];
+}
+
 /** What a client may say: whether it looks at the hardware's counters. They are read while one does. */
 export interface ActivityRequest {
   readonly type: 'activity';
@@ -380,7 +393,7 @@ export interface Hello {
   readonly history: History;
 }
 
-/** A message of a stream: one for every sample. */
+/** A message of a stream: a sample. */
 export interface Tick {
   readonly type: 'sample';
   readonly sample: Sample;
@@ -584,7 +597,7 @@ export interface DoctorReply {
   readonly state: KernelState | null;
 }
 
-/** What comes over the stream. */
+/** What comes over the stream, with Changes applied to the sample before. */
 export type StreamMessage = Hello | Tick | Usage;
 
 /** The content of a question to a kernel. */

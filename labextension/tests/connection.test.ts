@@ -2,7 +2,8 @@ import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
 import { Connection } from '../src/stream/connection';
-import { FakeServer, FakeTimers, hello, sample } from './fakes';
+import { STREAM_SCHEMA, type StreamMessage } from '../src/wire';
+import { FakeServer, FakeTimers, hello, reading, sample } from './fakes';
 
 function made(): { connection: Connection; server: FakeServer; timers: FakeTimers; types: string[] } {
   const server = new FakeServer();
@@ -26,6 +27,41 @@ test('samples come once the server said hello', () => {
   server.socket.say({ type: 'sample', sample: sample(1) });
   assert.equal(connection.state, 'open');
   assert.deepEqual(types, ['hello', 'sample']);
+});
+
+test('changes come as whole samples', () => {
+  const { connection, server } = made();
+  const received: StreamMessage[] = [];
+  connection.received.connect((_, message) => received.push(message));
+  connection.start();
+  server.socket.say(hello());
+  const first = sample(1, [reading(0), reading(1)]);
+  server.socket.say({ type: 'sample', sample: first });
+  server.socket.say({
+    type: 'changes',
+    time: 2,
+    readings: [{ utilization: null, missing: { utilization: 'lost' } }, {}]
+  });
+  server.socket.say({ type: 'changes', time: 3, readings: [{}, { power_w: 5 }] });
+  const [zero, one] = first.readings;
+  const lost = { ...zero, utilization: null, missing: { utilization: 'lost' } };
+  assert.deepEqual(received.slice(2), [
+    { type: 'sample', sample: { ...first, time: 2, readings: [lost, one] } },
+    { type: 'sample', sample: { ...first, time: 3, readings: [lost, { ...one, power_w: 5 }] } }
+  ]);
+  assert.equal(first.readings[0], zero);
+});
+
+test('changes of a stream that broke off are of no sample of the next one', () => {
+  const { connection, server, timers, types } = made();
+  connection.start();
+  server.socket.say(hello());
+  server.socket.say({ type: 'sample', sample: sample(1) });
+  connection.restart();
+  server.socket.say(hello());
+  server.socket.say({ type: 'changes', time: 2, readings: [{}] });
+  assert.deepEqual(types, ['hello', 'sample', 'hello']);
+  assert.equal(timers.running, 0);
 });
 
 test('when nobody looks any more the socket is closed and no timer is left', () => {
@@ -98,7 +134,7 @@ test('a proxy that passes no websocket on is told from a server that is away', a
 test('a stream of another version is not read', () => {
   const { connection, server, types } = made();
   connection.start();
-  server.socket.say(hello({ schema: 2 }));
+  server.socket.say(hello({ schema: STREAM_SCHEMA + 1 }));
   assert.deepEqual([connection.state, types, server.socket.closed], ['foreign', [], true]);
 });
 

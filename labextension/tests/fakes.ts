@@ -3,21 +3,22 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { Kernel, Loading } from '../src/kernel/kernel';
 import type { Server, Socket } from '../src/stream/connection';
 import type { Timers } from '../src/timers';
-import type {
-  Gpu,
-  GpuUsage,
-  Hello,
-  History,
-  Holding,
-  KernelGpu,
-  KernelReply,
-  KernelRequest,
-  KernelState,
-  Reading,
-  Sample,
-  ServerKernel,
-  Switch,
-  Usage
+import {
+  STREAM_SCHEMA,
+  type Gpu,
+  type GpuUsage,
+  type Hello,
+  type History,
+  type Holding,
+  type KernelGpu,
+  type KernelReply,
+  type KernelRequest,
+  type KernelState,
+  type Reading,
+  type Sample,
+  type ServerKernel,
+  type Switch,
+  type Usage
 } from '../src/wire';
 
 export const GIB = 1024 ** 3;
@@ -229,7 +230,7 @@ export function history(t: readonly number[], utilization: readonly (number | nu
 export function hello(changes: Partial<Hello> = {}): Hello {
   return {
     type: 'hello',
-    schema: 1,
+    schema: STREAM_SCHEMA,
     version: '0.1.0',
     interval_s: 0.2,
     history_s: 600,

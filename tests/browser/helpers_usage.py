@@ -46,6 +46,8 @@ class FakedUsage:
                 said["interval_s"] = self.interval
             if said["type"] == "sample":
                 said["sample"]["time"] += self.ahead
+            if said["type"] == "changes":
+                said["time"] += self.ahead
             if said["type"] != "usage":
                 route.send(json.dumps(said))
             if said["type"] == "hello" and self._message is not None:

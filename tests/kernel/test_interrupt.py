@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import gpuwidget
 import pytest
 from helpers_kernel import Kernel
 from helpers_pair import Pair, assert_same, check_card
+
+import gpuwidget
 
 SETUP = """
 import asyncio, itertools, linecache, os, sys, threading, time
@@ -64,9 +65,11 @@ IGNORED_AFTER_S = 2
 
 
 def names_our_code(traceback: list[str]) -> bool:
-    """Whether a line of the traceback names a file of the package; IPython writes the home folder as ``~``."""
+    """Whether the traceback names a file of the package; IPython writes the home folder as ``~``."""
     package = Path(gpuwidget.__file__).parent
     return f"{package.parent.name}/{package.name}/" in "".join(traceback)
+
+
 """A kernel may take no notice of an interrupt while a cell awaits."""
 
 

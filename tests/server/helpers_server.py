@@ -26,11 +26,23 @@ class Stream:
         self._socket = socket
         self._clock = clock
         self._coming: asyncio.Future[Any] | None = None
+        self._sample: Any = None
 
     async def next(self) -> Any:
-        """The next hello or sample, decoded, with time passing while none comes; None if the server ended."""
+        """The next hello or sample, decoded, with time passing while none comes; None if the server ended.
+
+        What is new in a sample comes as the whole of it.
+        """
         text = await self.next_text()
-        return None if text is None else json.loads(text)
+        message = None if text is None else json.loads(text)
+        if message is not None and message["type"] == "changes":
+            pairs = zip(self._sample["readings"], message["readings"], strict=True)
+            readings = [{**reading, **new} for reading, new in pairs]
+            sample = {**self._sample, "time": message["time"], "readings": readings}
+            message = {"type": "sample", "sample": sample}
+        if message is not None:
+            self._sample = message["sample"]
+        return message
 
     async def usage(self) -> Any:
         """The next message of who holds what, decoded."""
@@ -41,7 +53,7 @@ class Stream:
                 return json.loads(text)
 
     async def next_text(self) -> str | None:
-        """The next hello or sample as it came."""
+        """The next hello, sample or changes as it came."""
         while True:
             text = await self._next_of_any_kind()
             if text is None or not text.startswith(USAGE):

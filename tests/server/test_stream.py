@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
+from itertools import pairwise
 
 import pytest
 from fakes import FakeSource, gpu
@@ -12,6 +13,7 @@ from helpers_server import TICK_S, USAGE, Server
 import gpuwidget
 from gpuwidget import installation
 from gpuwidget.errors import GpuLostError
+from gpuwidget.plain import plain
 from gpuwidget.server import wire
 
 
@@ -21,7 +23,7 @@ async def test_hello_comes_first_then_every_sample(server: Server) -> None:
     hello = await stream.next()
     assert hello == {
         "type": "hello",
-        "schema": 1,
+        "schema": 2,
         "version": gpuwidget.__version__,
         "interval_s": 0.2,
         "history_s": 600.0,
@@ -35,6 +37,24 @@ async def test_hello_comes_first_then_every_sample(server: Server) -> None:
     assert tick["type"] == "sample"
     assert [one["index"] for one in tick["sample"]["gpus"]] == [0, 1]
     assert [one["utilization"] for one in tick["sample"]["readings"]] == [50.0, 50.0]
+
+
+async def test_a_sample_is_sent_whole_once(server: Server, source: FakeSource) -> None:
+    """After one whole sample a client gets what is new, from which it knows all that the server knows."""
+    stream = await server.stream()
+    types = [json.loads(str(await stream.next_text()))["type"] for _ in range(4)]
+    assert types == ["hello", "sample", "changes", "changes"]
+    other = await server.stream()
+    await other.next()
+    sample = (await other.next())["sample"]
+    source.utilization[0] = 90.0
+    newest = server.hub._newest
+    while (
+        sample["readings"][0]["utilization"] != 90.0 or newest is None or sample["time"] < newest.sample.time
+    ):
+        sample = (await other.next())["sample"]
+        newest = server.hub._newest
+    assert sample == plain(newest.sample)
 
 
 async def test_a_late_client_starts_with_the_past(server: Server, source: FakeSource) -> None:
@@ -129,6 +149,12 @@ async def test_a_lost_gpu_is_told_and_spoils_no_other(server: Server, source: Fa
     assert [one["utilization"][-1] for one in late["history"]["gpus"]] == [50.0, None]
 
 
+def time_of(message: bytes) -> float:
+    """When the sample was put together that a message brings, whole or as changes."""
+    said = json.loads(message)
+    return float(said["time"] if said["type"] == "changes" else said["sample"]["time"])
+
+
 class Slow:
     """A client whose network takes so many messages and no more."""
 
@@ -162,7 +188,7 @@ async def test_a_slow_client_is_dropped_and_nobody_waits_for_it(server: Server) 
     assert json.loads(hello)["type"] == "hello"
     begin = ticks.index(samples[0])
     assert ticks[begin : begin + 2] == samples
-    assert (await quick.next())["type"] == "sample"
+    assert json.loads(str(await quick.next_text()))["type"] == "changes"
     assert slow.dropped == 1
     quick.close()
     await server.until(lambda: not server.hub._sampler.wanted)
@@ -175,7 +201,7 @@ async def test_every_client_of_many_gets_every_sample_in_order(server: Server) -
         server.hub.join(one, 0.0)
     await server.until(lambda: min(len(one.got) for one in many) >= 20)
     assert {tuple(one.got[:20]) for one in many} == {tuple(many[0].got[:20])}
-    times = [json.loads(message)["sample"]["time"] for message in many[0].got[1:20]]
+    times = [time_of(message) for message in many[0].got[1:20]]
     assert times == sorted(set(times))
     server.hub.leave(many[0])
     got = len(many[0].got)
@@ -193,9 +219,12 @@ async def test_a_server_that_was_busy_catches_up(server: Server, source: FakeSou
     assert server.clock is not None
     server.clock.until(lambda: source.calls["fast"] - calls >= 2 * 80, step=TICK_S)
     await server.until(lambda: len(late.got) > before + 60)
-    times = [json.loads(message)["sample"]["time"] for message in late.got[before:]]
+    times = [time_of(message) for message in late.got[before:]]
     assert times == sorted(set(times))
     assert 60 < len(times) < 80
+    # Changes are only sent to who has the sample before: after those that were let go of comes a whole one.
+    for (earlier, _), (later, message) in pairwise(zip(times, late.got[before:], strict=True)):
+        assert (round(later - earlier, 1) == TICK_S) == (json.loads(message)["type"] == "changes")
 
 
 async def test_a_client_that_is_gone_before_hello_leaves_nothing_running(server: Server) -> None:

@@ -1,7 +1,14 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { Timers } from '../timers';
-import { STREAM_SCHEMA, type ActivityRequest, type RateRequest, type StreamMessage } from '../wire';
+import {
+  STREAM_SCHEMA,
+  type ActivityRequest,
+  type Changes,
+  type RateRequest,
+  type Sample,
+  type StreamMessage
+} from '../wire';
 
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 10_000;
@@ -36,6 +43,8 @@ export class Connection {
   private activity = false;
   private interval = 0;
   private readonly changes = new Signal<this, Link>(this);
+  /** The newest sample of this stream, which the next message may change. */
+  private sample: Sample | null = null;
   private readonly messages = new Signal<this, StreamMessage>(this);
 
   constructor(
@@ -54,7 +63,7 @@ export class Connection {
     return this.changes;
   }
 
-  /** Every message of the stream. */
+  /** Every message of the stream, with changes applied: samples are whole. */
   get received(): ISignal<this, StreamMessage> {
     return this.messages;
   }
@@ -114,6 +123,7 @@ export class Connection {
 
   private open(): void {
     this.timer = null;
+    this.sample = null;
     const socket = this.server.stream();
     this.socket = socket;
     socket.onmessage = event => {
@@ -125,7 +135,7 @@ export class Connection {
   }
 
   private read(data: unknown): void {
-    const message = JSON.parse(String(data)) as StreamMessage;
+    const message = JSON.parse(String(data)) as StreamMessage | Changes;
     if (message.type === 'hello') {
       if (message.schema !== STREAM_SCHEMA) {
         this.release();
@@ -133,6 +143,7 @@ export class Connection {
         return;
       }
       this.attempts = 0;
+      this.sample = message.sample;
       if (this.activity) {
         this.sayActivity();
       }
@@ -141,7 +152,15 @@ export class Connection {
       }
       this.messages.emit(message);
       this.become('open');
+    } else if (message.type === 'changes') {
+      if (this.sample !== null) {
+        this.sample = applied(this.sample, message);
+        this.messages.emit({ type: 'sample', sample: this.sample });
+      }
     } else {
+      if (message.type === 'sample') {
+        this.sample = message.sample;
+      }
       this.messages.emit(message);
     }
   }
@@ -218,4 +237,9 @@ export class Connection {
       this.changes.emit(link);
     }
   }
+}
+
+function applied(before: Sample, { time, readings: changes }: Changes): Sample {
+  const readings = before.readings.map((reading, place) => ({ ...reading, ...changes[place] }));
+  return { ...before, time, readings };
 }
