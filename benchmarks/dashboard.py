@@ -41,7 +41,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
 
 def _figures(settings: Settings, notebook: Any, page: pages.Page) -> Iterator[Figure]:
     windows = settings.pick(6, 1)
-    closed = [page.window()["busy"] for _ in range(windows)]
+    closed = [page.window() for _ in range(windows)]
     yield Figure("dashboard", "main thread a second, dashboard closed", "ms", values=closed)
     notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
     notebook.page.wait_for_selector(_CHART)
@@ -55,18 +55,17 @@ def _figures(settings: Settings, notebook: Any, page: pages.Page) -> Iterator[Fi
     yield from _costs(page, windows, f"dashboard of {_GPUS} GPUs at 5 Hz, 5 min, and the panel")
     notebook.script("app.shell.collapseRight(); app.shell.activateById(panel.id);")
     page.window(_FILL_S / 4)
-    hidden = [page.window()["busy"] for _ in range(windows)]
+    hidden = [page.window() for _ in range(windows)]
     yield Figure("dashboard", "main thread a second, dashboard behind another tab", "ms", values=hidden)
 
 
 def _costs(page: pages.Page, windows: int, what: str) -> Iterator[Figure]:
-    seen = [page.window() for _ in range(windows)]
+    busy, grown = page.windows(windows)
     yield Figure(
         "dashboard",
         f"main thread a second, {what}",
         "ms",
         bar=_MAIN_THREAD_BAR_MS,
-        values=[each["busy"] for each in seen],
+        values=busy,
     )
-    grown = (seen[-1]["heap"] - seen[0]["heap"]) / 1024
-    yield Figure("dashboard", f"growth of the heap, {what}", "KiB", bar=_HEAP_BAR_KIB, values=[grown])
+    yield Figure("dashboard", f"growth of the heap, {what}", "KiB", bar=_HEAP_BAR_KIB, values=[grown / 1024])

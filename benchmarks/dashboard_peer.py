@@ -137,7 +137,7 @@ def _page(settings: Settings, peer: peers.Peer, folder: Path, path: str) -> Iter
         def seen(what: str) -> Figure:
             standin.calls()
             began = time.perf_counter()
-            busy = [page.window()["busy"] for _ in range(windows)]
+            busy = [page.window() for _ in range(windows)]
             rate = standin.calls()[_ONCE_EACH_UPDATE] / (time.perf_counter() - began)
             details = {
                 **peer.versions,

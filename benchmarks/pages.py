@@ -14,6 +14,8 @@ from typing import Any
 from benchmarks.settings import ROOT
 
 _AT_ONCE = 500
+_SETTLES_S = 30.0
+"""Until V8 has done what it does after a garbage collection that it was asked for."""
 _FLOOD = """
 const now = performance.now.bind(performance);
 let ahead = 0;
@@ -139,8 +141,19 @@ class Page:
         self._session = notebook.page.context.new_cdp_session(notebook.page)
         self._session.send("Performance.enable")
 
-    def window(self, seconds: float = 10.0) -> Mapping[str, float]:
-        """Milliseconds a second that the main thread was busy, and the bytes of heap that are left then."""
+    def windows(self, count: int) -> tuple[list[float], float]:
+        """Milliseconds a second that the main thread was busy, in ``count`` windows, and what the heap grew by.
+
+        The growth is in bytes. The heap is not looked at between the windows: V8 goes on collecting after a
+        garbage collection that it was asked for, which would be counted in the window after it.
+        """
+        before = self.heap()
+        self.window(_SETTLES_S)
+        busy = [self.window() for _ in range(count)]
+        return busy, self.heap() - before
+
+    def window(self, seconds: float = 10.0) -> float:
+        """Milliseconds a second that the main thread was busy."""
         before = self._metrics()
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -148,7 +161,7 @@ class Page:
             time.sleep(0.2)
         after = self._metrics()
         busy = (after["TaskDuration"] - before["TaskDuration"]) / (after["Timestamp"] - before["Timestamp"])
-        return {"busy": 1e3 * busy, "heap": self.heap()}
+        return 1e3 * busy
 
     def heap(self) -> float:
         """Bytes of heap that are left after a garbage collection."""

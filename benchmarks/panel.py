@@ -109,7 +109,7 @@ def _flooded(settings: Settings, open_notebook: Callable[..., Any], standin: Any
 
 def _figures(settings: Settings, notebook: Any, page: pages.Page, gpus: int) -> Iterator[Figure]:
     windows = settings.pick(6, 1)
-    closed = [page.window()["busy"] for _ in range(windows)]
+    closed = [page.window() for _ in range(windows)]
     yield Figure("panel", f"main thread a second, {gpus} GPUs, panel closed", "ms", values=closed)
     notebook.script("await app.commands.execute('gpuwidget:show-panel');")
     # Until it knows what to say of the kernel, which is a sentence more.
@@ -121,20 +121,19 @@ def _figures(settings: Settings, notebook: Any, page: pages.Page, gpus: int) -> 
             notebook.script(_UNFOLD)
             notebook.page.wait_for_timeout(3000)
             notebook.shifts()
-        seen = [page.window() for _ in range(windows)]
+        busy, grown = page.windows(windows)
         shifts = notebook.shifts()
         yield Figure(
             "panel",
             f"main thread a second, {gpus} GPUs at 5 Hz, {layout}",
             "ms",
             bar=_MAIN_THREAD_BAR_MS,
-            values=[each["busy"] for each in seen],
+            values=busy,
             conditions={"nothing shifts": not shifts},
             details={"what shifted": shifts[:8]} if shifts else {},
         )
-        grown = (seen[-1]["heap"] - seen[0]["heap"]) / 1024
         what = f"growth of the heap over a minute, {gpus} GPUs, {layout}"
-        yield Figure("panel", what, "KiB", values=[grown])
+        yield Figure("panel", what, "KiB", values=[grown / 1024])
 
 
 def _questions(settings: Settings, notebook: Any) -> Figure:

@@ -20,9 +20,9 @@ export interface Beside {
 }
 
 /** Seconds after which a card that is scrolled out of sight is written too: somebody may have it read out. */
-const OUT_OF_SIGHT_S = 2;
+const OUT_OF_SIGHT_S = 10;
 
-/** All GPUs, one below the other. Text that is out of sight is written every two seconds, and charts are not drawn. */
+/** All GPUs, one below the other. Text that is out of sight is written every ten seconds, and charts are not drawn. */
 export class GpuList {
   readonly node = element('div', 'gpus');
   private readonly cards = new Map<string, GpuCard>();
