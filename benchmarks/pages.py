@@ -142,10 +142,10 @@ class Page:
         self._session.send("Performance.enable")
 
     def windows(self, count: int) -> tuple[list[float], float]:
-        """Milliseconds a second that the main thread was busy, in ``count`` windows, and what the heap grew by.
+        """Milliseconds a second that the main thread was busy, by window, and bytes that the heap grew by.
 
-        The growth is in bytes. The heap is not looked at between the windows: V8 goes on collecting after a
-        garbage collection that it was asked for, which would be counted in the window after it.
+        The heap is not looked at between the windows: after a garbage collection that it was asked for V8
+        goes on collecting, which would count in the next window.
         """
         before = self.heap()
         self.window(_SETTLES_S)
