@@ -132,7 +132,7 @@ def _figures(settings: Settings, notebook: Any, page: pages.Page, gpus: int) -> 
             conditions={"nothing shifts": not shifts},
             details={"what shifted": shifts[:8]} if shifts else {},
         )
-        what = f"growth of the heap over a minute, {gpus} GPUs, {layout}"
+        what = f"growth of the heap over 90 s, {gpus} GPUs, {layout}"
         yield Figure("panel", what, "KiB", values=[grown / 1024])
 
 

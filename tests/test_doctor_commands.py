@@ -392,7 +392,7 @@ EXECUTED: dict[str, Callable[..., None]] = {
 NOT_EXECUTED = {
     "conda_with_cuda": "needs conda and its channels",
     "fix_libraries": "offers what reinstall() does",
-    "remedy_for": "offers what anew() does",
+    "remedy_for": "offers what fix_libraries() does",
     "unset": "no command: the variable is set where the server is started",
 }
 CHANGES_THE_MACHINE = {

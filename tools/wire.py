@@ -39,9 +39,10 @@ CONSTANTS: Mapping[str, tuple[object, str]] = {
     ),
 }
 UNIONS: Mapping[str, tuple[Sequence[type], str]] = {
-    "StreamMessage": (
+    "StreamMessage": ((wire.Hello, wire.Tick, wire.Changes, wire.Usage), "What comes over the stream."),
+    "ReceivedMessage": (
         (wire.Hello, wire.Tick, wire.Usage),
-        "What comes over the stream, with Changes applied to the sample before.",
+        "The same where changes have been applied: every sample is whole.",
     ),
     "KernelRequest": (
         (
@@ -63,7 +64,6 @@ ROOTS: Sequence[type] = (
     samples.Sample,
     wire.History,
     wire.Course,
-    wire.Changes,
     wire.ActivityRequest,
     wire.RateRequest,
     kernel_state.KernelState,

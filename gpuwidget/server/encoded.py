@@ -13,18 +13,20 @@ _FIELDS = tuple(field.name for field in fields(Reading))
 
 
 class EncodedSample:
-    """One sample as JSON: its changes at once, the whole of it when that is first asked for.
+    """One sample as JSON. Its changes are encoded at once, the whole sample when it is first read.
 
-    Chromium hands a websocket's data to the page in pieces of a kilobyte, each of which costs the main thread
-    about 0.08 ms. A sample of 16 GPUs is 13 pieces whole; of its changes there are at most 4.
+    Chromium passes a websocket's data to the page in pieces of 1,000 bytes, and each of them is a task of the
+    main thread. A sample of 16 GPUs is 13 pieces; its changes are usually 2 to 4 while nobody looks at the
+    hardware's counters.
     """
 
-    def __init__(self, sample: Sample, before: Sample | None) -> None:
+    def __init__(self, sample: Sample, previous: Sample | None) -> None:
         self.sample = sample
-        self.before = before
+        self.previous = previous
         """The sample that :attr:`changes` are relative to."""
-        self.changes = _changes(before, sample)
-        """A :class:`gpuwidget.server.wire.Changes`; None where there is nothing they could be relative to."""
+        self.changes = _changes(previous, sample)
+        """A :class:`gpuwidget.server.wire.Changes`; None without a previous sample, and where its GPUs or
+        origin differ."""
 
     @cached_property
     def whole(self) -> bytes:
@@ -37,17 +39,17 @@ class EncodedSample:
         return b'{"type":"sample","sample":' + self.whole + b"}"
 
 
-def _changes(before: Sample | None, sample: Sample) -> bytes | None:
-    if before is None or (before.gpus, before.origin) != (sample.gpus, sample.origin):
+def _changes(previous: Sample | None, sample: Sample) -> bytes | None:
+    if previous is None or (previous.gpus, previous.origin) != (sample.gpus, sample.origin):
         return None
-    readings = [_new(*pair) for pair in zip(before.readings, sample.readings, strict=True)]
+    readings = [_changed_fields(*pair) for pair in zip(previous.readings, sample.readings, strict=True)]
     return _encode({"type": "changes", "time": plain(sample.time), "readings": readings})
 
 
-def _new(before: Reading, reading: Reading) -> dict[str, object]:
-    """The fields of ``reading`` whose values ``before`` has not."""
+def _changed_fields(previous: Reading, reading: Reading) -> dict[str, object]:
+    """Return the fields of ``reading`` whose values differ from those of ``previous``."""
     return {
-        name: plain(value) for name in _FIELDS if (value := getattr(reading, name)) != getattr(before, name)
+        name: plain(value) for name in _FIELDS if (value := getattr(reading, name)) != getattr(previous, name)
     }
 
 

@@ -87,8 +87,8 @@ class Hub:
         self._newest: EncodedSample | None = None
         self._have_newest: set[Listener] = set()
         """Clients that were sent it."""
-        self._encoded: Sample | None = None
-        """What was encoded last. The sampler's thread's own."""
+        self._last_encoded: Sample | None = None
+        """Used by the sampler's thread only."""
         self._arrived: deque[tuple[Sample, float, EncodedSample | None]] = deque(maxlen=_MOST_ARRIVED)
         self._outgoing: deque[tuple[Listener, bytes]] = deque()
 
@@ -239,10 +239,10 @@ class Hub:
         loop = asyncio.get_running_loop()
 
         def arrive(sample: Sample) -> None:
-            # On the sampler's thread, so that the server's has only to send.
+            # Changes are encoded on the sampler's thread, so that the event loop only sends them.
             arrived = self._clock.monotonic()
-            encoded = EncodedSample(sample, self._encoded) if self._watched else None
-            self._encoded = sample if encoded is not None else None
+            encoded = EncodedSample(sample, self._last_encoded) if self._watched else None
+            self._last_encoded = sample if encoded is not None else None
             self._arrived.append((sample, arrived, encoded))
             if len(self._arrived) == 1:
                 loop.call_soon_threadsafe(self._take)
@@ -268,15 +268,15 @@ class Hub:
 
     def _send_sample(self, encoded: EncodedSample, due: set[Listener]) -> None:
         """Send the clients that are due what is new; the whole sample to those without the one before."""
-        before = None if self._newest is None else self._newest.sample
-        # Where the loop was busy, the sample before this one may have been let go of.
-        follows = encoded.changes is not None and encoded.before is before
+        previous = None if self._newest is None else self._newest.sample
+        # Where the loop was busy, the sample before this one may have been dropped.
+        follows = encoded.changes is not None and encoded.previous is previous
         ready = due & self._have_newest if follows else set()
+        self._have_newest = due.copy()
         if encoded.changes is not None and ready:
             self._spread(encoded.changes, ready)
         if due - ready:
             self._spread(encoded.tick, due - ready)
-        self._have_newest = due
 
     def _spread(self, message: bytes, listeners: Collection[Listener] | None = None) -> None:
         """Send a message to these clients, to all without any named, in the order of messages."""

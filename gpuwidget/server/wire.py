@@ -127,16 +127,16 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """A message of a stream: a sample, to a client that has the one before.
+    """A message of a stream: a sample, as the differences from the one that the client was sent before.
 
-    Its ``origin`` and ``gpus`` are those of the one before.
+    Its ``origin`` and ``gpus`` are the same.
     """
 
     type: Literal["changes"]
     time: float
     """``Sample.time``."""
     readings: tuple[PartialReading, ...]
-    """For each of the sample's readings, in the same order: the fields whose values are new."""
+    """For each of the sample's readings, in the same order: the fields whose values changed."""
 
 
 @dataclass(frozen=True, slots=True)

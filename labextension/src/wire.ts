@@ -247,19 +247,6 @@ export interface Course {
   readonly gpus: readonly GpuCourse[];
 }
 
-/**
- * A message of a stream: a sample, to a client that has the one before.
- *
- * Its `origin` and `gpus` are those of the one before.
- */
-export interface Changes {
-  readonly type: 'changes';
-  /** `Sample.time`. */
-  readonly time: number;
-  /** For each of the sample's readings, in the same order: the fields whose values are new. */
-  readonly readings: readonly Partial<Reading>[];
-}
-
 /** What a client may say: whether it looks at the hardware's counters. They are read while one does. */
 export interface ActivityRequest {
   readonly type: 'activity';
@@ -397,6 +384,19 @@ export interface Hello {
 export interface Tick {
   readonly type: 'sample';
   readonly sample: Sample;
+}
+
+/**
+ * A message of a stream: a sample, as the differences from the one that the client was sent before.
+ *
+ * Its `origin` and `gpus` are the same.
+ */
+export interface Changes {
+  readonly type: 'changes';
+  /** `Sample.time`. */
+  readonly time: number;
+  /** For each of the sample's readings, in the same order: the fields whose values changed. */
+  readonly readings: readonly Partial<Reading>[];
 }
 
 /** One of this server's kernels. */
@@ -597,8 +597,11 @@ export interface DoctorReply {
   readonly state: KernelState | null;
 }
 
-/** What comes over the stream, with Changes applied to the sample before. */
-export type StreamMessage = Hello | Tick | Usage;
+/** What comes over the stream. */
+export type StreamMessage = Hello | Tick | Changes | Usage;
+
+/** The same where changes have been applied: every sample is whole. */
+export type ReceivedMessage = Hello | Tick | Usage;
 
 /** The content of a question to a kernel. */
 export type KernelRequest =

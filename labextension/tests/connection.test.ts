@@ -2,7 +2,7 @@ import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
 import { Connection } from '../src/stream/connection';
-import { STREAM_SCHEMA, type StreamMessage } from '../src/wire';
+import { STREAM_SCHEMA, type ReceivedMessage } from '../src/wire';
 import { FakeServer, FakeTimers, hello, reading, sample } from './fakes';
 
 function made(): { connection: Connection; server: FakeServer; timers: FakeTimers; types: string[] } {
@@ -31,7 +31,7 @@ test('samples come once the server said hello', () => {
 
 test('changes come as whole samples', () => {
   const { connection, server } = made();
-  const received: StreamMessage[] = [];
+  const received: ReceivedMessage[] = [];
   connection.received.connect((_, message) => received.push(message));
   connection.start();
   server.socket.say(hello());
@@ -52,16 +52,27 @@ test('changes come as whole samples', () => {
   assert.equal(first.readings[0], zero);
 });
 
-test('changes of a stream that broke off are of no sample of the next one', () => {
+test('changes after hello are relative to its sample', () => {
+  const { connection, server } = made();
+  const received: ReceivedMessage[] = [];
+  connection.received.connect((_, message) => received.push(message));
+  connection.start();
+  const first = sample(1);
+  server.socket.say(hello({ sample: first }));
+  server.socket.say({ type: 'changes', time: 2, readings: [{ power_w: 5 }] });
+  const readings = first.readings.map(one => ({ ...one, power_w: 5 }));
+  assert.deepEqual(received.slice(1), [{ type: 'sample', sample: { ...first, time: 2, readings } }]);
+});
+
+test('changes without a sample before them are ignored, also where an earlier stream sent one', async () => {
   const { connection, server, timers, types } = made();
   connection.start();
-  server.socket.say(hello());
-  server.socket.say({ type: 'sample', sample: sample(1) });
-  connection.restart();
-  server.socket.say(hello());
+  server.socket.say(hello({ sample: sample(1) }));
+  server.code = 200;
+  server.socket.breakOff();
+  await timers.pass(500);
   server.socket.say({ type: 'changes', time: 2, readings: [{}] });
-  assert.deepEqual(types, ['hello', 'sample', 'hello']);
-  assert.equal(timers.running, 0);
+  assert.deepEqual([server.sockets.length, types], [2, ['hello']]);
 });
 
 test('when nobody looks any more the socket is closed and no timer is left', () => {

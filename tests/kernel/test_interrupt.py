@@ -62,15 +62,13 @@ AWAITING = {
     "    while not os.path.exists('go'): await asyncio.sleep(0.005)\nawait wait()",
 }
 IGNORED_AFTER_S = 2
+"""A kernel may take no notice of an interrupt while a cell awaits."""
 
 
 def names_our_code(traceback: list[str]) -> bool:
     """Whether the traceback names a file of the package; IPython writes the home folder as ``~``."""
     package = Path(gpuwidget.__file__).parent
     return f"{package.parent.name}/{package.name}/" in "".join(traceback)
-
-
-"""A kernel may take no notice of an interrupt while a cell awaits."""
 
 
 @pytest.fixture(scope="module", autouse=True)

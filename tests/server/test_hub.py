@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from fakes import FakeClock, FakeSource
+from helpers_samples import h200, reading, sample
 
 from gpuwidget.sampler import Sampler
+from gpuwidget.server.encoded import EncodedSample
 from gpuwidget.server.hub import Hub
-from gpuwidget.server.notebooks import Notebooks
+from gpuwidget.server.notebooks import Known, Notebooks
 
 
 class Client:
@@ -33,6 +36,9 @@ class Nobody(Notebooks):
 
     def __init__(self) -> None:
         pass
+
+    def look(self) -> Known:
+        return Known((), {}, {}, 0)
 
     def close(self) -> None:
         pass
@@ -59,3 +65,35 @@ async def test_messages_do_not_pile_up_on_a_busy_server(monkeypatch: pytest.Monk
     while waiting:
         waiting.pop()()
     assert all(client.got == [b"%d" % number for number in range(1, 301)] for client in clients)
+
+
+class Gone(Client):
+    """Takes what it gets with its hello, and nothing after that."""
+
+    def send(self, message: bytes) -> bool:
+        super().send(message)
+        return len(self.got) == 1
+
+    def drop(self) -> None:
+        pass
+
+
+async def test_after_a_dropped_sample_comes_a_whole_one() -> None:
+    """Changes are sent only to a client that was sent the sample they are relative to."""
+    clock = FakeClock()
+    hub = Hub(Sampler(FakeSource(), clock), Nobody(), clock, interval_s=0.2, history_s=600.0)
+    first, second, third, fourth = [sample((h200(0), reading(h200(0))), time=10.0 + n) for n in range(4)]
+    client, late, gone = Client(), Client(), Gone()
+    hub.join(client, 0.0)
+    hub.join(gone, 0.0)
+    hub._tick(first, 1.0, EncodedSample(first, None))
+    hub.join(late, 0.0)
+    hub._tick(second, 2.0, EncodedSample(second, first))
+    hub._tick(fourth, 4.0, EncodedSample(fourth, third))
+    kinds = [[json.loads(message)["type"] for message in one.got] for one in (client, late)]
+    assert kinds == [["hello", "sample", "changes", "sample"], ["hello", "changes", "sample"]]
+    assert json.loads(client.got[3])["sample"]["time"] == 13.0
+    assert hub._have_newest == {client, late}
+    hub.leave(client)
+    hub.leave(late)
+    hub.close()

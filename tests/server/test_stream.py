@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
-from itertools import pairwise
 
 import pytest
 from fakes import FakeSource, gpu
@@ -40,7 +39,7 @@ async def test_hello_comes_first_then_every_sample(server: Server) -> None:
 
 
 async def test_a_sample_is_sent_whole_once(server: Server, source: FakeSource) -> None:
-    """After one whole sample a client gets what is new, from which it knows all that the server knows."""
+    """After one whole sample a client is sent what changed, and that is enough to have the newest sample."""
     stream = await server.stream()
     types = [json.loads(str(await stream.next_text()))["type"] for _ in range(4)]
     assert types == ["hello", "sample", "changes", "changes"]
@@ -222,9 +221,6 @@ async def test_a_server_that_was_busy_catches_up(server: Server, source: FakeSou
     times = [time_of(message) for message in late.got[before:]]
     assert times == sorted(set(times))
     assert 60 < len(times) < 80
-    # Changes are only sent to who has the sample before: after those that were let go of comes a whole one.
-    for (earlier, _), (later, message) in pairwise(zip(times, late.got[before:], strict=True)):
-        assert (round(later - earlier, 1) == TICK_S) == (json.loads(message)["type"] == "changes")
 
 
 async def test_a_client_that_is_gone_before_hello_leaves_nothing_running(server: Server) -> None:

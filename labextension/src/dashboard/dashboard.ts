@@ -11,7 +11,7 @@ import { setAttribute, Text } from '../ui/dom';
 import { gpuNumber } from '../ui/format';
 import { gpuIcon } from '../ui/icon';
 import { unitsChanged } from '../ui/units';
-import type { StreamMessage } from '../wire';
+import type { ReceivedMessage } from '../wire';
 import { blankOf, type Blank } from './blank';
 import { BlankView } from './blankView';
 import type { Frame, ShownGpu } from './chart';
@@ -318,7 +318,7 @@ export class GpuDashboard extends Widget {
     this.unsaved.say(null);
   }
 
-  private take(_: unknown, message: StreamMessage): void {
+  private take(_: unknown, message: ReceivedMessage): void {
     if (!this.looking) {
       return;
     }

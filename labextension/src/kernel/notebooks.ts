@@ -6,7 +6,7 @@ import { Executions, type StatusMessage } from './executions';
 import type { Front, Phase } from './kernel';
 import { ConnectedKernel } from './jupyterKernel';
 import type { Kernels } from './kernels';
-import { KERNEL_REQUEST, type StreamMessage } from '../wire';
+import { KERNEL_REQUEST, type ReceivedMessage } from '../wire';
 
 const PHASES: Readonly<Record<JupyterKernel.Status, Phase>> = {
   unknown: 'starting',
@@ -53,7 +53,7 @@ export class Notebooks {
   }
 
   /** Take a message of the server's stream: its states cover cells that began before this page was loaded. */
-  take(message: StreamMessage): void {
+  take(message: ReceivedMessage): void {
     if (message.type !== 'sample') {
       const kernels = message.type === 'usage' ? message.kernels : [];
       this.busyOnServer = new Set(kernels.filter(({ state }) => state === 'busy').map(({ id }) => id));

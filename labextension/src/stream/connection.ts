@@ -6,6 +6,7 @@ import {
   type ActivityRequest,
   type Changes,
   type RateRequest,
+  type ReceivedMessage,
   type Sample,
   type StreamMessage
 } from '../wire';
@@ -42,10 +43,10 @@ export class Connection {
   private attempts = 0;
   private activity = false;
   private interval = 0;
-  private readonly changes = new Signal<this, Link>(this);
+  private readonly stateChanges = new Signal<this, Link>(this);
   /** The newest sample of this stream, which the next message may change. */
   private sample: Sample | null = null;
-  private readonly messages = new Signal<this, StreamMessage>(this);
+  private readonly messages = new Signal<this, ReceivedMessage>(this);
 
   constructor(
     private readonly server: Server,
@@ -60,11 +61,11 @@ export class Connection {
 
   /** Emitted when that changes. */
   get changed(): ISignal<this, Link> {
-    return this.changes;
+    return this.stateChanges;
   }
 
   /** Every message of the stream, with changes applied: samples are whole. */
-  get received(): ISignal<this, StreamMessage> {
+  get received(): ISignal<this, ReceivedMessage> {
     return this.messages;
   }
 
@@ -135,7 +136,7 @@ export class Connection {
   }
 
   private read(data: unknown): void {
-    const message = JSON.parse(String(data)) as StreamMessage | Changes;
+    const message = JSON.parse(String(data)) as StreamMessage;
     if (message.type === 'hello') {
       if (message.schema !== STREAM_SCHEMA) {
         this.release();
@@ -154,7 +155,7 @@ export class Connection {
       this.become('open');
     } else if (message.type === 'changes') {
       if (this.sample !== null) {
-        this.sample = applied(this.sample, message);
+        this.sample = applyChanges(this.sample, message);
         this.messages.emit({ type: 'sample', sample: this.sample });
       }
     } else {
@@ -234,12 +235,12 @@ export class Connection {
   private become(link: Link): void {
     if (link !== this.link) {
       this.link = link;
-      this.changes.emit(link);
+      this.stateChanges.emit(link);
     }
   }
 }
 
-function applied(before: Sample, { time, readings: changes }: Changes): Sample {
-  const readings = before.readings.map((reading, place) => ({ ...reading, ...changes[place] }));
+function applyChanges(before: Sample, { time, readings: changes }: Changes): Sample {
+  const readings = before.readings.map((reading, index) => ({ ...reading, ...changes[index] }));
   return { ...before, time, readings };
 }

@@ -1,5 +1,5 @@
 import { Past } from './past';
-import type { Gpu, GpuUsage, KernelGpu, KernelState, Reading, Sample, StreamMessage, Usage } from '../wire';
+import type { Gpu, GpuUsage, KernelGpu, KernelState, Reading, Sample, ReceivedMessage, Usage } from '../wire';
 
 /** More than at the server's rate: a cell that is watched in the same process may be sampled faster. */
 const ROOM = 1.25;
@@ -80,7 +80,7 @@ export class Model {
   }
 
   /** Take one message of the stream. */
-  take(message: StreamMessage): void {
+  take(message: ReceivedMessage): void {
     if (message.type === 'sample') {
       this.sample = message.sample;
       this.past.add(message.sample);

@@ -4,7 +4,7 @@ import type { Connection, Link } from './connection';
 import type { Kernels } from '../kernel/kernels';
 import type { Model } from './model';
 import type { Timers } from '../timers';
-import type { StreamMessage } from '../wire';
+import type { ReceivedMessage } from '../wire';
 
 /** So long without a word of the server, and the panel says so. */
 const QUIET_S = 3;
@@ -68,7 +68,7 @@ export class Monitor {
   }
 
   /** Every message of the stream, before `changed` is emitted for it. */
-  get received(): ISignal<unknown, StreamMessage> {
+  get received(): ISignal<unknown, ReceivedMessage> {
     return this.connection.received;
   }
 
@@ -144,7 +144,7 @@ export class Monitor {
     }
   }
 
-  private take(_: Connection, message: StreamMessage): void {
+  private take(_: Connection, message: ReceivedMessage): void {
     this.heard = this.timers.now();
     if (message.type === 'usage') {
       const first = this.model.usage === null;
