@@ -15,7 +15,7 @@ from benchmarks.settings import ROOT
 
 _AT_ONCE = 500
 _SETTLES_S = 30.0
-"""How long V8 goes on collecting after a garbage collection on demand."""
+"""From reading the heap to the first window."""
 _FLOOD = """
 const now = performance.now.bind(performance);
 let ahead = 0;
@@ -39,7 +39,7 @@ window.WebSocket = class extends WebSocket {
                 const changed = (reading, index) => ({...reading, ...readings[index]});
                 server = message.sample ?? {...server, time, readings: server.readings.map(changed)};
                 if (sending) {
-                    // Older than the samples of the flood: the history would begin anew.
+                    // Older than the samples of the flood: the history would start again.
                     event.stopImmediatePropagation();
                 }
             }
@@ -150,8 +150,7 @@ class Page:
     def windows(self, count: int) -> tuple[list[float], float]:
         """Milliseconds a second that the main thread was busy, by window, and bytes that the heap grew by.
 
-        The heap is read before and after them only: reading it collects garbage, and V8 then goes on
-        collecting, which would count in the next window.
+        The heap is read before and after them only, since reading it collects garbage.
         """
         before = self.heap()
         self.window(_SETTLES_S if count > 1 else 1.0)

@@ -51,7 +51,7 @@ class Listener(Protocol):
 class Hub:
     """Samples while somebody listens, and hands each sample, encoded once, to all who do.
 
-    A client that got the sample before gets only what is new since then.
+    A client that was sent the sample before is sent only what changed since then.
 
     All methods belong to the server's event loop. ``interval_s`` and ``history_s`` are seconds from sample
     to sample and of the past that is held at full rate. ``install`` is the command that installs gpuwidget.
@@ -86,7 +86,7 @@ class Hub:
         self._encoding = asyncio.Lock()
         self._newest: EncodedSample | None = None
         self._have_newest: set[Listener] = set()
-        """Clients that were sent it."""
+        """Clients that were sent the newest sample."""
         self._last_encoded: Sample | None = None
         """Used by the sampler's thread only."""
         self._arrived: deque[tuple[Sample, float, EncodedSample | None]] = deque(maxlen=_MOST_ARRIVED)
@@ -267,7 +267,7 @@ class Hub:
         self._adjust()
 
     def _send_sample(self, encoded: EncodedSample, due: set[Listener]) -> None:
-        """Send the clients that are due what is new; the whole sample to those without the one before."""
+        """Send what changed to the due clients that were sent the sample before, the whole one to others."""
         previous = None if self._newest is None else self._newest.sample
         # Where the loop was busy, the sample before this one may have been dropped.
         follows = encoded.changes is not None and encoded.previous is previous
