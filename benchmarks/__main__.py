@@ -68,6 +68,7 @@ _PACKAGES = (
     "ipython",
     "ipywidgets",
     "bqplot",
+    "bqscales",
     "jupyter-client",
     "jupyter-server",
     "jupyterlab",

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.figures import Figure
-from benchmarks.kernels import CARD_MIME, Kernel, Ran
+from benchmarks.kernels import CARD_MIME, Kernel, Ran, require_live_chart
 from benchmarks.settings import Settings, environment
 from benchmarks.standin import machine
 from benchmarks.statistics import alternating, median
@@ -26,6 +26,7 @@ _FORMS = (
 
 def measure(settings: Settings) -> Iterator[Figure]:
     """Request to reply over the plain cell's, the card included where one is left."""
+    require_live_chart()
     with TemporaryDirectory() as folder:
         variables = environment(machine(Path(folder), _GPUS).environment())
         with Kernel(variables) as kernel:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,8 @@ from typing import Any
 import zmq
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import KernelManager
+
+from benchmarks.settings import environment
 
 _PATIENCE_S = 180.0
 _REST_S = 0.05
@@ -37,11 +40,19 @@ class Ran:
         return [bundle for bundle in self.bundles if CARD_MIME in bundle]
 
 
+def require_live_chart() -> None:
+    """Raise RuntimeError where cells would have no live chart: without it they measure something else."""
+    command = [sys.executable, "-c", "import gpuwidget.kernel.live_chart"]
+    done = subprocess.run(command, env=environment(), stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"no live chart here: {done.stderr.strip().splitlines()[-1]}")
+
+
 class Kernel:
     """One running kernel; used as a context manager, from one thread."""
 
-    def __init__(self, environment: Mapping[str, str], python: str = sys.executable) -> None:
-        """Start ``python``'s ipykernel in that environment, and wait until it is ready."""
+    def __init__(self, variables: Mapping[str, str], python: str = sys.executable) -> None:
+        """Start ``python``'s ipykernel with those environment variables, and wait until it is ready."""
         self._folder = TemporaryDirectory()
         root = Path(self._folder.name)
         self._manager = KernelManager()
@@ -53,7 +64,7 @@ class Kernel:
             language="python",
         )
         self._log = (root / "kernel.log").open("w")
-        variables = {**environment, "IPYTHONDIR": str(root / "ipython"), "JUPYTER_RUNTIME_DIR": str(root)}
+        variables = {**variables, "IPYTHONDIR": str(root / "ipython"), "JUPYTER_RUNTIME_DIR": str(root)}
         self._manager.start_kernel(env=variables, cwd=str(root), stdout=self._log, stderr=self._log)
         self._client = self._manager.client()
         self._client.start_channels()

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks import peers
 from benchmarks.figures import Figure
-from benchmarks.kernels import Kernel
+from benchmarks.kernels import Kernel, require_live_chart
 from benchmarks.settings import Settings, complain, environment
 from benchmarks.standin import machine
 from benchmarks.statistics import alternating, median, ratios
@@ -89,6 +89,7 @@ def measure_eight(settings: Settings) -> Iterator[Figure]:
 
 
 def _measure(settings: Settings, gpus: int, kernels: int) -> Iterator[Figure]:
+    require_live_chart()
     seconds = settings.pick(10, 2)
     cell = _CELL.format(rounds=_calibrate(seconds))
     found = {name: _Compared() for name in _BARS}

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks.figures import Figure
-from benchmarks.kernels import Kernel
+from benchmarks.kernels import Kernel, require_live_chart
 from benchmarks.settings import Settings, environment
 from benchmarks.statistics import alternating, ratios
 
@@ -105,6 +105,7 @@ def _in_a_kernel(one: _Loop, settings: Settings) -> Iterator[Figure]:
     if reason is not None:
         yield Figure(benchmark=one.benchmark, what=what, unit="ratio", bar=one.bar, not_measured=reason)
         return
+    require_live_chart()
     with Kernel(environment()) as kernel:
         kernel.run("from benchmarks import training_loops as _loops")
         kernel.run(f"_step = _loops.{one.kind}(); _steps = _loops.steps_for(_step, {seconds})")

@@ -101,10 +101,11 @@ def look(shell: Any, *, outside: bool = True) -> Holders:
 @without_its_frames
 def search(shell: Any, *, within_s: float | None = None) -> Look:
     """torch's blocks now, and who leads to them, as far as ``within_s`` seconds suffice to find it."""
-    origins = CELLS.settle(watch=False) if CELLS.attached else None
-    blocks = torch_allocator.snapshot()
-    remember = CELLS.remember if origins is not None else None
+    # What a collection frees after torch was asked would be listed as memory that no name leads to.
     with uncollected():
+        origins = CELLS.settle(watch=False) if CELLS.attached else None
+        blocks = torch_allocator.snapshot()
+        remember = CELLS.remember if origins is not None else None
         roots = [*notebook_holds.variables(shell), *notebook_holds.notebook(shell)]
         walls = notebook_holds.walls(shell)
         reached = reach(roots, blocks, barred=walls, within_s=within_s, remember=remember)

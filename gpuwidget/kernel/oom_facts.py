@@ -24,7 +24,7 @@ from gpuwidget.measure.holders import DeviceMemory
 from gpuwidget.measure.out_of_memory import Facts, Held, Other, Pool, Rounded, Said, parse
 from gpuwidget.measure.report import Holder, HolderKind
 from gpuwidget.sampler import process_sampler
-from gpuwidget.search.reach import reach
+from gpuwidget.search.reach import reach, uncollected
 from gpuwidget.search.roots import Root
 from gpuwidget.torch_allocator import DeviceBlocks
 from gpuwidget.torch_out_of_memory import Books
@@ -90,8 +90,10 @@ def gather(shell: Any, error: BaseException, cell: FailedCell | None) -> Story:
     message = torch_out_of_memory.message(error)
     said = parse(message)
     index = said.index if said.index is not None else _only_device()
-    books = torch_out_of_memory.books(index) if index is not None else _NO_BOOKS
-    blocks, held, failed = _holders(shell, index, error, cell)
+    # What a collection frees in between would be counted as torch's memory that no name leads to.
+    with uncollected():
+        books = torch_out_of_memory.books(index) if index is not None else _NO_BOOKS
+        blocks, held, failed = _holders(shell, index, error, cell)
     unknown = [failed] if failed is not None else []
     if torch_state.missing_reason() is not None:
         unknown.append(f"{_NO_COUNTERS}: {torch_state.missing_reason()}")

@@ -167,6 +167,26 @@ def test_an_earlier_errors_frames(kernel: Kernel) -> None:
     kernel.ok("x = mib(40)")
 
 
+def test_the_collector_while_it_looks(kernel: Kernel) -> None:
+    """Python's collector frees nothing between torch's answer and the look: what is listed is still there."""
+    kernel.ok(
+        "import gc, gpuwidget\ngc.set_threshold(0)\nsnapshot = torch.cuda.memory_snapshot\n"
+        "def and_collect():\n    found = snapshot()\n    if gc.isenabled(): gc.collect()\n    return found\n"
+        "torch.cuda.memory_snapshot = and_collect"
+    )
+    kernel.ok(
+        "circle = [mib(8)]\ncircle.append(circle)\ndel circle\nfound = gpuwidget.holders()\n"
+        "allocated = torch.cuda.memory_stats_as_nested_dict(0)['allocated_bytes']['all']['current']"
+    )
+    assert kernel.value("sum(one.bytes for one in found), allocated") == f"({8 * 2**20}, {8 * 2**20})"
+    assert kernel.value("gc.isenabled()") == "True"
+    fails(kernel, "def first():\n    big = mib(40)\n    mib(40)\nfirst()")
+    text = card(fails(kernel, "x = mib(40)"))
+    assert (
+        "an earlier error's frames, not collected yet (kept by the notebook itself)  In [5]  40 MiB" in text
+    )
+
+
 def test_let_go_of_in_between(kernel: Kernel) -> None:
     """Where what was in the way went with the cell's own end, it is enough to run it again."""
     kernel.ok("big = [mib(40)]")
