@@ -166,7 +166,8 @@ def test_the_drivers_windows_have_its_own_times() -> None:
         import time, torch
         from gpuwidget.sources import open_source
         source = open_source("nvml")
-        gpu = source.open().gpus[0]
+        uuid = f"GPU-{torch.cuda.get_device_properties(0).uuid}"
+        (gpu,) = [gpu for gpu in source.open().gpus if gpu.uuid == uuid]
         until = time.time() + 2.5
         x = torch.randn(4096, 4096, device="cuda")
         while time.time() < until:
