@@ -106,6 +106,18 @@ def test_an_operation_that_kept_the_interpreter_to_the_runs_end() -> None:
     assert tally.kept_at_end == (3, 0.7)
 
 
+def test_a_last_statement_after_a_glance_between_statements() -> None:
+    """A look between two statements does not mean that the cell is over: the last statement still counts."""
+    tally = Tally(0.005)
+    place = Place(1, 2, 0, 0, 0)
+    for number in range(30):
+        tally.add(Look(0.01 * number, 0.0, 0.01, None), tally.known_place(place) or tally.meet(place, 3), 0)
+    tally.add(Look(0.31, 0.002, 0.01, 0.002), tally.meet(Place(0, 0, 0, 0, 0), None), 0)
+    tally.end(Look(0.9, 0.59, 0.59, 0.59))
+    assert tally.kept_at_end == (3, 0.59)
+    assert tally.spent[place].seconds == pytest.approx(0.89)
+
+
 def test_a_first_statement_that_kept_the_interpreter() -> None:
     """And at its beginning: the lines from the first to the one seen next."""
     watched = Watched(before=[KERNEL])
