@@ -41,7 +41,7 @@ class Ran:
 
 
 def require_live_chart() -> None:
-    """Raise RuntimeError where cells would have no live chart: without it they measure something else."""
+    """Raise RuntimeError if the live chart's libraries can't be imported: cells would run without a chart."""
     command = [sys.executable, "-c", "import gpuwidget.kernel.live_chart"]
     done = subprocess.run(command, env=environment(), stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:

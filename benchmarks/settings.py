@@ -30,7 +30,7 @@ class Settings:
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """This process's environment for a measured one: the checkout's packages first, the driver's GPUs.
 
-    Python keeps compiled files there, as it does for users: else each import would compile its source again.
+    Python writes compiled files there, as it does for users; otherwise each import compiles its source again.
     """
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     ours = {"PYTHONPATH": os.pathsep.join(paths), "GPUWIDGET_SOURCE": "nvml", "PYTHONDONTWRITEBYTECODE": ""}

@@ -106,8 +106,8 @@ def test_an_operation_that_kept_the_interpreter_to_the_runs_end() -> None:
     assert tally.kept_at_end == (3, 0.7)
 
 
-def test_a_last_statement_after_a_glance_between_statements() -> None:
-    """A look between two statements does not mean that the cell is over: the last statement still counts."""
+def test_a_last_statement_after_a_sample_between_statements() -> None:
+    """A stack sample between two statements does not end the cell: the last statement still counts."""
     tally = Tally(0.005)
     place = Place(1, 2, 0, 0, 0)
     for number in range(30):

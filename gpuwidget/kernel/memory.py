@@ -101,7 +101,7 @@ def look(shell: Any, *, outside: bool = True) -> Holders:
 @without_its_frames
 def search(shell: Any, *, within_s: float | None = None) -> Look:
     """torch's blocks now, and who leads to them, as far as ``within_s`` seconds suffice to find it."""
-    # What a collection frees after torch was asked would be listed as memory that no name leads to.
+    # Memory that a garbage collection frees after the snapshot would be listed as held by no name.
     with uncollected():
         origins = CELLS.settle(watch=False) if CELLS.attached else None
         blocks = torch_allocator.snapshot()

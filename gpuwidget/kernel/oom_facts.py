@@ -90,7 +90,7 @@ def gather(shell: Any, error: BaseException, cell: FailedCell | None) -> Story:
     message = torch_out_of_memory.message(error)
     said = parse(message)
     index = said.index if said.index is not None else _only_device()
-    # What a collection frees in between would be counted as torch's memory that no name leads to.
+    # Memory that a garbage collection frees in between would be listed as held by no name.
     with uncollected():
         books = torch_out_of_memory.books(index) if index is not None else _NO_BOOKS
         blocks, held, failed = _holders(shell, index, error, cell)

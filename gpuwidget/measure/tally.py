@@ -245,7 +245,7 @@ class Tally:
     def end(self, look: Look) -> None:
         """The run ended while a look was waiting: the time is the cell's that was at work before."""
         if not self._is_long(look) or any(place.user or place.call for place in self._outside):
-            return  # other code has run since the cell's own: it is over
+            return  # other code ran after the cell's last statement
         self.looks += 1
         self.whole += look.seconds
         self.held += look.seconds

@@ -167,8 +167,8 @@ def test_an_earlier_errors_frames(kernel: Kernel) -> None:
     kernel.ok("x = mib(40)")
 
 
-def test_the_collector_while_it_looks(kernel: Kernel) -> None:
-    """Python's collector frees nothing between torch's answer and the look: what is listed is still there."""
+def test_no_garbage_collection_during_the_search(kernel: Kernel) -> None:
+    """No garbage collection runs between torch's snapshot and the search: everything listed still exists."""
     kernel.ok(
         "import gc, gpuwidget\ngc.set_threshold(0)\nsnapshot = torch.cuda.memory_snapshot\n"
         "def and_collect():\n    found = snapshot()\n    if gc.isenabled(): gc.collect()\n    return found\n"
