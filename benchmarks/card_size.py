@@ -97,7 +97,7 @@ def _indented(bundle: Mapping[str, Any]) -> bytes:
 
 def _fullest_of_tests() -> Mapping[str, Any]:
     """The bundle of the tests' report that says the most: 240 points and every figure of every GPU."""
-    from gpuwidget.kernel import card
+    from gpuwidget.views import card
 
     sys.path.insert(0, str(ROOT / "tests"))
     try:
@@ -110,7 +110,7 @@ def _fullest_of_tests() -> Mapping[str, Any]:
 
 def _bundle_of_a_run(seconds: float) -> Mapping[str, Any]:
     import gpuwidget
-    from gpuwidget.kernel import card
+    from gpuwidget.views import card
 
     with gpuwidget.watch("a run") as watch:
         began = time.perf_counter()

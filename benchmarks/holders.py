@@ -77,14 +77,14 @@ def _looks(runs: int) -> dict[str, Any]:
     sys.path.insert(0, str(ROOT / "tests"))
     gpu = importlib.import_module("helpers_allocator").StandInGpu(torch)
     gpu.install()
-    from gpuwidget.kernel import memory
+    from gpuwidget.kernel.attribution import memory_holders
 
     names = _namespace(gpu, torch)
     vars(sys.modules["__main__"]).update(names)
     times = []
     for _ in range(runs):
         began = time.perf_counter()
-        found = memory.look(None, outside=False)
+        found = memory_holders.look(None, outside=False)
         times.append((time.perf_counter() - began) * 1e3)
     model: Any = names["model"]
     return {

@@ -15,14 +15,14 @@ from typing import Any
 
 import torch
 
-from gpuwidget.kernel import watching
-from gpuwidget.measure.observer import CodeWitness
-from gpuwidget.measure.places import Places
-from gpuwidget.measure.report import LineTime, Report
+from gpuwidget.kernel.cells import watch_api
 from gpuwidget.measure.run import RunOptions
-from gpuwidget.measure.windows import SampledWindows
+from gpuwidget.model.report import LineTime, Report
+from gpuwidget.profiler.code_places import Places
+from gpuwidget.profiler.counter_windows import SampledWindows
+from gpuwidget.profiler.sampling_profiler import CodeWitness
+from gpuwidget.pytorch.stream_activity import DefaultStreams
 from gpuwidget.sampler import process_sampler
-from gpuwidget.torch_stream import DefaultStreams
 
 CELL = "<ipython-input-1-idle>"
 KINDS = {
@@ -136,7 +136,7 @@ def watch(source: str, namespace: dict[str, Any]) -> Report:
         DefaultStreams(),
         windows=SampledWindows(process_sampler()),
     )
-    run = watching.new_run(RunOptions(), None, None, [witness])
+    run = watch_api.new_run(RunOptions(), None, None, [witness])
     run.start()
     exec(code, namespace)
     run.end()

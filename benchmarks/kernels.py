@@ -42,7 +42,7 @@ class Ran:
 
 def require_live_chart() -> None:
     """Raise RuntimeError if the live chart's libraries can't be imported: cells would run without a chart."""
-    command = [sys.executable, "-c", "import gpuwidget.kernel.live_chart"]
+    command = [sys.executable, "-c", "import gpuwidget.kernel.live.live_chart"]
     done = subprocess.run(command, env=environment(), stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"no live chart here: {done.stderr.strip().splitlines()[-1]}")

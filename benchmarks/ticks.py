@@ -16,10 +16,10 @@ from collections.abc import Iterator
 
 from benchmarks.figures import Figure
 from benchmarks.settings import Settings, environment
-from gpuwidget.clock import SYSTEM_CLOCK
 from gpuwidget.measure.run import Run
+from gpuwidget.model.clock import SYSTEM_CLOCK
+from gpuwidget.model.samples import Activity, Gpu, Origin, Process, Sample
 from gpuwidget.sampler import Sampler
-from gpuwidget.samples import Activity, Gpu, Origin, Process, Sample
 from gpuwidget.sources import Fast, Inventory, Slow, Steady, Window
 
 _GPUS = 8

@@ -18,19 +18,19 @@ from typing import Any, TypeVar
 import torch
 
 from benchmarks.statistics import alternating, lengthened
-from gpuwidget.kernel.line_memory import LineWitness
-from gpuwidget.kernel.user_code import UserCode
-from gpuwidget.kernel.watching import new_run
-from gpuwidget.measure.courses import MEMORY_INTERVAL_S
-from gpuwidget.measure.observer import CodeWitness
-from gpuwidget.measure.places import Places
-from gpuwidget.measure.report import Report
+from gpuwidget.kernel.attribution.line_memory import LineWitness
+from gpuwidget.kernel.cells.watch_api import new_run
+from gpuwidget.kernel.shell.user_code import UserCode
+from gpuwidget.measure.collector import Witness
 from gpuwidget.measure.run import RunOptions
-from gpuwidget.measure.windows import SampledWindows
-from gpuwidget.measure.witness import Witness
+from gpuwidget.measure.time_series import MEMORY_INTERVAL_S
+from gpuwidget.model.report import Report
+from gpuwidget.model.samples import Sample
+from gpuwidget.profiler.code_places import Places
+from gpuwidget.profiler.counter_windows import SampledWindows
+from gpuwidget.profiler.sampling_profiler import CodeWitness
+from gpuwidget.pytorch.stream_activity import DefaultStreams
 from gpuwidget.sampler import process_sampler
-from gpuwidget.samples import Sample
-from gpuwidget.torch_stream import DefaultStreams
 
 Step = Callable[[], None]
 _Looking = TypeVar("_Looking", bound=CodeWitness)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from gpuwidget.version import __version__
 
 __all__ = [
     "__version__",
@@ -25,41 +26,34 @@ __all__ = [
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from gpuwidget.kernel.comparing import compare
-    from gpuwidget.kernel.dashboard import dashboard
-    from gpuwidget.kernel.devices import devices, set_device
-    from gpuwidget.kernel.doctoring import doctor
-    from gpuwidget.kernel.memory import holders
-    from gpuwidget.kernel.watching import mark, reports, sample, watch
+    from gpuwidget.kernel.attribution.memory_holders import holders
+    from gpuwidget.kernel.cells.watch_api import mark, reports, sample, watch
+    from gpuwidget.kernel.commands.compare_command import compare
+    from gpuwidget.kernel.commands.doctor_command import doctor
+    from gpuwidget.kernel.devices.default_device import devices, set_device
+    from gpuwidget.kernel.live.dashboard import dashboard
+
+
+_MODULES = {
+    "compare": "gpuwidget.kernel.commands.compare_command",
+    "dashboard": "gpuwidget.kernel.live.dashboard",
+    "devices": "gpuwidget.kernel.devices.default_device",
+    "doctor": "gpuwidget.kernel.commands.doctor_command",
+    "holders": "gpuwidget.kernel.attribution.memory_holders",
+    "mark": "gpuwidget.kernel.cells.watch_api",
+    "reports": "gpuwidget.kernel.cells.watch_api",
+    "sample": "gpuwidget.kernel.cells.watch_api",
+    "set_device": "gpuwidget.kernel.devices.default_device",
+    "watch": "gpuwidget.kernel.cells.watch_api",
+}
+"""The module that defines each public function."""
 
 
 def __getattr__(name: str) -> Any:
     # Imported at first use, so that `import gpuwidget` costs next to nothing and loads no other package.
-    if name in ("mark", "reports", "sample", "watch"):
-        from gpuwidget.kernel import watching
-
-        return getattr(watching, name)
-    if name in ("devices", "set_device"):
-        from gpuwidget.kernel import devices
-
-        return getattr(devices, name)
-    if name == "doctor":
-        from gpuwidget.kernel.doctoring import doctor
-
-        return doctor
-    if name == "holders":
-        from gpuwidget.kernel.memory import holders
-
-        return holders
-    if name == "compare":
-        from gpuwidget.kernel.comparing import compare
-
-        return compare
-    if name == "dashboard":
-        from gpuwidget.kernel.dashboard import dashboard
-
-        return dashboard
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 
-from gpuwidget.samples import Activity, Gpu, Origin, Process
+from gpuwidget.model.samples import Activity, Gpu, Origin, Process
 from gpuwidget.sources import Fast, Inventory, Slow, Steady, Window, Xid
 
 EPOCH = 1_700_000_000.0

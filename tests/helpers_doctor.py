@@ -10,16 +10,16 @@ from typing import Any
 
 from helpers_programs import compile_library
 
-from gpuwidget.diagnosis import Link
-from gpuwidget.health.children import Ending, Said
-from gpuwidget.health.examination import diagnosis
-from gpuwidget.health.facts import Facts
-from gpuwidget.health.machine import DeviceFile, Machine
-from gpuwidget.health.packages import Copy, Installed, Packages, TorchFiles
-from gpuwidget.health.patient import Notebook
-from gpuwidget.host import SharedMemory
-from gpuwidget.sources import nvml_words as words
-from gpuwidget.sources.nvml_health import GpuHealth, NvmlHealth, Peer
+from gpuwidget.diagnostics.machine import DeviceFile, Machine
+from gpuwidget.diagnostics.packages import Copy, Installed, Packages, TorchFiles
+from gpuwidget.diagnostics.probe_process import Ending, Said
+from gpuwidget.diagnostics.probe_results import Facts
+from gpuwidget.diagnostics.run_checks import diagnosis
+from gpuwidget.diagnostics.target import Notebook
+from gpuwidget.model.diagnosis import Link
+from gpuwidget.sources import nvml_messages as words
+from gpuwidget.sources.nvml_diagnostics import GpuHealth, NvmlHealth, Peer
+from gpuwidget.system.host_limits import SharedMemory
 
 GIB = 1024**3
 SITE = "/env/lib/python3.12/site-packages"

@@ -11,13 +11,13 @@ from typing import Any
 import helpers_reports as reports
 from fakes import FakeClock
 
-from gpuwidget.measure.cell_text import UNKNOWN_TEXT, CellText
-from gpuwidget.measure.observer import CodeWitness, _Cpu
-from gpuwidget.measure.places import Places
-from gpuwidget.measure.report import CodeTime, Level
-from gpuwidget.measure.windows import WindowMean
-from gpuwidget.processes import ChildrenTime
+from gpuwidget.model.report import CodeTime, Level
+from gpuwidget.profiler.cell_text import UNKNOWN_TEXT, CellText
+from gpuwidget.profiler.code_places import Places
+from gpuwidget.profiler.counter_windows import WindowMean
+from gpuwidget.profiler.sampling_profiler import CodeWitness, _Cpu
 from gpuwidget.sources import Window
+from gpuwidget.system.processes import ChildrenTime
 
 CELL = "/tmp/ipykernel_1/77.py"
 OTHER_CELL = "/tmp/ipykernel_1/12.py"

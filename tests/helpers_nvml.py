@@ -16,8 +16,8 @@ import pynvml
 import pytest
 from nvml_standin import Standin
 
-from gpuwidget import processes
 from gpuwidget.sources.nvml import NvmlSource
+from gpuwidget.system import processes
 
 EPOCH = 1_700_000_000.0
 GIB = 1024**3

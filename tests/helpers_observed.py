@@ -10,11 +10,11 @@ import pytest
 from fakes import FakeClock, FakeSource
 from helpers_torch import make_torch
 
-from gpuwidget import processes
-from gpuwidget.kernel import device_choices, devices
-from gpuwidget.kernel.device_choices import Observer
+from gpuwidget.kernel.devices import default_device, device_choices
+from gpuwidget.kernel.devices.device_choices import Observer
+from gpuwidget.model.samples import Sample
 from gpuwidget.sampler import Sampler
-from gpuwidget.samples import Sample
+from gpuwidget.system import processes
 
 
 def torch_in_use(monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -38,4 +38,4 @@ def observe(
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: pids_match)
     observer = Observer(Sampler(FakeSource(), clock), clock)
     monkeypatch.setattr(observer, "look", answer)
-    monkeypatch.setattr(devices, "observer", lambda: observer)
+    monkeypatch.setattr(default_device, "observer", lambda: observer)

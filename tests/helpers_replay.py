@@ -10,11 +10,11 @@ from typing import Any
 
 from fakes import FakeClock
 
-from gpuwidget.measure.advice.facts import Surroundings
+from gpuwidget.measure.advice.evidence import Surroundings
+from gpuwidget.measure.collector import Witness
 from gpuwidget.measure.progress import Progress
-from gpuwidget.measure.report import Report
 from gpuwidget.measure.run import Run, RunOptions
-from gpuwidget.measure.witness import Witness
+from gpuwidget.model.report import Report
 from gpuwidget.sampler import Sampler
 from gpuwidget.sources.replay import SHIPPED, ReplaySource
 

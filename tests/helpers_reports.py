@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from gpuwidget.measure.report import (
+from gpuwidget.model.report import (
     REPORT_SCHEMA,
     Advice,
     CellFacts,
@@ -23,7 +23,7 @@ from gpuwidget.measure.report import (
     TorchMemory,
     Traffic,
 )
-from gpuwidget.units import GIB, MIB
+from gpuwidget.model.units import GIB, MIB
 
 H200 = 150_754_820_096
 """Bytes of an H200's memory."""

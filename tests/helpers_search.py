@@ -6,11 +6,11 @@ from typing import Any
 
 from helpers_allocator import StandInGpu
 
-from gpuwidget import torch_allocator
-from gpuwidget.measure.holders import rank
-from gpuwidget.measure.report import Holder
-from gpuwidget.search.reach import reach
-from gpuwidget.search.roots import Root
+from gpuwidget.heap.find_holders import reach
+from gpuwidget.heap.roots import Root
+from gpuwidget.measure.memory_holders import rank
+from gpuwidget.model.report import Holder
+from gpuwidget.pytorch import allocator
 
 
 def found(
@@ -19,7 +19,7 @@ def found(
     """The holders, of which the sum is checked in every test."""
     roots = [Root(name, value, "variable") for name, value in variables.items()]
     roots += [Root(name, value, "notebook") for name, value in (notebook or {}).items()]
-    blocks = torch_allocator.snapshot()
+    blocks = allocator.snapshot()
     reached = reach(roots, blocks, barred=[variables], **options)
     holders = rank(roots, reached, blocks)
     assert sum(holder.bytes for holder in holders) == gpu.allocated

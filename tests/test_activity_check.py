@@ -8,8 +8,8 @@ import pytest
 from fakes import EPOCH
 from helpers_frames import PRINTING, STEPPING, WAITING, Watched, lines, said
 
-from gpuwidget.measure.activity_check import UNCHECKED
-from gpuwidget.measure.windows import WindowMean
+from gpuwidget.profiler.activity_check import UNCHECKED
+from gpuwidget.profiler.counter_windows import WindowMean
 from gpuwidget.sources import Window
 
 SHORT_KERNELS = (

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from helpers_replay import Player, repeated, shipped_without
 
-from gpuwidget.kernel import surroundings
-from gpuwidget.kernel.surroundings import Around
-from gpuwidget.measure.report import Advice, CodeTime, LineTime, Report
+from gpuwidget.kernel.cells import run_context
+from gpuwidget.kernel.cells.run_context import Around
+from gpuwidget.model.report import Advice, CodeTime, LineTime, Report
 from gpuwidget.sources.replay import SHIPPED
 
 STEADY = {
@@ -196,7 +196,7 @@ def test_what_held_the_clock_down_is_kept_and_full_load_is_no_trouble(player: Pl
 
 def test_a_leak_from_run_to_run(player: Player, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same code four times, each leaving more: told by then, and as what can't be told whose it is."""
-    monkeypatch.setattr(surroundings, "_past", type(surroundings._past)())
+    monkeypatch.setattr(run_context, "_past", type(run_context._past)())
     player.go_to(124.4)
     found = []
     for _ in range(4):

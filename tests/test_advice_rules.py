@@ -10,10 +10,9 @@ import pytest
 from helpers_reports import gib, gpu
 
 import gpuwidget.measure.advice as rules_in_order
-from gpuwidget.host import SharedMemory
 from gpuwidget.measure.advice import advise
-from gpuwidget.measure.advice.facts import Ends, Facts, Surroundings
-from gpuwidget.measure.report import (
+from gpuwidget.measure.advice.evidence import Ends, Facts, Surroundings
+from gpuwidget.model.report import (
     Advice,
     CodeTime,
     FrameTime,
@@ -26,8 +25,9 @@ from gpuwidget.measure.report import (
     TorchMemory,
     Traffic,
 )
-from gpuwidget.torch_setup import Loader, Model
-from gpuwidget.torch_switches import Switches
+from gpuwidget.pytorch.loaders_and_models import Loader, Model
+from gpuwidget.pytorch.torch_switches import Switches
+from gpuwidget.system.host_limits import SharedMemory
 
 LOADER = Loader("loader", num_workers=0, pin_memory=False, prefetch_factor=None, persistent_workers=False)
 NOTHING = Traffic(Level(0.0, 0.0), Level(0.0, 0.0))

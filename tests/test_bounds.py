@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from gpuwidget.search.bounds import Bounds
+from gpuwidget.heap.limits import Bounds
 
 
 def test_items_end_a_search() -> None:

@@ -15,10 +15,7 @@ import pytest
 from helpers_reports import HOSTILE, bare_gpu, gib, gpu, marks
 from IPython.core.formatters import DisplayFormatter
 
-from gpuwidget.kernel import card
-from gpuwidget.kernel.card import CardReport, Reports
-from gpuwidget.kernel.card_size import LIMIT
-from gpuwidget.measure.report import (
+from gpuwidget.model.report import (
     MIME_TYPE,
     CodeTime,
     GpuReport,
@@ -29,6 +26,9 @@ from gpuwidget.measure.report import (
     Span,
     TorchMemory,
 )
+from gpuwidget.views import card
+from gpuwidget.views.card import CardReport, Reports
+from gpuwidget.views.size_budget import LIMIT
 
 WORKERS = ("python train.py --rank 1", HOSTILE)
 EVERY = pytest.mark.parametrize("make", reports.ALL.values(), ids=reports.ALL.keys())

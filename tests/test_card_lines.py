@@ -8,8 +8,8 @@ from dataclasses import replace
 import helpers_reports as reports
 from helpers_reports import HOSTILE, gib
 
-from gpuwidget.kernel import card
-from gpuwidget.measure.report import MIME_TYPE, LineMemory
+from gpuwidget.model.report import MIME_TYPE, LineMemory
+from gpuwidget.views import card
 
 STEP = LineMemory(
     file="src/model.py",

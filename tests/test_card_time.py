@@ -8,9 +8,9 @@ from typing import Any
 
 import helpers_reports as reports
 
-from gpuwidget.kernel import card, card_text
-from gpuwidget.kernel.card_time import line, time_details
-from gpuwidget.measure.report import MIME_TYPE, CodeTime, FrameTime, Level, LineTime, Report
+from gpuwidget.model.report import MIME_TYPE, CodeTime, FrameTime, Level, LineTime, Report
+from gpuwidget.views import card, card_text
+from gpuwidget.views.card_time import line, time_details
 
 LOADER = LineTime(7, "for x, y in loader:", 61.2, 4.1, "DataLoader._next_data", None)
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from helpers_allocator import StandInGpu
 
-from gpuwidget import torch_allocator
-from gpuwidget.measure.cell_blocks import BEFORE, UNKNOWN, CellBlocks
-from gpuwidget.search.reach import reach
-from gpuwidget.search.roots import Root
+from gpuwidget.heap.find_holders import reach
+from gpuwidget.heap.roots import Root
+from gpuwidget.measure.cell_allocations import BEFORE, UNKNOWN, CellBlocks
+from gpuwidget.pytorch import allocator
 
 torch: Any = pytest.importorskip("torch")
 
@@ -24,8 +24,8 @@ class Notebook:
 
     def after(self, cell: int, *, watched: bool = True) -> bool:
         """The cell has ended; whether anything is new. Unwatched, no storage is remembered."""
-        found = torch_allocator.snapshot()
-        new = self.blocks.settle(cell, found, torch_allocator.churn())
+        found = allocator.snapshot()
+        new = self.blocks.settle(cell, found, allocator.churn())
         if watched:
             roots = [Root(name, value, "variable") for name, value in self.variables.items()]
             reach(roots, found, remember=self.blocks.watch)
@@ -53,11 +53,11 @@ def test_nothing_is_asked_where_nothing_was_allocated(gpu: StandInGpu) -> None:
     """A cell that did not use the allocator is told by two counters alone."""
     notebook = Notebook()
     kept = gpu.empty(1)
-    assert notebook.blocks.idle(torch_allocator.churn()) is False
+    assert notebook.blocks.idle(allocator.churn()) is False
     notebook.after(1)
-    assert notebook.blocks.idle(torch_allocator.churn()) is True
+    assert notebook.blocks.idle(allocator.churn()) is True
     del kept
-    assert notebook.blocks.idle(torch_allocator.churn()) is False
+    assert notebook.blocks.idle(allocator.churn()) is False
 
 
 def test_survivors_beside_temporaries(gpu: StandInGpu) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuwidget.kernel.cell_errors import tell_of_error
+from gpuwidget.kernel.cells.cell_errors import tell_of_error
 
 
 class Result:

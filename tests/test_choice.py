@@ -9,8 +9,8 @@ import pytest
 from fakes import gpu
 from test_torch_state import FakeTorch
 
-from gpuwidget.errors import OptionError
-from gpuwidget.measure.choice import choose, cuda_order
+from gpuwidget.measure.gpu_selection import choose, cuda_order
+from gpuwidget.model.errors import OptionError
 
 GPUS = tuple(gpu(index) for index in range(3))
 UUIDS = tuple(one.uuid for one in GPUS)

@@ -18,10 +18,10 @@ from fakes import EPOCH, FakeClock, FakeSource
 from helpers_recordings import meta, tick, values, write
 
 import gpuwidget
-from gpuwidget.cli import main
-from gpuwidget.errors import GpuLostError
+from gpuwidget.cli.main import main
+from gpuwidget.model.errors import GpuLostError
+from gpuwidget.model.samples import Process
 from gpuwidget.sampler import Sampler
-from gpuwidget.samples import Process
 from gpuwidget.sources.recording import read
 
 GPUWIDGET = [sys.executable, "-m", "gpuwidget"]
@@ -156,7 +156,7 @@ def test_a_source_that_does_not_exist_is_explained(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slip in GPUWIDGET_SOURCE is wrong use, not a machine without a GPU."""
-    monkeypatch.setattr("gpuwidget.sampler.process._sampler", None)
+    monkeypatch.setattr("gpuwidget.sampler.singleton._sampler", None)
     monkeypatch.setenv("GPUWIDGET_SOURCE", "nvlm")
     assert main([]) == 2
     assert capsys.readouterr().err == (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwidget.columns import cells, printable, printable_lines
+from gpuwidget.model.terminal_text import cells, printable, printable_lines
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwidget.command_line import parse, redact
+from gpuwidget.model.command_line import parse, redact
 
 HEX = "0123456789abcdef" * 2 + "01234567"
 AWS_ID = "AKIAIOSFODNN7EXAMPLE"

@@ -11,11 +11,12 @@ import numpy
 import pytest
 from helpers_reports import HOSTILE, bare_gpu, cell, gib, gpu, report
 
-from gpuwidget.errors import OptionError
-from gpuwidget.kernel import comparing, watching
-from gpuwidget.kernel.comparing import CardComparison, compare
-from gpuwidget.kernel.comparison import ratio
-from gpuwidget.measure.report import CodeTime, Environment, Level, Report
+from gpuwidget.kernel.cells import watch_api
+from gpuwidget.kernel.commands import compare_command
+from gpuwidget.kernel.commands.compare_command import CardComparison, compare
+from gpuwidget.model.errors import OptionError
+from gpuwidget.model.report import CodeTime, Environment, Level, Report
+from gpuwidget.views.comparison import ratio
 
 BEFORE = report(gpu(0), cell=cell(14.0, execution_count=5))
 AFTER = report(
@@ -33,9 +34,9 @@ AFTER = report(
 @pytest.fixture(autouse=True)
 def _no_past() -> Iterator[None]:
     """Reports of other tests are none of these tests'."""
-    watching._reports.clear()
+    watch_api._reports.clear()
     yield
-    watching._reports.clear()
+    watch_api._reports.clear()
 
 
 def rows(made: CardComparison) -> dict[str, tuple[str, str, str]]:
@@ -227,21 +228,21 @@ def test_what_names_a_run() -> None:
     older = replace(BEFORE, cell=cell(20.0, execution_count=5))
     labelled = replace(AFTER, cell=cell(2.0, label="big  batch", execution_count=None))
     for one in (older, BEFORE, AFTER, labelled):
-        watching.keep(one)
+        watch_api.keep(one)
     variables: dict[str, object] = {"kept": older, "five": 5}
-    assert comparing._found("5", variables) is BEFORE
-    assert comparing._found("In[9]", variables) is AFTER
-    assert comparing._found("big batch", variables) is labelled
-    assert comparing._found("kept", variables) is older
+    assert compare_command._found("5", variables) is BEFORE
+    assert compare_command._found("In[9]", variables) is AFTER
+    assert compare_command._found("big batch", variables) is labelled
+    assert compare_command._found("kept", variables) is older
     assert compare(5, "repaired").names == ("In [5]", "In [9] repaired")
     assert compare(numpy.int64(5), "repaired").names == ("In [5]", "In [9] repaired")
     watch = gpuwidget_watch(older)
     assert compare(watch, 9).names == ("In [5]", "In [9] repaired")
 
 
-def gpuwidget_watch(holds: Report) -> watching.Watch:
+def gpuwidget_watch(holds: Report) -> watch_api.Watch:
     """A watch that has measured that."""
-    watch = watching.Watch()
+    watch = watch_api.Watch()
     watch.report = holds
     return watch
 
@@ -249,26 +250,26 @@ def gpuwidget_watch(holds: Report) -> watching.Watch:
 @pytest.mark.parametrize("what", ["7", "nonsense", "five", HOSTILE, 7, 1.5, None, True, object()])
 def test_what_names_no_run(what: object) -> None:
     """Anything else is refused in one line that lists what there is."""
-    watching.keep(AFTER)
+    watch_api.keep(AFTER)
     with pytest.raises(OptionError) as raised:
         compare(what, 9)
     text = str(raised.value)
     assert "There are: 9, 'repaired'." in text
     assert "\n" not in text
-    watching._reports.clear()
+    watch_api._reports.clear()
     with pytest.raises(OptionError, match="No cell has been watched yet"):
         compare(what, 9)
 
 
 def test_what_has_no_report_yet() -> None:
     """A watch whose body has not ended and a function that was never called are told from what is none."""
-    watch, function = watching.Watch(), watching.WatchedFunction(len, None)
+    watch, function = watch_api.Watch(), watch_api.WatchedFunction(len, None)
     with pytest.raises(OptionError, match=r"^This is a watch that has no report yet: .* body has ended\.$"):
         compare(watch, 9)
     with pytest.raises(
         OptionError, match=r"^'step' is a watched function that has no report yet: .* ended\.$"
     ):
-        comparing._found("step", {"step": function})
+        compare_command._found("step", {"step": function})
 
 
 def test_two_of_one_name_are_told_apart() -> None:

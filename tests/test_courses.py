@@ -5,8 +5,8 @@ from __future__ import annotations
 from fakes import EPOCH
 from helpers_samples import GIB, h200, reading
 
-from gpuwidget.measure.courses import Courses, GpuCourse
-from gpuwidget.measure.track import Track
+from gpuwidget.measure.gpu_totals import Track
+from gpuwidget.measure.time_series import Courses, GpuCourse
 
 
 def track(index: int, measured: float, **values: float | int | None) -> Track:

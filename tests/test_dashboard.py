@@ -5,8 +5,8 @@ from __future__ import annotations
 from fakes import EPOCH, FakeClock
 from helpers_samples import h200, reading, sample
 
-from gpuwidget.kernel.dashboard import WINDOW_S, Course, Presence
-from gpuwidget.kernel.time_axis import TimeAxis
+from gpuwidget.kernel.live.dashboard import WINDOW_S, Course, Presence
+from gpuwidget.kernel.live.time_axis import TimeAxis
 
 
 def test_it_goes_on_for_ten_minutes_after_the_last_sign() -> None:

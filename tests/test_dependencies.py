@@ -25,8 +25,8 @@ from tools.build_hook import add_urls
 from tools.metadata_hook import project_urls
 
 OPTIONAL = {
-    "measure/figures.py": {"pandas"},  # to_frame() alone, for users who work with pandas
-    "health/torch_probe.py": {"torch"},  # the doctor imports the user's torch in a child process
+    "model/flat_metrics.py": {"pandas"},  # to_frame() alone, for users who work with pandas
+    "diagnostics/torch_probe.py": {"torch"},  # the doctor imports the user's torch in a child process
     "benchmarks/launch_bound_loads.py": {"transformers"},  # on a GPU machine that has it
 }
 """Imports of packages that a user may have or not, by module."""

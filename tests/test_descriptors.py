@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuwidget import descriptors
+from gpuwidget.model import raw_attributes
 
 
 def test_no_metaclass_is_asked() -> None:
@@ -19,12 +19,12 @@ def test_no_metaclass_is_asked() -> None:
     body = dict.fromkeys(("__getattribute__", "__getattr__", "__dir__", "__subclasscheck__"), forbidden)
     names = dict.fromkeys(("__dict__", "__mro__", "__name__", "__module__"), property(forbidden))
     odd = type("Meta", (type,), {**body, **names})("Odd", (int,), {"__module__": "train", "x": 1})
-    assert descriptors.class_name(odd) == "Odd"
-    assert descriptors.class_module(odd) == "train"
-    assert [id(one) for one in descriptors.class_mro(odd)] == [id(odd), id(int), id(object)]
-    assert descriptors.class_dict(odd)["x"] == 1
+    assert raw_attributes.class_name(odd) == "Odd"
+    assert raw_attributes.class_module(odd) == "train"
+    assert [id(one) for one in raw_attributes.class_mro(odd)] == [id(odd), id(int), id(object)]
+    assert raw_attributes.class_dict(odd)["x"] == 1
     module = type("OddModule", (ModuleType,), {**body, "__dict__": property(forbidden)})("odd")
-    assert descriptors.module_dict(module)["__name__"] == "odd"
+    assert raw_attributes.module_dict(module)["__name__"] == "odd"
 
 
 def test_a_module_name_that_was_deleted() -> None:
@@ -32,4 +32,4 @@ def test_a_module_name_that_was_deleted() -> None:
     made = type("Meta", (type,), {})("Made", (), {})
     del made.__module__
     with pytest.raises(AttributeError):
-        descriptors.class_module(made)
+        raw_attributes.class_module(made)

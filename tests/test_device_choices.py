@@ -14,13 +14,13 @@ from fakes import FakeClock, FakeSource
 from helpers_samples import GIB, LIVE, h200, process, reading, sample
 from helpers_torch import make_torch
 
-from gpuwidget.errors import OptionError
-from gpuwidget.kernel import device_choices, devices
-from gpuwidget.kernel.device_choices import CPU, Choices, Observer, check
-from gpuwidget.kernel_state import DeviceChoice
-from gpuwidget.processes import own_user
+from gpuwidget.kernel.devices import default_device, device_choices
+from gpuwidget.kernel.devices.device_choices import CPU, Choices, Observer, check
+from gpuwidget.model.errors import OptionError
+from gpuwidget.model.kernel_state import DeviceChoice
 from gpuwidget.sampler import Sampler
 from gpuwidget.sources import Inventory
+from gpuwidget.system.processes import own_user
 
 _PATIENCE_S = 30.0
 
@@ -75,7 +75,7 @@ def test_each_device_has_its_gpu(torch: Any, observer: Observer) -> None:
             "another process (12)",
         ),
     )
-    assert devices.label(observer.choices(now).devices[2]) == (
+    assert default_device.label(observer.choices(now).devices[2]) == (
         "cuda:1 · GPU 1 H200 · 9.0 · 120.0 GiB free · this notebook, another process of another user, "
         "another process: python x.py, another process (12)"
     )
@@ -102,7 +102,7 @@ def test_gpus_that_differ(torch: Any, observer: Observer) -> None:
     choices = observer.choices(mixed)
     assert of(choices) == [("cpu", None), ("cuda:0", None), ("cuda:1", None)]
     assert (
-        devices.label(choices.devices[1])
+        default_device.label(choices.devices[1])
         == "cuda:0 · which GPU will be known once your code has started CUDA"
     )
 

@@ -21,11 +21,11 @@ from helpers_wheels import (
 )
 from nvml_standin import Standin
 
-import gpuwidget.health
-from gpuwidget.diagnosis import Doctor, Link
-from gpuwidget.health.children import Environment
-from gpuwidget.health.examination import examine
-from gpuwidget.health.patient import Patient
+import gpuwidget.diagnostics
+from gpuwidget.diagnostics.probe_process import Environment
+from gpuwidget.diagnostics.run_checks import examine
+from gpuwidget.diagnostics.target import Patient
+from gpuwidget.model.diagnosis import Doctor, Link
 
 CU13 = "nvidia-cudnn-cu13==9.10.2.21"
 CU12 = "nvidia-cudnn-cu12==9.8.0.87"
@@ -411,7 +411,7 @@ CHANGES_THE_MACHINE = {
 }
 """Commands that the links offer besides, and why no test executes them."""
 DERIVED = {"command": "one of build() or of the constants, chosen by the link"}
-HEALTH = Path(gpuwidget.health.__file__ or "").parent
+HEALTH = Path(gpuwidget.diagnostics.__file__ or "").parent
 
 
 def test_every_command_is_executed_or_says_why_not() -> None:

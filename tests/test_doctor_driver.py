@@ -22,10 +22,10 @@ from helpers_doctor import (
     told,
 )
 
-from gpuwidget.health.children import Said
-from gpuwidget.health.packages import Installed
-from gpuwidget.sources import nvml_words as words
-from gpuwidget.sources.nvml_health import NO_BINDING
+from gpuwidget.diagnostics.packages import Installed
+from gpuwidget.diagnostics.probe_process import Said
+from gpuwidget.sources import nvml_messages as words
+from gpuwidget.sources.nvml_diagnostics import NO_BINDING
 
 OLDER = "'torch>=2.0,<2.8'"
 """The versions that come in the build for CUDA 11.8."""

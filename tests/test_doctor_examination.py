@@ -16,12 +16,12 @@ import pytest
 from helpers_doctor import WORKING, build_libcuda, fake_torch
 from nvml_standin import Standin
 
-from gpuwidget.diagnosis import Doctor, Link
-from gpuwidget.errors import DoctorError
-from gpuwidget.health import visit
-from gpuwidget.health.children import Child, Environment
-from gpuwidget.health.examination import examine
-from gpuwidget.health.patient import Notebook, Patient
+from gpuwidget.diagnostics import isolated_run
+from gpuwidget.diagnostics.probe_process import Child, Environment
+from gpuwidget.diagnostics.run_checks import examine
+from gpuwidget.diagnostics.target import Notebook, Patient
+from gpuwidget.model.diagnosis import Doctor, Link
+from gpuwidget.model.errors import DoctorError
 
 PATIENCE_S = 60.0
 LIBCUDNN = "libcudnn.so.9: cannot open shared object file: No such file or directory"
@@ -175,7 +175,7 @@ def test_files_of_the_users_named_like_pythons_own_do_no_harm(place: Place, name
     (user / f"{name}.py").write_text("raise RuntimeError('the user has a file of that name')\n")
     place.torch(WORKING)
     place.path.insert(0, str(user))
-    doctor = visit.visit("kernel", "0.1.0", place.environment)
+    doctor = isolated_run.visit("kernel", "0.1.0", place.environment)
     found = links(doctor)["torch"]
     assert (found.status, found.found) == ("warning", "2.10.0, built for CUDA 12.8")
     assert found.reason == f"{name}.py in {user} hides Python's own module {name}."
@@ -220,7 +220,9 @@ def test_an_interpreter_that_is_not_there(place: Place) -> None:
 def test_a_visit_brings_back_the_whole_diagnosis(place: Place) -> None:
     """What a kernel and a server get is what the command prints."""
     place.torch(WORKING)
-    doctor = visit.visit("kernel", "0.1.0", place.environment, notebook=Notebook("2.9.0", cudnn_off=True))
+    doctor = isolated_run.visit(
+        "kernel", "0.1.0", place.environment, notebook=Notebook("2.9.0", cudnn_off=True)
+    )
     assert (doctor.place, doctor.python) == ("kernel", sys.executable)
     assert links(doctor)["torch"].found == "2.10.0, built for CUDA 12.8"
     assert links(doctor)["torch"].remedy == "Restart the kernel."
@@ -231,10 +233,10 @@ def test_a_visit_that_fails_says_so(place: Place) -> None:
     """An environment without the packages that gpuwidget needs, or without Python, is no reason to hang."""
     nowhere = Environment("/nowhere/python", place.path, place.variables)
     with pytest.raises(DoctorError, match="No such file or directory"):
-        visit.visit("kernel", "0.1.0", nowhere)
+        isolated_run.visit("kernel", "0.1.0", nowhere)
     empty = Environment(sys.executable, [], place.variables)
     with pytest.raises(DoctorError, match="exit status 1: ModuleNotFoundError: No module named 'packaging'"):
-        visit.visit("kernel", "0.1.0", empty)
+        isolated_run.visit("kernel", "0.1.0", empty)
 
 
 @pytest.mark.parametrize(
@@ -243,14 +245,14 @@ def test_a_visit_that_fails_says_so(place: Place) -> None:
 def test_what_is_no_diagnosis_is_refused(values: object) -> None:
     """A file of something else, or of another version."""
     with pytest.raises(DoctorError):
-        visit.doctor_of(values)
+        isolated_run.doctor_of(values)
 
 
 def test_a_child_that_is_given_up_takes_its_children_along(tmp_path: Path) -> None:
     """Nothing of an examination that was interrupted goes on in the background."""
     (tmp_path / "parent_of_one.py").write_text(
         "import subprocess, sys\n"
-        "from gpuwidget.health.children import say\n"
+        "from gpuwidget.diagnostics.probe_process import say\n"
         "def main(path):\n"
         "    say(child=subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']).pid)\n"
         "    import time; time.sleep(600)\n"
@@ -280,11 +282,11 @@ def test_a_child_ends_with_who_started_it(tmp_path: Path) -> None:
     )
     code = (
         "import os, sys, time\n"
-        "from gpuwidget.health.children import Child, Environment\n"
+        "from gpuwidget.diagnostics.probe_process import Child, Environment\n"
         f"environment = Environment(sys.executable, [{str(tmp_path)!r}, *sys.path], dict(os.environ))\n"
         "Child('looks_long', environment, leads=True).said(time.monotonic() + 600)\n"
     )
-    root = str(Path(visit.__file__).parents[2])
+    root = str(Path(isolated_run.__file__).parents[2])
     parent = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": root})
     heard = threading.Event()
     while not (gate.exists() and gate.read_text().endswith("\n")):
@@ -320,7 +322,7 @@ def test_how_a_child_ended(tmp_path: Path) -> None:
     """By itself, by an exit status, by a signal: what it said before counts."""
     (tmp_path / "ends.py").write_text(
         "import os, sys\n"
-        "from gpuwidget.health.children import say\n"
+        "from gpuwidget.diagnostics.probe_process import say\n"
         "def main(path):\n"
         "    say(step='one')\n"
         "    print('noise', end='')\n"
@@ -344,7 +346,7 @@ def test_a_child_that_prints_without_end_costs_no_memory(tmp_path: Path) -> None
     """A file of the user's that prints for a minute is passed over, and not kept; what is said counts."""
     (tmp_path / "prints.py").write_text(
         "import os\n"
-        "from gpuwidget.health.children import say\n"
+        "from gpuwidget.diagnostics.probe_process import say\n"
         "def main(path):\n"
         "    say(step='one')\n"
         "    for end in (b'\\n', b''):\n"

@@ -16,9 +16,9 @@ from helpers_doctor import (
     told,
 )
 
-from gpuwidget.health.examination import diagnosis
-from gpuwidget.health.patient import Notebook
-from gpuwidget.sources.nvml_health import Peer
+from gpuwidget.diagnostics.run_checks import diagnosis
+from gpuwidget.diagnostics.target import Notebook
+from gpuwidget.sources.nvml_diagnostics import Peer
 
 # -- the GPUs --------------------------------------------------------------------------------------------
 

@@ -17,9 +17,9 @@ from helpers_doctor import (
     told,
 )
 
-from gpuwidget.health.examination import diagnosis
-from gpuwidget.host import SharedMemory
-from gpuwidget.sources.nvml_health import GpuHealth
+from gpuwidget.diagnostics.run_checks import diagnosis
+from gpuwidget.sources.nvml_diagnostics import GpuHealth
+from gpuwidget.system.host_limits import SharedMemory
 
 
 def test_where_all_is_found_nothing_is_to_do() -> None:

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from helpers_doctor import fake_torch
 
-from gpuwidget.health import kernel_log, machine, packages
-from gpuwidget.health.packages import Copy, Installed, TorchFiles
-from gpuwidget.health.torch_probe import LIBRARIES
+from gpuwidget.diagnostics import kernel_log, machine, packages
+from gpuwidget.diagnostics.packages import Copy, Installed, TorchFiles
+from gpuwidget.diagnostics.torch_probe import LIBRARIES
 
 
 def files(root: Path, **texts: str) -> Path:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from helpers_doctor import WORKING, fake_torch
 
-from gpuwidget.diagnosis import Link, Place
-from gpuwidget.health import visit
-from gpuwidget.health.children import Environment, without_working_directory
+from gpuwidget.diagnostics import isolated_run
+from gpuwidget.diagnostics.probe_process import Environment, without_working_directory
+from gpuwidget.model.diagnosis import Link, Place
 
 Examine = Callable[..., Link]
 
@@ -34,7 +34,7 @@ def examine(tmp_path: Path, folder: Path) -> Examine:
     def run(place: Place = "kernel", first: str = "", **variables: str) -> Link:
         path = [first, str(tmp_path / "site"), *sys.path]
         environment = Environment(sys.executable, path, {**os.environ, **variables})
-        return visit.visit(place, "0.1.0", environment).links[0]
+        return isolated_run.visit(place, "0.1.0", environment).links[0]
 
     return run
 

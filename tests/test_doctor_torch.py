@@ -21,10 +21,10 @@ from helpers_doctor import (
     told,
 )
 
-from gpuwidget.health.children import Said
-from gpuwidget.health.facts import Facts
-from gpuwidget.health.packages import Copy, Installed, TorchFiles
-from gpuwidget.health.patient import Notebook
+from gpuwidget.diagnostics.packages import Copy, Installed, TorchFiles
+from gpuwidget.diagnostics.probe_process import Said
+from gpuwidget.diagnostics.probe_results import Facts
+from gpuwidget.diagnostics.target import Notebook
 
 
 def anew(package: str) -> str:

@@ -13,11 +13,11 @@ import pytest
 from helpers_doctor import CUDA, NOT_INSTALLED, TORCH, WORKING, build_libcuda, facts, fake_torch, link
 from nvml_standin import Standin
 
-from gpuwidget.diagnosis import Doctor
-from gpuwidget.health import children, cuda_probe, patient, torch_probe
-from gpuwidget.health.children import Child, Ending, Environment, Said
-from gpuwidget.health.examination import diagnosis, examine
-from gpuwidget.health.patient import Patient
+from gpuwidget.diagnostics import cuda_probe, probe_process, target, torch_probe
+from gpuwidget.diagnostics.probe_process import Child, Ending, Environment, Said
+from gpuwidget.diagnostics.run_checks import diagnosis, examine
+from gpuwidget.diagnostics.target import Patient
+from gpuwidget.model.diagnosis import Doctor
 
 PATIENCE_S = 8.0
 ALL_FOUND = "All links were found, from PyTorch to the GPU."
@@ -133,8 +133,8 @@ def test_a_step_that_had_no_time_left_is_not_called_broken() -> None:
 
 def test_the_examination_ends_within_20_seconds() -> None:
     """The probes have one deadline together, before that of the process that runs them."""
-    assert patient.PATIENCE_S + children._END_S < patient.DEADLINE_S
-    assert patient.DEADLINE_S + children._END_S <= 20.0
+    assert target.PATIENCE_S + probe_process._END_S < target.DEADLINE_S
+    assert target.DEADLINE_S + probe_process._END_S <= 20.0
 
 
 # -- real children ---------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ def test_each_step_is_announced_before_it_begins(probe: Any, environment: Enviro
     """The table that names the steps has those that the probe takes, in their order."""
     child = Child(probe.__name__, environment)
     assert child.said(time.monotonic() + 60.0).unfinished is None
-    said = [json.loads(line.removeprefix(children._MARK)) for line in child._heard]
+    said = [json.loads(line.removeprefix(probe_process._MARK)) for line in child._heard]
     assert [values["step"] for values in said if "step" in values] == [*probe.STEPS, "end"]
 
 

@@ -15,19 +15,20 @@ import pytest
 from helpers_doctor import TORCH, WORKING, facts, fake_torch, h200, nvml
 
 import gpuwidget
-from gpuwidget import torch_state, torch_switches
-from gpuwidget.cli import main
-from gpuwidget.diagnosis import Doctor
-from gpuwidget.health import command, visit
-from gpuwidget.health.children import Environment
-from gpuwidget.health.difference import Change, changes
-from gpuwidget.health.examination import diagnosis
-from gpuwidget.health.packages import TorchFiles
-from gpuwidget.health.patient import Notebook
-from gpuwidget.health.text import render
-from gpuwidget.kernel import doctor_view, doctoring
-from gpuwidget.plain import plain
-from gpuwidget.torch_state import TorchDevice
+from gpuwidget.cli import doctor, main
+from gpuwidget.diagnostics import isolated_run
+from gpuwidget.diagnostics.compare import Change, changes
+from gpuwidget.diagnostics.packages import TorchFiles
+from gpuwidget.diagnostics.probe_process import Environment
+from gpuwidget.diagnostics.run_checks import diagnosis
+from gpuwidget.diagnostics.target import Notebook
+from gpuwidget.kernel.commands import doctor_command
+from gpuwidget.model.diagnosis import Doctor
+from gpuwidget.model.to_json import plain
+from gpuwidget.pytorch import cuda_state, torch_switches
+from gpuwidget.pytorch.cuda_state import TorchDevice
+from gpuwidget.views import diagnosis_html
+from gpuwidget.views.diagnosis_text import render
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m'\"&"
 WELL = diagnosis(facts())
@@ -61,7 +62,7 @@ def test_what_others_named_controls_no_terminal_and_no_page() -> None:
             packages={"torch": TorchFiles(HOSTILE, (), HOSTILE, None)},
         )
     )
-    text, page = render(hostile), doctor_view.html(hostile)
+    text, page = render(hostile), diagnosis_html.html(hostile)
     assert "\x1b" not in text
     assert "\x1b" not in page
     assert "<script" not in page
@@ -90,7 +91,7 @@ class Tags(HTMLParser):
 
 def test_as_html() -> None:
     """Static and whole: nothing that a front end would take out of an untrusted notebook carries meaning."""
-    tags = Tags(doctor_view.html(ILL))
+    tags = Tags(diagnosis_html.html(ILL))
     assert tags.open == []
     assert tags.seen <= {
         *("div", "table", "tbody", "tr", "td", "th", "b", "code", "details", "summary"),
@@ -122,9 +123,9 @@ def test_json_is_stable_and_comes_back() -> None:
     assert list(values["links"][0]) == [
         *("id", "title", "status", "found", "reason", "remedy", "command", "evidence")
     ]
-    assert visit.doctor_of(values) == ILL
+    assert isolated_run.doctor_of(values) == ILL
     values["of_a_newer_version"] = values["links"][0]["too"] = 1
-    assert visit.doctor_of(values) == ILL
+    assert isolated_run.doctor_of(values) == ILL
 
 
 # -- it ran yesterday ------------------------------------------------------------------------------------
@@ -181,7 +182,7 @@ def examined(monkeypatch: pytest.MonkeyPatch) -> list[Doctor]:
         assert (place, version) == ("shell", gpuwidget.__version__)
         return found[0]
 
-    monkeypatch.setattr(command, "visit", visit_shell)
+    monkeypatch.setattr(doctor, "visit", visit_shell)
     return found
 
 
@@ -205,7 +206,7 @@ def test_the_exit_status_says_whether_all_is_found(
     examined[0] = ILL
     status, out, err = run(["--json"], capsys)
     assert (status, err) == (1, "")
-    assert visit.doctor_of(json.loads(out)) == ILL
+    assert isolated_run.doctor_of(json.loads(out)) == ILL
 
 
 def test_diff_compares_with_a_file(
@@ -252,7 +253,7 @@ def test_options_of_a_look_are_not_silently_dropped(
     assert main(["-i", "5", "doctor"]) == 2
     assert capsys.readouterr().err == "gpuwidget: doctor takes no --interval.\n"
     assert main(["--json", "doctor"]) == 0
-    assert visit.doctor_of(json.loads(capsys.readouterr().out)) == WELL
+    assert isolated_run.doctor_of(json.loads(capsys.readouterr().out)) == WELL
 
 
 def test_a_source_that_does_not_exist_hinders_no_doctor(
@@ -270,7 +271,7 @@ def test_a_file_written_by_another_shell(
     examined[0] = diagnosis(facts(variables={"CUDA_VISIBLE_DEVICES": "\N{SNOWMAN}"}))
     out = run(["--json"], capsys)[1]
     assert out.isascii()
-    assert doctoring.Diagnosis(examined[0]).to_json().isascii()
+    assert doctor_command.Diagnosis(examined[0]).to_json().isascii()
     file = tmp_path / "yesterday.json"
     file.write_text(out, encoding="utf-8-sig")
     assert run(["--diff", str(file)], capsys)[1].endswith("\nNothing has changed since then.\n")
@@ -322,13 +323,13 @@ def test_a_switch_of_the_notebooks_own_is_looked_at(monkeypatch: pytest.MonkeyPa
         asked.append(notebook)
         return WELL
 
-    monkeypatch.setattr(visit, "visit", visited)
+    monkeypatch.setattr(isolated_run, "visit", visited)
     monkeypatch.setattr(torch_switches, "switches", lambda: None)
-    doctoring.doctor()
+    doctor_command.doctor()
     off = torch_switches.Switches(tf32_matmul=None, tf32_conv=None, cudnn=False)
     monkeypatch.setattr(torch_switches, "switches", lambda: off)
-    assert doctoring.doctor().doctor == WELL
+    assert doctor_command.doctor().doctor == WELL
     assert [(one.cudnn_off, one.devices) for one in asked] == [(False, None), (True, None)]
-    monkeypatch.setattr(torch_state, "devices", lambda: (TorchDevice(0, "aa-bb"), TorchDevice(1, None)))
-    doctoring.doctor()
+    monkeypatch.setattr(cuda_state, "devices", lambda: (TorchDevice(0, "aa-bb"), TorchDevice(1, None)))
+    doctor_command.doctor()
     assert asked[2].devices == ["aa-bb", None]

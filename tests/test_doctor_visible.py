@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwidget.health import drivers
-from gpuwidget.health.versions import cuda_number, cudnn_version, numbers
-from gpuwidget.health.visible import Known, Visible, read
+from gpuwidget.diagnostics import cuda_versions
+from gpuwidget.diagnostics.versions import cuda_number, cudnn_version, numbers
+from gpuwidget.diagnostics.visible_devices import Known, Visible, read
 
 GPUS = ("GPU-aa00", "GPU-aa11", "GPU-bb22")
 SLICES = ("MIG-cc00", "MIG-dd11")
@@ -67,7 +67,7 @@ def test_from_the_left_up_to_the_first_that_is_none(
 )
 def test_the_table_of_drivers(driver: str, cuda: str, old: bool) -> None:
     """NVIDIA's minimum for each CUDA; one that the table does not know yet is not called too old."""
-    assert drivers.too_old(driver, cuda) is old
+    assert cuda_versions.too_old(driver, cuda) is old
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_the_build_for_a_driver_and_its_gpus(
     driver: str | None, capabilities: list[str], wheel: str | None
 ) -> None:
     """One that this driver runs and that has code for every GPU here; none where there is none."""
-    assert drivers.torch_wheel(driver, capabilities) == wheel
+    assert cuda_versions.torch_wheel(driver, capabilities) == wheel
 
 
 @pytest.mark.parametrize(
@@ -117,12 +117,12 @@ def test_the_build_for_a_driver_and_its_gpus(
 )
 def test_the_build_for_arm(driver: str, capabilities: list[str], wheel: str | None) -> None:
     """Fewer GPUs, and none with CUDA 11.8."""
-    assert drivers.torch_wheel(driver, capabilities, arm=True) == wheel
+    assert cuda_versions.torch_wheel(driver, capabilities, arm=True) == wheel
 
 
 def test_the_last_pytorch_of_a_build() -> None:
     """What comes with a newer PyTorch too has none."""
-    last = {wheel: drivers.last_torch(wheel) for wheel in ("cu130", "cu126", "cu128", "cu118")}
+    last = {wheel: cuda_versions.last_torch(wheel) for wheel in ("cu130", "cu126", "cu128", "cu118")}
     assert last == {"cu130": None, "cu126": "2.14", "cu128": "2.11", "cu118": "2.7"}
 
 

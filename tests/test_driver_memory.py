@@ -10,9 +10,9 @@ from fakes import EPOCH, FakeClock
 from helpers_observed import observe, torch_in_use
 from helpers_samples import GIB, h200, process, reading, sample
 
-from gpuwidget.kernel import driver_memory
-from gpuwidget.kernel.driver_memory import InUse, given_back
-from gpuwidget.samples import Sample
+from gpuwidget.kernel.devices import driver_memory
+from gpuwidget.kernel.devices.driver_memory import InUse, given_back
+from gpuwidget.model.samples import Sample
 
 ONE, TWO = h200(0), h200(1)
 

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from gpuwidget import examples
-from gpuwidget.cli import main
-from gpuwidget.examples import notebooks
+from gpuwidget.cli import examples, main
+from gpuwidget.cli.examples import notebooks
 
 
 def test_they_are_copied_into_a_new_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

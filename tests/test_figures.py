@@ -12,8 +12,8 @@ import helpers_reports as reports
 import pytest
 from helpers_reports import bare_gpu, gib, gpu
 
-from gpuwidget.errors import GpuWidgetError, MissingPackageError
-from gpuwidget.measure.report import CodeTime, Report, Span
+from gpuwidget.model.errors import GpuWidgetError, MissingPackageError
+from gpuwidget.model.report import CodeTime, Report, Span
 
 EVERY = pytest.mark.parametrize("make", reports.ALL.values(), ids=reports.ALL.keys())
 

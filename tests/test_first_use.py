@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from gpuwidget.kernel.first_use import needed
-from gpuwidget.kernel.source_text import CHANGED
-from gpuwidget.kernel.user_code import UserCode
+from gpuwidget.kernel.shell.module_source import CHANGED
+from gpuwidget.kernel.shell.names_read_first import needed
+from gpuwidget.kernel.shell.user_code import UserCode
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest
 from helpers_samples import GIB, h200, reading
 
 from gpuwidget.measure.gpu_reports import GpuReports
-from gpuwidget.measure.report import Span, TorchMemory
-from gpuwidget.measure.track import Track
-from gpuwidget.torch_state import Counters, DeviceAccount, TorchDevice
+from gpuwidget.measure.gpu_totals import Track
+from gpuwidget.model.report import Span, TorchMemory
+from gpuwidget.pytorch.cuda_state import Counters, DeviceAccount, TorchDevice
 
 GPU = h200(0)
 DEVICE = TorchDevice(index=1, uuid=GPU.uuid)

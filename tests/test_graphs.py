@@ -8,9 +8,9 @@ import pytest
 from helpers_allocator import ROUND, StandInGpu
 from helpers_search import briefly, found
 
-from gpuwidget import torch_allocator
-from gpuwidget.search.reach import reach
-from gpuwidget.search.roots import Root
+from gpuwidget.heap.find_holders import reach
+from gpuwidget.heap.roots import Root
+from gpuwidget.pytorch import allocator
 
 torch: Any = pytest.importorskip("torch")
 
@@ -27,7 +27,7 @@ def test_what_a_graph_saves_for_backward(gpu: StandInGpu) -> None:
         (("losses",), 2 * ROUND),
         (("weight", "losses[0].grad_fn…"), ROUND),
     ]
-    blocks = torch_allocator.snapshot()
+    blocks = allocator.snapshot()
     roots = [Root(name, value, "variable") for name, value in names.items()]
     assert reach(roots, blocks).saved == {1: {0: 2 * ROUND}}
     losses[0].backward()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuwidget.history import MAX_POINTS, Average, Course, Integral
+from gpuwidget.measure.running_stats import MAX_POINTS, Average, Course, Integral
 
 
 def test_a_mean_is_weighted_by_time() -> None:

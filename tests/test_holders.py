@@ -8,7 +8,7 @@ import pytest
 from helpers_allocator import ROUND, StandInGpu
 from helpers_search import briefly, found
 
-from gpuwidget.measure.report import Holder
+from gpuwidget.model.report import Holder
 
 torch: Any = pytest.importorskip("torch")
 

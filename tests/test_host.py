@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwidget import host
+from gpuwidget.system import host_limits
 
 
 def group(root: Path, cgroup: str, files: dict[str, str]) -> Path:
@@ -49,17 +49,17 @@ def test_cores_are_bounded_by_affinity_and_by_the_containers_share(
     tmp_path: Path, cgroup: str, files: dict[str, str], cores: float
 ) -> None:
     """The tighter of the two, in either version of control groups, at any level."""
-    assert host.cores(group(tmp_path, cgroup, files)) == cores
+    assert host_limits.cores(group(tmp_path, cgroup, files)) == cores
 
 
 def test_without_control_groups_the_affinity_counts(tmp_path: Path) -> None:
     """As on a machine that has no /proc."""
-    assert host.cores(tmp_path) == 8
+    assert host_limits.cores(tmp_path) == 8
 
 
 def test_shared_memory_has_a_size_where_there_is_any() -> None:
     """The room for what a loader's workers hand over."""
-    room = host.shared_memory()
+    room = host_limits.shared_memory()
     assert (room is not None) == os.path.isdir("/dev/shm")
     if room is not None:
         assert 0 <= room.free <= room.total

@@ -16,24 +16,24 @@ PACKAGE = ROOT / "gpuwidget"
 
 HOMES = {
     "__init__.py": {"IPython"},
-    "health/packages.py": {"packaging"},
-    "health/torch_probe.py": {"numpy", "torch"},  # in a child, for the doctor
-    "kernel/dashboard_view.py": {"ipywidgets"},
-    "kernel/live_chart.py": {"bqplot", "ipywidgets"},
-    "kernel/live_layout.py": {"numpy"},
+    "diagnostics/packages.py": {"packaging"},
+    "diagnostics/torch_probe.py": {"numpy", "torch"},  # in a child, for the doctor
+    "kernel/live/dashboard_widgets.py": {"ipywidgets"},
+    "kernel/live/live_chart.py": {"bqplot", "ipywidgets"},
+    "kernel/live/chart_layout.py": {"numpy"},
     "kernel/magics.py": {"IPython"},
-    "kernel/refusal.py": {"IPython"},
-    "measure/figures.py": {"pandas"},
-    "processes.py": {"psutil"},
+    "kernel/cells/skip_cell.py": {"IPython"},
+    "model/flat_metrics.py": {"pandas"},
+    "system/processes.py": {"psutil"},
     "server/__init__.py": {"jupyter_server"},
-    "server/exposition.py": {"prometheus_client"},
+    "server/prometheus.py": {"prometheus_client"},
     "server/handlers.py": {"jupyter_server", "tornado"},
     "server/notebooks.py": {"jupyter_client"},
-    "server/outbox.py": {"tornado"},
+    "server/send_queue.py": {"tornado"},
     "server/queries.py": {"tornado"},
     "server/settings.py": {"traitlets"},
     "sources/nvml.py": {"pynvml"},
-    "sources/nvml_health.py": {"pynvml"},
+    "sources/nvml_diagnostics.py": {"pynvml"},
 }
 """Every module that imports a package from outside, lazily or for annotations included."""
 

@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 
-from gpuwidget.kernel.interrupts import deaf_to_interrupts, without_its_frames
+from gpuwidget.kernel.shell.deferred_interrupts import deaf_to_interrupts, without_its_frames
 
 
 def test_an_interrupt_meanwhile_arrives_afterwards() -> None:

@@ -23,9 +23,9 @@ from helpers_frames import (
     stack,
 )
 
-from gpuwidget.measure.operations import was_made_to_let_go
-from gpuwidget.measure.places import Place
-from gpuwidget.measure.tally import Look, Tally
+from gpuwidget.profiler.blocking_operations import was_made_to_let_go
+from gpuwidget.profiler.code_places import Place
+from gpuwidget.profiler.sample_counts import Look, Tally
 
 SETS = """
 for i in range(15):

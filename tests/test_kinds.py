@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpuwidget.search.kinds import Kind, Kinds
+from gpuwidget.heap.object_kinds import Kind, Kinds
 
 torch: Any = pytest.importorskip("torch")
 

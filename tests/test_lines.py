@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuwidget.measure.lines import BACKWARD, LIBRARY, Lines, Requested, addresses_with_frames, by_line
-from gpuwidget.measure.report import LineMemory
+from gpuwidget.measure.line_allocations import (
+    BACKWARD,
+    LIBRARY,
+    Lines,
+    Requested,
+    by_line,
+)
+from gpuwidget.model.report import LineMemory
+from gpuwidget.pytorch.allocation_history import addresses_with_frames
 
 CELL = "/tmp/ipykernel_7/123.py"
 MODEL = "/home/ann/work/model.py"

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 from helpers_progress import TOTAL, gpu_progress
 
-from gpuwidget.kernel.live_layout import Layout, thinned
-from gpuwidget.measure.report import Mark
+from gpuwidget.kernel.live.chart_layout import Layout, thinned
+from gpuwidget.model.report import Mark
 
 
 def test_few_gpus_stand_in_rows() -> None:

@@ -10,12 +10,12 @@ from html import unescape
 import pytest
 from helpers_progress import REPLAY, gpu_progress, progress, reading
 
-from gpuwidget.kernel.live_layout import Layout
-from gpuwidget.kernel.live_text import NO_GPU_IN_USE, NOT_ATTRIBUTED, frame, header, number, words
-from gpuwidget.kernel.time_axis import TimeAxis
+from gpuwidget.kernel.live.chart_layout import Layout
+from gpuwidget.kernel.live.live_text import NO_GPU_IN_USE, NOT_ATTRIBUTED, frame, header, number, words
+from gpuwidget.kernel.live.time_axis import TimeAxis
 from gpuwidget.measure.progress import Progress
-from gpuwidget.measure.report import Advice, Mark
-from gpuwidget.samples import Reading
+from gpuwidget.model.report import Advice, Mark
+from gpuwidget.model.samples import Reading
 
 NOW = 2000.0
 

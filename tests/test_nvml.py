@@ -9,9 +9,9 @@ import pytest
 from helpers_nvml import H200_MEMORY, STRANGER, UUIDS, Machine, in_a_process
 from nvml_standin import Standin
 
-from gpuwidget.samples import Process
+from gpuwidget.model.samples import Process
 from gpuwidget.sources import Steady
-from gpuwidget.sources import nvml_words as words
+from gpuwidget.sources import nvml_messages as words
 
 # -- who is there ----------------------------------------------------------------------------------------
 
@@ -193,7 +193,7 @@ def test_a_forked_child_starts_its_own(library: Path, tmp_path: Path) -> None:
         standin,
         """
         import json, os
-        from gpuwidget.errors import SourceLostError
+        from gpuwidget.model.errors import SourceLostError
         from gpuwidget.sources.nvml import NvmlSource
 
         source, unopened = NvmlSource(), NvmlSource()

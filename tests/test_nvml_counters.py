@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 from helpers_nvml import EPOCH, GIB, STRANGER, UUIDS, Machine
 
-from gpuwidget.errors import GpuLostError
-from gpuwidget.samples import Activity, Process
+from gpuwidget.model.errors import GpuLostError
+from gpuwidget.model.samples import Activity, Process
 from gpuwidget.sources import Slow
-from gpuwidget.sources import nvml_words as words
+from gpuwidget.sources import nvml_messages as words
 from gpuwidget.sources.nvml import NvmlSource
 from gpuwidget.sources.nvml_device import SLOW_VALUES
 

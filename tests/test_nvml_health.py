@@ -8,9 +8,9 @@ from helpers_doctor import h200
 from helpers_nvml import Machine
 from nvml_standin import Standin
 
-from gpuwidget.sources import nvml_health as health
-from gpuwidget.sources import nvml_words as words
-from gpuwidget.sources.nvml_health import Peer
+from gpuwidget.sources import nvml_diagnostics as health
+from gpuwidget.sources import nvml_messages as words
+from gpuwidget.sources.nvml_diagnostics import Peer
 
 
 @pytest.fixture

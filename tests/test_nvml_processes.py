@@ -7,9 +7,9 @@ import os
 import pytest
 from helpers_nvml import STRANGER, Machine
 
-from gpuwidget import processes
-from gpuwidget.samples import Process
-from gpuwidget.sources import nvml_words as words
+from gpuwidget.model.samples import Process
+from gpuwidget.sources import nvml_messages as words
+from gpuwidget.system import processes
 
 
 def test_processes_are_listed_once_with_user_and_program(

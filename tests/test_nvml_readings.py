@@ -11,9 +11,9 @@ import pytest
 from helpers_nvml import EPOCH, GIB, H200_RESERVED, Hung, Machine
 from nvml_standin import build
 
-from gpuwidget import processes
 from gpuwidget.sources import Fast, Slow, Steady
-from gpuwidget.sources import nvml_words as words
+from gpuwidget.sources import nvml_messages as words
+from gpuwidget.system import processes
 
 # -- the fast calls --------------------------------------------------------------------------------------
 

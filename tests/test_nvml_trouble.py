@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from helpers_nvml import Hung, Machine
 
-from gpuwidget.errors import GpuLostError, SourceLostError
-from gpuwidget.sources import nvml_words as words
+from gpuwidget.model.errors import GpuLostError, SourceLostError
+from gpuwidget.sources import nvml_messages as words
 from gpuwidget.sources.nvml import NvmlSource
 
 # -- losing a GPU or the driver --------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 from helpers_allocator import ROUND, StandInGpu
 from helpers_search import briefly, found
 
-from gpuwidget.search import objects
+from gpuwidget.heap import object_references
 
 
 def forbidden(*_: object) -> Any:
@@ -31,8 +31,8 @@ def test_attributes_are_pythons_own() -> None:
     hostile = type("Hostile", (), {"__getattribute__": forbidden, "__getattr__": forbidden})()
     object.__setattr__(hostile, "kept", 1)
     made_up = type("MadeUp", (), {"__dict__": property(forbidden)})()
-    assert objects.attributes(hostile) == {"kept": 1}
-    assert [objects.attributes(one) for one in (made_up, Slots(), 1, "text")] == [None] * 4
+    assert object_references.attributes(hostile) == {"kept": 1}
+    assert [object_references.attributes(one) for one in (made_up, Slots(), 1, "text")] == [None] * 4
 
 
 def test_which_attribute_it_is() -> None:
@@ -40,10 +40,10 @@ def test_which_attribute_it_is() -> None:
     slots, part = Slots(), object()
     slots.kept = part
     space = SimpleNamespace(first=1.5, part=part)
-    assert objects.attribute_name(slots, None, part) == "kept"
-    assert objects.attribute_name(space, objects.attributes(space), part) == "part"
-    assert objects.attribute_name(space, None, part) is None
-    assert objects.attribute_name(slots, None, object()) is None
+    assert object_references.attribute_name(slots, None, part) == "kept"
+    assert object_references.attribute_name(space, object_references.attributes(space), part) == "part"
+    assert object_references.attribute_name(space, None, part) is None
+    assert object_references.attribute_name(slots, None, object()) is None
 
 
 def test_the_name_of_a_type() -> None:
@@ -51,7 +51,7 @@ def test_the_name_of_a_type() -> None:
     odd = type("Meta", (type,), {"__name__": property(forbidden)})(
         "Odd", (), {"__class__": property(forbidden)}
     )
-    assert objects.type_name(odd()) == "Odd"
+    assert object_references.type_name(odd()) == "Odd"
 
 
 @pytest.mark.parametrize("kind", [list, deque])
@@ -67,10 +67,10 @@ def test_containers_of_the_users_are_read_as_pythons() -> None:
     part = [1]
     derived = type("List", (list,), body)()
     list.append(derived, part)
-    assert part in objects.items(derived)
+    assert part in object_references.items(derived)
     huge = type("Dict", (dict,), body)()
-    dict.update(huge, dict.fromkeys(range(objects.MOST_ITEMS + 1), part))
-    assert objects.items(huge) == [part] * objects.MOST_ITEMS
+    dict.update(huge, dict.fromkeys(range(object_references.MOST_ITEMS + 1), part))
+    assert object_references.items(huge) == [part] * object_references.MOST_ITEMS
 
 
 def test_functions_and_frames_end_at_their_module() -> None:
@@ -82,10 +82,10 @@ def test_functions_and_frames_end_at_their_module() -> None:
         return (kept, value), sys._getframe()
 
     _, frame = function()
-    of_function = [id(one) for one in objects.of_function(function)]
+    of_function = [id(one) for one in object_references.of_function(function)]
     assert id(function.__closure__) in of_function
     assert id(function.__defaults__) in of_function
     assert id(globals()) not in of_function
-    of_frame = [id(one) for one in objects.of_frame(frame)]
+    of_frame = [id(one) for one in object_references.of_frame(frame)]
     assert id(default) in of_frame
     assert not {id(globals()), id(sys._getframe())} & set(of_frame)

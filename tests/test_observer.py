@@ -26,10 +26,10 @@ from helpers_frames import (
     stack,
 )
 
-from gpuwidget.measure.observer import CodeWitness
-from gpuwidget.measure.places import Places
-from gpuwidget.measure.report import CodeTime, LineTime
-from gpuwidget.measure.windows import WindowMean
+from gpuwidget.model.report import CodeTime, LineTime
+from gpuwidget.profiler.code_places import Places
+from gpuwidget.profiler.counter_windows import WindowMean
+from gpuwidget.profiler.sampling_profiler import CodeWitness
 from gpuwidget.sources import Window
 
 

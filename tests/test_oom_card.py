@@ -8,12 +8,11 @@ from typing import Any
 
 from helpers_reports import HOSTILE
 
-from gpuwidget.kernel.oom_card import bundle
-from gpuwidget.kernel.oom_facts import CellShare, Story
-from gpuwidget.measure.out_of_memory import Facts, Held, Other
-from gpuwidget.measure.report import Holder, HolderKind
-from gpuwidget.torch_segments import Segment
-from gpuwidget.units import GIB, MIB
+from gpuwidget.measure.out_of_memory import CellShare, Facts, Held, Other, Story
+from gpuwidget.model.report import Holder, HolderKind
+from gpuwidget.model.units import GIB, MIB
+from gpuwidget.pytorch.segments import Segment
+from gpuwidget.views.oom_card import bundle
 
 
 def held(kind: HolderKind, name: str, size: float, cell: int | None, **changes: Any) -> Held:

@@ -11,12 +11,13 @@ import pytest
 from helpers_allocator import MIB
 from helpers_out_of_memory import LimitedGpu
 
-from gpuwidget import processes
-from gpuwidget.kernel import memory, outside_torch
-from gpuwidget.kernel.oom_facts import FailedCell, Story, gather
-from gpuwidget.kernel.outside_torch import CONTEXT, Outside
-from gpuwidget.measure.out_of_memory import Other, Pool
-from gpuwidget.measure.report import Holder
+from gpuwidget.kernel.attribution import memory_holders
+from gpuwidget.kernel.devices import non_torch_memory
+from gpuwidget.kernel.devices.non_torch_memory import CONTEXT, Outside
+from gpuwidget.kernel.oom.context import FailedCell, gather
+from gpuwidget.measure.out_of_memory import Other, Pool, Story
+from gpuwidget.model.report import Holder
+from gpuwidget.system import processes
 
 torch: Any = pytest.importorskip("torch")
 
@@ -25,7 +26,7 @@ torch: Any = pytest.importorskip("torch")
 def outside(monkeypatch: pytest.MonkeyPatch) -> dict[str, Outside]:
     """What the driver says of each device."""
     said: dict[str, Outside] = {}
-    monkeypatch.setattr(outside_torch, "look", lambda known: (said, None if said else "no driver here."))
+    monkeypatch.setattr(non_torch_memory, "look", lambda known: (said, None if said else "no driver here."))
     return said
 
 
@@ -120,7 +121,7 @@ def test_where_looking_fails(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPa
     def fail(shell: object) -> None:
         raise TypeError("unhashable type")
 
-    monkeypatch.setattr(memory, "search", fail)
+    monkeypatch.setattr(memory_holders, "search", fail)
     kept = small_gpu.empty(10 * MIB // 4)
     told = story(small_gpu, 80 * MIB, FailedCell(None, 3, {0: 0}))
     assert (told.facts.held, told.facts.allocated, told.cells) == ((), 10 * MIB, ())

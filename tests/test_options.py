@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwidget.errors import OptionError
-from gpuwidget.kernel.options import HELP, find_in_cell, parse, without_watch_line
+from gpuwidget.kernel.cells.options import HELP, find_in_cell, parse, without_watch_line
+from gpuwidget.model.errors import OptionError
 
 
 def test_defaults() -> None:

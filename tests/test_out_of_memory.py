@@ -16,13 +16,13 @@ from gpuwidget.measure.out_of_memory import (
     Rounded,
     contradicts_itself,
     first_step,
-    is_out_of_memory,
     parse,
     remedies,
 )
-from gpuwidget.measure.report import Holder, HolderKind
-from gpuwidget.torch_segments import Segment
-from gpuwidget.units import GIB, MIB
+from gpuwidget.model.report import Holder, HolderKind
+from gpuwidget.model.units import GIB, MIB
+from gpuwidget.pytorch.oom_error import is_out_of_memory
+from gpuwidget.pytorch.segments import Segment
 
 TORCH_1 = (
     "CUDA out of memory. Tried to allocate 20.00 MiB (GPU 1; 10.76 GiB total capacity; 9.47 GiB already "

@@ -12,12 +12,12 @@ from fakes import FakeClock
 from helpers_observed import observe, torch_in_use
 from helpers_samples import GIB, LIVE, h200, process, reading, sample
 
-from gpuwidget.kernel import device_choices, outside_torch
-from gpuwidget.kernel.outside_torch import Outside
-from gpuwidget.measure.holders import DeviceMemory
-from gpuwidget.measure.report import Holder
-from gpuwidget.processes import own_user
-from gpuwidget.samples import Process, Sample
+from gpuwidget.kernel.devices import device_choices, non_torch_memory
+from gpuwidget.kernel.devices.non_torch_memory import Outside
+from gpuwidget.measure.memory_holders import DeviceMemory
+from gpuwidget.model.report import Holder
+from gpuwidget.model.samples import Process, Sample
+from gpuwidget.system.processes import own_user
 
 ONE, TWO = h200(0), h200(1)
 OURS = os.getpid()
@@ -32,7 +32,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
 def look(monkeypatch: pytest.MonkeyPatch, now: Sample | None, *, pids_match: bool = True) -> Any:
     """What is told of a moment."""
     observe(monkeypatch, lambda patience: now, pids_match=pids_match, clock=FakeClock())
-    return outside_torch.look(KNOWN)
+    return non_torch_memory.look(KNOWN)
 
 
 def moment(*held: Process, used: int = 60 * GIB) -> Sample:
@@ -109,7 +109,7 @@ def test_cupys_pool_has_its_name(torch: Any, monkeypatch: pytest.MonkeyPatch) ->
     )
     assert asked == [0]
     pool.total_bytes = None
-    assert outside_torch.cupy_pool(0) is None
+    assert non_torch_memory.cupy_pool(0) is None
 
 
 def test_process_ids_that_do_not_match(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpuwidget import own_modules
+from gpuwidget.heap import user_modules
 
 
 def module(name: str, file: str | None) -> ModuleType:
@@ -36,7 +36,7 @@ def module(name: str, file: str | None) -> ModuleType:
 )
 def test_whose_a_module_is(what: Any, expected: bool) -> None:
     """The user's are those with a file that was not installed, and that belong to no tool of ours."""
-    assert own_modules.is_users(what) is expected
+    assert user_modules.is_users(what) is expected
 
 
 def test_whose_a_class_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +45,7 @@ def test_whose_a_class_is(monkeypatch: pytest.MonkeyPatch) -> None:
     named = {
         name: type("Made", (), {"__module__": name}) for name in ("__main__", "train", "json", "gone", 3)
     }
-    assert {name: own_modules.is_users_class(made) for name, made in named.items()} == {
+    assert {name: user_modules.is_users_class(made) for name, made in named.items()} == {
         "__main__": True,
         "train": True,
         "json": False,
@@ -54,9 +54,9 @@ def test_whose_a_class_is(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     nameless = type("Meta", (type,), {})("Made", (), {})
     del nameless.__module__
-    assert [own_modules.module_name(made) for made in (named["train"], named[3], nameless)] == [
+    assert [user_modules.module_name(made) for made in (named["train"], named[3], nameless)] == [
         "train",
         "",
         "",
     ]
-    assert own_modules.is_users_class(nameless) is False
+    assert user_modules.is_users_class(nameless) is False

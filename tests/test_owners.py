@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpuwidget.search.owners import Owners
-from gpuwidget.torch_allocator import DeviceBlocks
+from gpuwidget.heap.owners import Owners
+from gpuwidget.pytorch.allocator import DeviceBlocks
 
 
 def device(index: int, *blocks: tuple[int, int]) -> DeviceBlocks:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwidget.measure.pace import period
-from gpuwidget.measure.places import Place
-from gpuwidget.measure.tally import Look, Spent, Tally
+from gpuwidget.profiler.code_places import Place
+from gpuwidget.profiler.sample_counts import Look, Spent, Tally
+from gpuwidget.profiler.sampling_rate import period
 
 SOMEWHERE = Spent(Place(1, 0, 0, 0, 0), 1)
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import gpuwidget
-from gpuwidget.sources import throttle
+from gpuwidget.sources import throttle_reasons
 
 ROOT = Path(__file__).parent.parent
 WORDS = ROOT / "labextension" / "src" / "panel" / "words.ts"
@@ -16,8 +16,10 @@ WORDS = ROOT / "labextension" / "src" / "panel" / "words.ts"
 def test_the_panel_is_warm_where_the_other_views_are() -> None:
     """What holds a clock down is a worry in the panel if and only if it is one in the table."""
     (quiet,) = re.findall(r"QUIET_THROTTLES[^[]*\[([^]]*)\]", WORDS.read_text(encoding="utf-8"))
-    every = set(throttle.words((1 << 11) - 1)) | set(throttle.words(throttle.HW_SLOWDOWN))
-    assert set(re.findall(r"'([^']*)'", quiet)) == every - throttle.ATTENTION
+    every = set(throttle_reasons.words((1 << 11) - 1)) | set(
+        throttle_reasons.words(throttle_reasons.HW_SLOWDOWN)
+    )
+    assert set(re.findall(r"'([^']*)'", quiet)) == every - throttle_reasons.ATTENTION
 
 
 def test_the_panel_has_the_package_s_version() -> None:

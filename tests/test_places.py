@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from helpers_frames import CELL, KERNEL, NAMES, OTHER_CELL, stack
 
-from gpuwidget.kernel.cell_bodies import cell_text
-from gpuwidget.measure.places import WAITING_FOR_CHILD, Places, in_call
+from gpuwidget.kernel.shell.magic_bodies import cell_text
+from gpuwidget.model.report import WAITING_FOR_CHILD, in_call
+from gpuwidget.profiler.code_places import Places
 
 STDLIB = sysconfig.get_path("stdlib")
 IPYTHON = "/lib/site-packages/IPython/core/"

@@ -10,9 +10,9 @@ from types import FrameType
 
 import pytest
 
-from gpuwidget.measure.marks import Marks
-from gpuwidget.measure.printed import Printed
-from gpuwidget.measure.report import Mark
+from gpuwidget.measure.printed_lines import Printed
+from gpuwidget.measure.timeline_marks import Marks
+from gpuwidget.model.report import Mark
 
 
 class Stream(io.StringIO):

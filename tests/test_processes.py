@@ -15,8 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
-from gpuwidget import processes
-from gpuwidget.processes import UNKNOWN, Directory, Families, Family, Identity
+from gpuwidget.system import processes
+from gpuwidget.system.processes import UNKNOWN, Directory, Families, Family, Identity
 
 ME = os.getpid()
 
@@ -143,7 +143,7 @@ def test_a_daemon_of_a_session_leader() -> None:
     """A program that outlives the one that started it, as `nohup program &` does, is still its kernel's."""
     code = (
         "import os, subprocess\n"
-        "from gpuwidget.processes import Family\n"
+        "from gpuwidget.system.processes import Family\n"
         "subprocess.run(['sh', '-c', 'sleep 60 >/dev/null 2>&1 & echo $! >pid'])\n"
         "orphan = int(open('pid').read())\n"
         "parent = int(open(f'/proc/{orphan}/stat').read().rpartition(')')[2].split()[1])\n"
@@ -401,7 +401,7 @@ def test_whether_there_is_a_child() -> None:
     """From its start until somebody has waited for it, which the question does not."""
     program = """
 import os, sys
-from gpuwidget.processes import children_cpu_time, has_children
+from gpuwidget.system.processes import children_cpu_time, has_children
 said = [has_children(), children_cpu_time().alive]
 child = os.fork()
 if not child:

@@ -11,10 +11,10 @@ import pytest
 from helpers_allocator import StandInGpu
 from helpers_search import found
 
-from gpuwidget import torch_allocator
-from gpuwidget.search.reach import Reached, reach, remember_storages
-from gpuwidget.search.roots import Root
-from gpuwidget.torch_allocator import DeviceBlocks
+from gpuwidget.heap.find_holders import Reached, reach, remember_storages
+from gpuwidget.heap.roots import Root
+from gpuwidget.pytorch import allocator
+from gpuwidget.pytorch.allocator import DeviceBlocks
 
 torch: Any = pytest.importorskip("torch")
 
@@ -40,7 +40,7 @@ def test_looking_sets_off_no_garbage_collection(gpu: StandInGpu) -> None:
     del ring
     many = {f"v{n}": [[n, [n]], {"n": [n]}] for n in range(5000)}
     roots = [Root(name, value, "variable") for name, value in many.items()]
-    blocks = torch_allocator.snapshot()
+    blocks = allocator.snapshot()
     before = [generation["collections"] for generation in gc.get_stats()]
     reach(roots, blocks)
     after = [generation["collections"] for generation in gc.get_stats()]
@@ -53,7 +53,7 @@ def test_what_lies_in_time(gpu: StandInGpu) -> None:
     """Where the time is over, variables that are tensors are known still, and the rest is unknown."""
     x, kept = gpu.empty(1000), [gpu.empty(1)]
     roots = [Root("x", x, "variable"), Root("kept", kept, "variable"), Root("Out[1]", x[1:], "notebook")]
-    reached = reach(roots, torch_allocator.snapshot(), within_s=0)
+    reached = reach(roots, allocator.snapshot(), within_s=0)
     assert (reached.complete, reached.names) == (False, {0: ("x", "Out[1]")})
     assert sorted(reached.owners[0], key=str) == [0, None]
 
@@ -67,7 +67,7 @@ def test_storages_alone(gpu: StandInGpu) -> None:
     def remember(index: int, address: int, storage: Any) -> None:
         told.append((index, address, storage().expired()))
 
-    blocks = torch_allocator.snapshot()
+    blocks = allocator.snapshot()
     bounds: dict[str, Any] = {"barred": (), "most_objects": 100, "within_s": 100}
     remember_storages(roots, blocks, remember, **bounds)
     assert sorted(told) == [(0, address, False) for address in blocks[0].addresses]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from gpuwidget.sampler.recent import Recent
+from gpuwidget.sampler.recent_memory import Recent
 
 
 def sample(time: float, **memory: int | None) -> Any:

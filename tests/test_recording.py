@@ -11,9 +11,9 @@ from fakes import EPOCH
 from helpers_recordings import SetClock, meta, tick, values, write
 from helpers_samples import LIVE, h200, process, reading, sample
 
-from gpuwidget.errors import RecordingError
-from gpuwidget.recorder import RecordingWriter, write_samples
-from gpuwidget.samples import Activity, Sample
+from gpuwidget.cli.recorder import RecordingWriter, write_samples
+from gpuwidget.model.errors import RecordingError
+from gpuwidget.model.samples import Activity, Sample
 from gpuwidget.sources import Fast, Slow, Steady
 from gpuwidget.sources.recording import NOT_RECORDED, read
 from gpuwidget.sources.replay import SHIPPED, ReplaySource
@@ -196,7 +196,7 @@ def test_a_full_disk_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         def write(self, sample: Sample) -> None:
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("gpuwidget.recorder.RecordingWriter", Full)
+    monkeypatch.setattr("gpuwidget.cli.recorder.RecordingWriter", Full)
     with pytest.raises(RecordingError, match=r"can't be written: No space left on device\."):
         recorded(tmp_path / "run.jsonl", sample((one, reading(one))))
 

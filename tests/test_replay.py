@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from helpers_recordings import GPM, SetClock, meta, tick, values, write
 
-from gpuwidget.errors import GpuLostError, SourceLostError
-from gpuwidget.samples import Activity, Process
+from gpuwidget.model.errors import GpuLostError, SourceLostError
+from gpuwidget.model.samples import Activity, Process
 from gpuwidget.sources import Fast, Slow, Steady, open_source
 from gpuwidget.sources.replay import ReplaySource
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwidget import processes
-from gpuwidget.measure.report import Span
 from gpuwidget.measure.resident_memory import ResidentMemory
+from gpuwidget.model.report import Span
+from gpuwidget.system import processes
 
 
 def over_a_run(monkeypatch: pytest.MonkeyPatch, resident: list[int | None], marks: list[int | None]) -> Span:

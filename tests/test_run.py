@@ -12,12 +12,12 @@ import pytest
 from fakes import FakeClock, FakeSource
 from test_torch_state import GIB, FakeTorch
 
-from gpuwidget import processes
-from gpuwidget.errors import GpuLostError, OptionError
-from gpuwidget.measure.report import Level, Report, Span
 from gpuwidget.measure.run import Run, RunOptions
+from gpuwidget.model.errors import GpuLostError, OptionError
+from gpuwidget.model.report import Level, Report, Span
+from gpuwidget.model.samples import Activity, Process
 from gpuwidget.sampler import Sampler
-from gpuwidget.samples import Activity, Process
+from gpuwidget.system import processes
 
 
 @pytest.fixture(autouse=True)

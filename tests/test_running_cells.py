@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from types import SimpleNamespace
 
-from gpuwidget.kernel.running_cells import RunningCells
+from gpuwidget.kernel.shell.running_cells import RunningCells
 
 
 def info(code: str = "pass") -> SimpleNamespace:

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 from fakes import EPOCH, FakeClock, FakeSource
 
-from gpuwidget.errors import GpuLostError, SourceLostError
+from gpuwidget.model.errors import GpuLostError, SourceLostError
+from gpuwidget.model.samples import Gpu, Sample
 from gpuwidget.sampler import Sampler
-from gpuwidget.samples import Gpu, Sample
 from gpuwidget.sources import Slow, Window, Xid
 
 

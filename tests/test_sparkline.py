@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from gpuwidget.kernel.sparkline import Chart, Lane, hover, svg
-from gpuwidget.measure.report import Mark
-from gpuwidget.units import GIB
+from gpuwidget.model.report import Mark
+from gpuwidget.model.units import GIB
+from gpuwidget.views.sparkline import Chart, Lane, hover, svg
 
 
 def chart(*lanes: Lane, marks: tuple[Mark, ...] = ()) -> Chart:

@@ -9,8 +9,8 @@ from typing import Any
 import helpers_reports as reports
 import pytest
 
-from gpuwidget.measure.report import GpuTimeline, Mark, Report, SourceFacts, Timeline
-from gpuwidget.measure.steady import steady, warm_up
+from gpuwidget.model.report import GpuTimeline, Mark, Report, SourceFacts, Timeline
+from gpuwidget.profiler.steady_state import steady, warm_up
 
 
 def run(utilization: Sequence[float | None], *marks: Mark, step: float = 0.5, power: Any = None) -> Report:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from helpers_allocator import StandInGpu
 
-from gpuwidget.search.storages import Storage, address_of, components
+from gpuwidget.heap.storages import Storage, address_of, components
 
 torch: Any = pytest.importorskip("torch")
 

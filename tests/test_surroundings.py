@@ -10,16 +10,16 @@ from types import ModuleType
 import helpers_reports as reports
 import pytest
 
-from gpuwidget import host, processes
-from gpuwidget.kernel import surroundings
-from gpuwidget.kernel.surroundings import Around
-from gpuwidget.measure.advice.facts import Ends
-from gpuwidget.measure.report import Report, Span
+from gpuwidget.kernel.cells import run_context
+from gpuwidget.kernel.cells.run_context import Around
+from gpuwidget.measure.advice.evidence import Ends
+from gpuwidget.model.report import Report, Span
+from gpuwidget.system import host_limits, processes
 
 
 @pytest.fixture(autouse=True)
 def _afresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(surroundings, "_past", OrderedDict())
+    monkeypatch.setattr(run_context, "_past", OrderedDict())
 
 
 def ended(start: int, end: int, label: str | None = None, duration: float = 5.0) -> Report:
@@ -46,7 +46,7 @@ def test_the_users_variables_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> N
     assert [(one.name, one.on_cpu) for one in found.models] == [("model", 80)]
     assert found.switches is not None
     assert found.can_use_cuda is (torch.version.cuda is not None)
-    assert (found.cores, found.cell) == (host.cores(), "for x in loader: model(x)")
+    assert (found.cores, found.cell) == (host_limits.cores(), "for x in loader: model(x)")
     assert found.process_cpu is not None
 
 
@@ -63,7 +63,7 @@ def test_an_odd_variable_silences_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     def fails() -> None:
         raise OSError
 
-    monkeypatch.setattr(host, "cores", fails)
+    monkeypatch.setattr(host_limits, "cores", fails)
     found = Around("model(x)")(ended(0, 1))
     assert found.cores is None
     assert [one.name for one in found.models] == ["model"]
@@ -89,7 +89,7 @@ def test_a_short_code_after_which_the_gpu_goes_on_is_looked_up() -> None:
 
 def test_of_a_short_run_nothing_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty cell costs next to nothing; what it left is remembered all the same."""
-    monkeypatch.setattr(host, "cores", lambda: pytest.fail("looked up"))
+    monkeypatch.setattr(host_limits, "cores", lambda: pytest.fail("looked up"))
     found = Around("x = 1")(ended(1, 2, duration=0.01))
     assert (found.loaders, found.cores, found.process_cpu) == ((), None, None)
     assert found.earlier == {UUID: (Ends(1, 2),)}
@@ -116,8 +116,8 @@ def test_the_past_is_bounded() -> None:
     """A notebook of a thousand cells keeps the last hundred."""
     for n in range(150):
         Around(f"cell {n}")(ended(0, 1, duration=0.1))
-    assert len(surroundings._past) == 100
-    assert next(iter(surroundings._past))[0] == "cell 50"
+    assert len(run_context._past) == 100
+    assert next(iter(run_context._past))[0] == "cell 50"
 
 
 def test_the_line_of_a_frame_in_another_cell(monkeypatch: pytest.MonkeyPatch) -> None:

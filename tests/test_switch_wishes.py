@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from helpers_torch import make_torch
 
-from gpuwidget.errors import OptionError
-from gpuwidget.kernel.switches import TorchSwitches, command
-from gpuwidget.kernel_state import Switch
+from gpuwidget.kernel.devices.switch_requests import TorchSwitches, command
+from gpuwidget.model.errors import OptionError
+from gpuwidget.model.kernel_state import Switch
 
 BENCHMARK = "torch.backends.cudnn.benchmark = {}"
 

@@ -9,8 +9,8 @@ import pytest
 from fakes import EPOCH
 from helpers_samples import GIB, LIVE, h200, process, reading, sample
 
-from gpuwidget.samples import Origin, Sample
-from gpuwidget.table import render
+from gpuwidget.cli.gpu_table import render
+from gpuwidget.model.samples import Origin, Sample
 
 
 def lines(one: Sample, width: int = 80) -> list[str]:

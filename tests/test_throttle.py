@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwidget.sources.throttle import mask, needing_attention, words
+from gpuwidget.sources.throttle_reasons import mask, needing_attention, words
 
 
 @pytest.mark.parametrize(

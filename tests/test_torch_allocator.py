@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from helpers_allocator import StandInGpu
 
-from gpuwidget import torch_allocator
-from gpuwidget.kernel import memory_view
-from gpuwidget.kernel.memory import Holders
-from gpuwidget.measure.holders import DeviceMemory
-from gpuwidget.torch_allocator import DeviceBlocks, blocks_of
-from gpuwidget.units import MIB
+from gpuwidget.kernel.attribution.memory_holders import Holders
+from gpuwidget.measure.memory_holders import DeviceMemory
+from gpuwidget.model.units import MIB
+from gpuwidget.pytorch import allocator
+from gpuwidget.pytorch.allocator import DeviceBlocks, blocks_of
+from gpuwidget.views import holders_view
 
 
 def block(size: int, state: str, **more: Any) -> dict[str, Any]:
@@ -116,14 +116,14 @@ def test_how_the_cache_is_told() -> None:
     )
     holders = Holders()
     holders.devices = (device,)
-    (section,) = memory_view.of(holders).sections
+    (section,) = holders_view.of(holders).sections
     assert section.remarks == (
         "Cache: 47 MiB reserved beside the tensors, of which 20 MiB can be given back (%gpu free), 20 MiB "
         "can be too, once another stream is done with it, 6.0 MiB lies in private pools, which CUDA graphs "
         "keep for themselves, 1.0 MiB can't: it lies beside tensors (fragmentation).",
     )
     holders.devices = (replace(device, reserved=device.allocated + 20 * MIB, private=0, waiting=0),)
-    (section,) = memory_view.of(holders).sections
+    (section,) = holders_view.of(holders).sections
     assert section.remarks == (
         "Cache: 20 MiB reserved beside the tensors, of which 20 MiB can be given back (%gpu free).",
     )
@@ -138,8 +138,8 @@ def test_addresses_within_blocks() -> None:
 def test_without_cuda_there_is_nothing() -> None:
     """torch on the CPU: no blocks, and a reason."""
     pytest.importorskip("torch")
-    assert (torch_allocator.snapshot(), torch_allocator.churn()) == ({}, {})
-    assert torch_allocator.why_none() == "CUDA is not initialised in this process"
+    assert (allocator.snapshot(), allocator.churn()) == ({}, {})
+    assert allocator.why_none() == "CUDA is not initialised in this process"
 
 
 def test_snapshots_leave_the_history_out(gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ def test_snapshots_leave_the_history_out(gpu: StandInGpu, monkeypatch: pytest.Mo
         return gpu.snapshot()
 
     monkeypatch.setattr(torch.cuda, "memory_snapshot", new)
-    assert torch_allocator.snapshot()[0].allocated == x.nbytes
+    assert allocator.snapshot()[0].allocated == x.nbytes
     monkeypatch.setattr(torch.cuda, "memory_snapshot", lambda: gpu.snapshot())
-    assert torch_allocator.snapshot()[0].allocated == x.nbytes
+    assert allocator.snapshot()[0].allocated == x.nbytes
     assert asked == [False]

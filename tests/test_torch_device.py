@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from helpers_torch import make_torch
 
-from gpuwidget.errors import OptionError
-from gpuwidget.kernel_state import DeviceState
-from gpuwidget.torch_device import DeviceSwitch, cuda_index
+from gpuwidget.model.errors import OptionError
+from gpuwidget.model.kernel_state import DeviceState
+from gpuwidget.pytorch.device_switch import DeviceSwitch, cuda_index
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from helpers_torch import STANDIN, make_torch
 
-from gpuwidget import torch_history
-from gpuwidget.torch_history import History, Listener, Recorded
+from gpuwidget.pytorch import allocation_history
+from gpuwidget.pytorch.allocation_history import History, Listener, Recorded
 
 ALLOCATOR = STANDIN.parents[1] / "standin_allocator.py"
 
@@ -76,7 +76,7 @@ def test_an_interrupt_as_it_begins(torch: Any, monkeypatch: pytest.MonkeyPatch, 
         raise KeyboardInterrupt
 
     if during == "counting":
-        monkeypatch.setattr(torch_history, "_counts", interrupt)
+        monkeypatch.setattr(allocation_history, "_counts", interrupt)
     else:
         monkeypatch.setattr(torch._C, "_cuda_record_memory_history", interrupt)
     history = History()

@@ -7,7 +7,7 @@ from typing import Any
 
 from helpers_torch import make_torch
 
-from gpuwidget.torch_hooks import Taps, WhenCudaIsUp
+from gpuwidget.pytorch.hooks import Taps, WhenCudaIsUp
 
 
 def test_what_somebody_else_has_put_there_stays() -> None:

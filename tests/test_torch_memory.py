@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gpuwidget import torch_allocator
 from gpuwidget.measure.torch_memory import returnable, torch_memory
-from gpuwidget.torch_state import Counters, DeviceAccount
-from gpuwidget.units import MIB
+from gpuwidget.model.units import MIB
+from gpuwidget.pytorch import allocator
+from gpuwidget.pytorch.cuda_state import Counters, DeviceAccount
 
 BEFORE = Counters(
     allocated=100 * MIB,
@@ -45,11 +45,11 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         segment(30, (30, "inactive")),
     )
 
-    def snapshot() -> dict[int, torch_allocator.DeviceBlocks]:
+    def snapshot() -> dict[int, allocator.DeviceBlocks]:
         asked.append(1)
-        return {0: torch_allocator.blocks_of(0, segments)}
+        return {0: allocator.blocks_of(0, segments)}
 
-    monkeypatch.setattr(torch_allocator, "snapshot", snapshot)
+    monkeypatch.setattr(allocator, "snapshot", snapshot)
     return asked
 
 
@@ -77,10 +77,10 @@ def test_a_list_that_disagrees_with_the_counters_is_not_used(
     assert returnable({0: account(reserved=150 * MIB)}) == {0: None}
     assert returnable({1: account(peak=130 * MIB)}) == {1: None}
 
-    def broken() -> dict[int, torch_allocator.DeviceBlocks]:
+    def broken() -> dict[int, allocator.DeviceBlocks]:
         raise RuntimeError("CUDA error")
 
-    monkeypatch.setattr(torch_allocator, "snapshot", broken)
+    monkeypatch.setattr(allocator, "snapshot", broken)
     assert returnable({0: account(peak=130 * MIB)}) == {0: None}
 
 

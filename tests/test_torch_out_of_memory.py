@@ -9,8 +9,8 @@ import pytest
 from helpers_allocator import MIB
 from helpers_out_of_memory import LimitedGpu
 
-from gpuwidget import torch_out_of_memory
-from gpuwidget.torch_out_of_memory import Books
+from gpuwidget.pytorch import oom_error
+from gpuwidget.pytorch.oom_error import Books
 
 torch: Any = pytest.importorskip("torch")
 
@@ -22,7 +22,7 @@ def oom(message: str = "CUDA out of memory. Tried to allocate 1.00 GiB.") -> Any
 def test_the_allocators_books(small_gpu: LimitedGpu) -> None:
     """Counters are exact, and every block has its place in its segment."""
     kept = [small_gpu.empty(MIB // 4), small_gpu.empty(10)]
-    books = torch_out_of_memory.books(0)
+    books = oom_error.books(0)
     assert books == Books(
         allocated=MIB + 512,
         reserved=2 * MIB,
@@ -40,39 +40,39 @@ def test_the_allocators_books(small_gpu: LimitedGpu) -> None:
         (MIB - 512, False),
     ]
     assert (segment.size, segment.shared, segment.expandable) == (2 * MIB, True, False)
-    assert torch_out_of_memory.allocated() == {0: MIB + 512}
+    assert oom_error.allocated() == {0: MIB + 512}
     assert kept
 
 
 def test_a_limit_is_known(small_gpu: LimitedGpu) -> None:
     """What the process lets itself have is exact where torch says it."""
     small_gpu.limit = 16 * MIB
-    assert torch_out_of_memory.books(0).limit == 16 * MIB
+    assert oom_error.books(0).limit == 16 * MIB
 
 
 def test_a_device_without_a_context(small_gpu: LimitedGpu) -> None:
     """Nothing is asked of a device on which this process has no context: that would open one."""
-    assert torch_out_of_memory.books(1) == Books(None, None, None, None, None, None, (), False)
+    assert oom_error.books(1) == Books(None, None, None, None, None, None, (), False)
 
 
 def test_without_cuda() -> None:
     """With torch and without CUDA there are no books, and nothing fails."""
-    assert torch_out_of_memory.allocated() == {}
-    assert torch_out_of_memory.books(0) == Books(None, None, None, None, None, None, (), False)
+    assert oom_error.allocated() == {}
+    assert oom_error.books(0) == Books(None, None, None, None, None, None, (), False)
 
 
 def test_expandable_segments_are_noticed(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
     """By either of the two names of the setting."""
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
         monkeypatch.setenv(name, "max_split_size_mb:128, expandable_segments: True")
-        assert torch_out_of_memory.books(0).expandable
+        assert oom_error.books(0).expandable
         monkeypatch.delenv(name)
-    assert not torch_out_of_memory.books(0).expandable
+    assert not oom_error.books(0).expandable
 
 
 def test_the_settings_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """As the message calls it, else as this version does."""
-    name = torch_out_of_memory.setting
+    name = oom_error.setting
     assert name("… try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True") == "PYTORCH_CUDA_ALLOC_CONF"
     assert name("… try setting PYTORCH_ALLOC_CONF=expandable_segments:True") == "PYTORCH_ALLOC_CONF"
     monkeypatch.setattr(torch, "__version__", "2.9.1+cu128")
@@ -83,7 +83,7 @@ def test_the_settings_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_which_errors_are_meant() -> None:
     """torch's own, the oldest versions' RuntimeError, and what was raised from one; no other."""
-    found = torch_out_of_memory.found_in
+    found = oom_error.found_in
     error, wrapper = oom(), ValueError("no")
     wrapper.__cause__ = error
     assert found(error) is error
@@ -101,7 +101,7 @@ def test_which_errors_are_meant() -> None:
 
 def test_errors_around_it() -> None:
     """Errors of a class made from torch's, of the driver, and those that came while one was dealt with."""
-    found = torch_out_of_memory.found_in
+    found = oom_error.found_in
 
     made: Any = type("Mine", (torch.OutOfMemoryError,), {})
     error = made("CUDA out of memory. Tried to allocate 1.00 GiB.")
@@ -127,7 +127,7 @@ def test_one_of_a_group() -> None:
     group: Any = vars(builtins)["ExceptionGroup"]
     error = oom()
     inner = group("inner", [ValueError(), error])
-    assert torch_out_of_memory.found_in(group("outer", [KeyError(), inner])) is error
+    assert oom_error.found_in(group("outer", [KeyError(), inner])) is error
 
 
 def test_no_code_of_the_users_runs() -> None:
@@ -149,4 +149,4 @@ def test_no_code_of_the_users_runs() -> None:
             raise AssertionError("asked")
 
     for error in (Mine("CUDA out of memory"), Odd("CUDA out of memory"), RuntimeError(Text())):
-        assert torch_out_of_memory.found_in(error) is None
+        assert oom_error.found_in(error) is None

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gpuwidget import torch_state
-from gpuwidget.torch_state import Counters, DeviceAccount, Ledger, TorchDevice
+from gpuwidget.pytorch import cuda_state
+from gpuwidget.pytorch.cuda_state import Counters, DeviceAccount, Ledger, TorchDevice
 
 GIB = 1024**3
 
@@ -69,42 +69,42 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
 def test_without_torch_there_is_nothing_and_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch is never imported for the user: a process without it has no device."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
-    assert torch_state.devices() == ()
-    assert torch_state.counters() == {}
-    assert torch_state.missing_reason() == "torch is not loaded"
+    assert cuda_state.devices() == ()
+    assert cuda_state.counters() == {}
+    assert cuda_state.missing_reason() == "torch is not loaded"
     assert "torch" not in sys.modules
 
 
 def test_a_half_imported_torch_is_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     """While the user's own import runs, what stands in sys.modules is let alone."""
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace())
-    assert torch_state.versions().torch is None
-    assert torch_state.devices_with_context() == ()
+    assert cuda_state.versions().torch is None
+    assert cuda_state.devices_with_context() == ()
 
 
 def test_cuda_that_is_not_up_is_not_brought_up(torch: FakeTorch) -> None:
     """Before the user's code initialises CUDA nothing is asked of it."""
     torch.up = False
     torch.cuda.memory_stats_as_nested_dict = None
-    assert torch_state.counters() == {}
-    assert torch_state.missing_reason() == "CUDA is not initialised in this process"
-    torch_state.synchronize()
+    assert cuda_state.counters() == {}
+    assert cuda_state.missing_reason() == "CUDA is not initialised in this process"
+    cuda_state.synchronize()
     assert torch.waited == []
 
 
 def test_versions(torch: FakeTorch) -> None:
     """The report names what was loaded, as people write it."""
-    versions = torch_state.versions()
+    versions = cuda_state.versions()
     assert (versions.torch, versions.cuda, versions.cudnn) == ("2.13.0", "13.0", "9.7.1")
     assert versions.default_device == "cuda:0"
 
 
 def test_devices_are_joined_by_uuid(torch: FakeTorch) -> None:
     """NVML's prefix is no part of the identity, an index never is."""
-    assert torch_state.devices() == (TorchDevice(0, "uuid-0"),)
-    assert torch_state.same_gpu("GPU-uuid-0", "uuid-0")
-    assert not torch_state.same_gpu("GPU-uuid-1", "uuid-0")
-    assert not torch_state.same_gpu("GPU-uuid-0", None)
+    assert cuda_state.devices() == (TorchDevice(0, "uuid-0"),)
+    assert cuda_state.same_gpu("GPU-uuid-0", "uuid-0")
+    assert not cuda_state.same_gpu("GPU-uuid-1", "uuid-0")
+    assert not cuda_state.same_gpu("GPU-uuid-0", None)
 
 
 def test_only_devices_with_a_context_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,15 +112,15 @@ def test_only_devices_with_a_context_are_waited_for(monkeypatch: pytest.MonkeyPa
     fake = FakeTorch(devices=3)
     fake.contexts = {0, 2}
     monkeypatch.setitem(sys.modules, "torch", fake)
-    torch_state.synchronize()
+    cuda_state.synchronize()
     assert fake.waited == [0, 2]
 
 
 def test_a_graph_capture_is_not_spoiled(torch: FakeTorch) -> None:
     """While a CUDA graph is captured nobody synchronizes."""
-    assert torch_state.may_wait()
+    assert cuda_state.may_wait()
     torch.cuda.is_current_stream_capturing = lambda: True
-    assert not torch_state.may_wait()
+    assert not cuda_state.may_wait()
 
 
 def test_the_peak_of_a_tensor_that_is_gone_is_exact(torch: FakeTorch) -> None:
@@ -220,5 +220,5 @@ def test_torch_imported_during_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_partial_counters_are_not_shown(torch: FakeTorch) -> None:
     """Under cudaMallocAsync the counters are zero or partial: unknown, with the reason."""
     torch.backend = "cudaMallocAsync"
-    assert torch_state.counters() == {}
-    assert torch_state.missing_reason() == "torch runs on cudaMallocAsync, whose counters are partial"
+    assert cuda_state.counters() == {}
+    assert cuda_state.missing_reason() == "torch runs on cudaMallocAsync, whose counters are partial"

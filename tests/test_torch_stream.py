@@ -13,7 +13,7 @@ import pytest
 from helpers_programs import compile_library
 from helpers_torch import make_torch
 
-from gpuwidget.torch_stream import DefaultStreams
+from gpuwidget.pytorch.stream_activity import DefaultStreams
 
 
 class Runtime:
@@ -145,18 +145,18 @@ _LOADING = """
 import ctypes, sys
 from types import SimpleNamespace
 from helpers_torch import make_torch
-from gpuwidget import torch_stream
+from gpuwidget.pytorch import stream_activity
 torch = sys.modules["torch"] = make_torch()
 torch.version.cuda = "98.3"
 torch.cuda.default_stream = lambda index: SimpleNamespace(query=lambda: True)
 torch.cuda.set_device(0)
 for name in (None, *sys.argv[1:]):
-    torch_stream._found = None
+    stream_activity._found = None
     if name is not None:
         ctypes.CDLL("./" + name)
-    streams = torch_stream.DefaultStreams()
+    streams = stream_activity.DefaultStreams()
     told = streams.open(), streams.busy()
-    folder, _, found = getattr(torch_stream._found, "_name", "").rpartition("/")
+    folder, _, found = getattr(stream_activity._found, "_name", "").rpartition("/")
     print(*told, found, bool(folder), "libcudart" in open("/proc/self/maps").read())
 """
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from helpers_torch import make_torch
 
-from gpuwidget import torch_switches
-from gpuwidget.errors import OptionError
-from gpuwidget.torch_switches import KINDS, Switches, Value, kind_of
+from gpuwidget.model.errors import OptionError
+from gpuwidget.pytorch import torch_switches
+from gpuwidget.pytorch.torch_switches import KINDS, Switches, Value, kind_of
 
 torch: Any = pytest.importorskip("torch")
 

@@ -9,10 +9,10 @@ import pytest
 from fakes import EPOCH
 from helpers_samples import GIB, h200, process, reading, sample
 
-from gpuwidget import processes
-from gpuwidget.errors import OptionError
-from gpuwidget.measure.tracks import Tracks
-from gpuwidget.samples import Gpu, Origin, Process, Reading
+from gpuwidget.measure.run_gpus import Tracks
+from gpuwidget.model.errors import OptionError
+from gpuwidget.model.samples import Gpu, Origin, Process, Reading
+from gpuwidget.system import processes
 
 REPLAY = Origin(kind="replay", reason=None, recording="a recording", driver=None, cuda_driver=None)
 

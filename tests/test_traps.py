@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from helpers_torch import make_torch
 
-from gpuwidget.kernel.traps import hint
+from gpuwidget.kernel.error_hints import hint
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwidget import units
-from gpuwidget.units import GIB, KIB, MIB, MINUS
+from gpuwidget.model import units
+from gpuwidget.model.units import GIB, KIB, MIB, MINUS
 
 
 @pytest.mark.parametrize(

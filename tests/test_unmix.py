@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from gpuwidget.measure.unmix import Mixture, unmix
+from gpuwidget.profiler.regression import Mixture, unmix
 
 TRUTH = {1: 4.0, 2: 97.0}
 

@@ -13,18 +13,18 @@ import pytest
 from fakes import FakeClock, FakeSource
 from helpers_torch import make_torch
 
-from gpuwidget import torch_allocator, torch_state
-from gpuwidget.errors import GpuLostError, OptionError
-from gpuwidget.kernel import targets as targets_module
-from gpuwidget.kernel import waiting
-from gpuwidget.kernel.options import parse
-from gpuwidget.kernel.targets import targets
-from gpuwidget.kernel.waiting import MemoryWait
-from gpuwidget.processes import own_user
+from gpuwidget.kernel.cells import target_gpus as targets_module
+from gpuwidget.kernel.cells import wait_for_memory
+from gpuwidget.kernel.cells.options import parse
+from gpuwidget.kernel.cells.target_gpus import targets
+from gpuwidget.kernel.cells.wait_for_memory import MemoryWait
+from gpuwidget.model.errors import GpuLostError, OptionError
+from gpuwidget.model.samples import Process
+from gpuwidget.pytorch import allocator, cuda_state
+from gpuwidget.pytorch.allocator import DeviceBlocks
+from gpuwidget.pytorch.device_switch import DeviceSwitch
 from gpuwidget.sampler import Sampler
-from gpuwidget.samples import Process
-from gpuwidget.torch_allocator import DeviceBlocks
-from gpuwidget.torch_device import DeviceSwitch
+from gpuwidget.system.processes import own_user
 
 GIB = 1024**3
 TOTAL = 150_000_000_000
@@ -104,9 +104,9 @@ class Bench:
 def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     for variable in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
         monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr(torch_state, "default_device", lambda: None)
-    monkeypatch.setattr(torch_state, "current_cuda_device", lambda: None)
-    monkeypatch.setattr(torch_state, "devices", tuple)
+    monkeypatch.setattr(cuda_state, "default_device", lambda: None)
+    monkeypatch.setattr(cuda_state, "current_cuda_device", lambda: None)
+    monkeypatch.setattr(cuda_state, "devices", tuple)
     made = Bench()
     yield made
     made.sampler.stop()
@@ -120,7 +120,7 @@ def test_room_is_there(bench: Bench) -> None:
     """With room enough the cell begins at once, and its card says nothing of it."""
     assert bench.wait("--need 20GiB --wait 10m") is None
     assert bench.line.shown == []
-    assert waiting.witnesses(None) == []
+    assert wait_for_memory.witnesses(None) == []
 
 
 def test_looking_once(bench: Bench) -> None:
@@ -162,7 +162,7 @@ def test_waiting_until_there_is_room(bench: Bench) -> None:
     assert note.startswith("Waited ")
     assert note.endswith("s for 20.0 GiB free on GPU 1 H200 (--gpu).")
     assert bench.line.closed > 0
-    assert len(waiting.witnesses(note)) == 1
+    assert len(wait_for_memory.witnesses(note)) == 1
 
 
 def test_in_vain(bench: Bench) -> None:
@@ -216,7 +216,7 @@ def test_the_cells_own_torch_cache_is_room(bench: Bench, monkeypatch: pytest.Mon
     """What torch holds here without a tensor in it serves this cell: nobody waits for it, and the card says
     that it was counted; where it is not enough, the line says what there is of it."""
     cache = DeviceBlocks(0, (), (), (), 40 * GIB, returnable=30 * GIB, waiting=0, private=0)
-    monkeypatch.setattr(torch_allocator, "snapshot", lambda: {0: cache})
+    monkeypatch.setattr(allocator, "snapshot", lambda: {0: cache})
     bench.source.memory[0] = TOTAL - 12 * GIB
     bench.source.processes[0] = (stranger(30 * GIB),)
     assert "; it has 12.0 of 139.7 GiB free (and 30.0 GiB in this notebook's empty torch cache), held by" in (
@@ -227,15 +227,15 @@ def test_the_cells_own_torch_cache_is_room(bench: Bench, monkeypatch: pytest.Mon
         "which torch can reuse and other libraries and processes can't before torch.cuda.empty_cache()."
     )
     assert bench.wait("--need 12GiB") is None
-    monkeypatch.setattr(torch_allocator, "snapshot", lambda: 1 / 0)
+    monkeypatch.setattr(allocator, "snapshot", lambda: 1 / 0)
     assert "; it has 12.0 of 139.7 GiB free, held by" in bench.refused("--need 20GiB")
 
 
 def test_what_goes_wrong_meanwhile_runs_no_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever fails while a cell's room is looked at, the cell is refused, in one line."""
-    monkeypatch.setattr(waiting, "process_sampler", lambda: 1 / 0)
+    monkeypatch.setattr(wait_for_memory, "process_sampler", lambda: 1 / 0)
     with pytest.raises(OptionError) as raised:
-        waiting.wait_for_memory(parse("--need 1GiB"), None)
+        wait_for_memory.wait_for_memory(parse("--need 1GiB"), None)
     assert str(raised.value) == (
         "The cell was not run: gpuwidget could not check whether the GPU has the memory that --need asks for "
         "(ZeroDivisionError: division by zero)."
@@ -244,8 +244,8 @@ def test_what_goes_wrong_meanwhile_runs_no_cell(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_cell_without_need_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without --need the driver is not read before the cell."""
-    monkeypatch.setattr(waiting, "process_sampler", lambda: 1 / 0)
-    assert waiting.wait_for_memory(parse(""), None) is None
+    monkeypatch.setattr(wait_for_memory, "process_sampler", lambda: 1 / 0)
+    assert wait_for_memory.wait_for_memory(parse(""), None) is None
 
 
 def test_memory_that_nobody_knows(bench: Bench) -> None:
@@ -307,8 +307,8 @@ def test_which_gpu(
     expected: tuple[list[int], str],
 ) -> None:
     """What the cell names, else what torch would use, else the first that CUDA will see; and it is said."""
-    monkeypatch.setattr(torch_state, "default_device", lambda: default)
-    monkeypatch.setattr(torch_state, "current_cuda_device", lambda: current)
+    monkeypatch.setattr(cuda_state, "default_device", lambda: default)
+    monkeypatch.setattr(cuda_state, "current_cuda_device", lambda: current)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert which(bench, options) == expected
@@ -324,10 +324,10 @@ def test_the_gpu_of_a_choice_that_waits_for_cuda(bench: Bench, monkeypatch: pyte
     assert which(bench) == ([0], "the first that CUDA sees")  # it holds from the next cell
     switch.before_cell()
     assert which(bench) == ([1], "chosen as the current CUDA device, cuda:1")
-    monkeypatch.setattr(torch_state, "current_cuda_device", lambda: 0)  # the user's own code has moved it
+    monkeypatch.setattr(cuda_state, "current_cuda_device", lambda: 0)  # the user's own code has moved it
     assert which(bench) == ([0], "the current CUDA device, cuda:0")
     switch.detach()
-    monkeypatch.setattr(torch_state, "current_cuda_device", lambda: None)
+    monkeypatch.setattr(cuda_state, "current_cuda_device", lambda: None)
     assert which(bench) == ([0], "the first that CUDA sees")
 
 

@@ -15,11 +15,11 @@ import pytest
 from helpers_allocator import ROUND, StandInGpu
 from helpers_search import briefly, found
 
-from gpuwidget import torch_allocator
-from gpuwidget.measure.holders import rank
-from gpuwidget.search import objects, walk
-from gpuwidget.search.reach import reach
-from gpuwidget.search.roots import Root
+from gpuwidget.heap import heap_walk, object_references
+from gpuwidget.heap.find_holders import reach
+from gpuwidget.heap.roots import Root
+from gpuwidget.measure.memory_holders import rank
+from gpuwidget.pytorch import allocator
 
 torch: Any = pytest.importorskip("torch")
 
@@ -225,7 +225,7 @@ def test_infrastructure_is_a_wall(gpu: StandInGpu) -> None:
     roots = [Root("widget", [shell], "variable"), Root("function", found, "variable")]
     globals()["_kept"] = gpu.empty(1)
     try:
-        blocks = torch_allocator.snapshot()
+        blocks = allocator.snapshot()
         reached = reach(roots, blocks, barred=[shell])
         assert reached.owners[0] == [None, None]
     finally:
@@ -238,7 +238,7 @@ def test_a_users_module_is_looked_into(gpu: StandInGpu) -> None:
     x = gpu.empty(1000)
     module["x"] = x
     roots = [Root("x", x, "variable"), Root("mine", module, "variable", attributes=True)]
-    blocks = torch_allocator.snapshot()
+    blocks = allocator.snapshot()
     holders = rank(roots, reach(roots, blocks), blocks)
     assert briefly(holders) == [(("x", "mine.x"), 4096), (("mine",), ROUND)]
 
@@ -264,8 +264,8 @@ def test_the_walk_is_bounded(gpu: StandInGpu) -> None:
         far = [far]
     assert briefly(found(gpu, {"far": far}, most_objects=20)) == [((), ROUND)]
     roots = [Root("far", far, "variable")]
-    assert reach(roots, torch_allocator.snapshot(), most_objects=20).complete is False
-    assert reach(roots, torch_allocator.snapshot()).complete is True
+    assert reach(roots, allocator.snapshot(), most_objects=20).complete is False
+    assert reach(roots, allocator.snapshot()).complete is True
 
 
 def test_no_more_is_noted_than_is_looked_at(gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,18 +277,18 @@ def test_no_more_is_noted_than_is_looked_at(gpu: StandInGpu, monkeypatch: pytest
         looked.append(len(found))
         return found
 
-    monkeypatch.setattr(walk, "get_referents", referents)
-    monkeypatch.setattr(objects, "get_referents", referents)
+    monkeypatch.setattr(heap_walk, "get_referents", referents)
+    monkeypatch.setattr(object_references, "get_referents", referents)
     data = [[[n] for n in range(1000)] for _ in range(100)]
     roots = [Root("data", data, "variable"), Root("x", gpu.empty(1), "variable")]
-    reached = reach(roots, torch_allocator.snapshot(), most_objects=100)
+    reached = reach(roots, allocator.snapshot(), most_objects=100)
     assert (reached.complete, reached.owners) == (False, {0: [1]})
     assert sum(looked) <= 2 * 100 * 20
 
 
 def test_graphs_that_may_hold_more(gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where torch does not say what a graph saves, variables with one are named beside what is unknown."""
-    monkeypatch.setattr(walk, "can_look", lambda torch: False)
+    monkeypatch.setattr(heap_walk, "can_look", lambda torch: False)
     x = torch.zeros(3, requires_grad=True)
     loss = (x * 2).sum()
     roots = [Root(name, value, "variable") for name, value in {"x": x, "loss": loss, "n": 3}.items()]

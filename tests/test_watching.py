@@ -13,17 +13,17 @@ import pytest
 from fakes import FakeSource
 
 import gpuwidget
-from gpuwidget.kernel import watching
-from gpuwidget.kernel.comparing import compare
-from gpuwidget.measure.report import Report
+from gpuwidget.kernel.cells import watch_api
+from gpuwidget.kernel.commands.compare_command import compare
+from gpuwidget.model.report import Report
 from gpuwidget.sampler import Sampler
 
 
 @pytest.fixture(autouse=True)
 def sampler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sampler]:
     sampler = Sampler(FakeSource(gpus=1))
-    monkeypatch.setattr(watching, "process_sampler", lambda: sampler)
-    monkeypatch.setattr(watching, "_reports", type(watching._reports)(maxlen=200))
+    monkeypatch.setattr(watch_api, "process_sampler", lambda: sampler)
+    monkeypatch.setattr(watch_api, "_reports", type(watch_api._reports)(maxlen=200))
     yield sampler
     sampler.stop()
 

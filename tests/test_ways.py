@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from gpuwidget.search import ways
-from gpuwidget.search.ways import NOBODY, behind
+from gpuwidget.heap import reachability
+from gpuwidget.heap.reachability import NOBODY, behind
 
 
 def found(references: list[tuple[int, int]], own: dict[int, int]) -> dict[int, int]:
@@ -49,7 +49,7 @@ def test_chains_of_any_length() -> None:
 @pytest.mark.parametrize("steps", [4, 0])
 def test_the_same_as_by_following_each(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
     """Whatever refers to whatever, however few steps are allowed: as if each object were followed alone."""
-    monkeypatch.setattr(ways, "_STEPS_PER_OBJECT", steps)
+    monkeypatch.setattr(reachability, "_STEPS_PER_OBJECT", steps)
     chance = random.Random(7)
     for _ in range(200):
         size = chance.randint(2, 12)

@@ -107,7 +107,7 @@ def test_it_holds_the_package_and_nothing_else(wheel: Path) -> None:
 def test_it_brings_the_notebooks(installed: Path, tmp_path: Path) -> None:
     """``gpuwidget examples`` copies out what lies in the sources' folder, without a second copy there."""
     program = (
-        "from pathlib import Path; from gpuwidget.examples import copy_out\n"
+        "from pathlib import Path; from gpuwidget.cli.examples import copy_out\n"
         f"print(sorted(path.name for path in copy_out(Path({str(tmp_path)!r}))))"
     )
     sources = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -303,7 +303,7 @@ def test_it_installs_the_command(wheel: Path, installed: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/entry_points.txt")]
         assert archive.read(name).decode() == (
-            "[console_scripts]\ngpuwidget = gpuwidget.cli:main\n\n"
+            "[console_scripts]\ngpuwidget = gpuwidget.cli.main:main\n\n"
             "[jupyterlab.locale]\njupyterlab_gpuwidget = gpuwidget\n"
         )
     program = (

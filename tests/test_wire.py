@@ -17,7 +17,7 @@ class Inner:
     """What is within."""
 
     at: float
-    """Epoch seconds; see :class:`gpuwidget.samples.Sample`."""
+    """Epoch seconds; see :class:`gpuwidget.model.samples.Sample`."""
 
 
 @dataclass(frozen=True)

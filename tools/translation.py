@@ -69,18 +69,25 @@ def catalogue() -> Catalog:
 
 def said_by_python() -> list[tuple[str, str]]:
     """Words of Python's that the labextension translates, each with its file."""
-    from gpuwidget import health, torch_switches
-    from gpuwidget.sources import throttle
+    from gpuwidget import diagnostics
+    from gpuwidget.pytorch import torch_switches
+    from gpuwidget.sources import throttle_reasons
 
-    names = [room.name for room in pkgutil.iter_modules(health.__path__) if room.name.startswith("links_")]
-    rooms = [importlib.import_module(f"{health.__name__}.{name}") for name in names]
+    names = [
+        room.name for room in pkgutil.iter_modules(diagnostics.__path__) if room.name.startswith("checks_")
+    ]
+    rooms = [importlib.import_module(f"{diagnostics.__name__}.{name}") for name in names]
     constants = [value for room in rooms for name, value in vars(room).items() if name.isupper()]
     links = [value for value in constants if isinstance(value, tuple) and len(value) == 2]
     return [
-        *(("gpuwidget/torch_switches.py", kind.title) for kind in torch_switches.KINDS),
-        *(("gpuwidget/torch_switches.py", kind.trades) for kind in torch_switches.KINDS),
-        *(("gpuwidget/sources/throttle.py", word) for bit in range(11) for word in throttle.words(1 << bit)),
-        *(("gpuwidget/health", title) for _, title in links),
+        *(("gpuwidget/pytorch/torch_switches.py", kind.title) for kind in torch_switches.KINDS),
+        *(("gpuwidget/pytorch/torch_switches.py", kind.trades) for kind in torch_switches.KINDS),
+        *(
+            ("gpuwidget/sources/throttle_reasons.py", word)
+            for bit in range(11)
+            for word in throttle_reasons.words(1 << bit)
+        ),
+        *(("gpuwidget/diagnostics", title) for _, title in links),
     ]
 
 

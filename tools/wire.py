@@ -18,7 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from gpuwidget import kernel_messages, kernel_state, samples
+from gpuwidget.model import kernel_requests, kernel_state, samples
 from gpuwidget.server import wire
 from gpuwidget.sources import xids
 
@@ -31,8 +31,8 @@ HEADER = """\
 CONSTANTS: Mapping[str, tuple[object, str]] = {
     "STREAM_SCHEMA": (wire.SCHEMA, "Version of the stream's shape that this labextension was made for."),
     "KERNEL_SCHEMA": (kernel_state.SCHEMA, "Version of the kernel's answers that it was made for."),
-    "KERNEL_REQUEST": (kernel_messages.REQUEST, "Message type of a question to a kernel."),
-    "KERNEL_REPLY": (kernel_messages.REPLY, "Message type of a kernel's answer."),
+    "KERNEL_REQUEST": (kernel_requests.REQUEST, "Message type of a question to a kernel."),
+    "KERNEL_REPLY": (kernel_requests.REPLY, "Message type of a kernel's answer."),
     "XIDS_OF_PROGRAMS": (
         list(xids.OF_PROGRAMS),
         "Errors of the driver (XID) that a user's own program may cause: the GPU is healthy.",
@@ -46,17 +46,17 @@ UNIONS: Mapping[str, tuple[Sequence[type], str]] = {
     ),
     "KernelRequest": (
         (
-            kernel_messages.StateRequest,
-            kernel_messages.SetDeviceRequest,
-            kernel_messages.WatchRequest,
-            kernel_messages.FreeCacheRequest,
-            kernel_messages.SwitchRequest,
-            kernel_messages.DoctorRequest,
+            kernel_requests.StateRequest,
+            kernel_requests.SetDeviceRequest,
+            kernel_requests.WatchRequest,
+            kernel_requests.FreeCacheRequest,
+            kernel_requests.SwitchRequest,
+            kernel_requests.DoctorRequest,
         ),
         "The content of a question to a kernel.",
     ),
     "KernelReply": (
-        (kernel_messages.OkReply, kernel_messages.ErrorReply, kernel_messages.DoctorReply),
+        (kernel_requests.OkReply, kernel_requests.ErrorReply, kernel_requests.DoctorReply),
         "The content of a kernel's answer.",
     ),
 }

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from gpuwidget.diagnosis import Doctor
-from gpuwidget.errors import DoctorError, OptionError
-from gpuwidget.health.children import Environment
-from gpuwidget.health.difference import changes
-from gpuwidget.health.text import render
-from gpuwidget.health.visit import doctor_of, visit
-from gpuwidget.plain import plain
+from gpuwidget.diagnostics.compare import changes
+from gpuwidget.diagnostics.isolated_run import doctor_of, visit
+from gpuwidget.diagnostics.probe_process import Environment
+from gpuwidget.model.diagnosis import Doctor
+from gpuwidget.model.errors import DoctorError, OptionError
+from gpuwidget.model.to_json import plain
+from gpuwidget.views.diagnosis_text import render
 
 
 def run(version: str, *, as_json: bool, earlier: Path | None, width: int) -> tuple[str, bool]:

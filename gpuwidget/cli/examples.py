@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from gpuwidget.errors import ExamplesError
+from gpuwidget.model.errors import ExamplesError
 
 _INSTALLED = Path(__file__).parent / "notebooks"
 _IN_A_CLONE = Path(__file__).parent.parent / "notebooks"

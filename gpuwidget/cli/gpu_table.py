@@ -6,15 +6,15 @@ import textwrap
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from gpuwidget.columns import Column, cut, lay_out, printable
-from gpuwidget.command_line import in_one_line
-from gpuwidget.sources.throttle import needing_attention
-from gpuwidget.units import GIB, UNKNOWN, duration
+from gpuwidget.model.command_line import in_one_line
+from gpuwidget.model.terminal_text import Column, cut, lay_out, printable
+from gpuwidget.model.units import GIB, UNKNOWN, duration
+from gpuwidget.sources.throttle_reasons import needing_attention
 
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-    from gpuwidget.samples import Gpu, Reading, Sample
+    from gpuwidget.model.samples import Gpu, Reading, Sample
 
 _NARROWEST = 40
 _LONG_NAME = 18

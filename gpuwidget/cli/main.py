@@ -12,18 +12,18 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
-import gpuwidget
-from gpuwidget.columns import printable_lines
-from gpuwidget.errors import GpuWidgetError, OptionError
-from gpuwidget.plain import plain
+from gpuwidget.cli.gpu_table import render
+from gpuwidget.model.errors import GpuWidgetError, OptionError
+from gpuwidget.model.terminal_text import printable_lines
+from gpuwidget.model.to_json import plain
 from gpuwidget.sampler import INTERVAL_S, MAX_INTERVAL_S, MIN_INTERVAL_S, process_sampler
-from gpuwidget.table import render
+from gpuwidget.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpuwidget.model.samples import Sample
     from gpuwidget.sampler import Sampler
-    from gpuwidget.samples import Sample
 
 _PATIENCE_S = 30.0
 """How long a driver may take to come up: seconds a GPU where nothing keeps it initialised."""
@@ -76,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Look at this machine's GPUs and at who uses them.",
         epilog="GPUWIDGET_SOURCE=replay plays a recording of four H200s, replay:FILE one of yours.",
     )
-    parser.add_argument("--version", action="version", version=f"gpuwidget {gpuwidget.__version__}")
+    parser.add_argument("--version", action="version", version=f"gpuwidget {__version__}")
     parser.add_argument(
         "-i",
         "--interval",
@@ -142,7 +142,7 @@ def _run(options: argparse.Namespace, sampler: Sampler) -> int:
     if options.command == "examples":
         if options.json or options.every is not None:
             raise OptionError("examples takes no --json and no --interval.")
-        from gpuwidget.examples import copy_out
+        from gpuwidget.cli.examples import copy_out
 
         for copy in copy_out(options.folder):
             _say(str(copy))
@@ -150,7 +150,7 @@ def _run(options: argparse.Namespace, sampler: Sampler) -> int:
     if options.command == "record":
         if options.json or options.every is not None:
             raise OptionError("record takes no --json, and its --interval after the word record.")
-        from gpuwidget.recorder import record
+        from gpuwidget.cli.recorder import record
 
         record(sampler, options.file, options.tick, _say)
         return 0
@@ -164,10 +164,10 @@ def _doctor(options: argparse.Namespace) -> int:
     if options.every is not None:
         raise OptionError("doctor takes no --interval.")
     # Imported here: a look at the GPUs needs none of it.
-    from gpuwidget.health.command import run
+    from gpuwidget.cli.doctor import run
 
     text, well = run(
-        gpuwidget.__version__,
+        __version__,
         as_json=options.json or options.doctor_json,
         earlier=options.diff,
         width=shutil.get_terminal_size((110, 24)).columns,

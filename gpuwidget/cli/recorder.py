@@ -11,18 +11,18 @@ from contextlib import ExitStack, contextmanager
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from gpuwidget.errors import RecordingError
-from gpuwidget.samples import is_settled
+from gpuwidget.model.errors import RecordingError
+from gpuwidget.model.samples import is_settled
+from gpuwidget.model.units import duration
 from gpuwidget.sources.recording import GPM_PERCENT, GPM_RATES, MIB
-from gpuwidget.sources.throttle import mask
-from gpuwidget.units import duration
+from gpuwidget.sources.throttle_reasons import mask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from gpuwidget.model.samples import Activity, Gpu, Process, Reading, Sample
     from gpuwidget.sampler import Sampler
-    from gpuwidget.samples import Activity, Gpu, Process, Reading, Sample
 
 _WAIT_FOR_SLOW_S = 2.0
 _STOPPING = ("SIGINT", "SIGTERM", "SIGHUP")

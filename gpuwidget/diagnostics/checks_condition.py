@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from gpuwidget import units
-from gpuwidget.diagnosis import Link
-from gpuwidget.health import packages
-from gpuwidget.health.facts import Facts
-from gpuwidget.health.findings import Finding, counted, link, skipped
-from gpuwidget.health.remedies import our_package
+from gpuwidget.diagnostics import packages
+from gpuwidget.diagnostics.fixes import our_package
+from gpuwidget.diagnostics.issues import Finding, counted, link, skipped
+from gpuwidget.diagnostics.probe_results import Facts
+from gpuwidget.model import units
+from gpuwidget.model.diagnosis import Link
 from gpuwidget.sources import xids
-from gpuwidget.sources.nvml_health import GpuHealth
-from gpuwidget.sources.throttle import POWER_CAP, needing_attention
+from gpuwidget.sources.nvml_diagnostics import GpuHealth
+from gpuwidget.sources.throttle_reasons import POWER_CAP, needing_attention
 
 HEALTH = ("health", "GPU health")
 PCIE = ("pcie", "PCIe")

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from gpuwidget.diagnosis import Link
-from gpuwidget.health import drivers
-from gpuwidget.health.children import Said
-from gpuwidget.health.facts import Facts
-from gpuwidget.health.findings import Finding, counted, link, skipped
-from gpuwidget.health.remedies import build, last, nvml_binding
-from gpuwidget.health.versions import cuda_number, numbers
-from gpuwidget.sources import nvml_health
-from gpuwidget.sources import nvml_words as words
+from gpuwidget.diagnostics import cuda_versions
+from gpuwidget.diagnostics.fixes import build, last, nvml_binding
+from gpuwidget.diagnostics.issues import Finding, counted, link, skipped
+from gpuwidget.diagnostics.probe_process import Said
+from gpuwidget.diagnostics.probe_results import Facts
+from gpuwidget.diagnostics.versions import cuda_number, numbers
+from gpuwidget.model.diagnosis import Link
+from gpuwidget.sources import nvml_diagnostics
+from gpuwidget.sources import nvml_messages as words
 
 DRIVER = ("driver", "Driver")
 FILES = ("device_files", "Device files")
@@ -80,7 +80,7 @@ def _start(facts: Facts) -> list[Finding]:
     if nvml is None:
         what = f"{_step(said)}: {said.how or 'no answer'}"
         return [Finding("unknown", f"The driver could not be asked ({what}).", "See what nvidia-smi says.")]
-    if nvml.error == nvml_health.NO_BINDING:
+    if nvml.error == nvml_diagnostics.NO_BINDING:
         reason = str(nvml.reason).partition(". ")[0]
         return [Finding("unknown", f"{reason}.", *nvml_binding(facts))]
     if nvml.error is None:
@@ -117,21 +117,21 @@ def _gpus_remedy(facts: Facts) -> str:
 def _age(facts: Facts) -> list[Finding]:
     """Whether the driver is new enough for the CUDA that torch was built with."""
     cuda, driver = facts.cuda, facts.driver
-    if cuda is None or driver is None or not drivers.too_old(driver, cuda):
+    if cuda is None or driver is None or not cuda_versions.too_old(driver, cuda):
         return []
     if facts.torch.get("available") and not facts.variables.get("PYTORCH_NVML_BASED_CUDA_CHECK"):
         # As with NVIDIA's forward-compatibility package, which brings a newer libcuda than the driver's own.
         return []
-    least = drivers.minimum(cuda)
-    wheel = drivers.torch_wheel(driver, facts.capabilities, arm=facts.arm)
+    least = cuda_versions.minimum(cuda)
+    wheel = cuda_versions.torch_wheel(driver, facts.capabilities, arm=facts.arm)
     reason = f"Driver {driver} is too old for a PyTorch built with CUDA {cuda}, which needs {least} or newer."
     remedy = f"Update the driver to {least} or newer"
     command = None if wheel is None else build(facts, wheel)
     if wheel is None or command is None:
         return [Finding("broken", reason, f"{remedy}.")]
-    other = f"a PyTorch built with CUDA {drivers.wheel_cuda(wheel)}: {command}.{last(wheel)}"
-    newest = drivers.torch_wheel(None, facts.capabilities, arm=facts.arm)
-    if newest is not None and numbers(drivers.wheel_cuda(newest))[0] < numbers(cuda)[0]:
+    other = f"a PyTorch built with CUDA {cuda_versions.wheel_cuda(wheel)}: {command}.{last(wheel)}"
+    newest = cuda_versions.torch_wheel(None, facts.capabilities, arm=facts.arm)
+    if newest is not None and numbers(cuda_versions.wheel_cuda(newest))[0] < numbers(cuda)[0]:
         # No driver helps GPUs that this CUDA has no code for any more.
         return [Finding("broken", reason, f"Install {other}", command)]
     return [Finding("broken", reason, f"{remedy}, or install {other}", command)]

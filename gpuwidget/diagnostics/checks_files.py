@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gpuwidget.health.facts import Facts
-from gpuwidget.health.files_probe import Checked
-from gpuwidget.health.findings import Finding, counted
-from gpuwidget.health.packages import satisfies
-from gpuwidget.health.remedies import reinstall
+from gpuwidget.diagnostics.files_probe import Checked
+from gpuwidget.diagnostics.fixes import reinstall
+from gpuwidget.diagnostics.issues import Finding, counted
+from gpuwidget.diagnostics.packages import satisfies
+from gpuwidget.diagnostics.probe_results import Facts
 
 _LINKS = (("nvidia-cudnn", "cudnn"), ("nvidia-nccl", "nccl"), ("nvidia-", "cuda"), ("cuda-", "cuda"))
 _BINARY = ("nvidia-", "triton", "pytorch-triton", "cuda-toolkit")

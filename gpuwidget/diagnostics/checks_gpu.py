@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-from gpuwidget.diagnosis import Link
-from gpuwidget.health import drivers
-from gpuwidget.health.facts import Facts
-from gpuwidget.health.findings import Finding, counted, link, skipped
-from gpuwidget.health.links_visible import hides_all
-from gpuwidget.health.remedies import build, fix_libraries, install, last
-from gpuwidget.health.versions import numbers
-from gpuwidget.sources.nvml_health import GpuHealth
+from gpuwidget.diagnostics import cuda_versions
+from gpuwidget.diagnostics.checks_visible_devices import hides_all
+from gpuwidget.diagnostics.fixes import build, fix_libraries, install, last
+from gpuwidget.diagnostics.issues import Finding, counted, link, skipped
+from gpuwidget.diagnostics.probe_results import Facts
+from gpuwidget.diagnostics.versions import numbers
+from gpuwidget.model.diagnosis import Link
+from gpuwidget.sources.nvml_diagnostics import GpuHealth
 
 GPU = ("gpu", "GPU")
 SHARING = ("sharing", "MIG and sharing")
@@ -89,11 +89,11 @@ def _architecture(gpu: str, capability: str, archs: list[str], facts: Facts) -> 
     reason = f"This PyTorch has no code for {name}: it was built for {' '.join(archs)}."
     if made and here < min(made):
         older = f"Install an older PyTorch, which still knows {gpu}"
-        wheel = drivers.torch_wheel(facts.driver, [capability], arm=facts.arm)
+        wheel = cuda_versions.torch_wheel(facts.driver, [capability], arm=facts.arm)
         command = None if wheel is None else build(facts, wheel)
         if wheel is None or command is None:
             return [Finding("broken", reason, f"{older}.")]
-        built = f"or a build with CUDA {drivers.wheel_cuda(wheel)}: {command}"
+        built = f"or a build with CUDA {cuda_versions.wheel_cuda(wheel)}: {command}"
         return [Finding("broken", reason, f"{older}, {built}.{last(wheel)}", command)]
     what = "Install a newer PyTorch"
     fix = install(facts, what, capabilities=[capability], always_index=True)
@@ -127,7 +127,7 @@ def _start(facts: Facts) -> list[Finding]:
         reason = f"CUDA does not start: {facts.libcuda.get('cu_text') or 'unknown error'} ({code})."
         return [Finding("broken", reason, "See what the kernel log (dmesg) and nvidia-smi say.")]
     cuda, driver = facts.cuda, facts.driver
-    if cuda is None or (driver is not None and drivers.too_old(driver, cuda)):
+    if cuda is None or (driver is not None and cuda_versions.too_old(driver, cuda)):
         return []
     if facts.cuda_works and told.get("available") is False:
         warnings = told.get("warnings") or []

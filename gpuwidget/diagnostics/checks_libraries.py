@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import PurePosixPath
 
-from gpuwidget.diagnosis import Link
-from gpuwidget.health.facts import Facts
-from gpuwidget.health.findings import Finding, counted, link, skipped
-from gpuwidget.health.links_files import of_files
-from gpuwidget.health.remedies import Fix, fix_libraries, missing_library, remedy_for, replace, unset
-from gpuwidget.health.versions import cudnn_version
+from gpuwidget.diagnostics.checks_files import of_files
+from gpuwidget.diagnostics.fixes import Fix, fix_libraries, missing_library, remedy_for, replace, unset
+from gpuwidget.diagnostics.issues import Finding, counted, link, skipped
+from gpuwidget.diagnostics.probe_results import Facts
+from gpuwidget.diagnostics.versions import cudnn_version
+from gpuwidget.model.diagnosis import Link
 
 CUDA = ("cuda", "CUDA runtime")
 CUDNN = ("cudnn", "cuDNN")

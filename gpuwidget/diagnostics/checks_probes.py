@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gpuwidget.health import cuda_probe, torch_probe
-from gpuwidget.health.children import Said
-from gpuwidget.health.facts import Facts
-from gpuwidget.health.findings import Finding
+from gpuwidget.diagnostics import cuda_probe, torch_probe
+from gpuwidget.diagnostics.issues import Finding
+from gpuwidget.diagnostics.probe_process import Said
+from gpuwidget.diagnostics.probe_results import Facts
 
 _SHORT_S = 2.0
 """A step that was killed after less was short of time, and nothing is known against it."""

@@ -6,13 +6,9 @@ import re
 import sys
 from pathlib import PurePath
 
-from gpuwidget.diagnosis import Link
-from gpuwidget.health import packages
-from gpuwidget.health.facts import Facts
-from gpuwidget.health.findings import Finding, link, skipped
-from gpuwidget.health.links_files import describe, of_files
-from gpuwidget.health.packages import normal
-from gpuwidget.health.remedies import (
+from gpuwidget.diagnostics import packages
+from gpuwidget.diagnostics.checks_files import describe, of_files
+from gpuwidget.diagnostics.fixes import (
     Fix,
     conda_with_cuda,
     fix_libraries,
@@ -24,6 +20,10 @@ from gpuwidget.health.remedies import (
     remedy_for,
     require,
 )
+from gpuwidget.diagnostics.issues import Finding, link, skipped
+from gpuwidget.diagnostics.packages import normal
+from gpuwidget.diagnostics.probe_results import Facts
+from gpuwidget.model.diagnosis import Link
 
 TORCH = ("torch", "PyTorch")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpuwidget.diagnosis import Link
-from gpuwidget.health import visible
-from gpuwidget.health.facts import Facts
-from gpuwidget.health.findings import Finding, counted, link
+from gpuwidget.diagnostics import visible_devices
+from gpuwidget.diagnostics.issues import Finding, counted, link
+from gpuwidget.diagnostics.probe_results import Facts
+from gpuwidget.model.diagnosis import Link
 
 VISIBLE = ("visible", "Visible GPUs")
 
@@ -96,15 +96,15 @@ def _digits(uuid: str) -> str:
     return uuid.lower().removeprefix("gpu-").removeprefix("mig-").replace("-", "")
 
 
-def _read_visible(facts: Facts) -> visible.Visible | None:
+def _read_visible(facts: Facts) -> visible_devices.Visible | None:
     """What CUDA makes of the variable; None where it is not set."""
     value = facts.variables.get("CUDA_VISIBLE_DEVICES")
     if value is None:
         return None
     slices = [uuid for gpu in facts.gpus for uuid in gpu.slices]
-    return visible.read(value, visible.Known([gpu.uuid for gpu in facts.gpus], slices))
+    return visible_devices.read(value, visible_devices.Known([gpu.uuid for gpu in facts.gpus], slices))
 
 
-def _left(read: visible.Visible | None, facts: Facts) -> str:
+def _left(read: visible_devices.Visible | None, facts: Facts) -> str:
     named = len(read.named) if read is not None else 0
     return f"{named} of {counted(len(facts.gpus), 'GPU')}"

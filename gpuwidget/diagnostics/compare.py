@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from gpuwidget.diagnosis import Doctor, Link
-from gpuwidget.units import ARROW
+from gpuwidget.model.diagnosis import Doctor, Link
+from gpuwidget.model.units import ARROW
 
 _NOTHING = "nothing"
 

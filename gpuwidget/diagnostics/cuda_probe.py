@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from gpuwidget.health.children import announce, be_modest, error_text, finish, say
-from gpuwidget.health.torch_probe import mapped_libraries
+from gpuwidget.diagnostics.probe_process import announce, be_modest, error_text, finish, say
+from gpuwidget.diagnostics.torch_probe import mapped_libraries
 
 STEPS = {
     "load": ("driver", "loading CUDA's driver library"),

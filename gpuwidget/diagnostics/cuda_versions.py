@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from gpuwidget.health.versions import numbers
+from gpuwidget.diagnostics.versions import numbers
 
 MINIMUM = {
     "13": "580",

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
-from gpuwidget.health.children import announce, be_modest, finish, say
-from gpuwidget.health.packages import installer, of_torch
-from gpuwidget.plain import plain
+from gpuwidget.diagnostics.packages import installer, of_torch
+from gpuwidget.diagnostics.probe_process import announce, be_modest, finish, say
+from gpuwidget.model.to_json import plain
 
 _LIBRARIES = (".so", ".dll", ".pyd", ".dylib")
 _MOST_FILES = 5

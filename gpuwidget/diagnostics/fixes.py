@@ -14,9 +14,9 @@ import subprocess
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gpuwidget import installation
-from gpuwidget.health import drivers, packages
-from gpuwidget.health.facts import Facts
+from gpuwidget.diagnostics import cuda_versions, packages
+from gpuwidget.diagnostics.probe_results import Facts
+from gpuwidget.model import installation
 
 WHEELS = "https://download.pytorch.org/whl"
 _LIBRARY = re.compile(r"lib(?:cu|nv|nccl)\w*\.so[\d.]*|lib(?:torch|c10)\w*\.so")
@@ -42,7 +42,7 @@ _PACKAGES = {
 
 
 class Fix(NamedTuple):
-    """A remedy as a :class:`gpuwidget.health.findings.Finding` has it."""
+    """A remedy as a :class:`gpuwidget.diagnostics.issues.Finding` has it."""
 
     remedy: str
     command: str | None = None
@@ -247,23 +247,25 @@ def install(
     The newest build needs no address, unless another index may be configured here (``always_index``).
     """
     here = facts.capabilities if capabilities is None else capabilities
-    wheel = drivers.torch_wheel(facts.driver, here, arm=facts.arm, version=_torch_version(facts))
+    wheel = cuda_versions.torch_wheel(facts.driver, here, arm=facts.arm, version=_torch_version(facts))
     if wheel is None:
-        newest = drivers.torch_wheel(None, here, arm=facts.arm)
+        newest = cuda_versions.torch_wheel(None, here, arm=facts.arm)
         if facts.driver is not None and newest is not None:
             why = f"no build of PyTorch runs with {facts.driver}"
-            least = drivers.minimum(drivers.wheel_cuda(newest))
+            least = cuda_versions.minimum(cuda_versions.wheel_cuda(newest))
             return Fix(f"Update the driver to {least} or newer first: {why}.")
         return Fix(
             "PyTorch's builds have no code for this GPU any more: use another GPU, or build it from source."
         )
     # For these PyPI has, or long had, the build for the CPU.
     elsewhere = facts.arm or facts.machine.system == "win32"
-    if _torch_version(facts) is None and wheel == drivers.NEWEST and not (always_index or elsewhere):
+    if _torch_version(facts) is None and wheel == cuda_versions.NEWEST and not (always_index or elsewhere):
         return _fix(what, _line(facts, [*_tool(facts, "pip"), "install", "torch"]))
     command = build(facts, wheel)
     if command is None:
-        return Fix(f"{what}, for CUDA {drivers.wheel_cuda(wheel)}, with what installed the present one.")
+        return Fix(
+            f"{what}, for CUDA {cuda_versions.wheel_cuda(wheel)}, with what installed the present one."
+        )
     return Fix(f"{what}: {command}.{last(wheel)}", command)
 
 
@@ -278,9 +280,9 @@ def build(facts: Facts, wheel: str) -> str | None:
         return None
     if version is None:
         wanted = ["torch"]
-    elif not drivers.has(wheel, version) or not re.fullmatch(r"[\d.]+", version.partition("+")[0]):
-        wanted = [f"torch{drivers.versions(wheel)}"]
-    elif facts.cuda == drivers.wheel_cuda(wheel):
+    elif not cuda_versions.has(wheel, version) or not re.fullmatch(r"[\d.]+", version.partition("+")[0]):
+        wanted = [f"torch{cuda_versions.versions(wheel)}"]
+    elif facts.cuda == cuda_versions.wheel_cuda(wheel):
         wanted = ["--upgrade", "torch"]
     else:
         wanted = [f"torch=={version.partition('+')[0]}+{wheel}"]
@@ -290,7 +292,7 @@ def build(facts: Facts, wheel: str) -> str | None:
 
 def last(wheel: str) -> str:
     """What must be known of a build that newer versions do not come in; empty for others."""
-    version = drivers.last_torch(wheel)
+    version = cuda_versions.last_torch(wheel)
     return "" if version is None else f" PyTorch {version} is the last with such a build."
 
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from gpuwidget.diagnosis import SCHEMA, Doctor, Link, Place
-from gpuwidget.errors import DoctorError
-from gpuwidget.health.children import Child, Environment, be_modest, say, without_working_directory
-from gpuwidget.health.patient import DEADLINE_S, PATIENCE_S, Notebook, Patient
-from gpuwidget.plain import plain
+from gpuwidget.diagnostics.probe_process import Child, Environment, be_modest, say, without_working_directory
+from gpuwidget.diagnostics.target import DEADLINE_S, PATIENCE_S, Notebook, Patient
+from gpuwidget.model.diagnosis import SCHEMA, Doctor, Link, Place
+from gpuwidget.model.errors import DoctorError
+from gpuwidget.model.to_json import plain
 
 _LEAST_S = 1.0
 _NO_NOTEBOOK = Notebook()
@@ -24,7 +24,7 @@ _NO_NOTEBOOK = Notebook()
 def main(_path: Sequence[str]) -> None:
     """In the child: examine the environment that it was given."""
     # Not above: who sends the child needs nothing of it.
-    from gpuwidget.health.examination import examine
+    from gpuwidget.diagnostics.run_checks import examine
 
     be_modest()
     order = json.loads(sys.argv[1])
@@ -65,7 +65,7 @@ def visit(
         "notebook": plain(notebook),
         "patience_s": patience_s,
     }
-    child = Child("gpuwidget.health.visit", environment, [json.dumps(order)], leads=True)
+    child = Child("gpuwidget.diagnostics.isolated_run", environment, [json.dumps(order)], leads=True)
     said = child.said(time.monotonic() + DEADLINE_S)
     if "doctor" in said.values:
         return doctor_of(said.values["doctor"])

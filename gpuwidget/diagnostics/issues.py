@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gpuwidget.diagnosis import Link
+from gpuwidget.model.diagnosis import Link
 
 _WORST_FIRST = ("broken", "warning", "unknown")
 

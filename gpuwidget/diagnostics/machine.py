@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gpuwidget import host
-from gpuwidget.health import kernel_log
+from gpuwidget.diagnostics import kernel_log
+from gpuwidget.system import host_limits
 
 VARIABLES = (
     "CONDA_PREFIX",
@@ -72,7 +72,7 @@ class Machine:
     """Control files that are not there though a GPU's is."""
     module: str | None
     """Version of the kernel module that is loaded; in a container, the host's."""
-    shm: host.SharedMemory | None
+    shm: host_limits.SharedMemory | None
     mps: str | None
     """Folder of a running MPS daemon's pipes."""
     nvcc: str | None
@@ -98,7 +98,7 @@ def look(variables: Mapping[str, str], root: Path, names: Sequence[str]) -> Mach
         devices=tuple(devices),
         expected=tuple(f"/dev/{name}" for name in _CONTROL_FILES if has_gpu and name not in present),
         module=_module(root),
-        shm=host.shared_memory(root),
+        shm=host_limits.shared_memory(root),
         mps=_mps(variables, root),
         nvcc=_nvcc(variables),
         xids=kernel_log.xids(root),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpuwidget.health.children import announce, finish, say
-from gpuwidget.plain import plain
-from gpuwidget.sources.nvml_health import examine
+from gpuwidget.diagnostics.probe_process import announce, finish, say
+from gpuwidget.model.to_json import plain
+from gpuwidget.sources.nvml_diagnostics import examine
 
 
 def main(_path: Sequence[str]) -> None:

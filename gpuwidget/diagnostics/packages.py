@@ -18,8 +18,8 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion
 
-from gpuwidget.health.children import without_working_directory
-from gpuwidget.installation import DISTRIBUTION
+from gpuwidget.diagnostics.probe_process import without_working_directory
+from gpuwidget.model.installation import DISTRIBUTION
 
 OURS = DISTRIBUTION
 OTHERS = "gpuwidget"

@@ -42,7 +42,7 @@ sys.modules["gpuwidget"] = module_from_spec(spec)
 spec.loader.exec_module(sys.modules["gpuwidget"])
 """
 _PACKAGE = Path(__file__).resolve().parents[1]
-_LEADS = "from gpuwidget.health.children import end_with_parent; end_with_parent()\n"
+_LEADS = "from gpuwidget.diagnostics.probe_process import end_with_parent; end_with_parent()\n"
 _END_S = 1.0
 _LOOK_S = 0.05
 _MOST_ERRORS = 65536

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from gpuwidget.diagnosis import Place
-from gpuwidget.health.children import Said
-from gpuwidget.health.files_probe import Checked, Damaged
-from gpuwidget.health.machine import Machine
-from gpuwidget.health.packages import Packages
-from gpuwidget.health.patient import Notebook
-from gpuwidget.sources.nvml_health import GpuHealth, NvmlHealth, Peer
+from gpuwidget.diagnostics.files_probe import Checked, Damaged
+from gpuwidget.diagnostics.machine import Machine
+from gpuwidget.diagnostics.packages import Packages
+from gpuwidget.diagnostics.probe_process import Said
+from gpuwidget.diagnostics.target import Notebook
+from gpuwidget.model.diagnosis import Place
+from gpuwidget.sources.nvml_diagnostics import GpuHealth, NvmlHealth, Peer
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +28,13 @@ class Facts:
     machine: Machine
     packages: Packages
     torch_said: Said
-    """What :mod:`gpuwidget.health.torch_probe` said."""
+    """What :mod:`gpuwidget.diagnostics.torch_probe` said."""
     cuda_said: Said
-    """What :mod:`gpuwidget.health.cuda_probe` said."""
+    """What :mod:`gpuwidget.diagnostics.cuda_probe` said."""
     files_said: Said
-    """What :mod:`gpuwidget.health.files_probe` said."""
+    """What :mod:`gpuwidget.diagnostics.files_probe` said."""
     nvml_said: Said
-    """What :mod:`gpuwidget.health.nvml_probe` said."""
+    """What :mod:`gpuwidget.diagnostics.nvml_probe` said."""
     nvml: NvmlHealth | None
     """The same, None where it did not come to its end."""
     patience_s: float

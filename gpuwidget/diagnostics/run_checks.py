@@ -7,23 +7,23 @@ from __future__ import annotations
 
 import time
 
-from gpuwidget.diagnosis import SCHEMA, Doctor, Link
-from gpuwidget.health import (
-    links_condition,
-    links_driver,
-    links_gpu,
-    links_libraries,
-    links_torch,
-    links_visible,
+from gpuwidget.diagnostics import (
+    checks_condition,
+    checks_driver,
+    checks_gpu,
+    checks_libraries,
+    checks_torch,
+    checks_visible_devices,
     machine,
     packages,
 )
-from gpuwidget.health.children import Child
-from gpuwidget.health.facts import Facts, nvml_facts
-from gpuwidget.health.findings import counted, with_findings
-from gpuwidget.health.patient import Patient
-from gpuwidget.health.torch_probe import LIBRARIES
-from gpuwidget.health.unfinished import problems, unfinished
+from gpuwidget.diagnostics.checks_probes import problems, unfinished
+from gpuwidget.diagnostics.issues import counted, with_findings
+from gpuwidget.diagnostics.probe_process import Child
+from gpuwidget.diagnostics.probe_results import Facts, nvml_facts
+from gpuwidget.diagnostics.target import Patient
+from gpuwidget.diagnostics.torch_probe import LIBRARIES
+from gpuwidget.model.diagnosis import SCHEMA, Doctor, Link
 
 _TOOLKIT = tuple(name for name in LIBRARIES if name not in ("libcuda", "libtorch_cuda", "libtorch_cpu"))
 """What must not come from LD_LIBRARY_PATH. The driver's own library may: some containers have it there."""
@@ -34,7 +34,7 @@ def examine(patient: Patient) -> Doctor:
     """Examine the environment; takes as long as importing torch, ``patience_s`` and a second at most."""
     environment = patient.environment
     deadline = time.monotonic() + patient.patience_s
-    children = [Child(f"gpuwidget.health.{probe}", environment) for probe in _PROBES]
+    children = [Child(f"gpuwidget.diagnostics.{probe}", environment) for probe in _PROBES]
     try:
         looked = machine.look(environment.variables, patient.root, _TOOLKIT)
         installed = packages.look(environment.path)
@@ -63,20 +63,20 @@ def examine(patient: Patient) -> Doctor:
 def diagnosis(facts: Facts) -> Doctor:
     """What is made of the facts."""
     checked = (
-        links_torch.torch_link(facts),
-        links_libraries.cuda_link(facts),
-        links_libraries.cudnn_link(facts),
-        links_libraries.nccl_link(facts),
-        links_driver.driver_link(facts),
-        links_driver.device_files_link(facts),
-        links_gpu.gpu_link(facts),
-        links_visible.visible_link(facts),
-        links_gpu.sharing_link(facts),
-        links_condition.health_link(facts),
-        links_condition.pcie_link(facts),
-        links_condition.peers_link(facts),
-        links_condition.shm_link(facts),
-        links_condition.package_link(facts),
+        checks_torch.torch_link(facts),
+        checks_libraries.cuda_link(facts),
+        checks_libraries.cudnn_link(facts),
+        checks_libraries.nccl_link(facts),
+        checks_driver.driver_link(facts),
+        checks_driver.device_files_link(facts),
+        checks_gpu.gpu_link(facts),
+        checks_visible_devices.visible_link(facts),
+        checks_gpu.sharing_link(facts),
+        checks_condition.health_link(facts),
+        checks_condition.pcie_link(facts),
+        checks_condition.peers_link(facts),
+        checks_condition.shm_link(facts),
+        checks_condition.package_link(facts),
     )
     more = problems(facts)
     links = tuple(with_findings(link, more.get(link.id, ())) for link in checked)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gpuwidget.diagnosis import Place
-from gpuwidget.health.children import Environment
+from gpuwidget.diagnostics.probe_process import Environment
+from gpuwidget.model.diagnosis import Place
 
 PATIENCE_S = 15.0
 """How long the probes may take, all of them together. A first import of torch from a network disk may take

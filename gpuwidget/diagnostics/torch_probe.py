@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from importlib.machinery import PathFinder
 from typing import Any
 
-from gpuwidget.health.children import announce, attempt, be_modest, error_text, finish, say
+from gpuwidget.diagnostics.probe_process import announce, attempt, be_modest, error_text, finish, say
 
 STEPS = {
     "import": ("torch", "'import torch'"),

@@ -10,7 +10,7 @@ from gc import get_referents
 from types import GetSetDescriptorType
 from typing import Any
 
-from gpuwidget.descriptors import class_dict, class_mro
+from gpuwidget.model.raw_attributes import class_dict, class_mro
 
 MOST_NODES = 20_000
 """Operations of all graphs together that one search looks at."""

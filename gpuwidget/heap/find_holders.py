@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from gpuwidget import torch_state
-from gpuwidget.search.bounds import MOST_OBJECTS, Bounds
-from gpuwidget.search.names import names
-from gpuwidget.search.objects import type_name
-from gpuwidget.search.paths import Paths
-from gpuwidget.search.roots import Root
-from gpuwidget.search.storages import Storage
-from gpuwidget.search.walk import Walk
-from gpuwidget.torch_allocator import DeviceBlocks
+from gpuwidget.heap.heap_walk import Walk
+from gpuwidget.heap.limits import MOST_OBJECTS, Bounds
+from gpuwidget.heap.names import names
+from gpuwidget.heap.object_references import type_name
+from gpuwidget.heap.paths import Paths
+from gpuwidget.heap.roots import Root
+from gpuwidget.heap.storages import Storage
+from gpuwidget.pytorch import cuda_state
+from gpuwidget.pytorch.allocator import DeviceBlocks
 
 Remember = Callable[[int, int, Callable[[], Storage]], None]
 """Takes a device's index, a block's address, and what gives the storage that lies there now."""
@@ -59,7 +59,7 @@ def reach(
     time no further object is looked at.
     ``remember`` is told of the storage in each block that was reached.
     """
-    torch: Any = torch_state.loaded()
+    torch: Any = cuda_state.loaded()
     without_hooks = _without_hooks(torch)
     if without_hooks is None:
         owners = {index: (None,) * len(found.addresses) for index, found in blocks.items()}
@@ -83,7 +83,7 @@ def remember_storages(
     within_s: float,
 ) -> None:
     """As :func:`reach`, only to ``remember``: without names, which take longest in what is much entangled."""
-    torch: Any = torch_state.loaded()
+    torch: Any = cuda_state.loaded()
     without_hooks = _without_hooks(torch)
     if without_hooks is not None:
         with uncollected(), without_hooks():

@@ -9,18 +9,18 @@ from gc import get_referents, is_tracked
 from types import ModuleType
 from typing import Any
 
-from gpuwidget.descriptors import class_dict, module_dict
-from gpuwidget.own_modules import is_users_class
-from gpuwidget.search.bounds import Bounds
-from gpuwidget.search.graphs import Graphs, can_look
-from gpuwidget.search.kinds import Kind, Kinds
-from gpuwidget.search.objects import COMMON, attributes, items, of_frame, of_function
-from gpuwidget.search.owners import Owners
-from gpuwidget.search.roots import Root
-from gpuwidget.search.storages import address_of, components
-from gpuwidget.search.trail import Trail
-from gpuwidget.search.ways import NOBODY
-from gpuwidget.torch_allocator import DeviceBlocks
+from gpuwidget.heap.autograd_graph import Graphs, can_look
+from gpuwidget.heap.limits import Bounds
+from gpuwidget.heap.object_kinds import Kind, Kinds
+from gpuwidget.heap.object_references import COMMON, attributes, items, of_frame, of_function
+from gpuwidget.heap.owners import Owners
+from gpuwidget.heap.reachability import NOBODY
+from gpuwidget.heap.roots import Root
+from gpuwidget.heap.storages import address_of, components
+from gpuwidget.heap.user_modules import is_users_class
+from gpuwidget.heap.visited import Trail
+from gpuwidget.model.raw_attributes import class_dict, module_dict
+from gpuwidget.pytorch.allocator import DeviceBlocks
 
 _OBJECTS_PER_TIME = 128
 """Objects that are looked at between two looks at the clock."""

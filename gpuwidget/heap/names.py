@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from gpuwidget.search.owners import Owners
-from gpuwidget.search.paths import Paths
-from gpuwidget.search.roots import Root
-from gpuwidget.search.trail import Trail
-from gpuwidget.search.ways import NOBODY, behind
+from gpuwidget.heap.owners import Owners
+from gpuwidget.heap.paths import Paths
+from gpuwidget.heap.reachability import NOBODY, behind
+from gpuwidget.heap.roots import Root
+from gpuwidget.heap.visited import Trail
 
 _MOST_PATHS = 50
 """Names of one holder that are written in full."""

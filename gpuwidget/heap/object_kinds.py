@@ -14,8 +14,8 @@ from types import (
 from typing import Any
 from weakref import ReferenceType
 
-from gpuwidget.own_modules import module_name
-from gpuwidget.search.objects import CONTAINERS
+from gpuwidget.heap.object_references import CONTAINERS
+from gpuwidget.heap.user_modules import module_name
 
 # Infrastructure: from a widget or a task it leads to the shell, and so to everything.
 _BARRED = frozenset(

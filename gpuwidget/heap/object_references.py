@@ -9,7 +9,7 @@ from itertools import islice
 from types import FrameType, GetSetDescriptorType, MemberDescriptorType
 from typing import Any
 
-from gpuwidget.descriptors import class_dict, class_mro, class_name
+from gpuwidget.model.raw_attributes import class_dict, class_mro, class_name
 
 MOST_ITEMS = 100_000
 """Items of one container that are looked at."""

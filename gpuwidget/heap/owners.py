@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from gpuwidget.torch_allocator import DeviceBlocks
+from gpuwidget.pytorch.allocator import DeviceBlocks
 
 
 class Owners:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-from gpuwidget.search.objects import MOST_ITEMS, attribute_name, attributes
-from gpuwidget.search.roots import Root
-from gpuwidget.search.trail import Trail
-from gpuwidget.search.ways import NOBODY
+from gpuwidget.heap.object_references import MOST_ITEMS, attribute_name, attributes
+from gpuwidget.heap.reachability import NOBODY
+from gpuwidget.heap.roots import Root
+from gpuwidget.heap.visited import Trail
 
 _MOST_WORDS = 60
 """Characters of a name that leads deep into something."""

@@ -8,7 +8,7 @@ import re
 import sys
 from types import ModuleType
 
-from gpuwidget.descriptors import class_module, module_dict
+from gpuwidget.model.raw_attributes import class_module, module_dict
 
 _INSTALLED = tuple(
     {os.path.realpath(path) + os.sep for path in (sys.prefix, sys.base_prefix, os.path.dirname(os.__file__))}

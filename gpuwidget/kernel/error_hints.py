@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator, Mapping
 from types import FrameType, TracebackType
 from typing import Any
 
-from gpuwidget import torch_state, units
-from gpuwidget.columns import printable_lines
-from gpuwidget.torch_device import cuda_index
-from gpuwidget.torch_tensors import devices_of
+from gpuwidget.model import units
+from gpuwidget.model.terminal_text import printable_lines
+from gpuwidget.pytorch import cuda_state
+from gpuwidget.pytorch.device_switch import cuda_index
+from gpuwidget.pytorch.tensor_devices import devices_of
 
 _LOG = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ class TrapHints:
 def hint(error: BaseException, user_ns: Mapping[str, object]) -> str | None:
     """What happened and the one-line fix, the fix on a line of its own; None for all other errors."""
     # The errors of torch's that are meant; to ask any other object for its text may run the user's code.
-    if torch_state.loaded() is None or type(error).__module__.partition(".")[0] not in ("builtins", "torch"):
+    if cuda_state.loaded() is None or type(error).__module__.partition(".")[0] not in ("builtins", "torch"):
         return None
     if not isinstance(error, (RuntimeError, OSError)):
         return None
@@ -84,7 +85,7 @@ def hint(error: BaseException, user_ns: Mapping[str, object]) -> str | None:
 
 def _shuffle(match: re.Match[str]) -> str:
     wanted, found = match.groups()
-    default = torch_state.default_device() or "cpu"
+    default = cuda_state.default_device() or "cpu"
     drawn = f"Random numbers were to be drawn on {wanted} with a generator that is on {found}."
     if wanted == "cpu" or default.partition(":")[0] != wanted:
         return f'{drawn}\nFix: give it one that is there: generator=torch.Generator(device="{wanted}")'
@@ -115,7 +116,7 @@ def _several_devices(trace: TracebackType | None, user_ns: Mapping[str, object])
     if not operands:
         return f"{said}. Around it are {', '.join(names)}{more}.\nFix: {fix}"
     if len(devices) > 1:
-        default = torch_state.default_device()
+        default = cuda_state.default_device()
         gpu = next((device for device in devices if cuda_index(device) is not None), devices[-1])
         target = default if default in devices and default != "cpu" else gpu
         other = next((name for name, device in where.items() if device != target), None)
@@ -169,9 +170,9 @@ def _shared_memory() -> str:
 
 def _forked() -> str:
     inherited = ""
-    if cuda_index(torch_state.default_device()) is not None:
+    if cuda_index(cuda_state.default_device()) is not None:
         inherited = (
-            f" It inherits the default device {torch_state.default_device()}, so that its new tensors "
+            f" It inherits the default device {cuda_state.default_device()}, so that its new tensors "
             "go there; %gpu device none, or the light mode, spares it that."
         )
     return (

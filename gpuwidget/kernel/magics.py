@@ -11,20 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
-from gpuwidget.columns import printable_lines
-from gpuwidget.errors import GpuWidgetError, OptionError
-from gpuwidget.kernel import card, dashboard, devices, live, waiting, watching
-from gpuwidget.kernel.cell_memory import CELLS
-from gpuwidget.kernel.cells import CellWatcher, check, enter_device, has_front_end
-from gpuwidget.kernel.gpu_commands import COMMANDS
-from gpuwidget.kernel.options import HELP, find, parse, without_watch_line
-from gpuwidget.kernel.out_of_memory import OutOfMemoryCards
-from gpuwidget.kernel.requests import Requests
-from gpuwidget.kernel.switches import SWITCHES
-from gpuwidget.kernel.traps import TrapHints
-from gpuwidget.kernel.witnesses import witnesses
+from gpuwidget.kernel.attribution.cell_memory import CELLS
+from gpuwidget.kernel.cells import wait_for_memory, watch_api
+from gpuwidget.kernel.cells.collectors import witnesses
+from gpuwidget.kernel.cells.options import HELP, find, parse, without_watch_line
+from gpuwidget.kernel.cells.watched_cells import CellWatcher, check, enter_device, has_front_end
+from gpuwidget.kernel.commands.subcommands import COMMANDS
+from gpuwidget.kernel.devices import default_device
+from gpuwidget.kernel.devices.switch_requests import SWITCHES
+from gpuwidget.kernel.error_hints import TrapHints
+from gpuwidget.kernel.live import dashboard, live_display
+from gpuwidget.kernel.oom.handler import OutOfMemoryCards
+from gpuwidget.kernel.panel_requests import Requests
+from gpuwidget.model.errors import GpuWidgetError, OptionError
+from gpuwidget.model.terminal_text import printable_lines
+from gpuwidget.pytorch.device_switch import SWITCH
 from gpuwidget.sampler import Subscription, process_sampler
-from gpuwidget.torch_device import SWITCH
+from gpuwidget.views import card
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -133,9 +136,9 @@ class Extension:
             options = parse(line)
             check(options)
             code, last = self._compiled(cell)
-            wait_note = waiting.wait_for_memory(options, self._shell)
-            looking = [*witnesses(options, self._shell, cell), *waiting.witnesses(wait_note)]
-            run = watching.new_run(options.run, options.label, None, looking)
+            wait_note = wait_for_memory.wait_for_memory(options, self._shell)
+            looking = [*witnesses(options, self._shell, cell), *wait_for_memory.witnesses(wait_note)]
+            run = watch_api.new_run(options.run, options.label, None, looking)
             leave_device = enter_device(options.device) if options.device is not None else None
         except OptionError as error:
             raise UsageError(printable_lines(str(error))) from None
@@ -146,7 +149,7 @@ class Extension:
                 run.start()
             except OptionError as error:
                 raise UsageError(printable_lines(str(error))) from None
-            watching.enter_cell(run)
+            watch_api.enter_cell(run)
             exec(code, self._shell.user_ns)
             if last is not None:
                 result = eval(last, self._shell.user_ns)
@@ -157,12 +160,12 @@ class Extension:
             left = leave_device() if leave_device is not None else None
             if left is not None:
                 log.warning("%s", printable_lines(left))
-            run.end(watching.status_of(left_by))
-            watching.leave_cell(run)
+            run.end(watch_api.status_of(left_by))
+            watch_api.leave_cell(run)
             # The error holds this frame; would this frame hold the error, the user's tensors would stay.
             left_by = None
             report = run.report()
-            watching.keep(report)
+            watch_api.keep(report)
             if report is not None and not options.quiet:
                 self._shell.display_pub.publish(data=card.bundle(report), metadata={})
         return result
@@ -220,8 +223,8 @@ class Extension:
 
     def _device(self, device: str | None = None, mode: str | None = None) -> None:
         if device is not None:
-            devices.set_device(device, new_tensors=mode is None)
-        text = devices.words(SWITCH.state) if device is not None else devices.overview()
+            default_device.set_device(device, new_tensors=mode is None)
+        text = default_device.words(SWITCH.state) if device is not None else default_device.overview()
         self._shell.display_pub.publish(data={"text/plain": printable_lines(text)}, metadata={})
 
     # -- the live chart's libraries ------------------------------------------------------------------
@@ -241,7 +244,7 @@ class Extension:
             self._loop_handle = loop.call_later(_WARM_UP_AFTER_S, self._warm_up, loop)
             return
         try:
-            live.prepare()
+            live_display.prepare()
         except Exception:
             log.debug("the live chart's libraries could not be imported", exc_info=True)
 

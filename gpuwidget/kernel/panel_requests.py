@@ -1,6 +1,6 @@
 """A view's questions to this kernel, answered on the control channel: also while a cell runs.
 
-:mod:`gpuwidget.kernel_messages` says what questions there are, and what the answers look like.
+:mod:`gpuwidget.model.kernel_requests` says what questions there are, and what the answers look like.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from gpuwidget.errors import GpuWidgetError, OptionError
-from gpuwidget.kernel import devices
-from gpuwidget.kernel.cache import free_cache
-from gpuwidget.kernel.doctoring import Consultation
-from gpuwidget.kernel.switches import SWITCHES
-from gpuwidget.kernel_messages import REPLY, REQUEST, DoctorReply, ErrorReply, OkReply
-from gpuwidget.kernel_state import SCHEMA, KernelState
-from gpuwidget.plain import plain
-from gpuwidget.torch_device import SWITCH
+from gpuwidget.kernel.commands.doctor_command import Consultation
+from gpuwidget.kernel.commands.free_cache_command import free_cache
+from gpuwidget.kernel.devices import default_device
+from gpuwidget.kernel.devices.switch_requests import SWITCHES
+from gpuwidget.model.errors import GpuWidgetError, OptionError
+from gpuwidget.model.kernel_requests import REPLY, REQUEST, DoctorReply, ErrorReply, OkReply
+from gpuwidget.model.kernel_state import SCHEMA, KernelState
+from gpuwidget.model.to_json import plain
+from gpuwidget.pytorch.device_switch import SWITCH
 
 _LOG = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ class Requests:
 
     def _state(self) -> KernelState | None:
         try:
-            return devices.kernel_state(watching=self._cells.every_cell)
+            return default_device.kernel_state(watching=self._cells.every_cell)
         except Exception:
             _LOG.debug("the kernel's state could not be told", exc_info=True)
             return None
@@ -138,7 +138,8 @@ class Requests:
         elif ask == "set_device" and (device is None or isinstance(device, str)):
             new_tensors = content.get("new_tensors", True) is not False
             SWITCH.choose(
-                devices.checked(device, new_tensors=new_tensors, patience_s=0.05), new_tensors=new_tensors
+                default_device.checked(device, new_tensors=new_tensors, patience_s=0.05),
+                new_tensors=new_tensors,
             )
         elif ask != "state":
             raise OptionError("This kernel's gpuwidget does not know that question: reload the page.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Literal
 
-from gpuwidget.measure.report import Report
+from gpuwidget.model.report import Report
 
 Course = Literal["utilization", "sm_activity", "power_w"]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from gpuwidget.torch_allocator import Churn, DeviceBlocks
+from gpuwidget.pytorch.allocator import Churn, DeviceBlocks
 
 BEFORE = 0
 """Instead of a cell's number: allocated before anybody looked."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from gpuwidget.measure.report import CodeTime, Report
+from gpuwidget.model.report import CodeTime, Report
 
 
 class Witness(Protocol):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from gpuwidget import torch_state
-from gpuwidget.clock import Clock
+from gpuwidget.model.clock import Clock
+from gpuwidget.pytorch import cuda_state
 
 
 def wait_for_gpu(clock: Clock) -> tuple[float | None, bool]:
@@ -15,7 +15,7 @@ def wait_for_gpu(clock: Clock) -> tuple[float | None, bool]:
     had failed; and whether an interrupt ended the wait (the GPU then works on). The wait itself is on a
     thread of its own, since nothing interrupts a synchronisation. Never raises.
     """
-    if not torch_state.may_wait():
+    if not cuda_state.may_wait():
         return None, False
     began = clock.monotonic()
     ended: list[float] = []
@@ -23,7 +23,7 @@ def wait_for_gpu(clock: Clock) -> tuple[float | None, bool]:
 
     def wait() -> None:
         try:
-            torch_state.synchronize()
+            cuda_state.synchronize()
             ended.append(clock.monotonic())
         except Exception:
             # What a failed kernel left behind is the user's next call's to raise, as without us.

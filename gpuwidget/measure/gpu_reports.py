@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gpuwidget import torch_state
 from gpuwidget.measure import notes
-from gpuwidget.measure.report import GpuReport
+from gpuwidget.measure.gpu_totals import Track
 from gpuwidget.measure.torch_memory import NO_LIST, UNCHANGED, torch_memory
-from gpuwidget.measure.track import Track
-from gpuwidget.torch_state import DeviceAccount, TorchDevice
+from gpuwidget.model.report import GpuReport
+from gpuwidget.pytorch import cuda_state
+from gpuwidget.pytorch.cuda_state import DeviceAccount, TorchDevice
 
 _COUNTERS_RESET = "code in this run reset torch's counters"
 
@@ -37,7 +37,7 @@ class GpuReports:
     def of(self, track: Track, t: float, *, shown: bool) -> GpuReport:
         """The report of a GPU over ``t`` seconds; it says why what is unknown is so, in the track too."""
         gpu = track.gpu
-        device = next((d for d in self._devices if torch_state.same_gpu(gpu.uuid, d.uuid)), None)
+        device = next((d for d in self._devices if cuda_state.same_gpu(gpu.uuid, d.uuid)), None)
         account = self._accounts.get(device.index) if device is not None else None
         process_memory = track.process_memory()
         torch = None
@@ -90,4 +90,4 @@ class GpuReports:
     def _why_no_torch(self) -> str:
         if self._recorded:
             return "what torch holds here is no part of a recording"
-        return torch_state.missing_reason() or "torch does not see this GPU"
+        return cuda_state.missing_reason() or "torch does not see this GPU"

@@ -6,9 +6,9 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 
-from gpuwidget import torch_state
-from gpuwidget.errors import OptionError
-from gpuwidget.samples import Gpu
+from gpuwidget.model.errors import OptionError
+from gpuwidget.model.samples import Gpu
+from gpuwidget.pytorch import cuda_state
 
 
 def choose(
@@ -49,10 +49,10 @@ def _named(word: str, gpus: Sequence[Gpu], environment: Mapping[str, str]) -> li
 
 
 def _cuda_device(number: int, gpus: Sequence[Gpu], environment: Mapping[str, str]) -> list[str]:
-    devices = torch_state.devices()
+    devices = cuda_state.devices()
     if devices:
         torch_uuid = next((device.uuid for device in devices if device.index == number), None)
-        return [gpu.uuid for gpu in gpus if torch_state.same_gpu(gpu.uuid, torch_uuid)]
+        return [gpu.uuid for gpu in gpus if cuda_state.same_gpu(gpu.uuid, torch_uuid)]
     order = cuda_order(gpus, environment)
     if order is None:
         raise OptionError(

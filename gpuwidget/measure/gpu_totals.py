@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpuwidget.history import Average, Integral
-from gpuwidget.measure.attribution import Holding
-from gpuwidget.measure.report import Level, Span, Traffic
-from gpuwidget.samples import Activity, Gpu, Reading
-from gpuwidget.sources.throttle import IDLE
+from gpuwidget.measure.process_memory import Holding
+from gpuwidget.measure.running_stats import Average, Integral
+from gpuwidget.model.report import Level, Span, Traffic
+from gpuwidget.model.samples import Activity, Gpu, Reading
+from gpuwidget.sources.throttle_reasons import IDLE
 
 SHORTEST_ENERGY_S = 0.1
 """The driver's energy counter and its power readings say nothing of a shorter run."""

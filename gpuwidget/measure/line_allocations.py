@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from gpuwidget.measure.report import LineMemory
+from gpuwidget.model.report import LineMemory
+from gpuwidget.pytorch.allocation_history import blocks_in_use
 
 BACKWARD = "allocated on torch's own threads, as in backward()"
 """Stands in for the source where there was no Python code on the thread."""
@@ -257,11 +258,6 @@ def by_line(
     return Lines(tuple(lines), unseen, tuple(peak_unknown))
 
 
-def addresses_with_frames(snapshot: Mapping[str, Any]) -> frozenset[int]:
-    """Of the blocks in use, those whose allocation was recorded."""
-    return frozenset(address for _, address, _, frames in _blocks_in_use(snapshot) if frames)
-
-
 def _events(
     traces: Sequence[Sequence[Mapping[str, Any]]], since_us: float | None, until_us: float | None
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -285,22 +281,6 @@ def _events(
         yield index, entry
 
 
-def _blocks_in_use(
-    snapshot: Mapping[str, Any],
-) -> Iterator[tuple[int, int, int, _Frames]]:
-    """Device index, address, bytes asked for and frames."""
-    for segment in snapshot.get("segments") or ():
-        address = int(segment.get("address", 0))
-        for block in segment.get("blocks") or ():
-            size = int(block.get("size", 0))
-            # Newer versions say each block's address, older ones only the segment's.
-            at = int(block.get("address", address))
-            if block.get("state") == "active_allocated":
-                asked = int(block.get("requested_size", size))
-                yield int(segment.get("device", 0)), at, asked, block.get("frames") or ()
-            address = at + size
-
-
 def _incomplete(devices: Mapping[int, _Device], requested: Mapping[int, Requested] | None) -> bool:
     return any(
         truth.during > (_allocated(devices[index]) if index in devices else 0)
@@ -312,7 +292,7 @@ def _add_what_is_left(
     devices: dict[int, _Device], snapshot: Mapping[str, Any], stacks: _Stacks, recorded_before: frozenset[int]
 ) -> None:
     """Count blocks that the run allocated so long ago that the history has lost it: they are there to see."""
-    for index, address, size, frames in _blocks_in_use(snapshot):
+    for index, address, size, frames in blocks_in_use(snapshot):
         device = devices.setdefault(index, _Device())
         if not frames or address in device.live or address in recorded_before:
             continue

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuwidget.measure.report import Holder
-from gpuwidget.search.reach import Reached
-from gpuwidget.search.roots import Root
-from gpuwidget.torch_allocator import DeviceBlocks
+from gpuwidget.heap.find_holders import Reached
+from gpuwidget.heap.roots import Root
+from gpuwidget.model.report import Holder
+from gpuwidget.pytorch.allocator import DeviceBlocks
 
 CellOf = Callable[[int, int], int | None]
 """The cell that allocated the block of a device (its index) that begins at an address; None for unknown."""
+
+LAST_ERROR = "the last error's traceback"
+"""Name of all that keeps the frames of the last failed cell."""
+DEBUGGER = "%debug"
+"""Name of what the last post-mortem debugger looked at."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
-from gpuwidget import units
-from gpuwidget.measure.report import GpuReport
-from gpuwidget.measure.track import Track
-from gpuwidget.samples import Origin
-from gpuwidget.torch_state import Account
+from gpuwidget.measure.gpu_totals import Track
+from gpuwidget.model import units
+from gpuwidget.model.report import GpuReport
+from gpuwidget.model.samples import Origin
+from gpuwidget.pytorch.cuda_state import Account
 
 _MOST_COMMANDS = 4
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gpuwidget import units
-from gpuwidget.measure.report import Holder
-from gpuwidget.torch_segments import LARGE_PAGE, Segment
+from gpuwidget.model import units
+from gpuwidget.model.report import Holder
+from gpuwidget.pytorch.segments import LARGE_PAGE, Segment
 
 RemedyKind = Literal["again", "limit", "free", "delete", "batch", "expandable", "pool", "process"]
 
@@ -35,11 +35,6 @@ _MOST_PARTS = 64
 """So many times smaller a batch is no remedy any more."""
 
 _SIZE = r"(\d+(?:\.\d+)?) ?(bytes|[KMG]i?B)\b"
-_WANTED = re.compile(
-    r"\b(?:CUDA|HIP) out of memory"
-    r"|\b(?:CUDA|HIP)(?: driver)? error: out of memory"
-    r"|would exceed allowed memory\. \(out of memory\)"
-)
 _PATTERNS = {
     "requested": rf"(?:Tried to allocate|Requested\s*:) *{_SIZE}",
     "total": rf"total capac\w+ of {_SIZE}|{_SIZE} total capacity|Device limit\s*: *{_SIZE}",
@@ -224,9 +219,29 @@ class Remedy:
     """What it gives; None where that is no sum of bytes."""
 
 
-def is_out_of_memory(message: str) -> bool:
-    """Whether a message is one of a CUDA (or HIP) device that has run out of memory."""
-    return _WANTED.search(message) is not None
+@dataclass(frozen=True, slots=True)
+class CellShare:
+    """What one cell allocated on the device and is still there."""
+
+    cell: int | None
+    source: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """An out-of-memory error and its surroundings, without a reference to any of them."""
+
+    facts: Facts
+    gpu: str | None
+    """``GPU 0 H200``; None where the driver does not say."""
+    let_go: int
+    """Bytes that were allocated at the error and are not any more."""
+    cells: tuple[CellShare, ...]
+    recent: tuple[tuple[float, int | None], ...]
+    """Seconds ago, and bytes in use of the whole GPU, over the last minute; empty where nobody sampled."""
+    unknown: tuple[str, ...]
+    """What could not be told, and why."""
 
 
 def parse(message: str) -> Said:

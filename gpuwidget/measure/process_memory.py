@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuwidget import processes, torch_state
-from gpuwidget.samples import Gpu, Origin, Process, Reading
+from gpuwidget.model.samples import Gpu, Origin, Process, Reading
+from gpuwidget.pytorch import cuda_state
+from gpuwidget.system import processes
 
 _RECORDED = "the processes of a recording are not this machine's"
 _FOREIGN_PIDS = "the driver names the host's process ids and this container has its own"
@@ -48,7 +49,7 @@ class Attribution:
         """Whether it can be said which GPUs this process uses, at present."""
         if self._recorded:
             return False
-        return self._pids_match or torch_state.absent() is None
+        return self._pids_match or cuda_state.absent() is None
 
     def holding(self, gpu: Gpu, reading: Reading) -> Holding:
         """This process's share of ``gpu`` as of ``reading``."""

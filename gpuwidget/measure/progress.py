@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuwidget.measure.report import Advice, Mark
-from gpuwidget.samples import Gpu, Origin, Reading
+from gpuwidget.model.report import Advice, Mark
+from gpuwidget.model.samples import Gpu, Origin, Reading
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpuwidget.measure.attribution import Holding
-from gpuwidget.measure.track import Track
-from gpuwidget.samples import Gpu, Reading
+from gpuwidget.measure.gpu_totals import Track
+from gpuwidget.measure.process_memory import Holding
+from gpuwidget.model.samples import Gpu, Reading
 
 SPAN_S = 15.0
 """What is handed out covers one to two of these."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpuwidget import processes
-from gpuwidget.measure.report import Span
+from gpuwidget.model.report import Span
+from gpuwidget.system import processes
 
 
 class ResidentMemory:

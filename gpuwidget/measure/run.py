@@ -8,18 +8,22 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from gpuwidget import torch_state, torch_switches
-from gpuwidget.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.measure import notes
 from gpuwidget.measure.advice import advise
-from gpuwidget.measure.advice.facts import NOTHING_KNOWN, Facts, Surroundings, own_gpus
+from gpuwidget.measure.advice.evidence import NOTHING_KNOWN, Facts, Surroundings, own_gpus
 from gpuwidget.measure.advice.live import LiveAdvice
-from gpuwidget.measure.courses import MEMORY_INTERVAL_S
+from gpuwidget.measure.collector import TimeWitness, Witness
+from gpuwidget.measure.gpu_drain import wait_for_gpu
 from gpuwidget.measure.gpu_reports import GpuReports
-from gpuwidget.measure.marks import Marks
-from gpuwidget.measure.printed import PRINTED
+from gpuwidget.measure.printed_lines import PRINTED
 from gpuwidget.measure.progress import GpuProgress, Progress
-from gpuwidget.measure.report import (
+from gpuwidget.measure.resident_memory import ResidentMemory
+from gpuwidget.measure.run_gpus import Tracks
+from gpuwidget.measure.time_series import MEMORY_INTERVAL_S
+from gpuwidget.measure.timeline_marks import Marks
+from gpuwidget.measure.torch_memory import returnable
+from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
+from gpuwidget.model.report import (
     REPORT_SCHEMA,
     Advice,
     CellFacts,
@@ -33,14 +37,10 @@ from gpuwidget.measure.report import (
     Status,
     Timeline,
 )
-from gpuwidget.measure.resident_memory import ResidentMemory
-from gpuwidget.measure.tail import wait_for_gpu
-from gpuwidget.measure.torch_memory import returnable
-from gpuwidget.measure.tracks import Tracks
-from gpuwidget.measure.witness import TimeWitness, Witness
+from gpuwidget.model.samples import Sample
+from gpuwidget.pytorch import cuda_state, torch_switches
+from gpuwidget.pytorch.cuda_state import LEDGER, Account, DeviceAccount, TorchDevice
 from gpuwidget.sampler import INTERVAL_S, Sampler, Subscription
-from gpuwidget.samples import Sample
-from gpuwidget.torch_state import LEDGER, Account, DeviceAccount, TorchDevice
 
 OPEN_TIMEOUT_S = 5.0
 """How long a run's start waits for the driver to be opened; the sampler opens it well before as a rule."""
@@ -132,7 +132,7 @@ class Run:
         self._sampler.wait_until_open(OPEN_TIMEOUT_S)
         asked = self._clock.time()
         sample = self._sampler.read_now(ANSWER_TIMEOUT_S)
-        self._contexts = frozenset(torch_state.devices_with_context())
+        self._contexts = frozenset(cuda_state.devices_with_context())
         if sample is not None:
             self._tracks.begin(sample, asked, self._options.gpus)
         self._account = LEDGER.open()
@@ -185,7 +185,7 @@ class Run:
         # The user's variables are not looked at while their code runs.
         around = Surroundings(
             switches=torch_switches.switches(),
-            cuda_up=torch_state.cuda_initialized(),
+            cuda_up=cuda_state.cuda_initialized(),
         )
         return Facts(
             gpus=own_gpus(gpus, tracks.attributed),
@@ -308,7 +308,7 @@ class Run:
         shown = {track.gpu.uuid for track in tracks.shown()}
         gpus = tuple(reports.of(track, t, shown=track.gpu.uuid in shown) for track in tracks.all)
         origin = tracks.origin
-        versions = torch_state.versions()
+        versions = cuda_state.versions()
         return self._report_type(
             schema=REPORT_SCHEMA,
             source=SourceFacts(
@@ -362,7 +362,7 @@ class Run:
     def _notes(self, gpus: Sequence[GpuReport], devices: Sequence[TorchDevice]) -> list[str]:
         tracks = self._tracks
         begun = {
-            f"cuda:{index}" for index in torch_state.devices_with_context() if index not in self._contexts
+            f"cuda:{index}" for index in cuda_state.devices_with_context() if index not in self._contexts
         }
         found = notes.of_gpus(list(zip(gpus, tracks.all, strict=True)), begun)
         if self._account is not None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpuwidget import torch_state
-from gpuwidget.measure.attribution import Attribution, Holding
-from gpuwidget.measure.choice import choose
-from gpuwidget.measure.courses import Courses, GpuCourse
-from gpuwidget.measure.recent import Recent
-from gpuwidget.measure.track import Track
-from gpuwidget.samples import Gpu, Origin, Reading, Sample
-from gpuwidget.torch_state import TorchDevice
+from gpuwidget.measure.gpu_selection import choose
+from gpuwidget.measure.gpu_totals import Track
+from gpuwidget.measure.process_memory import Attribution, Holding
+from gpuwidget.measure.recent_readings import Recent
+from gpuwidget.measure.time_series import Courses, GpuCourse
+from gpuwidget.model.samples import Gpu, Origin, Reading, Sample
+from gpuwidget.pytorch import cuda_state
+from gpuwidget.pytorch.cuda_state import TorchDevice
 
 
 class Tracks:
@@ -135,7 +135,7 @@ class Tracks:
     def devices(self) -> tuple[TorchDevice, ...]:
         """torch's, where they may be these GPUs."""
         # A recording of this very machine has its UUIDs: what torch holds now is no part of it.
-        return () if self.recorded else torch_state.devices()
+        return () if self.recorded else cuda_state.devices()
 
     def torch_names(self) -> dict[str, str]:
         """``cuda:N`` by UUID, of the GPUs that torch sees."""
@@ -143,14 +143,14 @@ class Tracks:
             uuid: device.name
             for device in self.devices()
             for uuid in self._by_uuid
-            if torch_state.same_gpu(uuid, device.uuid)
+            if cuda_state.same_gpu(uuid, device.uuid)
         }
 
     def _uuids_with_context(self) -> set[str]:
-        with_context = set(torch_state.devices_with_context())
+        with_context = set(cuda_state.devices_with_context())
         devices = [device for device in self.devices() if device.index in with_context]
         return {
-            uuid for uuid in self._by_uuid for device in devices if torch_state.same_gpu(uuid, device.uuid)
+            uuid for uuid in self._by_uuid for device in devices if cuda_state.same_gpu(uuid, device.uuid)
         }
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from gpuwidget.history import Course
-from gpuwidget.measure.track import Track
+from gpuwidget.measure.gpu_totals import Track
+from gpuwidget.measure.running_stats import Course
 from gpuwidget.sampler import INTERVAL_S
 
 MEMORY_INTERVAL_S = 0.1

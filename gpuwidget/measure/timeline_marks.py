@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from gpuwidget.measure.report import Mark
+from gpuwidget.model.report import Mark
 
 _MOST_MARKS = 200
 _MOST_PRINTED = 100

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 
-from gpuwidget import torch_allocator
-from gpuwidget.measure.report import Span, TorchMemory
-from gpuwidget.torch_state import DeviceAccount
+from gpuwidget.model.report import Span, TorchMemory
+from gpuwidget.pytorch import allocator
+from gpuwidget.pytorch.cuda_state import DeviceAccount
 
 UNCHANGED = "not looked for, as the run changed nothing of torch's memory"
 NO_LIST = "torch gave no list of its segments that agrees with its counters"
@@ -24,7 +24,7 @@ def returnable(accounts: Mapping[int, DeviceAccount]) -> dict[int, int | None]:
         return {}
     found: dict[int, int | None] = dict.fromkeys(changed)
     with suppress(Exception):
-        blocks = torch_allocator.snapshot()
+        blocks = allocator.snapshot()
         for index, after in changed.items():
             # Another thread may have allocated since the counters were read.
             if index in blocks and blocks[index].reserved == after.reserved:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpuwidget.errors import MissingPackageError
+from gpuwidget.model.errors import MissingPackageError
 
 _SPANS = ("start", "end", "peak")
 _LEVELS = ("mean", "max")

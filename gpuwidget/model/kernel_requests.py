@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from gpuwidget.diagnosis import Doctor
-from gpuwidget.kernel_state import KernelState
+from gpuwidget.model.diagnosis import Doctor
+from gpuwidget.model.kernel_state import KernelState
 
 REQUEST = "gpuwidget_request"
 """Message type of a question."""

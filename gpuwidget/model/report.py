@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gpuwidget.measure import figures
-from gpuwidget.plain import plain
+from gpuwidget.model import flat_metrics
+from gpuwidget.model.to_json import plain
 
 MIME_TYPE = "application/vnd.gpuwidget.report+json"
 REPORT_SCHEMA = 1
@@ -21,6 +21,10 @@ REPORT_SCHEMA = 1
 Status = Literal["ok", "error", "interrupted"]
 MarkKind = Literal["mark", "printed"]
 HolderKind = Literal["variable", "notebook", "unknown", "outside torch"]
+
+
+WAITING_FOR_CHILD = "waiting for a child process"
+"""Stands in for the call where the code waits for a child process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,16 +359,21 @@ class Report:
 
         Raises MissingPackageError where pandas is not installed.
         """
-        return figures.frame(self.to_dict())
+        return flat_metrics.frame(self.to_dict())
 
     def metrics(self) -> dict[str, float]:
         """The figures of the GPUs that the card shows, by name, for any logger: ``gpu0/energy_j``.
 
         What is unknown has no entry. docs/python.md lists the names.
         """
-        return figures.metrics(self.to_dict())
+        return flat_metrics.metrics(self.to_dict())
 
     @property
     def shown(self) -> tuple[GpuReport, ...]:
         """The GPUs that a card shows."""
         return tuple(gpu for gpu in self.gpus if gpu.shown)
+
+
+def in_call(call: str) -> str:
+    """``in json.loads`` for a call; :data:`WAITING_FOR_CHILD` as it is."""
+    return call if call == WAITING_FOR_CHILD else f"in {call}"

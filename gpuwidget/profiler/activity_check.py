@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gpuwidget import units
 from gpuwidget.measure.notes import gpu_name
-from gpuwidget.measure.report import CodeTime, FrameTime, GpuReport, LineTime, Report
-from gpuwidget.measure.tally import Tally
-from gpuwidget.measure.windows import Compared
+from gpuwidget.model import units
+from gpuwidget.model.report import CodeTime, FrameTime, GpuReport, LineTime, Report
+from gpuwidget.profiler.counter_windows import Compared
+from gpuwidget.profiler.sample_counts import Tally
 
 AGREE_WITHIN = 5.0
 """Points by which a line's activity may be off."""

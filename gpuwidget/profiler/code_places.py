@@ -16,8 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, GeneratorType
 from typing import Any, NamedTuple
 
-from gpuwidget.measure import operations
-from gpuwidget.measure.cell_text import UNKNOWN_TEXT, Body, CellText
+from gpuwidget.model.report import WAITING_FOR_CHILD
+from gpuwidget.profiler import blocking_operations
+from gpuwidget.profiler.cell_text import UNKNOWN_TEXT, Body, CellText
 
 _MOST_CODES = 4096
 _DEEPEST = 2000
@@ -27,7 +28,6 @@ _EMPTY, _LIBRARY, _KNOWN, _USER, _OWN, _RUNNER, _BODY, _WAITING = range(8)
 made of the text behind it, ``%time f(x)``: its time is that of the line that holds it. ``_WAITING``: a call
 that waits for a child process, so that no frame below it is the user's, wherever its file is."""
 
-WAITING_FOR_CHILD = "waiting for a child process"
 """Stands in the place of a call's name."""
 
 _PACKAGES = ("site-packages", "dist-packages", f"{os.sep}ipywidgets{os.sep}")
@@ -303,7 +303,7 @@ class Places:
         if code is None or place.user or place.call:
             return frozenset()
         shift = self._shifts.get(place.own, 0)
-        return frozenset(line + shift for line in operations.lines_before(code, place.own_at))
+        return frozenset(line + shift for line in blocking_operations.lines_before(code, place.own_at))
 
     def file(self, key: int) -> str | None:
         """The file of the code ``key``."""
@@ -336,11 +336,6 @@ class Places:
         if "." in name or not module:
             return name
         return f"{module if module.count('.') <= 1 else module.partition('.')[0]}.{name}"
-
-
-def in_call(call: str) -> str:
-    """``in json.loads`` for a call; :data:`WAITING_FOR_CHILD` as it is."""
-    return call if call == WAITING_FOR_CHILD else f"in {call}"
 
 
 def _name(code: CodeType) -> str:

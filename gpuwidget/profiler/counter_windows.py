@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from gpuwidget import torch_state
-from gpuwidget.measure.unmix import Mixture
+from gpuwidget.model.samples import Gpu
+from gpuwidget.profiler.regression import Mixture
+from gpuwidget.pytorch import cuda_state
 from gpuwidget.sampler import MAX_INTERVAL_S, Sampler, Subscription
-from gpuwidget.samples import Gpu
 from gpuwidget.sources import Window
 
 _MOST_LOOKS = 8000
@@ -79,7 +79,7 @@ class SampledWindows:
         return self._uuid is not None
 
     def _one_gpu(self) -> str | None:
-        devices = torch_state.devices_with_context()
+        devices = cuda_state.devices_with_context()
         if devices:
             found = self._gpus_by_device(devices)
             return next(iter(found.values())).uuid if len(devices) == len(found) == 1 else None
@@ -90,10 +90,10 @@ class SampledWindows:
     def _gpus_by_device(self, devices: Sequence[int]) -> dict[int, Gpu]:
         return {
             device.index: gpu
-            for device in torch_state.devices()
+            for device in cuda_state.devices()
             if device.index in devices
             for gpu in self._sampler.known_gpus
-            if torch_state.same_gpu(gpu.uuid, device.uuid)
+            if cuda_state.same_gpu(gpu.uuid, device.uuid)
         }
 
     def read(self) -> Sequence[Window]:
@@ -111,7 +111,7 @@ class SampledWindows:
                 for one in self._sampler.activities(gpu.uuid)
                 if one.graphics is not None
             ]
-            for index, gpu in self._gpus_by_device(torch_state.devices_with_context()).items()
+            for index, gpu in self._gpus_by_device(cuda_state.devices_with_context()).items()
         }
 
     def close(self) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from gpuwidget import units
-from gpuwidget.measure.places import Places
-from gpuwidget.measure.report import CodeTime, FrameTime, LineTime
-from gpuwidget.measure.tally import Spent, Tally
+from gpuwidget.model import units
+from gpuwidget.model.report import CodeTime, FrameTime, LineTime
+from gpuwidget.profiler.code_places import Places
+from gpuwidget.profiler.sample_counts import Spent, Tally
 
 FEWEST_LOOKS = 20
 _MOST_LINES = 12

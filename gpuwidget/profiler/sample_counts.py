@@ -20,7 +20,7 @@ import sys
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gpuwidget.measure.places import Place
+from gpuwidget.profiler.code_places import Place
 
 PROMPT_S = 0.0003
 """A look that comes no later than this after it was due did not wait for the interpreter."""

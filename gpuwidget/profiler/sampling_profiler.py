@@ -19,9 +19,9 @@ from functools import partial
 from types import FrameType
 from typing import Any, Protocol
 
-from gpuwidget import processes
-from gpuwidget.clock import SYSTEM_CLOCK, Clock
-from gpuwidget.measure.activity_check import (
+from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
+from gpuwidget.model.report import CodeTime, Report
+from gpuwidget.profiler.activity_check import (
     BY_WINDOWS,
     UNCHECKED,
     Comparison,
@@ -29,15 +29,15 @@ from gpuwidget.measure.activity_check import (
     with_activity,
     without_doubtful,
 )
-from gpuwidget.measure.code_time import Source, code_time, looked_at
-from gpuwidget.measure.operations import has_begun_only, was_made_to_let_go
-from gpuwidget.measure.pace import PERIOD_S, SLOWEST_S, period
-from gpuwidget.measure.places import Places
-from gpuwidget.measure.report import CodeTime, Report
-from gpuwidget.measure.steady import warm_up
-from gpuwidget.measure.tally import PROMPT_S, Look, Tally
-from gpuwidget.measure.unmix import unmix
-from gpuwidget.measure.windows import WindowLog, Windows
+from gpuwidget.profiler.blocking_operations import has_begun_only, was_made_to_let_go
+from gpuwidget.profiler.code_places import Places
+from gpuwidget.profiler.counter_windows import WindowLog, Windows
+from gpuwidget.profiler.line_profile import Source, code_time, looked_at
+from gpuwidget.profiler.regression import unmix
+from gpuwidget.profiler.sample_counts import PROMPT_S, Look, Tally
+from gpuwidget.profiler.sampling_rate import PERIOD_S, SLOWEST_S, period
+from gpuwidget.profiler.steady_state import warm_up
+from gpuwidget.system import processes
 
 _ADJUST_EVERY_S = 0.5
 _ADJUST_FIRST_S = 0.25
@@ -46,7 +46,7 @@ _JOIN_S = 0.25
 
 
 class Streams(Protocol):
-    """Whether this process's streams have work; see :class:`gpuwidget.torch_stream.DefaultStreams`."""
+    """Whether this process's streams have work; see :class:`~gpuwidget.pytorch.stream_activity.DefaultStreams`."""
 
     @property
     def devices(self) -> tuple[int, ...]: ...  # noqa: D102 - said there
@@ -66,7 +66,7 @@ class _Cpu:
 
 
 class CodeWitness:
-    """Where the time of one cell went (see :class:`gpuwidget.measure.witness.Witness`)."""
+    """Where the time of one cell went (see :class:`gpuwidget.measure.collector.Witness`)."""
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuwidget.measure.tally import Tally
+from gpuwidget.profiler.sample_counts import Tally
 
 PERIOD_S = 0.005
 """Mean seconds between looks while the GPU is asked, where a look costs little."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from gpuwidget.measure.report import Report, Timeline
+from gpuwidget.model.report import Report, Timeline
 
 STEADY_MARKS = frozenset({"steady", "warm", "warmed up", "steady state"})
 """Labels of a mark that says so, in any case of letters."""

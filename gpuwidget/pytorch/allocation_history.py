@@ -15,13 +15,12 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpuwidget import torch_state
-from gpuwidget.measure.lines import addresses_with_frames
-from gpuwidget.torch_hooks import Taps, WhenCudaIsUp
+from gpuwidget.pytorch import cuda_state
+from gpuwidget.pytorch.hooks import Taps, WhenCudaIsUp
 
 log = logging.getLogger("gpuwidget")
 
@@ -105,8 +104,8 @@ class History:
             listener = Listener()
             self._listeners.append(listener)
             try:
-                torch: Any = torch_state.loaded()
-                if torch_state.cuda_initialized():
+                torch: Any = cuda_state.loaded()
+                if cuda_state.cuda_initialized():
                     self._begin(torch, _recorded_blocks)
                 elif torch is not None:
                     self._when_cuda_is_up.ask(torch)
@@ -120,10 +119,10 @@ class History:
     def listen(self) -> None:
         """Have torch call back, now that it may be there: the run's own code may have imported it."""
         with self._lock:
-            torch: Any = torch_state.loaded()
+            torch: Any = cuda_state.loaded()
             if torch is None or not self._listeners or any(one.joined for one in self._listeners):
                 return
-            if torch_state.cuda_initialized():
+            if cuda_state.cuda_initialized():
                 self._begin(torch, _recorded_blocks)
             else:
                 self._when_cuda_is_up.ask(torch)
@@ -131,8 +130,8 @@ class History:
     def take(self, listener: Listener) -> Recorded | str:
         """What was recorded for a run, or why there is nothing; after its :meth:`Listener.stop`."""
         with self._lock:
-            torch: Any = torch_state.loaded()
-            reason = torch_state.missing_reason()
+            torch: Any = cuda_state.loaded()
+            reason = cuda_state.missing_reason()
             if reason is not None:
                 return f"{reason}: no line allocated anything there"
             if not listener.joined:
@@ -159,7 +158,7 @@ class History:
                 return
             ours, self._ours, self._taken_over = self._ours, False, False
             self._taps.remove()
-            torch: Any = torch_state.loaded()
+            torch: Any = cuda_state.loaded()
             if ours and torch is not None:
                 self._guarded(lambda: torch.cuda.memory._record_memory_history(None))
 
@@ -230,9 +229,9 @@ def _recorded_blocks(torch: Any) -> frozenset[int]:
 
 def _counts() -> dict[int, Count]:
     """By device index; empty while CUDA is not up or where torch does not count."""
-    if torch_state.missing_reason() is not None:
+    if cuda_state.missing_reason() is not None:
         return {}
-    torch: Any = torch_state.loaded()
+    torch: Any = cuda_state.loaded()
     found = {}
     for index in range(torch.cuda.device_count()):
         counted = torch.cuda.memory_stats_as_nested_dict(index).get("requested_bytes", {}).get("all")
@@ -246,3 +245,24 @@ HISTORY = History()
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=HISTORY.begin_anew_in_child)
+
+
+def addresses_with_frames(snapshot: Mapping[str, Any]) -> frozenset[int]:
+    """Of the blocks in use, those whose allocation was recorded."""
+    return frozenset(address for _, address, _, frames in blocks_in_use(snapshot) if frames)
+
+
+def blocks_in_use(
+    snapshot: Mapping[str, Any],
+) -> Iterator[tuple[int, int, int, Sequence[Mapping[str, Any]]]]:
+    """Yield device index, address, bytes requested and frames of each allocated block of a snapshot."""
+    for segment in snapshot.get("segments") or ():
+        address = int(segment.get("address", 0))
+        for block in segment.get("blocks") or ():
+            size = int(block.get("size", 0))
+            # Newer versions say each block's address, older ones only the segment's.
+            at = int(block.get("address", address))
+            if block.get("state") == "active_allocated":
+                asked = int(block.get("requested_size", size))
+                yield int(segment.get("device", 0)), at, asked, block.get("frames") or ()
+            address = at + size

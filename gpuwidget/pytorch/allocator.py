@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuwidget import torch_state
-from gpuwidget.torch_segments import segment_of
+from gpuwidget.pytorch import cuda_state
+from gpuwidget.pytorch.segments import segment_of
 
 _ALLOCATED = "active_allocated"
 
@@ -67,7 +67,7 @@ class Churn:
 
 def why_none() -> str | None:
     """Why there are no blocks to be seen, or None where there are."""
-    return torch_state.missing_reason()
+    return cuda_state.missing_reason()
 
 
 def snapshot() -> dict[int, DeviceBlocks]:
@@ -83,7 +83,7 @@ def snapshot() -> dict[int, DeviceBlocks]:
 
 def segments() -> list[Mapping[str, Any]]:
     """The allocator's segments of all devices, as torch gives them; empty without CUDA."""
-    torch = torch_state.loaded()
+    torch = cuda_state.loaded()
     if torch is None or why_none() is not None:
         return []
     found: list[Mapping[str, Any]]
@@ -96,11 +96,11 @@ def segments() -> list[Mapping[str, Any]]:
 
 def churn() -> dict[int, Churn]:
     """Allocations and frees so far, by device index, of the devices in use; empty without CUDA. 8 µs each."""
-    torch = torch_state.loaded()
+    torch = cuda_state.loaded()
     if torch is None or why_none() is not None:
         return {}
     found = {}
-    for index in torch_state.devices_with_context():
+    for index in cuda_state.devices_with_context():
         counts = torch.cuda.memory_stats_as_nested_dict(index).get("allocation", {}).get("all", {})
         found[index] = Churn(counts.get("allocated", 0), counts.get("freed", 0))
     return found

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from gpuwidget.torch_hooks import Taps
+from gpuwidget.pytorch.hooks import Taps
 
 _NOT_LOADED = "torch is not loaded"
 _NOT_UP = "CUDA is not initialised in this process"

@@ -20,11 +20,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from gpuwidget import torch_state
-from gpuwidget.columns import printable_lines
-from gpuwidget.errors import OptionError
-from gpuwidget.kernel_state import DeviceState
-from gpuwidget.torch_hooks import WhenCudaIsUp
+from gpuwidget.model.errors import OptionError
+from gpuwidget.model.kernel_state import DeviceState
+from gpuwidget.model.terminal_text import printable_lines
+from gpuwidget.pytorch import cuda_state
+from gpuwidget.pytorch.hooks import WhenCudaIsUp
 
 log = logging.getLogger("gpuwidget")
 
@@ -96,7 +96,7 @@ class _DefaultDevice:
         ours = self.is_ours(torch)
         self._ours = None
         if not ours:
-            raise _Left(_KEPT_DEFAULT.format(now=torch_state.default_device()))
+            raise _Left(_KEPT_DEFAULT.format(now=cuda_state.default_device()))
         torch.set_default_device(self._before)
 
     def adopt(self, before: Any, after: Any) -> None:
@@ -137,7 +137,7 @@ class _CurrentDevice:
         if not ours:
             raise _Left(_KEPT_CURRENT.format(now=torch.cuda.current_device()))
         exchange = getattr(torch.cuda, "_maybe_exchange_device", None)
-        if callable(exchange) and self._before not in torch_state.devices_with_context():
+        if callable(exchange) and self._before not in cuda_state.devices_with_context():
             exchange(self._before)  # opens no context there, as set_device would
         else:
             torch.cuda.set_device(self._before)
@@ -200,7 +200,7 @@ class _Level:
     def changed_since(self, torch: Any) -> str | None:
         """What the user's code has set in place of ours."""
         if self.default.held and not self.default.is_ours(torch):
-            return _KEPT_DEFAULT.format(now=torch_state.default_device())
+            return _KEPT_DEFAULT.format(now=cuda_state.default_device())
         if self.current.held and torch.cuda.is_initialized() and not self.current.is_ours(torch):
             return _KEPT_CURRENT.format(now=torch.cuda.current_device())
         return None
@@ -256,7 +256,7 @@ class DeviceSwitch:
         It holds from the next cell; in a process without cells at once, on the calling thread.
         """
         with self._lock:
-            absent = torch_state.loaded() is None
+            absent = cuda_state.loaded() is None
             self._wish = None if device is None and absent else _Wish(device, new_tensors)
             self._said = self._note = _NO_TORCH if device is not None and absent else None
             at_once = self._cells is None
@@ -286,7 +286,7 @@ class DeviceSwitch:
 
     def detach(self) -> None:
         """Put torch's defaults back, where that is this thread's to do, and forget what was chosen."""
-        torch: Any = torch_state.loaded()
+        torch: Any = cuda_state.loaded()
         if torch is not None:
             for level in reversed(self._levels):
                 self._guarded(partial(level.take_away, torch))
@@ -318,7 +318,7 @@ class DeviceSwitch:
         That function puts back what was before, and returns a sentence where it left what the user's code
         has set meanwhile. Raises OptionError where torch is not there to use it.
         """
-        torch: Any = torch_state.loaded()
+        torch: Any = cuda_state.loaded()
         if torch is None:
             raise OptionError("torch is not imported yet: import it in a cell before this one.")
         level = _Level()
@@ -350,7 +350,7 @@ class DeviceSwitch:
                     outer.default.adopt(before, _context(torch))
 
     def _apply(self) -> None:
-        torch: Any = torch_state.loaded()
+        torch: Any = cuda_state.loaded()
         base = self._levels[0]
         with self._lock:
             # A cell's own device is put on top, and taken off first.
@@ -384,12 +384,12 @@ class DeviceSwitch:
 
     def _look(self) -> None:
         """Take down what torch's defaults are on this thread now."""
-        torch: Any = torch_state.loaded()
+        torch: Any = cuda_state.loaded()
         if torch is not None:
             base = self._levels[0]
             changed = base.changed_since(torch) if len(self._levels) == 1 else None
             with self._lock:
-                self._present = torch_state.default_device()
+                self._present = cuda_state.default_device()
                 waits = _NO_CUDA_YET if base.waits_for_cuda else None
                 self._note = (changed or waits or self._said) if self._wish is None else self._said
             if base.waits_for_cuda:
@@ -423,7 +423,7 @@ def _missing(torch: Any, device: str | None) -> str | None:
     index = cuda_index(device)
     if index is None:
         return None
-    reason = torch_state.without_cuda()
+    reason = cuda_state.without_cuda()
     if reason is None and torch.cuda.is_initialized() and index >= torch.cuda.device_count():
         reason = f"torch sees {torch.cuda.device_count()} CUDA devices here"
     return None if reason is None else f"{device} was chosen and can't be had: {reason}."
@@ -445,19 +445,19 @@ def _first_line(error: Exception) -> str:
 
 def _context(torch: Any) -> Any:
     """What set_default_device has put in place on this thread; None where it has not."""
-    return torch_state.default_context(torch)
+    return cuda_state.default_context(torch)
 
 
 def _refuse_within(torch: Any) -> None:
     # set_default_device would take the user's device off in place of ours, or raise.
-    if torch_state.device_scope(torch) is not None:
+    if cuda_state.device_scope(torch) is not None:
         raise _Within(_WITHIN)
 
 
 def within() -> str | None:
     """A sentence where this thread is inside a ``with torch.device(...)``, so that nothing can be changed."""
-    torch: Any = torch_state.loaded()
-    return None if torch is None or torch_state.device_scope(torch) is None else _WITHIN
+    torch: Any = cuda_state.loaded()
+    return None if torch is None or cuda_state.device_scope(torch) is None else _WITHIN
 
 
 SWITCH = DeviceSwitch()

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuwidget import torch_state
-from gpuwidget.descriptors import class_name
+from gpuwidget.model.raw_attributes import class_name
+from gpuwidget.pytorch import cuda_state
 
 _LOG = logging.getLogger(__name__)
 _MOST_VARIABLES = 2000
@@ -50,7 +50,7 @@ class Model:
 def loaders(variables: Iterable[tuple[str, object]]) -> tuple[Loader, ...]:
     """Every DataLoader among ``variables``."""
     kind = getattr(sys.modules.get("torch.utils.data"), "DataLoader", None)
-    if torch_state.loaded() is None or kind is None:
+    if cuda_state.loaded() is None or kind is None:
         return ()
     found = []
     for name, value in _of_kind(kind, variables):
@@ -78,7 +78,7 @@ def _loader(name: str, own: Mapping[str, object]) -> Loader | None:
 
 def models(variables: Iterable[tuple[str, object]]) -> tuple[Model, ...]:
     """Every module among ``variables``, with where its parameters are."""
-    torch: Any = torch_state.loaded()
+    torch: Any = cuda_state.loaded()
     nn = getattr(torch, "nn", None)
     module = getattr(nn, "Module", None)
     without_hooks = getattr(getattr(torch, "_C", None), "DisableTorchFunction", None)

@@ -14,15 +14,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from gpuwidget import torch_allocator, torch_state
-from gpuwidget.descriptors import class_module, class_mro
-from gpuwidget.measure.out_of_memory import is_out_of_memory
-from gpuwidget.torch_segments import Segment, segment_of
+from gpuwidget.model.raw_attributes import class_module, class_mro
+from gpuwidget.pytorch import allocator, cuda_state
+from gpuwidget.pytorch.segments import Segment, segment_of
 
 _SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 _RENAMED = (2, 10)
 """The version from which torch's own messages use the first of these names."""
 _MOST_ERRORS = 50
+_WANTED = re.compile(
+    r"\b(?:CUDA|HIP) out of memory"
+    r"|\b(?:CUDA|HIP)(?: driver)? error: out of memory"
+    r"|would exceed allowed memory\. \(out of memory\)"
+)
 _args_of: Any = vars(BaseException)["args"].__get__
 
 
@@ -43,9 +47,14 @@ class Books:
     expandable: bool
 
 
+def is_out_of_memory(message: str) -> bool:
+    """Whether a message is one of a CUDA (or HIP) device that has run out of memory."""
+    return _WANTED.search(message) is not None
+
+
 def found_in(error: BaseException) -> BaseException | None:
     """The out-of-memory error of a CUDA device that ``error`` is, came from or holds; None for others."""
-    torch: Any = torch_state.loaded()
+    torch: Any = cuda_state.loaded()
     if torch is None:
         return None
     own = [getattr(place, "OutOfMemoryError", None) for place in (torch, torch.cuda)]
@@ -89,15 +98,15 @@ def _before(error: BaseException) -> list[BaseException]:
 
 def allocated() -> dict[int, int]:
     """Bytes allocated on each device on which this process has a context, by index."""
-    if torch_state.missing_reason() is not None:
+    if cuda_state.missing_reason() is not None:
         return {}
     return {index: _stat(stats, "allocated_bytes") or 0 for index, stats in _stats().items()}
 
 
 def books(index: int) -> Books:
     """The allocator's books of ``cuda:index``."""
-    torch: Any = torch_state.loaded()
-    stats = _stats().get(index, {}) if torch_state.missing_reason() is None else {}
+    torch: Any = cuda_state.loaded()
+    stats = _stats().get(index, {}) if cuda_state.missing_reason() is None else {}
     free, total = _free_and_total(torch, index)
     segments = _segments(index) if stats else ()
     return Books(
@@ -117,14 +126,14 @@ def setting(message: str) -> str:
     named = re.search(r"PYTORCH_(?:CUDA_|HIP_)?ALLOC_CONF(?==)", message)
     if named is not None:
         return named[0]
-    version = re.match(r"(\d+)\.(\d+)", torch_state.versions().torch or "")
+    version = re.match(r"(\d+)\.(\d+)", cuda_state.versions().torch or "")
     new = version is not None and (int(version[1]), int(version[2])) >= _RENAMED
     return _SETTINGS[0 if new else 1]
 
 
 def _stats() -> dict[int, Mapping[str, Any]]:
-    torch: Any = torch_state.loaded()
-    in_use = torch_state.devices_with_context()
+    torch: Any = cuda_state.loaded()
+    in_use = cuda_state.devices_with_context()
     return {index: torch.cuda.memory_stats_as_nested_dict(index) for index in in_use}
 
 
@@ -134,7 +143,7 @@ def _stat(stats: Mapping[str, Any], name: str) -> int | None:
 
 
 def _free_and_total(torch: Any, index: int) -> tuple[int | None, int | None]:
-    if index in torch_state.devices_with_context():
+    if index in cuda_state.devices_with_context():
         with suppress(Exception):
             free, total = torch.cuda.mem_get_info(index)
             return int(free), int(total)
@@ -152,7 +161,7 @@ def _limit(torch: Any, index: int, total: int | None) -> int | None:
 
 
 def _segments(index: int) -> tuple[Segment, ...]:
-    return tuple(segment_of(one) for one in torch_allocator.segments() if one.get("device") == index)
+    return tuple(segment_of(one) for one in allocator.segments() if one.get("device") == index)
 
 
 def _asked_for_expandable() -> bool:

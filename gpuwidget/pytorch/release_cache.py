@@ -8,16 +8,16 @@ takes nothing from the cell that it uses.
 What it must not do: open a context on ``cuda:0`` by being called on a thread whose current device that is
 (https://github.com/pytorch/pytorch/issues/25752), and spoil a graph that another thread captures. For the
 first the thread takes a device that has a context. For the second it declares itself relaxed, as
-:mod:`gpuwidget.torch_stream` does, looks at the stream that torch captures on where nobody names another, and
-torch itself refuses where it knows of a capture.
+:mod:`~gpuwidget.pytorch.stream_activity` does, looks at the stream that torch captures on where nobody names another,
+and torch itself refuses where it knows of a capture.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from gpuwidget import torch_allocator, torch_state, torch_stream
-from gpuwidget.errors import OptionError
+from gpuwidget.model.errors import OptionError
+from gpuwidget.pytorch import allocator, cuda_state, stream_activity
 
 STATEMENT = "torch.cuda.empty_cache()"
 """What runs."""
@@ -37,21 +37,21 @@ _NOT_SAFELY = (
 
 def check() -> None:
     """Raise OptionError, saying why, where there is no cache to give back."""
-    reason = torch_allocator.why_none()
+    reason = allocator.why_none()
     if reason is not None:
         raise OptionError(f"There is no cache of torch's to free: {reason}.")
-    if not torch_state.devices_with_context():
+    if not cuda_state.devices_with_context():
         raise OptionError("There is no cache of torch's to free: this process has no context on a GPU.")
 
 
 def returnable() -> int:
     """Bytes that would go back to the driver, some of them once work on another stream is done with them."""
-    return sum(one.returnable + one.waiting for one in torch_allocator.snapshot().values())
+    return sum(one.returnable + one.waiting for one in allocator.snapshot().values())
 
 
 def kept() -> int:
     """Bytes of the cache that can't go back: beside tensors in use, or for CUDA graphs alone."""
-    blocks = torch_allocator.snapshot().values()
+    blocks = allocator.snapshot().values()
     return sum(one.reserved - one.allocated - one.returnable - one.waiting for one in blocks)
 
 
@@ -60,12 +60,12 @@ def empty(*, cell_runs: bool) -> None:
 
     Raises OptionError where that would spoil what the cell does, and whatever torch raises.
     """
-    torch: Any = torch_state.loaded()
-    torch_stream.enter_device(torch_state.devices_with_context()[0])
-    library = torch_stream.runtime_library()
-    if library is not None and torch_stream.relax(library):
+    torch: Any = cuda_state.loaded()
+    stream_activity.enter_device(cuda_state.devices_with_context()[0])
+    library = stream_activity.runtime_library()
+    if library is not None and stream_activity.relax(library):
         for stream in (None, _capture_stream(torch)):
-            captures = torch_stream.captures(library, stream)
+            captures = stream_activity.captures(library, stream)
             if captures is not False:
                 raise OptionError(_CAPTURING if captures else _FAILED)
     elif cell_runs:

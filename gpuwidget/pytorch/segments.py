@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuwidget import units
+from gpuwidget.model import units
 
 LARGE_PAGE = 20 * units.MIB
 """What torch's expandable segments for large tensors are made of (kLargeBuffer)."""

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from gpuwidget import torch_state
+from gpuwidget.pytorch import cuda_state
 
 _RELAXED = 2
 _CAPTURING_IMPLICITLY = 906
@@ -51,9 +51,9 @@ class DefaultStreams:
         """Meet the devices with a context; call it now and then. Whether any is asked."""
         if self._gave_up:
             return False
-        devices = torch_state.devices_with_context()
+        devices = cuda_state.devices_with_context()
         if not devices:
-            self.reason = torch_state.absent() or _NO_CONTEXT
+            self.reason = cuda_state.absent() or _NO_CONTEXT
         elif devices != self.devices:
             try:
                 self._meet(devices)
@@ -63,8 +63,8 @@ class DefaultStreams:
         return bool(self._queries)
 
     def _meet(self, devices: tuple[int, ...]) -> None:
-        torch: Any = torch_state.loaded()
-        if torch_state.is_rocm():
+        torch: Any = cuda_state.loaded()
+        if cuda_state.is_rocm():
             self._give_up(_ROCM)
             return
         if not self._relaxed:
@@ -110,7 +110,7 @@ def enter_device(index: int) -> None:
 
     A call to CUDA works on the thread's current device, which is 0 at first, and would open it.
     """
-    torch: Any = torch_state.loaded()
+    torch: Any = cuda_state.loaded()
     if index != 0:
         torch._C._cuda_setDevice(index)
 
@@ -150,7 +150,7 @@ def _names() -> Iterator[str]:
     The name comes first: the list of what is mapped takes many system calls to read, at each of which a
     thread that computes in Python keeps the reader waiting.
     """
-    version = getattr(getattr(torch_state.loaded(), "version", None), "cuda", None)
+    version = getattr(getattr(cuda_state.loaded(), "version", None), "cuda", None)
     if version is not None:
         yield f"libcudart.so.{version.partition('.')[0]}"
     try:

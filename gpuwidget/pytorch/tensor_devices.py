@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from gpuwidget import torch_state
+from gpuwidget.pytorch import cuda_state
 
 _MOST_VARIABLES = 2000
 _MOST_PARAMETERS = 200
@@ -19,7 +19,7 @@ def devices_of(variables: Iterable[tuple[str, object]]) -> dict[str, str]:
 
     Empty where torch is not loaded. Looks at 2000 variables and at 200 parameters of a module at most.
     """
-    torch: Any = torch_state.loaded()
+    torch: Any = cuda_state.loaded()
     tensor = getattr(torch, "Tensor", None)
     without_hooks = getattr(getattr(torch, "_C", None), "DisableTorchFunction", None)
     if tensor is None or without_hooks is None:

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from gpuwidget import torch_state
-from gpuwidget.errors import OptionError
+from gpuwidget.model.errors import OptionError
+from gpuwidget.pytorch import cuda_state
 
 ON, OFF = "on", "off"
 
@@ -60,12 +60,12 @@ class Kind:
 
     def present(self) -> str | None:
         """What it is at; None where that can't be told, as where torch is not loaded."""
-        return self.read(getattr(torch_state.loaded(), "_C", None)).value
+        return self.read(getattr(cuda_state.loaded(), "_C", None)).value
 
 
 def switches() -> Switches | None:
     """Those that advice looks at, as they are now; None where torch is not loaded."""
-    torch: Any = torch_state.loaded()
+    torch: Any = cuda_state.loaded()
     if torch is None:
         return None
     native = getattr(torch, "_C", None)
@@ -79,7 +79,7 @@ def switches() -> Switches | None:
 
 def values() -> dict[str, Value] | None:
     """What every one of ``KINDS`` is at, by name; None where torch is not loaded."""
-    torch: Any = torch_state.loaded()
+    torch: Any = cuda_state.loaded()
     if torch is None:
         return None
     native = getattr(torch, "_C", None)
@@ -122,7 +122,7 @@ def run(kind: Kind, value: str) -> str:
 
 
 def _loaded() -> Any:
-    torch = torch_state.loaded()
+    torch = cuda_state.loaded()
     if torch is None:
         raise OptionError("torch is not imported yet: import it in a cell first. gpuwidget never does.")
     return torch

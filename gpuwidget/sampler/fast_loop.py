@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuwidget.clock import Clock
-from gpuwidget.sampler.driver import Driver
-from gpuwidget.sampler.states import GpuState
+from gpuwidget.model.clock import Clock
+from gpuwidget.sampler.gpu_state import GpuState
+from gpuwidget.sampler.guarded_source import Driver
 from gpuwidget.sampler.subscriptions import INTERVAL_S, Subscriptions
 
 _NOW = float("-inf")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any
 
-from gpuwidget.samples import NOT_READ_YET, Activity, Gpu, Process, Reading
+from gpuwidget.model.samples import NOT_READ_YET, Activity, Gpu, Process, Reading
 from gpuwidget.sources import Fast, Slow, Steady, Window, Xid
 
 _NEVER = float("-inf")

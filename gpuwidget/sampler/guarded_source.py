@@ -7,11 +7,11 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
-from gpuwidget.clock import Clock
-from gpuwidget.errors import GpuLostError, SourceLostError
-from gpuwidget.sampler.states import GpuState
-from gpuwidget.sampler.workers import OPENING, Worker
-from gpuwidget.samples import SCHEMA, Gpu, Origin, Sample
+from gpuwidget.model.clock import Clock
+from gpuwidget.model.errors import GpuLostError, SourceLostError
+from gpuwidget.model.samples import SCHEMA, Gpu, Origin, Sample
+from gpuwidget.sampler.gpu_state import GpuState
+from gpuwidget.sampler.poll_threads import OPENING, Worker
 from gpuwidget.sources import Inventory, Source
 
 log = logging.getLogger("gpuwidget")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from gpuwidget.samples import Sample
+from gpuwidget.model.samples import Sample
 
 WINDOW_S = 60.0
 _SPACING_S = 0.25

@@ -8,14 +8,14 @@ import weakref
 from collections.abc import Callable
 from functools import partial
 
-from gpuwidget.clock import SYSTEM_CLOCK, Clock
-from gpuwidget.sampler.driver import Driver
-from gpuwidget.sampler.fast import FastLane
-from gpuwidget.sampler.recent import Recent
-from gpuwidget.sampler.slow import Round, SlowLane
+from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
+from gpuwidget.model.samples import Activity, Gpu, Sample
+from gpuwidget.sampler.fast_loop import FastLane
+from gpuwidget.sampler.guarded_source import Driver
+from gpuwidget.sampler.poll_threads import HUNG_AFTER_S, Worker, Workers
+from gpuwidget.sampler.recent_memory import Recent
+from gpuwidget.sampler.slow_loop import Round, SlowLane
 from gpuwidget.sampler.subscriptions import INTERVAL_S, OnSample, Subscription, Subscriptions
-from gpuwidget.sampler.workers import HUNG_AFTER_S, Worker, Workers
-from gpuwidget.samples import Activity, Gpu, Sample
 from gpuwidget.sources import Source, Window
 
 _WATCHDOG_EVERY_S = 0.25

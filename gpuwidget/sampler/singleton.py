@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 
-from gpuwidget.sampler.sampling import Sampler
+from gpuwidget.sampler.sampler import Sampler
 from gpuwidget.sources import open_source
 
 _LINGER_S = 30.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gpuwidget.clock import Clock
-from gpuwidget.sampler.driver import Driver
-from gpuwidget.sampler.states import GpuState
+from gpuwidget.model.clock import Clock
+from gpuwidget.sampler.gpu_state import GpuState
+from gpuwidget.sampler.guarded_source import Driver
 from gpuwidget.sampler.subscriptions import Subscriptions
 
 _NOW = float("-inf")

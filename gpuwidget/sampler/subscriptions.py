@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from types import TracebackType
 
-from gpuwidget.samples import Sample
+from gpuwidget.model.samples import Sample
 
 log = logging.getLogger("gpuwidget")
 

@@ -10,13 +10,13 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from gpuwidget.clock import SYSTEM_CLOCK, Clock
-from gpuwidget.kernel_messages import REPLY, REQUEST
+from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
+from gpuwidget.model.kernel_requests import REPLY, REQUEST
 from gpuwidget.sampler import Sampler
-from gpuwidget.server.consultation import Consultation
-from gpuwidget.server.executions import Executions
+from gpuwidget.server.cached_diagnosis import Consultation
 from gpuwidget.server.handlers import routes
 from gpuwidget.server.hub import Hub
+from gpuwidget.server.kernel_executions import Executions
 from gpuwidget.server.notebooks import Notebooks
 from gpuwidget.server.settings import chosen_install_command, chosen_source, configured
 

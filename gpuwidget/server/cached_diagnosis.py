@@ -6,19 +6,19 @@ import asyncio
 import json
 from collections.abc import Callable
 
-import gpuwidget
-from gpuwidget.clock import Clock
-from gpuwidget.diagnosis import Doctor
-from gpuwidget.health import visit
-from gpuwidget.health.children import Environment
-from gpuwidget.plain import plain
+from gpuwidget.diagnostics import isolated_run
+from gpuwidget.diagnostics.probe_process import Environment
+from gpuwidget.model.clock import Clock
+from gpuwidget.model.diagnosis import Doctor
+from gpuwidget.model.to_json import plain
+from gpuwidget.version import __version__
 
 _KEPT_S = 10.0
 """Several pages that ask at once, or one that is reloaded, cost one examination."""
 
 
 def _examine() -> Doctor:
-    return visit.visit("server", gpuwidget.__version__, Environment.own())
+    return isolated_run.visit("server", __version__, Environment.own())
 
 
 class Consultation:
@@ -35,7 +35,7 @@ class Consultation:
         if self._newest is not None and self._clock.monotonic() - self._newest[1] < _KEPT_S:
             return self._newest[0]
         if self._under_way is None or self._under_way.done():
-            self._under_way = asyncio.ensure_future(visit.in_thread(self._examine))
+            self._under_way = asyncio.ensure_future(isolated_run.in_thread(self._examine))
         # A page that is closed meanwhile does not end it for the others.
         doctor = await asyncio.shield(self._under_way)
         text = json.dumps(plain(doctor), allow_nan=False, separators=(",", ":")).encode()

@@ -6,8 +6,8 @@ import json
 from dataclasses import fields
 from functools import cached_property
 
-from gpuwidget.plain import plain
-from gpuwidget.samples import Reading, Sample
+from gpuwidget.model.samples import Reading, Sample
+from gpuwidget.model.to_json import plain
 
 _FIELDS = tuple(field.name for field in fields(Reading))
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from gpuwidget.processes import UNKNOWN, Identity
-from gpuwidget.samples import Origin, Process, Reading
-from gpuwidget.server.kernel_words import Word
+from gpuwidget.model.samples import Origin, Process, Reading
+from gpuwidget.server.kernel_reports import Word
 from gpuwidget.server.wire import GpuUsage, Holding, MeanUtilization
+from gpuwidget.system.processes import UNKNOWN, Identity
 
 RECORDED = "The processes of a recording are not this machine's."
 _FOREIGN = (

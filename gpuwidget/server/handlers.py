@@ -17,13 +17,13 @@ from tornado import web
 from tornado.iostream import StreamClosedError
 from tornado.websocket import WebSocketHandler
 
-from gpuwidget.errors import DoctorError
+from gpuwidget.model.errors import DoctorError
 from gpuwidget.sampler import MAX_INTERVAL_S
-from gpuwidget.server.consultation import Consultation
-from gpuwidget.server.exposition import CONTENT_TYPE, exposition
+from gpuwidget.server.cached_diagnosis import Consultation
 from gpuwidget.server.hub import Hub
-from gpuwidget.server.outbox import Outbox
+from gpuwidget.server.prometheus import CONTENT_TYPE, exposition
 from gpuwidget.server.queries import course_asked, seconds_asked
+from gpuwidget.server.send_queue import Outbox
 
 # Before 2.13 the server has none and misses none; who is not logged in is refused either way.
 _ws_authenticated: Callable[[Any], Any] = getattr(decorator, "ws_authenticated", lambda method: method)
@@ -108,7 +108,7 @@ class SampleHandler(_Ours, APIHandler):
     @web.authenticated
     @authorized
     async def get(self) -> None:
-        """A :class:`gpuwidget.samples.Sample`; 503 where none can be had in time."""
+        """A :class:`gpuwidget.model.samples.Sample`; 503 where none can be had in time."""
         sample = await self._hub.sample(_PATIENCE_S)
         if sample is None:
             raise web.HTTPError(503, _SILENT)
@@ -155,7 +155,7 @@ class DoctorHandler(_Ours, APIHandler):
     @web.authenticated
     @_may_execute
     async def post(self) -> None:
-        """A :class:`gpuwidget.diagnosis.Doctor`, after seconds; 503 where the examination comes to no end."""
+        """A :class:`~gpuwidget.model.diagnosis.Doctor`, after seconds; 503 where it does not end."""
         try:
             diagnosis = await self._consultation.doctor()
         except DoctorError as error:

@@ -7,11 +7,11 @@ import math
 from collections import deque
 from collections.abc import Iterator, Mapping
 
-from gpuwidget.samples import Sample
-from gpuwidget.server.blocks import TICKS, TOLD, Block
-from gpuwidget.server.course import Asked, fitting_step, told
-from gpuwidget.server.hour import Hour
-from gpuwidget.server.quantities import Row, row
+from gpuwidget.model.samples import Sample
+from gpuwidget.server.history_chunks import TICKS, TOLD, Block
+from gpuwidget.server.history_metrics import Row, row
+from gpuwidget.server.hourly_rollup import Hour
+from gpuwidget.server.time_series import Asked, fitting_step, told
 
 _FASTEST = 0.9
 """The sampler gives a tenth of grace: ticks may follow each other by this share of the interval."""

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from gpuwidget.server.quantities import PLACES, Row
+from gpuwidget.server.history_metrics import PLACES, Row
 
 TICKS = 64
 """Moments of a block. Whole blocks are let go of, so that up to so many more than asked for are held."""

@@ -8,8 +8,8 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Mapping
 
-from gpuwidget.server.blocks import TICKS, Column, lengthen
-from gpuwidget.server.quantities import Row
+from gpuwidget.server.history_chunks import TICKS, Column, lengthen
+from gpuwidget.server.history_metrics import Row
 
 HOUR_S = 3600.0
 

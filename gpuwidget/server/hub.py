@@ -9,19 +9,19 @@ from collections import deque
 from collections.abc import Collection
 from typing import Protocol
 
-import gpuwidget
-from gpuwidget.clock import Clock
-from gpuwidget.installation import documentation
+from gpuwidget.model.clock import Clock
+from gpuwidget.model.installation import documentation
+from gpuwidget.model.samples import Sample
 from gpuwidget.sampler import Sampler, Subscription
-from gpuwidget.samples import Sample
-from gpuwidget.server.course import Asked
-from gpuwidget.server.encoded import EncodedSample
+from gpuwidget.server.encoded_samples import EncodedSample
+from gpuwidget.server.history import Past
+from gpuwidget.server.memory_ownership import UsageWatch
 from gpuwidget.server.notebooks import Notebooks
-from gpuwidget.server.pacing import Pacing
-from gpuwidget.server.past import Past
-from gpuwidget.server.scrapes import Scrapes
-from gpuwidget.server.usage import UsageWatch
+from gpuwidget.server.rate_limit import Pacing
+from gpuwidget.server.scrape_state import Scrapes
+from gpuwidget.server.time_series import Asked
 from gpuwidget.server.wire import SCHEMA, Usage
+from gpuwidget.version import __version__
 
 _MOST_ARRIVED = 64
 """Samples that wait for a busy event loop, at most; beyond that the oldest are let go of."""
@@ -310,7 +310,7 @@ class Hub:
         head = {
             "type": "hello",
             "schema": SCHEMA,
-            "version": gpuwidget.__version__,
+            "version": __version__,
             "interval_s": self.interval_s,
             "history_s": self.history_s,
             "install": self._install,

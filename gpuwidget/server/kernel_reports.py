@@ -1,7 +1,7 @@
 """What kernels say themselves of the GPUs that they use, asked where the driver's list can't tell.
 
-The question is the panel's (:mod:`gpuwidget.kernel_messages`): on the control channel, answered while a cell
-runs, counted as nobody's activity. A kernel that has not loaded gpuwidget never answers, and writes a line
+The question is the panel's (:mod:`~gpuwidget.model.kernel_requests`): on the control channel, answered while a
+cell runs, counted as nobody's activity. A kernel that has not loaded gpuwidget never answers, and writes a line
 into the server's log that it does not know the question. So it is asked rarely: again when it has done
 something since, and then after ever longer; one that has answered before, which is silent in a long call, at
 least every half minute.
@@ -16,9 +16,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gpuwidget.clock import Clock
-from gpuwidget.kernel_messages import REPLY, REQUEST
-from gpuwidget.kernel_state import SCHEMA
+from gpuwidget.model.clock import Clock
+from gpuwidget.model.kernel_requests import REPLY, REQUEST
+from gpuwidget.model.kernel_state import SCHEMA
 from gpuwidget.server.notebooks import Notebooks, last_activity
 
 _LOG = logging.getLogger(__name__)

@@ -15,18 +15,18 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
-from gpuwidget import processes
-from gpuwidget.clock import Clock
-from gpuwidget.plain import plain
-from gpuwidget.processes import Directory, Families, Identity
-from gpuwidget.samples import Process, Sample
-from gpuwidget.server.holders import Owner, People, gpu_usage
-from gpuwidget.server.kernel_words import KernelWords, Word
-from gpuwidget.server.matching import Matching
-from gpuwidget.server.means import Means
+from gpuwidget.model.clock import Clock
+from gpuwidget.model.samples import Process, Sample
+from gpuwidget.model.to_json import plain
+from gpuwidget.server.gpu_holders import Owner, People, gpu_usage
+from gpuwidget.server.kernel_reports import KernelWords, Word
 from gpuwidget.server.notebooks import Known, Notebooks
+from gpuwidget.server.pid_matching import Matching
+from gpuwidget.server.rolling_mean import Means
 from gpuwidget.server.wire import GpuUsage, MeanUtilization, Usage
 from gpuwidget.server.worker import Worker
+from gpuwidget.system import processes
+from gpuwidget.system.processes import Directory, Families, Identity
 
 _LOG = logging.getLogger(__name__)
 

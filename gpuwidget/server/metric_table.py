@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gpuwidget.samples import Activity, Gpu, Reading
+from gpuwidget.model.samples import Activity, Gpu, Reading
 
 Read = Callable[[Gpu, Reading], float | None]
 

@@ -14,8 +14,8 @@ from typing import Any, get_args, get_type_hints
 
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
-from gpuwidget.clock import Clock
-from gpuwidget.server.executions import Executions
+from gpuwidget.model.clock import Clock
+from gpuwidget.server.kernel_executions import Executions
 from gpuwidget.server.wire import ServerKernel
 
 _LOG = logging.getLogger(__name__)

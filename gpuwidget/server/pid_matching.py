@@ -21,8 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from gpuwidget import processes
-from gpuwidget.samples import Reading
+from gpuwidget.model.samples import Reading
+from gpuwidget.system import processes
 
 
 class Matching:

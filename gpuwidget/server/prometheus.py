@@ -13,11 +13,11 @@ from typing import NamedTuple
 from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-import gpuwidget
-from gpuwidget.samples import Gpu, Sample
+from gpuwidget.model.samples import Gpu, Sample
 from gpuwidget.server.metric_table import METRICS
 from gpuwidget.server.wire import GpuUsage, Holding, ServerKernel, Usage
-from gpuwidget.sources import throttle
+from gpuwidget.sources import throttle_reasons
+from gpuwidget.version import __version__
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """The text format that every Prometheus reads, and whatever else reads what is meant for one. OpenMetrics
@@ -69,7 +69,7 @@ def _machine(sample: Sample) -> Iterator[_Family]:
         "gpuwidget_build_info",
         "gpuwidget's version, and where its numbers come from: nvml, replay (a recording) or none.",
         ("version", "source", "driver", "cuda_driver"),
-        [(gpuwidget.__version__, origin.kind, origin.driver, origin.cuda_driver)],
+        [(__version__, origin.kind, origin.driver, origin.cuda_driver)],
     )
     whole = sum(gpu.mig_parent is None for gpu in sample.gpus)
     yield GaugeMetricFamily("gpuwidget_gpus", "Number of GPUs, lost ones included, without slices.", whole)
@@ -109,7 +109,7 @@ def _gpus(sample: Sample) -> Iterator[_Family]:
     )
     for gpu, reading in pairs:
         if reading.throttle is not None:
-            for reason in dict.fromkeys((*throttle.ALL, *reading.throttle)):
+            for reason in dict.fromkeys((*throttle_reasons.ALL, *reading.throttle)):
                 _put(reasons, (*_labels(gpu), reason), reason in reading.throttle)
     yield reasons
 

@@ -6,9 +6,9 @@ import math
 
 from tornado.web import HTTPError, RequestHandler
 
-from gpuwidget.server.course import MAX_POINTS, MIN_POINTS, Asked
-from gpuwidget.server.hour import HOUR_S
-from gpuwidget.server.quantities import PLACES, QUANTITIES
+from gpuwidget.server.history_metrics import PLACES, QUANTITIES
+from gpuwidget.server.hourly_rollup import HOUR_S
+from gpuwidget.server.time_series import MAX_POINTS, MIN_POINTS, Asked
 
 _ALL = "all"
 _POINTS = 600

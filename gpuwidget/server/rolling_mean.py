@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from gpuwidget.samples import Sample
+from gpuwidget.model.samples import Sample
 from gpuwidget.server.wire import MeanUtilization
 
 WINDOWS_S = (600.0, 1800.0, 3600.0)

@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from gpuwidget.clock import Clock
-from gpuwidget.samples import Sample, is_settled
+from gpuwidget.model.clock import Clock
+from gpuwidget.model.samples import Sample, is_settled
 from gpuwidget.server.wire import Usage
 
 _INTERVAL_S = 2.0

@@ -11,13 +11,13 @@ from typing import Any
 from traitlets import Bool, Bunch, Float, TraitError, Unicode, validate
 from traitlets.config import Config, Configurable
 
-from gpuwidget import __version__
-from gpuwidget.clock import Clock
-from gpuwidget.errors import OptionError
-from gpuwidget.installation import REQUIREMENT_VARIABLE, pip_arguments, without_passwords
+from gpuwidget.model.clock import Clock
+from gpuwidget.model.errors import OptionError
+from gpuwidget.model.installation import REQUIREMENT_VARIABLE, pip_arguments, without_passwords
 from gpuwidget.sampler import INTERVAL_S, MAX_INTERVAL_S, MIN_INTERVAL_S
 from gpuwidget.sources import SOURCE_VARIABLE, Source, open_source
 from gpuwidget.sources.none import NoSource
+from gpuwidget.version import __version__
 
 HISTORY_S = 600.0
 MIN_HISTORY_S = 10.0

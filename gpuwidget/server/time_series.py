@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from gpuwidget.server.blocks import Column, inside
-from gpuwidget.server.quantities import BYTES, PLACES
+from gpuwidget.server.history_chunks import Column, inside
+from gpuwidget.server.history_metrics import BYTES, PLACES
 
 MIN_POINTS, MAX_POINTS = 2, 4000
 

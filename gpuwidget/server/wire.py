@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NewType
 
-from gpuwidget.samples import Sample
+from gpuwidget.model.samples import Sample
 
 SCHEMA = 2
 """Version of the stream's shape, sent with its first message."""
 
 PartialReading = NewType("PartialReading", Mapping[str, object])
-"""Some fields of a :class:`gpuwidget.samples.Reading`, by name."""
+"""Some fields of a :class:`gpuwidget.model.samples.Reading`, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class GpuCourse:
 
     uuid: str
     metrics: Mapping[str, Steps]
-    """By the name that a :class:`gpuwidget.samples.Reading` or its ``activity`` has for it, in their units.
-    What was never known in that time is not there."""
+    """By the name that a :class:`~gpuwidget.model.samples.Reading` or its ``activity`` has for it, in their
+    units. What was never known in that time is not there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from gpuwidget.clock import SYSTEM_CLOCK, Clock
-from gpuwidget.errors import OptionError
-from gpuwidget.samples import Activity, Gpu, Origin, Process
+from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
+from gpuwidget.model.errors import OptionError
+from gpuwidget.model.samples import Activity, Gpu, Origin, Process
 
 SOURCE_VARIABLE = "GPUWIDGET_SOURCE"
 """Environment variable that chooses the source of kernels, CLI and server."""
@@ -41,7 +41,7 @@ class Inventory:
 
 @dataclass(frozen=True, slots=True)
 class Fast:
-    """The cheap calls, made several times a second. Fields as in :class:`gpuwidget.samples.Reading`."""
+    """The cheap calls, made several times a second. Fields as in :class:`gpuwidget.model.samples.Reading`."""
 
     utilization: float | None
     memory_utilization: float | None
@@ -88,8 +88,8 @@ class Window:
 class Source(Protocol):
     """Anything that can say what GPUs there are and what they read.
 
-    Every ``read_*`` raises :class:`gpuwidget.errors.GpuLostError` where that GPU is lost,
-    :class:`gpuwidget.errors.SourceLostError` where the source must be opened again, and nothing else:
+    Every ``read_*`` raises :class:`gpuwidget.model.errors.GpuLostError` where that GPU is lost,
+    :class:`gpuwidget.model.errors.SourceLostError` where the source must be opened again, and nothing else:
     any other trouble is a None with its reason.
     """
 

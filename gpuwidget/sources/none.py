@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpuwidget.errors import SourceLostError
-from gpuwidget.samples import Activity, Gpu, Origin, Process
+from gpuwidget.model.errors import SourceLostError
+from gpuwidget.model.samples import Activity, Gpu, Origin, Process
 from gpuwidget.sources import Fast, Inventory, Slow, Steady, Window
 
 

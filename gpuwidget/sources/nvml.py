@@ -14,15 +14,15 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
-from gpuwidget import processes
-from gpuwidget.clock import SYSTEM_CLOCK, Clock
-from gpuwidget.errors import GpuLostError, SourceError, SourceLostError
-from gpuwidget.samples import Activity, Gpu, Origin, Process
+from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
+from gpuwidget.model.errors import GpuLostError, SourceError, SourceLostError
+from gpuwidget.model.samples import Activity, Gpu, Origin, Process
 from gpuwidget.sources import Fast, Inventory, Slow, Steady, Window
-from gpuwidget.sources import nvml_words as words
+from gpuwidget.sources import nvml_messages as words
 from gpuwidget.sources.nvml_device import SLOW_VALUES, STEADY_VALUES, Device, Library
 from gpuwidget.sources.nvml_errors import Xids
 from gpuwidget.sources.nvml_inventory import cuda_version, find_gpu, text
+from gpuwidget.system import processes
 
 log = logging.getLogger("gpuwidget")
 

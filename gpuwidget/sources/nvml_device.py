@@ -9,15 +9,15 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from gpuwidget import processes
-from gpuwidget.clock import Clock
-from gpuwidget.errors import GpuLostError, SourceLostError
-from gpuwidget.samples import Activity, Process, ProcessKind
-from gpuwidget.sources import Fast, Slow, Steady, Window, Xid, throttle
-from gpuwidget.sources import nvml_words as words
+from gpuwidget.model.clock import Clock
+from gpuwidget.model.errors import GpuLostError, SourceLostError
+from gpuwidget.model.samples import Activity, Process, ProcessKind
+from gpuwidget.sources import Fast, Slow, Steady, Window, Xid, throttle_reasons
+from gpuwidget.sources import nvml_messages as words
 from gpuwidget.sources.nvml_errors import Xids, uncorrected
 from gpuwidget.sources.nvml_gpm import Counters, TakeSample
 from gpuwidget.sources.nvml_processes import list_processes, memory_by_pid
+from gpuwidget.system import processes
 
 Way = Callable[[Any], Any]
 """One way of asking a handle for a value; raises pynvml's NVMLError."""
@@ -248,7 +248,7 @@ class Device:
             memory_temperature_c=None if memory_temperature is None else float(memory_temperature),
             sm_clock_mhz=None if clock is None else float(clock),
             pstate=pstate,
-            throttle=None if reasons is None else throttle.words(reasons),
+            throttle=None if reasons is None else throttle_reasons.words(reasons),
             missing=missing,
         )
 

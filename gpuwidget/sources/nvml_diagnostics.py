@@ -11,9 +11,9 @@ from functools import partial
 from itertools import permutations
 from typing import Any
 
-from gpuwidget.errors import SourceError
-from gpuwidget.sources import nvml_words as words
-from gpuwidget.sources import throttle
+from gpuwidget.model.errors import SourceError
+from gpuwidget.sources import nvml_messages as words
+from gpuwidget.sources import throttle_reasons
 from gpuwidget.sources.nvml_errors import uncorrected
 from gpuwidget.sources.nvml_inventory import cuda_version, text
 
@@ -187,7 +187,7 @@ def _gpu(nvml: Any, handle: Any, index: int) -> GpuHealth:
         pcie_generation_max=ask("pcie_generation_max", "nvmlDeviceGetMaxPcieLinkGeneration"),
         pcie_width=ask("pcie_width", "nvmlDeviceGetCurrPcieLinkWidth"),
         pcie_width_max=ask("pcie_width_max", "nvmlDeviceGetMaxPcieLinkWidth"),
-        throttle=None if reasons is None else throttle.words(reasons),
+        throttle=None if reasons is None else throttle_reasons.words(reasons),
         missing=ask.missing,
     )
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from gpuwidget.clock import Clock
+from gpuwidget.model.clock import Clock
 from gpuwidget.sources import Xid
-from gpuwidget.sources import nvml_words as words
+from gpuwidget.sources import nvml_messages as words
 
 _MOST_AT_ONCE = 32
 """A GPU in trouble may report on and on; the rest is taken at the next look."""

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from gpuwidget.clock import Clock
-from gpuwidget.samples import Activity
+from gpuwidget.model.clock import Clock
+from gpuwidget.model.samples import Activity
 
 SHORTEST_S = 0.1
 """The counters need this long between two samples to say anything (NVML's documentation)."""

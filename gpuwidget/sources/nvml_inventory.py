@@ -6,8 +6,8 @@ import logging
 from dataclasses import replace
 from typing import Any
 
-from gpuwidget.errors import GpuLostError
-from gpuwidget.samples import Gpu
+from gpuwidget.model.errors import GpuLostError
+from gpuwidget.model.samples import Gpu
 from gpuwidget.sources.nvml_device import Device, Library
 
 log = logging.getLogger("gpuwidget")

@@ -6,8 +6,8 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-from gpuwidget.samples import ProcessKind
-from gpuwidget.sources import nvml_words as words
+from gpuwidget.model.samples import ProcessKind
+from gpuwidget.sources import nvml_messages as words
 
 _FUNCTIONS: dict[ProcessKind, str] = {
     "compute": "nvmlDeviceGetComputeRunningProcesses",

@@ -20,8 +20,8 @@ from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from gpuwidget.errors import RecordingError
-from gpuwidget.samples import Gpu, Process
+from gpuwidget.model.errors import RecordingError
+from gpuwidget.model.samples import Gpu, Process
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -12,17 +12,17 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpuwidget.errors import GpuLostError, RecordingError, SourceLostError
-from gpuwidget.samples import Activity, Gpu, Origin, Process
+from gpuwidget.model.errors import GpuLostError, RecordingError, SourceLostError
+from gpuwidget.model.samples import Activity, Gpu, Origin, Process
 from gpuwidget.sources import Fast, Inventory, Slow, Steady, Window
 from gpuwidget.sources import recording as files
-from gpuwidget.sources.throttle import words
+from gpuwidget.sources.throttle_reasons import words
 
 if TYPE_CHECKING:
     from array import array
     from collections.abc import Iterator, Mapping
 
-    from gpuwidget.clock import Clock
+    from gpuwidget.model.clock import Clock
     from gpuwidget.sources.recording import RecordedGpu, Recording, Track
 
 SHIPPED = Path(__file__).parent / "data" / "h200-x4.jsonl.gz"

@@ -14,8 +14,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 import psutil
 
-from gpuwidget import command_line
-from gpuwidget.clock import SYSTEM_CLOCK, Clock
+from gpuwidget.model import command_line
+from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 
 _HOST_PID_NAMESPACE = 0xEFFFFFFC
 """Inode of the kernel's first pid namespace (PROC_PID_INIT_INO of linux/proc_ns.h)."""
@@ -48,7 +48,7 @@ class Identity(NamedTuple):
 
     user: str | None
     program: str | None
-    """As in :class:`gpuwidget.command_line.CommandLine`."""
+    """As in :class:`gpuwidget.model.command_line.CommandLine`."""
     arguments: str | None
     """As there: without what may be secret. Empty where there are none."""
 

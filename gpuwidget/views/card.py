@@ -10,11 +10,11 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpuwidget.columns import printable_lines
-from gpuwidget.kernel import card_html, card_text
-from gpuwidget.kernel.card_facts import headline
-from gpuwidget.kernel.card_size import LIMIT, PLANS, Fitted, Plan, as_json, fitted, may_fit
-from gpuwidget.measure.report import MIME_TYPE, Report
+from gpuwidget.model.report import MIME_TYPE, Report
+from gpuwidget.model.terminal_text import printable_lines
+from gpuwidget.views import card_html, card_text
+from gpuwidget.views.card_summary import headline
+from gpuwidget.views.size_budget import LIMIT, PLANS, Fitted, Plan, as_json, fitted, may_fit
 
 
 def bundle(report: Report) -> dict[str, Any]:

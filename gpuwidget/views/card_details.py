@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from itertools import groupby
 from typing import Any
 
-from gpuwidget import units
-from gpuwidget.kernel import card_gpus, card_lines
-from gpuwidget.kernel.card_facts import AT_ONCE_S, clean, gpu_names
-from gpuwidget.kernel.card_time import time_details
-from gpuwidget.kernel.memory_view import names as holder_names
-from gpuwidget.measure.report import Advice, GpuReport, Report, Span
+from gpuwidget.model import units
+from gpuwidget.model.report import Advice, GpuReport, Report, Span
+from gpuwidget.views import card_gpus, card_lines
+from gpuwidget.views.card_summary import AT_ONCE_S, clean, gpu_names
+from gpuwidget.views.card_time import time_details
+from gpuwidget.views.holders_view import names as holder_names
 
 _NAMES = {
     "device_memory": "memory of the whole GPU",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from gpuwidget import units
-from gpuwidget.kernel.card_facts import gpu_names, whose
-from gpuwidget.kernel.card_table import is_compact
-from gpuwidget.measure.report import GpuReport, Level, Report, Span, TorchMemory
+from gpuwidget.model import units
+from gpuwidget.model.report import GpuReport, Level, Report, Span, TorchMemory
+from gpuwidget.views.card_summary import gpu_names, whose
+from gpuwidget.views.card_table import is_compact
 
 _MUCH_STUCK = 256 * units.MIB
 _MUCH_OF_RESERVED = 0.1

@@ -11,15 +11,15 @@ import re
 from collections.abc import Sequence
 from html import escape
 
-from gpuwidget import units
-from gpuwidget.kernel import card_facts as facts
-from gpuwidget.kernel import card_text
-from gpuwidget.kernel.card_details import details
-from gpuwidget.kernel.card_size import Plan
-from gpuwidget.kernel.card_table import columns, is_compact, row_names
-from gpuwidget.kernel.sparkline import BUSY, Chart, Lane, hover, svg
 from gpuwidget.measure.notes import gpu_name
-from gpuwidget.measure.report import GpuReport, Mark, Report
+from gpuwidget.model import units
+from gpuwidget.model.report import GpuReport, Mark, Report
+from gpuwidget.views import card_summary as facts
+from gpuwidget.views import card_text
+from gpuwidget.views.card_details import details
+from gpuwidget.views.card_table import columns, is_compact, row_names
+from gpuwidget.views.size_budget import Plan
+from gpuwidget.views.sparkline import BUSY, Chart, Lane, hover, svg
 
 _ROOT = "font:13px/1.5 var(--jp-ui-font-family,system-ui,sans-serif);font-variant-numeric:tabular-nums;"
 _QUIET = "opacity:.75"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from gpuwidget import units
-from gpuwidget.measure.report import LineMemory, Report
+from gpuwidget.model import units
+from gpuwidget.model.report import LineMemory, Report
 
 _CELL = re.compile(r"^In\[(\d+)\]")
 _TITLE = "Where the memory went"

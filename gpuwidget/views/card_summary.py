@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gpuwidget import units
 from gpuwidget.measure.notes import gpu_name
-from gpuwidget.measure.report import GpuReport, Report, Span
+from gpuwidget.model import units
+from gpuwidget.model.report import GpuReport, Report, Span
 
 MemoryKind = Literal["torch", "process", "device"]
 

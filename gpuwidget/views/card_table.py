@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gpuwidget import units
-from gpuwidget.kernel.card_facts import DELTA, clean, gpu_number, model
-from gpuwidget.measure.report import GpuReport, Level, Span
+from gpuwidget.model import units
+from gpuwidget.model.report import GpuReport, Level, Span
+from gpuwidget.views.card_summary import DELTA, clean, gpu_number, model
 
 _FEW = 4
 

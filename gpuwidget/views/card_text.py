@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gpuwidget import units
-from gpuwidget.columns import printable_lines
-from gpuwidget.kernel import card_facts as facts
-from gpuwidget.kernel import card_gpus, card_lines
-from gpuwidget.kernel.card_details import evidence, left_behind, unknowns
-from gpuwidget.kernel.card_table import columns, is_compact, row_names
-from gpuwidget.kernel.card_time import time_details
-from gpuwidget.measure.report import Report
+from gpuwidget.model import units
+from gpuwidget.model.report import Report
+from gpuwidget.model.terminal_text import printable_lines
+from gpuwidget.views import card_gpus, card_lines
+from gpuwidget.views import card_summary as facts
+from gpuwidget.views.card_details import evidence, left_behind, unknowns
+from gpuwidget.views.card_table import columns, is_compact, row_names
+from gpuwidget.views.card_time import time_details
 
 _INDENT = "  "
 _MOST_LABEL = 24

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from gpuwidget import units
-from gpuwidget.kernel.card_facts import clean
-from gpuwidget.measure.places import in_call
-from gpuwidget.measure.report import CodeTime, LineTime, Report
+from gpuwidget.model import units
+from gpuwidget.model.report import CodeTime, LineTime, Report, in_call
+from gpuwidget.views.card_summary import clean
 
 _MOST_LINES = 4
 _MOST_SOURCE = 60

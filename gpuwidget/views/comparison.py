@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gpuwidget import units
-from gpuwidget.kernel import card_facts as facts
-from gpuwidget.kernel.card_facts import MemoryKind
 from gpuwidget.measure.after_warm_up import Course, steady_mean, warm_up
-from gpuwidget.measure.report import GpuReport, Level, Report, Span
+from gpuwidget.model import units
+from gpuwidget.model.report import GpuReport, Level, Report, Span
+from gpuwidget.views import card_summary as facts
+from gpuwidget.views.card_summary import MemoryKind
 
 _MOST_NAME = 40
 _LEAST_RATIO = 0.0095

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from html import escape
 
-from gpuwidget.diagnosis import Doctor, Link
-from gpuwidget.health.text import WORDS
-from gpuwidget.kernel.card_facts import clean
+from gpuwidget.model.diagnosis import Doctor, Link
+from gpuwidget.views.card_summary import clean
+from gpuwidget.views.diagnosis_text import WORDS
 
 _ROOT = "font:13px/1.5 var(--jp-ui-font-family,system-ui,sans-serif)"
 _QUIET = "opacity:.75"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from gpuwidget.columns import printable
-from gpuwidget.diagnosis import Doctor, Link
-from gpuwidget.health.difference import Change
+from gpuwidget.diagnostics.compare import Change
+from gpuwidget.model.diagnosis import Doctor, Link
+from gpuwidget.model.terminal_text import printable
 
 WORDS = {"ok": "found", "broken": "BROKEN", "warning": "warning", "unknown": "unknown", "skipped": "skipped"}
 """What is shown of a link's status: a word, so that no colour or sign is needed."""

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from gpuwidget import units
-from gpuwidget.columns import printable_lines
-from gpuwidget.kernel.card_facts import clean
-from gpuwidget.kernel.notebook_holds import DEBUGGER, ERROR
-from gpuwidget.measure.holders import CellMemory, DeviceMemory
-from gpuwidget.measure.report import Holder
+from gpuwidget.measure.memory_holders import DEBUGGER, LAST_ERROR, CellMemory, DeviceMemory
+from gpuwidget.model import units
+from gpuwidget.model.report import Holder
+from gpuwidget.model.terminal_text import printable_lines
+from gpuwidget.views.card_summary import clean
 
 MOST_ROWS = 30
 """Holders with a row of their own, on each device."""
@@ -64,7 +63,7 @@ class View:
 
 
 def of(holders: Any) -> View:
-    """What :class:`~gpuwidget.kernel.memory.Holders` says, in words."""
+    """What :class:`~gpuwidget.kernel.attribution.memory_holders.Holders` says, in words."""
     notes = list(holders.notes)
     if holders.reason is not None:
         notes.insert(0, f"No memory of torch's to show: {holders.reason}.".replace("..", "."))
@@ -205,7 +204,7 @@ def _of_holder(holder: Holder) -> Row:
     first, also = names(holder)
     kind = holder.type or ""
     if holder.kind == "notebook":
-        named = not {ERROR, DEBUGGER}.isdisjoint(holder.names)
+        named = not {LAST_ERROR, DEBUGGER}.isdisjoint(holder.names)
         kind = _NOTEBOOK if named else f"{kind}, {_NOTEBOOK}"
     if holder.kind == "outside torch":
         kind = "outside torch"

@@ -6,13 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from gpuwidget import units
-from gpuwidget.columns import printable_lines
-from gpuwidget.kernel.card_facts import clean
-from gpuwidget.kernel.card_text import aligned
-from gpuwidget.kernel.oom_facts import Story
-from gpuwidget.kernel.sparkline import Chart, Lane, svg
-from gpuwidget.measure.out_of_memory import Facts, Held, Remedy, contradicts_itself, first_step, remedies
+from gpuwidget.measure.out_of_memory import (
+    Facts,
+    Held,
+    Remedy,
+    Story,
+    contradicts_itself,
+    first_step,
+    remedies,
+)
+from gpuwidget.model import units
+from gpuwidget.model.terminal_text import printable_lines
+from gpuwidget.views.card_summary import clean
+from gpuwidget.views.card_text import aligned
+from gpuwidget.views.sparkline import Chart, Lane, svg
 
 _MOST_HOLDERS = 10
 _MOST_CELLS = 5

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from gpuwidget.kernel.card_facts import MOST_ADVICE, clean, shortened
 from gpuwidget.measure.notes import gpu_name
-from gpuwidget.measure.report import (
+from gpuwidget.model.report import (
     Advice,
     CodeTime,
     FrameTime,
@@ -23,6 +22,7 @@ from gpuwidget.measure.report import (
     Timeline,
     Traffic,
 )
+from gpuwidget.views.card_summary import MOST_ADVICE, clean, shortened
 
 LIMIT = 20_000
 """Bytes of a whole bundle as JSON."""

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from gpuwidget import units
-from gpuwidget.measure.report import Mark
+from gpuwidget.model import units
+from gpuwidget.model.report import Mark
 
 BUSY = "var(--jp-brand-color1,#1976d2)"
 MEMORY = "#ab47bc"

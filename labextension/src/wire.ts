@@ -224,8 +224,8 @@ export interface Steps {
 export interface GpuCourse {
   readonly uuid: string;
   /**
-   * By the name that a `Reading` or its `activity` has for it, in their units. What was never known in that
-   * time is not there.
+   * By the name that a :class:`~gpuwidget.model.samples.Reading` or its `activity` has for it, in their
+   * units. What was never known in that time is not there.
    */
   readonly metrics: Readonly<Record<string, Steps>>;
 }

@@ -16,7 +16,7 @@ BENCHMARK = f"{FOLD} label:has-text('cuDNN benchmark') input"
 MATMUL = f"{FOLD} label:has-text('float32 matmul') select"
 LOAD_BOTH = "%load_ext gpuwidget\nimport torch"
 NOW = "torch.backends.cudnn.benchmark, torch.get_float32_matmul_precision()"
-FEWER = """import gpuwidget.kernel.switches as ours
+FEWER = """import gpuwidget.kernel.devices.switch_requests as ours
 ours.KINDS = tuple(kind for kind in ours.KINDS if kind.name != "cudnn.benchmark")"""
 SLEEP = "import time; time.sleep(8)"
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpuwidget.processes import in_host_pid_namespace
+from gpuwidget.system.processes import in_host_pid_namespace
 
 HOST_PIDS = pytest.mark.skipif(
     not in_host_pid_namespace(), reason="in a container the driver's process ids are not the processes' own"

@@ -11,7 +11,7 @@ from helpers_gpu import run_program
 from helpers_kernel import Kernel
 
 from gpuwidget.measure.advice.clocks import LEAST_S
-from gpuwidget.sources.throttle import POWER_CAP, needing_attention
+from gpuwidget.sources.throttle_reasons import POWER_CAP, needing_attention
 
 pytestmark = pytest.mark.gpu
 

@@ -171,7 +171,7 @@ def test_shuffling_fails_with_the_fix_and_works_with_it() -> None:
     """The error that the hint is for comes as it is known, and its fix is one."""
     result = run_cells(
         """
-        from gpuwidget.kernel.traps import hint
+        from gpuwidget.kernel.error_hints import hint
         cell('import torch; from torch.utils.data import DataLoader')
         cell('%gpu device cuda:1')
         failed = shell.run_cell('list(DataLoader(list(range(8)), shuffle=True))')

@@ -26,7 +26,7 @@ def test_cuda_is_known_by_its_device() -> None:
     before, after, child = run_program(
         """
         import os, gpuwidget
-        from gpuwidget.processes import uses_cuda
+        from gpuwidget.system.processes import uses_cuda
         gpuwidget.sample()
         result = [uses_cuda(os.getpid())]
         import torch

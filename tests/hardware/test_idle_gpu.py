@@ -11,9 +11,9 @@ pytestmark = pytest.mark.gpu
 
 WITNESS = """
 import threading, time, torch
-from gpuwidget.measure.observer import CodeWitness
-from gpuwidget.measure.places import Places
-from gpuwidget.torch_stream import DefaultStreams
+from gpuwidget.profiler.sampling_profiler import CodeWitness
+from gpuwidget.profiler.code_places import Places
+from gpuwidget.pytorch.stream_activity import DefaultStreams
 
 def watching():
     streams = DefaultStreams()

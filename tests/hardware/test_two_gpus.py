@@ -39,7 +39,7 @@ def test_gpu_option_by_cuda_name() -> None:
     result = run_program(
         """
         import gpuwidget
-        from gpuwidget.measure.choice import choose
+        from gpuwidget.measure.gpu_selection import choose
         gpus = gpuwidget.sample().gpus
         before = choose(["cuda:0"], gpus)
         import torch

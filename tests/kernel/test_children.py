@@ -12,7 +12,7 @@ from helpers_kernel import Kernel
 from helpers_pair import check_card
 from nvml_standin import Standin, build
 
-from gpuwidget.processes import in_host_pid_namespace
+from gpuwidget.system.processes import in_host_pid_namespace
 
 GIB = 1024**3
 MACHINE = ("driver=580.95.05", "cuda=13000", "gpus=3", "gpu.*.util=0", "gpu.*.power=80")

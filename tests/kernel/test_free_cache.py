@@ -15,7 +15,7 @@ from test_memory import SETUP
 STANDIN = str(Path(__file__).parent.parent / "torch_standin")
 LIBRARY = """
 import ctypes
-import gpuwidget.torch_stream as s
+import gpuwidget.pytorch.stream_activity as s
 class Runtime:
     modes, capturing, code = [], set(), 0
     def cudaThreadExchangeStreamCaptureMode(self, mode):

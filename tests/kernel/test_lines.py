@@ -112,7 +112,7 @@ def test_after_an_error(kernel: Kernel) -> None:
 def test_an_interrupt_as_it_begins(kernel: Kernel) -> None:
     """Pressed while the recording is begun, 'stop' reaches the cell's own code, and the recording ends."""
     kernel.ok(
-        "torch.cuda.init()\nimport signal, gpuwidget.torch_history as h\ncounts = h._counts\n"
+        "torch.cuda.init()\nimport signal, gpuwidget.pytorch.allocation_history as h\ncounts = h._counts\n"
         "def once():\n    h._counts = counts\n    signal.raise_signal(signal.SIGINT)\n    return counts()\n"
         "h._counts = once"
     )
@@ -157,7 +157,10 @@ def test_without_torch(start_kernel: Callable[..., Kernel]) -> None:
 
 def test_a_history_too_long(kernel: Kernel) -> None:
     """What the history no longer holds is said, and what is still there has its line all the same."""
-    kernel.ok("import gpuwidget.torch_history as h, gpuwidget.kernel.line_memory as l\nh.MOST_EVENTS = 20")
+    kernel.ok(
+        "import gpuwidget.pytorch.allocation_history as h\n"
+        "import gpuwidget.kernel.attribution.line_memory as l\nh.MOST_EVENTS = 20"
+    )
     ran = kernel.ok(
         "%%gpuwatch --no-live --lines\nl.MOST_EVENTS = 20\nx = torch.allocate(8 * MIB)\n"
         "for _ in range(50):\n    y = torch.allocate(MIB)"

@@ -17,7 +17,7 @@ import ipywidgets
 from dataclasses import replace
 from IPython.display import clear_output, display
 from IPython.utils.capture import capture_output
-from gpuwidget.kernel import live
+from gpuwidget.kernel.live import live_display
 from helpers_progress import progress
 
 class Run:
@@ -37,7 +37,7 @@ class Run:
             assert self.changed.wait_for(lambda: self.looks >= looks, 60)
 
 def start(run, **options):
-    view = live.LiveView(run, get_ipython(), **{{"delay_s": 0, "period_s": 0.001, **options}})
+    view = live_display.LiveView(run, get_ipython(), **{{"delay_s": 0, "period_s": 0.001, **options}})
     view.start()
     return view
 
@@ -58,7 +58,7 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
     """A kernel with the live chart's libraries loaded and made-up runs at hand."""
     made = start_kernel()
     made.setup(SETUP)
-    made.setup("live.prepare(); before = left()")
+    made.setup("live_display.prepare(); before = left()")
     return made
 
 
@@ -277,9 +277,9 @@ def test_not_prepared_nothing_happens(start_kernel: Callable[..., Kernel]) -> No
     bare = start_kernel()
     code = """
 import sys
-from gpuwidget.kernel import live
-v = live.LiveView(None, get_ipython(), delay_s=0); v.start(); v.stop()
-print(live.ready(), "bqplot" in sys.modules, "ipywidgets" in sys.modules)
+from gpuwidget.kernel.live import live_display
+v = live_display.LiveView(None, get_ipython(), delay_s=0); v.start(); v.stop()
+print(live_display.ready(), "bqplot" in sys.modules, "ipywidgets" in sys.modules)
 """
     ran = bare.ok(code)
     assert ran.text == "False False False\n"
@@ -291,12 +291,12 @@ def test_missing_libraries_are_a_sentence(start_kernel: Callable[..., Kernel]) -
     bare = start_kernel()
     code = """
 import sys
-from gpuwidget.kernel import live
+from gpuwidget.kernel.live import live_display
 sys.modules["bqplot"] = None
 try:
-    live.prepare()
-except live.LiveUnavailable as error:
-    print(str(error).endswith("(pip install ipywidgets bqplot)."), live.ready())
+    live_display.prepare()
+except live_display.LiveUnavailable as error:
+    print(str(error).endswith("(pip install ipywidgets bqplot)."), live_display.ready())
 """
     assert bare.ok(code).text == "True False\n"
 

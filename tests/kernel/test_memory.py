@@ -129,7 +129,8 @@ def test_free_where_looking_fails(kernel: Kernel) -> None:
     """%gpu free says so in a sentence, and lets go of nothing."""
     kernel.ok("gpu.empty(1000)")
     kernel.setup(
-        "import gpuwidget.kernel.memory as m\ndef fail(shell): raise TypeError('unhashable')\nm.search = fail"
+        "import gpuwidget.kernel.attribution.memory_holders as m\n"
+        "def fail(shell): raise TypeError('unhashable')\nm.search = fail"
     )
     said = "Nothing was freed: gpuwidget could not look at what holds torch's memory."
     assert kernel.ok("%gpu free").displayed == kernel.ok("%gpu free --yes").displayed == said
@@ -157,7 +158,7 @@ def test_cells_within_cells_and_lost_ends(kernel: Kernel) -> None:
     cells = dict(held(kernel, "names[0], cell"))
     assert (cells["a"], cells["b"]) == (1, 1)
     hook = (
-        "from gpuwidget.kernel.cell_memory import CELLS\n"
+        "from gpuwidget.kernel.attribution.cell_memory import CELLS\n"
         "get_ipython().events.{}('post_run_cell', CELLS.after)\n"
     )
     kernel.ok(hook.format("unregister"))
@@ -212,7 +213,7 @@ def test_a_watched_cell_says_what_it_left_behind(kernel: Kernel) -> None:
 def test_nothing_is_searched_where_nothing_was_allocated(kernel: Kernel) -> None:
     """A watched cell that leaves the allocator alone costs no walk through the variables."""
     kernel.ok("x = gpu.empty(1000)")
-    kernel.setup("import gpuwidget.kernel.memory as m\nm.search = None")
+    kernel.setup("import gpuwidget.kernel.attribution.memory_holders as m\nm.search = None")
     ran = kernel.ok("%%gpuwatch\nx += 1")
     assert ran.report["holders"] == []
 
@@ -250,7 +251,7 @@ def test_unloading_forgets(kernel: Kernel) -> None:
 
 def test_an_interrupted_look_keeps_nothing_alive(kernel: Kernel) -> None:
     """After an interrupt of %gpu memory, a variable that is deleted is gone."""
-    kernel.ok("import gpuwidget.search.names as s\nx, behind = [gpu.empty(1000)], s.behind")
+    kernel.ok("import gpuwidget.heap.names as s\nx, behind = [gpu.empty(1000)], s.behind")
     kernel.setup("def stop(*_):\n    raise KeyboardInterrupt\ns.behind = stop")
     assert kernel.run("%gpu memory").reply["ename"] == "KeyboardInterrupt"
     kernel.setup("s.behind = behind")
@@ -268,7 +269,7 @@ def test_a_class_that_cannot_be_compared(kernel: Kernel) -> None:
 def test_a_search_that_fails_is_not_tried_after_every_cell(kernel: Kernel) -> None:
     """Where storages can't be looked for, cells are known as far as the blocks' addresses tell."""
     kernel.setup(
-        "import gpuwidget.kernel.cell_memory as c\nasked = []\n"
+        "import gpuwidget.kernel.attribution.cell_memory as c\nasked = []\n"
         "def fail(*a, **k):\n    asked.append(1)\n    raise ValueError\nc.remember_storages = fail"
     )
     kernel.ok("x = gpu.empty(1000)")

@@ -11,7 +11,7 @@ import pytest
 from nbclient import NotebookClient
 from test_quickstart import reports
 
-from gpuwidget.examples import notebooks
+from gpuwidget.cli.examples import notebooks
 
 LABELS = {
     "starved_data_loader": ["starved", "repaired"],

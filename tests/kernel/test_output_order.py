@@ -17,7 +17,7 @@ class Tee:
     def flush(self): self.flushed += 1; self.stream.flush()
 """
 PLACE = """
-from gpuwidget.kernel.place import CellPlace
+from gpuwidget.kernel.shell.output_slot import CellPlace
 {before}
 place = CellPlace.keep(get_ipython())
 {after}

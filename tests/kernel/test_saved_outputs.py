@@ -18,7 +18,7 @@ from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 from nvml_standin import Standin, build
 
-from gpuwidget.processes import in_host_pid_namespace
+from gpuwidget.system.processes import in_host_pid_namespace
 
 pytestmark = pytest.mark.skipif(
     not in_host_pid_namespace(), reason="in a container the driver's process ids are not the processes' own"

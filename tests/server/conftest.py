@@ -12,7 +12,7 @@ from helpers_server import Server
 from traitlets.config import Config
 
 import gpuwidget.server
-from gpuwidget.clock import Clock
+from gpuwidget.model.clock import Clock
 from gpuwidget.server.hub import Hub
 
 pytest_plugins = ["pytest_jupyter.jupyter_server"]

@@ -9,7 +9,7 @@ from typing import Any
 
 from helpers_server import Server
 
-from gpuwidget.kernel_messages import REPLY, REQUEST
+from gpuwidget.model.kernel_requests import REPLY, REQUEST
 
 ANSWERING = f"""
 import time

@@ -11,10 +11,10 @@ import pytest
 from fakes import EPOCH
 from helpers_samples import h200, reading, sample
 
-from gpuwidget.samples import Activity, Sample
-from gpuwidget.server.course import MAX_POINTS, Asked
-from gpuwidget.server.past import Past
-from gpuwidget.server.quantities import FROM_ACTIVITY, QUANTITIES
+from gpuwidget.model.samples import Activity, Sample
+from gpuwidget.server.history import Past
+from gpuwidget.server.history_metrics import FROM_ACTIVITY, QUANTITIES
+from gpuwidget.server.time_series import MAX_POINTS, Asked
 
 ONE, OTHER = h200(0), h200(1)
 RATE_S = 0.2

@@ -10,9 +10,9 @@ import pytest
 from fakes import FakeSource, gpu
 from helpers_server import Server, Stream
 
-from gpuwidget.samples import Activity
+from gpuwidget.model.samples import Activity
 from gpuwidget.server import wire
-from gpuwidget.server.quantities import QUANTITIES
+from gpuwidget.server.history_metrics import QUANTITIES
 
 NAMES = ", ".join(QUANTITIES)
 

@@ -16,12 +16,12 @@ from helpers_doctor import facts
 from helpers_server import Server
 
 import gpuwidget.server
-from gpuwidget.diagnosis import Doctor
-from gpuwidget.errors import DoctorError
-from gpuwidget.health import visit
-from gpuwidget.health.examination import diagnosis
-from gpuwidget.plain import plain
-from gpuwidget.server.consultation import Consultation
+from gpuwidget.diagnostics import isolated_run
+from gpuwidget.diagnostics.run_checks import diagnosis
+from gpuwidget.model.diagnosis import Doctor
+from gpuwidget.model.errors import DoctorError
+from gpuwidget.model.to_json import plain
+from gpuwidget.server.cached_diagnosis import Consultation
 
 FOUND = diagnosis(facts(place="server"))
 
@@ -158,7 +158,7 @@ def test_the_examination_is_the_servers(monkeypatch: pytest.MonkeyPatch, clock: 
         asked.append((place, version))
         return FOUND
 
-    monkeypatch.setattr(visit, "visit", visited)
+    monkeypatch.setattr(isolated_run, "visit", visited)
     run: Callable[[], Any] = Consultation(clock).doctor
     asyncio.run(run())
     assert asked == [("server", gpuwidget.__version__)]

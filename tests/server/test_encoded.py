@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from helpers_samples import LIVE, h200, reading
 
-from gpuwidget.plain import plain
-from gpuwidget.samples import SCHEMA, Sample
-from gpuwidget.server.encoded import EncodedSample
+from gpuwidget.model.samples import SCHEMA, Sample
+from gpuwidget.model.to_json import plain
+from gpuwidget.server.encoded_samples import EncodedSample
 
 GPUS = (h200(0), h200(1))
 BEFORE = Sample(

@@ -13,7 +13,7 @@ import pytest
 from helpers_channels import Channels
 from helpers_server import Server
 
-from gpuwidget.server.executions import Executions, KernelExecutions
+from gpuwidget.server.kernel_executions import Executions, KernelExecutions
 
 WAITS = """
 import pathlib, time

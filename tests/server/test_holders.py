@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from helpers_samples import GIB, LIVE, h200, process, reading
 
-from gpuwidget.processes import Identity
-from gpuwidget.samples import Process
-from gpuwidget.server.holders import Owner, People, gpu_usage
-from gpuwidget.server.kernel_words import Word
-from gpuwidget.server.means import Means
+from gpuwidget.model.samples import Process
+from gpuwidget.server.gpu_holders import Owner, People, gpu_usage
+from gpuwidget.server.kernel_reports import Word
+from gpuwidget.server.rolling_mean import Means
 from gpuwidget.server.wire import GpuUsage, Holding
+from gpuwidget.system.processes import Identity
 
 GPU = h200(0)
 SLICE = h200(0, uuid="MIG-1", mig_index=1, mig_parent=GPU.uuid)

@@ -12,7 +12,7 @@ from fakes import FakeClock, FakeSource
 from helpers_samples import h200, reading, sample
 
 from gpuwidget.sampler import Sampler
-from gpuwidget.server.encoded import EncodedSample
+from gpuwidget.server.encoded_samples import EncodedSample
 from gpuwidget.server.hub import Hub
 from gpuwidget.server.notebooks import Known, Notebooks
 

@@ -12,9 +12,9 @@ import pytest
 from fakes import FakeClock
 from helpers_samples import GIB, h200, process, reading, sample
 
-from gpuwidget.server import usage
+from gpuwidget.server import memory_ownership
+from gpuwidget.server.memory_ownership import UsageWatch
 from gpuwidget.server.notebooks import Known, Notebooks
-from gpuwidget.server.usage import UsageWatch
 from gpuwidget.server.wire import ServerKernel
 
 SILENT = "This machine has not said for 10 seconds whose the processes on the GPUs are."
@@ -88,14 +88,14 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     """One whose looks hang."""
     machines: list[Machine] = []
 
-    class Hanging(usage._Desk):
+    class Hanging(memory_ownership._Desk):
         """A machine's own: a thread of one test that runs late is not another's."""
 
         def answer(self, look: Any) -> Any:
             machines[0].hang()
             return super().answer(look)
 
-    monkeypatch.setattr(usage, "_Desk", Hanging)
+    monkeypatch.setattr(memory_ownership, "_Desk", Hanging)
     machines.append(made := Machine())
     yield made
     made.stuck = False

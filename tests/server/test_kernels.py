@@ -7,7 +7,7 @@ import json
 from helpers_channels import ANSWERING, Channels
 from helpers_server import Server
 
-from gpuwidget.kernel_messages import REPLY, REQUEST
+from gpuwidget.model.kernel_requests import REPLY, REQUEST
 
 SUBSHELLS = ("create_subshell", "list_subshell", "delete_subshell")
 

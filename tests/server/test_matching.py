@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from helpers_samples import h200, process, reading
 
-from gpuwidget import processes
-from gpuwidget.samples import Reading
-from gpuwidget.server.matching import Matching
+from gpuwidget.model.samples import Reading
+from gpuwidget.server.pid_matching import Matching
+from gpuwidget.system import processes
 
 GPU = h200(0)
 

@@ -8,8 +8,8 @@ import pytest
 from fakes import EPOCH
 from helpers_samples import h200, reading, sample
 
-from gpuwidget.samples import Sample
-from gpuwidget.server.means import Means
+from gpuwidget.model.samples import Sample
+from gpuwidget.server.rolling_mean import Means
 
 GPU = h200(0)
 

@@ -15,7 +15,7 @@ from test_usage import pid_of, start_kernel, start_session
 from tornado.httpclient import HTTPClientError
 
 from gpuwidget.server import handlers
-from gpuwidget.server.exposition import CONTENT_TYPE
+from gpuwidget.server.prometheus import CONTENT_TYPE
 
 KEPT_S = 150.0
 

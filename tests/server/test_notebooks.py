@@ -12,9 +12,9 @@ import pytest
 from fakes import EPOCH, FakeClock
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
-from gpuwidget.server import kernel_words
-from gpuwidget.server.executions import Executions
-from gpuwidget.server.kernel_words import KernelWords, Word
+from gpuwidget.server import kernel_reports
+from gpuwidget.server.kernel_executions import Executions
+from gpuwidget.server.kernel_reports import KernelWords, Word
 from gpuwidget.server.notebooks import Notebooks
 from gpuwidget.server.wire import ServerKernel
 
@@ -191,7 +191,7 @@ class Asking:
         self.answer: Mapping[str, Any] | None = None
         self.clock = clock
         self.words = KernelWords(notebooks(managers, clock), clock)
-        monkeypatch.setattr(kernel_words, "_answer", self._answer)
+        monkeypatch.setattr(kernel_reports, "_answer", self._answer)
 
     async def _answer(self, manager: Any) -> Mapping[str, Any]:
         self.asked += 1

@@ -6,7 +6,7 @@ import asyncio
 
 from tornado.websocket import WebSocketClosedError
 
-from gpuwidget.server.outbox import Outbox
+from gpuwidget.server.send_queue import Outbox
 
 
 class Network:

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from helpers_server import Server
 
-from gpuwidget.server.pacing import Pacing
+from gpuwidget.server.rate_limit import Pacing
 
 
 def sent(wish_s: float, moments: list[float]) -> list[float]:

@@ -9,9 +9,9 @@ import pytest
 from fakes import EPOCH
 from helpers_samples import h200, reading, sample
 
-from gpuwidget.samples import Sample
-from gpuwidget.server.past import Past
-from gpuwidget.server.quantities import PLACES
+from gpuwidget.model.samples import Sample
+from gpuwidget.server.history import Past
+from gpuwidget.server.history_metrics import PLACES
 
 ONE, OTHER = h200(0), h200(1)
 

@@ -20,8 +20,8 @@ from helpers_server import Server
 from test_exposition import whole
 from test_usage import connected, pid_of, start_session
 
-from gpuwidget import processes
 from gpuwidget.sources.xids import OF_PROGRAMS
+from gpuwidget.system import processes
 from tools import prometheus
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -11,7 +11,7 @@ from fakes import FakeSource
 from helpers_server import Server
 
 from gpuwidget import __version__ as VERSION
-from gpuwidget import installation
+from gpuwidget.model import installation
 from gpuwidget.server import settings
 from gpuwidget.server.hub import Hub
 from gpuwidget.sources import SOURCE_VARIABLE

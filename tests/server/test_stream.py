@@ -10,9 +10,9 @@ from fakes import FakeSource, gpu
 from helpers_server import TICK_S, USAGE, Server
 
 import gpuwidget
-from gpuwidget import installation
-from gpuwidget.errors import GpuLostError
-from gpuwidget.plain import plain
+from gpuwidget.model import installation
+from gpuwidget.model.errors import GpuLostError
+from gpuwidget.model.to_json import plain
 from gpuwidget.server import wire
 
 

@@ -20,9 +20,9 @@ from helpers_server import Server, Stream
 from nvml_standin import Standin, build
 from traitlets.config import Config
 
-from gpuwidget import processes
-from gpuwidget.kernel_messages import REPLY, REQUEST
-from gpuwidget.server.kernel_words import KernelWords
+from gpuwidget.model.kernel_requests import REPLY, REQUEST
+from gpuwidget.server.kernel_reports import KernelWords
+from gpuwidget.system import processes
 
 UNKNOWN = [{"seconds": seconds, "utilization": None} for seconds in (600.0, 1800.0, 3600.0)]
 FOREIGN = (
@@ -585,7 +585,7 @@ async def test_a_kernel_that_hangs_keeps_nobody_waiting(
 
 async def test_a_gpu_that_is_gone(server: Server, source: FakeSource) -> None:
     """Of a lost GPU nothing is told but that; of the other one, all."""
-    from gpuwidget.errors import GpuLostError
+    from gpuwidget.model.errors import GpuLostError
 
     source.processes[1] = (process(3_999_999, GIB),)
     stream = await server.stream()

@@ -9,14 +9,14 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpuwidget import torch_allocator
-from gpuwidget.kernel import notebook_holds
-from gpuwidget.kernel.interrupts import deaf_to_interrupts
-from gpuwidget.kernel.running_cells import RunningCells
-from gpuwidget.measure.cell_blocks import BEFORE, BETWEEN, CellBlocks
-from gpuwidget.search.reach import remember_storages, uncollected
-from gpuwidget.search.storages import Storage
-from gpuwidget.torch_allocator import DeviceBlocks
+from gpuwidget.heap.find_holders import remember_storages, uncollected
+from gpuwidget.heap.storages import Storage
+from gpuwidget.kernel.shell import shell_references
+from gpuwidget.kernel.shell.deferred_interrupts import deaf_to_interrupts
+from gpuwidget.kernel.shell.running_cells import RunningCells
+from gpuwidget.measure.cell_allocations import BEFORE, BETWEEN, CellBlocks
+from gpuwidget.pytorch import allocator
+from gpuwidget.pytorch.allocator import DeviceBlocks
 
 _LOG = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class CellMemory:
         """The origins as of now, what the cell that runs has allocated so far included.
 
         Without ``watch``, the caller sees to it that the storages are remembered
-        (:meth:`~gpuwidget.measure.cell_blocks.CellBlocks.watch`), or they are after the cell.
+        (:meth:`~gpuwidget.measure.cell_allocations.CellBlocks.watch`), or they are after the cell.
         """
         if self.attached:
             self._quietly(self._number, watch=watch)
@@ -100,12 +100,12 @@ class CellMemory:
 
     def _quietly(self, cell: int, *, watch: bool = True) -> None:
         try:
-            churn = torch_allocator.churn()
+            churn = allocator.churn()
             idle = self._blocks.idle(churn)
             if idle and not (watch and self._to_be_watched):
                 return
             with deaf_to_interrupts(later=True):
-                blocks = torch_allocator.snapshot()
+                blocks = allocator.snapshot()
                 if not idle:
                     self._to_be_watched |= self._blocks.settle(cell, blocks, churn)
                 if watch and self._to_be_watched:
@@ -116,9 +116,9 @@ class CellMemory:
     def _watch(self, blocks: Mapping[int, DeviceBlocks]) -> None:
         """Remember the storages that names lead to: the next cell may use their addresses again."""
         self._to_be_watched = False  # what fails now would fail after every cell
-        walls = notebook_holds.walls(self._shell)
+        walls = shell_references.walls(self._shell)
         with uncollected():
-            roots = [*notebook_holds.variables(self._shell), *notebook_holds.notebook(self._shell)]
+            roots = [*shell_references.variables(self._shell), *shell_references.notebook(self._shell)]
             remember_storages(
                 roots, blocks, self.remember, barred=walls, most_objects=_MOST_OBJECTS, within_s=_WITHIN_S
             )

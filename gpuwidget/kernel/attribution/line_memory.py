@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpuwidget import units
-from gpuwidget.kernel.interrupts import deaf_to_interrupts
-from gpuwidget.measure.lines import Code, Lines, Requested, by_line
-from gpuwidget.measure.report import Report
+from gpuwidget.kernel.shell.deferred_interrupts import deaf_to_interrupts
+from gpuwidget.measure.line_allocations import Code, Lines, Requested, by_line
+from gpuwidget.model import units
+from gpuwidget.model.report import Report
+from gpuwidget.pytorch.allocation_history import HISTORY, MOST_EVENTS, Count, Listener, Recorded
 from gpuwidget.sampler import Subscription, process_sampler
-from gpuwidget.torch_history import HISTORY, MOST_EVENTS, Count, Listener, Recorded
 
 
 class LineWitness:
-    """Looks at what torch allocates during one run; see :class:`gpuwidget.measure.witness.Witness`."""
+    """Looks at what torch allocates during one run; see :class:`gpuwidget.measure.collector.Witness`."""
 
     def __init__(self, code: Code) -> None:
         self._code = code

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gpuwidget.kernel import memory
-from gpuwidget.kernel.cell_memory import CELLS
-from gpuwidget.measure.holders import rank
-from gpuwidget.measure.report import Report
+from gpuwidget.kernel.attribution import memory_holders
+from gpuwidget.kernel.attribution.cell_memory import CELLS
+from gpuwidget.measure.memory_holders import rank
+from gpuwidget.model.report import Report
 
 _MOST = 30
 _WITHIN_S = 0.3
@@ -32,7 +32,7 @@ class MemoryWitness:
         cell = CELLS.number
         if cell is None or not CELLS.settle(watch=False).has(cell):
             return report
-        seen = memory.search(self._shell, within_s=_WITHIN_S)
+        seen = memory_holders.search(self._shell, within_s=_WITHIN_S)
         assert seen.origins is not None
         found = rank(seen.roots, seen.reached, seen.blocks, seen.origins.cell, only=cell)
         return replace(report, holders=tuple(found[:_MOST]))

@@ -11,18 +11,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpuwidget import torch_allocator, torch_state
-from gpuwidget.errors import OptionError
-from gpuwidget.kernel import memory_view, notebook_holds, outside_torch
-from gpuwidget.kernel.cell_memory import CELLS
-from gpuwidget.kernel.interrupts import without_its_frames
-from gpuwidget.measure.cell_blocks import BEFORE, BETWEEN, CellBlocks
-from gpuwidget.measure.holders import CellMemory, DeviceMemory, rank
-from gpuwidget.measure.report import Holder
-from gpuwidget.search.bounds import MOST_OBJECTS
-from gpuwidget.search.reach import Reached, reach, uncollected
-from gpuwidget.search.roots import Root
-from gpuwidget.torch_allocator import DeviceBlocks
+from gpuwidget.heap.find_holders import Reached, reach, uncollected
+from gpuwidget.heap.limits import MOST_OBJECTS
+from gpuwidget.heap.roots import Root
+from gpuwidget.kernel.attribution.cell_memory import CELLS
+from gpuwidget.kernel.devices import non_torch_memory
+from gpuwidget.kernel.shell import shell_references
+from gpuwidget.kernel.shell.deferred_interrupts import without_its_frames
+from gpuwidget.measure.cell_allocations import BEFORE, BETWEEN, CellBlocks
+from gpuwidget.measure.memory_holders import CellMemory, DeviceMemory, rank
+from gpuwidget.model.errors import OptionError
+from gpuwidget.model.report import Holder
+from gpuwidget.pytorch import allocator, cuda_state
+from gpuwidget.pytorch.allocator import DeviceBlocks
+from gpuwidget.views import holders_view
 
 _LOG = logging.getLogger(__name__)
 
@@ -58,10 +60,10 @@ class Holders(list[Holder]):
         return [holder for holder in self if holder.device == device]
 
     def __repr__(self) -> str:
-        return memory_view.text(memory_view.of(self))
+        return holders_view.text(holders_view.of(self))
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        return {"text/plain": repr(self), "text/html": memory_view.html(memory_view.of(self))}
+        return {"text/plain": repr(self), "text/html": holders_view.html(holders_view.of(self))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +106,10 @@ def search(shell: Any, *, within_s: float | None = None) -> Look:
     # Memory that a garbage collection frees after the snapshot would be listed as held by no name.
     with uncollected():
         origins = CELLS.settle(watch=False) if CELLS.attached else None
-        blocks = torch_allocator.snapshot()
+        blocks = allocator.snapshot()
         remember = CELLS.remember if origins is not None else None
-        roots = [*notebook_holds.variables(shell), *notebook_holds.notebook(shell)]
-        walls = notebook_holds.walls(shell)
+        roots = [*shell_references.variables(shell), *shell_references.notebook(shell)]
+        walls = shell_references.walls(shell)
         reached = reach(roots, blocks, barred=walls, within_s=within_s, remember=remember)
     return Look(blocks, roots, reached, origins)
 
@@ -118,7 +120,7 @@ def show(shell: Any, words: Sequence[str]) -> None:
         raise OptionError(f"{'%gpu memory ' + ' '.join(words)!r} is not known. {_CELLS_USAGE}")
     found = look(shell, outside=not words)
     if words:
-        data = memory_view.cells_bundle(memory_view.of(found), attached=CELLS.attached)
+        data = holders_view.cells_bundle(holders_view.of(found), attached=CELLS.attached)
     else:
         data = found._repr_mimebundle_()
     shell.display_pub.publish(data=data, metadata={})
@@ -126,11 +128,11 @@ def show(shell: Any, words: Sequence[str]) -> None:
 
 def _look(shell: Any, outside: bool) -> Holders:
     found = Holders()
-    found.reason = torch_allocator.why_none()
+    found.reason = allocator.why_none()
     if found.reason is not None:
         return found
     seen = search(shell)
-    counters = torch_state.counters()
+    counters = cuda_state.counters()
     found.devices = tuple(
         DeviceMemory(
             device=device.name,
@@ -154,7 +156,7 @@ def _look(shell: Any, outside: bool) -> Holders:
     found.cells = tuple(_cells(seen.blocks.values(), seen.origins)) if seen.origins is not None else ()
     notes = [] if seen.reached.complete else [_too_many()]
     if outside:
-        beside, reason = outside_torch.look(found.devices)
+        beside, reason = non_torch_memory.look(found.devices)
         notes += [reason] if reason is not None else []
         found.gpus = {device: of.gpu for device, of in beside.items()}
         found += [holder for of in beside.values() for holder in of.holders]

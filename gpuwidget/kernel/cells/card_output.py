@@ -6,9 +6,9 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from gpuwidget.kernel.channel import CellChannel
-from gpuwidget.kernel.clearing import ClearWatch
-from gpuwidget.kernel.place import EMPTY, new_display_id
+from gpuwidget.kernel.shell.clear_output_watch import ClearWatch
+from gpuwidget.kernel.shell.iopub_channel import CellChannel
+from gpuwidget.kernel.shell.output_slot import EMPTY, new_display_id
 
 
 class CardPlace:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from gpuwidget.kernel.running_cells import RUNS_A_CELL
+from gpuwidget.kernel.shell.running_cells import RUNS_A_CELL
 
 Told = Callable[[Any], None]
 

@@ -6,18 +6,18 @@ import functools
 import linecache
 from typing import Any
 
-from gpuwidget.kernel.cell_bodies import cell_text
-from gpuwidget.kernel.cell_names import is_cell, name_of
-from gpuwidget.kernel.line_memory import LineWitness
-from gpuwidget.kernel.memory_witness import MemoryWitness
-from gpuwidget.kernel.options import WatchOptions
-from gpuwidget.kernel.user_code import UserCode
-from gpuwidget.measure.observer import CodeWitness
-from gpuwidget.measure.places import Places
-from gpuwidget.measure.windows import SampledWindows
-from gpuwidget.measure.witness import Witness
+from gpuwidget.kernel.attribution.line_memory import LineWitness
+from gpuwidget.kernel.attribution.memory_collector import MemoryWitness
+from gpuwidget.kernel.cells.options import WatchOptions
+from gpuwidget.kernel.shell.cell_filenames import is_cell, name_of
+from gpuwidget.kernel.shell.magic_bodies import cell_text
+from gpuwidget.kernel.shell.user_code import UserCode
+from gpuwidget.measure.collector import Witness
+from gpuwidget.profiler.code_places import Places
+from gpuwidget.profiler.counter_windows import SampledWindows
+from gpuwidget.profiler.sampling_profiler import CodeWitness
+from gpuwidget.pytorch.stream_activity import DefaultStreams
 from gpuwidget.sampler import process_sampler
-from gpuwidget.torch_stream import DefaultStreams
 
 
 def witnesses(options: WatchOptions, shell: Any, cell: str) -> list[Witness]:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from gpuwidget.errors import OptionError
 from gpuwidget.measure.run import RunOptions
+from gpuwidget.model.errors import OptionError
 from gpuwidget.sampler import INTERVAL_S, MAX_INTERVAL_S, MIN_INTERVAL_S
 
 # With a question mark behind it, it asks for help and is IPython's.

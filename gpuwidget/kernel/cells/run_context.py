@@ -14,10 +14,11 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import TypeVar
 
-from gpuwidget import host, processes, torch_setup, torch_state, torch_switches
-from gpuwidget.measure.advice.facts import SHORTEST_S, Ends, Surroundings, measured_s
+from gpuwidget.measure.advice.evidence import SHORTEST_S, Ends, Surroundings, measured_s
 from gpuwidget.measure.advice.memory import RUNS
-from gpuwidget.measure.report import GpuReport, Report, Span
+from gpuwidget.model.report import GpuReport, Report, Span
+from gpuwidget.pytorch import cuda_state, loaders_and_models, torch_switches
+from gpuwidget.system import host_limits, processes
 
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -47,14 +48,14 @@ class Around:
         variables = _known(_variables, list[tuple[str, object]]())
         return Surroundings(
             cell=self._cell,
-            loaders=_known(lambda: torch_setup.loaders(variables), ()),
-            models=_known(lambda: torch_setup.models(variables), ()),
+            loaders=_known(lambda: loaders_and_models.loaders(variables), ()),
+            models=_known(lambda: loaders_and_models.models(variables), ()),
             switches=_known(torch_switches.switches, None),
-            can_use_cuda=torch_state.loaded() is not None and torch_state.without_cuda() is None,
-            cuda_up=torch_state.cuda_initialized(),
+            can_use_cuda=cuda_state.loaded() is not None and cuda_state.without_cuda() is None,
+            cuda_up=cuda_state.cuda_initialized(),
             other_gpu_work=_known(_other_gpu_work, False),
-            cores=_known(host.cores, None),
-            shared_memory=_known(host.shared_memory, None),
+            cores=_known(host_limits.cores, None),
+            shared_memory=_known(host_limits.shared_memory, None),
             process_cpu=cpu,
             earlier=earlier,
             source_of=_source_of,

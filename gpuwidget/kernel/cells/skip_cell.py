@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from IPython.core.error import UsageError
 
-from gpuwidget.columns import printable_lines
+from gpuwidget.model.terminal_text import printable_lines
 
 
 def refuse(shell: Any, sentence: str) -> None:

@@ -6,12 +6,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpuwidget import torch_state
-from gpuwidget.errors import OptionError
-from gpuwidget.kernel.options import WatchOptions
-from gpuwidget.measure.choice import choose, cuda_order
-from gpuwidget.samples import Gpu, Sample
-from gpuwidget.torch_device import SWITCH, cuda_index
+from gpuwidget.kernel.cells.options import WatchOptions
+from gpuwidget.measure.gpu_selection import choose, cuda_order
+from gpuwidget.model.errors import OptionError
+from gpuwidget.model.samples import Gpu, Sample
+from gpuwidget.pytorch import cuda_state
+from gpuwidget.pytorch.device_switch import SWITCH, cuda_index
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,10 @@ def targets(options: WatchOptions, sample: Sample | None) -> tuple[list[Target],
     if options.run.gpus:
         uuids = choose(options.run.gpus, sample.gpus)
         return [_target(uuid, order, sample.gpus) for uuid in uuids], "--gpu"
-    default = torch_state.default_device()
+    default = cuda_state.default_device()
     if cuda_index(default) is not None:
         return [_of_device(str(default), order, sample.gpus)], f"torch's default device, {default}"
-    current = torch_state.current_cuda_device()
+    current = cuda_state.current_cuda_device()
     if current is not None and order is not None:
         name = f"cuda:{current}"
         return [_of_device(name, order, sample.gpus)], f"the current CUDA device, {name}"
@@ -61,12 +61,12 @@ def targets(options: WatchOptions, sample: Sample | None) -> tuple[list[Target],
 
 def _order(sample: Sample) -> Sequence[str] | None:
     """UUIDs in the order of CUDA's devices; None where nobody can tell."""
-    devices = torch_state.devices() if sample.origin.kind == "nvml" else ()
+    devices = cuda_state.devices() if sample.origin.kind == "nvml" else ()
     if not devices:
         return cuda_order(sample.gpus, os.environ)
     found = []
     for device in devices:
-        uuid = next((gpu.uuid for gpu in sample.gpus if torch_state.same_gpu(gpu.uuid, device.uuid)), "")
+        uuid = next((gpu.uuid for gpu in sample.gpus if cuda_state.same_gpu(gpu.uuid, device.uuid)), "")
         found.append(uuid)
     return found
 

@@ -13,22 +13,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpuwidget import torch_allocator, units
-from gpuwidget.clock import SYSTEM_CLOCK, Clock
-from gpuwidget.columns import printable_lines
-from gpuwidget.errors import OptionError
-from gpuwidget.kernel import devices
-from gpuwidget.kernel.card_facts import clean
-from gpuwidget.kernel.device_choices import free_memory
-from gpuwidget.kernel.interrupts import Presses, deaf_to_interrupts
-from gpuwidget.kernel.options import WatchOptions
-from gpuwidget.kernel.place import EMPTY, CellPlace
-from gpuwidget.kernel.targets import Target, targets
-from gpuwidget.measure.report import Report
+from gpuwidget.kernel.cells.options import WatchOptions
+from gpuwidget.kernel.cells.target_gpus import Target, targets
+from gpuwidget.kernel.devices import default_device
+from gpuwidget.kernel.devices.device_choices import free_memory
+from gpuwidget.kernel.shell.deferred_interrupts import Presses, deaf_to_interrupts
+from gpuwidget.kernel.shell.output_slot import EMPTY, CellPlace
+from gpuwidget.measure.collector import Witness
 from gpuwidget.measure.run import OPEN_TIMEOUT_S
-from gpuwidget.measure.witness import Witness
+from gpuwidget.model import units
+from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
+from gpuwidget.model.errors import OptionError
+from gpuwidget.model.report import Report
+from gpuwidget.model.samples import Gpu, Reading, Sample
+from gpuwidget.model.terminal_text import printable_lines
+from gpuwidget.pytorch import allocator
 from gpuwidget.sampler import Sampler, process_sampler
-from gpuwidget.samples import Gpu, Reading, Sample
+from gpuwidget.views.card_summary import clean
 
 log = logging.getLogger("gpuwidget")
 
@@ -242,7 +243,7 @@ def _gpu_memory(target: Target, need: int, sample: Sample | None, requested: flo
 
 def _holders(reading: Reading) -> tuple[str, ...]:
     """Return who holds the GPU's memory and how much, the largest first."""
-    found = [(clean(name, _NAME_LENGTH), size) for name, size in devices.observer().holders(reading)]
+    found = [(clean(name, _NAME_LENGTH), size) for name, size in default_device.observer().holders(reading)]
     ranked = sorted(found, key=lambda item: -(item[1] or 0))
     named = [f"{name} {units.memory(size)}" if size is not None else name for name, size in ranked]
     more = len(named) - _HOLDERS_SHOWN
@@ -254,7 +255,7 @@ def _returnable_cache(target: Target) -> int:
     if target.cuda_index is None:
         return 0
     try:
-        blocks = torch_allocator.snapshot().get(target.cuda_index)
+        blocks = allocator.snapshot().get(target.cuda_index)
     except Exception:  # this torch has another snapshot format
         log.debug("torch's cache could not be read", exc_info=True)
         return 0

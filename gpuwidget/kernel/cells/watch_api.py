@@ -12,16 +12,16 @@ from contextvars import ContextVar, Token
 from types import MethodType, TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from gpuwidget.errors import SourceError
-from gpuwidget.kernel.card import CardReport, Reports
-from gpuwidget.kernel.interrupts import leave_out_our_frames
-from gpuwidget.kernel.surroundings import Around
-from gpuwidget.measure.choice import choose
-from gpuwidget.measure.report import Report, Status
+from gpuwidget.kernel.cells.run_context import Around
+from gpuwidget.kernel.shell.deferred_interrupts import leave_out_our_frames
+from gpuwidget.measure.collector import Witness
+from gpuwidget.measure.gpu_selection import choose
 from gpuwidget.measure.run import OPEN_TIMEOUT_S, Run, RunOptions
-from gpuwidget.measure.witness import Witness
+from gpuwidget.model.errors import SourceError
+from gpuwidget.model.report import Report, Status
+from gpuwidget.model.samples import Sample
 from gpuwidget.sampler import process_sampler
-from gpuwidget.samples import Sample
+from gpuwidget.views.card import CardReport, Reports
 
 P = ParamSpec("P")
 R = TypeVar("R")

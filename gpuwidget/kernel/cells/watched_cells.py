@@ -2,7 +2,7 @@
 
 The cell itself runs as it always does. IPython's ``pre_run_cell`` and ``post_run_cell`` bracket it; nested
 cells (a cell that runs a cell) bracket each other, some cells reach only one of the two, and a cancelled
-one has no result: :mod:`gpuwidget.kernel.running_cells` sorts that out.
+one has no result: :mod:`gpuwidget.kernel.shell.running_cells` sorts that out.
 """
 
 from __future__ import annotations
@@ -14,19 +14,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from gpuwidget.columns import printable_lines
-from gpuwidget.errors import OptionError
-from gpuwidget.kernel import card, devices, live, refusal, waiting, watching
-from gpuwidget.kernel.card_place import CardPlace
-from gpuwidget.kernel.cell_errors import tell_of_error
-from gpuwidget.kernel.interrupts import deaf_to_interrupts, interrupt_soon, leave_out_our_frames
-from gpuwidget.kernel.options import WatchOptions, find_in_cell, parse
-from gpuwidget.kernel.running_cells import RunningCells, cells_on_this_thread
-from gpuwidget.kernel.switches import SWITCHES
-from gpuwidget.kernel.witnesses import witnesses
-from gpuwidget.measure.report import Report, Status
+from gpuwidget.kernel.cells import skip_cell, wait_for_memory, watch_api
+from gpuwidget.kernel.cells.card_output import CardPlace
+from gpuwidget.kernel.cells.cell_errors import tell_of_error
+from gpuwidget.kernel.cells.collectors import witnesses
+from gpuwidget.kernel.cells.options import WatchOptions, find_in_cell, parse
+from gpuwidget.kernel.devices import default_device
+from gpuwidget.kernel.devices.switch_requests import SWITCHES
+from gpuwidget.kernel.live import live_display
+from gpuwidget.kernel.shell.deferred_interrupts import (
+    deaf_to_interrupts,
+    interrupt_soon,
+    leave_out_our_frames,
+)
+from gpuwidget.kernel.shell.running_cells import RunningCells, cells_on_this_thread
 from gpuwidget.measure.run import Run, RunOptions
-from gpuwidget.torch_device import SWITCH
+from gpuwidget.model.errors import OptionError
+from gpuwidget.model.report import Report, Status
+from gpuwidget.model.terminal_text import printable_lines
+from gpuwidget.pytorch.device_switch import SWITCH
+from gpuwidget.views import card
 
 log = logging.getLogger("gpuwidget")
 
@@ -38,7 +45,7 @@ class _Armed:
     """One cell that runs now, and what watches it, if anything does."""
 
     run: Run | None = None
-    view: live.LiveView | None = None
+    view: live_display.LiveView | None = None
     place: CardPlace | None = None
     render: Callable[[Report], dict[str, Any]] | None = None
     """How its card is made; None for no card."""
@@ -81,7 +88,7 @@ class _Armed:
         self.stop_listening()
         if self.run is not None:
             self.run.abandon()
-            watching.leave_cell(self.run)
+            watch_api.leave_cell(self.run)
         self.stop_showing()
         self.run = self.view = self.place = None
 
@@ -129,13 +136,13 @@ class CellWatcher:
             armed.abandon()
             armed.restore_device()
             if armed.needs_memory:  # the interrupt would come only after that code has started
-                refusal.refuse(self._shell, "Interrupted before it began: the cell was not run.")
+                skip_cell.refuse(self._shell, "Interrupted before it began: the cell was not run.")
             else:
                 interrupt_soon()
         except Exception as error:
             log.debug("a cell could not be watched", exc_info=True)
             if armed.needs_memory:
-                refusal.refuse(self._shell, str(waiting.check_failed(error)))
+                skip_cell.refuse(self._shell, str(wait_for_memory.check_failed(error)))
             armed.abandon()
 
     def failed(self, result: Any) -> None:
@@ -148,7 +155,7 @@ class CellWatcher:
 
     def after(self, result: Any) -> None:
         """``post_run_cell``: settle the run, and show its card."""
-        refusal.withdraw(self._shell)
+        skip_cell.withdraw(self._shell)
         armed = self._armed.end(getattr(result, "info", None))
         if armed is None and self._loading == threading.get_ident():
             self._loading = None
@@ -191,9 +198,9 @@ class CellWatcher:
         wait_note = None
         if armed.needs_memory and runs_at_all(self._shell, info):
             try:
-                wait_note = waiting.wait_for_memory(options, self._shell)
+                wait_note = wait_for_memory.wait_for_memory(options, self._shell)
             except OptionError as error:
-                refusal.refuse(self._shell, str(error))
+                skip_cell.refuse(self._shell, str(error))
                 return
             armed.needs_memory = False
         if options.device is not None:
@@ -209,16 +216,19 @@ class CellWatcher:
         # IPython 9 has counted shell.execution_count up by now, older ones not yet; Out[N] is the cell's N.
         stored = getattr(info, "store_history", False)
         count = self._shell.displayhook.prompt_count if stored else None
-        looking = [*witnesses(options, self._shell, info.raw_cell or ""), *waiting.witnesses(wait_note)]
-        run = watching.new_run(options.run, options.label, count, looking, info.raw_cell)
+        looking = [
+            *witnesses(options, self._shell, info.raw_cell or ""),
+            *wait_for_memory.witnesses(wait_note),
+        ]
+        run = watch_api.new_run(options.run, options.label, count, looking, info.raw_cell)
         armed.run = run
         if armed.render is not None:
             armed.place = CardPlace(self._shell)
             armed.place.start()
         if with_chart:
-            armed.view = live.LiveView(run.progress, self._shell)
+            armed.view = live_display.LiveView(run.progress, self._shell)
             armed.view.start()
-        watching.enter_cell(run)
+        watch_api.enter_cell(run)
         armed.stop_listening = tell_of_error(info, armed.fail)
         run.start()
 
@@ -226,8 +236,8 @@ class CellWatcher:
         if not has_front_end(self._shell):
             return False
         try:
-            live.prepare()
-        except live.LiveUnavailable as error:
+            live_display.prepare()
+        except live_display.LiveUnavailable as error:
             log.warning("%s", printable_lines(str(error)))
             return False
         return True
@@ -244,23 +254,23 @@ class CellWatcher:
     def _settle(self, armed: _Armed, run: Run, status: Status, ended_on_output: bool) -> None:
         run.end(status)
         with deaf_to_interrupts():
-            watching.leave_cell(run)
+            watch_api.leave_cell(run)
             try:
                 report = run.report()
             finally:
                 armed.stop_showing(followed=ended_on_output)
             if not armed.asked and not self.every_cell:
                 return  # the cell that said `%gpu watch off`
-            watching.keep(report)
+            watch_api.keep(report)
             if report is not None and armed.render is not None and armed.place is not None:
                 armed.place.show(armed.render(report))
 
 
 def check(options: WatchOptions) -> None:
     """Raise OptionError where a GPU or a device that ``options`` name can't be used."""
-    watching.check(options.run)
+    watch_api.check(options.run)
     if options.device is not None:
-        devices.check_for_cell(options.device)
+        default_device.check_for_cell(options.device)
 
 
 def runs_at_all(shell: Any, info: Any) -> bool:
@@ -277,7 +287,7 @@ def runs_at_all(shell: Any, info: Any) -> bool:
 
 def enter_device(device: str) -> Callable[[], str | None]:
     """Use ``device`` until what is returned is called; see :meth:`DeviceSwitch.enter`."""
-    name = devices.checked(device) or "cpu"
+    name = default_device.checked(device) or "cpu"
     with deaf_to_interrupts(later=True):
         return SWITCH.enter(name)
 
@@ -296,4 +306,4 @@ def _status(result: Any) -> Status:
         return "interrupted"
     if isinstance(error, GeneratorExit):
         return "error"  # which ends a generator as it should, but no cell
-    return watching.status_of(error)
+    return watch_api.status_of(error)

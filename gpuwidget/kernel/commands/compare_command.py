@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
-from gpuwidget.columns import printable_lines
-from gpuwidget.errors import OptionError
-from gpuwidget.kernel import card_html, card_text, watching
-from gpuwidget.kernel.card_facts import clean, clock_time
-from gpuwidget.kernel.comparison import Comparison, called, comparison
-from gpuwidget.measure.report import Report
+from gpuwidget.kernel.cells import watch_api
+from gpuwidget.model.errors import OptionError
+from gpuwidget.model.report import Report
+from gpuwidget.model.terminal_text import printable_lines
+from gpuwidget.views import card_html, card_text
+from gpuwidget.views.card_summary import clean, clock_time
+from gpuwidget.views.comparison import Comparison, called, comparison
 
 _USAGE = (
     "%gpu compare A B: each a cell's number, a label (in quotes where it has blanks) or a report's variable"
@@ -76,7 +77,7 @@ def _found(what: object, variables: Mapping[str, object]) -> Report:
     report = _as_report(what, "This")
     if report is not None:
         return report
-    past = list(reversed(watching.reports()))
+    past = list(reversed(watch_api.reports()))
     word = str(what).strip() if isinstance(what, (str, Integral)) and not isinstance(what, bool) else None
     if word is None:
         raise OptionError(f"A {type(what).__name__} is no report, cell number or label. {_there(past)}")
@@ -98,11 +99,11 @@ def _as_report(value: object, called_so: str) -> Report | None:
     """The report that ``value`` is or holds; None for what holds none."""
     if isinstance(value, Report):
         return value
-    if not isinstance(value, (watching.Watch, watching.WatchedFunction)):
+    if not isinstance(value, (watch_api.Watch, watch_api.WatchedFunction)):
         return None
     if value.report is not None:
         return value.report
-    if isinstance(value, watching.Watch):
+    if isinstance(value, watch_api.Watch):
         raise OptionError(
             f"{called_so} is a watch that has no report yet: it has one when its body has ended."
         )

@@ -11,15 +11,15 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-import gpuwidget
-from gpuwidget import torch_state, torch_switches
-from gpuwidget.diagnosis import Doctor, Place
-from gpuwidget.errors import OptionError
-from gpuwidget.health import text, visit
-from gpuwidget.health.children import Environment
-from gpuwidget.health.patient import Notebook
-from gpuwidget.kernel import doctor_view
-from gpuwidget.plain import plain
+from gpuwidget.diagnostics import isolated_run
+from gpuwidget.diagnostics.probe_process import Environment
+from gpuwidget.diagnostics.target import Notebook
+from gpuwidget.model.diagnosis import Doctor, Place
+from gpuwidget.model.errors import OptionError
+from gpuwidget.model.to_json import plain
+from gpuwidget.pytorch import cuda_state, torch_switches
+from gpuwidget.version import __version__
+from gpuwidget.views import diagnosis_html, diagnosis_text
 
 _WIDTH = 100
 _USAGE = "%gpu doctor: why torch does not use the GPU, link by link. It takes no words."
@@ -47,10 +47,10 @@ class Diagnosis:
         return json.dumps(self.to_dict(), indent=indent)
 
     def __repr__(self) -> str:
-        return text.render(self.doctor, _WIDTH)
+        return diagnosis_text.render(self.doctor, _WIDTH)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        return {"text/plain": repr(self), "text/html": doctor_view.html(self.doctor)}
+        return {"text/plain": repr(self), "text/html": diagnosis_html.html(self.doctor)}
 
 
 def doctor() -> Diagnosis:
@@ -77,13 +77,13 @@ class Consultation:
     async def doctor(self) -> Doctor:
         """What :func:`doctor` says, without holding up the loop. Raises DoctorError."""
         if self._under_way is None or self._under_way.done():
-            self._under_way = asyncio.ensure_future(visit.in_thread(_examine))
+            self._under_way = asyncio.ensure_future(isolated_run.in_thread(_examine))
         # One who gives up asking does not end it for the others.
         return await asyncio.shield(self._under_way)
 
 
 def _examine() -> Doctor:
-    torch, switches = torch_state.loaded(), torch_switches.switches()
+    torch, switches = cuda_state.loaded(), torch_switches.switches()
     version = getattr(torch, "__version__", None)
     notebook = Notebook(
         torch=None if version is None else str(version),
@@ -91,11 +91,11 @@ def _examine() -> Doctor:
         devices=_devices(),
     )
     place: Place = "kernel" if "ipykernel" in sys.modules else "shell"
-    return visit.visit(place, gpuwidget.__version__, Environment.own(), notebook=notebook)
+    return isolated_run.visit(place, __version__, Environment.own(), notebook=notebook)
 
 
 def _devices() -> list[str | None] | None:
     try:
-        return [device.uuid for device in torch_state.devices()] or None
+        return [device.uuid for device in cuda_state.devices()] or None
     except Exception:  # whatever torch raises after an error of CUDA's: all the more is to be examined
         return None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 
-from gpuwidget import torch_cache, torch_state, units
-from gpuwidget.clock import SYSTEM_CLOCK
-from gpuwidget.errors import OptionError
-from gpuwidget.kernel import driver_memory
+from gpuwidget.kernel.devices import driver_memory
+from gpuwidget.model import units
+from gpuwidget.model.clock import SYSTEM_CLOCK
+from gpuwidget.model.errors import OptionError
+from gpuwidget.pytorch import cuda_state, release_cache
 
 _UNDER_WAY = (
     "It is under way already: the driver gives memory back when the GPU has done what it was given to do."
@@ -24,7 +25,7 @@ def free_cache(*, cell_runs: bool) -> str:
 
     Waits for the GPU without a bound. Raises OptionError where it can't be done, with the reason.
     """
-    torch_cache.check()
+    release_cache.check()
     if not _one_at_a_time.acquire(blocking=False):
         raise OptionError(_UNDER_WAY)
     try:
@@ -34,8 +35,8 @@ def free_cache(*, cell_runs: bool) -> str:
 
 
 def _free(cell_runs: bool) -> str:
-    if not torch_cache.returnable():
-        kept = torch_cache.kept()
+    if not release_cache.returnable():
+        kept = release_cache.kept()
         if kept <= 0:
             return "Nothing was done: torch's cache is empty."
         return (
@@ -45,14 +46,14 @@ def _free(cell_runs: bool) -> str:
     before, reserved = driver_memory.look(), _reserved()
     began = SYSTEM_CLOCK.monotonic()
     try:
-        torch_cache.empty(cell_runs=cell_runs)
+        release_cache.empty(cell_runs=cell_runs)
     except RuntimeError as error:
-        raise OptionError(f"{torch_cache.STATEMENT} failed: {str(error).splitlines()[0]}") from error
+        raise OptionError(f"{release_cache.STATEMENT} failed: {str(error).splitlines()[0]}") from error
     took = SYSTEM_CLOCK.monotonic() - began
     given = driver_memory.given_back(before, driver_memory.look(), max(0, reserved - _reserved()))
-    said = f"Ran {torch_cache.STATEMENT}, which took {units.duration(took)}. {given}"
+    said = f"Ran {release_cache.STATEMENT}, which took {units.duration(took)}. {given}"
     return f"{said} {_WHILE_IT_RAN}" if cell_runs else said
 
 
 def _reserved() -> int:
-    return sum(counters.reserved for counters in torch_state.counters().values())
+    return sum(counters.reserved for counters in cuda_state.counters().values())

@@ -10,13 +10,16 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpuwidget import torch_allocator, torch_state, units
-from gpuwidget.columns import printable_lines
-from gpuwidget.errors import OptionError
-from gpuwidget.kernel import driver_memory, memory, notebook_holds
-from gpuwidget.kernel.memory import Look
-from gpuwidget.kernel.notebook_holds import DEBUGGER, ERROR
-from gpuwidget.search.roots import Root
+from gpuwidget.heap.roots import Root
+from gpuwidget.kernel.attribution import memory_holders
+from gpuwidget.kernel.attribution.memory_holders import Look
+from gpuwidget.kernel.devices import driver_memory
+from gpuwidget.kernel.shell import shell_references
+from gpuwidget.measure.memory_holders import DEBUGGER, LAST_ERROR
+from gpuwidget.model import units
+from gpuwidget.model.errors import OptionError
+from gpuwidget.model.terminal_text import printable_lines
+from gpuwidget.pytorch import allocator, cuda_state
 
 _LOG = logging.getLogger(__name__)
 
@@ -69,10 +72,10 @@ def _release(shell: Any) -> list[str]:
     before, allocated, reserved = driver_memory.look(), _allocated(), _reserved()
     losses = _losses(seen, held)
     roots = [seen.roots[number] for owner in held for number in seen.reached.ways[owner]]
-    notebook_holds.release(shell, [root for root in roots if root.kind == "notebook"])
+    shell_references.release(shell, [root for root in roots if root.kind == "notebook"])
     del seen, roots, held
     gc.collect()  # frames and the errors that hold them refer to each other
-    torch: Any = torch_state.loaded()
+    torch: Any = cuda_state.loaded()
     torch.cuda.empty_cache()
     tensors, given = allocated - _allocated(), reserved - _reserved()
     lines = [f"Released {units.memory(tensors)} of tensors."] if tensors > 0 else []
@@ -81,7 +84,7 @@ def _release(shell: Any) -> list[str]:
 
 
 def _delete(shell: Any, names: Sequence[str]) -> list[str]:
-    unknown = [name for name in names if not notebook_holds.is_users(shell, name)]
+    unknown = [name for name in names if not shell_references.is_users(shell, name)]
     if unknown:
         raise OptionError(
             f"{', '.join(unknown)}: no variable of yours, so nothing was deleted. What the notebook itself "
@@ -93,7 +96,7 @@ def _delete(shell: Any, names: Sequence[str]) -> list[str]:
     gc.collect()
     released = before - _allocated()
     deleted = f"Deleted {', '.join(dict.fromkeys(names))}"
-    reason = torch_allocator.why_none()
+    reason = allocator.why_none()
     if reason is not None:
         return [f"{deleted}: how much GPU memory that released is not known: {reason}."]
     if released <= 0:
@@ -103,11 +106,11 @@ def _delete(shell: Any, names: Sequence[str]) -> list[str]:
 
 def _search(shell: Any) -> Look | str:
     """What can be freed, or why nothing can."""
-    reason = torch_allocator.why_none()
+    reason = allocator.why_none()
     if reason is not None:
         return f"Nothing to free: {reason}."
     try:
-        return memory.search(shell)
+        return memory_holders.search(shell)
     except Exception:
         _LOG.debug("memory was not looked at", exc_info=True)
         return _FAILED
@@ -132,7 +135,7 @@ def _losses(seen: Look, held: Mapping[int, int]) -> list[str]:
     for owner in held:
         for number in seen.reached.ways[owner]:
             root: Root = seen.roots[number]
-            if root.name in (ERROR, DEBUGGER):
+            if root.name in (LAST_ERROR, DEBUGGER):
                 lost.append("%debug and %tb of the last error")
             elif root.kind == "notebook" and root.name.startswith("Out["):
                 lost.append(root.name)
@@ -146,14 +149,14 @@ def _named_too(seen: Look, held: Mapping[int, int]) -> list[str]:
     for owner, numbers in seen.reached.ways.items():
         if seen.roots[owner].kind == "variable":
             kept = [seen.roots[n].name for n in numbers if seen.roots[n].kind == "notebook"]
-            kept = [name for name in dict.fromkeys(kept) if name == ERROR or name.startswith("Out[")]
+            kept = [name for name in dict.fromkeys(kept) if name == LAST_ERROR or name.startswith("Out[")]
             found += [f"{name} ({seen.roots[owner].name})" for name in kept if name not in going]
     return found
 
 
 def _allocated() -> int:
-    return sum(counters.allocated for counters in torch_state.counters().values())
+    return sum(counters.allocated for counters in cuda_state.counters().values())
 
 
 def _reserved() -> int:
-    return sum(counters.reserved for counters in torch_state.counters().values())
+    return sum(counters.reserved for counters in cuda_state.counters().values())

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gpuwidget.kernel import comparing, doctoring, memory, memory_free, switches
+from gpuwidget.kernel.attribution import memory_holders
+from gpuwidget.kernel.commands import compare_command, doctor_command, free_memory_command
+from gpuwidget.kernel.devices import switch_requests
 
 Command = Callable[[Any, Sequence[str]], None]
 """Takes the shell and the words after its name, and shows something. Raises GpuWidgetError, in a sentence."""
 
 COMMANDS: Mapping[str, Command] = {
-    "memory": memory.show,
-    "free": memory_free.free,
-    "compare": comparing.command,
-    "doctor": doctoring.command,
-    "switches": switches.command,
+    "memory": memory_holders.show,
+    "free": free_memory_command.free,
+    "compare": compare_command.command,
+    "doctor": doctor_command.command,
+    "switches": switch_requests.command,
 }
 """By the first word after ``%gpu``."""

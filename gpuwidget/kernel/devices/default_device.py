@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 
-import gpuwidget
-from gpuwidget import torch_state, units
-from gpuwidget.columns import printable_lines
-from gpuwidget.errors import OptionError
-from gpuwidget.kernel.device_choices import Observer, check
-from gpuwidget.kernel.switches import SWITCHES
-from gpuwidget.kernel_state import SCHEMA, DeviceChoice, DeviceState, KernelState
+from gpuwidget.kernel.devices.device_choices import Observer, check
+from gpuwidget.kernel.devices.switch_requests import SWITCHES
+from gpuwidget.model import units
+from gpuwidget.model.errors import OptionError
+from gpuwidget.model.kernel_state import SCHEMA, DeviceChoice, DeviceState, KernelState
+from gpuwidget.model.terminal_text import printable_lines
+from gpuwidget.pytorch import cuda_state
+from gpuwidget.pytorch.device_switch import SWITCH, within
 from gpuwidget.sampler import process_sampler
-from gpuwidget.torch_device import SWITCH, within
+from gpuwidget.version import __version__
 
 FULL_COST = "1 to 2 µs on every call into torch"
 """What the full mode costs, as measured (docs/device.md)."""
@@ -72,7 +73,7 @@ def check_for_cell(device: str) -> None:
     """Raise OptionError where one cell can't have that device, and say why."""
     if checked(device) is None:
         raise OptionError("--device none: leave the option out, and nothing is changed.")
-    if torch_state.loaded() is None:
+    if cuda_state.loaded() is None:
         raise OptionError(
             f"--device {device}: torch is not imported yet. Import it in a cell before this one."
         )
@@ -88,10 +89,10 @@ def kernel_state(*, watching: bool) -> KernelState:
     choices = looking.choices(sample, live=True)
     return KernelState(
         schema=SCHEMA,
-        version=gpuwidget.__version__,
+        version=__version__,
         pid=os.getpid(),
-        torch=torch_state.versions().torch,
-        cuda_initialized=torch_state.cuda_initialized(),
+        torch=cuda_state.versions().torch,
+        cuda_initialized=cuda_state.cuda_initialized(),
         watching=watching,
         device=SWITCH.state,
         choices=choices.devices,
@@ -122,7 +123,7 @@ def label(choice: DeviceChoice) -> str:
             parts.append(choice.compute_capability)
         parts.append(f"{units.memory(choice.memory_free)} free")
         parts += [", ".join(choice.holders)] if choice.holders else []
-    elif choice.device != "cpu" and not torch_state.cuda_initialized():
+    elif choice.device != "cpu" and not cuda_state.cuda_initialized():
         parts.append("which GPU will be known once your code has started CUDA")
     return " · ".join(parts)
 

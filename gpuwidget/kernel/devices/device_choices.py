@@ -12,17 +12,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gpuwidget import torch_state
-from gpuwidget.clock import SYSTEM_CLOCK, Clock
-from gpuwidget.command_line import in_one_line
-from gpuwidget.errors import OptionError
-from gpuwidget.kernel_state import DeviceChoice, KernelGpu
-from gpuwidget.measure.attribution import Attribution
-from gpuwidget.measure.choice import cuda_order
-from gpuwidget.processes import Family, Identity, in_host_pid_namespace, notebook_of, own_user
+from gpuwidget.measure.gpu_selection import cuda_order
+from gpuwidget.measure.process_memory import Attribution
+from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
+from gpuwidget.model.command_line import in_one_line
+from gpuwidget.model.errors import OptionError
+from gpuwidget.model.kernel_state import DeviceChoice, KernelGpu
+from gpuwidget.model.samples import Gpu, Process, Reading, Sample
+from gpuwidget.pytorch import cuda_state
+from gpuwidget.pytorch.device_switch import cuda_index
 from gpuwidget.sampler import Sampler, Subscription
-from gpuwidget.samples import Gpu, Process, Reading, Sample
-from gpuwidget.torch_device import cuda_index
+from gpuwidget.system.processes import Family, Identity, in_host_pid_namespace, notebook_of, own_user
 
 CPU = DeviceChoice("cpu", None, None, None, None, None, None, ())
 THIS_NOTEBOOK = "this notebook"
@@ -103,9 +103,9 @@ class Observer:
             return ()
         if self._attribution is None:
             self._attribution = Attribution(sample.origin)
-        devices = torch_state.devices()
-        contexts = torch_state.devices_with_context()
-        counters = torch_state.counters()
+        devices = cuda_state.devices()
+        contexts = cuda_state.devices_with_context()
+        counters = cuda_state.counters()
         names = [(f"cuda:{number}", uuid) for number, uuid in enumerate(_cuda_uuids(sample) or ())]
         if self._attribution.wants_proof:
             for gpu, reading in zip(sample.gpus, sample.readings, strict=True):
@@ -267,18 +267,18 @@ def _unavailable(sample: Sample | None) -> str | None:
     """Why no CUDA device can be chosen."""
     if not _installed():
         return "torch is not installed in this kernel's environment."
-    without = torch_state.without_cuda()
+    without = cuda_state.without_cuda()
     if without is not None:
         return f"{without[0].upper()}{without[1:]}: there is only the CPU."
-    if torch_state.cuda_initialized() or sample is None:
+    if cuda_state.cuda_initialized() or sample is None:
         return None
-    if sample.origin.kind == "none" and not torch_state.is_rocm():
+    if sample.origin.kind == "none" and not cuda_state.is_rocm():
         return sample.origin.reason or "No NVIDIA GPU is visible here."
     return None
 
 
 def _installed() -> bool:
-    if torch_state.loaded() is not None:
+    if cuda_state.loaded() is not None:
         return True
     try:
         return importlib.util.find_spec("torch") is not None
@@ -288,9 +288,9 @@ def _installed() -> bool:
 
 def _cuda_uuids(sample: Sample | None) -> Sequence[str | None] | None:
     """UUIDs in the order of CUDA's devices, None for one that can't be told; None where nobody can count."""
-    if torch_state.cuda_initialized():
-        return [device.uuid for device in torch_state.devices()]
-    if sample is None or sample.origin.kind != "nvml" or torch_state.is_rocm():
+    if cuda_state.cuda_initialized():
+        return [device.uuid for device in cuda_state.devices()]
+    if sample is None or sample.origin.kind != "nvml" or cuda_state.is_rocm():
         return None  # a recording's GPUs are not this machine's
     order = cuda_order(sample.gpus, os.environ)
     if order is not None:
@@ -302,7 +302,7 @@ def _cuda_uuids(sample: Sample | None) -> Sequence[str | None] | None:
 
 
 def _same(gpu: Gpu, uuid: str | None) -> bool:
-    return gpu.uuid == uuid or torch_state.same_gpu(gpu.uuid, uuid)
+    return gpu.uuid == uuid or cuda_state.same_gpu(gpu.uuid, uuid)
 
 
 def free_memory(gpu: Gpu, reading: Reading) -> int | None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpuwidget import torch_state, units
-from gpuwidget.clock import SYSTEM_CLOCK, Clock
-from gpuwidget.kernel import devices
+from gpuwidget.kernel.devices import default_device
+from gpuwidget.model import units
+from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
+from gpuwidget.pytorch import cuda_state
 
 _PATIENCE_S = 1.0
 
@@ -25,18 +26,18 @@ class InUse:
 
 def look(clock: Clock = SYSTEM_CLOCK) -> dict[str, InUse] | None:
     """By UUID, for GPUs on which this process has a context; None where the driver does not say it now."""
-    observer = devices.observer()
+    observer = default_device.observer()
     began, now = clock.monotonic(), clock.time()
     sample = observer.look(_PATIENCE_S)
     # One that takes longer may tell of the time before it was asked.
     if sample is None or sample.origin.kind != "nvml" or clock.monotonic() - began >= _PATIENCE_S:
         return None
     observer.gpus(sample)  # may prove that process ids are this machine's
-    in_use = torch_state.devices_with_context()
-    uuids = [device.uuid for device in torch_state.devices() if device.index in in_use]
+    in_use = cuda_state.devices_with_context()
+    uuids = [device.uuid for device in cuda_state.devices() if device.index in in_use]
     found: dict[str, InUse] = {}
     for gpu, reading in zip(sample.gpus, sample.readings, strict=True):
-        if not any(torch_state.same_gpu(gpu.uuid, uuid) for uuid in uuids):
+        if not any(cuda_state.same_gpu(gpu.uuid, uuid) for uuid in uuids):
             continue
         if reading.measured is None or reading.measured < now or reading.memory_used is None:
             return None

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpuwidget import torch_state
-from gpuwidget.kernel import devices
-from gpuwidget.kernel.device_choices import Observer
-from gpuwidget.measure.holders import DeviceMemory
-from gpuwidget.measure.report import Holder
-from gpuwidget.samples import Gpu, Reading
-from gpuwidget.torch_state import TorchDevice
+from gpuwidget.kernel.devices import default_device
+from gpuwidget.kernel.devices.device_choices import Observer
+from gpuwidget.measure.memory_holders import DeviceMemory
+from gpuwidget.model.report import Holder
+from gpuwidget.model.samples import Gpu, Reading
+from gpuwidget.pytorch import cuda_state
+from gpuwidget.pytorch.cuda_state import TorchDevice
 
 CONTEXT = "CUDA context and other libraries"
 WITH_NCCL = "CUDA context, NCCL's buffers and other libraries"
@@ -38,7 +38,7 @@ def look(known: Sequence[DeviceMemory]) -> tuple[dict[str, Outside], str | None]
 
     Takes a quarter of a second at most.
     """
-    observer = devices.observer()
+    observer = default_device.observer()
     sample = observer.look(_PATIENCE_S)
     if sample is None:
         return {}, "What lies outside torch is not known: the driver did not answer in time."
@@ -47,11 +47,11 @@ def look(known: Sequence[DeviceMemory]) -> tuple[dict[str, Outside], str | None]
         return {}, f"What lies outside torch is not known: {reason}"
     observer.gpus(sample)  # may prove that process ids are this machine's
     reserved = {device.device: device.reserved for device in known}
-    in_use = torch_state.devices_with_context()
+    in_use = cuda_state.devices_with_context()
     found = {}
-    for device in torch_state.devices():
+    for device in cuda_state.devices():
         for gpu, reading in zip(sample.gpus, sample.readings, strict=True):
-            if device.index in in_use and torch_state.same_gpu(gpu.uuid, device.uuid):
+            if device.index in in_use and cuda_state.same_gpu(gpu.uuid, device.uuid):
                 found[device.name] = _of(observer, device, gpu, reading, reserved.get(device.name, 0))
     return found, None
 
@@ -59,7 +59,7 @@ def look(known: Sequence[DeviceMemory]) -> tuple[dict[str, Outside], str | None]
 def cupy_pool(index: int) -> int | None:
     """Bytes in CuPy's pool on that device; None where CuPy is not loaded, or does not say."""
     cupy: Any = sys.modules.get("cupy")
-    torch: Any = torch_state.loaded()
+    torch: Any = cuda_state.loaded()
     pool = getattr(cupy, "get_default_memory_pool", None)
     if pool is None or torch is None:
         return None
@@ -71,7 +71,7 @@ def cupy_pool(index: int) -> int | None:
 
 
 def _uses_nccl() -> bool:
-    torch: Any = torch_state.loaded()
+    torch: Any = cuda_state.loaded()
     try:
         distributed = torch.distributed
         return bool(distributed.is_initialized()) and "nccl" in str(distributed.get_backend())

@@ -11,11 +11,11 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gpuwidget import torch_switches
-from gpuwidget.columns import printable_lines
-from gpuwidget.errors import OptionError
-from gpuwidget.kernel_state import Switch
-from gpuwidget.torch_switches import KINDS, Kind, Value, kind_of
+from gpuwidget.model.errors import OptionError
+from gpuwidget.model.kernel_state import Switch
+from gpuwidget.model.terminal_text import printable_lines
+from gpuwidget.pytorch import torch_switches
+from gpuwidget.pytorch.torch_switches import KINDS, Kind, Value, kind_of
 
 _LOG = logging.getLogger("gpuwidget")
 

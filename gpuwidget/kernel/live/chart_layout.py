@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuwidget.measure.progress import GpuProgress
-from gpuwidget.measure.report import Mark
+from gpuwidget.model.report import Mark
 
 Floats = NDArray[np.float32]
 Values = NDArray[np.float64]

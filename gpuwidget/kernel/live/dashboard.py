@@ -16,20 +16,21 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from gpuwidget.clock import SYSTEM_CLOCK, Clock
-from gpuwidget.errors import GpuWidgetError
-from gpuwidget.kernel import devices, live
-from gpuwidget.kernel.channel import CellChannel
-from gpuwidget.kernel.device_choices import Choices
-from gpuwidget.kernel.time_axis import TimeAxis
-from gpuwidget.kernel_state import DeviceState, KernelGpu
+from gpuwidget.kernel.devices import default_device
+from gpuwidget.kernel.devices.device_choices import Choices
+from gpuwidget.kernel.live import live_display
+from gpuwidget.kernel.live.time_axis import TimeAxis
+from gpuwidget.kernel.shell.iopub_channel import CellChannel
 from gpuwidget.measure.progress import GpuProgress, Progress
+from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
+from gpuwidget.model.errors import GpuWidgetError
+from gpuwidget.model.kernel_state import DeviceState, KernelGpu
+from gpuwidget.model.samples import Sample
+from gpuwidget.pytorch.device_switch import SWITCH
 from gpuwidget.sampler import Sampler, Subscription, process_sampler
-from gpuwidget.samples import Sample
-from gpuwidget.torch_device import SWITCH
 
 if TYPE_CHECKING:
-    from gpuwidget.kernel.dashboard_view import DashboardView
+    from gpuwidget.kernel.live.dashboard_widgets import DashboardView
 
 _LOG = logging.getLogger(__name__)
 
@@ -138,7 +139,7 @@ class Dashboard:
         self._said = ""
 
     def __repr__(self) -> str:
-        return devices.overview()
+        return default_device.overview()
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         return self.bundle()
@@ -197,7 +198,7 @@ class Dashboard:
         """A person picked a device or the mode."""
         self._presence.sign()
         try:
-            devices.set_device(value, new_tensors=not light)
+            default_device.set_device(value, new_tensors=not light)
             self._said = ""
         except GpuWidgetError as error:
             self._said = str(error)
@@ -209,8 +210,8 @@ class Dashboard:
         if getattr(self._shell, "kernel", None) is None:
             return  # a terminal shows its text
         channel = CellChannel.of_this_cell(self._shell)
-        live.prepare()
-        from gpuwidget.kernel.dashboard_view import DashboardView
+        live_display.prepare()
+        from gpuwidget.kernel.live.dashboard_widgets import DashboardView
 
         self._view = DashboardView(self._choose, self._go_on)
         for event, hook in self._hooks():
@@ -253,7 +254,7 @@ class Dashboard:
         if sample is None:
             return
         self._course.add(sample)
-        view.show_progress(self._course.progress(devices.observer().gpus(sample)), self._window)
+        view.show_progress(self._course.progress(default_device.observer().gpus(sample)), self._window)
         if self._devices_changed or time.monotonic() >= self._devices_due:
             self._show_devices(view, sample)
 
@@ -271,18 +272,18 @@ class Dashboard:
     def _show_devices(self, view: DashboardView, sample: Sample | None) -> None:
         self._devices_changed = False
         self._devices_due = time.monotonic() + _DEVICES_EVERY_S
-        choices = devices.observer().choices(sample)
+        choices = default_device.observer().choices(sample)
         state = SWITCH.state
         options = _options(choices, state)
         view.show_devices(options, state.chosen or "none", not state.new_tensors, bool(choices.devices))
         paused = _PAUSED if self._paused else None
-        said = (paused, self._said, devices.words(state), choices.unavailable)
+        said = (paused, self._said, default_device.words(state), choices.unavailable)
         view.show_words(" ".join(filter(None, said)))
 
 
 def _options(choices: Choices, state: DeviceState) -> list[tuple[str, str]]:
     options = [("none: torch's own default", "none")]
-    options += [(devices.label(choice), choice.device) for choice in choices.devices]
+    options += [(default_device.label(choice), choice.device) for choice in choices.devices]
     if state.chosen is not None and state.chosen not in [value for _, value in options]:
         options.append((state.chosen, state.chosen))
     return options

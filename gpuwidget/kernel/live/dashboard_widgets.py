@@ -9,8 +9,8 @@ from typing import Any
 
 import ipywidgets
 
-from gpuwidget.kernel.live_chart import WIDGET_MIME_TYPE, LiveChart
-from gpuwidget.kernel.time_axis import TimeAxis
+from gpuwidget.kernel.live.live_chart import WIDGET_MIME_TYPE, LiveChart
+from gpuwidget.kernel.live.time_axis import TimeAxis
 from gpuwidget.measure.progress import Progress
 
 NONE = "none"

@@ -12,9 +12,9 @@ from typing import Any
 import bqplot
 import ipywidgets
 
-from gpuwidget.kernel import live_text
-from gpuwidget.kernel.live_layout import Course, Layout
-from gpuwidget.kernel.time_axis import TimeAxis
+from gpuwidget.kernel.live import live_text
+from gpuwidget.kernel.live.chart_layout import Course, Layout
+from gpuwidget.kernel.live.time_axis import TimeAxis
 from gpuwidget.measure.progress import Progress
 
 WIDGET_MIME_TYPE = "application/vnd.jupyter.widget-view+json"
@@ -137,5 +137,5 @@ def _draw(lines: Any, course: Course) -> None:
 
 
 def _style_sheet() -> str:
-    sheet = resources.files("gpuwidget.kernel").joinpath("live.css").read_text(encoding="utf-8")
+    sheet = resources.files("gpuwidget.kernel.live").joinpath("live.css").read_text(encoding="utf-8")
     return f"<style>{sheet}</style>"

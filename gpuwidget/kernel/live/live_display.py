@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gpuwidget.errors import GpuWidgetError
-from gpuwidget.kernel.place import EMPTY, CellPlace
+from gpuwidget.kernel.shell.output_slot import EMPTY, CellPlace
 from gpuwidget.measure.progress import Progress
+from gpuwidget.model.errors import GpuWidgetError
 
 if TYPE_CHECKING:
-    from gpuwidget.kernel.live_chart import LiveChart
+    from gpuwidget.kernel.live.live_chart import LiveChart
 
 _LOG = logging.getLogger(__name__)
 _STOP_TIMEOUT_S = 0.25
@@ -41,7 +41,7 @@ def prepare() -> None:
         if _prepared:
             return
         try:
-            import gpuwidget.kernel.live_chart  # noqa: F401
+            import gpuwidget.kernel.live.live_chart  # noqa: F401
         except Exception as error:  # a broken package raises more than ImportError
             raise LiveUnavailable(
                 f"No live chart: {type(error).__name__}: {error}. "
@@ -126,7 +126,7 @@ class LiveView:
             self._end(chart)
 
     def _step(self, chart: LiveChart | None) -> LiveChart | None:
-        from gpuwidget.kernel.live_chart import LiveChart
+        from gpuwidget.kernel.live.live_chart import LiveChart
 
         progress = self._progress()
         if progress.origin is None or progress.origin.kind == "none" or self._stopping.is_set():

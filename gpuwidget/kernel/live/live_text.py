@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterable
 from html import escape
 
-from gpuwidget import units
-from gpuwidget.kernel.live_layout import Layout
-from gpuwidget.kernel.time_axis import TimeAxis
+from gpuwidget.kernel.live.chart_layout import Layout
+from gpuwidget.kernel.live.time_axis import TimeAxis
 from gpuwidget.measure.progress import GpuProgress, Progress
-from gpuwidget.samples import Gpu, Reading
+from gpuwidget.model import units
+from gpuwidget.model.samples import Gpu, Reading
 
 NO_GPU_IN_USE = "This notebook holds no memory on a GPU yet."
 NOT_ATTRIBUTED = "All GPUs are shown: which of them this notebook uses can't be told."

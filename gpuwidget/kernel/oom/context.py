@@ -11,23 +11,26 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from gpuwidget import processes, torch_out_of_memory, torch_state, units
-from gpuwidget.kernel import memory, outside_torch
-from gpuwidget.kernel.cell_memory import CELLS
-from gpuwidget.kernel.device_choices import group_of
-from gpuwidget.kernel.first_use import needed
-from gpuwidget.kernel.memory import Look
-from gpuwidget.kernel.notebook_holds import ERROR, walls
-from gpuwidget.kernel.user_code import UserCode
-from gpuwidget.measure.cell_blocks import UNKNOWN
-from gpuwidget.measure.holders import DeviceMemory
-from gpuwidget.measure.out_of_memory import Facts, Held, Other, Pool, Rounded, Said, parse
-from gpuwidget.measure.report import Holder, HolderKind
+from gpuwidget.heap.find_holders import reach, uncollected
+from gpuwidget.heap.roots import Root
+from gpuwidget.kernel.attribution import memory_holders
+from gpuwidget.kernel.attribution.cell_memory import CELLS
+from gpuwidget.kernel.attribution.memory_holders import Look
+from gpuwidget.kernel.devices import non_torch_memory
+from gpuwidget.kernel.devices.device_choices import group_of
+from gpuwidget.kernel.shell.names_read_first import needed
+from gpuwidget.kernel.shell.shell_references import walls
+from gpuwidget.kernel.shell.user_code import UserCode
+from gpuwidget.measure.cell_allocations import UNKNOWN
+from gpuwidget.measure.memory_holders import LAST_ERROR, DeviceMemory
+from gpuwidget.measure.out_of_memory import CellShare, Facts, Held, Other, Pool, Rounded, Said, Story, parse
+from gpuwidget.model import units
+from gpuwidget.model.report import Holder, HolderKind
+from gpuwidget.pytorch import cuda_state, oom_error
+from gpuwidget.pytorch.allocator import DeviceBlocks
+from gpuwidget.pytorch.oom_error import Books
 from gpuwidget.sampler import process_sampler
-from gpuwidget.search.reach import reach, uncollected
-from gpuwidget.search.roots import Root
-from gpuwidget.torch_allocator import DeviceBlocks
-from gpuwidget.torch_out_of_memory import Books
+from gpuwidget.system import processes
 
 _LOG = logging.getLogger(__name__)
 
@@ -60,43 +63,18 @@ class FailedCell:
         return str(getattr(info, "transformed_cell", None) or getattr(info, "raw_cell", ""))
 
 
-@dataclass(frozen=True, slots=True)
-class CellShare:
-    """What one cell allocated on the device and is still there."""
-
-    cell: int | None
-    source: str
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Story:
-    """An out-of-memory error and its surroundings, without a reference to any of them."""
-
-    facts: Facts
-    gpu: str | None
-    """``GPU 0 H200``; None where the driver does not say."""
-    let_go: int
-    """Bytes that were allocated at the error and are not any more."""
-    cells: tuple[CellShare, ...]
-    recent: tuple[tuple[float, int | None], ...]
-    """Seconds ago, and bytes in use of the whole GPU, over the last minute; empty where nobody sampled."""
-    unknown: tuple[str, ...]
-    """What could not be told, and why."""
-
-
 def gather(shell: Any, error: BaseException, cell: FailedCell | None) -> Story:
     """Look at torch, at the notebook and at the driver; keeps nothing of what it has seen."""
-    message = torch_out_of_memory.message(error)
+    message = oom_error.message(error)
     said = parse(message)
     index = said.index if said.index is not None else _only_device()
     # Memory that a garbage collection frees in between would be listed as held by no name.
     with uncollected():
-        books = torch_out_of_memory.books(index) if index is not None else _NO_BOOKS
+        books = oom_error.books(index) if index is not None else _NO_BOOKS
         blocks, held, failed = _holders(shell, index, error, cell)
     unknown = [failed] if failed is not None else []
-    if torch_state.missing_reason() is not None:
-        unknown.append(f"{_NO_COUNTERS}: {torch_state.missing_reason()}")
+    if cuda_state.missing_reason() is not None:
+        unknown.append(f"{_NO_COUNTERS}: {cuda_state.missing_reason()}")
     gpu, others, doubts = _beside(index, books)
     unknown += doubts
     counted = books.allocated is not None and index is not None
@@ -118,7 +96,7 @@ def gather(shell: Any, error: BaseException, cell: FailedCell | None) -> Story:
         others=others or _in_message(said),
         pools=() if index is None else _pools(index),
         expandable=books.expandable,
-        setting=torch_out_of_memory.setting(message),
+        setting=oom_error.setting(message),
     )
     agrees = said.allocated is None or books.allocated is None or said.allocated.high >= books.allocated
     return Story(
@@ -135,7 +113,7 @@ def gather(shell: Any, error: BaseException, cell: FailedCell | None) -> Story:
 
 
 def _only_device() -> int | None:
-    in_use = torch_state.devices_with_context()
+    in_use = cuda_state.devices_with_context()
     return in_use[0] if len(in_use) == 1 else None
 
 
@@ -179,7 +157,7 @@ def _holders(
 ) -> tuple[_Blocks | None, list[Held], str | None]:
     """The device's blocks and who holds them; why they are not known, where looking failed."""
     try:
-        seen = memory.search(shell, within_s=_WITHIN_S)
+        seen = memory_holders.search(shell, within_s=_WITHIN_S)
         blocks = _blocks(seen, index)
         return blocks, _held(shell, seen, blocks, error, cell), None
     except Exception:
@@ -264,7 +242,7 @@ def _of_pile(
         blocks=frozenset(pile.sizes),
         before=frozenset(pile.older),
         variables=_variables_to(seen, numbers, names_needed),
-        is_error=name == ERROR,
+        is_error=name == LAST_ERROR,
     )
 
 
@@ -342,15 +320,15 @@ def _beside(index: int | None, books: Books) -> tuple[str | None, tuple[Other, .
         return None, (), [_NO_DRIVER]
     name = f"cuda:{index}"
     known = DeviceMemory(name, books.allocated, books.reserved, 0, None)
-    devices, reason = outside_torch.look([known])
+    devices, reason = non_torch_memory.look([known])
     found = devices.get(name)
     if found is None:
         return None, (), [_NO_DRIVER if reason is None else f"other processes: {reason.rstrip('.')}"]
     libraries = (
-        outside_torch.CONTEXT,
-        outside_torch.WITH_NCCL,
-        outside_torch.CUPY,
-        outside_torch.ALL_ELSE,
+        non_torch_memory.CONTEXT,
+        non_torch_memory.WITH_NCCL,
+        non_torch_memory.CUPY,
+        non_torch_memory.ALL_ELSE,
     )
     others = tuple(Other(one.names[0], one.bytes, one.names[0] not in libraries) for one in found.holders)
     return found.gpu, others, [note.rstrip(".") for note in found.notes]
@@ -370,7 +348,7 @@ def _in_message(said: Said) -> tuple[Other, ...]:
 def _pools(index: int) -> tuple[Pool, ...]:
     """What CuPy keeps for later, where the user has loaded it."""
     cupy: Any = sys.modules.get("cupy")
-    torch: Any = torch_state.loaded()
+    torch: Any = cuda_state.loaded()
     pool = getattr(cupy, "get_default_memory_pool", None)
     if not callable(pool):
         return ()
@@ -382,7 +360,7 @@ def _pools(index: int) -> tuple[Pool, ...]:
 
 
 def _recent(index: int | None) -> tuple[tuple[float, int | None], ...]:
-    uuid = next((device.uuid for device in torch_state.devices() if device.index == index), None)
+    uuid = next((device.uuid for device in cuda_state.devices() if device.index == index), None)
     sampler = process_sampler()
-    gpu = next((gpu for gpu in sampler.known_gpus if torch_state.same_gpu(gpu.uuid, uuid)), None)
+    gpu = next((gpu for gpu in sampler.known_gpus if cuda_state.same_gpu(gpu.uuid, uuid)), None)
     return () if gpu is None else sampler.recent.memory(gpu.uuid, time.time())

@@ -8,11 +8,11 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from gpuwidget import torch_out_of_memory
-from gpuwidget.kernel import oom_card
-from gpuwidget.kernel.interrupts import deaf_to_interrupts
-from gpuwidget.kernel.oom_facts import FailedCell, gather
-from gpuwidget.kernel.running_cells import RunningCells
+from gpuwidget.kernel.oom.context import FailedCell, gather
+from gpuwidget.kernel.shell.deferred_interrupts import deaf_to_interrupts
+from gpuwidget.kernel.shell.running_cells import RunningCells
+from gpuwidget.pytorch import oom_error
+from gpuwidget.views import oom_card
 
 _LOG = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class OutOfMemoryCards:
             self._shown = None
         self._running.begin(info, cell)
         try:
-            cell.at_start = torch_out_of_memory.allocated()
+            cell.at_start = oom_error.allocated()
         except Exception:
             _LOG.debug("torch's memory was not looked at", exc_info=True)
 
@@ -52,7 +52,7 @@ class OutOfMemoryCards:
             _LOG.debug("an out-of-memory error was not explained", exc_info=True)
 
     def _explain(self, error: BaseException, cell: FailedCell | None) -> None:
-        found = torch_out_of_memory.found_in(error)
+        found = oom_error.found_in(error)
         if found is None or id(found) == self._shown:
             return
         self._shown = id(found)

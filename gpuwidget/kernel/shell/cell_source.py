@@ -6,7 +6,7 @@ import ast
 import linecache
 from typing import Any
 
-from gpuwidget.kernel.cell_names import number_of
+from gpuwidget.kernel.shell.cell_filenames import number_of
 
 _MAGIC = "get_ipython()."
 _WHOLE = "run_cell_magic"

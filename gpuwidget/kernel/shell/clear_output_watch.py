@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpuwidget.measure.printed import PRINTED
+from gpuwidget.measure.printed_lines import PRINTED
 
 _LOG = logging.getLogger(__name__)
 

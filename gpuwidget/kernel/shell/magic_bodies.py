@@ -6,7 +6,7 @@ import linecache
 import re
 from collections.abc import Callable, Sequence
 
-from gpuwidget.measure.cell_text import Body, CellText
+from gpuwidget.profiler.cell_text import Body, CellText
 
 _CELL_MAGIC = re.compile(r"\s*%%(?P<name>[\w.]+)")
 _FILES = {"time": ("<timed exec>", "<timed eval>"), "prun": ("<string>",)}

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
-from gpuwidget import processes
-from gpuwidget.descriptors import class_dict, module_dict
+from gpuwidget.model.raw_attributes import class_dict, module_dict
+from gpuwidget.system import processes
 
 CHANGED = "(the file may have changed since it was imported)"
 """Stands in for a line that need not be the one that ran."""

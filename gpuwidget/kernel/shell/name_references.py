@@ -21,8 +21,8 @@ from types import (
 )
 from typing import Any
 
-from gpuwidget.descriptors import class_dict, class_module, class_mro, module_dict
-from gpuwidget.kernel.user_code import UserCode
+from gpuwidget.kernel.shell.user_code import UserCode
+from gpuwidget.model.raw_attributes import class_dict, class_module, class_mro, module_dict
 
 _MOST_OBJECTS = 20_000
 _MOST_ITEMS = 1_000

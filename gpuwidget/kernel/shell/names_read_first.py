@@ -8,8 +8,8 @@ import warnings
 from collections.abc import Iterable, Mapping
 from types import FrameType, TracebackType
 
-from gpuwidget.kernel.reads import Reads
-from gpuwidget.kernel.user_code import UserCode
+from gpuwidget.kernel.shell.name_references import Reads
+from gpuwidget.kernel.shell.user_code import UserCode
 
 _NAME = re.compile(r"[^\W\d]\w*")
 _MOST_FRAMES = 200

@@ -10,8 +10,8 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from gpuwidget.kernel.channel import CellChannel
-from gpuwidget.kernel.clearing import ClearWatch, is_captured
+from gpuwidget.kernel.shell.clear_output_watch import ClearWatch, is_captured
+from gpuwidget.kernel.shell.iopub_channel import CellChannel
 
 DISPLAY_ID_PREFIX = "gpuwidget-live-"
 """How the display ids of such places begin."""

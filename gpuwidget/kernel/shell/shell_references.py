@@ -14,15 +14,11 @@ from gc import is_tracked
 from types import ModuleType, TracebackType
 from typing import Any
 
-from gpuwidget.descriptors import module_dict
-from gpuwidget.own_modules import is_users as is_users_module
-from gpuwidget.search.objects import attributes
-from gpuwidget.search.roots import Root
-
-ERROR = "the last error's traceback"
-"""Name of all that keeps the frames of the last failed cell."""
-DEBUGGER = "%debug"
-"""Name of what the last post-mortem debugger looked at."""
+from gpuwidget.heap.object_references import attributes
+from gpuwidget.heap.roots import Root
+from gpuwidget.heap.user_modules import is_users as is_users_module
+from gpuwidget.measure.memory_holders import DEBUGGER, LAST_ERROR
+from gpuwidget.model.raw_attributes import module_dict
 
 _LAST = ("last_exc", "last_value", "last_traceback", "last_type")
 _UNDERS = ("_", "__", "___")
@@ -63,9 +59,9 @@ def is_users(shell: Any, name: str) -> bool:
 def notebook(shell: Any) -> list[Root]:
     """What the notebook itself keeps: results, each under all its names, then the last error."""
     if shell is None:
-        return [Root(ERROR, getattr(sys, name, None), "notebook", parts=False) for name in _LAST]
+        return [Root(LAST_ERROR, getattr(sys, name, None), "notebook", parts=False) for name in _LAST]
     found = [Root(name, value, "notebook") for name, value in _results(shell)]
-    found += [Root(ERROR, value, "notebook", parts=False) for value in _error(shell)]
+    found += [Root(LAST_ERROR, value, "notebook", parts=False) for value in _error(shell)]
     debugged = getattr(getattr(shell, "InteractiveTB", None), "pdb", None)
     if debugged is not None:
         found.append(Root(DEBUGGER, attributes(debugged), "notebook", parts=False))
@@ -142,10 +138,10 @@ def _formatters(shell: Any) -> list[object]:
 
 def release(shell: Any, roots: Sequence[Root]) -> None:
     """Let go of some of the roots that :func:`notebook` gave, wherever the shell keeps them."""
-    values = {id(root.value): root.value for root in roots if root.name not in (ERROR, DEBUGGER)}
+    values = {id(root.value): root.value for root in roots if root.name not in (LAST_ERROR, DEBUGGER)}
     if values:
         _release_results(shell, values)
-    if any(root.name == ERROR for root in roots):
+    if any(root.name == LAST_ERROR for root in roots):
         _release_error(shell)
     if any(root.name == DEBUGGER for root in roots):
         shell.InteractiveTB.pdb = None

@@ -9,16 +9,16 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
-import gpuwidget
-from gpuwidget.kernel.cell_names import number_of
-from gpuwidget.kernel.cell_text import CellText
-from gpuwidget.kernel.source_text import SourceText
+from gpuwidget import version
+from gpuwidget.kernel.shell.cell_filenames import number_of
+from gpuwidget.kernel.shell.cell_source import CellText
+from gpuwidget.kernel.shell.module_source import SourceText
 
 _LIBRARIES = tuple(
     os.path.join(path, "")
     for path in (
         *(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")),
-        os.path.dirname(gpuwidget.__file__),
+        os.path.dirname(version.__file__),
     )
 )
 _PACKAGES = ("torch", "IPython", "ipykernel")

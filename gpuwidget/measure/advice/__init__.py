@@ -14,12 +14,12 @@ from gpuwidget.measure.advice.clocks import throttled
 from gpuwidget.measure.advice.code import model_on_cpu, sync_points
 from gpuwidget.measure.advice.compute import memory_bound, small_kernels, tensor_cores_idle
 from gpuwidget.measure.advice.copies import copies
-from gpuwidget.measure.advice.facts import Facts, Surroundings
-from gpuwidget.measure.advice.libraries import cudnn_benchmark, cudnn_off
+from gpuwidget.measure.advice.cudnn import cudnn_benchmark, cudnn_off
+from gpuwidget.measure.advice.evidence import Facts, Surroundings
 from gpuwidget.measure.advice.memory import fragmentation, growing_memory
+from gpuwidget.measure.advice.multi_gpu import idle_gpus, straggler
 from gpuwidget.measure.advice.pipeline import input_pipeline
-from gpuwidget.measure.advice.several import idle_gpus, straggler
-from gpuwidget.measure.report import Advice
+from gpuwidget.model.report import Advice
 
 __all__ = ["Facts", "Surroundings", "advise"]
 

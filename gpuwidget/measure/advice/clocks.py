@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpuwidget.measure.advice.facts import Facts, advice, mean, names
-from gpuwidget.measure.report import Advice, GpuReport
-from gpuwidget.sources.throttle import POWER_CAP, needing_attention
+from gpuwidget.measure.advice.evidence import Facts, advice, mean, names
+from gpuwidget.model.report import Advice, GpuReport
+from gpuwidget.sources.throttle_reasons import POWER_CAP, needing_attention
 
 LEAST_SHARE = 0.1
 """Part of the run for which it must have been slowed down."""

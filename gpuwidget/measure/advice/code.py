@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from gpuwidget import units
-from gpuwidget.measure.advice.facts import HAS_GAPS, Facts, Spot, advice, busiest, mean, spots
-from gpuwidget.measure.report import Advice
-from gpuwidget.units import MIB
+from gpuwidget.measure.advice.evidence import HAS_GAPS, Facts, Spot, advice, busiest, mean, spots
+from gpuwidget.model import units
+from gpuwidget.model.report import Advice
+from gpuwidget.model.units import MIB
 
 SMALLEST_MODEL = 1 * MIB
 """Bytes of parameters and buffers below which a model may well be faster on the CPU."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuwidget.measure.advice.facts import (
+from gpuwidget.measure.advice.evidence import (
     Facts,
     advice,
     average,
@@ -13,8 +13,8 @@ from gpuwidget.measure.advice.facts import (
     power_share,
     verb,
 )
-from gpuwidget.measure.report import Advice, GpuReport
-from gpuwidget.units import GIB
+from gpuwidget.model.report import Advice, GpuReport
+from gpuwidget.model.units import GIB
 
 AT_WORK = 10.0
 """Percent of utilization below which a GPU has done too little to judge (a leak's run of allocations: 1)."""

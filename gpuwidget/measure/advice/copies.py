@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 
-from gpuwidget import units
 from gpuwidget.measure.advice.compute import (
     AT_REST_POWER,
     HIGHEST_AT_REST_POWER,
     MOST_MOVED,
     SMALL_PART,
 )
-from gpuwidget.measure.advice.facts import (
+from gpuwidget.measure.advice.evidence import (
     Facts,
     advice,
     average,
@@ -23,7 +22,8 @@ from gpuwidget.measure.advice.facts import (
     spots,
     verb,
 )
-from gpuwidget.measure.report import Advice, GpuReport
+from gpuwidget.model import units
+from gpuwidget.model.report import Advice, GpuReport
 
 BUSY = 30.0
 """Percent of utilization, which counts copies, from which on they take the time. Recorded: 100."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from gpuwidget.measure.advice.facts import HAS_GAPS, Facts, advice, busiest, spots
+from gpuwidget.measure.advice.evidence import HAS_GAPS, Facts, advice, busiest, spots
 from gpuwidget.measure.notes import gpu_name
-from gpuwidget.measure.report import Advice, GpuReport
-from gpuwidget.units import MIB
+from gpuwidget.model.report import Advice, GpuReport
+from gpuwidget.model.units import MIB
 
 LEAST_SHARE = 10.0
 """Percent of the run's time in convolutions: launching one that is known takes microseconds."""

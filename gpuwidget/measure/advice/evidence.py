@@ -7,10 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpuwidget.host import SharedMemory
 from gpuwidget.measure.notes import gpu_name
-from gpuwidget.measure.places import in_call
-from gpuwidget.measure.report import (
+from gpuwidget.model.report import (
     Advice,
     CellFacts,
     CodeTime,
@@ -20,9 +18,11 @@ from gpuwidget.measure.report import (
     Report,
     Timeline,
     Traffic,
+    in_call,
 )
-from gpuwidget.torch_setup import Loader, Model
-from gpuwidget.torch_switches import Switches
+from gpuwidget.pytorch.loaders_and_models import Loader, Model
+from gpuwidget.pytorch.torch_switches import Switches
+from gpuwidget.system.host_limits import SharedMemory
 
 SHORTEST_S = 3.0
 """No rule judges the activity of a shorter run: it has a handful of the counters' half-second windows at

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpuwidget.measure.advice import advise
-from gpuwidget.measure.advice.facts import Facts
-from gpuwidget.measure.report import Advice
+from gpuwidget.measure.advice.evidence import Facts
+from gpuwidget.model.report import Advice
 
 FIRST_AFTER_S = 30.0
 """A cell that ends before that has its card soon enough."""

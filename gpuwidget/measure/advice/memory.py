@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from gpuwidget import units
-from gpuwidget.measure.advice.facts import Ends, Facts, advice
+from gpuwidget.measure.advice.evidence import Ends, Facts, advice
 from gpuwidget.measure.notes import gpu_name
-from gpuwidget.measure.report import Advice, GpuReport
-from gpuwidget.units import MIB
+from gpuwidget.model import units
+from gpuwidget.model.report import Advice, GpuReport
+from gpuwidget.model.units import MIB
 
 LEAST_APART = 512 * MIB
 """Bytes reserved that no tensor used, from which on they matter."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from gpuwidget import units
-from gpuwidget.measure.advice.facts import (
+from gpuwidget.measure.advice.evidence import (
     Facts,
     advice,
     average,
@@ -15,8 +14,9 @@ from gpuwidget.measure.advice.facts import (
     verb,
 )
 from gpuwidget.measure.notes import gpu_name
-from gpuwidget.measure.report import Advice, GpuReport
-from gpuwidget.units import MIB
+from gpuwidget.model import units
+from gpuwidget.model.report import Advice, GpuReport
+from gpuwidget.model.units import MIB
 
 READS_FULL = 95.0
 """Percent of utilization at which a GPU that waits in a collective reads: NCCL's kernel spins. Recorded:

@@ -6,9 +6,8 @@ import math
 import re
 from collections.abc import Sequence
 
-from gpuwidget import units
 from gpuwidget.measure.advice.compute import SMALL_PART
-from gpuwidget.measure.advice.facts import (
+from gpuwidget.measure.advice.evidence import (
     HAS_GAPS,
     Facts,
     Spot,
@@ -21,9 +20,10 @@ from gpuwidget.measure.advice.facts import (
     power_share,
     spots,
 )
-from gpuwidget.measure.report import Advice, GpuReport
-from gpuwidget.torch_setup import Loader
-from gpuwidget.units import GIB
+from gpuwidget.model import units
+from gpuwidget.model.report import Advice, GpuReport
+from gpuwidget.model.units import GIB
+from gpuwidget.pytorch.loaders_and_models import Loader
 
 LEAST_SHARE = 20.0
 """Percent of the run's time in loading, from which on a faster loader is worth its while."""

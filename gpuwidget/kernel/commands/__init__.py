@@ -1,0 +1,4 @@
+"""The subcommands of ``%gpu`` and the Python functions beside them.
+
+``subcommands.py`` lists them.
+"""
