@@ -78,7 +78,7 @@ check: $(INSTALLED) $(NODE_MODULES) ## format, lint, types and layers
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
 	$(RUN) mypy
-	$(RUN) mypy tests/*.py tests/nvml_standin
+	$(RUN) mypy tests/*.py tests/unit tests/nvml_standin
 	$(RUN) mypy tests/server tests/fakes.py tests/helpers_samples.py
 	$(RUN) mypy tests/kernel tests/nvml_standin
 	$(RUN) mypy tests/browser tests/helpers_programs.py

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+GIB = 1024**3
 STANDIN = Path(__file__).with_name("torch_standin") / "torch" / "__init__.py"
 
 
@@ -17,3 +19,48 @@ def make_torch() -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+class FakeTorch(SimpleNamespace):
+    """As much of torch as gpuwidget asks, with an allocator of our own."""
+
+    def __init__(self, devices: int = 1) -> None:
+        self.current = dict.fromkeys(range(devices), 0)
+        self.peak = dict.fromkeys(range(devices), 0)
+        self.up = True
+        self.resets = 0
+        self.contexts = {0}
+        self.waited: list[int] = []
+        self.backend = "native"
+
+        def reset(index: int) -> None:
+            self.resets += 1
+            self.peak[index] = self.current[index]
+
+        super().__init__(
+            __version__="2.13.0",
+            version=SimpleNamespace(cuda="13.0"),
+            backends=SimpleNamespace(cudnn=SimpleNamespace(version=lambda: 90701)),
+            _GLOBAL_DEVICE_CONTEXT=SimpleNamespace(device_context=SimpleNamespace(device="cuda:0")),
+            cuda=SimpleNamespace(
+                is_initialized=lambda: self.up,
+                device_count=lambda: devices,
+                memory_stats_as_nested_dict=self._stats,
+                get_device_properties=lambda index: SimpleNamespace(uuid=f"uuid-{index}"),
+                get_allocator_backend=lambda: self.backend,
+                synchronize=self.waited.append,
+                is_current_stream_capturing=lambda: False,
+            ),
+            _C=SimpleNamespace(
+                _cuda_resetPeakMemoryStats=reset,
+                _cuda_hasPrimaryContext=lambda index: index in self.contexts,
+            ),
+        )
+
+    def _stats(self, index: int) -> dict[str, Any]:
+        memory = {"all": {"current": self.current[index], "peak": self.peak[index]}}
+        return {"allocated_bytes": memory, "reserved_bytes": memory, "num_alloc_retries": 2, "num_ooms": 1}
+
+    def allocate(self, size: int, index: int = 0) -> None:
+        self.current[index] += size
+        self.peak[index] = max(self.peak[index], self.current[index])

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from gpuwidget.model.errors import ExamplesError
 
-_INSTALLED = Path(__file__).parent / "notebooks"
-_IN_A_CLONE = Path(__file__).parent.parent / "notebooks"
+_INSTALLED = Path(__file__).parents[1] / "notebooks"
+_IN_A_CLONE = Path(__file__).parents[2] / "notebooks"
 
 
 def notebooks() -> list[Path]:

@@ -17,12 +17,12 @@ from gpuwidget.diagnostics import (
     machine,
     packages,
 )
-from gpuwidget.diagnostics.checks_probes import problems, unfinished
 from gpuwidget.diagnostics.issues import counted, with_findings
 from gpuwidget.diagnostics.probe_process import Child
 from gpuwidget.diagnostics.probe_results import Facts, nvml_facts
 from gpuwidget.diagnostics.target import Patient
 from gpuwidget.diagnostics.torch_probe import LIBRARIES
+from gpuwidget.diagnostics.unfinished_probes import problems, unfinished
 from gpuwidget.model.diagnosis import SCHEMA, Doctor, Link
 
 _TOOLKIT = tuple(name for name in LIBRARIES if name not in ("libcuda", "libtorch_cuda", "libtorch_cpu"))

@@ -46,7 +46,7 @@ _JOIN_S = 0.25
 
 
 class Streams(Protocol):
-    """Whether this process's streams have work; see :class:`~gpuwidget.pytorch.stream_activity.DefaultStreams`."""
+    """Whether the process's streams have work: :class:`~gpuwidget.pytorch.stream_activity.DefaultStreams`."""
 
     @property
     def devices(self) -> tuple[int, ...]: ...  # noqa: D102 - said there

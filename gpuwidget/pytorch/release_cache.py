@@ -8,8 +8,8 @@ takes nothing from the cell that it uses.
 What it must not do: open a context on ``cuda:0`` by being called on a thread whose current device that is
 (https://github.com/pytorch/pytorch/issues/25752), and spoil a graph that another thread captures. For the
 first the thread takes a device that has a context. For the second it declares itself relaxed, as
-:mod:`~gpuwidget.pytorch.stream_activity` does, looks at the stream that torch captures on where nobody names another,
-and torch itself refuses where it knows of a capture.
+:mod:`~gpuwidget.pytorch.stream_activity` does, checks the stream that torch captures on by default, and torch
+itself refuses where it knows of a capture.
 """
 
 from __future__ import annotations

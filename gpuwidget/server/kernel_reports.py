@@ -1,9 +1,9 @@
 """What kernels say themselves of the GPUs that they use, asked where the driver's list can't tell.
 
-The question is the panel's (:mod:`~gpuwidget.model.kernel_requests`): on the control channel, answered while a
-cell runs, counted as nobody's activity. A kernel that has not loaded gpuwidget never answers, and writes a line
-into the server's log that it does not know the question. So it is asked rarely: again when it has done
-something since, and then after ever longer; one that has answered before, which is silent in a long call, at
+The request is the panel's (:mod:`~gpuwidget.model.kernel_requests`): on the control channel, answered while a
+cell runs, counted as nobody's activity. A kernel that has not loaded gpuwidget never answers, and logs a line
+in the server that it does not know the request. So requests are rare: again when the kernel has done something
+since, and then after growing intervals; a kernel that has answered before, and is silent in a long call, at
 least every half minute.
 """
 

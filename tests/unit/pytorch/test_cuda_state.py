@@ -4,59 +4,12 @@ from __future__ import annotations
 
 import sys
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
+from helpers_torch import GIB, FakeTorch
 
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.cuda_state import Counters, DeviceAccount, Ledger, TorchDevice
-
-GIB = 1024**3
-
-
-class FakeTorch(SimpleNamespace):
-    """As much of torch as gpuwidget asks, with an allocator of our own."""
-
-    def __init__(self, devices: int = 1) -> None:
-        self.current = dict.fromkeys(range(devices), 0)
-        self.peak = dict.fromkeys(range(devices), 0)
-        self.up = True
-        self.resets = 0
-        self.contexts = {0}
-        self.waited: list[int] = []
-        self.backend = "native"
-
-        def reset(index: int) -> None:
-            self.resets += 1
-            self.peak[index] = self.current[index]
-
-        super().__init__(
-            __version__="2.13.0",
-            version=SimpleNamespace(cuda="13.0"),
-            backends=SimpleNamespace(cudnn=SimpleNamespace(version=lambda: 90701)),
-            _GLOBAL_DEVICE_CONTEXT=SimpleNamespace(device_context=SimpleNamespace(device="cuda:0")),
-            cuda=SimpleNamespace(
-                is_initialized=lambda: self.up,
-                device_count=lambda: devices,
-                memory_stats_as_nested_dict=self._stats,
-                get_device_properties=lambda index: SimpleNamespace(uuid=f"uuid-{index}"),
-                get_allocator_backend=lambda: self.backend,
-                synchronize=self.waited.append,
-                is_current_stream_capturing=lambda: False,
-            ),
-            _C=SimpleNamespace(
-                _cuda_resetPeakMemoryStats=reset,
-                _cuda_hasPrimaryContext=lambda index: index in self.contexts,
-            ),
-        )
-
-    def _stats(self, index: int) -> dict[str, Any]:
-        memory = {"all": {"current": self.current[index], "peak": self.peak[index]}}
-        return {"allocated_bytes": memory, "reserved_bytes": memory, "num_alloc_retries": 2, "num_ooms": 1}
-
-    def allocate(self, size: int, index: int = 0) -> None:
-        self.current[index] += size
-        self.peak[index] = max(self.peak[index], self.current[index])
 
 
 @pytest.fixture

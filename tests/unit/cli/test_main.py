@@ -186,7 +186,7 @@ def test_version() -> None:
 def test_the_command_loads_nothing_it_does_not_need(replay: Path) -> None:
     """A look costs neither torch nor a notebook stack, and a replay not even NVML."""
     code = (
-        "import sys; from gpuwidget.cli import main; main([]); "
+        "import sys; from gpuwidget.cli.main import main; main([]); "
         "print([name for name in ('torch', 'IPython', 'ipywidgets', 'bqplot', 'pandas', 'tornado', 'pynvml') "
         "if name in sys.modules])"
     )

@@ -159,7 +159,7 @@ URLS = {
 @pytest.mark.parametrize(("setting", "urls"), [("", {}), (ADDRESS, URLS), (f"{ADDRESS}/", URLS)])
 def test_all_urls_derive_from_one_setting(tmp_path: Path, setting: str, urls: dict[str, str]) -> None:
     """With the project's address set once every URL is there; without one none is invented."""
-    for name in ("README.md", "LICENSE", "gpuwidget/__init__.py", "tools/metadata_hook.py"):
+    for name in ("README.md", "LICENSE", "gpuwidget/version.py", "tools/metadata_hook.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")

@@ -276,7 +276,7 @@ def test_without_torch_there_is_nothing_to_say(monkeypatch: pytest.MonkeyPatch) 
 def test_reading_and_setting_import_nothing_and_start_no_cuda() -> None:
     """Not even more of torch: a busy kernel's questions would wait for it."""
     program = (
-        "import sys, torch; from gpuwidget import torch_switches as s; before = set(sys.modules);"
+        "import sys, torch; from gpuwidget.pytorch import torch_switches as s; before = set(sys.modules);"
         "s.values(); [s.run(kind, choice) for kind in s.KINDS for choice in kind.choices];"
         "print(sorted(set(sys.modules) - before), torch.cuda.is_initialized())"
     )

@@ -24,7 +24,7 @@ import pytest
 from gpuwidget.sources.none import NoSource
 from tools import build_hook, check_python, chromium, demo, prometheus, summarize_tests
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[3]
 
 
 def test_a_good_python_is_no_trouble() -> None:

@@ -172,7 +172,7 @@ def test_the_runtime_that_is_loaded_is_asked_and_none_is_loaded(tmp_path: Path) 
     for name in (usual, renamed):
         compile_library(source, tmp_path / name, f"-Wl,-soname,{name}")
     # In a process of its own: this one may have a real runtime, and would keep these.
-    here = str(Path(__file__).parent)
+    here = str(Path(__file__).parents[2])
     done = subprocess.run(
         [sys.executable, "-c", _LOADING, renamed, usual],
         cwd=tmp_path,

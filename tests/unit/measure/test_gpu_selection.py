@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from fakes import gpu
-from test_torch_state import FakeTorch
+from helpers_torch import FakeTorch
 
 from gpuwidget.measure.gpu_selection import choose, cuda_order
 from gpuwidget.model.errors import OptionError

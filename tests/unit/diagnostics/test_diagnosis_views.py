@@ -15,7 +15,8 @@ import pytest
 from helpers_doctor import TORCH, WORKING, facts, fake_torch, h200, nvml
 
 import gpuwidget
-from gpuwidget.cli import doctor, main
+from gpuwidget.cli import doctor
+from gpuwidget.cli.main import main
 from gpuwidget.diagnostics import isolated_run
 from gpuwidget.diagnostics.compare import Change, changes
 from gpuwidget.diagnostics.packages import TorchFiles

@@ -416,7 +416,7 @@ HEALTH = Path(gpuwidget.diagnostics.__file__ or "").parent
 
 def test_every_command_is_executed_or_says_why_not() -> None:
     """A new remedy with a command is a new entry here, with its test or the reason that there is none."""
-    tree = ast.parse((HEALTH / "remedies.py").read_text(encoding="utf-8"))
+    tree = ast.parse((HEALTH / "fixes.py").read_text(encoding="utf-8"))
     offering = {
         one.name
         for one in tree.body

@@ -18,7 +18,7 @@ from hatchling.plugin.manager import PluginManager
 
 import gpuwidget
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[3]
 LARGEST = 1_000_000
 LARGEST_PANEL = 100_000
 DATA = f"jupyterlab_gpuwidget-{gpuwidget.__version__}.data/data"
@@ -308,7 +308,7 @@ def test_it_installs_the_command(wheel: Path, installed: Path) -> None:
         )
     program = (
         "import os, sys; os.environ['GPUWIDGET_SOURCE'] = 'replay'; sys.argv = ['gpuwidget', '--json']\n"
-        "from gpuwidget.cli import main; sys.exit(main())"
+        "from gpuwidget.cli.main import main; sys.exit(main())"
     )
     sample = json.loads(run(installed, program))
     assert [gpu["index"] for gpu in sample["gpus"]] == [0, 1, 2, 3]

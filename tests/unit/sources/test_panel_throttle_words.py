@@ -9,7 +9,7 @@ from pathlib import Path
 import gpuwidget
 from gpuwidget.sources import throttle_reasons
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[3]
 WORDS = ROOT / "labextension" / "src" / "panel" / "words.ts"
 
 

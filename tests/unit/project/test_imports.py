@@ -10,7 +10,7 @@ from pathlib import Path
 
 import gpuwidget
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[2]
 ROOT = TESTS.parent
 PACKAGE = ROOT / "gpuwidget"
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 from fakes import FakeClock, FakeSource
-from test_torch_state import GIB, FakeTorch
+from helpers_torch import GIB, FakeTorch
 
 from gpuwidget.measure.run import Run, RunOptions
 from gpuwidget.model.errors import GpuLostError, OptionError

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from gpuwidget.cli import examples, main
+from gpuwidget.cli import examples
 from gpuwidget.cli.examples import notebooks
+from gpuwidget.cli.main import main
 
 
 def test_they_are_copied_into_a_new_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

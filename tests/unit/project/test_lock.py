@@ -12,7 +12,7 @@ from helpers_programs import skip
 
 from tools import lock
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[3]
 LOCK = ROOT / "requirements" / "lock.txt"
 PYTHONS = ("3.10.0", "3.11.0", "3.11.2", "3.12.0", "3.13.0", "3.14.0")
 """The first release of each minor version, and Debian 12's: packages may ask for a later patch release."""
