@@ -2,8 +2,8 @@
 
 The request is the panel's (:mod:`~gpuwidget.model.kernel_requests`): on the control channel, answered while a
 cell runs, counted as nobody's activity. A kernel that has not loaded gpuwidget never answers, and logs a line
-in the server that it does not know the request. So requests are rare: again when the kernel has done something
-since, and then after growing intervals; a kernel that has answered before, and is silent in a long call, at
+in the server that it does not know the request. So requests are rare: again when the kernel has done
+something since, and then after growing intervals; a kernel that has answered before, and is silent in a long call, at
 least every half minute.
 """
 
