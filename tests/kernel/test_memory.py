@@ -251,10 +251,10 @@ def test_unloading_forgets(kernel: Kernel) -> None:
 
 def test_an_interrupted_look_keeps_nothing_alive(kernel: Kernel) -> None:
     """After an interrupt of %gpu memory, a variable that is deleted is gone."""
-    kernel.ok("import gpuwidget.heap.names as s\nx, behind = [gpu.empty(1000)], s.behind")
-    kernel.setup("def stop(*_):\n    raise KeyboardInterrupt\ns.behind = stop")
+    kernel.ok("import gpuwidget.heap.reachability as s\nx, reachable = [gpu.empty(1000)], s.reachable")
+    kernel.setup("def stop(*_):\n    raise KeyboardInterrupt\ns.reachable = stop")
     assert kernel.run("%gpu memory").reply["ename"] == "KeyboardInterrupt"
-    kernel.setup("s.behind = behind")
+    kernel.setup("s.reachable = reachable")
     kernel.ok("del x")
     assert kernel.value("gpu.allocated") == "0"
 

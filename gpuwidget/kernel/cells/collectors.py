@@ -6,8 +6,8 @@ import functools
 import linecache
 from typing import Any
 
-from gpuwidget.kernel.attribution.line_memory import LineWitness
-from gpuwidget.kernel.attribution.memory_collector import MemoryWitness
+from gpuwidget.kernel.attribution.line_memory import LineCollector
+from gpuwidget.kernel.attribution.memory_collector import HolderCollector
 from gpuwidget.kernel.cells.options import WatchOptions
 from gpuwidget.kernel.shell.cell_filenames import is_cell, name_of
 from gpuwidget.kernel.shell.magic_bodies import cell_text
@@ -22,9 +22,9 @@ from gpuwidget.sampler import process_sampler
 
 def witnesses(options: WatchOptions, shell: Any, cell: str) -> list[Witness]:
     """Those that the options of the cell with that text ask for, in the order in which they testify."""
-    found: list[Witness] = [code_witness(shell, cell), MemoryWitness(shell)]
+    found: list[Witness] = [code_witness(shell, cell), HolderCollector(shell)]
     if options.lines:
-        found.append(LineWitness(UserCode(shell)))
+        found.append(LineCollector(UserCode(shell)))
     return found
 
 
