@@ -270,7 +270,7 @@ def test_a_search_that_fails_is_not_tried_after_every_cell(kernel: Kernel) -> No
     """Where storages can't be looked for, cells are known as far as the blocks' addresses tell."""
     kernel.setup(
         "import gpuwidget.kernel.attribution.cell_memory as c\nasked = []\n"
-        "def fail(*a, **k):\n    asked.append(1)\n    raise ValueError\nc.remember_storages = fail"
+        "def fail(*a, **k):\n    asked.append(1)\n    raise ValueError\nc.find_storages = fail"
     )
     kernel.ok("x = gpu.empty(1000)")
     kernel.ok("1 + 1")

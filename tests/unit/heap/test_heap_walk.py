@@ -89,7 +89,7 @@ def test_the_shallowest_name_is_the_owner(gpu: StandInGpu) -> None:
 
 
 def test_a_variable_owns_before_the_notebook(gpu: StandInGpu) -> None:
-    """A result that a variable holds too belongs to the variable: freeing the result alone releases nothing."""
+    """A result that a variable also holds belongs to the variable: freeing the result releases nothing."""
     x, other = gpu.empty(1), gpu.empty(1000)
     holders = holders_of(gpu, {"x": x}, {"Out[3]": x, "_3": x, "Out[4]": other, "_": other})
     assert [(holder.kind, holder.names) for holder in holders] == [
