@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from gpuwidget.kernel.shell.module_source import CHANGED
 from gpuwidget.kernel.shell.names_read_first import needed
-from gpuwidget.kernel.shell.user_code import UserCode
+from gpuwidget.kernel.shell.user_code import CHANGED, UserCode
 
 
 @pytest.mark.parametrize(
