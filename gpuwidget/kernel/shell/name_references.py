@@ -1,7 +1,7 @@
 """Names that failed code reads before it assigns them: deleting one of these variables would break it.
 
-The cell's source gives the names that it reads itself. Following the functions it reads, and the frames on the
-traceback, gives the names that the user's functions read. Nothing here runs user code.
+The cell's source gives the names that it reads itself. Following the functions that it reads, and the frames
+on the traceback, gives the names that the user's functions read. Nothing here runs user code.
 """
 
 from __future__ import annotations
