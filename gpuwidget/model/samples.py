@@ -26,14 +26,16 @@ class SourceCapabilities(NamedTuple):
 
     live: bool
     """It reads the GPUs of this machine now."""
+    recorded: bool
+    """It plays a recording."""
     local_processes: bool
     """It lists processes of this machine."""
 
 
 _CAPABILITIES: Mapping[SourceKind, SourceCapabilities] = {
-    "nvml": SourceCapabilities(live=True, local_processes=True),
-    "replay": SourceCapabilities(live=False, local_processes=False),
-    "none": SourceCapabilities(live=False, local_processes=False),
+    "nvml": SourceCapabilities(live=True, recorded=False, local_processes=True),
+    "replay": SourceCapabilities(live=False, recorded=True, local_processes=False),
+    "none": SourceCapabilities(live=False, recorded=False, local_processes=False),
 }
 
 
@@ -60,7 +62,7 @@ class Origin:
     @property
     def recorded(self) -> bool:
         """Whether the readings are a recording's."""
-        return self.recording is not None
+        return _CAPABILITIES[self.kind].recorded
 
     @property
     def local_processes(self) -> bool:
