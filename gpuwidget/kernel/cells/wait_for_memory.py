@@ -17,7 +17,7 @@ from gpuwidget.kernel.cells.options import WatchOptions
 from gpuwidget.kernel.cells.target_gpus import Target, targets
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.device_choices import free_memory
-from gpuwidget.kernel.shell.deferred_interrupts import Presses, deaf_to_interrupts
+from gpuwidget.kernel.shell.interrupts import InterruptState, ignore_interrupts
 from gpuwidget.kernel.shell.output_slot import EMPTY, CellPlace
 from gpuwidget.measure.collector import Witness
 from gpuwidget.measure.run import OPEN_TIMEOUT_S
@@ -113,13 +113,13 @@ class MemoryWait:
 
     def wait(self) -> str | None:
         """Return the card's note once the memory is free. Raise OptionError if the cell must not run."""
-        with deaf_to_interrupts() as presses:
+        with ignore_interrupts() as state:
             try:
-                return self._wait(presses)
+                return self._wait(state)
             finally:
                 self._line.close()
 
-    def _wait(self, presses: Presses) -> str | None:
+    def _wait(self, state: InterruptState) -> str | None:
         self._sampler.wait_until_open(OPEN_TIMEOUT_S)
         sample = self._read()
         found, chosen_as = targets(self._options, sample)
@@ -132,7 +132,7 @@ class MemoryWait:
             sample = self._read()
             memory = [_gpu_memory(target, self._need, sample, self._requested) for target in found]
             short = [one for one in memory if not one.has(self._need)]
-            self._check_interrupt(presses, wanted)
+            self._check_interrupt(state, wanted)
             if not short:
                 break
             self._pause_or_give_up(wanted, "; ".join(one.describe(len(found) > 1) for one in short))
@@ -158,9 +158,9 @@ class MemoryWait:
         with self._pause:
             self._clock.wait(self._pause, min(_CHECK_INTERVAL_S, limit - elapsed))
 
-    def _check_interrupt(self, presses: Presses, wanted: str) -> None:
+    def _check_interrupt(self, state: InterruptState, wanted: str) -> None:
         """Raise OptionError if the user interrupted the wait."""
-        if presses.pressed:
+        if state.interrupted:
             elapsed = units.duration(self._elapsed())
             raise OptionError(f"Interrupted after {elapsed} of waiting for {wanted}: the cell was not run.")
 

@@ -22,10 +22,11 @@ from gpuwidget.kernel.cells.options import WatchOptions, find_in_cell, parse
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.switch_requests import SWITCHES
 from gpuwidget.kernel.live import live_display
-from gpuwidget.kernel.shell.deferred_interrupts import (
-    deaf_to_interrupts,
+from gpuwidget.kernel.shell.interrupts import (
+    defer_interrupts,
+    hide_own_frames,
+    ignore_interrupts,
     interrupt_soon,
-    leave_out_our_frames,
 )
 from gpuwidget.kernel.shell.running_cells import RunningCells, cells_on_this_thread
 from gpuwidget.measure.run import Run, RunOptions
@@ -76,8 +77,8 @@ class _Armed:
     def fail(self, result: Any) -> None:
         """The cell's code has failed: its time is over, though it may be some until the cell has ended."""
         try:
-            with deaf_to_interrupts(later=True):
-                leave_out_our_frames(result.error_in_exec)
+            with defer_interrupts():
+                hide_own_frames(result.error_in_exec)
                 if self.run is not None:
                     self.run.end(_status(result))
         except Exception:
@@ -125,7 +126,7 @@ class CellWatcher:
         self._armed.forget_lost()
         self._armed.begin(info, armed)
         try:
-            with deaf_to_interrupts(later=True):
+            with defer_interrupts():
                 SWITCH.before_cell()
                 if len(self._armed) == 1 and self._loading is None:  # in the middle of no other cell
                     SWITCHES.before_cell()
@@ -243,7 +244,7 @@ class CellWatcher:
         return True
 
     def _device_after(self, armed: _Armed | None) -> None:
-        with deaf_to_interrupts():
+        with ignore_interrupts():
             try:
                 if armed is not None:
                     armed.restore_device()
@@ -253,7 +254,7 @@ class CellWatcher:
 
     def _settle(self, armed: _Armed, run: Run, status: Status, ended_on_output: bool) -> None:
         run.end(status)
-        with deaf_to_interrupts():
+        with ignore_interrupts():
             watch_api.leave_cell(run)
             try:
                 report = run.report()
@@ -288,7 +289,7 @@ def runs_at_all(shell: Any, info: Any) -> bool:
 def enter_device(device: str) -> Callable[[], str | None]:
     """Use ``device`` until what is returned is called; see :meth:`DeviceSwitch.enter`."""
     name = default_device.checked(device) or "cpu"
-    with deaf_to_interrupts(later=True):
+    with defer_interrupts():
         return SWITCH.enter(name)
 
 
