@@ -12,7 +12,7 @@ from typing import Any
 from gpuwidget.heap.find_holders import remember_storages, uncollected
 from gpuwidget.heap.storages import Storage
 from gpuwidget.kernel.shell import shell_references
-from gpuwidget.kernel.shell.deferred_interrupts import deaf_to_interrupts
+from gpuwidget.kernel.shell.interrupts import defer_interrupts
 from gpuwidget.kernel.shell.running_cells import RunningCells
 from gpuwidget.measure.cell_allocations import BEFORE, BETWEEN, CellBlocks
 from gpuwidget.pytorch import allocator
@@ -104,7 +104,7 @@ class CellMemory:
             idle = self._blocks.idle(churn)
             if idle and not (watch and self._to_be_watched):
                 return
-            with deaf_to_interrupts(later=True):
+            with defer_interrupts():
                 blocks = allocator.snapshot()
                 if not idle:
                     self._to_be_watched |= self._blocks.settle(cell, blocks, churn)

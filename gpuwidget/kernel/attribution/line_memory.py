@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpuwidget.kernel.shell.deferred_interrupts import deaf_to_interrupts
+from gpuwidget.kernel.shell.interrupts import defer_interrupts
 from gpuwidget.measure.line_allocations import Code, Lines, Requested, by_line
 from gpuwidget.model import units
 from gpuwidget.model.report import Report
@@ -22,7 +22,7 @@ class LineWitness:
 
     def start(self) -> None:
         """Begin to record."""
-        with deaf_to_interrupts(later=True):
+        with defer_interrupts():
             self._listener = HISTORY.open()
         if not self._listener.joined:
             # The cell may import torch itself: look for it now and then.

@@ -17,7 +17,7 @@ from gpuwidget.heap.roots import Root
 from gpuwidget.kernel.attribution.cell_memory import CELLS
 from gpuwidget.kernel.devices import non_torch_memory
 from gpuwidget.kernel.shell import shell_references
-from gpuwidget.kernel.shell.deferred_interrupts import without_its_frames
+from gpuwidget.kernel.shell.interrupts import drop_frames_on_interrupt
 from gpuwidget.measure.cell_allocations import BEFORE, BETWEEN, CellBlocks
 from gpuwidget.measure.memory_holders import CellMemory, DeviceMemory, rank
 from gpuwidget.model.errors import OptionError
@@ -85,7 +85,7 @@ def holders() -> Holders:
     return look(_shell())
 
 
-@without_its_frames
+@drop_frames_on_interrupt
 def look(shell: Any, *, outside: bool = True) -> Holders:
     """As :func:`holders`, of a shell (None: a plain Python program); never raises.
 
@@ -100,7 +100,7 @@ def look(shell: Any, *, outside: bool = True) -> Holders:
         return failed
 
 
-@without_its_frames
+@drop_frames_on_interrupt
 def search(shell: Any, *, within_s: float | None = None) -> Look:
     """torch's blocks now, and who leads to them, as far as ``within_s`` seconds suffice to find it."""
     # Memory that a garbage collection frees after the snapshot would be listed as held by no name.

@@ -18,7 +18,7 @@ from gpuwidget.kernel.attribution.cell_memory import CELLS
 from gpuwidget.kernel.attribution.memory_holders import Look
 from gpuwidget.kernel.devices import non_torch_memory
 from gpuwidget.kernel.devices.device_choices import group_of
-from gpuwidget.kernel.shell.names_read_first import needed
+from gpuwidget.kernel.shell.name_references import names_read
 from gpuwidget.kernel.shell.shell_references import walls
 from gpuwidget.kernel.shell.user_code import UserCode
 from gpuwidget.measure.cell_allocations import UNKNOWN
@@ -273,7 +273,7 @@ def _needed(shell: Any, error: BaseException, cell: FailedCell | None) -> frozen
     namespace: Mapping[str, object] = vars(sys.modules["__main__"]) if shell is None else shell.user_ns
     barred = [] if shell is None else [*walls(shell), *shell.user_ns_hidden.values()]
     try:
-        return needed(source, error.__traceback__, UserCode(shell), namespace, barred)
+        return names_read(source, error.__traceback__, UserCode(shell), namespace, barred)
     except Exception:
         _LOG.debug("what the failed code reads was not found", exc_info=True)
         return None
