@@ -36,7 +36,7 @@ from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.pytorch.device_switch import SWITCH
 from gpuwidget.views import card
 
-log = logging.getLogger("gpuwidget")
+_LOG = logging.getLogger(__name__)
 
 _EVERY_CELL = WatchOptions(run=RunOptions(), live=False, quiet=False, label=None, device=None)
 
@@ -72,7 +72,7 @@ class _Armed:
         if leave is not None:
             left = leave()
             if left is not None:
-                log.warning("%s", printable_lines(left))
+                _LOG.warning("%s", printable_lines(left))
 
     def fail(self, result: Any) -> None:
         """The cell's code has failed: its time is over, though it may be some until the cell has ended."""
@@ -82,7 +82,7 @@ class _Armed:
                 if self.run is not None:
                     self.run.end(_status(result))
         except Exception:
-            log.debug("a failed cell's run could not be ended", exc_info=True)
+            _LOG.debug("a failed cell's run could not be ended", exc_info=True)
 
     def abandon(self) -> None:
         """Stop watching, without a card. Safe to call twice."""
@@ -99,7 +99,7 @@ class _Armed:
             self.abandon()
             self.restore_device()
         except Exception:
-            log.debug("a cell that was lost could not be let go of", exc_info=True)
+            _LOG.debug("a cell that was lost could not be let go of", exc_info=True)
 
 
 class CellWatcher:
@@ -141,7 +141,7 @@ class CellWatcher:
             else:
                 interrupt_soon()
         except Exception as error:
-            log.debug("a cell could not be watched", exc_info=True)
+            _LOG.debug("a cell could not be watched", exc_info=True)
             if armed.needs_memory:
                 skip_cell.refuse(self._shell, str(wait_for_memory.check_failed(error)))
             armed.abandon()
@@ -172,7 +172,7 @@ class CellWatcher:
             self._settle(armed, armed.run, status, ended_on_output)
             interrupted = armed.run.wait_interrupted
         except Exception:
-            log.debug("a watched cell could not be reported", exc_info=True)
+            _LOG.debug("a watched cell could not be reported", exc_info=True)
         finally:
             self._device_after(armed)
             armed.abandon()
@@ -208,7 +208,7 @@ class CellWatcher:
             try:
                 armed.leave_device = enter_device(options.device)
             except Exception as error:
-                log.warning(
+                _LOG.warning(
                     "The cell runs without --device %s: %s", options.device, printable_lines(str(error))
                 )
         with_chart = options.live and self._prepare_chart()
@@ -239,7 +239,7 @@ class CellWatcher:
         try:
             live_display.prepare()
         except live_display.LiveUnavailable as error:
-            log.warning("%s", printable_lines(str(error)))
+            _LOG.warning("%s", printable_lines(str(error)))
             return False
         return True
 
@@ -249,7 +249,7 @@ class CellWatcher:
                 if armed is not None:
                     armed.restore_device()
             except Exception:
-                log.warning("The cell's --device could not be put back", exc_info=True)
+                _LOG.warning("The cell's --device could not be put back", exc_info=True)
             SWITCH.after_cell()
 
     def _settle(self, armed: _Armed, run: Run, status: Status, ended_on_output: bool) -> None:
