@@ -8,16 +8,16 @@ from pathlib import Path
 from gpuwidget.model.errors import ExamplesError
 
 _INSTALLED = Path(__file__).parents[1] / "notebooks"
-_IN_A_CLONE = Path(__file__).parents[2] / "notebooks"
+_CLONE = Path(__file__).parents[2] / "notebooks"
 
 
 def notebooks() -> list[Path]:
     """Where they lie: in the package that was installed, or in the clone that this runs from."""
-    folder = _INSTALLED if _INSTALLED.is_dir() else _IN_A_CLONE
+    folder = _INSTALLED if _INSTALLED.is_dir() else _CLONE
     return sorted(folder.glob("*.ipynb"))
 
 
-def copy_out(folder: Path) -> list[Path]:
+def copy_notebooks(folder: Path) -> list[Path]:
     """Copy them into ``folder``, which is made where it is missing; the copies.
 
     Raises ExamplesError where one of them is there already or can't be written; then none is copied.

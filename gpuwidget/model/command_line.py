@@ -57,7 +57,7 @@ def parse(words: Sequence[str], name: str = "") -> CommandLine:
     )
 
 
-def in_one_line(program: str | None, arguments: str | None) -> str | None:
+def full_command(program: str | None, arguments: str | None) -> str | None:
     """Return both as a live view shows them; None where the program is unknown."""
     return program if not arguments else f"{program} {arguments}"
 

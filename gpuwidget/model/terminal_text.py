@@ -14,7 +14,7 @@ _CUT = "…"
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """One column of a table."""
 
     title: str
@@ -38,25 +38,25 @@ def printable_lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
-def cells(text: str) -> int:
+def display_width(text: str) -> int:
     """How many cells of a terminal the text takes."""
-    return sum(map(_cells_of, text))
+    return sum(map(_character_width, text))
 
 
-def cut(text: str, width: int) -> str:
+def truncate(text: str, width: int) -> str:
     """The text, or its beginning and ``…``, in at most ``width`` cells."""
-    if cells(text) <= width:
+    if display_width(text) <= width:
         return text
     kept, taken = "", 0
     for one in text:
-        taken += _cells_of(one)
+        taken += _character_width(one)
         if taken > width - 1:
             break
         kept += one
     return kept.rstrip() + _CUT
 
 
-def lay_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[str]:
+def format_table(columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], width: int) -> list[str]:
     """A line of titles and a line a row, each of at most ``width`` cells.
 
     A row may end early: its last cell then takes what is left of the line. Columns beyond the second in
@@ -66,8 +66,8 @@ def lay_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int
     kept = [place for place in range(len(columns)) if place < 2 or any(row[place] for row in full)]
     widths = {
         place: max(
-            cells(columns[place].title),
-            *(cells(row[place]) for row in rows if len(row) == len(columns) or place < len(row) - 1),
+            display_width(columns[place].title),
+            *(display_width(row[place]) for row in rows if len(row) == len(columns) or place < len(row) - 1),
             0,
         )
         for place in kept
@@ -88,18 +88,18 @@ def lay_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int
             else _padded(row[place], widths[place], columns[place].right)
             for place in (range(len(row)) if spans else kept)
         ]
-        return cut(_GAP.join(parts).rstrip(), width)
+        return truncate(_GAP.join(parts).rstrip(), width)
 
     return [line([column.title for column in columns]), *map(line, rows)]
 
 
 def _padded(text: str, width: int, right: bool) -> str:
-    shown = cut(text, width)
-    space = " " * (width - cells(shown))
+    shown = truncate(text, width)
+    space = " " * (width - display_width(shown))
     return space + shown if right else shown + space
 
 
-def _cells_of(character: str) -> int:
+def _character_width(character: str) -> int:
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1

@@ -40,7 +40,7 @@ class Inventory:
 
 
 @dataclass(frozen=True, slots=True)
-class Fast:
+class FastReadings:
     """The cheap calls, made several times a second. Fields as in :class:`gpuwidget.model.samples.Reading`."""
 
     utilization: float | None
@@ -51,7 +51,7 @@ class Fast:
 
 
 @dataclass(frozen=True, slots=True)
-class Steady:
+class StatusReadings:
     """Cheap calls for what changes slowly or is shown seldom, made about once a second."""
 
     power_limit_w: float | None
@@ -64,7 +64,7 @@ class Steady:
 
 
 @dataclass(frozen=True, slots=True)
-class Slow:
+class SlowReadings:
     """Calls that take milliseconds, made every few seconds on a thread of their own."""
 
     energy_j: float | None
@@ -76,7 +76,7 @@ class Slow:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class UtilizationWindow:
     """One of the windows over which the driver takes utilization, with its own time."""
 
     until: float
@@ -104,7 +104,7 @@ class Source(Protocol):
         """Let go of the driver. Safe to call twice, and while another thread's call hangs."""
         ...
 
-    def read_fast(self, gpu: Gpu) -> Fast:
+    def read_fast(self, gpu: Gpu) -> FastReadings:
         """Utilization, memory and power of one GPU."""
         ...
 
@@ -116,15 +116,15 @@ class Source(Protocol):
         """Who has a context on one GPU; None where the driver does not say."""
         ...
 
-    def read_steady(self, gpu: Gpu) -> Steady:
+    def read_status(self, gpu: Gpu) -> StatusReadings:
         """Temperature, clocks, power limit and throttle reasons of one GPU."""
         ...
 
-    def read_slow(self, gpu: Gpu) -> Slow:
+    def read_slow(self, gpu: Gpu) -> SlowReadings:
         """What takes milliseconds to ask."""
         ...
 
-    def read_windows(self, gpu: Gpu) -> tuple[Window, ...]:
+    def read_utilization_windows(self, gpu: Gpu) -> tuple[UtilizationWindow, ...]:
         """The last windows of utilization, oldest first; empty where none are kept. Takes milliseconds."""
         ...
 
@@ -135,7 +135,7 @@ class Source(Protocol):
         """
         ...
 
-    def forget_activity(self) -> None:
+    def stop_activity(self) -> None:
         """Let go of the counters' samples: nobody asks for activity any more."""
         ...
 

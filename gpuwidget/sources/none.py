@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuwidget.model.errors import SourceLostError
 from gpuwidget.model.samples import Activity, Gpu, Origin, Process
-from gpuwidget.sources import Fast, Inventory, Slow, Steady, Window
+from gpuwidget.sources import FastReadings, Inventory, SlowReadings, StatusReadings, UtilizationWindow
 
 
 class NoSource:
@@ -21,7 +21,7 @@ class NoSource:
     def close(self) -> None:
         """Nothing to let go of."""
 
-    def read_fast(self, gpu: Gpu) -> Fast:
+    def read_fast(self, gpu: Gpu) -> FastReadings:
         """Never called: there is no GPU."""
         raise SourceLostError(self._reason)
 
@@ -33,15 +33,15 @@ class NoSource:
         """Never called: there is no GPU."""
         raise SourceLostError(self._reason)
 
-    def read_steady(self, gpu: Gpu) -> Steady:
+    def read_status(self, gpu: Gpu) -> StatusReadings:
         """Never called: there is no GPU."""
         raise SourceLostError(self._reason)
 
-    def read_slow(self, gpu: Gpu) -> Slow:
+    def read_slow(self, gpu: Gpu) -> SlowReadings:
         """Never called: there is no GPU."""
         raise SourceLostError(self._reason)
 
-    def read_windows(self, gpu: Gpu) -> tuple[Window, ...]:
+    def read_utilization_windows(self, gpu: Gpu) -> tuple[UtilizationWindow, ...]:
         """Never called: there is no GPU."""
         raise SourceLostError(self._reason)
 
@@ -49,5 +49,5 @@ class NoSource:
         """Never called: there is no GPU."""
         raise SourceLostError(self._reason)
 
-    def forget_activity(self) -> None:
+    def stop_activity(self) -> None:
         """Nothing to let go of."""

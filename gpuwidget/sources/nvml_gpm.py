@@ -11,7 +11,7 @@ from typing import Any
 from gpuwidget.model.clock import Clock
 from gpuwidget.model.samples import Activity
 
-SHORTEST_S = 0.1
+MIN_WINDOW_S = 0.1
 """The counters need this long between two samples to say anything (NVML's documentation)."""
 
 _MIB = 1024**2
@@ -32,13 +32,13 @@ _METRICS = (
 """NVML_GPM_METRIC number, field of Activity, and what makes percent or bytes a second of its unit."""
 
 
-_Question = tuple[Any, list[tuple[Any, tuple[int, str, int]]]]
+_MetricsRequest = tuple[Any, list[tuple[Any, tuple[int, str, int]]]]
 """NVML's structure for a question and its answer, and the place of each metric in it."""
 TakeSample = Callable[[Any], object]
 """nvmlGpmSampleGet, or nvmlGpmMigSampleGet, of one GPU into a sample; raises pynvml's NVMLError."""
 
 
-class Counters:
+class GpmCounters:
     """The two samples of one GPU: the one last taken, and the one to take next.
 
     ``read`` is called by one thread at a time, ``discard`` by any, also while a ``read`` hangs: that read's
@@ -55,7 +55,7 @@ class Counters:
         self._last: Any = None
         self._next: Any = None
         self._last_time = self._last_monotonic = float("-inf")
-        self._question: _Question | None = None
+        self._metrics_request: _MetricsRequest | None = None
 
     def read(self) -> Activity | None:
         """What the hardware did since the last call; None at the first and within 100 ms of the last.
@@ -65,7 +65,7 @@ class Counters:
         with self._lock:
             if self._reading or self._discarded:
                 return None
-            if self._clock.monotonic() - self._last_monotonic < SHORTEST_S:
+            if self._clock.monotonic() - self._last_monotonic < MIN_WINDOW_S:
                 return None
             self._reading = True
         try:
@@ -99,9 +99,9 @@ class Counters:
 
     def _between(self, first: Any, second: Any, since: float, until: float) -> Activity:
         nvml = self._nvml
-        if self._question is None:
-            self._question = _question(nvml)
-        get, slots = self._question
+        if self._metrics_request is None:
+            self._metrics_request = _metrics_request(nvml)
+        get, slots = self._metrics_request
         get.sample1, get.sample2 = first, second
         nvml.nvmlGpmMetricsGet(get)
         values = {}
@@ -118,7 +118,7 @@ class Counters:
         self._last = self._next = None
 
 
-def _question(nvml: Any) -> _Question:
+def _metrics_request(nvml: Any) -> _MetricsRequest:
     """What is asked at every read, made once: setting it up takes longer than the answer."""
     get = nvml.c_nvmlGpmMetricsGet_t()
     get.version = nvml.NVML_GPM_METRICS_GET_VERSION

@@ -29,7 +29,7 @@ PERMANENT = {
 }
 """Errors that stay for that value of that GPU, and the reason that the value is missing."""
 
-PASSING = {
+TRANSIENT = {
     NO_PERMISSION: "this user or container may not read it",
     NOT_FOUND: "the driver has no data for it yet",
     TIMEOUT: "the driver did not answer in time",
@@ -88,7 +88,7 @@ _START = {
 }
 
 
-def cannot_start(code: int, said: str) -> str:
+def start_error(code: int, said: str) -> str:
     """Why there is no GPU and what to do, for the error that NVML started with; ``said`` is its own text."""
     fallback = (
         f"The NVIDIA driver could not be started (NVML error {code}: {said}). See what nvidia-smi says."
@@ -96,7 +96,7 @@ def cannot_start(code: int, said: str) -> str:
     return _START.get(code, fallback)
 
 
-def scrambles_processes(driver: str | None) -> bool:
+def scrambles_process_lists(driver: str | None) -> bool:
     """Whether this driver version hands out process lists in a shape that nobody can read (nvitop#75)."""
     if driver is None:
         return False
@@ -107,7 +107,7 @@ def scrambles_processes(driver: str | None) -> bool:
     return branch == 535 and 43 <= release < 86
 
 
-SCRAMBLED = "drivers 535.43 to 535.85 list processes wrongly; update the driver"
-OF_THE_WHOLE_GPU = "a MIG slice has none of its own; see the whole GPU"
+SCRAMBLED_PROCESS_LISTS = "drivers 535.43 to 535.85 list processes wrongly; update the driver"
+NOT_PER_MIG_SLICE = "a MIG slice has none of its own; see the whole GPU"
 REOPENING = "the driver is being opened again"
 NO_GPM = "this GPU has no performance counters that the driver gives out (Hopper and later have)"

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpuwidget.model.samples import ProcessKind
-from gpuwidget.sources import nvml_messages as words
+from gpuwidget.sources import nvml_messages
 
 _FUNCTIONS: dict[ProcessKind, str] = {
     "compute": "nvmlDeviceGetComputeRunningProcesses",
     "graphics": "nvmlDeviceGetGraphicsRunningProcesses",
 }
-_ROOM_AT_FIRST = 32
-_UNSAID = 2**64 - 1
+_INITIAL_CAPACITY = 32
+_UNAVAILABLE = 2**64 - 1
 
 
 class ProcessInfo(ctypes.Structure):
@@ -35,13 +35,13 @@ def list_processes(nvml: Any, kind: ProcessKind, version: int, handle: Any) -> S
     which each may wait for the GIL, and it fails where processes come in between.
     """
     call = nvml._nvmlGetFunctionPointer(f"{_FUNCTIONS[kind]}_v{version}")
-    room = _ROOM_AT_FIRST
+    capacity = _INITIAL_CAPACITY
     while True:
-        buffer = (ProcessInfo * room)()
-        count = ctypes.c_uint(room)
+        buffer = (ProcessInfo * capacity)()
+        count = ctypes.c_uint(capacity)
         code = call(handle, ctypes.byref(count), buffer)
-        if code == words.INSUFFICIENT_SIZE:
-            room = max(2 * room, count.value)
+        if code == nvml_messages.INSUFFICIENT_SIZE:
+            capacity = max(2 * capacity, count.value)
         elif code:
             raise nvml.NVMLError(code)
         else:
@@ -55,7 +55,7 @@ def memory_by_pid(listed: Sequence[ProcessInfo]) -> dict[int, int | None]:
     """
     memory: dict[int, int | None] = {}
     for info in listed:
-        size = None if info.memory == _UNSAID else int(info.memory)
+        size = None if info.memory == _UNAVAILABLE else int(info.memory)
         before = memory.get(info.pid, 0)
         memory[info.pid] = None if size is None or before is None else before + size
     return memory

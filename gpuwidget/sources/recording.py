@@ -46,7 +46,7 @@ def _column() -> array[float]:
 
 
 @dataclass(slots=True)
-class Track:
+class RecordedSeries:
     """The course of one GPU, in columns of eight bytes a value, NaN for unknown."""
 
     ticks: dict[str, array[float]] = field(default_factory=lambda: {key: _column() for key in TICK_KEYS})
@@ -73,7 +73,7 @@ class RecordedGpu:
     utilization_window: float | None
     missing: Mapping[str, str]
     """Why a field could not be read when it was recorded, by the names of Reading."""
-    track: Track = field(default_factory=Track)
+    series: RecordedSeries = field(default_factory=RecordedSeries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def read(path: Path) -> Recording:
     name = repr(str(path))
     try:
         with path.open("rb") as file:
-            lines = _Lines(file)
+            lines = _JsonLines(file)
             try:
                 return _parse(lines)
             except (*_MALFORMED, gzip.BadGzipFile, zlib.error) as error:
@@ -106,7 +106,7 @@ def read(path: Path) -> Recording:
         raise RecordingError(
             f"The recording {name} holds no readings. Make one with 'gpuwidget record FILE'."
         ) from None
-    except (EOFError, _Unfinished):
+    except (EOFError, _Truncated):
         raise RecordingError(
             f"The recording {name} ends in the middle: it was not written or copied to its end. "
             "Copy it again, or make a new one with 'gpuwidget record FILE'."
@@ -123,11 +123,11 @@ class _Empty(Exception):
     """There is not a single tick."""
 
 
-class _Unfinished(Exception):
+class _Truncated(Exception):
     """The last line is not whole."""
 
 
-class _Lines:
+class _JsonLines:
     """The JSON values of a file, a line each, and the number of the line last read."""
 
     def __init__(self, file: BinaryIO) -> None:
@@ -144,7 +144,7 @@ class _Lines:
                 yield json.loads(line)
             except json.JSONDecodeError:
                 if line.startswith('{"t":') and not line.endswith("\n"):
-                    raise _Unfinished from None
+                    raise _Truncated from None
                 raise ValueError("not JSON") from None
 
 
@@ -175,12 +175,12 @@ def _parse(lines: Iterable[Any]) -> Recording:
             raise ValueError(f"a tick of {len(line['gpus'])} GPUs, where the first line names {len(gpus)}")
         times.append(t)
         for recorded, values in zip(gpus, line["gpus"], strict=True):
-            _take(recorded.track, t, values, known)
+            _append_tick(recorded.series, t, values, known)
     if not times:
         raise _Empty
     duration = times[-1] + _tick(meta, times)
     for recorded in gpus:
-        _complete_energy(recorded.track, times, duration)
+        _extend_energy(recorded.series, times, duration)
     cuda = meta.get("cuda_driver")
     return Recording(
         driver=_text(meta.get("driver")),
@@ -192,51 +192,53 @@ def _parse(lines: Iterable[Any]) -> Recording:
 
 
 def _gpu(meta: Mapping[str, Any], place: int) -> RecordedGpu:
-    facts = meta["gpus"][place]
+    values = meta["gpus"][place]
     # One that follows from what was recorded alone: every process that plays it makes the same.
     own = f"GPU-{uuid.uuid5(uuid.NAMESPACE_OID, f'gpuwidget {place} {json.dumps(meta, sort_keys=True)}')}"
-    total, limit = _number(facts.get("memory_total")), _number(facts.get("power_limit_mw")) / 1000
-    reserved = _number(facts.get("memory_reserved"))
+    total, limit = _number(values.get("memory_total")), _number(values.get("power_limit_mw")) / 1000
+    reserved = _number(values.get("memory_reserved"))
     gpu = Gpu(
-        uuid=_text(facts.get("uuid")) or own,
-        index=int(facts.get("index", place)),
-        mig_index=None if facts.get("mig_index") is None else int(facts["mig_index"]),
-        mig_parent=_text(facts.get("mig_parent")),
-        name=str(facts["name"]),
-        pci_bus_id=_text(facts.get("pci_bus_id")),
+        uuid=_text(values.get("uuid")) or own,
+        index=int(values.get("index", place)),
+        mig_index=None if values.get("mig_index") is None else int(values["mig_index"]),
+        mig_parent=_text(values.get("mig_parent")),
+        name=str(values["name"]),
+        pci_bus_id=_text(values.get("pci_bus_id")),
         memory_total=None if math.isnan(total) else int(total),
         memory_reserved=None if math.isnan(reserved) else int(reserved),
-        unified_memory=bool(facts.get("unified_memory", False)),
-        compute_capability=_text(facts.get("compute_capability")),
+        unified_memory=bool(values.get("unified_memory", False)),
+        compute_capability=_text(values.get("compute_capability")),
     )
-    window = _number(facts.get("utilization_window_s", UTILIZATION_WINDOW_S))
+    window = _number(values.get("utilization_window_s", UTILIZATION_WINDOW_S))
     return RecordedGpu(
         gpu=gpu,
         power_limit_w=None if math.isnan(limit) else limit,
         utilization_window=None if math.isnan(window) else window,
-        missing={str(name): str(why) for name, why in facts.get("missing", {}).items()},
+        missing={str(name): str(why) for name, why in values.get("missing", {}).items()},
     )
 
 
-def _take(track: Track, t: float, values: Mapping[str, Any], known: dict[str, tuple[Process, ...]]) -> None:
-    for key, column in track.ticks.items():
+def _append_tick(
+    series: RecordedSeries, t: float, values: Mapping[str, Any], known: dict[str, tuple[Process, ...]]
+) -> None:
+    for key, column in series.ticks.items():
         column.append(_number(values.get(key)))
-    track.lost.append(values.get("lost") is True)
+    series.lost.append(values.get("lost") is True)
     procs = values.get("procs")
     # The same processes tick after tick: one tuple for all of them.
-    track.processes.append(None if procs is None else known.setdefault(repr(procs), _processes(procs)))
+    series.processes.append(None if procs is None else known.setdefault(repr(procs), _processes(procs)))
     gpm = values.get("gpm")
     if gpm is not None:
-        track.gpm_since.append(track.gpm_until[-1] if track.gpm_until else 0.0)
-        track.gpm_until.append(t)
+        series.gpm_since.append(series.gpm_until[-1] if series.gpm_until else 0.0)
+        series.gpm_until.append(t)
         for name in GPM_PERCENT:
-            track.gpm[name].append(_number(gpm.get(name)))
+            series.gpm[name].append(_number(gpm.get(name)))
         for name, key in GPM_RATES.items():
-            track.gpm[name].append(_number(gpm.get(key)) * MIB)
+            series.gpm[name].append(_number(gpm.get(key)) * MIB)
     energy = _number(values.get("energy_mj")) / 1000
     if not math.isnan(energy):
-        track.energy_t.append(t)
-        track.energy_j.append(energy)
+        series.energy_t.append(t)
+        series.energy_j.append(energy)
 
 
 def _processes(procs: list[list[Any]]) -> tuple[Process, ...]:
@@ -253,36 +255,36 @@ def _processes(procs: list[list[Any]]) -> tuple[Process, ...]:
     )
 
 
-def _complete_energy(track: Track, times: array[float], duration: float) -> None:
+def _extend_energy(series: RecordedSeries, times: array[float], duration: float) -> None:
     """Carry the counter to both ends of the recording by the power that was drawn there.
 
     The counter is read seldom, so that a recording neither begins nor ends with it. A counter that began
     anew, as a driver's does when it is loaded again, goes on from where it was.
     """
-    if not track.energy_t:
+    if not series.energy_t:
         return
-    first, last = track.energy_t[0], track.energy_t[-1]
+    first, last = series.energy_t[0], series.energy_t[-1]
     t = _column()
     joules = _column()
     if first > 0:
         t.append(0.0)
-        joules.append(track.energy_j[0] - _drawn(track, times, 0.0, first))
+        joules.append(series.energy_j[0] - _energy_between(series, times, 0.0, first))
     lift = 0.0
     before = -math.inf
-    for at, read_j in zip(track.energy_t, track.energy_j, strict=True):
+    for at, read_j in zip(series.energy_t, series.energy_j, strict=True):
         lift += max(0.0, before - read_j)
         before = read_j
         t.append(at)
         joules.append(read_j + lift)
     t.append(duration)
-    joules.append(joules[-1] + _drawn(track, times, last, duration))
-    track.energy_t, track.energy_j = t, joules
+    joules.append(joules[-1] + _energy_between(series, times, last, duration))
+    series.energy_t, series.energy_j = t, joules
 
 
-def _drawn(track: Track, times: array[float], since: float, until: float) -> float:
+def _energy_between(series: RecordedSeries, times: array[float], since: float, until: float) -> float:
     """Joules between two moments, by the recorded power; nothing where that is unknown."""
     total = 0.0
-    for place, power in enumerate(track.ticks["power_mw"]):
+    for place, power in enumerate(series.ticks["power_mw"]):
         end = times[place + 1] if place + 1 < len(times) else until
         seconds = min(end, until) - max(times[place], since)
         if seconds > 0 and not math.isnan(power):

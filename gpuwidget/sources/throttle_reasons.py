@@ -30,7 +30,7 @@ POWER_CAP = "power cap"
 """The word that means the power limit is reached, as it is under full load."""
 
 # The worst first: where there is room for one word only, it is the first.
-_WORDS = {
+_NAMES = {
     HW_THERMAL_SLOWDOWN: "too hot (hardware)",
     HW_POWER_BRAKE_SLOWDOWN: "power brake",
     HW_SLOWDOWN: "hardware slowdown",
@@ -43,16 +43,16 @@ _WORDS = {
     DISPLAY_CLOCK_SETTING: "display setting",
     GPU_IDLE: IDLE,
 }
-ALL = tuple(_WORDS.values())
+ALL_NAMES = tuple(_NAMES.values())
 """Every word, the worst first."""
-_TROUBLE = (
+_NEEDS_ATTENTION = (
     HW_THERMAL_SLOWDOWN | HW_POWER_BRAKE_SLOWDOWN | HW_SLOWDOWN | SW_THERMAL_SLOWDOWN | SW_POWER_CAP
 )  # The others are what somebody set, or that there is nothing to do.
-ATTENTION = frozenset(word for bit, word in _WORDS.items() if bit & _TROUBLE)
+NEEDS_ATTENTION = frozenset(name for bit, name in _NAMES.items() if bit & _NEEDS_ATTENTION)
 """The words that mean a GPU at work runs slower than it could, for want of power or of cooling."""
 
 
-def words(mask: int) -> tuple[str, ...]:
+def reason_names(mask: int) -> tuple[str, ...]:
     """The reasons in ``mask``, the worst first; empty when nothing holds the clock down.
 
     A bit that newer drivers may add is given by its number, as ``reason 0x800``.
@@ -60,14 +60,14 @@ def words(mask: int) -> tuple[str, ...]:
     if mask & (HW_THERMAL_SLOWDOWN | HW_POWER_BRAKE_SLOWDOWN):
         # The driver sets the general bit together with the one that says why.
         mask &= ~HW_SLOWDOWN
-    known = [word for bit, word in _WORDS.items() if mask & bit]
+    known = [name for bit, name in _NAMES.items() if mask & bit]
     unnamed = [1 << place for place in range(mask.bit_length()) if mask >> place & 1]
-    return (*known, *(f"reason {bit:#x}" for bit in unnamed if bit not in _WORDS))
+    return (*known, *(f"reason {bit:#x}" for bit in unnamed if bit not in _NAMES))
 
 
-def mask(reasons: Iterable[str]) -> int:
-    """The bits of :func:`words`' words; a word that is none of them adds nothing."""
-    bits = {word: bit for bit, word in _WORDS.items()}
+def reason_mask(reasons: Iterable[str]) -> int:
+    """The bits of :func:`reason_names`; a word that is none of them adds nothing."""
+    bits = {name: bit for bit, name in _NAMES.items()}
     total = 0
     for reason in reasons:
         name, _, number = reason.partition(" 0x")
@@ -77,4 +77,4 @@ def mask(reasons: Iterable[str]) -> int:
 
 def needing_attention(reasons: Iterable[str]) -> tuple[str, ...]:
     """Those of ``reasons`` that a person may want to do something about, in the order given."""
-    return tuple(reason for reason in reasons if reason in ATTENTION)
+    return tuple(reason for reason in reasons if reason in NEEDS_ATTENTION)

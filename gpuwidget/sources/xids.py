@@ -7,7 +7,7 @@ https://docs.nvidia.com/deploy/xid-errors/.
 
 from __future__ import annotations
 
-OF_PROGRAMS = {
+APPLICATION_XIDS = {
     13: "a kernel failed, often by an index out of bounds",
     31: "a kernel read or wrote memory that is not its own",
     43: "a program's work was stopped",
@@ -17,7 +17,7 @@ OF_PROGRAMS = {
 }
 """By number, what happened: the program that did it fails, the GPU is healthy."""
 
-_OF_GPUS = {
+_GPU_XIDS = {
     48: "an uncorrectable memory error",
     63: "memory was set aside after an error; a reset finishes it",
     64: "memory could not be set aside after an error",
@@ -31,6 +31,6 @@ _OF_GPUS = {
 }
 
 
-def meaning(number: int) -> str:
+def describe(number: int) -> str:
     """What an XID says, in a few words."""
-    return OF_PROGRAMS.get(number) or _OF_GPUS.get(number, "see NVIDIA's catalogue of XIDs")
+    return APPLICATION_XIDS.get(number) or _GPU_XIDS.get(number, "see NVIDIA's catalogue of XIDs")

@@ -14,7 +14,7 @@ class SharedMemory(NamedTuple):
     free: int
 
 
-def cores(root: Path = Path("/")) -> float | None:
+def usable_cores(root: Path = Path("/")) -> float | None:
     """How many cores this process may use: its affinity, and the time its container grants it.
 
     None where the system does not say. ``root`` is where ``/proc`` and ``/sys`` are found.
@@ -23,7 +23,7 @@ def cores(root: Path = Path("/")) -> float | None:
         allowed: int | None = len(os.sched_getaffinity(0))
     except (AttributeError, OSError):
         allowed = os.cpu_count()
-    granted = [quota for quota in (_quota(root), allowed) if quota is not None]
+    granted = [quota for quota in (_cpu_quota(root), allowed) if quota is not None]
     return min(granted, default=None)
 
 
@@ -36,10 +36,10 @@ def shared_memory(root: Path = Path("/")) -> SharedMemory | None:
     return SharedMemory(room.f_frsize * room.f_blocks, room.f_frsize * room.f_bavail)
 
 
-def _quota(root: Path) -> float | None:
+def _cpu_quota(root: Path) -> float | None:
     """The tightest limit in cores on the way from this process's control group up to the root of all."""
     quotas = []
-    for folder in _groups(root):
+    for folder in _cgroup_folders(root):
         words = _words(folder / "cpu.max")  # version 2: '200000 100000', or 'max 100000'
         if not words:
             words = [*_words(folder / "cpu.cfs_quota_us"), *_words(folder / "cpu.cfs_period_us")]
@@ -48,7 +48,7 @@ def _quota(root: Path) -> float | None:
     return min(quotas, default=None)
 
 
-def _groups(root: Path) -> list[Path]:
+def _cgroup_folders(root: Path) -> list[Path]:
     found = []
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")

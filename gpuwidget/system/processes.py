@@ -20,11 +20,11 @@ from gpuwidget.model.fork import reset_after_fork
 
 _HOST_PID_NAMESPACE = 0xEFFFFFFC
 """Inode of the kernel's first pid namespace (PROC_PID_INIT_INO of linux/proc_ns.h)."""
-_TRUST_S = 2.0
+_PID_VALID_S = 2.0
 """How long a process id goes on meaning the same process without a look: ids are given out in turn, so
 that one comes back only after all others (tens of thousands at least) were used."""
-_MOST_REMEMBERED = 1024
-_DEEPEST = 256
+_MAX_CACHED = 1024
+_MAX_GENERATIONS = 256
 """Generations that are walked up; only ids that changed hands meanwhile could make more of them."""
 _NOTEBOOK = "JPY_SESSION_NAME"
 _CUDA_DEVICE = "/dev/nvidia-uvm"
@@ -57,7 +57,7 @@ class Identity(NamedTuple):
 UNKNOWN = Identity(None, None, None)
 
 
-class _Origin(NamedTuple):
+class _StartInfo(NamedTuple):
     """What tells a process from a later one with the same id, and who started it."""
 
     started: float
@@ -78,7 +78,7 @@ def in_host_pid_namespace() -> bool:
 
 
 @functools.cache
-def started() -> float | None:
+def start_time() -> float | None:
     """When this process began, epoch seconds to about one; None where the system does not say."""
     try:
         return float(psutil.Process().create_time())
@@ -180,11 +180,11 @@ def _cpu_time(pid: int) -> float:
         return 0.0
 
 
-class _Remembered(Generic[_T]):
+class _ProcessCache(Generic[_T]):
     """What was found out about processes, each asked once, as long as its id means the same process."""
 
     def __init__(
-        self, clock: Clock, find: Callable[[int, _Origin], _T], gone: _T, keep: Callable[[_T], bool]
+        self, clock: Clock, find: Callable[[int, _StartInfo], _T], gone: _T, keep: Callable[[_T], bool]
     ) -> None:
         """``gone`` is what holds of a process that is not there; ``keep`` says what is forgotten last."""
         self._clock = clock
@@ -201,28 +201,28 @@ class _Remembered(Generic[_T]):
         """What holds of ``pid``."""
         now = self._clock.monotonic()
         known = self._found.get(pid)
-        if known is not None and now - known[2] < _TRUST_S:
+        if known is not None and now - known[2] < _PID_VALID_S:
             return known[1]
-        origin = _origin(pid)
-        if origin is None:
+        info = _start_info(pid)
+        if info is None:
             found = self._gone
-        elif known is not None and known[0] == origin.started:
+        elif known is not None and known[0] == info.started:
             found = known[1]
         else:
-            found = self._find(pid, origin)
-        if len(self._found) >= _MOST_REMEMBERED:
-            self.forget_all_but(self._keep)
-            if len(self._found) >= _MOST_REMEMBERED // 2:
+            found = self._find(pid, info)
+        if len(self._found) >= _MAX_CACHED:
+            self.retain(self._keep)
+            if len(self._found) >= _MAX_CACHED // 2:
                 self._found.clear()
-        self._found[pid] = (origin.started if origin is not None else None, found, now)
+        self._found[pid] = (info.started if info is not None else None, found, now)
         return found
 
-    def forget_all_but(self, keep: Callable[[_T], bool]) -> None:
+    def retain(self, keep: Callable[[_T], bool]) -> None:
         """Find out anew about all processes of which ``keep`` does not hold."""
         self._found = {pid: known for pid, known in self._found.items() if keep(known[1])}
 
 
-class Families:
+class ProcessTrees:
     """Whose descendants processes are, told by walking up from them, never down from their elders.
 
     One whose parent has died is another's child by then. It is told by its session where one of the roots
@@ -234,7 +234,7 @@ class Families:
         self._roots: dict[int, float] = {}
         """When each was started."""
         # What was found to be a root's is forgotten last, since it can't be told again later.
-        self._judged = _Remembered[int | None](
+        self._roots_found = _ProcessCache[int | None](
             clock, self._ancestor, None, keep=lambda root: root is not None
         )
 
@@ -242,70 +242,70 @@ class Families:
         """The processes whose descendants are told apart from now on; those that are gone are left out."""
         before, self._roots = self._roots, {}
         for pid in pids:
-            origin = _origin(pid)
-            if origin is not None:
-                self._roots[pid] = origin.started
+            info = _start_info(pid)
+            if info is not None:
+                self._roots[pid] = info.started
         if self._roots == before:
             return
         # What belonged to one that is there no longer is judged anew, and so is every stranger.
         kept = {pid for pid, started in self._roots.items() if before.get(pid) == started}
-        self._judged.forget_all_but(lambda root: root in kept)
+        self._roots_found.retain(lambda root: root in kept)
 
     def root_of(self, pid: int) -> int | None:
         """The root that ``pid`` is, or descends from, the nearest where there are several; None if none."""
-        return pid if pid in self._roots else self._judged.get(pid)
+        return pid if pid in self._roots else self._roots_found.get(pid)
 
-    def _ancestor(self, pid: int, origin: _Origin) -> int | None:
-        for _ in range(_DEEPEST):
+    def _ancestor(self, pid: int, info: _StartInfo) -> int | None:
+        for _ in range(_MAX_GENERATIONS):
             # The number of a session that has members is given to no other process.
-            for elder in (origin.parent, origin.session):
-                if elder is not None and elder in self._roots and self._roots[elder] <= origin.started:
-                    return elder
-            parent = _origin(origin.parent) if origin.parent > 1 else None
+            for ancestor in (info.parent, info.session):
+                if ancestor is not None and ancestor in self._roots and self._roots[ancestor] <= info.started:
+                    return ancestor
+            parent = _start_info(info.parent) if info.parent > 1 else None
             # A parent is older than its child: a younger one is a stranger with its number.
-            if parent is None or parent.started > origin.started:
+            if parent is None or parent.started > info.started:
                 return None
-            origin = parent
+            info = parent
         return None
 
 
-class Family:
+class OwnProcessTree:
     """This process and its descendants."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self.pid = os.getpid()
-        self._families = Families(clock)
-        self._families.set_roots((self.pid,))
+        self._trees = ProcessTrees(clock)
+        self._trees.set_roots((self.pid,))
 
     def contains(self, pid: int) -> bool:
         """Whether ``pid`` is this process, a child of it, a child's child and so on; False when gone."""
-        return pid == self.pid or self._families.root_of(pid) is not None
+        return pid == self.pid or self._trees.root_of(pid) is not None
 
 
-_family: Family | None = None
+_own_tree: OwnProcessTree | None = None
 
 
-def family() -> Family:
+def own_process_tree() -> OwnProcessTree:
     """That of this process, which remembers from run to run who belonged to it."""
-    global _family
-    if _family is None:
-        _family = Family()
-    return _family
+    global _own_tree
+    if _own_tree is None:
+        _own_tree = OwnProcessTree()
+    return _own_tree
 
 
 def _reset_in_child() -> None:
-    global _family
-    _family = None
+    global _own_tree
+    _own_tree = None
 
 
 reset_after_fork(_reset_in_child)
 
 
-class Directory:
+class ProcessDirectory:
     """User, program and arguments of processes, read once for each."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._known = _Remembered(clock, _identify, UNKNOWN, keep=lambda identity: False)
+        self._known = _ProcessCache(clock, _identify, UNKNOWN, keep=lambda identity: False)
 
     def look_up(self, pid: int) -> Identity:
         """Who ``pid`` is, as far as this user may read it."""
@@ -321,22 +321,22 @@ def own_user() -> str | None:
         return None
 
 
-def _origin(pid: int) -> _Origin | None:
+def _start_info(pid: int) -> _StartInfo | None:
     if psutil.LINUX:
         try:
             # The name in parentheses may itself hold spaces and parentheses: count from the last one.
             fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-            return _Origin(started=float(fields[19]), parent=int(fields[1]), session=int(fields[3]))
+            return _StartInfo(started=float(fields[19]), parent=int(fields[1]), session=int(fields[3]))
         except (OSError, IndexError, ValueError):
             return None
     try:
         process = psutil.Process(pid)
-        return _Origin(started=process.create_time(), parent=process.ppid())
+        return _StartInfo(started=process.create_time(), parent=process.ppid())
     except (psutil.Error, ValueError):
         return None
 
 
-def _identify(pid: int, origin: _Origin) -> Identity:
+def _identify(pid: int, info: _StartInfo) -> Identity:
     user = None
     try:
         process = psutil.Process(pid)
@@ -348,7 +348,7 @@ def _identify(pid: int, origin: _Origin) -> Identity:
     return Identity(user, shown.program, shown.arguments)
 
 
-def exists(pid: int) -> bool:
+def process_exists(pid: int) -> bool:
     """Whether a process of that number is there, also one that this user may know nothing else of."""
     return bool(psutil.pid_exists(pid))
 

@@ -492,7 +492,7 @@ async def test_proof_by_an_open_device(
     assert held(await stream.usage()) == []
     source.processes[0] = (ours,)
     usage = await usage_where(stream, held)
-    who = processes.Directory().look_up(own)
+    who = processes.ProcessDirectory().look_up(own)
     assert held(usage) == [(None, None, own, who.user, who.program, who.arguments, 2 * GIB, "driver")]
 
 
