@@ -1,4 +1,4 @@
-"""The source of a machine that is to show no GPU, with the reason it gives."""
+"""The source without GPUs, and the reason why."""
 
 from __future__ import annotations
 
@@ -8,46 +8,46 @@ from gpuwidget.sources import FastReadings, Inventory, SlowReadings, StatusReadi
 
 
 class NoSource:
-    """No GPU at all, and why."""
+    """A source that finds no GPU."""
 
     def __init__(self, reason: str) -> None:
         self._reason = reason
 
     def open(self) -> Inventory:
-        """No GPUs, and the reason."""
+        """Return no GPUs, and the reason."""
         origin = Origin(kind="none", reason=self._reason, recording=None, driver=None, cuda_driver=None)
         return Inventory(origin=origin, gpus=())
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
     def read_fast(self, gpu: Gpu) -> FastReadings:
-        """Never called: there is no GPU."""
+        """Never called, as there is no GPU."""
         raise SourceLostError(self._reason)
 
     def read_memory(self, gpu: Gpu) -> int | None:
-        """Never called: there is no GPU."""
+        """Never called, as there is no GPU."""
         raise SourceLostError(self._reason)
 
     def read_processes(self, gpu: Gpu) -> tuple[Process, ...] | None:
-        """Never called: there is no GPU."""
+        """Never called, as there is no GPU."""
         raise SourceLostError(self._reason)
 
     def read_status(self, gpu: Gpu) -> StatusReadings:
-        """Never called: there is no GPU."""
+        """Never called, as there is no GPU."""
         raise SourceLostError(self._reason)
 
     def read_slow(self, gpu: Gpu) -> SlowReadings:
-        """Never called: there is no GPU."""
+        """Never called, as there is no GPU."""
         raise SourceLostError(self._reason)
 
     def read_utilization_windows(self, gpu: Gpu) -> tuple[UtilizationWindow, ...]:
-        """Never called: there is no GPU."""
+        """Never called, as there is no GPU."""
         raise SourceLostError(self._reason)
 
     def read_activity(self, gpu: Gpu) -> Activity | None:
-        """Never called: there is no GPU."""
+        """Never called, as there is no GPU."""
         raise SourceLostError(self._reason)
 
     def stop_activity(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""

@@ -1,7 +1,7 @@
-"""The GPUs of this machine, as NVIDIA's management session (NVML) reports them.
+"""The GPUs of this machine, read through NVIDIA's management library (NVML).
 
-Reached through NVIDIA's own Python binding, the module ``pynvml`` of the package nvidia-ml-py. This module
-opens and closes it; what one GPU is asked is in ``nvml_device``.
+The binding is NVIDIA's own, the module ``pynvml`` of the package nvidia-ml-py. This module opens and closes
+NVML and finds the GPUs; ``nvml_device`` makes the calls of one GPU.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from gpuwidget.system import processes
 _LOG = logging.getLogger(__name__)
 
 _CALL_WAIT_S = 0.5
-"""How long opening waits for calls that are under way, and these for it; one that hangs never ends."""
+"""How long opening waits for calls under way, and new calls for the opening. A hung call never ends."""
 _CLOSED = "The NVIDIA driver is closed."
 _NO_FAST = FastReadings(
     None,
@@ -56,7 +56,7 @@ _T = TypeVar("_T")
 
 
 class _OpenError(Exception):
-    """There is no GPU to read; its text says why and what to do."""
+    """There is no GPU to read; its text gives the reason and what to do."""
 
 
 class _Opened(NamedTuple):
@@ -65,7 +65,7 @@ class _Opened(NamedTuple):
 
 
 class NvmlSource:
-    """A source of readings (see :class:`gpuwidget.sources.Source`)."""
+    """The source that reads NVML."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
@@ -84,16 +84,16 @@ class NvmlSource:
         self._close_after_calls = False
 
     def _reset_in_child(self) -> None:
-        # What the parent process opened is the parent's to shut down.
+        # Only the parent process may shut down what it opened.
         self._reset()
         self._closed_reason = "This process was forked from the one that opened the NVIDIA driver."
 
     # -- opening and closing -------------------------------------------------------------------------
 
     def open(self) -> Inventory:
-        """Start NVML anew and find the GPUs. Never raises: without GPUs, the origin says why.
+        """Start NVML again and find the GPUs. Never raises: without GPUs, the origin gives the reason.
 
-        A GPU that can't be opened is left out, the others are there.
+        A GPU that can't be opened is left out.
         """
         self.stop_activity()
         with self._changed:
@@ -114,7 +114,7 @@ class NvmlSource:
         return replace(opened.inventory, xids=dict(self._xids.newest))
 
     def close(self) -> None:
-        """Let go of the driver, once no call is under way any more. Safe to call twice."""
+        """Shut NVML down once the last call has returned. Safe to call twice."""
         self.stop_activity()
         with self._changed:
             self._devices = {}
@@ -124,7 +124,7 @@ class NvmlSource:
         self._shut_down()
 
     def _await_calls(self) -> bool:
-        # NVML must not be shut down under a call; under one that hangs it would itself hang.
+        # NVML must not be shut down during a call; during one that hangs, the shutdown would hang too.
         deadline = self._clock.monotonic() + _CALL_WAIT_S
         while self._calls:
             left = deadline - self._clock.monotonic()
@@ -146,7 +146,7 @@ class NvmlSource:
         except (_OpenError, SourceError) as error:
             return _no_gpus(str(error))
         except Exception as error:
-            # Whatever a binding of another version does: it is no reason to break a notebook.
+            # A binding of another version may raise anything; that must not break a notebook.
             _LOG.debug("NVML could not be read", exc_info=True)
             return _no_gpus(f"The NVIDIA driver could not be read ({type(error).__name__}: {error}).")
 
@@ -193,41 +193,43 @@ class NvmlSource:
     # -- readings ------------------------------------------------------------------------------------
 
     def read_fast(self, gpu: Gpu) -> FastReadings:
-        """Three NVML calls, one for a MIG slice, which has no utilization and power of its own.
+        """Make three NVML calls, or one for a MIG slice, which has neither utilization nor power.
 
-        Power is that of the moment; on drivers without that field the mean of the last second.
+        Power is the current draw; drivers without that field report the mean of the last second.
         """
         return self._call(gpu, NvmlDevice.read_fast, _NO_FAST)
 
     def read_memory(self, gpu: Gpu) -> int | None:
-        """One NVML call; none where the GPU works in the host's memory."""
+        """Make one NVML call, or none where the GPU uses the host's memory."""
         return self._call(gpu, NvmlDevice.read_memory, None)
 
     def read_processes(self, gpu: Gpu) -> tuple[Process, ...] | None:
-        """Two NVML calls. Why it was None is in ``missing`` of the next ``read_fast``."""
+        """Make two NVML calls. ``missing`` of the next ``read_fast`` has the reason for None."""
         return self._call(gpu, NvmlDevice.read_processes, None)
 
     def read_status(self, gpu: Gpu) -> StatusReadings:
-        """Six NVML calls, none for a MIG slice."""
+        """Make six NVML calls, or none for a MIG slice."""
         return self._call(gpu, NvmlDevice.read_status, _NO_STEADY)
 
     def read_slow(self, gpu: Gpu) -> SlowReadings:
-        """One NVML call of some milliseconds, and cheap ones for errors.
+        """Make one NVML call of some milliseconds, and cheap ones for errors.
 
-        At first also those that find the utilization window.
+        The first time also measure the utilization window.
         """
         return self._call(gpu, NvmlDevice.read_slow, _NO_SLOW)
 
     def read_utilization_windows(self, gpu: Gpu) -> tuple[UtilizationWindow, ...]:
-        """One NVML call of some milliseconds; the driver keeps about 14 s (H200)."""
+        """Make one NVML call of some milliseconds; the driver keeps about 14 s of windows (H200)."""
         return self._call(gpu, NvmlDevice.read_utilization_windows, ())
 
     def read_activity(self, gpu: Gpu) -> Activity | None:
-        """Two NVML calls, one of 0.2 ms. Why it was None is in ``missing`` of the next ``read_fast``."""
+        """Make two NVML calls, one of 0.2 ms. ``missing`` of the next ``read_fast`` has the reason for
+        None."""
         return self._call(gpu, NvmlDevice.read_activity, None)
 
     def stop_activity(self) -> None:
-        """Free the counters' samples; one that a hung call writes to is freed when that call returns."""
+        """Free the samples of the counters; one that a hung call writes to is freed when that call
+        returns."""
         for device in list(self._devices.values()):
             device.stop_activity()
 
@@ -281,7 +283,7 @@ def _no_gpus(reason: str, driver: str | None = None, cuda_driver: str | None = N
 
 
 def _find_gpu(session: NvmlSession, index: int) -> list[tuple[Gpu, NvmlDevice]]:
-    """A GPU and the MIG slices that it is cut into. Raises NVMLError, GpuLostError, SourceLostError."""
+    """Return a GPU and its MIG slices. Raises NVMLError, GpuLostError, SourceLostError."""
     nvml = session.nvml
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     name = text(nvml.nvmlDeviceGetName(handle))
@@ -310,7 +312,7 @@ def _find_gpu(session: NvmlSession, index: int) -> list[tuple[Gpu, NvmlDevice]]:
 def _find_slices(session: NvmlSession, parent: Gpu, whole: NvmlDevice) -> list[tuple[Gpu, NvmlDevice]]:
     nvml = session.nvml
     found: list[tuple[Gpu, NvmlDevice]] = []
-    # 0 where MIG is off or unknown, so that nvmlDeviceGetMigMode (144 µs on H200) need not be asked.
+    # 0 where MIG is off or unknown, which saves nvmlDeviceGetMigMode (144 µs on H200).
     count = whole.query("mig", (nvml.nvmlDeviceGetMaxMigDeviceCount,), {}) or 0
     for index in range(count):
         try:
@@ -320,7 +322,7 @@ def _find_slices(session: NvmlSession, parent: Gpu, whole: NvmlDevice) -> list[t
             device = NvmlDevice(session, handle, f"MIG slice {index} of GPU {parent.index} ({name})", whole)
             total, reserved = device.memory_size()
         except (nvml.NVMLError, GpuLostError) as error:
-            # The indices of slices have gaps, and one slice's trouble is not the others'.
+            # The indices of slices have gaps, and an error of one slice does not concern the others.
             _LOG.debug("MIG slice %d of GPU %d is left out: %s", index, parent.index, error)
             continue
         slice_ = replace(
@@ -338,7 +340,7 @@ def _find_slices(session: NvmlSession, parent: Gpu, whole: NvmlDevice) -> list[t
 
 
 def cuda_version(nvml: Any) -> str | None:
-    """The newest CUDA that the driver runs, as "13.0"; None where it does not say."""
+    """Return the newest CUDA version that the driver supports, as "13.0"; None where unknown."""
     try:
         version = int(nvml.nvmlSystemGetCudaDriverVersion_v2())
     except nvml.NVMLError:
@@ -347,5 +349,5 @@ def cuda_version(nvml: Any) -> str | None:
 
 
 def text(value: str | bytes) -> str:
-    """Text of NVML, which is bytes or str by the version of its binding."""
+    """Return a string of NVML, which is bytes or str depending on the version of its binding."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

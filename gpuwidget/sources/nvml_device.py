@@ -1,4 +1,4 @@
-"""One GPU, or one MIG slice, that NVML has opened: what it is asked, and what it is not asked again."""
+"""The NVML calls of one GPU or MIG slice, without those that are known to be unsupported."""
 
 from __future__ import annotations
 
@@ -27,39 +27,39 @@ from gpuwidget.sources.nvml_processes import list_processes, memory_by_pid
 from gpuwidget.system import processes
 
 NvmlCall = Callable[[Any], Any]
-"""One call of asking a handle for a value; raises pynvml's NVMLError."""
+"""A call that reads a value by handle; raises pynvml's NVMLError."""
 
 _UNAVAILABLE = frozenset({nvml_messages.FUNCTION_NOT_FOUND, nvml_messages.NOT_SUPPORTED})
 _NO_FUNCTION = frozenset({nvml_messages.FUNCTION_NOT_FOUND})
 _STALE = frozenset({nvml_messages.NOT_FOUND, nvml_messages.INVALID_ARGUMENT})
-"""What the handle of a MIG slice says of its memory once the slice is gone."""
+"""Errors of the memory call of a MIG slice that was removed."""
 STATUS_VALUES = tuple(field.name for field in fields(StatusReadings) if field.name != "missing")
 SLOW_VALUES = ("energy_j", "utilization_window", "ecc_uncorrected", "xid")
-"""What is always known or missing with a reason; there is no time of an error without an error."""
+"""Values that are either known or missing with a reason; ``xid_time`` is None wherever ``xid`` is."""
 _VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 """Member of a field's union for each NVML_VALUE_TYPE."""
 
 
 @dataclass(frozen=True)
 class NvmlSession:
-    """What the GPUs of one opening share."""
+    """What all GPUs of one opening share."""
 
     nvml: Any
     """The module pynvml."""
     clock: Clock
     process_directory: processes.ProcessDirectory | None
-    """Looks up users and commands; None where the driver's process ids are not ours."""
+    """Looks up users and programs; None where the driver's process ids are not ours."""
     scrambled: bool
-    """Whether this driver's process lists can't be read."""
+    """Whether this driver's process lists can't be parsed."""
     xids: XidEvents
-    """Outlasts the opening."""
+    """Kept while NVML is closed and opened again."""
 
 
 class NvmlDevice:
-    """Asks one GPU, by its handle, and remembers which values it does not have.
+    """Reads one GPU by its handle, and remembers which values it does not support.
 
-    ``slice_of`` is, for a MIG slice, the device that it is cut from. A slice is asked for its memory,
-    processes and counters only: nothing else is its own.
+    For a MIG slice, ``slice_of`` is the GPU that it is part of. Only memory, processes and hardware counters
+    of a slice are read; everything else belongs to the whole GPU.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class NvmlDevice:
             partial(self._field, nvml.NVML_FI_DEV_POWER_INSTANT),
             nvml.nvmlDeviceGetPowerUsage,  # a mean over 1 s on Ampere and later, so only the second choice
         )
-        # Versions of the binding lack the newer ones, or are to drop the older ones with CUDA 14.
+        # Older versions of the binding lack the newer names, and CUDA 14 is to drop the older ones.
         self._throttle: Sequence[NvmlCall] = [
             getattr(nvml, name)
             for name in (
@@ -121,9 +121,9 @@ class NvmlDevice:
         missing: dict[str, str],
         fallback_on: Collection[int] = _UNAVAILABLE,
     ) -> Any:
-        """The value of the first of ``calls`` that this GPU has; None, with its reason in ``missing``, else.
+        """Return the value by the first of ``calls`` that this GPU supports; else None, and store the reason.
 
-        A call that fails with one of ``fallback_on`` is not tried again. Raises GpuLostError, SourceLostError.
+        A call that fails with one of ``fallback_on`` is not made again. Raises GpuLostError, SourceLostError.
         """
         reason = self._unsupported.get(name)
         if reason is not None:
@@ -156,7 +156,7 @@ class NvmlDevice:
     # -- the cheap calls -----------------------------------------------------------------------------
 
     def read_fast(self) -> FastReadings:
-        """Three calls: utilization, memory, power."""
+        """Make three calls: utilization, memory, power."""
         missing = dict(self._lasting_missing)
         rates = self.query("utilization", self._utilization, missing)
         used = self._used(missing)
@@ -172,11 +172,11 @@ class NvmlDevice:
         )
 
     def read_memory(self) -> int | None:
-        """One call: memory in use."""
+        """Make one call: memory in use."""
         return self._used({})
 
     def memory_size(self) -> tuple[int | None, int | None]:
-        """Bytes of memory, and of it those that the driver keeps; finds out whether it is the host's."""
+        """Return the total bytes of memory and those reserved; detect whether the memory is the host's."""
         missing: dict[str, str] = {}
         info = self._memory_info(missing)
         if self._slice_of is None:
@@ -184,7 +184,7 @@ class NvmlDevice:
             self.unified = unsupported if info is None else info.total == 0
         if self.unified:
             return processes.host_memory().total, 0
-        # The first version has no such field: it counts them as used.
+        # The first version of the structure has no such field: it counts them as used.
         return (None, None) if info is None else (int(info.total), int(getattr(info, "reserved", 0)))
 
     def _used(self, missing: dict[str, str]) -> int | None:
@@ -194,8 +194,8 @@ class NvmlDevice:
         return None if info is None else int(info.used)
 
     def _memory_info(self, missing: dict[str, str]) -> Any:
-        # Only where the session has no v2 is v1 right: it counts what the driver reserves as used, so that
-        # changing over for any other error would make a jump that nobody allocated.
+        # v1 is used only where the library has no v2. It counts reserved memory as used, so that a change to
+        # v1 after any other error would show a jump that nobody allocated.
         return self.query("memory_used", self._memory, missing, _NO_FUNCTION)
 
     def _memory_v2(self, handle: Any) -> Any:
@@ -204,7 +204,7 @@ class NvmlDevice:
     def _field(self, number: int, handle: Any) -> Any:
         value = self._nvml.nvmlDeviceGetFieldValues(handle, [number])[0]
         if value.nvmlReturn == nvml_messages.INVALID_ARGUMENT:
-            # What a driver says of a field that came after it.
+            # The error of a driver that is older than the field.
             raise self._nvml.NVMLError(nvml_messages.NOT_SUPPORTED)
         if value.nvmlReturn:
             raise self._nvml.NVMLError(value.nvmlReturn)
@@ -213,7 +213,7 @@ class NvmlDevice:
     # -- processes -----------------------------------------------------------------------------------
 
     def read_processes(self) -> tuple[Process, ...] | None:
-        """Two calls: compute and graphics processes, each process once."""
+        """Make two calls, compute and graphics processes; each process is listed once."""
         missing: dict[str, str] = {}
         found: dict[int, tuple[ProcessKind, int | None]] = {}
         for kind, calls in self._processes.items():
@@ -245,7 +245,7 @@ class NvmlDevice:
     # -- what changes slowly, and what is slow -------------------------------------------------------
 
     def read_status(self) -> StatusReadings:
-        """Six cheap calls; none for a MIG slice."""
+        """Make six cheap calls; none for a MIG slice."""
         if self._slice_of is not None:
             missing = dict.fromkeys(STATUS_VALUES, nvml_messages.NOT_PER_MIG_SLICE)
             return StatusReadings(None, None, None, None, None, None, missing)
@@ -268,12 +268,12 @@ class NvmlDevice:
 
     def _pstate(self, handle: Any) -> int:
         state = int(self._nvml.nvmlDeviceGetPerformanceState(handle))
-        if not 0 <= state <= 15:  # 32 is NVML's word for an unknown one
+        if not 0 <= state <= 15:  # NVML reports an unknown state as 32
             raise self._nvml.NVMLError(nvml_messages.NO_DATA)
         return state
 
     def read_slow(self) -> SlowReadings:
-        """The energy counter, what went wrong, and once the window that utilization is taken over."""
+        """Read the energy counter and the errors, and the first time measure the utilization window."""
         missing: dict[str, str] = {}
         millijoules = self.query("energy_j", (self._nvml.nvmlDeviceGetTotalEnergyConsumption,), missing)
         if self._window is None:
@@ -285,7 +285,7 @@ class NvmlDevice:
         return SlowReadings(energy, self._window, errors, xid, xid_time, missing)
 
     def register_xids(self, uuid: str) -> None:
-        """Two calls: have the driver keep what it reports of errors; read_slow tries again where it can't.
+        """Make two calls so that the driver queues this GPU's errors; read_slow tries again where they fail.
 
         Raises GpuLostError, SourceLostError.
         """
@@ -300,7 +300,7 @@ class NvmlDevice:
         return self._session.xids.poll(self._uuid)
 
     def read_utilization_windows(self) -> tuple[UtilizationWindow, ...]:
-        """One call: the windows of utilization that the driver still has."""
+        """Make one call: the utilization windows that the driver still has."""
         samples = self.query("windows", (self._samples,), {}) or ()
         return tuple(
             UtilizationWindow(time / 1e6, float(value))
@@ -309,7 +309,7 @@ class NvmlDevice:
         )
 
     def _samples(self, handle: Any) -> list[tuple[int, int]]:
-        """Times, in microseconds since the epoch, and values; a sample that was never taken has no time."""
+        """Return times (microseconds since the epoch) and values; samples never taken have no time."""
         nvml = self._nvml
         kind, samples = nvml.nvmlDeviceGetSamples(handle, nvml.NVML_GPU_UTILIZATION_SAMPLES, 0)
         member = _VALUES[kind] if 0 <= kind < len(_VALUES) else "uiVal"
@@ -328,7 +328,7 @@ class NvmlDevice:
     # -- the hardware's counters ---------------------------------------------------------------------
 
     def read_activity(self) -> Activity | None:
-        """One call, and at the second and later ones the difference to the one before."""
+        """Make one call; from the second on, return the difference to the previous one."""
         missing: dict[str, str] = {}
         activity: Activity | None = self.query("activity", (self._count,), missing)
         if missing:
@@ -356,7 +356,7 @@ class NvmlDevice:
         return GpmCounters(nvml, take, self._session.clock)
 
     def stop_activity(self) -> None:
-        """Let go of the counters' samples; a call that is under call keeps its own until it returns."""
+        """Free the samples of the counters; those of a call under way are freed when it returns."""
         counters, self._counters = self._counters, None
         if counters is not None:
             counters.discard()

@@ -1,6 +1,6 @@
-"""How the GPUs are and how they are set up, asked once: for the doctor, in a process of its own.
+"""Health and setup of the GPUs, read once by NVML for the doctor, in a subprocess.
 
-Every call may hang with a broken driver: nobody calls this on a path or in a process that must go on.
+Every call may hang with a broken driver, so only a process that may be killed calls this.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gpuwidget.sources.nvml import cuda_version, text
 from gpuwidget.sources.nvml_errors import uncorrected_errors
 
 NO_BINDING = -1
-"""Stands for NVML's error number where its Python binding is what is missing."""
+"""Takes the place of NVML's error number where its Python binding is missing."""
 _COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
 _P2P_READ, _P2P_NVLINK = 0, 2  # in pynvml the first is a tuple by mistake
 _P2P_OK = 0
@@ -25,7 +25,7 @@ _P2P_OK = 0
 
 @dataclass(frozen=True, slots=True)
 class GpuHealth:
-    """One GPU. What it does not say is None, with its reason in ``missing``."""
+    """One GPU. An unknown value is None, with its reason in ``missing``."""
 
     index: int
     uuid: str
@@ -34,29 +34,29 @@ class GpuHealth:
     compute_capability: str | None
     """As "9.0"."""
     mig: bool | None
-    """Whether it is cut into slices."""
+    """Whether MIG is on."""
     mig_pending: bool | None
-    """Whether it will be after its next reset."""
+    """Whether MIG will be on after the next reset."""
     slices: tuple[str, ...]
     """UUIDs of its MIG slices."""
     compute_mode: str | None
     """``default``, ``exclusive process`` or ``prohibited`` (nvidia-smi: compute_mode)."""
     persistence: bool | None
-    """Whether the driver keeps it initialised without a client."""
+    """Whether the driver keeps it initialized without a client."""
     ecc: bool | None
     ecc_uncorrected: int | None
     """Uncorrected memory errors since the driver was loaded."""
     retired_pending: bool | None
-    """Whether pages of memory are to be retired at the next reset (before Ampere)."""
+    """Whether pages of memory will be retired at the next reset (before Ampere)."""
     remapped: int | None
     """Rows of memory replaced after an uncorrected error (Ampere and later)."""
     remap_pending: bool | None
     remap_failed: bool | None
-    """Whether no spare row was left: the memory stays broken."""
+    """Whether no spare row was left: the memory stays faulty."""
     pcie_generation: int | None
     """Falls while the GPU is idle, to save power."""
     pcie_generation_max: int | None
-    """What GPU and slot can do together."""
+    """What GPU and slot support together."""
     pcie_width: int | None
     pcie_width_max: int | None
     throttle: tuple[str, ...] | None
@@ -65,37 +65,37 @@ class GpuHealth:
 
 @dataclass(frozen=True, slots=True)
 class PeerAccess:
-    """What one GPU may do with another's memory."""
+    """How one GPU can access another's memory."""
 
     one: int
     """NVML's index."""
     other: int
     nvlink: bool | None
-    """Whether NVLink joins them; None where the driver does not say."""
+    """Whether NVLink connects them; None where unknown."""
     reads: bool | None
-    """Whether ``one`` may read the memory of ``other`` directly."""
+    """Whether ``one`` can read the memory of ``other`` directly."""
 
 
 @dataclass(frozen=True, slots=True)
 class NvmlHealth:
-    """All that NVML says."""
+    """All that NVML reports of this machine."""
 
     error: int | None
-    """Number of the error with which it did not start, None where it did."""
+    """Number of the error with which NVML did not start, None where it did."""
     reason: str | None
-    """What that means and what to do."""
+    """The meaning of that error and what to do."""
     driver: str | None
     cuda_driver: str | None
-    """Newest CUDA that it runs, as "13.0"."""
+    """Newest CUDA version that the driver supports, as "13.0"."""
     gpus: tuple[GpuHealth, ...]
     lost: tuple[str, ...]
-    """A sentence for each GPU that is there and can't be opened."""
+    """A sentence for each GPU that is present and can't be opened."""
     peers: tuple[PeerAccess, ...]
     """One for each ordered pair."""
 
 
 def query_health(on_step: Callable[[str], object] = lambda step: None) -> NvmlHealth:
-    """Open NVML, ask everything once, close it; ``on_step`` gets the name of each step before it begins."""
+    """Open NVML, read everything once, and close it; ``on_step`` receives the name of each step first."""
     on_step("import pynvml")
     try:
         import pynvml
@@ -192,7 +192,7 @@ def _gpu(nvml: Any, handle: Any, index: int) -> GpuHealth:
 
 
 class _Query:
-    """Asks one GPU; what it does not say is None, and why is in ``missing``."""
+    """Reads values of one GPU; the reason for each unknown one is in ``missing``."""
 
     def __init__(self, nvml: Any, handle: Any) -> None:
         self._nvml = nvml
@@ -200,10 +200,10 @@ class _Query:
         self.missing: dict[str, str] = {}
 
     def __call__(self, name: str, *functions: str | Callable[[Any], Any]) -> Any:
-        """The value by the first of ``ways`` that binding and driver have."""
+        """Return the value by the first of ``functions`` that binding and driver support."""
         reason = nvml_messages.PERMANENT[nvml_messages.FUNCTION_NOT_FOUND]
         for candidate in functions:
-            # Versions of the binding lack the newer functions, or drop the older ones.
+            # Older versions of the binding lack the newer functions, newer ones drop the older.
             function = getattr(self._nvml, candidate, None) if isinstance(candidate, str) else candidate
             if function is None:
                 continue

@@ -1,4 +1,4 @@
-"""GPU performance monitoring (GPM): the hardware's own counters, read as the difference of two samples."""
+"""GPU performance monitoring (GPM): hardware counters, read as the difference of two samples."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuwidget.model.clock import Clock
 from gpuwidget.model.samples import Activity
 
 MIN_WINDOW_S = 0.1
-"""The counters need this long between two samples to say anything (NVML's documentation)."""
+"""Shortest time between two samples for which the counters have values (NVML's documentation)."""
 
 _MIB = 1024**2
 _METRICS = (
@@ -29,20 +29,20 @@ _METRICS = (
     (60, "nvlink_rx", _MIB),
     (61, "nvlink_tx", _MIB),
 )
-"""NVML_GPM_METRIC number, field of Activity, and what makes percent or bytes a second of its unit."""
+"""NVML_GPM_METRIC number, field of Activity, and factor from NVML's unit to percent or bytes a second."""
 
 
 _MetricsRequest = tuple[Any, list[tuple[Any, tuple[int, str, int]]]]
-"""NVML's structure for a question and its answer, and the place of each metric in it."""
+"""NVML's structure for a request and its results, and the slot of each metric in it."""
 TakeSample = Callable[[Any], object]
 """nvmlGpmSampleGet, or nvmlGpmMigSampleGet, of one GPU into a sample; raises pynvml's NVMLError."""
 
 
 class GpmCounters:
-    """The two samples of one GPU: the one last taken, and the one to take next.
+    """The two samples of one GPU: the one taken last, and the one to take next.
 
-    ``read`` is called by one thread at a time, ``discard`` by any, also while a ``read`` hangs: that read's
-    samples are then let go of when it returns after all.
+    One thread at a time calls ``read``. Any thread may call ``discard``, also while a ``read`` hangs: its
+    samples are then freed when it returns.
     """
 
     def __init__(self, nvml: Any, take: TakeSample, clock: Clock) -> None:
@@ -58,7 +58,7 @@ class GpmCounters:
         self._metrics_request: _MetricsRequest | None = None
 
     def read(self) -> Activity | None:
-        """What the hardware did since the last call; None at the first and within 100 ms of the last.
+        """Return the activity since the last call; None at the first and within 100 ms of the last.
 
         Raises pynvml's NVMLError.
         """
@@ -78,7 +78,7 @@ class GpmCounters:
                 self._free()
 
     def discard(self) -> None:
-        """Let go of the samples, for good. Safe to call twice."""
+        """Free the samples for good. Safe to call twice."""
         with self._lock:
             if self._discarded:
                 return
@@ -119,7 +119,7 @@ class GpmCounters:
 
 
 def _metrics_request(nvml: Any) -> _MetricsRequest:
-    """What is asked at every read, made once: setting it up takes longer than the answer."""
+    """Return the request for every read, made once: setting it up takes longer than the read."""
     get = nvml.c_nvmlGpmMetricsGet_t()
     get.version = nvml.NVML_GPM_METRICS_GET_VERSION
     get.numMetrics = len(_METRICS)

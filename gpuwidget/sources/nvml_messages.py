@@ -1,6 +1,6 @@
-"""What NVML's numbers mean to a person: errors with what to do about them.
+"""Messages for NVML's errors, with what to do about them.
 
-Numbers and not pynvml's names for them, so that the words are at hand when pynvml itself is what is missing.
+Error numbers are written out, as pynvml itself may be what is missing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PERMANENT = {
     NOT_SUPPORTED: "not supported by this GPU",
     FUNCTION_NOT_FOUND: "this driver is too old for it",
 }
-"""Errors that stay for that value of that GPU, and the reason that the value is missing."""
+"""Errors that last for that value of that GPU, and the reason why the value is missing."""
 
 TRANSIENT = {
     NO_PERMISSION: "this user or container may not read it",
@@ -36,7 +36,7 @@ TRANSIENT = {
     NO_DATA: "the driver has no data for it yet",
     UNKNOWN: "the driver reports an unknown error",
 }
-"""Errors that may be gone at the next look; any other is told in NVML's own words."""
+"""Errors that may be gone at the next poll; for any other the reason quotes NVML's text."""
 
 GPU_LOST = {
     GPU_IS_LOST: "fell off the bus or lost its power; a reboot of the machine usually brings it back",
@@ -89,7 +89,7 @@ _START = {
 
 
 def start_error(code: int, said: str) -> str:
-    """Why there is no GPU and what to do, for the error that NVML started with; ``said`` is its own text."""
+    """Return why there is no GPU and what to do, for the error that NVML started with and its own text."""
     fallback = (
         f"The NVIDIA driver could not be started (NVML error {code}: {said}). See what nvidia-smi says."
     )
@@ -97,7 +97,7 @@ def start_error(code: int, said: str) -> str:
 
 
 def scrambles_process_lists(driver: str | None) -> bool:
-    """Whether this driver version hands out process lists in a shape that nobody can read (nvitop#75)."""
+    """Return whether this driver version lists processes in a shape that can't be parsed (nvitop#75)."""
     if driver is None:
         return False
     try:

@@ -1,4 +1,4 @@
-"""The lists of processes that have a context on a GPU, in the shape that drivers write them."""
+"""The lists of processes with a context on a GPU, in the shape that drivers write them."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class ProcessInfo(ctypes.Structure):
 
 
 def list_processes(nvml: Any, kind: ProcessKind, version: int, handle: Any) -> Sequence[ProcessInfo]:
-    """The entries of one list, by version 3 or 2 of its call; raises pynvml's NVMLError.
+    """Return the entries of one list, by version 3 or 2 of its call; raises pynvml's NVMLError.
 
-    pynvml's own function asks for the number first and for the list then. That is twice the calls, of
-    which each may wait for the GIL, and it fails where processes come in between.
+    pynvml's function reads the number of entries first and then the list. That is twice the calls, each of
+    which may wait for the GIL, and it fails where a process starts in between.
     """
     call = nvml._nvmlGetFunctionPointer(f"{_FUNCTIONS[kind]}_v{version}")
     capacity = _INITIAL_CAPACITY
@@ -49,9 +49,10 @@ def list_processes(nvml: Any, kind: ProcessKind, version: int, handle: Any) -> S
 
 
 def memory_by_pid(listed: Sequence[ProcessInfo]) -> dict[int, int | None]:
-    """Bytes that each process of a list holds, None where the driver does not say (WSL, WDDM).
+    """Return the bytes that each process of a list holds, None where the driver does not report it (WSL,
+    WDDM).
 
-    A GPU that is cut into slices lists a process once for each slice that it works on.
+    A GPU with MIG lists a process once for each slice that it uses.
     """
     memory: dict[int, int | None] = {}
     for info in listed:

@@ -1,11 +1,12 @@
-"""Recordings: readings of GPUs written down, one JSON object a line, to be played again.
+"""Recordings: GPU readings in a file of JSON lines, for replay.
 
 The first line is ``{"meta": {...}}``: driver, cuda_driver (13000 for 13.0), tick_s and what does not change
 of each GPU. Every further line is a tick: ``t`` seconds since the start, ``phase`` (what was running, or
 null), and for each GPU ``util`` and ``mem_util`` (percent), ``mem_used`` (bytes), ``power_mw``, ``temp_c``,
 ``mem_temp_c``, ``sm_mhz``, ``throttle`` (NVML's bits), ``procs`` (pid and bytes, and ``"graphics"`` for a
-process that is no compute process); where they are new ``gpm`` (percent, or MiB a second) and ``energy_mj``;
-``"lost": true`` for a GPU that was lost. null is unknown. A file that begins as gzip does is unpacked.
+process that is no compute process). Where they are new: ``gpm`` (percent, or MiB a second) and
+``energy_mj``. ``"lost": true`` stands for a GPU that was lost, null for an unknown value. A file that starts
+with gzip's magic number is decompressed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 NOT_RECORDED = "not in the recording"
 UTILIZATION_WINDOW_S = 0.2
-"""Of a recording that does not say: what the driver of the H200s that were recorded used."""
+"""Default for recordings without it: the window of the driver of the recorded H200s."""
 MIB = 1024**2
 
 TICK_KEYS = ("util", "mem_util", "mem_used", "power_mw", "temp_c", "mem_temp_c", "sm_mhz", "throttle")
@@ -47,10 +48,10 @@ def _column() -> array[float]:
 
 @dataclass(slots=True)
 class RecordedSeries:
-    """The course of one GPU, in columns of eight bytes a value, NaN for unknown."""
+    """The time series of one GPU, in arrays of eight bytes a value, NaN for unknown."""
 
     ticks: dict[str, array[float]] = field(default_factory=lambda: {key: _column() for key in TICK_KEYS})
-    """A value for each of the recording's times, by its key in the file and in its unit."""
+    """One value for each of the recording's times, by key and in the unit of the file."""
     processes: list[tuple[Process, ...] | None] = field(default_factory=list)
     lost: bytearray = field(default_factory=bytearray)
     gpm_since: array[float] = field(default_factory=_column)
@@ -61,12 +62,12 @@ class RecordedSeries:
     """By the names of Activity, in its units."""
     energy_t: array[float] = field(default_factory=_column)
     energy_j: array[float] = field(default_factory=_column)
-    """The counter, which never falls; empty where it was not recorded."""
+    """The energy counter, which never falls; empty where it was not recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedGpu:
-    """One GPU: who it is, what did not change, and its course."""
+    """One GPU: its identity, its constants, and its time series."""
 
     gpu: Gpu
     power_limit_w: float | None
@@ -84,7 +85,7 @@ class Recording:
     cuda_driver: str | None
     gpus: tuple[RecordedGpu, ...]
     times: array[float]
-    """Seconds since the start, the first 0, never falling."""
+    """Seconds since the start; the first is 0, and they never fall."""
     duration_s: float
     """Up to the end of the last tick; more than 0."""
 
@@ -120,15 +121,15 @@ def read(path: Path) -> Recording:
 
 
 class _Empty(Exception):
-    """There is not a single tick."""
+    """The file has no tick."""
 
 
 class _Truncated(Exception):
-    """The last line is not whole."""
+    """The last line is incomplete."""
 
 
 class _JsonLines:
-    """The JSON values of a file, a line each, and the number of the line last read."""
+    """The JSON values of a file, one per line, and the number of the last line read."""
 
     def __init__(self, file: BinaryIO) -> None:
         packed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
@@ -193,7 +194,7 @@ def _parse(lines: Iterable[Any]) -> Recording:
 
 def _gpu(meta: Mapping[str, Any], place: int) -> RecordedGpu:
     values = meta["gpus"][place]
-    # One that follows from what was recorded alone: every process that plays it makes the same.
+    # Derived from the recording alone, so that every process that plays it uses the same UUID.
     own = f"GPU-{uuid.uuid5(uuid.NAMESPACE_OID, f'gpuwidget {place} {json.dumps(meta, sort_keys=True)}')}"
     total, limit = _number(values.get("memory_total")), _number(values.get("power_limit_mw")) / 1000
     reserved = _number(values.get("memory_reserved"))
@@ -225,7 +226,7 @@ def _append_tick(
         column.append(_number(values.get(key)))
     series.lost.append(values.get("lost") is True)
     procs = values.get("procs")
-    # The same processes tick after tick: one tuple for all of them.
+    # Consecutive ticks mostly list the same processes: they share one tuple.
     series.processes.append(None if procs is None else known.setdefault(repr(procs), _processes(procs)))
     gpm = values.get("gpm")
     if gpm is not None:
@@ -256,10 +257,10 @@ def _processes(procs: list[list[Any]]) -> tuple[Process, ...]:
 
 
 def _extend_energy(series: RecordedSeries, times: array[float], duration: float) -> None:
-    """Carry the counter to both ends of the recording by the power that was drawn there.
+    """Extend the energy counter to both ends of the recording, by the power drawn there.
 
-    The counter is read seldom, so that a recording neither begins nor ends with it. A counter that began
-    anew, as a driver's does when it is loaded again, goes on from where it was.
+    The counter is read seldom, so a recording neither starts nor ends with it. Where the counter restarts, as
+    a driver's does when it is loaded again, the series continues from its last value.
     """
     if not series.energy_t:
         return
@@ -282,7 +283,7 @@ def _extend_energy(series: RecordedSeries, times: array[float], duration: float)
 
 
 def _energy_between(series: RecordedSeries, times: array[float], since: float, until: float) -> float:
-    """Joules between two moments, by the recorded power; nothing where that is unknown."""
+    """Return the joules between two moments by the recorded power, 0 where that is unknown."""
     total = 0.0
     for place, power in enumerate(series.ticks["power_mw"]):
         end = times[place + 1] if place + 1 < len(times) else until

@@ -1,7 +1,7 @@
-"""A recording in place of a machine's GPUs: the shipped one of four real H200s, or a file of the user's.
+"""The source that plays a recording: the packaged one of four H200s, or a file of the user.
 
-The position follows the wall clock, so that all processes of a machine that play the same recording show
-the same moment of it. Process ids are those of the machine that was recorded; here they mean nobody.
+The position follows the wall clock, so that all processes of a machine that play the same recording show the
+same moment of it. Process ids are those of the recorded machine and have no meaning on this one.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ _MIN_ACTIVITY_S = 0.1
 class ReplaySource:
     """Plays a recording, in a loop or once.
 
-    In a loop the position is the wall clock modulo the recording's duration. Once: from when the source was
-    first opened to the recording's end, where everything stands still. ``path`` is None for the shipped one.
+    In a loop the position is the wall clock modulo the recording's duration. Once, it runs from the first
+    opening of the source to the end of the recording and stays there. A ``path`` of None selects the packaged
+    recording.
     """
 
     def __init__(self, path: str | None, *, loop: bool, clock: Clock) -> None:
@@ -50,7 +51,7 @@ class ReplaySource:
     # -- opening -------------------------------------------------------------------------------------
 
     def open(self) -> Inventory:
-        """The recorded GPUs; none, and the reason, where the file can't be played."""
+        """Return the recorded GPUs; none, and the reason, where the file can't be played."""
         try:
             recording = self._load()
         except RecordingError as error:
@@ -70,9 +71,9 @@ class ReplaySource:
         try:
             status = self._path.stat()
         except OSError:
-            return files.read(self._path)  # It says why not.
+            return files.read(self._path)  # raises the reason
         version = (status.st_mtime_ns, status.st_size)
-        # The sampler opens again whenever somebody looks again: that must cost nothing.
+        # The sampler opens the source again for each first subscription: that must be cheap.
         if self._recording is None or self._version != version:
             recording = files.read(self._path)
             self._version = version
@@ -93,12 +94,12 @@ class ReplaySource:
         )
 
     def close(self) -> None:
-        """Nothing to let go of: what was read stays for the next opening."""
+        """Do nothing: the recording stays in memory for the next opening."""
 
     # -- where the recording is ----------------------------------------------------------------------
 
     def _tape_time(self) -> float:
-        """Seconds on an endless tape: the recording again and again, or once and then its end."""
+        """Return the seconds played: the wall clock in a loop, else since the opening, up to the end."""
         recording, opened = self._recording, self._opened
         assert recording is not None
         assert opened is not None
@@ -106,7 +107,7 @@ class ReplaySource:
         return now if self._loop else min(max(now - opened, 0.0), recording.duration_s)
 
     def _lap_and_position(self, played: float) -> tuple[int, float]:
-        """How often it was played before, and the seconds since its start."""
+        """Return how often the recording was played before, and the seconds since its start."""
         recording = self._recording
         assert recording is not None
         if not self._loop:
@@ -115,7 +116,7 @@ class ReplaySource:
         return int(laps), position
 
     def _current_tick(self, gpu: Gpu) -> tuple[RecordedGpu, int]:
-        """What was recorded of one GPU, and the number of the tick that is now."""
+        """Return one recorded GPU, and the index of the current tick."""
         recorded, recording = self._gpus.get(gpu.uuid), self._recording
         if recorded is None or recording is None:
             raise SourceLostError(f"GPU {gpu.index} is not in the recording.")
@@ -128,7 +129,7 @@ class ReplaySource:
     # -- reading -------------------------------------------------------------------------------------
 
     def read_fast(self, gpu: Gpu) -> FastReadings:
-        """Utilization, memory and power at this moment of the recording."""
+        """Return utilization, memory and power at this moment of the recording."""
         recorded, tick = self._current_tick(gpu)
         ticks = recorded.series.ticks
         memory = _known(ticks["mem_used"][tick])
@@ -144,18 +145,18 @@ class ReplaySource:
         )
 
     def read_memory(self, gpu: Gpu) -> int | None:
-        """Bytes in use at this moment of the recording."""
+        """Return the bytes in use at this moment of the recording."""
         recorded, tick = self._current_tick(gpu)
         memory = _known(recorded.series.ticks["mem_used"][tick])
         return None if memory is None else int(memory)
 
     def read_processes(self, gpu: Gpu) -> tuple[Process, ...] | None:
-        """The recorded machine's processes, of which neither owner nor program is known here."""
+        """Return the recorded machine's processes, whose owners and programs are unknown."""
         recorded, tick = self._current_tick(gpu)
         return recorded.series.processes[tick]
 
     def read_status(self, gpu: Gpu) -> StatusReadings:
-        """Temperatures, clock and throttle reasons at this moment; no P-state is recorded."""
+        """Return temperatures, clock and throttle reasons at this moment; no P-state is recorded."""
         recorded, tick = self._current_tick(gpu)
         ticks = recorded.series.ticks
         values = {
@@ -170,9 +171,10 @@ class ReplaySource:
         return StatusReadings(**values, pstate=None, throttle=throttle, missing=missing)
 
     def read_slow(self, gpu: Gpu) -> SlowReadings:
-        """The energy counter, which goes on rising when the recording begins again; errors are not recorded.
+        """Return the energy counter, which continues to rise when the recording restarts; errors are not
+        recorded.
 
-        Between two readings of the recorded counter it rises evenly.
+        It is interpolated between two recorded values.
         """
         recorded, _ = self._current_tick(gpu)
         series = recorded.series
@@ -180,7 +182,7 @@ class ReplaySource:
         if series.energy_t:
             laps, position = self._lap_and_position(self._tape_time())
             gain = series.energy_j[-1] - series.energy_j[0]
-            # Counted from the opening: since the clock's epoch it would be an absurd number.
+            # Counted from the opening: counted from the clock's epoch it would be an absurd number.
             laps_before, _ = self._lap_and_position(self._opened or 0.0) if self._loop else (0, 0.0)
             energy = _interpolated(series, position) + (laps - laps_before) * gain
         window = recorded.utilization_window
@@ -189,12 +191,12 @@ class ReplaySource:
         return SlowReadings(energy, window, ecc_uncorrected=None, xid=None, xid_time=None, missing=missing)
 
     def read_utilization_windows(self, gpu: Gpu) -> tuple[UtilizationWindow, ...]:
-        """None: a recording has no times of the driver's windows."""
+        """Return nothing: a recording has no times of the driver's windows."""
         self._current_tick(gpu)
         return ()
 
     def read_activity(self, gpu: Gpu) -> Activity | None:
-        """The mean of the windows recorded since the previous call, as far as they ended by now."""
+        """Return the mean of the recorded windows that ended since the previous call."""
         recorded, _ = self._current_tick(gpu)
         now = self._tape_time()
         before = self._counters.get(gpu.uuid)
@@ -206,7 +208,7 @@ class ReplaySource:
         return self._activity(recorded.series, before, now)
 
     def stop_activity(self) -> None:
-        """The next call for each GPU is the first again."""
+        """Treat the next call for each GPU as its first."""
         self._counters.clear()
 
     def _activity(self, series: RecordedSeries, after: float, until: float) -> Activity | None:
@@ -220,7 +222,7 @@ class ReplaySource:
     def _windows(
         self, series: RecordedSeries, after: float, until: float
     ) -> Iterator[tuple[float, float, int]]:
-        """Start, end and number of the windows that ended in (after, until], in order."""
+        """Yield start, end and index of the windows that ended in (after, until], in order."""
         recording = self._recording
         assert recording is not None
         after = max(after, until - recording.duration_s)
@@ -253,7 +255,7 @@ def _interpolated(series: RecordedSeries, position: float) -> float:
 
 
 def _mean(column: array[float], windows: list[tuple[float, float, int]]) -> float | None:
-    """Weighted by the windows' lengths, over those in which the counter was read."""
+    """Return the mean weighted by the windows' lengths, over those in which the counter was read."""
     known = [(until - since, column[number]) for since, until, number in windows]
     known = [(seconds, value) for seconds, value in known if not math.isnan(value)]
     total = sum(seconds for seconds, _ in known)

@@ -1,7 +1,7 @@
-"""The driver's error numbers (XID) that a user's own program may cause, and what is known of the others.
+"""Names for the driver's error numbers (XID), and which of them a user's program may cause.
 
-Which ones leave the GPU healthy is NVIDIA's own choice, that of its device plugin for Kubernetes:
-https://github.com/NVIDIA/k8s-device-plugin/blob/main/internal/rm/health.go. What each means:
+Which of them leave the GPU healthy is decided by NVIDIA's device plugin for Kubernetes:
+https://github.com/NVIDIA/k8s-device-plugin/blob/main/internal/rm/health.go. Meanings:
 https://docs.nvidia.com/deploy/xid-errors/.
 """
 
@@ -15,7 +15,7 @@ APPLICATION_XIDS = {
     68: "the video engine failed",
     109: "a program did not give the GPU back in time",
 }
-"""By number, what happened: the program that did it fails, the GPU is healthy."""
+"""XIDs after which the program that caused them fails and the GPU is healthy, with their meaning."""
 
 _GPU_XIDS = {
     48: "an uncorrectable memory error",
@@ -32,5 +32,5 @@ _GPU_XIDS = {
 
 
 def describe(number: int) -> str:
-    """What an XID says, in a few words."""
+    """Return the meaning of an XID in a few words."""
     return APPLICATION_XIDS.get(number) or _GPU_XIDS.get(number, "see NVIDIA's catalogue of XIDs")

@@ -236,7 +236,7 @@ def test_a_long_lived_process_remembers_only_so_much(
     for pid in range(2, 5000):
         family.contains(pid)
         directory.look_up(pid)
-    assert len(family._families._judged) <= 1024
+    assert len(family._trees._roots_found) <= 1024
     table(dict.fromkeys(range(2, 5000), (20.0, ME)))
     kin = OwnProcessTree(ManualClock())
     for pid in range(2, 5000):
