@@ -1,4 +1,4 @@
-"""One sample as a table for a terminal: a row a GPU, then a row a process. Pure text in, pure text out."""
+"""One sample as a table for a terminal: a row per GPU, then a row per process."""
 
 from __future__ import annotations
 
@@ -40,11 +40,10 @@ _PROCESS_COLUMNS = (
 
 
 def render_table(sample: Sample, *, width: int = 80, tz: tzinfo | None = None, color: bool = False) -> str:
-    """The sample as lines of at most ``width`` cells (at least 40), without a newline at the end.
+    """Return the sample as lines of at most ``width`` cells (at least 40), without a final newline.
 
-    ``tz`` is the zone of the times shown, None for the machine's own. With ``color`` the rows that need a
-    person are yellow; the color says nothing that the words do not. Control characters in names and
-    commands are shown as escapes.
+    ``tz`` is the time zone to show, None for the machine's. ``color`` makes rows that need attention yellow,
+    in addition to their words. Control characters in names and commands are shown as escapes.
     """
     width = max(width, _MIN_WIDTH)
     lines = [truncate(line, width) for line in _heading(sample, tz)]
@@ -119,7 +118,7 @@ def _process_table(sample: Sample, width: int) -> list[str]:
 
 def _process_rows(gpu: Gpu, reading: Reading) -> list[tuple[str, ...]]:
     if _unreachable(reading) or reading.answered is None:
-        return []  # Its row among the GPUs says so.
+        return []  # its row in the table of GPUs shows this
     if reading.processes is None:
         return [(_gpu_number(gpu), UNKNOWN, reading.missing.get("processes", "the driver does not say"))]
     largest_first = sorted(reading.processes, key=lambda process: (-(process.memory or 0), process.pid))
@@ -140,7 +139,7 @@ def _gpu_number(gpu: Gpu) -> str:
 
 
 def _name(gpu: Gpu) -> str:
-    # The end of a name tells more than the maker does: "NVIDIA GeForce RTX 4090 Laptop GPU".
+    # The end of a name is more specific than its maker: "NVIDIA GeForce RTX 4090 Laptop GPU".
     name = gpu.name if len(gpu.name) <= _MAX_NAME else gpu.name.removeprefix("NVIDIA ")
     return printable(f"{name} (unified)" if gpu.unified_memory else name)
 
@@ -157,5 +156,5 @@ def _whole(value: float | None) -> str:
 def _gib(size: int | None) -> str:
     if size is None:
         return UNKNOWN
-    # A little memory is not none.
+    # A little memory must not read as none.
     return "<0.1" if 0 < size < 0.05 * GIB else f"{size / GIB:.1f}"

@@ -1,4 +1,4 @@
-"""The ``gpuwidget`` command: one look at all GPUs, again and again, or recorded; the doctor; the examples."""
+"""The ``gpuwidget`` command: the table of GPUs, once or repeatedly; record, doctor and examples."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpuwidget.sampler import Sampler
 
 _OPEN_TIMEOUT_S = 30.0
-"""How long a driver may take to come up: seconds a GPU where nothing keeps it initialised."""
+"""How long a driver may take to start: seconds per GPU where nothing keeps it initialized."""
 _READ_TIMEOUT_S = 5.0
 _FAILED, _USAGE_ERROR, _INTERRUPTED = 1, 2, 130
 
@@ -38,14 +38,14 @@ _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 def main(argv: Sequence[str] | None = None, sampler: Sampler | None = None) -> int:
-    """Run the command and return its exit status: 0, 1 (no GPU, it failed, or broken), 2 (wrong use).
+    """Run the command and return its exit status: 0, 1 (no GPU, failed, or broken), 2 (usage error).
 
-    ``sampler`` is the process's own unless one is given.
+    ``sampler`` defaults to the process's sampler.
     """
     options = _parser().parse_args(argv)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # A terminal that can't show a sign is no reason to fail.
+            stream.reconfigure(errors="replace")  # a terminal that can't show a character must not fail
     try:
         if options.command == "doctor":
             return _doctor(options)
@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None, sampler: Sampler | None = None) -> i
     except KeyboardInterrupt:
         return _INTERRUPTED if options.every is None else 0
     except BrokenPipeError:
-        # Whoever read this has seen enough (`gpuwidget | head`). Python flushes once more at its end.
+        # The reader closed the pipe (`gpuwidget | head`). Python flushes once more when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return status
@@ -163,7 +163,7 @@ def _run(options: argparse.Namespace, sampler: Sampler) -> int:
 def _doctor(options: argparse.Namespace) -> int:
     if options.every is not None:
         raise OptionError("doctor takes no --interval.")
-    # Imported here: a look at the GPUs needs none of it.
+    # Imported here: printing the GPUs needs none of it.
     from gpuwidget.cli.doctor import run
 
     text, well = run(
@@ -219,7 +219,7 @@ def _text(sample: Sample, as_json: bool) -> str:
     if as_json:
         return json.dumps(to_json(sample), allow_nan=False, separators=(",", ":"))
     color = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    # Without a terminal nothing need be cut to 80: `gpuwidget | grep train.py`.
+    # Without a terminal lines are not cut to 80: `gpuwidget | grep train.py`.
     return render_table(sample, width=shutil.get_terminal_size((160, 24)).columns, color=color)
 
 

@@ -19,16 +19,17 @@ class TableColumn:
 
     title: str
     right: bool = True
-    """Whether its cells, and its title, stand at its right end."""
+    """Whether its cells and its title are right-aligned."""
     shrinks_to: int | None = None
-    """How narrow it may become where the table is too wide; None for one that is never cut."""
+    """Smallest width where the table is too wide; None for a column that is never cut."""
 
 
 def printable(text: str) -> str:
-    """Return ``text`` with every character that a terminal would obey, or not show, written as its escape.
+    """Return ``text`` with every character that a terminal would interpret, or not show, as its escape.
 
-    That is what ``str.isprintable`` denies: control characters (C0 and C1), line breaks, marks of the text's
-    direction, lone surrogates, and blanks other than the space. Wide and combining characters stay.
+    These are the characters that ``str.isprintable`` rejects: control characters (C0 and C1), line breaks,
+    marks of the text's direction, lone surrogates, and blanks other than the space. Wide and combining
+    characters stay.
     """
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
@@ -39,12 +40,12 @@ def printable_lines(text: str) -> str:
 
 
 def display_width(text: str) -> int:
-    """How many cells of a terminal the text takes."""
+    """Return how many cells of a terminal the text takes."""
     return sum(map(_character_width, text))
 
 
 def truncate(text: str, width: int) -> str:
-    """The text, or its beginning and ``…``, in at most ``width`` cells."""
+    """Return the text, or its beginning and ``…``, in at most ``width`` cells."""
     if display_width(text) <= width:
         return text
     kept, taken = "", 0
@@ -57,10 +58,10 @@ def truncate(text: str, width: int) -> str:
 
 
 def format_table(columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """A line of titles and a line a row, each of at most ``width`` cells.
+    """Return a line of titles and a line per row, each of at most ``width`` cells.
 
-    A row may end early: its last cell then takes what is left of the line. Columns beyond the second in
-    which no row has anything are left out. The last column that may shrink does so first.
+    A row may have fewer cells than columns: its last cell then takes the rest of the line. A column beyond
+    the second is left out where all its cells are empty. The last column that may shrink does so first.
     """
     full = [row for row in rows if len(row) == len(columns)]
     kept = [place for place in range(len(columns)) if place < 2 or any(row[place] for row in full)]
