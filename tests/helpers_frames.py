@@ -11,8 +11,8 @@ from typing import Any
 import helpers_reports as reports
 from fakes import FakeClock
 
+from gpuwidget.model.cell_source import UNKNOWN_SOURCE, CellSource
 from gpuwidget.model.report import CodeTime, Level
-from gpuwidget.profiler.cell_text import UNKNOWN_TEXT, CellText
 from gpuwidget.profiler.code_places import Places
 from gpuwidget.profiler.counter_windows import WindowMean
 from gpuwidget.profiler.sampling_profiler import CodeWitness, _Cpu
@@ -113,7 +113,7 @@ class Watched:
         bits: int | None = 0,
         reason: str | None = None,
         before: Sequence[tuple[str, str, int]] = (),
-        text: CellText = UNKNOWN_TEXT,
+        text: CellSource = UNKNOWN_SOURCE,
     ) -> None:
         """``before`` is the stack on which the run begins."""
         self.clock = FakeClock()

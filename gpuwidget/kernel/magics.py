@@ -32,7 +32,7 @@ from gpuwidget.views import card
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-log = logging.getLogger("gpuwidget")
+_LOG = logging.getLogger(__name__)
 
 _GPU_USAGE = (
     "%gpu: the live dashboard. %gpu watch on: a one-line card under every cell; %gpu watch off: no more. "
@@ -159,7 +159,7 @@ class Extension:
         finally:
             left = leave_device() if leave_device is not None else None
             if left is not None:
-                log.warning("%s", printable_lines(left))
+                _LOG.warning("%s", printable_lines(left))
             run.end(watch_api.status_of(left_by))
             watch_api.leave_cell(run)
             # The error holds this frame; would this frame hold the error, the user's tensors would stay.
@@ -246,7 +246,7 @@ class Extension:
         try:
             live_display.prepare()
         except Exception:
-            log.debug("the live chart's libraries could not be imported", exc_info=True)
+            _LOG.debug("the live chart's libraries could not be imported", exc_info=True)
 
 
 _loaded: Extension | None = None

@@ -6,13 +6,12 @@ import functools
 import linecache
 from typing import Any
 
-from gpuwidget.kernel.attribution.line_memory import LineWitness
-from gpuwidget.kernel.attribution.memory_collector import MemoryWitness
+from gpuwidget.kernel.attribution.line_memory import LineCollector
+from gpuwidget.kernel.attribution.memory_collector import HolderCollector
 from gpuwidget.kernel.cells.options import WatchOptions
-from gpuwidget.kernel.shell.cell_filenames import is_cell, name_of
-from gpuwidget.kernel.shell.magic_bodies import cell_text
-from gpuwidget.kernel.shell.user_code import UserCode
+from gpuwidget.kernel.shell.user_code import UserCode, cell_label, is_cell_file
 from gpuwidget.measure.collector import Witness
+from gpuwidget.model.cell_source import CellSource
 from gpuwidget.profiler.code_places import Places
 from gpuwidget.profiler.counter_windows import SampledWindows
 from gpuwidget.profiler.sampling_profiler import CodeWitness
@@ -22,22 +21,22 @@ from gpuwidget.sampler import process_sampler
 
 def witnesses(options: WatchOptions, shell: Any, cell: str) -> list[Witness]:
     """Those that the options of the cell with that text ask for, in the order in which they testify."""
-    found: list[Witness] = [code_witness(shell, cell), MemoryWitness(shell)]
+    found: list[Witness] = [code_witness(shell, cell), HolderCollector(shell)]
     if options.lines:
-        found.append(LineWitness(UserCode(shell)))
+        found.append(LineCollector(UserCode(shell)))
     return found
 
 
 def code_witness(shell: Any, cell: str) -> CodeWitness:
     """Looks at where the cell's code is."""
-    text = cell_text(cell)
+    text = CellSource.parse(cell)
 
     def a_cells(file: str) -> bool:
-        return is_cell(shell, file)
+        return is_cell_file(shell, file)
 
     @functools.cache
     def cell_name(file: str) -> str | None:
-        return name_of(shell, file)
+        return cell_label(shell, file)
 
     def source(file: str, line: int) -> str:
         """As its author wrote it, where IPython has not joined lines: ``%time f(x)``."""

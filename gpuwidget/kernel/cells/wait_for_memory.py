@@ -17,7 +17,7 @@ from gpuwidget.kernel.cells.options import WatchOptions
 from gpuwidget.kernel.cells.target_gpus import Target, targets
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.device_choices import free_memory
-from gpuwidget.kernel.shell.deferred_interrupts import Presses, deaf_to_interrupts
+from gpuwidget.kernel.shell.interrupts import InterruptState, ignore_interrupts
 from gpuwidget.kernel.shell.output_slot import EMPTY, CellPlace
 from gpuwidget.measure.collector import Witness
 from gpuwidget.measure.run import OPEN_TIMEOUT_S
@@ -30,7 +30,7 @@ from gpuwidget.model.terminal_text import clean_line, printable_lines
 from gpuwidget.pytorch import allocator
 from gpuwidget.sampler import Sampler, process_sampler
 
-log = logging.getLogger("gpuwidget")
+_LOG = logging.getLogger(__name__)
 
 _CHECK_INTERVAL_S = 0.25
 _READ_TIMEOUT_S = 1.0
@@ -58,7 +58,7 @@ def wait_for_memory(options: WatchOptions, shell: Any) -> str | None:
 
 def check_failed(error: Exception) -> OptionError:
     """Return the error for a cell whose ``--need`` could not be checked."""
-    log.debug("--need could not be checked", exc_info=error)
+    _LOG.debug("--need could not be checked", exc_info=error)
     return OptionError(
         "The cell was not run: gpuwidget could not check whether the GPU has the memory that --need asks for "
         f"({clean_line(f'{type(error).__name__}: {error}', 200)})."
@@ -112,17 +112,17 @@ class MemoryWait:
 
     def wait(self) -> str | None:
         """Return the card's note once the memory is free. Raise OptionError if the cell must not run."""
-        with deaf_to_interrupts() as presses:
+        with ignore_interrupts() as state:
             try:
-                return self._wait(presses)
+                return self._wait(state)
             finally:
                 self._line.close()
 
-    def _wait(self, presses: Presses) -> str | None:
+    def _wait(self, state: InterruptState) -> str | None:
         self._sampler.wait_until_open(OPEN_TIMEOUT_S)
         sample = self._read()
         found, chosen_as = targets(self._options, sample)
-        recorded = ", a recording" if sample is not None and sample.origin.kind == "replay" else ""
+        recorded = ", a recording" if sample is not None and sample.origin.recorded else ""
         gpus = [target.gpu for target in found]
         wanted = f"{units.memory(self._need)} free on {_names(gpus)} ({chosen_as}{recorded})"
         _refuse_impossible(self._need, wanted, gpus)
@@ -131,7 +131,7 @@ class MemoryWait:
             sample = self._read()
             memory = [_gpu_memory(target, self._need, sample, self._requested) for target in found]
             short = [one for one in memory if not one.has(self._need)]
-            self._check_interrupt(presses, wanted)
+            self._check_interrupt(state, wanted)
             if not short:
                 break
             self._pause_or_give_up(wanted, "; ".join(one.describe(len(found) > 1) for one in short))
@@ -157,9 +157,9 @@ class MemoryWait:
         with self._pause:
             self._clock.wait(self._pause, min(_CHECK_INTERVAL_S, limit - elapsed))
 
-    def _check_interrupt(self, presses: Presses, wanted: str) -> None:
+    def _check_interrupt(self, state: InterruptState, wanted: str) -> None:
         """Raise OptionError if the user interrupted the wait."""
-        if presses.pressed:
+        if state.interrupted:
             elapsed = units.duration(self._elapsed())
             raise OptionError(f"Interrupted after {elapsed} of waiting for {wanted}: the cell was not run.")
 
@@ -258,7 +258,7 @@ def _returnable_cache(target: Target) -> int:
     try:
         blocks = allocator.snapshot().get(target.cuda_index)
     except Exception:  # this torch has another snapshot format
-        log.debug("torch's cache could not be read", exc_info=True)
+        _LOG.debug("torch's cache could not be read", exc_info=True)
         return 0
     return 0 if blocks is None else blocks.returnable
 

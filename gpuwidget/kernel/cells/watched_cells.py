@@ -22,10 +22,11 @@ from gpuwidget.kernel.cells.options import WatchOptions, find_in_cell, parse
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.switch_requests import SWITCHES
 from gpuwidget.kernel.live import live_display
-from gpuwidget.kernel.shell.deferred_interrupts import (
-    deaf_to_interrupts,
+from gpuwidget.kernel.shell.interrupts import (
+    defer_interrupts,
+    hide_own_frames,
+    ignore_interrupts,
     interrupt_soon,
-    leave_out_our_frames,
 )
 from gpuwidget.kernel.shell.running_cells import RunningCells, cells_on_this_thread
 from gpuwidget.measure.run import Run, RunOptions
@@ -35,7 +36,7 @@ from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.pytorch.device_switch import SWITCH
 from gpuwidget.views import card
 
-log = logging.getLogger("gpuwidget")
+_LOG = logging.getLogger(__name__)
 
 _EVERY_CELL = WatchOptions(run=RunOptions(), live=False, quiet=False, label=None, device=None)
 
@@ -71,17 +72,17 @@ class _Armed:
         if leave is not None:
             left = leave()
             if left is not None:
-                log.warning("%s", printable_lines(left))
+                _LOG.warning("%s", printable_lines(left))
 
     def fail(self, result: Any) -> None:
         """The cell's code has failed: its time is over, though it may be some until the cell has ended."""
         try:
-            with deaf_to_interrupts(later=True):
-                leave_out_our_frames(result.error_in_exec)
+            with defer_interrupts():
+                hide_own_frames(result.error_in_exec)
                 if self.run is not None:
                     self.run.end(_status(result))
         except Exception:
-            log.debug("a failed cell's run could not be ended", exc_info=True)
+            _LOG.debug("a failed cell's run could not be ended", exc_info=True)
 
     def abandon(self) -> None:
         """Stop watching, without a card. Safe to call twice."""
@@ -98,7 +99,7 @@ class _Armed:
             self.abandon()
             self.restore_device()
         except Exception:
-            log.debug("a cell that was lost could not be let go of", exc_info=True)
+            _LOG.debug("a cell that was lost could not be let go of", exc_info=True)
 
 
 class CellWatcher:
@@ -125,7 +126,7 @@ class CellWatcher:
         self._armed.forget_lost()
         self._armed.begin(info, armed)
         try:
-            with deaf_to_interrupts(later=True):
+            with defer_interrupts():
                 SWITCH.before_cell()
                 if len(self._armed) == 1 and self._loading is None:  # in the middle of no other cell
                     SWITCHES.before_cell()
@@ -140,7 +141,7 @@ class CellWatcher:
             else:
                 interrupt_soon()
         except Exception as error:
-            log.debug("a cell could not be watched", exc_info=True)
+            _LOG.debug("a cell could not be watched", exc_info=True)
             if armed.needs_memory:
                 skip_cell.refuse(self._shell, str(wait_for_memory.check_failed(error)))
             armed.abandon()
@@ -171,7 +172,7 @@ class CellWatcher:
             self._settle(armed, armed.run, status, ended_on_output)
             interrupted = armed.run.wait_interrupted
         except Exception:
-            log.debug("a watched cell could not be reported", exc_info=True)
+            _LOG.debug("a watched cell could not be reported", exc_info=True)
         finally:
             self._device_after(armed)
             armed.abandon()
@@ -207,7 +208,7 @@ class CellWatcher:
             try:
                 armed.leave_device = enter_device(options.device)
             except Exception as error:
-                log.warning(
+                _LOG.warning(
                     "The cell runs without --device %s: %s", options.device, printable_lines(str(error))
                 )
         with_chart = options.live and self._prepare_chart()
@@ -238,22 +239,22 @@ class CellWatcher:
         try:
             live_display.prepare()
         except live_display.LiveUnavailable as error:
-            log.warning("%s", printable_lines(str(error)))
+            _LOG.warning("%s", printable_lines(str(error)))
             return False
         return True
 
     def _device_after(self, armed: _Armed | None) -> None:
-        with deaf_to_interrupts():
+        with ignore_interrupts():
             try:
                 if armed is not None:
                     armed.restore_device()
             except Exception:
-                log.warning("The cell's --device could not be put back", exc_info=True)
+                _LOG.warning("The cell's --device could not be put back", exc_info=True)
             SWITCH.after_cell()
 
     def _settle(self, armed: _Armed, run: Run, status: Status, ended_on_output: bool) -> None:
         run.end(status)
-        with deaf_to_interrupts():
+        with ignore_interrupts():
             watch_api.leave_cell(run)
             try:
                 report = run.report()
@@ -288,7 +289,7 @@ def runs_at_all(shell: Any, info: Any) -> bool:
 def enter_device(device: str) -> Callable[[], str | None]:
     """Use ``device`` until what is returned is called; see :meth:`DeviceSwitch.enter`."""
     name = default_device.checked(device) or "cpu"
-    with deaf_to_interrupts(later=True):
+    with defer_interrupts():
         return SWITCH.enter(name)
 
 

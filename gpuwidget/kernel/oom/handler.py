@@ -9,7 +9,7 @@ import logging
 from typing import Any
 
 from gpuwidget.kernel.oom.context import FailedCell, gather
-from gpuwidget.kernel.shell.deferred_interrupts import deaf_to_interrupts
+from gpuwidget.kernel.shell.interrupts import ignore_interrupts
 from gpuwidget.kernel.shell.running_cells import RunningCells
 from gpuwidget.pytorch import oom_error
 from gpuwidget.views import oom_card
@@ -46,7 +46,7 @@ class OutOfMemoryCards:
         if error is None:
             return
         try:
-            with deaf_to_interrupts():
+            with ignore_interrupts():
                 self._explain(error, cell)
         except Exception:
             _LOG.debug("an out-of-memory error was not explained", exc_info=True)
