@@ -9,8 +9,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpuwidget.heap.find_holders import remember_storages, uncollected
-from gpuwidget.heap.storages import Storage
+from gpuwidget.heap.find_holders import find_storages, gc_paused
+from gpuwidget.heap.storages import StorageWeakRef
 from gpuwidget.kernel.shell import shell_references
 from gpuwidget.kernel.shell.interrupts import defer_interrupts
 from gpuwidget.kernel.shell.running_cells import RunningCells
@@ -20,8 +20,8 @@ from gpuwidget.pytorch.allocator import DeviceBlocks
 
 _LOG = logging.getLogger(__name__)
 
-_MOST_OBJECTS = 20_000
-_WITHIN_S = 0.05
+_MAX_OBJECTS = 20_000
+_TIME_LIMIT_S = 0.05
 """Objects looked at after a cell, to find the storages that are there, and the time for it."""
 
 
@@ -111,14 +111,19 @@ class CellMemory:
     def _watch(self, blocks: Mapping[int, DeviceBlocks]) -> None:
         """Remember the storages that names lead to: the next cell may use their addresses again."""
         self._to_be_watched = False  # what fails now would fail after every cell
-        walls = shell_references.walls(self._shell)
-        with uncollected():
+        excluded = shell_references.excluded_objects(self._shell)
+        with gc_paused():
             roots = [*shell_references.variables(self._shell), *shell_references.notebook(self._shell)]
-            remember_storages(
-                roots, blocks, self.remember, barred=walls, most_objects=_MOST_OBJECTS, within_s=_WITHIN_S
+            find_storages(
+                roots,
+                blocks,
+                self.remember,
+                excluded=excluded,
+                max_objects=_MAX_OBJECTS,
+                time_limit_s=_TIME_LIMIT_S,
             )
 
-    def remember(self, index: int, address: int, storage: Callable[[], Storage]) -> None:
+    def remember(self, index: int, address: int, storage: Callable[[], StorageWeakRef]) -> None:
         """``storage`` gives what lies at ``address`` now."""
         self._to_be_watched = False
         self._blocks.watch(index, address, storage)

@@ -1,8 +1,8 @@
-"""Detects the moment when an error leaves a cell's code, before IPython formats the traceback, which takes time.
+"""Detects an error as it leaves a cell's code, before IPython spends time on formatting the traceback.
 
-IPython stores the error in the cell's result, then formats and shows the traceback. The result of one cell gets
-a subclass that reports the assignment, and its original class back right after it or when the cell has ended.
-Nothing in the shell is replaced. If IPython changes how it does this, the callback is never called.
+IPython stores the error in the cell's result, then formats and shows the traceback. The result of one cell
+gets a subclass that reports the assignment, and its original class back right after it or when the cell has
+ended. Nothing in the shell is replaced. If IPython changes how it does this, the callback is never called.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ import functools
 import linecache
 from typing import Any
 
-from gpuwidget.kernel.attribution.line_memory import LineWitness
-from gpuwidget.kernel.attribution.memory_collector import MemoryWitness
+from gpuwidget.kernel.attribution.line_memory import LineCollector
+from gpuwidget.kernel.attribution.memory_collector import HolderCollector
 from gpuwidget.kernel.cells.options import WatchOptions
 from gpuwidget.kernel.shell.user_code import UserCode, cell_label, is_cell_file
 from gpuwidget.measure.collector import Witness
@@ -20,10 +20,10 @@ from gpuwidget.sampler import process_sampler
 
 
 def collectors(options: WatchOptions, shell: Any, raw_cell: str) -> list[Witness]:
-    """Return the collectors that the cell's options ask for, in the order in which they annotate the report."""
-    found: list[Witness] = [_profiler(shell, raw_cell), MemoryWitness(shell)]
+    """Return the collectors for the cell's options, in the order in which they annotate the report."""
+    found: list[Witness] = [_profiler(shell, raw_cell), HolderCollector(shell)]
     if options.lines:
-        found.append(LineWitness(UserCode(shell)))
+        found.append(LineCollector(UserCode(shell)))
     return found
 
 

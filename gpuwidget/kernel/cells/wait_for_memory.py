@@ -31,7 +31,7 @@ from gpuwidget.pytorch import allocator
 from gpuwidget.sampler import Sampler, process_sampler
 from gpuwidget.views.card_summary import clean
 
-log = logging.getLogger("gpuwidget")
+_LOG = logging.getLogger(__name__)
 
 _CHECK_INTERVAL_S = 0.25
 _READ_TIMEOUT_S = 1.0
@@ -59,7 +59,7 @@ def wait_for_memory(options: WatchOptions, shell: Any) -> str | None:
 
 def check_failed(error: Exception) -> OptionError:
     """Return the error for a cell whose ``--need`` could not be checked."""
-    log.debug("--need could not be checked", exc_info=error)
+    _LOG.debug("--need could not be checked", exc_info=error)
     return OptionError(
         "The cell was not run: gpuwidget could not check whether the GPU has the memory that --need asks for "
         f"({clean(f'{type(error).__name__}: {error}', 200)})."
@@ -123,7 +123,7 @@ class MemoryWait:
         self._sampler.wait_until_open(OPEN_TIMEOUT_S)
         sample = self._read()
         found, chosen_as = targets(self._options, sample)
-        recorded = ", a recording" if sample is not None and sample.origin.kind == "replay" else ""
+        recorded = ", a recording" if sample is not None and sample.origin.recorded else ""
         gpus = [target.gpu for target in found]
         wanted = f"{units.memory(self._need)} free on {_names(gpus)} ({chosen_as}{recorded})"
         _refuse_impossible(self._need, wanted, gpus)
@@ -257,7 +257,7 @@ def _returnable_cache(target: Target) -> int:
     try:
         blocks = allocator.snapshot().get(target.cuda_index)
     except Exception:  # this torch has another snapshot format
-        log.debug("torch's cache could not be read", exc_info=True)
+        _LOG.debug("torch's cache could not be read", exc_info=True)
         return 0
     return 0 if blocks is None else blocks.returnable
 

@@ -1,7 +1,7 @@
 """Watching cells: a run starts before the cell and is reported after it, outside the user's code.
 
-The cell itself runs as it would without gpuwidget. IPython's ``pre_run_cell`` and ``post_run_cell`` events start
-and end the run. Where these do not see ``%%gpuwatch``, the registered magic runs its body with the same
+The cell itself runs as it would without gpuwidget. IPython's ``pre_run_cell`` and ``post_run_cell`` events
+start and end the run. Where these do not see ``%%gpuwatch``, the registered magic runs its body with the same
 :class:`CellWatch`.
 """
 

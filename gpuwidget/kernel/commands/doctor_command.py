@@ -16,7 +16,7 @@ from gpuwidget.diagnostics.probe_process import Environment
 from gpuwidget.diagnostics.target import Notebook
 from gpuwidget.model.diagnosis import Doctor, Place
 from gpuwidget.model.errors import OptionError
-from gpuwidget.model.to_json import plain
+from gpuwidget.model.to_json import to_json
 from gpuwidget.pytorch import cuda_state, torch_switches
 from gpuwidget.version import __version__
 from gpuwidget.views import diagnosis_html, diagnosis_text
@@ -39,7 +39,7 @@ class Diagnosis:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        values: dict[str, Any] = plain(self.doctor)
+        values: dict[str, Any] = to_json(self.doctor)
         return values
 
     def to_json(self, indent: int | None = 2) -> str:

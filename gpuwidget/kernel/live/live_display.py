@@ -129,7 +129,8 @@ class LiveView:
         from gpuwidget.kernel.live.live_chart import LiveChart
 
         progress = self._progress()
-        if progress.origin is None or progress.origin.kind == "none" or self._stopping.is_set():
+        origin = progress.origin
+        if origin is None or not (origin.live or origin.recorded) or self._stopping.is_set():
             return chart
         if chart is not None and not chart.fits(progress):
             self._empty()

@@ -1,7 +1,7 @@
 """Outputs that gpuwidget adds to a cell without disturbing the cell's outputs.
 
-An empty output takes no space. :class:`OutputSlot` sends one early and fills it later with an update: unlike a
-new output, an update never splits the output of a progress bar and never triggers a pending
+An empty output takes no space. :class:`OutputSlot` sends one early and fills it later with an update: unlike
+a new output, an update never splits the output of a progress bar and never triggers a pending
 ``clear_output(wait=True)``.
 """
 
@@ -55,8 +55,8 @@ class OutputSlot:
     def at_end(cls, shell: Any) -> OutputSlot | None:
         """Return a slot for :meth:`append`; None outside a Jupyter kernel.
 
-        If a cell ends with ``clear_output(wait=True)``, its outputs stay until a new output arrives, which the
-        card would be. So the empty output is sent just before each such call.
+        If a cell ends with ``clear_output(wait=True)``, its outputs stay until a new output arrives, which
+        the card would be. So the empty output is sent just before each such call.
         """
         channel = IOPubChannel.of_running_cell(shell)
         if channel is None:
@@ -92,12 +92,12 @@ class OutputSlot:
         return _is_captured(self.channel.message_id)
 
     def fill(self, data: Mapping[str, Any]) -> None:
-        """Replace the slot's content. May be called from any thread."""
+        """Replace the slot's content. Works from any thread."""
         if self._display_id is not None:
             self.channel.update(data, self._display_id)
 
     def renew(self, data: Mapping[str, Any]) -> None:
-        """Show a new output below the others, after the cell cleared the slot. May be called from any thread."""
+        """Show a new output below the others, after the cell cleared the slot. Works from any thread."""
         self._clears.cleared = False
         self.fill(EMPTY)
         self._send_new(data)
@@ -146,7 +146,7 @@ class IOPubChannel:
         return cls(kernel, parent) if parent and parent.get("header", {}).get("msg_id") else None
 
     def in_context(self, function: Callable[[], None]) -> Callable[[], None]:
-        """Return ``function`` for another thread, with the context in which widgets find the cell's request."""
+        """Return ``function`` for another thread, in the context where widgets find the cell's request."""
         return lambda: self._context.run(function)
 
     def display(self, data: Mapping[str, Any], display_id: str) -> None:

@@ -1,8 +1,8 @@
 """The running cells of this kernel, and which ``post_run_cell`` event belongs to which ``pre_run_cell``.
 
-IPython's events do not always come in pairs. An empty cell, and the cell that loads the extension, only end. A
-cancelled cell ends without a result. A cell that an exception leaves ends with another info object. Some cells
-never end.
+IPython's events do not always come in pairs. An empty cell, and the cell that loads the extension, only end.
+A cancelled cell ends without a result. A cell that an exception leaves ends with another info object. Some
+cells never end.
 """
 
 from __future__ import annotations

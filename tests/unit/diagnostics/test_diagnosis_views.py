@@ -25,7 +25,7 @@ from gpuwidget.diagnostics.run_checks import diagnosis
 from gpuwidget.diagnostics.target import Notebook
 from gpuwidget.kernel.commands import doctor_command
 from gpuwidget.model.diagnosis import Doctor
-from gpuwidget.model.to_json import plain
+from gpuwidget.model.to_json import to_json
 from gpuwidget.pytorch import cuda_state, torch_switches
 from gpuwidget.pytorch.cuda_state import TorchDevice
 from gpuwidget.views import diagnosis_html
@@ -116,7 +116,7 @@ def test_as_html() -> None:
 
 def test_json_is_stable_and_comes_back() -> None:
     """The names of the fields, and a diagnosis that was written is the one that is read."""
-    values = json.loads(json.dumps(plain(ILL)))
+    values = json.loads(json.dumps(to_json(ILL)))
     assert list(values) == [
         *("schema", "version", "time", "place", "python", "variables", "status", "summary", "unfinished"),
         "links",
@@ -283,7 +283,7 @@ def test_a_diagnosis_that_lacks_what_it_was_read_from(
     examined: list[Doctor], capsys: pytest.CaptureFixture[str], tmp_path: Path, part: str
 ) -> None:
     """Somebody took it out before sending it: that is wrong use, not a crash."""
-    values = plain(WELL)
+    values = to_json(WELL)
     (values if part == "variables" else values["links"][3])[part] = None
     file = tmp_path / "x"
     file.write_text(json.dumps(values))

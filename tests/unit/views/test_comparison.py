@@ -15,7 +15,7 @@ from gpuwidget.kernel.cells import watch_api
 from gpuwidget.kernel.commands import compare_command
 from gpuwidget.kernel.commands.compare_command import CardComparison, compare
 from gpuwidget.model.errors import OptionError
-from gpuwidget.model.report import CodeTime, Environment, Level, Report
+from gpuwidget.model.report import CodeTime, Level, Report, SoftwareVersions
 from gpuwidget.views.comparison import ratio
 
 BEFORE = report(gpu(0), cell=cell(14.0, execution_count=5))
@@ -70,7 +70,7 @@ def test_what_differed_around_them() -> None:
     """Versions, devices and GPUs that differ are listed, those that are alike are not."""
     other = replace(
         AFTER,
-        environment=Environment("590.10", "13.0", None, None, None, None),
+        environment=SoftwareVersions("590.10", "13.0", None, None, None, None),
         gpus=(gpu(1, name="NVIDIA A100-SXM4-80GB"),),
     )
     made = compare(BEFORE, other)
