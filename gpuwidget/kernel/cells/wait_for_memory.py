@@ -18,7 +18,7 @@ from gpuwidget.kernel.cells.target_gpus import Target, targets
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.device_choices import free_memory
 from gpuwidget.kernel.shell.interrupts import InterruptState, ignore_interrupts
-from gpuwidget.kernel.shell.output_slot import EMPTY, CellPlace
+from gpuwidget.kernel.shell.output_slot import EMPTY, OutputSlot
 from gpuwidget.measure.collector import Witness
 from gpuwidget.measure.run import OPEN_TIMEOUT_S
 from gpuwidget.model import units
@@ -65,8 +65,8 @@ def check_failed(error: Exception) -> OptionError:
     )
 
 
-def witnesses(note: str | None) -> list[Witness]:
-    """Return the witness that adds ``note`` to the cell's card; none for None."""
+def collectors(note: str | None) -> list[Witness]:
+    """Return the collector that adds ``note`` to the cell's card; none for None."""
     return [] if note is None else [_WaitNote(note)]
 
 
@@ -285,7 +285,7 @@ class StatusLine:
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
-        self._place: CellPlace | None = None
+        self._slot: OutputSlot | None = None
         self._shown: tuple[str, str] | None = None
 
     def show(self, text: str, progress: str) -> None:
@@ -294,18 +294,18 @@ class StatusLine:
             return
         first, self._shown = self._shown is None, (text, progress)
         if first:
-            self._place = CellPlace.keep(self._shell)
+            self._slot = OutputSlot.reserve(self._shell)
         style = "border-left:3px solid #c77700;padding:2px 10px"
         page = f"<div style='{style}'>{html.escape(text)} <b>{html.escape(progress)}</b></div>"
         data = {"text/plain": printable_lines(f"{text} {progress}"), "text/html": page}
-        if self._place is not None:
-            self._place.fill(data)
+        if self._slot is not None:
+            self._slot.fill(data)
         elif first:
             self._shell.display_pub.publish(data=data, metadata={})
 
     def close(self) -> None:
         """Remove the line. Safe to call twice."""
-        if self._place is not None:
-            self._place.release()
-            self._place.fill(EMPTY)
-            self._place = None
+        if self._slot is not None:
+            self._slot.close()
+            self._slot.fill(EMPTY)
+            self._slot = None
