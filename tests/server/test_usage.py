@@ -342,7 +342,7 @@ async def test_a_machine_that_does_not_answer(
     stream = await server.stream()
     assert len(held(await stream.usage())) == 1
     begun, go_on = threading.Event(), threading.Event()
-    origin = processes._origin
+    origin = processes._start_info
 
     def hang(pid: int) -> Any:
         if not go_on.is_set():
@@ -350,7 +350,7 @@ async def test_a_machine_that_does_not_answer(
             go_on.wait(60.0)
         return origin(pid)
 
-    monkeypatch.setattr(processes, "_origin", hang)
+    monkeypatch.setattr(processes, "_start_info", hang)
     try:
         usage = await stream.usage()
         assert begun.is_set()

@@ -12,7 +12,7 @@ from gpuwidget.pytorch.allocation_history import HISTORY, MOST_EVENTS, Count, Li
 from gpuwidget.sampler import Subscription, process_sampler
 
 
-class LineWitness:
+class LineCollector:
     """Looks at what torch allocates during one run; see :class:`gpuwidget.measure.collector.Witness`."""
 
     def __init__(self, code: Code) -> None:

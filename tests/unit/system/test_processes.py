@@ -241,7 +241,7 @@ def test_a_long_lived_process_remembers_only_so_much(
     kin = OwnProcessTree(ManualClock())
     for pid in range(2, 5000):
         kin.contains(pid)
-    assert len(kin._families._judged) <= 1024
+    assert len(kin._trees._roots_found) <= 1024
     assert len(directory._known) <= 1024
 
 
