@@ -26,10 +26,9 @@ from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.report import Report
 from gpuwidget.model.samples import Gpu, Reading, Sample
-from gpuwidget.model.terminal_text import printable_lines
+from gpuwidget.model.terminal_text import clean_line, printable_lines
 from gpuwidget.pytorch import allocator
 from gpuwidget.sampler import Sampler, process_sampler
-from gpuwidget.views.card_summary import clean
 
 _LOG = logging.getLogger(__name__)
 
@@ -62,7 +61,7 @@ def check_failed(error: Exception) -> OptionError:
     _LOG.debug("--need could not be checked", exc_info=error)
     return OptionError(
         "The cell was not run: gpuwidget could not check whether the GPU has the memory that --need asks for "
-        f"({clean(f'{type(error).__name__}: {error}', 200)})."
+        f"({clean_line(f'{type(error).__name__}: {error}', 200)})."
     )
 
 
@@ -235,7 +234,7 @@ def _gpu_memory(target: Target, need: int, sample: Sample | None, requested: flo
     if reading.memory_used is not None and (reading.measured is None or reading.measured < requested):
         return _GpuMemory(target.gpu, None, "the driver has not answered in time", (), 0)
     fallback = "the GPU is lost" if reading.lost_since is not None else "the driver does not report it"
-    reason = clean(reading.missing.get("memory_used", fallback), 120)
+    reason = clean_line(reading.missing.get("memory_used", fallback), 120)
     free = free_memory(target.gpu, reading)
     cached = _returnable_cache(target) if free is not None and free < need else 0
     return _GpuMemory(target.gpu, free, reason, _holders(reading), cached)
@@ -243,7 +242,9 @@ def _gpu_memory(target: Target, need: int, sample: Sample | None, requested: flo
 
 def _holders(reading: Reading) -> tuple[str, ...]:
     """Return who holds the GPU's memory and how much, the largest first."""
-    found = [(clean(name, _NAME_LENGTH), size) for name, size in default_device.observer().holders(reading)]
+    found = [
+        (clean_line(name, _NAME_LENGTH), size) for name, size in default_device.observer().holders(reading)
+    ]
     ranked = sorted(found, key=lambda item: -(item[1] or 0))
     named = [f"{name} {units.memory(size)}" if size is not None else name for name, size in ranked]
     more = len(named) - _HOLDERS_SHOWN
@@ -268,7 +269,7 @@ def _seconds(seconds: float) -> str:
 
 def _names(gpus: Sequence[Gpu]) -> str:
     numbers = ", ".join(map(_number, gpus))
-    kinds = ", ".join(dict.fromkeys(clean(gpu.name, 40).removeprefix("NVIDIA ") for gpu in gpus))
+    kinds = ", ".join(dict.fromkeys(clean_line(gpu.name, 40).removeprefix("NVIDIA ") for gpu in gpus))
     return f"GPU{'s' if len(gpus) > 1 else ''} {numbers} {kinds}"
 
 
