@@ -14,7 +14,8 @@ from gpuwidget.sources.throttle_reasons import needing_attention
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-    from gpuwidget.model.samples import Gpu, Reading, Sample
+    from gpuwidget.model.readings import Reading
+    from gpuwidget.model.samples import Gpu, Sample
 
 _MIN_WIDTH = 40
 _MAX_NAME = 18

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from gpuwidget.measure.process_memory import Holding
 from gpuwidget.measure.running_stats import Average, Integral
+from gpuwidget.model.readings import Activity, Reading
 from gpuwidget.model.report import Level, Span, Traffic
-from gpuwidget.model.samples import Activity, Gpu, Reading
+from gpuwidget.model.samples import Gpu
 from gpuwidget.sources.throttle_reasons import IDLE
 
 SHORTEST_ENERGY_S = 0.1

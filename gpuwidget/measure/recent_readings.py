@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from gpuwidget.measure.gpu_totals import Track
 from gpuwidget.measure.process_memory import Holding
-from gpuwidget.model.samples import Gpu, Reading
+from gpuwidget.model.readings import Reading
+from gpuwidget.model.samples import Gpu
 
 SPAN_S = 15.0
 """What is handed out covers one to two of these."""

@@ -9,7 +9,8 @@ from gpuwidget.measure.gpu_totals import Track
 from gpuwidget.measure.process_memory import Attribution, Holding
 from gpuwidget.measure.recent_readings import Recent
 from gpuwidget.measure.time_series import Courses, GpuCourse
-from gpuwidget.model.samples import Gpu, Origin, Reading, Sample
+from gpuwidget.model.readings import Reading
+from gpuwidget.model.samples import Gpu, Origin, Sample
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.cuda_state import TorchDevice
 
