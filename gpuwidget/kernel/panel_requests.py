@@ -19,7 +19,7 @@ from gpuwidget.model.errors import GpuWidgetError, OptionError
 from gpuwidget.model.kernel_requests import REPLY, REQUEST, DoctorReply, ErrorReply, OkReply
 from gpuwidget.model.kernel_state import SCHEMA, KernelState
 from gpuwidget.model.to_json import to_json
-from gpuwidget.pytorch.device_switch import SWITCH
+from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
 
 _LOG = logging.getLogger(__name__)
 
@@ -137,7 +137,7 @@ class Requests:
             self._cells.every_cell = on
         elif ask == "set_device" and (device is None or isinstance(device, str)):
             new_tensors = content.get("new_tensors", True) is not False
-            SWITCH.choose(
+            DEVICE_SWITCH.choose(
                 default_device.checked(device, new_tensors=new_tensors, patience_s=0.05),
                 new_tensors=new_tensors,
             )

@@ -10,7 +10,7 @@ from gpuwidget.measure.gpu_totals import Track
 from gpuwidget.model import units
 from gpuwidget.model.report import GpuReport
 from gpuwidget.model.samples import Origin
-from gpuwidget.pytorch.cuda_state import Account
+from gpuwidget.pytorch.peak_tracker import PeakScope
 
 _MOST_COMMANDS = 4
 
@@ -74,7 +74,7 @@ def _children(used: Sequence[tuple[GpuReport, Mapping[int, str], bool]]) -> list
     return found
 
 
-def peak_resets(account: Account, names: Mapping[int, str]) -> list[str]:
+def peak_resets(account: PeakScope, names: Mapping[int, str]) -> list[str]:
     """What became of torch's one peak counter a device."""
     notes = [
         f"torch's peak counter of {names.get(index, f'cuda:{index}')} was reset at the start, because an "

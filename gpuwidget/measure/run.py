@@ -39,7 +39,8 @@ from gpuwidget.model.report import (
 )
 from gpuwidget.model.samples import Sample
 from gpuwidget.pytorch import cuda_state, torch_switches
-from gpuwidget.pytorch.cuda_state import LEDGER, Account, DeviceAccount, TorchDevice
+from gpuwidget.pytorch.cuda_state import TorchDevice
+from gpuwidget.pytorch.peak_tracker import PEAK_TRACKER, DevicePeaks, PeakScope
 from gpuwidget.sampler import INTERVAL_S, Sampler, Subscription
 
 OPEN_TIMEOUT_S = 5.0
@@ -96,7 +97,7 @@ class Run:
         self._marks = Marks()
         self._tracks = Tracks(max(_WIDEST_GAP_S, 3 * options.interval_s))
         self._memory = ResidentMemory(options.interval_s)
-        self._account: Account | None = None
+        self._account: PeakScope | None = None
         self._contexts: frozenset[int] = frozenset()
         self._subscription: Subscription | None = None
         self._running = False
@@ -135,7 +136,7 @@ class Run:
         self._contexts = frozenset(cuda_state.devices_with_context())
         if sample is not None:
             self._tracks.begin(sample, asked, self._options.gpus)
-        self._account = LEDGER.open()
+        self._account = PEAK_TRACKER.open()
         PRINTED.listen(self._on_line)
         self._memory.begin()
 
@@ -184,7 +185,7 @@ class Run:
             gpus.append(reports.of(track, seconds, shown=True))
         # The user's variables are not looked at while their code runs.
         around = Surroundings(
-            switches=torch_switches.switches(),
+            switches=torch_switches.compute_switches(),
             cuda_up=cuda_state.cuda_initialized(),
         )
         return Facts(
@@ -254,7 +255,7 @@ class Run:
         asked = self._clock.time()
         sample = self._sampler.read_now(ANSWER_TIMEOUT_S)
         t = self._clock.monotonic() - self._began
-        accounts = LEDGER.close(self._account) if self._account is not None else {}
+        accounts = PEAK_TRACKER.close(self._account) if self._account is not None else {}
         with self._lock:
             self._sampling = False
             if sample is not None:
@@ -271,7 +272,7 @@ class Run:
         if self._subscription is not None:
             self._subscription.close()
         if self._account is not None:
-            LEDGER.drop(self._account)
+            PEAK_TRACKER.discard(self._account)
         self._tell_witnesses(lambda witness: witness.abandon())
 
     def _tell_witnesses(self, what: Callable[[Witness], None]) -> None:
@@ -284,7 +285,7 @@ class Run:
     def _on_sample(self, sample: Sample) -> None:
         if not self._sampling:
             return
-        LEDGER.listen()
+        PEAK_TRACKER.watch_resets()
         t = self._clock.monotonic() - self._began
         with self._lock:
             # The end may have come in between: what it has read is the last word.
@@ -304,7 +305,7 @@ class Run:
         cell: RunInfo,
         t: float,
         host_memory: Span,
-        accounts: dict[int, DeviceAccount],
+        accounts: dict[int, DevicePeaks],
         can_go_back: Mapping[int, int | None],
     ) -> Report:
         tracks = self._tracks

@@ -27,7 +27,14 @@ _LOG = logging.getLogger(__name__)
 MAX_EVENTS = 200_000
 """Events that the history of each device keeps. Each takes some hundred bytes, and time to read."""
 _RECORD_FUNCTIONS = ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy")
-_SKIPPED_EVENTS = ["free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap", "snapshot"]
+_SKIPPED_EVENTS = [
+    "free_completed",
+    "segment_alloc",
+    "segment_free",
+    "segment_map",
+    "segment_unmap",
+    "snapshot",
+]
 """Events that gpuwidget does not use."""
 
 _UNKNOWN_STATE = "this version of torch does not say whether an allocation history is on: none was begun"
@@ -69,7 +76,7 @@ class RecordedHistory:
 
 
 class HistoryScope:
-    """One run's use of the history, from :meth:`AllocationHistory.open` to :meth:`AllocationHistory.close`."""
+    """One run's use of the history, from ``AllocationHistory.open`` to ``AllocationHistory.close``."""
 
     def __init__(self) -> None:
         self.since_us = time.time_ns() / 1000

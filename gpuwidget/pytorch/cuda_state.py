@@ -77,7 +77,7 @@ def cuda_initialized() -> bool:
 
 
 def unavailable_reason() -> str | None:
-    """Return why torch has no CUDA device in use: not imported, or CUDA not initialized. None where it has."""
+    """Return why torch has no CUDA device in use (not imported, CUDA not initialized), or None."""
     torch = loaded_torch()
     if torch is None:
         return _NOT_LOADED
@@ -142,7 +142,7 @@ def default_device() -> str | None:
 
 
 def current_cuda_device() -> int | None:
-    """Return N of this thread's current ``cuda:N``, which ``"cuda"`` refers to; None before CUDA is initialized."""
+    """Return N of this thread's current ``cuda:N``, which ``"cuda"`` refers to; None without CUDA."""
     torch = _initialized_torch()
     return None if torch is None else int(torch.cuda.current_device())
 
@@ -230,7 +230,7 @@ def can_synchronize() -> bool:
 
 
 def counters() -> dict[int, AllocatorCounters]:
-    """Return the allocator's counters by device index; empty where :func:`no_counters_reason` has a reason."""
+    """Return the allocator's counters by device index; empty where there is a :func:`no_counters_reason`."""
     torch = _initialized_torch()
     if torch is None or _partial_counters_reason(torch) is not None:
         return {}

@@ -7,9 +7,9 @@ not affected.
 
 Two things must not happen. First, a context must not be opened on ``cuda:0`` because that is the thread's
 current device (https://github.com/pytorch/pytorch/issues/25752): the thread sets its device to one with a
-context. Second, a graph capture on another thread must not be invalidated: the thread relaxes its capture mode
-as in :mod:`~gpuwidget.pytorch.stream_activity` and checks the stream that torch captures on by default, and
-torch itself refuses while it captures.
+context. Second, a graph capture on another thread must not be invalidated: the thread relaxes its capture
+mode as in :mod:`~gpuwidget.pytorch.stream_activity` and checks the stream that torch captures on by default,
+and torch itself refuses while it captures.
 """
 
 from __future__ import annotations

@@ -48,8 +48,8 @@ class DefaultStreams:
         self.reason: str | None = None
         """Why no stream is queried; None while streams are queried."""
 
-    def update_devices(self) -> bool:
-        """Add devices on which a context was opened since. Returns whether any stream is queried."""
+    def open(self) -> bool:
+        """Find the devices with a context; call it periodically. Returns whether any stream is queried."""
         if self._disabled:
             return False
         devices = cuda_state.devices_with_context()

@@ -79,7 +79,7 @@ def compute_switches() -> ComputeSwitches | None:
 
 
 def switch_values() -> dict[str, SwitchValue] | None:
-    """Return the current value of each switch in ``TORCH_SWITCHES`` by name; None where torch is not loaded."""
+    """Return the value of each switch in ``TORCH_SWITCHES`` by name; None where torch is not loaded."""
     torch: Any = cuda_state.loaded_torch()
     if torch is None:
         return None
@@ -137,7 +137,11 @@ def _read_flag(native: Any, name: str) -> bool | None:
         return None
 
 
-_OLD_GETTERS = {"matmul": "_get_cublas_allow_tf32", "conv": "_get_cudnn_allow_tf32", "rnn": "_get_cudnn_allow_tf32"}
+_OLD_GETTERS = {
+    "matmul": "_get_cublas_allow_tf32",
+    "conv": "_get_cudnn_allow_tf32",
+    "rnn": "_get_cudnn_allow_tf32",
+}
 
 
 def _tf32(native: Any, operation: str) -> bool | None:

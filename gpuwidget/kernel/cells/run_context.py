@@ -17,7 +17,7 @@ from typing import TypeVar
 from gpuwidget.measure.advice.evidence import SHORTEST_S, Ends, Surroundings, measured_s
 from gpuwidget.measure.advice.memory import RUNS
 from gpuwidget.model.report import GpuReport, Report, Span
-from gpuwidget.pytorch import cuda_state, loaders_and_models, torch_switches
+from gpuwidget.pytorch import cuda_state, torch_switches, torch_variables
 from gpuwidget.system import host_limits, processes
 
 _LOG = logging.getLogger(__name__)
@@ -48,10 +48,10 @@ class Around:
         variables = _known(_variables, list[tuple[str, object]]())
         return Surroundings(
             cell=self._cell,
-            loaders=_known(lambda: loaders_and_models.loaders(variables), ()),
-            models=_known(lambda: loaders_and_models.models(variables), ()),
-            switches=_known(torch_switches.switches, None),
-            can_use_cuda=cuda_state.loaded() is not None and cuda_state.without_cuda() is None,
+            loaders=_known(lambda: torch_variables.loaders(variables), ()),
+            models=_known(lambda: torch_variables.models(variables), ()),
+            switches=_known(torch_switches.compute_switches, None),
+            can_use_cuda=cuda_state.loaded_torch() is not None and cuda_state.no_cuda_build_reason() is None,
             cuda_up=cuda_state.cuda_initialized(),
             other_gpu_work=_known(_other_gpu_work, False),
             cores=_known(host_limits.cores, None),

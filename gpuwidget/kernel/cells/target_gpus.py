@@ -11,7 +11,7 @@ from gpuwidget.measure.gpu_selection import choose, cuda_order
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.samples import Gpu, Sample
 from gpuwidget.pytorch import cuda_state
-from gpuwidget.pytorch.device_switch import SWITCH, cuda_index
+from gpuwidget.pytorch.device_switch import DEVICE_SWITCH, cuda_index
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def targets(options: WatchOptions, sample: Sample | None) -> tuple[list[Target],
     if current is not None and order is not None:
         name = f"cuda:{current}"
         return [_of_device(name, order, sample.gpus)], f"the current CUDA device, {name}"
-    awaited = SWITCH.awaited if current is None else None
+    awaited = DEVICE_SWITCH.pending_cuda_device if current is None else None
     if awaited is not None:
         return [_of_device(awaited, order, sample.gpus)], f"chosen as the current CUDA device, {awaited}"
     if order:

@@ -33,7 +33,7 @@ from gpuwidget.measure.run import Run, RunOptions
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.report import Report, Status
 from gpuwidget.model.terminal_text import printable_lines
-from gpuwidget.pytorch.device_switch import SWITCH
+from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
 from gpuwidget.views import card
 
 _LOG = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ class CellWatcher:
         self._armed.begin(info, armed)
         try:
             with defer_interrupts():
-                SWITCH.before_cell()
+                DEVICE_SWITCH.before_cell()
                 if len(self._armed) == 1 and self._loading is None:  # in the middle of no other cell
                     SWITCHES.before_cell()
             self._arm(armed, info)
@@ -250,7 +250,7 @@ class CellWatcher:
                     armed.restore_device()
             except Exception:
                 _LOG.warning("The cell's --device could not be put back", exc_info=True)
-            SWITCH.after_cell()
+            DEVICE_SWITCH.after_cell()
 
     def _settle(self, armed: _Armed, run: Run, status: Status, ended_on_output: bool) -> None:
         run.end(status)
@@ -290,7 +290,7 @@ def enter_device(device: str) -> Callable[[], str | None]:
     """Use ``device`` until what is returned is called; see :meth:`DeviceSwitch.enter`."""
     name = default_device.checked(device) or "cpu"
     with defer_interrupts():
-        return SWITCH.enter(name)
+        return DEVICE_SWITCH.use_device(name)
 
 
 def has_front_end(shell: Any) -> bool:

@@ -20,8 +20,8 @@ from gpuwidget.model.report import (
     Traffic,
     in_call,
 )
-from gpuwidget.pytorch.loaders_and_models import Loader, Model
-from gpuwidget.pytorch.torch_switches import Switches
+from gpuwidget.pytorch.torch_switches import ComputeSwitches
+from gpuwidget.pytorch.torch_variables import Loader, Model
 from gpuwidget.system.host_limits import SharedMemory
 
 SHORTEST_S = 3.0
@@ -52,7 +52,7 @@ class Surroundings:
     """Source of the cell; None outside of one."""
     loaders: tuple[Loader, ...] = ()
     models: tuple[Model, ...] = ()
-    switches: Switches | None = None
+    switches: ComputeSwitches | None = None
     can_use_cuda: bool = False
     """Whether torch is loaded and was built for CUDA."""
     cuda_up: bool = True

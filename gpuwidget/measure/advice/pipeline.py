@@ -23,7 +23,7 @@ from gpuwidget.measure.advice.evidence import (
 from gpuwidget.model import units
 from gpuwidget.model.report import Advice, GpuReport
 from gpuwidget.model.units import GIB
-from gpuwidget.pytorch.loaders_and_models import Loader
+from gpuwidget.pytorch.torch_variables import Loader
 
 LEAST_SHARE = 20.0
 """Percent of the run's time in loading, from which on a faster loader is worth its while."""

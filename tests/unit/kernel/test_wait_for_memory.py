@@ -215,7 +215,7 @@ def test_a_gpu_that_is_lost(bench: Bench) -> None:
 def test_the_cells_own_torch_cache_is_room(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """What torch holds here without a tensor in it serves this cell: nobody waits for it, and the card says
     that it was counted; where it is not enough, the line says what there is of it."""
-    cache = DeviceBlocks(0, (), (), (), 40 * GIB, returnable=30 * GIB, waiting=0, private=0)
+    cache = DeviceBlocks(0, (), (), (), 40 * GIB, returnable=30 * GIB, pending_free=0, private_pools=0)
     monkeypatch.setattr(allocator, "snapshot", lambda: {0: cache})
     bench.source.memory[0] = TOTAL - 12 * GIB
     bench.source.processes[0] = (stranger(30 * GIB),)

@@ -25,8 +25,8 @@ from gpuwidget.model.report import (
     TorchMemory,
     Traffic,
 )
-from gpuwidget.pytorch.loaders_and_models import Loader, Model
-from gpuwidget.pytorch.torch_switches import Switches
+from gpuwidget.pytorch.torch_switches import ComputeSwitches
+from gpuwidget.pytorch.torch_variables import Loader, Model
 from gpuwidget.system.host_limits import SharedMemory
 
 LOADER = Loader("loader", num_workers=0, pin_memory=False, prefetch_factor=None, persistent_workers=False)
@@ -117,7 +117,7 @@ def test_a_healthy_run_gets_none() -> None:
     """Full load in bfloat16, with loaders, switches and models all known."""
     model = Model("model", "Net", 0, gib(1), True)
     around = Surroundings(
-        "train()", (LOADER,), (model,), Switches(False, True, True), True, True, 8.0, None, 100.0
+        "train()", (LOADER,), (model,), ComputeSwitches(False, True, True), True, True, 8.0, None, 100.0
     )
     steps = line("loss.backward()", 60.0, 99.0, "backward")
     assert rules(facts(busy(0), busy(1), around=around, time=time_of(steps))) == []
@@ -500,14 +500,14 @@ def test_a_long_line_does_not_push_the_figures_out() -> None:
 def test_the_switch_that_is_off_is_named() -> None:
     """TF32 off: that is said, and both ways to the tensor cores; on: it is not offered again."""
     hungry = busy(tensor_activity=level(2.0), fp32_activity=level(66.0))
-    off = only(facts(hungry, around=Surroundings(switches=Switches(False, True, True))))
+    off = only(facts(hungry, around=Surroundings(switches=ComputeSwitches(False, True, True))))
     assert off.text == (
         "GPU 0 computed in float32 (66 % of those pipes) with the tensor cores at 2 %. TF32 is off for "
         "matrix "
         "products."
     )
     assert off.fix.endswith("or torch.set_float32_matmul_precision('high') for TF32.")
-    on = only(facts(hungry, around=Surroundings(switches=Switches(True, True, True))))
+    on = only(facts(hungry, around=Surroundings(switches=ComputeSwitches(True, True, True))))
     assert "TF32" not in on.text + on.fix
     assert only(facts(hungry)).fix == (
         "If this is matrix work: bfloat16, or TF32 for float32 products, as your library has it."
@@ -601,7 +601,7 @@ def test_throttled_by_what(held: dict[str, float] | None, expected: str | None) 
 def test_cudnn_off() -> None:
     """With convolutions on a GPU that worked; the switch alone is nothing."""
     model = Model("model", "ResNet", 0, gib(0.1), True)
-    around = Surroundings(models=(model,), switches=Switches(False, False, False))
+    around = Surroundings(models=(model,), switches=ComputeSwitches(False, False, False))
     assert rules(facts(busy(), around=around)) == ["cudnn-off"]
     assert rules(facts(unused(), around=around)) == []
     linear = replace(around, models=(replace(model, uses_cudnn=False),))
@@ -622,7 +622,7 @@ def searching(*, falls: int = 8, late: bool = True, share: float = 30.0, **chang
     forward = line("y = net(x)", share, 60.0, "Conv2d.forward", "In[2]:5 Net.forward")
     return facts(
         one,
-        around=Surroundings("for x in sizes: net(x)", switches=Switches(False, True, True, True)),
+        around=Surroundings("for x in sizes: net(x)", switches=ComputeSwitches(False, True, True, True)),
         time=time_of(forward, line("loss.backward()", 60.0, 70.0, "Tensor.backward", number=8)),
         timeline=course,
     )
@@ -647,7 +647,7 @@ def test_cudnn_that_searches_once_is_as_it_should_be() -> None:
     assert rules(searching(falls=2)) == []
     assert rules(searching(share=5.0)) == []
     assert rules(searching(utilization=level(97.0))) == []
-    off = replace(found.around, switches=Switches(False, True, True, False))
+    off = replace(found.around, switches=ComputeSwitches(False, True, True, False))
     assert rules(replace(found, around=off)) == []
     emptied = replace(found.around, cell="net(x); torch.cuda.empty_cache()")
     assert rules(replace(found, around=emptied)) == []

@@ -11,11 +11,12 @@ from helpers_samples import GIB, h200, reading
 from gpuwidget.measure.gpu_reports import GpuReports
 from gpuwidget.measure.gpu_totals import Track
 from gpuwidget.model.report import Span, TorchMemory
-from gpuwidget.pytorch.cuda_state import Counters, DeviceAccount, TorchDevice
+from gpuwidget.pytorch.cuda_state import AllocatorCounters, TorchDevice
+from gpuwidget.pytorch.peak_tracker import DevicePeaks
 
 GPU = h200(0)
 DEVICE = TorchDevice(index=1, uuid=GPU.uuid)
-BEFORE = Counters(
+BEFORE = AllocatorCounters(
     allocated=1 * GIB,
     allocated_peak=1 * GIB,
     reserved=2 * GIB,
@@ -25,7 +26,7 @@ BEFORE = Counters(
     inactive_split=0,
 )
 AFTER = replace(BEFORE, allocated=3 * GIB, reserved=4 * GIB, alloc_retries=5)
-ACCOUNT = DeviceAccount(before=BEFORE, after=AFTER, allocated_peak=3 * GIB, reserved_peak=4 * GIB)
+ACCOUNT = DevicePeaks(before=BEFORE, after=AFTER, allocated_peak=3 * GIB, reserved_peak=4 * GIB)
 
 
 @pytest.fixture(autouse=True)

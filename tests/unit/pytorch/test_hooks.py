@@ -7,7 +7,7 @@ from typing import Any
 
 from helpers_torch import make_torch
 
-from gpuwidget.pytorch.hooks import Taps, WhenCudaIsUp
+from gpuwidget.pytorch.hooks import OnCudaInit, PatchedFunctions
 
 
 def test_what_somebody_else_has_put_there_stays() -> None:
@@ -23,30 +23,30 @@ def test_what_somebody_else_has_put_there_stays() -> None:
 
         return call
 
-    taps = Taps()
+    patches = PatchedFunctions()
     for _ in range(2):
-        taps.put(torch, ("one", "other", "no such function"), listening)
+        patches.patch(torch, ("one", "other", "no such function"), listening)
     assert (torch._C.one("four"), torch._C.other([1, 2]), heard) == (4, 3, [len, sum])
-    assert (taps.original("one"), taps.original("no such function")) == (len, None)
+    assert (patches.original("one"), patches.original("no such function")) == (len, None)
     torch._C.other = theirs
-    taps.remove()
+    patches.restore()
     assert (torch._C.one, torch._C.other) == (len, theirs)
-    assert taps.original("one") is None
+    assert patches.original("one") is None
 
 
 def test_cudas_start_is_told_once() -> None:
     """However often it is asked for; not where CUDA is up already, nor by a torch that cannot tell."""
     torch = make_torch()
     told: list[Any] = []
-    when = WhenCudaIsUp(told.append)
+    when = OnCudaInit(told.append)
     for _ in range(3):
-        when.ask(torch)
+        when.register(torch)
     assert told == []
     torch.cuda.init()
     assert told == [torch]
-    WhenCudaIsUp(told.append).ask(torch)
+    OnCudaInit(told.append).register(torch)
     silent = make_torch()
     silent.cuda._lazy_call = None
-    when.ask(silent)
+    when.register(silent)
     silent.cuda.init()
     assert told == [torch]
