@@ -11,7 +11,7 @@ from gpuwidget.diagnostics.probe_process import Environment
 from gpuwidget.model.diagnosis import Doctor
 from gpuwidget.model.errors import DoctorError, OptionError
 from gpuwidget.model.to_json import to_json
-from gpuwidget.views.diagnosis_text import render
+from gpuwidget.views import diagnosis_view
 
 
 def run(version: str, *, as_json: bool, earlier: Path | None, width: int) -> tuple[str, bool]:
@@ -26,7 +26,7 @@ def run(version: str, *, as_json: bool, earlier: Path | None, width: int) -> tup
         values = to_json(doctor) if since is None else {**to_json(doctor), "changes": to_json(since)}
         text = json.dumps(values, indent=2)
     else:
-        text = render(doctor, width, since)
+        text = diagnosis_view.text(doctor, width, since)
     return text, doctor.ok
 
 

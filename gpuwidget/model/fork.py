@@ -9,25 +9,26 @@ import os
 import weakref
 from collections.abc import Callable
 from types import MethodType
+from typing import Any
 
-_resets: dict[object, Callable[[], Callable[[], object] | None]] = {}
-"""By method or function: what returns it, or None once its object is gone."""
+_functions: list[Callable[[], object]] = []
+_methods: weakref.WeakKeyDictionary[object, Callable[[Any], object]] = weakref.WeakKeyDictionary()
+"""By object, the method that resets it."""
 
 
 def reset_after_fork(reset: Callable[[], object]) -> None:
     """Call ``reset`` in every child that this process forks; a method only while its object exists."""
     if isinstance(reset, MethodType):
-        key = weakref.WeakMethod(reset, lambda reference: _resets.pop(reference, None))
-        _resets[key] = key
+        _methods[reset.__self__] = reset.__func__
     else:
-        _resets[reset] = lambda: reset
+        _functions.append(reset)
 
 
 def _reset_all() -> None:
-    for registered in list(_resets.values()):
-        reset = registered()
-        if reset is not None:
-            reset()
+    for reset in _functions:
+        reset()
+    for owner, method in list(_methods.items()):
+        method(owner)
 
 
 if hasattr(os, "register_at_fork"):

@@ -158,8 +158,8 @@ def test_cells_within_cells_and_lost_ends(kernel: Kernel) -> None:
     cells = dict(held(kernel, "names[0], cell"))
     assert (cells["a"], cells["b"]) == (1, 1)
     hook = (
-        "from gpuwidget.kernel.attribution.cell_memory import CELLS\n"
-        "get_ipython().events.{}('post_run_cell', CELLS.after)\n"
+        "from gpuwidget.kernel import magics\n"
+        "get_ipython().events.{}('post_run_cell', magics._loaded._running.after)\n"
     )
     kernel.ok(hook.format("unregister"))
     ran = kernel.ok(hook.format("register") + "c = gpu.empty(3000)\nget_ipython().displayhook.prompt_count")

@@ -33,42 +33,37 @@ class CellMemory:
         self._blocks = CellBlocks()
         self._to_be_watched = False
         """Whether there are new blocks whose storages are not remembered yet."""
-        self._running = RunningCells[int]()
-        """Each with its number, or what stands for it."""
+        self._running: RunningCells | None = None
 
     @property
     def attached(self) -> bool:
         """Whether cells are looked at."""
         return self._shell is not None
 
-    def attach(self, shell: Any) -> None:
+    def attach(self, shell: Any, running: RunningCells) -> None:
         """Begin: what there is now was there before."""
         self._shell = shell
         self._blocks = CellBlocks()
-        self._running = RunningCells[int]()
+        self._running = running
         self._quietly(BEFORE)
 
     def detach(self) -> None:
         """Look no longer, and forget."""
         self._shell = None
         self._blocks = CellBlocks()
-        self._running = RunningCells[int]()
+        self._running = None
 
     def before(self, info: Any) -> None:
         """``pre_run_cell``."""
-        self._running.forget_lost()
-        # What a thread or a callback did meanwhile is not this cell's.
-        if not self._running:
+        # Allocations by a thread or a callback since the last cell are not this cell's.
+        if self._running is not None and len(self._running) == 1:
             self._quietly(BETWEEN)
-        stored = getattr(info, "store_history", False)
-        self._running.begin(info, self._shell.displayhook.prompt_count if stored else BETWEEN)
 
     def after(self, result: Any) -> None:
         """``post_run_cell``."""
-        # A cell within a cell is the outer one's doing.
-        if len(self._running) <= 1:
+        # Allocations of a cell within a cell belong to the outer one.
+        if self._running is not None and len(self._running) <= 1:
             self._quietly(self._number)
-        self._running.end(getattr(result, "info", None))
 
     def settle(self, *, watch: bool = True) -> CellBlocks:
         """The origins as of now, what the cell that runs has allocated so far included.
@@ -95,8 +90,8 @@ class CellMemory:
 
     @property
     def _number(self) -> int:
-        outermost = self._running.outermost
-        return BETWEEN if outermost is None else outermost
+        outermost = None if self._running is None else self._running.outermost
+        return BETWEEN if outermost is None or outermost.number is None else outermost.number
 
     def _quietly(self, cell: int, *, watch: bool = True) -> None:
         try:

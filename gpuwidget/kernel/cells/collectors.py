@@ -1,4 +1,4 @@
-"""Who looks at a watched cell beside its samples."""
+"""The collectors of a watched cell: what is measured besides the samples of its GPUs."""
 
 from __future__ import annotations
 
@@ -19,32 +19,31 @@ from gpuwidget.pytorch.stream_activity import DefaultStreams
 from gpuwidget.sampler import process_sampler
 
 
-def witnesses(options: WatchOptions, shell: Any, cell: str) -> list[Witness]:
-    """Those that the options of the cell with that text ask for, in the order in which they testify."""
-    found: list[Witness] = [code_witness(shell, cell), HolderCollector(shell)]
+def collectors(options: WatchOptions, shell: Any, raw_cell: str) -> list[Witness]:
+    """Return the collectors for the cell's options, in the order in which they annotate the report."""
+    found: list[Witness] = [_profiler(shell, raw_cell), HolderCollector(shell)]
     if options.lines:
         found.append(LineCollector(UserCode(shell)))
     return found
 
 
-def code_witness(shell: Any, cell: str) -> CodeWitness:
-    """Looks at where the cell's code is."""
-    text = CellSource.parse(cell)
-
-    def a_cells(file: str) -> bool:
-        return is_cell_file(shell, file)
+def _profiler(shell: Any, raw_cell: str) -> CodeWitness:
+    source = CellSource.parse(raw_cell)
 
     @functools.cache
-    def cell_name(file: str) -> str | None:
+    def label(file: str) -> str | None:
         return cell_label(shell, file)
 
-    def source(file: str, line: int) -> str:
-        """As its author wrote it, where IPython has not joined lines: ``%time f(x)``."""
-        as_written = len(text.bodies) > 1 or len(linecache.getlines(file)) == len(text.lines)
+    def line_text(file: str, line: int) -> str:
+        """Return the line as the user wrote it, unless IPython joined lines, as for ``%time f(x)``."""
+        as_written = len(source.bodies) > 1 or len(linecache.getlines(file)) == len(source.lines)
         if as_written:
-            return text.lines[line - 1] + "\n" if line <= len(text.lines) else ""
+            return source.lines[line - 1] + "\n" if line <= len(source.lines) else ""
         return linecache.getline(file, line)
 
     return CodeWitness(
-        Places(a_cells, cell_name, text), source, DefaultStreams(), windows=SampledWindows(process_sampler())
+        Places(lambda file: is_cell_file(shell, file), label, source),
+        line_text,
+        DefaultStreams(),
+        windows=SampledWindows(process_sampler()),
     )

@@ -46,9 +46,9 @@ def targets(options: WatchOptions, sample: Sample | None) -> tuple[list[Target],
     if current is not None and order is not None:
         name = f"cuda:{current}"
         return [_of_device(name, order, sample.gpus)], f"the current CUDA device, {name}"
-    awaited = DEVICE_SWITCH.pending_cuda_device if current is None else None
-    if awaited is not None:
-        return [_of_device(awaited, order, sample.gpus)], f"chosen as the current CUDA device, {awaited}"
+    pending = DEVICE_SWITCH.pending_cuda_device if current is None else None
+    if pending is not None:
+        return [_of_device(pending, order, sample.gpus)], f"chosen as the current CUDA device, {pending}"
     if order:
         words = "the only GPU" if len(order) == 1 else "the first that CUDA sees"
         return [_target(order[0], order, sample.gpus)], words

@@ -18,7 +18,7 @@ from gpuwidget.kernel.cells.target_gpus import Target, targets
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.device_choices import free_memory
 from gpuwidget.kernel.shell.interrupts import InterruptState, ignore_interrupts
-from gpuwidget.kernel.shell.output_slot import EMPTY, CellPlace
+from gpuwidget.kernel.shell.output_slot import EMPTY, OutputSlot
 from gpuwidget.measure.collector import Witness
 from gpuwidget.measure.run import OPEN_TIMEOUT_S
 from gpuwidget.model import units
@@ -26,10 +26,9 @@ from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.report import Report
 from gpuwidget.model.samples import Gpu, Reading, Sample
-from gpuwidget.model.terminal_text import printable_lines
+from gpuwidget.model.terminal_text import clean_line, printable_lines
 from gpuwidget.pytorch import allocator
 from gpuwidget.sampler import Sampler, process_sampler
-from gpuwidget.views.card_summary import clean
 
 _LOG = logging.getLogger(__name__)
 
@@ -62,12 +61,12 @@ def check_failed(error: Exception) -> OptionError:
     _LOG.debug("--need could not be checked", exc_info=error)
     return OptionError(
         "The cell was not run: gpuwidget could not check whether the GPU has the memory that --need asks for "
-        f"({clean(f'{type(error).__name__}: {error}', 200)})."
+        f"({clean_line(f'{type(error).__name__}: {error}', 200)})."
     )
 
 
-def witnesses(note: str | None) -> list[Witness]:
-    """Return the witness that adds ``note`` to the cell's card; none for None."""
+def collectors(note: str | None) -> list[Witness]:
+    """Return the collector that adds ``note`` to the cell's card; none for None."""
     return [] if note is None else [_WaitNote(note)]
 
 
@@ -235,7 +234,7 @@ def _gpu_memory(target: Target, need: int, sample: Sample | None, requested: flo
     if reading.memory_used is not None and (reading.measured is None or reading.measured < requested):
         return _GpuMemory(target.gpu, None, "the driver has not answered in time", (), 0)
     fallback = "the GPU is lost" if reading.lost_since is not None else "the driver does not report it"
-    reason = clean(reading.missing.get("memory_used", fallback), 120)
+    reason = clean_line(reading.missing.get("memory_used", fallback), 120)
     free = free_memory(target.gpu, reading)
     cached = _returnable_cache(target) if free is not None and free < need else 0
     return _GpuMemory(target.gpu, free, reason, _holders(reading), cached)
@@ -243,7 +242,9 @@ def _gpu_memory(target: Target, need: int, sample: Sample | None, requested: flo
 
 def _holders(reading: Reading) -> tuple[str, ...]:
     """Return who holds the GPU's memory and how much, the largest first."""
-    found = [(clean(name, _NAME_LENGTH), size) for name, size in default_device.observer().holders(reading)]
+    found = [
+        (clean_line(name, _NAME_LENGTH), size) for name, size in default_device.observer().holders(reading)
+    ]
     ranked = sorted(found, key=lambda item: -(item[1] or 0))
     named = [f"{name} {units.memory(size)}" if size is not None else name for name, size in ranked]
     more = len(named) - _HOLDERS_SHOWN
@@ -268,7 +269,7 @@ def _seconds(seconds: float) -> str:
 
 def _names(gpus: Sequence[Gpu]) -> str:
     numbers = ", ".join(map(_number, gpus))
-    kinds = ", ".join(dict.fromkeys(clean(gpu.name, 40).removeprefix("NVIDIA ") for gpu in gpus))
+    kinds = ", ".join(dict.fromkeys(clean_line(gpu.name, 40).removeprefix("NVIDIA ") for gpu in gpus))
     return f"GPU{'s' if len(gpus) > 1 else ''} {numbers} {kinds}"
 
 
@@ -284,7 +285,7 @@ class StatusLine:
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
-        self._place: CellPlace | None = None
+        self._slot: OutputSlot | None = None
         self._shown: tuple[str, str] | None = None
 
     def show(self, text: str, progress: str) -> None:
@@ -293,18 +294,18 @@ class StatusLine:
             return
         first, self._shown = self._shown is None, (text, progress)
         if first:
-            self._place = CellPlace.keep(self._shell)
+            self._slot = OutputSlot.reserve(self._shell)
         style = "border-left:3px solid #c77700;padding:2px 10px"
         page = f"<div style='{style}'>{html.escape(text)} <b>{html.escape(progress)}</b></div>"
         data = {"text/plain": printable_lines(f"{text} {progress}"), "text/html": page}
-        if self._place is not None:
-            self._place.fill(data)
+        if self._slot is not None:
+            self._slot.fill(data)
         elif first:
             self._shell.display_pub.publish(data=data, metadata={})
 
     def close(self) -> None:
         """Remove the line. Safe to call twice."""
-        if self._place is not None:
-            self._place.release()
-            self._place.fill(EMPTY)
-            self._place = None
+        if self._slot is not None:
+            self._slot.close()
+            self._slot.fill(EMPTY)
+            self._slot = None

@@ -120,7 +120,7 @@ def test_room_is_there(bench: Bench) -> None:
     """With room enough the cell begins at once, and its card says nothing of it."""
     assert bench.wait("--need 20GiB --wait 10m") is None
     assert bench.line.shown == []
-    assert wait_for_memory.witnesses(None) == []
+    assert wait_for_memory.collectors(None) == []
 
 
 def test_looking_once(bench: Bench) -> None:
@@ -162,7 +162,7 @@ def test_waiting_until_there_is_room(bench: Bench) -> None:
     assert note.startswith("Waited ")
     assert note.endswith("s for 20.0 GiB free on GPU 1 H200 (--gpu).")
     assert bench.line.closed > 0
-    assert len(wait_for_memory.witnesses(note)) == 1
+    assert len(wait_for_memory.collectors(note)) == 1
 
 
 def test_in_vain(bench: Bench) -> None:
@@ -318,7 +318,7 @@ def test_the_gpu_of_a_choice_that_waits_for_cuda(bench: Bench, monkeypatch: pyte
     """After `%gpu device cuda:1 --light` and before CUDA is up, the cell means the GPU it is about to use."""
     monkeypatch.setitem(sys.modules, "torch", make_torch())
     switch = DeviceSwitch()
-    monkeypatch.setattr(targets_module, "SWITCH", switch)
+    monkeypatch.setattr(targets_module, "DEVICE_SWITCH", switch)
     switch.attach(threading.get_ident())
     switch.choose("cuda:1", new_tensors=False)
     assert which(bench) == ([0], "the first that CUDA sees")  # it holds from the next cell

@@ -280,8 +280,8 @@ def test_reading_and_setting_import_nothing_and_start_no_cuda() -> None:
     """Not even more of torch: a busy kernel's questions would wait for it."""
     program = (
         "import sys, torch; from gpuwidget.pytorch import torch_switches as s; before = set(sys.modules);"
-        "s.switch_values(); [s.set_switch(one, choice) for one in s.TORCH_SWITCHES for choice in one.choices];"
+        "s.switch_values(); [s.set_switch(x, choice) for x in s.TORCH_SWITCHES for choice in x.choices];"
         "print(sorted(set(sys.modules) - before), torch.cuda.is_initialized())"
     )
-    done = subprocess.set_switch([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[] False\n"
