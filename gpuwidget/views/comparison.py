@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gpuwidget.measure.after_warm_up import Course, steady_mean, warm_up
+from gpuwidget.measure.steady_state import SteadyMetric, steady_mean, warm_up_s
 from gpuwidget.model import units
 from gpuwidget.model.report import GpuReport, Level, Report, Span
 from gpuwidget.views import card_summary as facts
@@ -25,7 +25,7 @@ _ENVIRONMENT = (
     ("cuDNN", "cudnn", "not loaded"),
     ("default device", "default_device", "not loaded"),
 )
-_RATES: tuple[tuple[str, Course, Callable[[float | None], str]], ...] = (
+_RATES: tuple[tuple[str, SteadyMetric, Callable[[float | None], str]], ...] = (
     ("utilization", "utilization", units.percent),
     ("SM activity", "sm_activity", units.percent),
     ("power", "power_w", units.power),
@@ -70,7 +70,7 @@ class _Side:
 def comparison(first: Report, second: Report, names: tuple[str, str]) -> Comparison:
     """``second`` against ``first``, which ``names`` call what they are called."""
     pair = (first, second)
-    known = [warm_up(report) for report in pair]
+    known = [warm_up_s(report) for report in pair]
     # With a beginning told apart in one, the other's whole is its steady part, provided somebody looked.
     steady = any(seconds is not None for seconds in known) and None not in [report.time for report in pair]
     sides = tuple(
@@ -130,7 +130,7 @@ def _times(a: _Side, b: _Side) -> list[Row]:
     first, second = a.report.cell, b.report.cell
     found = [_row("time", first.duration_s, second.duration_s, units.duration)]
     if a.since is not None and b.since is not None:
-        parts = [warm_up(side.report) for side in (a, b)]
+        parts = [warm_up_s(side.report) for side in (a, b)]
         found.append(_row("of it warm-up", parts[0], parts[1], units.duration))
         rest = [max(0.0, side.report.cell.duration_s - (side.since or 0.0)) for side in (a, b)]
         found.append(_row("of it the steady part", rest[0], rest[1], units.duration))
@@ -202,7 +202,7 @@ def _rates(a: _Side, b: _Side, reasons: _Reasons) -> list[Row]:
     return found
 
 
-def _over(side: _Side, field: Course, over: Callable[[list[float]], float]) -> float | None:
+def _over(side: _Side, field: SteadyMetric, over: Callable[[list[float]], float]) -> float | None:
     """A rate over the side's GPUs, unknown where it is of one of them."""
     found: list[float | None] = []
     for gpu in side.gpus:
@@ -303,11 +303,11 @@ def _notes(a: _Side, b: _Side) -> list[str]:
 
 def _of_warm_up(a: _Side, b: _Side) -> list[str]:
     if a.since is not None:
-        whole = [side.name for side in (a, b) if warm_up(side.report) is None]
+        whole = [side.name for side in (a, b) if warm_up_s(side.report) is None]
         note = "Rates are of the steady part, after the warm-up"
         return [f"{note}; {whole[0]} shows no warm-up and is taken whole." if whole else f"{note}."]
     for side, other in ((a, b), (b, a)):
-        seconds = warm_up(side.report)
+        seconds = warm_up_s(side.report)
         if seconds is not None:
             return [
                 f"{side.name} began with {units.duration(seconds)} of warm-up; of {other.name} nobody knows: "

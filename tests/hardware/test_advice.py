@@ -10,7 +10,7 @@ import pytest
 from helpers_gpu import run_program
 from helpers_kernel import Kernel
 
-from gpuwidget.measure.advice.clocks import LEAST_S
+from gpuwidget.measure.advice.clocks import MIN_S
 from gpuwidget.sources.throttle_reasons import POWER_CAP, needing_attention
 
 pytestmark = pytest.mark.gpu

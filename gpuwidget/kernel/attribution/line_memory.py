@@ -7,13 +7,13 @@ from dataclasses import replace
 from gpuwidget.kernel.shell.deferred_interrupts import deaf_to_interrupts
 from gpuwidget.measure.line_allocations import Code, Lines, Requested, by_line
 from gpuwidget.model import units
-from gpuwidget.model.report import Report
+from gpuwidget.model.report import Note, Report
 from gpuwidget.pytorch.allocation_history import HISTORY, MOST_EVENTS, Count, Listener, Recorded
 from gpuwidget.sampler import Subscription, process_sampler
 
 
 class LineWitness:
-    """Looks at what torch allocates during one run; see :class:`gpuwidget.measure.collector.Witness`."""
+    """Looks at what torch allocates during one run; see :class:`gpuwidget.measure.collector.Collector`."""
 
     def __init__(self, code: Code) -> None:
         self._code = code
@@ -34,14 +34,14 @@ class LineWitness:
         if self._listener is not None:
             self._listener.stop()
 
-    def testify(self, report: Report) -> Report:
+    def annotate(self, report: Report) -> Report:
         """Add up what was allocated, by line."""
         if self._listener is None:
             return report
         recorded = HISTORY.take(self._listener)
         self.abandon()
         if isinstance(recorded, str):
-            return replace(report, notes=(*report.notes, f"Memory by line: {recorded}."))
+            return report.with_notes(_note(f"Memory by line: {recorded}."))
         lines = by_line(
             recorded.snapshot,
             self._code,
@@ -51,7 +51,7 @@ class LineWitness:
             recorded_before=recorded.older,
         )
         notes = ([recorded.note] if recorded.note is not None else []) + _left_out(lines, recorded)
-        return replace(report, lines=lines.lines, notes=(*report.notes, *notes))
+        return replace(report, lines=lines.lines).with_notes(*(_note(text) for text in notes))
 
     def abandon(self) -> None:
         """Record no longer."""
@@ -64,6 +64,10 @@ class LineWitness:
         looking, self._looking = self._looking, None
         if looking is not None:
             looking.close()
+
+
+def _note(text: str) -> Note:
+    return Note("memory-by-line", {}, text)
 
 
 def _requested(recorded: Recorded) -> dict[int, Requested]:

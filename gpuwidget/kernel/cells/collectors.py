@@ -12,23 +12,23 @@ from gpuwidget.kernel.cells.options import WatchOptions
 from gpuwidget.kernel.shell.cell_filenames import is_cell, name_of
 from gpuwidget.kernel.shell.magic_bodies import cell_text
 from gpuwidget.kernel.shell.user_code import UserCode
-from gpuwidget.measure.collector import Witness
-from gpuwidget.profiler.code_places import Places
-from gpuwidget.profiler.counter_windows import SampledWindows
-from gpuwidget.profiler.sampling_profiler import CodeWitness
+from gpuwidget.measure.collector import Collector
+from gpuwidget.profiler.code_locations import CodeLocator
+from gpuwidget.profiler.counter_windows import SamplerWindows
+from gpuwidget.profiler.sampling_profiler import SamplingProfiler
 from gpuwidget.pytorch.stream_activity import DefaultStreams
 from gpuwidget.sampler import process_sampler
 
 
-def witnesses(options: WatchOptions, shell: Any, cell: str) -> list[Witness]:
+def witnesses(options: WatchOptions, shell: Any, cell: str) -> list[Collector]:
     """Those that the options of the cell with that text ask for, in the order in which they testify."""
-    found: list[Witness] = [code_witness(shell, cell), MemoryWitness(shell)]
+    found: list[Collector] = [sampling_profiler(shell, cell), MemoryWitness(shell)]
     if options.lines:
         found.append(LineWitness(UserCode(shell)))
     return found
 
 
-def code_witness(shell: Any, cell: str) -> CodeWitness:
+def sampling_profiler(shell: Any, cell: str) -> SamplingProfiler:
     """Looks at where the cell's code is."""
     text = cell_text(cell)
 
@@ -46,6 +46,9 @@ def code_witness(shell: Any, cell: str) -> CodeWitness:
             return text.lines[line - 1] + "\n" if line <= len(text.lines) else ""
         return linecache.getline(file, line)
 
-    return CodeWitness(
-        Places(a_cells, cell_name, text), source, DefaultStreams(), windows=SampledWindows(process_sampler())
+    return SamplingProfiler(
+        CodeLocator(a_cells, cell_name, text),
+        source,
+        DefaultStreams(),
+        windows=SamplerWindows(process_sampler()),
     )

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpuwidget.measure.printed_lines import PRINTED
+from gpuwidget.measure.printed_lines import PRINTED_LINES
 
 _LOG = logging.getLogger(__name__)
 
@@ -45,13 +45,13 @@ class ClearWatch:
             return
         self._publisher.clear_output = self._replacement
         self._publisher.register_hook(self._see_message)
-        PRINTED.listen(self._see_text, whole_lines=False)
+        PRINTED_LINES.subscribe(self._see_text, whole_lines=False)
 
     def stop(self) -> None:
         """End, on the same thread. Where other code has shadowed the method since, ours just goes on."""
         if not self._hears:
             return
-        PRINTED.leave(self._see_text)
+        PRINTED_LINES.unsubscribe(self._see_text)
         self._publisher.unregister_hook(self._see_message)
         if vars(self._publisher).get("clear_output") == self._replacement:
             if self._shadowed is None:

@@ -6,7 +6,7 @@ import linecache
 import re
 from collections.abc import Callable, Sequence
 
-from gpuwidget.profiler.cell_text import Body, CellText
+from gpuwidget.profiler.code_locations import CellText, MagicBody
 
 _CELL_MAGIC = re.compile(r"\s*%%(?P<name>[\w.]+)")
 _FILES = {"time": ("<timed exec>", "<timed eval>"), "prun": ("<string>",)}
@@ -19,13 +19,13 @@ def cell_text(raw_cell: str) -> CellText:
     while lines and not lines[0].strip():
         del lines[0]
     at = _first(lines, 0)
-    bodies = [Body(at, lambda file: True)]
+    bodies = [MagicBody(at, lambda file: True)]
     while at < len(lines):
         magic = _CELL_MAGIC.match(lines[at])
         if magic is None or magic["name"] == "gpuwatch":
             break
         at = _first(lines, at + 1)
-        bodies.append(Body(at, _fits(magic["name"], lines[at:])))
+        bodies.append(MagicBody(at, _fits(magic["name"], lines[at:])))
     return CellText(tuple(lines), tuple(bodies))
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from gpuwidget.kernel.cells import run_context
 from gpuwidget.kernel.cells.run_context import Around
-from gpuwidget.measure.advice.evidence import Ends
+from gpuwidget.measure.advice.evidence import EarlierRun
 from gpuwidget.model.report import Report, Span
 from gpuwidget.system import host_limits, processes
 
@@ -92,17 +92,17 @@ def test_of_a_short_run_nothing_is_looked_up(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(host_limits, "cores", lambda: pytest.fail("looked up"))
     found = Around("x = 1")(ended(1, 2, duration=0.01))
     assert (found.loaders, found.cores, found.process_cpu) == ((), None, None)
-    assert found.earlier == {UUID: (Ends(1, 2),)}
+    assert found.earlier == {UUID: (EarlierRun(1, 2),)}
 
 
 def test_runs_of_the_same_code_are_put_together() -> None:
     """By the cell's text or by the label; the last four, and nothing of other code."""
     for n in range(6):
         found = Around(" train()\n")(ended(n, n + 1))
-    assert found.earlier == {UUID: tuple(Ends(n, n + 1) for n in range(2, 6))}
-    assert Around("train(2)")(ended(6, 7)).earlier == {UUID: (Ends(6, 7),)}
+    assert found.earlier == {UUID: tuple(EarlierRun(n, n + 1) for n in range(2, 6))}
+    assert Around("train(2)")(ended(6, 7)).earlier == {UUID: (EarlierRun(6, 7),)}
     Around(None)(ended(0, 1, label="epoch"))
-    assert Around(None)(ended(1, 2, label="epoch")).earlier == {UUID: (Ends(0, 1), Ends(1, 2))}
+    assert Around(None)(ended(1, 2, label="epoch")).earlier == {UUID: (EarlierRun(0, 1), EarlierRun(1, 2))}
     assert Around(None)(ended(1, 2)).earlier == {}
 
 
