@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import torch
 
 from benchmarks.statistics import alternating, lengthened
-from gpuwidget.kernel.attribution.line_memory import LineWitness
+from gpuwidget.kernel.attribution.line_memory import LineCollector
 from gpuwidget.kernel.cells.watch_api import new_run
 from gpuwidget.kernel.shell.user_code import UserCode
 from gpuwidget.measure.collector import Collector
@@ -210,7 +210,7 @@ def _profiler(kind: type[_Profiler]) -> _Profiler:
 
 
 def _memory_by_line() -> Collector:
-    return LineWitness(UserCode(None))
+    return LineCollector(UserCode(None))
 
 
 def main() -> None:

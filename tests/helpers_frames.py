@@ -11,8 +11,9 @@ from typing import Any
 import helpers_reports as reports
 from fakes import FakeClock
 
+from gpuwidget.model.cell_source import UNKNOWN_SOURCE, CellSource
 from gpuwidget.model.report import CodeTime, Level
-from gpuwidget.profiler.code_locations import UNKNOWN_TEXT, CellText, CodeLocator
+from gpuwidget.profiler.code_locations import CodeLocator
 from gpuwidget.profiler.counter_windows import WindowMean
 from gpuwidget.profiler.sampling_profiler import SamplingProfiler, _CpuTimes
 from gpuwidget.sources import Window
@@ -112,7 +113,7 @@ class ProfiledRun:
         bits: int | None = 0,
         reason: str | None = None,
         before: Sequence[tuple[str, str, int]] = (),
-        text: CellText = UNKNOWN_TEXT,
+        source: CellSource = UNKNOWN_SOURCE,
     ) -> None:
         """``before`` is the stack on which the run begins."""
         self.clock = FakeClock()
@@ -120,7 +121,7 @@ class ProfiledRun:
         self.windows = FakeWindows()
         self.top: Any = None
         self.profiler = SamplingProfiler(
-            CodeLocator(NAMES.__contains__, NAMES.get, text),
+            CodeLocator(NAMES.__contains__, NAMES.get, source),
             lambda file, line: SOURCE.splitlines()[line - 1] if line <= 3 else "",
             self.streams,
             windows=self.windows,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from gpuwidget.cli.gpu_table import render
 from gpuwidget.model.errors import GpuWidgetError, OptionError
 from gpuwidget.model.terminal_text import printable_lines
-from gpuwidget.model.to_json import plain
+from gpuwidget.model.to_json import to_json
 from gpuwidget.sampler import INTERVAL_S, MAX_INTERVAL_S, MIN_INTERVAL_S, process_sampler
 from gpuwidget.version import __version__
 
@@ -217,7 +217,7 @@ def _newest(inbox: SimpleQueue[Sample]) -> Sample:
 
 def _text(sample: Sample, as_json: bool) -> str:
     if as_json:
-        return json.dumps(plain(sample), allow_nan=False, separators=(",", ":"))
+        return json.dumps(to_json(sample), allow_nan=False, separators=(",", ":"))
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     # Without a terminal nothing need be cut to 80: `gpuwidget | grep train.py`.
     return render(sample, width=shutil.get_terminal_size((160, 24)).columns, colour=colour)

@@ -14,7 +14,7 @@ from typing import Any
 
 from gpuwidget.diagnostics.packages import installer, of_torch
 from gpuwidget.diagnostics.probe_process import announce, be_modest, finish, say
-from gpuwidget.model.to_json import plain
+from gpuwidget.model.to_json import to_json
 
 _LIBRARIES = (".so", ".dll", ".pyd", ".dylib")
 _MOST_FILES = 5
@@ -58,7 +58,7 @@ def main(path: Sequence[str]) -> None:
     for name, one in found.items():
         announce(f"checking the files of {name}")
         others = [lists[other] or {} for other in found if other != name]
-        checked.append(plain(_check(name, one, lists[name], others)))
+        checked.append(to_json(_check(name, one, lists[name], others)))
         say(checked=checked)
     finish()
 

@@ -15,7 +15,7 @@ from gpuwidget.diagnostics.probe_process import Child, Environment, be_modest, s
 from gpuwidget.diagnostics.target import DEADLINE_S, PATIENCE_S, Notebook, Patient
 from gpuwidget.model.diagnosis import SCHEMA, Doctor, Link, Place
 from gpuwidget.model.errors import DoctorError
-from gpuwidget.model.to_json import plain
+from gpuwidget.model.to_json import to_json
 
 _LEAST_S = 1.0
 _NO_NOTEBOOK = Notebook()
@@ -35,7 +35,7 @@ def main(_path: Sequence[str]) -> None:
         Notebook(**order["notebook"]),
         patience_s=_left(order["patience_s"], time.time() - order["time"]),
     )
-    say(doctor=plain(examine(patient)))
+    say(doctor=to_json(examine(patient)))
 
 
 def _left(patience_s: float, passed_s: float) -> float:
@@ -62,7 +62,7 @@ def visit(
         "time": time.time(),
         "place": place,
         "version": version,
-        "notebook": plain(notebook),
+        "notebook": to_json(notebook),
         "patience_s": patience_s,
     }
     child = Child("gpuwidget.diagnostics.isolated_run", environment, [json.dumps(order)], leads=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuwidget.diagnostics.probe_process import announce, finish, say
-from gpuwidget.model.to_json import plain
+from gpuwidget.model.to_json import to_json
 from gpuwidget.sources.nvml_diagnostics import examine
 
 
 def main(_path: Sequence[str]) -> None:
     """Say all of it; each call that may hang is announced by its name."""
-    say(nvml=plain(examine(announce)))
+    say(nvml=to_json(examine(announce)))
     finish()

@@ -18,7 +18,7 @@ from gpuwidget.kernel.devices.switch_requests import SWITCHES
 from gpuwidget.model.errors import GpuWidgetError, OptionError
 from gpuwidget.model.kernel_requests import REPLY, REQUEST, DoctorReply, ErrorReply, OkReply
 from gpuwidget.model.kernel_state import SCHEMA, KernelState
-from gpuwidget.model.to_json import plain
+from gpuwidget.model.to_json import to_json
 from gpuwidget.pytorch.device_switch import SWITCH
 
 _LOG = logging.getLogger(__name__)
@@ -151,5 +151,5 @@ def _unforeseen(error: Exception) -> str:
 
 
 def _content(reply: OkReply | ErrorReply | DoctorReply) -> dict[str, Any]:
-    content: dict[str, Any] = plain(reply)
+    content: dict[str, Any] = to_json(reply)
     return content

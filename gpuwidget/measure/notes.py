@@ -132,7 +132,7 @@ def peak_resets(account: Account, names: Mapping[int, str]) -> list[Note]:
 
 def unattributed(gpus: Sequence[GpuReport], origin: Origin) -> list[Note]:
     """Return the note that it is unknown which GPUs this process uses."""
-    if not gpus or origin.kind == "replay":
+    if not gpus or origin.recorded:
         return []
     text = (
         "Which GPUs this process uses can't be told here (the driver's process ids are not this "

@@ -6,11 +6,12 @@ that one object. The stream itself, its type and its behaviour stay as they are.
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections.abc import Callable
 from typing import Any
+
+from gpuwidget.model.fork import reset_after_fork
 
 _MAX_LENGTH = 200
 
@@ -144,7 +145,7 @@ class PrintedLines:
             hook.remove()
         self._hooks.clear()
 
-    def reset_after_fork(self) -> None:
+    def reset_in_child(self) -> None:
         """Drop all subscribers in a forked child, and the lock, which another thread may have held."""
         self._lock = threading.RLock()
         self._subscribers = []
@@ -154,5 +155,4 @@ class PrintedLines:
 PRINTED_LINES = PrintedLines()
 """The process's instance."""
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=PRINTED_LINES.reset_after_fork)
+reset_after_fork(PRINTED_LINES.reset_in_child)

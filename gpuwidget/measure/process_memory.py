@@ -40,7 +40,7 @@ class Attribution:
 
     def __init__(self, origin: Origin) -> None:
         self._family = processes.family()
-        self._recorded = origin.kind == "replay"
+        self._recorded = origin.recorded
         self._pids_match = not self._recorded and processes.in_host_pid_namespace()
         self._judged: dict[str, tuple[tuple[Process, ...] | None, Holding]] = {}
 

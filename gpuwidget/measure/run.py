@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -19,7 +18,8 @@ from gpuwidget.measure.run_report import GpuReportBuilder, build_report
 from gpuwidget.measure.timeline import MEMORY_INTERVAL_S, TimelineMarks
 from gpuwidget.measure.torch_memory import returnable
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
-from gpuwidget.model.report import Advice, CellFacts, CodeTime, Report, Status
+from gpuwidget.model.fork import reset_after_fork
+from gpuwidget.model.report import Advice, CodeTime, Report, RunInfo, Status
 from gpuwidget.model.samples import Sample
 from gpuwidget.pytorch import cuda_state, torch_switches
 from gpuwidget.pytorch.cuda_state import LEDGER, Account
@@ -74,7 +74,7 @@ class Run:
         self._run_context = run_context
         self._live_advice = LiveAdvice()
         self._clock = clock
-        self._process = os.getpid()
+        reset_after_fork(self._reset_in_child)
         self._lock = threading.Lock()
         self._marks = TimelineMarks()
         self._gpus = RunGpus(max(_MAX_GAP_S, 3 * options.interval_s))
@@ -84,7 +84,7 @@ class Run:
         self._subscription: Subscription | None = None
         self._running = False
         self._sampling = False
-        self._cell: CellFacts | None = None
+        self._cell: RunInfo | None = None
         self.wait_interrupted = False
         self._began = 0.0
 
@@ -124,7 +124,7 @@ class Run:
 
     def mark(self, label: str) -> None:
         """Add a mark to the timeline."""
-        if self._running and os.getpid() == self._process:
+        if self._running:
             self._marks.add_mark(self._clock.monotonic() - self._began, str(label)[:_MAX_MARK_LENGTH])
 
     def progress(self) -> Progress:
@@ -191,7 +191,7 @@ class Run:
         An interrupt ends that wait and sets :attr:`wait_interrupted`.
         """
         ended = self._clock.monotonic()
-        if os.getpid() != self._process or not self._running:
+        if not self._running:
             return
         self._running = False
         self._for_each_collector(lambda collector: collector.stop())
@@ -199,14 +199,19 @@ class Run:
         drain = None
         if self._options.sync and status == "ok":
             drain, self.wait_interrupted = _drain_gpu(self._clock)
-        self._cell = CellFacts(
+        self._cell = RunInfo(
             self._execution_count, self._label, self._gpus.started, ended - self._began, drain, status
         )
+
+    def _reset_in_child(self) -> None:
+        """Measure and report nothing in a forked child: the run is the parent's."""
+        self._running = False
+        self._cell = None
 
     def report(self) -> Report | None:
         """Return the report, once, after :meth:`end`; None in a child that was forked during the run."""
         cell, self._cell = self._cell, None
-        if cell is None or os.getpid() != self._process:
+        if cell is None:
             return None
         try:
             report = self._measured(cell)
@@ -226,7 +231,7 @@ class Run:
                 context = self._run_context(report)
         return replace(report, advice=advise(RunEvidence.of(report, context)))
 
-    def _measured(self, cell: CellFacts) -> Report:
+    def _measured(self, cell: RunInfo) -> Report:
         requested_at = self._clock.time()
         sample = self._sampler.read_now(ANSWER_TIMEOUT_S)
         t = self._clock.monotonic() - self._began
@@ -281,7 +286,7 @@ class Run:
             self._memory.add(t)
 
     def _on_line(self, line: str) -> None:
-        if self._running and os.getpid() == self._process:
+        if self._running:
             self._marks.add_printed(self._clock.monotonic() - self._began, line)
 
 

@@ -144,7 +144,7 @@ class RunGpus:
     @property
     def recorded(self) -> bool:
         """Whether the samples are a recording's."""
-        return self.origin is not None and self.origin.kind == "replay"
+        return self.origin is not None and self.origin.recorded
 
     def shown(self) -> list[GpuTotals]:
         """Return the selected GPUs, else those that this process uses, else, where that is unknown, all."""

@@ -11,13 +11,13 @@ from gpuwidget.measure.timeline import TimelineMarks
 from gpuwidget.measure.torch_memory import NO_LIST, UNCHANGED, torch_memory
 from gpuwidget.model.report import (
     REPORT_SCHEMA,
-    CellFacts,
-    Environment,
     GpuReport,
     GpuTimeline,
     Note,
     Report,
-    SourceFacts,
+    RunInfo,
+    SoftwareVersions,
+    SourceInfo,
     Span,
     Timeline,
 )
@@ -110,7 +110,7 @@ class GpuReportBuilder:
 
 def build_report(
     report_type: type[Report],
-    cell: CellFacts,
+    cell: RunInfo,
     t: float,
     run_gpus: RunGpus,
     marks: TimelineMarks,
@@ -148,15 +148,15 @@ def build_report(
     return report.with_notes(*found, *marks.notes())
 
 
-def _source(origin: Origin | None) -> SourceFacts:
+def _source(origin: Origin | None) -> SourceInfo:
     if origin is None:
-        return SourceFacts(kind="none", reason=_NOT_SAMPLED, recording=None)
-    return SourceFacts(kind=origin.kind, reason=origin.reason, recording=origin.recording)
+        return SourceInfo(kind="none", reason=_NOT_SAMPLED, recording=None)
+    return SourceInfo(kind=origin.kind, reason=origin.reason, recording=origin.recording)
 
 
-def _environment(origin: Origin | None) -> Environment:
+def _environment(origin: Origin | None) -> SoftwareVersions:
     versions = cuda_state.versions()
-    return Environment(
+    return SoftwareVersions(
         driver=origin.driver if origin is not None else None,
         cuda_driver=origin.cuda_driver if origin is not None else None,
         torch=versions.torch,

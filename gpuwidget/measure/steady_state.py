@@ -63,7 +63,7 @@ def find_warm_up(report: Report) -> float | None:
         if mark.kind == "mark" and mark.label.strip().casefold() in STEADY_MARKS:
             return mark.t
     # A recording's GPUs count as the run's.
-    own = report.attributed or report.source.kind == "replay"
+    own = report.attributed or report.source.recorded
     if not own or report.cell.duration_s < _MIN_RUN_S:
         return None
     return _step_up(timeline, report.cell.duration_s)

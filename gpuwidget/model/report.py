@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from gpuwidget.model import flat_metrics
-from gpuwidget.model.to_json import plain
+from gpuwidget.model.to_json import to_json
 
 MIME_TYPE = "application/vnd.gpuwidget.report+json"
 REPORT_SCHEMA = 1
@@ -28,7 +28,7 @@ WAITING_FOR_CHILD = "waiting for a child process"
 
 
 @dataclass(frozen=True, slots=True)
-class SourceFacts:
+class SourceInfo:
     """Where the numbers come from."""
 
     kind: str
@@ -38,9 +38,14 @@ class SourceFacts:
     recording: str | None
     """The words that label a recording wherever it is shown; None for live GPUs."""
 
+    @property
+    def recorded(self) -> bool:
+        """Whether the readings are a recording's."""
+        return self.recording is not None
+
 
 @dataclass(frozen=True, slots=True)
-class Environment:
+class SoftwareVersions:
     """What was loaded when the run ended; None for what was not."""
 
     driver: str | None
@@ -52,7 +57,7 @@ class Environment:
 
 
 @dataclass(frozen=True, slots=True)
-class CellFacts:
+class RunInfo:
     """The run itself."""
 
     execution_count: int | None
@@ -335,9 +340,9 @@ class Report:
     """What one run did to this machine's GPUs."""
 
     schema: int
-    source: SourceFacts
-    environment: Environment
-    cell: CellFacts
+    source: SourceInfo
+    environment: SoftwareVersions
+    cell: RunInfo
     host_memory: Span
     """This process's resident memory."""
     gpus: tuple[GpuReport, ...]
@@ -370,7 +375,7 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON values: dicts, lists, str, finite float, int, bool and None."""
-        values = plain(self)
+        values = to_json(self)
         assert isinstance(values, dict)
         return values
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 SCHEMA = 1
 """Version of the sample's shape, sent with every sample."""
@@ -19,6 +19,24 @@ NOT_READ_YET = "not read yet"
 
 SourceKind = Literal["nvml", "replay", "none"]
 ProcessKind = Literal["compute", "graphics"]
+
+
+class SourceCapabilities(NamedTuple):
+    """What a kind of source can do."""
+
+    live: bool
+    """It reads the GPUs of this machine now."""
+    recorded: bool
+    """It plays a recording."""
+    local_processes: bool
+    """It lists processes of this machine."""
+
+
+_CAPABILITIES: Mapping[SourceKind, SourceCapabilities] = {
+    "nvml": SourceCapabilities(live=True, recorded=False, local_processes=True),
+    "replay": SourceCapabilities(live=False, recorded=True, local_processes=False),
+    "none": SourceCapabilities(live=False, recorded=False, local_processes=False),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +53,21 @@ class Origin:
     """Driver version, nvmlSystemGetDriverVersion (nvidia-smi: Driver Version)."""
     cuda_driver: str | None
     """Newest CUDA it runs, as "13.0", nvmlSystemGetCudaDriverVersion_v2 (nvidia-smi: CUDA Version)."""
+
+    @property
+    def live(self) -> bool:
+        """Whether the readings are of this machine's GPUs, taken now."""
+        return _CAPABILITIES[self.kind].live
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the readings are a recording's."""
+        return _CAPABILITIES[self.kind].recorded
+
+    @property
+    def local_processes(self) -> bool:
+        """Whether the processes listed are of this machine."""
+        return _CAPABILITIES[self.kind].local_processes
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import re
 import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,6 +13,7 @@ if TYPE_CHECKING:
 
 _GAP = "  "
 _CUT = "…"
+_ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,20 @@ def printable(text: str) -> str:
 def printable_lines(text: str) -> str:
     """Return ``text`` with its line breaks, and each line :func:`printable`."""
     return "\n".join(map(printable, text.split("\n")))
+
+
+@functools.lru_cache(maxsize=1024)  # the same names and reasons come again on every card
+def clean_line(text: str, max_length: int) -> str:
+    """Return user text as one printable line of at most ``max_length`` characters."""
+    line = "".join(c if c.isprintable() else " " for c in _ESCAPE_SEQUENCE.sub("", text[: 4 * max_length]))
+    line = " ".join(line.split())
+    return line if len(line) <= max_length else line[: max_length - 1].rstrip() + _CUT
+
+
+def shorten_path(path: str, max_length: int) -> str:
+    """Return a path in at most ``max_length`` characters: its end, which is more specific than its start."""
+    line = clean_line(path, 1000)
+    return line if len(line) <= max_length else _CUT + line[1 - max_length :]
 
 
 def cells(text: str) -> int:

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 
-def plain(value: object) -> Any:
+def to_json(value: object) -> Any:
     """Dataclasses as dicts, tuples as lists; NaN and infinity, which are not JSON, as None: unknown."""
     # The commonest first: a card has hundreds of them, and a user waits for it.
     if value is None or isinstance(value, (str, int)):
@@ -19,11 +19,11 @@ def plain(value: object) -> Any:
     kind: Any = type(value)
     names = _names(kind)
     if names:
-        return {name: plain(getattr(value, name)) for name in names}
+        return {name: to_json(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [to_json(item) for item in value]
     return value
 
 

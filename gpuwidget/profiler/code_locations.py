@@ -13,10 +13,10 @@ import os
 import sys
 import sysconfig
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, GeneratorType
 from typing import Any, NamedTuple
 
+from gpuwidget.model.cell_source import MAGIC_FILES, UNKNOWN_SOURCE, CellSource, MagicBody
 from gpuwidget.model.report import WAITING_FOR_CHILD
 from gpuwidget.profiler import preemption
 
@@ -58,43 +58,10 @@ _CALL_NAMES = {
 _COMPILED = "code compiled by torch"
 _COMPILE_CACHE_VARIABLES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 _COMPILE_CACHE_PATHS = ("torchinductor_", "/.triton/cache/")
-_MAGIC_FILES = frozenset({"<timed exec>", "<timed eval>", "<magic-timeit>"})
 _MODULE_NAMES = ("<module", "<cell line")
 _WRAPPER_NAMES = frozenset(
     {"_call_impl", "_wrapped_call_impl", "wrapper", "_use_grad", "_fn", "decorate_context"}
 )
-
-
-@dataclass(frozen=True, slots=True)
-class MagicBody:
-    """A part of the cell that a magic runs as separate code; it begins at line ``line_offset + 1``."""
-
-    line_offset: int
-    matches_file: Callable[[str], bool]
-    """Returns whether code of a file with this name may be the body's."""
-
-
-@dataclass(frozen=True, slots=True)
-class CellText:
-    """A cell's lines and its bodies, from the outermost on; the first body is the whole cell."""
-
-    lines: tuple[str, ...] = ()
-    bodies: tuple[MagicBody, ...] = (MagicBody(0, lambda file: True),)
-
-    def defines(self, body: MagicBody, code: CodeType) -> bool:
-        """Return whether ``body`` contains a function's definition at the line that ``code`` states.
-
-        All cells' bodies have the same file name, so that ``code`` may be from another cell.
-        """
-        first = body.line_offset + code.co_firstlineno
-        last = body.line_offset + max((line or 0 for _, _, line in code.co_lines()), default=0)
-        text = "\n".join(self.lines[first - 1 : last])
-        if code.co_name.startswith("<"):
-            return {"<lambda>": "lambda", "<module>": ""}.get(code.co_name, " for ") in text and bool(text)
-        return f"def {code.co_name}" in text or f"class {code.co_name}" in text
-
-
-UNKNOWN_TEXT = CellText()
 
 
 class CodeLocation(NamedTuple):
@@ -124,11 +91,11 @@ class CodeLocator:
         self,
         is_cell: Callable[[str], bool],
         cell_name: Callable[[str], str | None],
-        text: CellText = UNKNOWN_TEXT,
+        source: CellSource = UNKNOWN_SOURCE,
     ) -> None:
         self._is_cell = is_cell
         self._cell_name = cell_name
-        self._text = text
+        self._source = source
         self._libraries = _library_folders()
         self._codes: dict[int, CodeType] = {}
         """Keeps the code objects alive, so that their ids stay unique."""
@@ -273,17 +240,17 @@ class CodeLocator:
         code = frame.f_code
         file = code.co_filename
         if self._cell_file is not None and file == self._cell_file:
-            self._line_offsets[id(code)] = self._text.bodies[0].line_offset
+            self._line_offsets[id(code)] = self._source.bodies[0].lines_above
             return _CELL
         in_some_cell = self._is_cell(file)
         if in_some_cell or file.startswith("<"):
             body = self._magic_body(frame)
             if body is not None:
-                self._line_offsets[id(code)] = body.line_offset
+                self._line_offsets[id(code)] = body.lines_above
                 return _CELL
         if in_some_cell:
             return _USER
-        if file in _MAGIC_FILES and code.co_name in ("<module>", "inner"):
+        if file in MAGIC_FILES and code.co_name in ("<module>", "inner"):
             return _LINE_MAGIC
         if _is_compiled(code):
             return _NAMED_CALL
@@ -299,7 +266,7 @@ class CodeLocator:
 
     def _magic_body(self, frame: FrameType) -> MagicBody | None:
         """Return the body of the cell's magics that the frame's code belongs to, None for no body."""
-        bodies = self._text.bodies
+        bodies = self._source.bodies
         code, remaining = frame.f_code, _MAX_DEPTH
         roots: list[CodeType] = []
         current: FrameType | None = frame
@@ -317,9 +284,9 @@ class CodeLocator:
         if level < 1 or roots[-1].co_filename != self._cell_file:
             return None
         root, body = roots[0], bodies[level]
-        if code.co_filename != root.co_filename or not body.matches_file(root.co_filename):
+        if code.co_filename != root.co_filename or not body.has_file(root.co_filename):
             return None
-        return body if code is root or self._text.defines(body, code) else None
+        return body if code is root or self._source.defines(body, code) else None
 
     # -- names ---------------------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ rate follows what a sample costs.
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import sys
 import threading
@@ -21,6 +20,7 @@ from typing import Any, Protocol
 
 from gpuwidget.measure.steady_state import find_warm_up
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
+from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.report import CodeTime, Report
 from gpuwidget.profiler import messages
 from gpuwidget.profiler.activity_check import (
@@ -109,7 +109,7 @@ class SamplingProfiler:
         self._frames = frames
         self._counts = SampleCounts()
         self._thread_id = 0
-        self._process = os.getpid()
+        reset_after_fork(self._reset_in_child)
         self._thread_cpu: Callable[[], float] | None = None
         """Returns the CPU seconds of the sampled thread; None where the system has no clock for it."""
         self._last_thread_cpu = 0.0
@@ -151,7 +151,7 @@ class SamplingProfiler:
     def annotate(self, report: Report) -> Report:
         """Return the report with its ``time``, or unchanged where the run ended before the first sample."""
         thread, self._thread = self._thread, None
-        if not self._counts.samples or os.getpid() != self._process:
+        if not self._counts.samples:
             return report  # without waiting for the thread: a short cell must stay short
         if thread is not None:
             thread.join(_JOIN_S)
@@ -163,6 +163,11 @@ class SamplingProfiler:
         """Stop without a result."""
         self.stop()
         self._locator.end()
+
+    def _reset_in_child(self) -> None:
+        """Drop the samples in a forked child: the run is the parent's."""
+        self._counts = SampleCounts()
+        self._thread = None
 
     def snapshot(self) -> CodeTime | None:
         """Return the line profile so far, not yet compared with the counters; None before the first sample.

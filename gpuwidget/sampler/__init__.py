@@ -11,8 +11,7 @@ Three daemon threads, started by the first subscriber and ended with the last:
 Nobody else calls the driver, and nobody waits for these threads without a bound.
 """
 
-from gpuwidget.sampler.sampler import Sampler
-from gpuwidget.sampler.singleton import process_sampler
+from gpuwidget.sampler.sampler import Sampler, process_sampler
 from gpuwidget.sampler.subscriptions import INTERVAL_S, MAX_INTERVAL_S, MIN_INTERVAL_S, Subscription
 
 __all__ = [

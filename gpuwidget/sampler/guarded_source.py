@@ -14,7 +14,7 @@ from gpuwidget.sampler.gpu_state import GpuState
 from gpuwidget.sampler.poll_threads import OPENING, Worker
 from gpuwidget.sources import Inventory, Source
 
-log = logging.getLogger("gpuwidget")
+_LOG = logging.getLogger(__name__)
 
 _REOPEN_AFTER_S = 1.0
 _LOOK_FOR_LOST_EVERY_S = 5.0
@@ -86,7 +86,7 @@ class Driver:
             with self._opening:
                 return self.source.open()
         except Exception as error:
-            log.debug("the source could not be opened", exc_info=True)
+            _LOG.debug("the source could not be opened", exc_info=True)
             reason = _unforeseen(error)
             return Inventory(Origin("none", reason, recording=None, driver=None, cuda_driver=None), ())
         finally:
@@ -122,11 +122,11 @@ class Driver:
             try:
                 self.source.close()
             except Exception:
-                log.debug("the source could not be closed", exc_info=True)
+                _LOG.debug("the source could not be closed", exc_info=True)
 
     def _must_look_again(self) -> bool:
         if not self._states:
-            return self._origin is not None and self._origin.kind != "replay"
+            return self._origin is not None and not self._origin.recorded
         return any(state.lost_since is not None for state in self._states.values())
 
     # -- calls ---------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ class Driver:
             return False
         except Exception as error:
             # A source raises nothing else; should it do so all the same, that must not end the sampling.
-            log.debug("a GPU could not be read", exc_info=True)
+            _LOG.debug("a GPU could not be read", exc_info=True)
             state.fail(_unforeseen(error))
             return not worker.abandoned
         else:
@@ -162,7 +162,7 @@ class Driver:
         try:
             self.source.forget_activity()
         except Exception:
-            log.debug("the hardware counters could not be let go of", exc_info=True)
+            _LOG.debug("the hardware counters could not be let go of", exc_info=True)
 
     def leave_behind(self, worker: Worker) -> None:
         """That thread was given up; the GPU whose call it is in is left alone until the call returns."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
 from collections.abc import Callable
 from functools import partial
 
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
+from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.samples import Activity, Gpu, Sample
 from gpuwidget.sampler.fast_loop import FastLane
 from gpuwidget.sampler.guarded_source import Driver
@@ -16,7 +15,7 @@ from gpuwidget.sampler.poll_threads import HUNG_AFTER_S, Worker, Workers
 from gpuwidget.sampler.recent_memory import Recent
 from gpuwidget.sampler.slow_loop import Round, SlowLane
 from gpuwidget.sampler.subscriptions import INTERVAL_S, OnSample, Subscription, Subscriptions
-from gpuwidget.sources import Source, Window
+from gpuwidget.sources import Source, Window, open_source
 
 _WATCHDOG_EVERY_S = 0.25
 _LOOK_UP_EVERY_S = 0.25
@@ -35,10 +34,10 @@ class Sampler:
         self._source = source
         self._clock = clock
         self._linger_s = linger_s
-        self._forget_everything()
-        _samplers.add(self)
+        self._reset()
+        reset_after_fork(self._reset)
 
-    def _forget_everything(self) -> None:
+    def _reset(self) -> None:
         # One lock; who waits for what is told apart, so that a short cell wakes only whom it needs.
         lock = threading.Lock()
         self._changed = threading.Condition(lock)
@@ -314,14 +313,28 @@ class Sampler:
                 self._workers.replace(worker.lane)
 
 
-_samplers: weakref.WeakSet[Sampler] = weakref.WeakSet()
+_LINGER_S = 30.0
+
+_lock = threading.Lock()
+_sampler: Sampler | None = None
 
 
-def _begin_anew_in_child() -> None:
-    # No thread survives a fork, and a lock that one of them held stays locked for ever in the child.
-    for sampler in list(_samplers):
-        sampler._forget_everything()
+def process_sampler() -> Sampler:
+    """Return this process's one sampler, which reads the source that GPUWIDGET_SOURCE selects.
+
+    Raises OptionError where that names no source. A forked child gets another one.
+    """
+    global _sampler
+    with _lock:
+        if _sampler is None:
+            _sampler = Sampler(open_source(), linger_s=_LINGER_S)
+        return _sampler
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_anew_in_child)
+def _reset_in_child() -> None:
+    global _lock, _sampler
+    _lock = threading.Lock()
+    _sampler = None
+
+
+reset_after_fork(_reset_in_child)

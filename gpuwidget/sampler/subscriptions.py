@@ -8,7 +8,7 @@ from types import TracebackType
 
 from gpuwidget.model.samples import Sample
 
-log = logging.getLogger("gpuwidget")
+_LOG = logging.getLogger(__name__)
 
 INTERVAL_S = 0.2
 """The usual interval: the driver itself refreshes utilization every 200 ms (H200) or less often."""
@@ -58,7 +58,7 @@ class Subscription:
             try:
                 self.on_sample(sample)
             except Exception:
-                log.debug("a subscriber to GPU samples failed", exc_info=True)
+                _LOG.debug("a subscriber to GPU samples failed", exc_info=True)
 
     def __enter__(self) -> Subscription:
         return self

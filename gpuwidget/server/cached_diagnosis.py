@@ -10,7 +10,7 @@ from gpuwidget.diagnostics import isolated_run
 from gpuwidget.diagnostics.probe_process import Environment
 from gpuwidget.model.clock import Clock
 from gpuwidget.model.diagnosis import Doctor
-from gpuwidget.model.to_json import plain
+from gpuwidget.model.to_json import to_json
 from gpuwidget.version import __version__
 
 _KEPT_S = 10.0
@@ -38,6 +38,6 @@ class Consultation:
             self._under_way = asyncio.ensure_future(isolated_run.in_thread(self._examine))
         # A page that is closed meanwhile does not end it for the others.
         doctor = await asyncio.shield(self._under_way)
-        text = json.dumps(plain(doctor), allow_nan=False, separators=(",", ":")).encode()
+        text = json.dumps(to_json(doctor), allow_nan=False, separators=(",", ":")).encode()
         self._newest = (text, self._clock.monotonic())
         return text

@@ -59,7 +59,7 @@ def gpu_usage(
     reading: Reading, origin: Origin, people: People, means: tuple[MeanUtilization, ...]
 ) -> GpuUsage:
     """Who holds the memory of the GPU of ``reading``."""
-    if origin.kind == "replay":
+    if origin.recorded:
         return GpuUsage(reading.uuid, (), reading.memory_used, RECORDED, means)
     if reading.lost_since is not None or reading.silent_since is not None:
         reason = reading.missing.get("memory_used", "the GPU does not answer")

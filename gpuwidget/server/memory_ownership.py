@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from gpuwidget.model.clock import Clock
 from gpuwidget.model.samples import Process, Sample
-from gpuwidget.model.to_json import plain
+from gpuwidget.model.to_json import to_json
 from gpuwidget.server.gpu_holders import Owner, People, gpu_usage
 from gpuwidget.server.kernel_reports import KernelWords, Word
 from gpuwidget.server.notebooks import Known, Notebooks
@@ -182,7 +182,7 @@ class _Look(NamedTuple):
         told = self.told
         if told is not None and replace(usage, time=told.time) == told:
             return None
-        return usage, json.dumps(plain(usage), allow_nan=False, separators=(",", ":")).encode()
+        return usage, json.dumps(to_json(usage), allow_nan=False, separators=(",", ":")).encode()
 
     def unanswered(self) -> tuple[Usage, bytes] | None:
         """The message where the machine does not say whose processes they are."""
@@ -225,7 +225,7 @@ class _Desk:
             word = look.words.get(owner(pid).kernel or "", {}).get(uuid)
             return word is not None and word.context
 
-        if sample.origin.kind == "nvml":
+        if sample.origin.local_processes:
             self._matching.look(sample.readings, says_so)
         people = People(
             owner=owner,
@@ -241,7 +241,7 @@ class _Desk:
 
     def _to_ask(self, look: _Look, owner: Callable[[int], Owner]) -> Mapping[str, int | None]:
         """The kernels whose own word would say more: those that may use CUDA, where the driver's does not."""
-        if look.sample.origin.kind != "nvml":
+        if not look.sample.origin.local_processes:
             return {}
         readings = [one for one in look.sample.readings if one.lost_since is None]
         if not self._matching.proven or any(one.processes is None for one in readings):

@@ -7,7 +7,6 @@ opens and closes it; what one GPU is asked is in ``nvml_device``.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.errors import GpuLostError, SourceError, SourceLostError
+from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.samples import Activity, Gpu, Origin, Process
 from gpuwidget.sources import Fast, Inventory, Slow, Steady, Window
 from gpuwidget.sources import nvml_messages as words
@@ -24,10 +24,11 @@ from gpuwidget.sources.nvml_errors import Xids
 from gpuwidget.sources.nvml_inventory import cuda_version, find_gpu, text
 from gpuwidget.system import processes
 
-log = logging.getLogger("gpuwidget")
+_LOG = logging.getLogger(__name__)
 
 _PATIENCE_S = 0.5
 """How long opening waits for calls that are under way, and these for it; one that hangs never ends."""
+_CLOSED = "The NVIDIA driver is closed."
 _NO_FAST = Fast(
     None,
     None,
@@ -63,10 +64,11 @@ class NvmlSource:
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
-        self._forget_everything()
+        self._reset()
+        reset_after_fork(self._reset_in_child)
 
-    def _forget_everything(self) -> None:
-        self._pid = os.getpid()
+    def _reset(self) -> None:
+        self._closed_reason = _CLOSED
         self._changed = threading.Condition(threading.Lock())
         self._devices: dict[str, Device] = {}
         self._nvml: Any = None
@@ -76,6 +78,11 @@ class NvmlSource:
         self._opening_since: float | None = None
         self._close_after_calls = False
 
+    def _reset_in_child(self) -> None:
+        # What the parent process opened is the parent's to shut down.
+        self._reset()
+        self._closed_reason = "This process was forked from the one that opened the NVIDIA driver."
+
     # -- opening and closing -------------------------------------------------------------------------
 
     def open(self) -> Inventory:
@@ -83,9 +90,6 @@ class NvmlSource:
 
         A GPU that can't be opened is left out, the others are there.
         """
-        if os.getpid() != self._pid:
-            # What a parent process started is the parent's to shut down.
-            self._forget_everything()
         self.forget_activity()
         with self._changed:
             self._close_after_calls = False
@@ -99,15 +103,13 @@ class NvmlSource:
             self._shut_down()
         with self._changed:
             self._devices = opened.devices
+            self._closed_reason = _CLOSED
             self._opening_since = None
             self._changed.notify_all()
         return replace(opened.inventory, xids=dict(self._xids.newest))
 
     def close(self) -> None:
         """Let go of the driver, once no call is under way any more. Safe to call twice."""
-        if os.getpid() != self._pid:
-            self._forget_everything()
-            return
         self.forget_activity()
         with self._changed:
             self._devices = {}
@@ -140,7 +142,7 @@ class NvmlSource:
             return _nothing(str(error))
         except Exception as error:
             # Whatever a binding of another version does: it is no reason to break a notebook.
-            log.debug("NVML could not be read", exc_info=True)
+            _LOG.debug("NVML could not be read", exc_info=True)
             return _nothing(f"The NVIDIA driver could not be read ({type(error).__name__}: {error}).")
 
     def _start(self) -> _Opened:
@@ -170,10 +172,10 @@ class NvmlSource:
                 found = find_gpu(library, index)
             except nvml.NVMLError as error:
                 reason = words.cannot_start(error.value, str(error))
-                log.debug("GPU %d can't be opened: %s", index, error)
+                _LOG.debug("GPU %d can't be opened: %s", index, error)
             except GpuLostError as error:
                 reason = str(error)
-                log.debug("GPU %d can't be opened: %s", index, error)
+                _LOG.debug("GPU %d can't be opened: %s", index, error)
             else:
                 gpus += (gpu for gpu, _ in found)
                 devices.update((gpu.uuid, device) for gpu, device in found)
@@ -232,8 +234,6 @@ class NvmlSource:
             self._leave()
 
     def _enter(self, gpu: Gpu) -> Device | None:
-        if os.getpid() != self._pid:
-            raise SourceLostError("This process was forked from the one that opened the NVIDIA driver.")
         with self._changed:
             while self._opening_since is not None:
                 left = self._opening_since + _PATIENCE_S - self._clock.monotonic()
@@ -242,7 +242,7 @@ class NvmlSource:
                 self._clock.wait(self._changed, left)
             device = self._devices.get(gpu.uuid)
             if device is None and not self._devices:
-                raise SourceLostError("The NVIDIA driver is closed.")
+                raise SourceLostError(self._closed_reason)
             if device is None:
                 raise GpuLostError(f"GPU {gpu.index} ({gpu.name}) is not there any more.")
             self._calls += 1

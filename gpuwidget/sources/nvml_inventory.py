@@ -10,7 +10,7 @@ from gpuwidget.model.errors import GpuLostError
 from gpuwidget.model.samples import Gpu
 from gpuwidget.sources.nvml_device import Device, Library
 
-log = logging.getLogger("gpuwidget")
+_LOG = logging.getLogger(__name__)
 
 
 def find_gpu(library: Library, index: int) -> list[tuple[Gpu, Device]]:
@@ -54,7 +54,7 @@ def _find_slices(library: Library, parent: Gpu, whole: Device) -> list[tuple[Gpu
             total, reserved = device.memory_size()
         except (nvml.NVMLError, GpuLostError) as error:
             # The indices of slices have gaps, and one slice's trouble is not the others'.
-            log.debug("MIG slice %d of GPU %d is left out: %s", index, parent.index, error)
+            _LOG.debug("MIG slice %d of GPU %d is left out: %s", index, parent.index, error)
             continue
         slice_ = replace(
             parent,

@@ -16,6 +16,7 @@ import psutil
 
 from gpuwidget.model import command_line
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
+from gpuwidget.model.fork import reset_after_fork
 
 _HOST_PID_NAMESPACE = 0xEFFFFFFC
 """Inode of the kernel's first pid namespace (PROC_PID_INIT_INO of linux/proc_ns.h)."""
@@ -287,9 +288,17 @@ _family: Family | None = None
 def family() -> Family:
     """That of this process, which remembers from run to run who belonged to it."""
     global _family
-    if _family is None or _family.pid != os.getpid():
+    if _family is None:
         _family = Family()
     return _family
+
+
+def _reset_in_child() -> None:
+    global _family
+    _family = None
+
+
+reset_after_fork(_reset_in_child)
 
 
 class Directory:

@@ -17,7 +17,8 @@ from gpuwidget.pytorch.stream_activity import DefaultStreams
 
 def watching():
     streams = DefaultStreams()
-    profiler = SamplingProfiler(CodeLocator(lambda file: False, lambda file: None), lambda file, line: "", streams)
+    locator = CodeLocator(lambda file: False, lambda file: None)
+    profiler = SamplingProfiler(locator, lambda file, line: "", streams)
     profiler.start()
     return profiler, streams
 """

@@ -159,7 +159,8 @@ def test_interrupted_while_printing(kernel: Kernel) -> None:
 def test_interrupted_in_what_hears_the_output(kernel: Kernel, body: str) -> None:
     """An interrupt that strikes as a printed line is noted ends, as read, in the code that printed it."""
     kernel.setup(
-        "import gpuwidget\nfrom gpuwidget.measure.printed_lines import PRINTED_LINES\nwatch = gpuwidget.watch\n"
+        "import gpuwidget\nfrom gpuwidget.measure.printed_lines import PRINTED_LINES\n"
+        "watch = gpuwidget.watch\n"
         "def pressed(line):\n    PRINTED_LINES.unsubscribe(pressed)\n    raise KeyboardInterrupt\n"
         "PRINTED_LINES.subscribe(pressed)"
     )
@@ -181,7 +182,7 @@ def test_interrupt_after_the_end(kernel: Kernel) -> None:
     """An interrupt that comes when the code has ended, as the card is made, has nothing left to stop."""
     kernel.setup(SETUP)
     kernel.setup(
-        "from gpuwidget.kernel import card\nmade = card.bundle\n"
+        "from gpuwidget.views import card\nmade = card.bundle\n"
         "def slow_bundle(report):\n    reached()\n    while not os.path.exists('go'): time.sleep(0.002)\n"
         "    return made(report)\n"
         "card.bundle = slow_bundle"

@@ -272,7 +272,7 @@ def _unavailable(sample: Sample | None) -> str | None:
         return f"{without[0].upper()}{without[1:]}: there is only the CPU."
     if cuda_state.cuda_initialized() or sample is None:
         return None
-    if sample.origin.kind == "none" and not cuda_state.is_rocm():
+    if not (sample.origin.live or sample.origin.recorded) and not cuda_state.is_rocm():
         return sample.origin.reason or "No NVIDIA GPU is visible here."
     return None
 
@@ -290,7 +290,7 @@ def _cuda_uuids(sample: Sample | None) -> Sequence[str | None] | None:
     """UUIDs in the order of CUDA's devices, None for one that can't be told; None where nobody can count."""
     if cuda_state.cuda_initialized():
         return [device.uuid for device in cuda_state.devices()]
-    if sample is None or sample.origin.kind != "nvml" or cuda_state.is_rocm():
+    if sample is None or not sample.origin.live or cuda_state.is_rocm():
         return None  # a recording's GPUs are not this machine's
     order = cuda_order(sample.gpus, os.environ)
     if order is not None:

@@ -10,12 +10,12 @@ from typing import Any
 from gpuwidget.measure.advice.messages import Text, shortened
 from gpuwidget.model.report import (
     Advice,
-    CellFacts,
     CodeTime,
     GpuReport,
     Level,
     LineTime,
     Report,
+    RunInfo,
     Timeline,
     Traffic,
     in_call,
@@ -102,7 +102,7 @@ class RunEvidence:
             gpu_s=measured_s(report.cell),
             time=report.time,
             context=context,
-            recorded=report.source.kind == "replay",
+            recorded=report.source.recorded,
             timeline=report.timeline,
         )
 
@@ -181,7 +181,7 @@ def own_gpus(gpus: Sequence[GpuReport], attributed: bool) -> tuple[GpuReport, ..
     return tuple(gpu for gpu in gpus if not attributed or not _unused_by_process(gpu))
 
 
-def measured_s(cell: CellFacts) -> float:
+def measured_s(cell: RunInfo) -> float:
     """Return the seconds that the GPUs' figures of a run cover."""
     return cell.duration_s + (cell.gpu_tail_s or 0.0)
 

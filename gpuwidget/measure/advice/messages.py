@@ -313,8 +313,8 @@ def loading(most: float, where: str) -> str:
 def input_pipeline_likely(gpus: Sequence[GpuReport], bursts: float, utilization: float | None) -> str:
     """Return the text for GPUs that worked in bursts."""
     return (
-        f"{gpu_names(gpus)} worked in bursts ({bursts:.1f} a second), {utilization:.0f} % of the time in all, "
-        f"at {_power(gpus)}: that looks like an input pipeline that can't keep up."
+        f"{gpu_names(gpus)} worked in bursts ({bursts:.1f} a second), {utilization:.0f} % of the time in "
+        f"all, at {_power(gpus)}: that looks like an input pipeline that can't keep up."
     )
 
 

@@ -156,7 +156,7 @@ def test_a_source_that_does_not_exist_is_explained(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slip in GPUWIDGET_SOURCE is wrong use, not a machine without a GPU."""
-    monkeypatch.setattr("gpuwidget.sampler.singleton._sampler", None)
+    monkeypatch.setattr("gpuwidget.sampler.sampler._sampler", None)
     monkeypatch.setenv("GPUWIDGET_SOURCE", "nvlm")
     assert main([]) == 2
     assert capsys.readouterr().err == (

@@ -92,24 +92,26 @@ def test_of_a_short_run_nothing_is_looked_up(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(host_limits, "cores", lambda: pytest.fail("looked up"))
     found = Around("x = 1")(ended(1, 2, duration=0.01))
     assert (found.loaders, found.cores, found.process_cpu) == ((), None, None)
-    assert found.earlier == {UUID: (EarlierRun(1, 2),)}
+    assert found.earlier_runs == {UUID: (EarlierRun(1, 2),)}
 
 
 def test_runs_of_the_same_code_are_put_together() -> None:
     """By the cell's text or by the label; the last four, and nothing of other code."""
     for n in range(6):
         found = Around(" train()\n")(ended(n, n + 1))
-    assert found.earlier == {UUID: tuple(EarlierRun(n, n + 1) for n in range(2, 6))}
-    assert Around("train(2)")(ended(6, 7)).earlier == {UUID: (EarlierRun(6, 7),)}
+    assert found.earlier_runs == {UUID: tuple(EarlierRun(n, n + 1) for n in range(2, 6))}
+    assert Around("train(2)")(ended(6, 7)).earlier_runs == {UUID: (EarlierRun(6, 7),)}
     Around(None)(ended(0, 1, label="epoch"))
-    assert Around(None)(ended(1, 2, label="epoch")).earlier == {UUID: (EarlierRun(0, 1), EarlierRun(1, 2))}
-    assert Around(None)(ended(1, 2)).earlier == {}
+    assert Around(None)(ended(1, 2, label="epoch")).earlier_runs == {
+        UUID: (EarlierRun(0, 1), EarlierRun(1, 2))
+    }
+    assert Around(None)(ended(1, 2)).earlier_runs == {}
 
 
 def test_what_is_unknown_is_not_compared() -> None:
     """A run without its start or end leaves no trace in the course."""
     made = reports.gpu(0, torch=None, process_memory=Span(None, 5, 5))
-    assert Around("x")(reports.report(made)).earlier == {}
+    assert Around("x")(reports.report(made)).earlier_runs == {}
 
 
 def test_the_past_is_bounded() -> None:

@@ -10,7 +10,7 @@ import helpers_reports as reports
 import pytest
 
 from gpuwidget.measure.steady_state import find_warm_up
-from gpuwidget.model.report import GpuTimeline, Mark, Report, SourceFacts, Timeline
+from gpuwidget.model.report import GpuTimeline, Mark, Report, SourceInfo, Timeline
 
 
 def run(utilization: Sequence[float | None], *marks: Mark, step: float = 0.5, power: Any = None) -> Report:
@@ -61,7 +61,7 @@ def test_other_processes_work_is_not_a_warm_up() -> None:
     assert find_warm_up(run(series)) == 6.0
     assert find_warm_up(strangers) is None
     assert find_warm_up(replace(run(series, Mark(3.0, "steady", "mark")), attributed=False)) == 3.0
-    assert find_warm_up(replace(strangers, source=SourceFacts("replay", None, "recorded"))) == 6.0
+    assert find_warm_up(replace(strangers, source=SourceInfo("replay", None, "recorded"))) == 6.0
 
 
 @pytest.mark.parametrize(

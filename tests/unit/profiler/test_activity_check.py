@@ -8,8 +8,8 @@ import pytest
 from fakes import EPOCH
 from helpers_frames import PRINTING, STEPPING, WAITING, ProfiledRun, lines, said
 
-from gpuwidget.profiler.messages import UNCHECKED
 from gpuwidget.profiler.counter_windows import WindowMean
+from gpuwidget.profiler.messages import UNCHECKED
 from gpuwidget.sources import Window
 
 SHORT_KERNELS = (

@@ -252,9 +252,9 @@ def test_it_changes_no_package_of_an_image(
 
 
 def test_why_an_image_with_ipywidgets_7_needs_the_constraint(wheel: Path, tmp_path: Path) -> None:
-    """Without it pip takes the newest bqplot, and ipywidgets 8 with it: README names the constraint."""
+    """Without it pip takes the newest bqplot, and ipywidgets 8 with it: docs/install.md names the constraint."""
     assert would_install(wheel, tmp_path, OLD_IMAGE, [])["ipywidgets"] == "8.1.9"
-    assert "'bqplot<0.13'" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "'bqplot<0.13'" in (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
 
 
 def would_install(wheel: Path, folder: Path, image: dict[str, str], asked: list[str]) -> dict[str, str]:
