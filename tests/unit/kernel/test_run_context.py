@@ -102,7 +102,8 @@ def test_runs_of_the_same_code_are_put_together() -> None:
     assert found.earlier_runs == {UUID: tuple(EarlierRun(n, n + 1) for n in range(2, 6))}
     assert Around("train(2)")(ended(6, 7)).earlier_runs == {UUID: (EarlierRun(6, 7),)}
     Around(None)(ended(0, 1, label="epoch"))
-    assert Around(None)(ended(1, 2, label="epoch")).earlier_runs == {
+    again = Around(None)(ended(1, 2, label="epoch"))
+    assert again.earlier_runs == {UUID: (EarlierRun(0, 1), EarlierRun(1, 2))}
         UUID: (EarlierRun(0, 1), EarlierRun(1, 2))
     }
     assert Around(None)(ended(1, 2)).earlier_runs == {}
