@@ -16,7 +16,7 @@ from gpuwidget.model.report import CodeTime, Level
 from gpuwidget.profiler.code_locations import CodeLocator
 from gpuwidget.profiler.counter_windows import WindowMean
 from gpuwidget.profiler.sampling_profiler import SamplingProfiler, _CpuTimes
-from gpuwidget.sources import Window
+from gpuwidget.sources import UtilizationWindow
 from gpuwidget.system.processes import ChildrenTime
 
 CELL = "/tmp/ipykernel_1/77.py"
@@ -88,14 +88,14 @@ class FakeWindows:
     """The driver's windows and those of the hardware counters, as a test says."""
 
     def __init__(self) -> None:
-        self.windows: Sequence[Window] = ()
+        self.windows: Sequence[UtilizationWindow] = ()
         self.counted: dict[int, list[WindowMean]] = {}
         self.closed = 0
 
     def open(self) -> bool:
         return True
 
-    def read(self) -> Sequence[Window]:
+    def read(self) -> Sequence[UtilizationWindow]:
         return self.windows
 
     def activity(self) -> Mapping[int, Sequence[WindowMean]]:

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from gpuwidget.model.samples import Gpu
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.sampler import MAX_INTERVAL_S, Sampler, Subscription
-from gpuwidget.sources import Window
+from gpuwidget.sources import UtilizationWindow
 
 _MAX_SAMPLES = 8000
 _MAX_WINDOWS = 1500
@@ -86,7 +86,7 @@ class CounterWindows(Protocol):
     """The counters' windows of the GPUs that this process uses."""
 
     def open(self) -> bool: ...  # noqa: D102 - see SamplerWindows
-    def read(self) -> Sequence[Window]: ...  # noqa: D102
+    def read(self) -> Sequence[UtilizationWindow]: ...  # noqa: D102
     def activity(self) -> Mapping[int, Sequence[WindowMean]]: ...  # noqa: D102
     def close(self) -> None: ...  # noqa: D102
 
@@ -129,7 +129,7 @@ class SamplerWindows:
             if cuda_state.same_gpu(gpu.uuid, device.uuid)
         }
 
-    def read(self) -> Sequence[Window]:
+    def read(self) -> Sequence[UtilizationWindow]:
         """Return the driver's utilization windows known so far, the oldest first."""
         return self._sampler.windows(self._uuid) if self._uuid is not None else ()
 
@@ -180,7 +180,7 @@ class WindowLog:
         self._began = min(self._began, t)
         self._samples.append(_Sample(t, line, seconds, busy))
 
-    def add_utilization(self, windows: Sequence[Window]) -> None:
+    def add_utilization(self, windows: Sequence[UtilizationWindow]) -> None:
         """Add the driver's windows that are new. The first is left out: its start is unknown."""
         for window in windows:
             since = self._until

@@ -12,11 +12,10 @@ from gpuwidget.measure.notes import gpu_name
 from gpuwidget.model import units
 from gpuwidget.model.report import GpuReport
 from gpuwidget.pytorch.loaders_and_models import Loader, Model
-from gpuwidget.sources import throttle_reasons
+from gpuwidget.sources.throttle_reasons import POWER_BRAKE
 
 _MAX_SOURCE = 60
 """Characters of a line's source within a sentence."""
-_POWER_BRAKE = throttle_reasons.words(throttle_reasons.HW_POWER_BRAKE_SLOWDOWN)[0]
 
 
 class Text(NamedTuple):
@@ -72,7 +71,7 @@ def unattributed(text: str) -> str:
 
 def throttled(gpus: Sequence[GpuReport], seconds: float, run_s: float, reasons: Sequence[str]) -> Text:
     """The clock was throttled for ``seconds``."""
-    hot = any(reason != _POWER_BRAKE for reason in reasons)
+    hot = any(reason != POWER_BRAKE for reason in reasons)
     return Text(
         f"{gpu_names(gpus)} ran at a lower clock for {seconds:.0f} of {run_s:.0f} s: {', '.join(reasons)}.",
         "Let the administrator see to its cooling (air flow, fans, neighbours at full load); until then the "
