@@ -21,7 +21,7 @@ from gpuwidget.kernel.devices.switch_requests import SWITCHES
 from gpuwidget.kernel.error_hints import TrapHints
 from gpuwidget.kernel.live import dashboard, live_display
 from gpuwidget.kernel.oom.handler import OutOfMemoryCards
-from gpuwidget.kernel.panel_requests import Requests
+from gpuwidget.kernel.panel_requests import PanelRequests
 from gpuwidget.kernel.shell.running_cells import RunningCells
 from gpuwidget.model.errors import GpuWidgetError, OptionError
 from gpuwidget.model.terminal_text import printable_lines
@@ -51,7 +51,7 @@ class Extension:
         self._shell = shell
         self._running = RunningCells(shell)
         self._watcher = CellWatcher(shell, self._running)
-        self._requests = Requests(shell, self._watcher)
+        self._requests = PanelRequests(shell, self._watcher)
         out_of_memory = OutOfMemoryCards(shell, self._running)
         self._hooks: tuple[tuple[str, Callable[[Any], None]], ...] = (
             ("pre_run_cell", self._running.before),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from gpuwidget.kernel.shell.interrupts import defer_interrupts
 from gpuwidget.measure.line_allocations import Code, Lines, Requested, by_line
 from gpuwidget.model import units
+<<<<<<< HEAD
 from gpuwidget.model.report import Report
 from gpuwidget.pytorch.allocation_history import (
     ALLOCATION_HISTORY,
@@ -15,11 +16,15 @@ from gpuwidget.pytorch.allocation_history import (
     RecordedHistory,
     RequestedBytes,
 )
+=======
+from gpuwidget.model.report import Note, Report
+from gpuwidget.pytorch.allocation_history import HISTORY, MOST_EVENTS, Count, Listener, Recorded
+>>>>>>> house
 from gpuwidget.sampler import Subscription, process_sampler
 
 
 class LineCollector:
-    """Looks at what torch allocates during one run; see :class:`gpuwidget.measure.collector.Witness`."""
+    """Looks at what torch allocates during one run; see :class:`gpuwidget.measure.collector.Collector`."""
 
     def __init__(self, code: Code) -> None:
         self._code = code
@@ -40,14 +45,14 @@ class LineCollector:
         if self._listener is not None:
             self._listener.stop()
 
-    def testify(self, report: Report) -> Report:
+    def annotate(self, report: Report) -> Report:
         """Add up what was allocated, by line."""
         if self._listener is None:
             return report
         recorded = ALLOCATION_HISTORY.read(self._listener)
         self.abandon()
         if isinstance(recorded, str):
-            return replace(report, notes=(*report.notes, f"Memory by line: {recorded}."))
+            return report.with_notes(_note(f"Memory by line: {recorded}."))
         lines = by_line(
             recorded.snapshot,
             self._code,
@@ -57,7 +62,7 @@ class LineCollector:
             recorded_before=recorded.recorded_before,
         )
         notes = ([recorded.note] if recorded.note is not None else []) + _left_out(lines, recorded)
-        return replace(report, lines=lines.lines, notes=(*report.notes, *notes))
+        return replace(report, lines=lines.lines).with_notes(*(_note(text) for text in notes))
 
     def abandon(self) -> None:
         """Record no longer."""
@@ -72,8 +77,17 @@ class LineCollector:
             looking.close()
 
 
+<<<<<<< HEAD
 def _requested(recorded: RecordedHistory) -> dict[int, Requested]:
     nothing = RequestedBytes(0, 0, 0)
+=======
+def _note(text: str) -> Note:
+    return Note("memory-by-line", {}, text)
+
+
+def _requested(recorded: Recorded) -> dict[int, Requested]:
+    nothing = Count(0, 0, 0)
+>>>>>>> house
     return {
         index: Requested(
             after.allocated - recorded.before.get(index, nothing).allocated, after.current, after.peak

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpuwidget.kernel.cells.options import WatchOptions
-from gpuwidget.measure.gpu_selection import choose, cuda_order
+from gpuwidget.measure.gpu_selection import cuda_order, select_gpus
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.samples import Gpu, Sample
 from gpuwidget.pytorch import cuda_state
@@ -37,7 +37,7 @@ def targets(options: WatchOptions, sample: Sample | None) -> tuple[list[Target],
     if options.device is not None:
         return [_of_device(options.device, order, sample.gpus)], f"--device {options.device}"
     if options.run.gpus:
-        uuids = choose(options.run.gpus, sample.gpus)
+        uuids = select_gpus(options.run.gpus, sample.gpus)
         return [_target(uuid, order, sample.gpus) for uuid in uuids], "--gpu"
     default = cuda_state.default_device()
     if cuda_index(default) is not None:

@@ -336,7 +336,7 @@ def _beside(index: int | None, books: AllocatorState) -> tuple[str | None, tuple
 
 def _in_message(said: Said) -> tuple[Other, ...]:
     """The processes that torch's own message tells of."""
-    directory = processes.Directory()
+    directory = processes.ProcessDirectory()
     known = processes.in_host_pid_namespace()
     found = []
     for pid, size in said.others:

@@ -74,7 +74,7 @@ class Bench:
             # Not while a reading is under way: on a slow machine the time for it would be over.
             fast = self.sampler._fast
             while not over.wait(0.001):
-                if fast.answered(fast._wanted):
+                if fast.is_done(fast._requested):
                     self.clock.advance(0.1)
 
         ticking = threading.Thread(target=tick)
