@@ -15,7 +15,7 @@ def wait_for_gpu(clock: Clock) -> tuple[float | None, bool]:
     had failed; and whether an interrupt ended the wait (the GPU then works on). The wait itself is on a
     thread of its own, since nothing interrupts a synchronisation. Never raises.
     """
-    if not cuda_state.may_wait():
+    if not cuda_state.can_synchronize():
         return None, False
     began = clock.monotonic()
     ended: list[float] = []

@@ -9,7 +9,8 @@ from gpuwidget.measure.gpu_totals import Track
 from gpuwidget.measure.torch_memory import NO_LIST, UNCHANGED, torch_memory
 from gpuwidget.model.report import GpuReport
 from gpuwidget.pytorch import cuda_state
-from gpuwidget.pytorch.cuda_state import DeviceAccount, TorchDevice
+from gpuwidget.pytorch.cuda_state import TorchDevice
+from gpuwidget.pytorch.peak_tracker import DevicePeaks
 
 _COUNTERS_RESET = "code in this run reset torch's counters"
 
@@ -20,7 +21,7 @@ class GpuReports:
     def __init__(
         self,
         devices: Sequence[TorchDevice],
-        accounts: Mapping[int, DeviceAccount],
+        accounts: Mapping[int, DevicePeaks],
         can_go_back: Mapping[int, int | None],
         *,
         recorded: bool,
@@ -90,4 +91,4 @@ class GpuReports:
     def _why_no_torch(self) -> str:
         if self._recorded:
             return "what torch holds here is no part of a recording"
-        return cuda_state.missing_reason() or "torch does not see this GPU"
+        return cuda_state.no_counters_reason() or "torch does not see this GPU"

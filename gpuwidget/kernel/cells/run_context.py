@@ -14,10 +14,10 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import TypeVar
 
-from gpuwidget.measure.advice.evidence import SHORTEST_S, Ends, Surroundings, measured_s
+from gpuwidget.measure.advice.evidence import MIN_RUN_S, EarlierRun, RunContext, measured_s
 from gpuwidget.measure.advice.memory import RUNS
 from gpuwidget.model.report import GpuReport, Report, Span
-from gpuwidget.pytorch import cuda_state, loaders_and_models, torch_switches
+from gpuwidget.pytorch import cuda_state, torch_switches, torch_variables
 from gpuwidget.system import host_limits, processes
 
 _LOG = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ _MAX_SOURCES = 100
 _GPU_LIBRARIES = ("cupy", "jax", "numba.cuda", "pycuda", "tensorflow")
 _CELL_FRAME = re.compile(r"In\[(\d+)\]:(\d+)\b")
 _lock = threading.Lock()
-_earlier_runs: OrderedDict[tuple[str, str, str], deque[Ends]] = OrderedDict()
+_earlier_runs: OrderedDict[tuple[str, str, str], deque[EarlierRun]] = OrderedDict()
 """Memory at start and end of earlier runs, by source, GPU and kind of memory; the latest source is last."""
 
 
@@ -39,29 +39,29 @@ class RunContextBuilder:
         self._started = time.monotonic()
         self._cpu_at_start = time.process_time()
 
-    def __call__(self, report: Report) -> Surroundings:
+    def __call__(self, report: Report) -> RunContext:
         """Return the context now; for a run too short to judge, only the parts that cost nothing."""
         earlier = _or_default(lambda: self._remember(report), None)
-        if measured_s(report.cell) < SHORTEST_S:
-            return Surroundings(cell=self._cell, earlier=earlier)
+        if measured_s(report.cell) < MIN_RUN_S:
+            return RunContext(cell=self._cell, earlier_runs=earlier)
         elapsed = max(time.monotonic() - self._started, 1e-9)
         variables = _or_default(_user_variables, list[tuple[str, object]]())
-        return Surroundings(
+        return RunContext(
             cell=self._cell,
-            loaders=_or_default(lambda: loaders_and_models.loaders(variables), ()),
-            models=_or_default(lambda: loaders_and_models.models(variables), ()),
-            switches=_or_default(torch_switches.switches, None),
-            can_use_cuda=cuda_state.loaded() is not None and cuda_state.without_cuda() is None,
-            cuda_up=cuda_state.cuda_initialized(),
+            loaders=_or_default(lambda: torch_variables.loaders(variables), ()),
+            models=_or_default(lambda: torch_variables.models(variables), ()),
+            switches=_or_default(torch_switches.compute_switches, None),
+            can_use_cuda=cuda_state.loaded_torch() is not None and cuda_state.no_cuda_build_reason() is None,
+            cuda_initialized=cuda_state.cuda_initialized(),
             other_gpu_work=_or_default(_other_gpu_work, False),
-            cores=_or_default(host_limits.cores, None),
+            cores=_or_default(host_limits.usable_cores, None),
             shared_memory=_or_default(host_limits.shared_memory, None),
             process_cpu=100 * (time.process_time() - self._cpu_at_start) / elapsed,
-            earlier=earlier,
+            earlier_runs=earlier,
             source_of=_source_of,
         )
 
-    def _remember(self, report: Report) -> dict[str, tuple[Ends, ...]]:
+    def _remember(self, report: Report) -> dict[str, tuple[EarlierRun, ...]]:
         """Store this run's memory; return that of all runs of the same source, by GPU."""
         source = self._cell.strip() if self._cell is not None else report.cell.label
         if not source:
@@ -75,7 +75,7 @@ class RunContextBuilder:
                 key = (source, gpu.uuid, kind)
                 runs = _earlier_runs.setdefault(key, deque(maxlen=RUNS))
                 _earlier_runs.move_to_end(key)
-                runs.append(Ends(span.start, span.end))
+                runs.append(EarlierRun(span.start, span.end))
                 found[gpu.uuid] = tuple(runs)
             while len(_earlier_runs) > _MAX_SOURCES:
                 _earlier_runs.popitem(last=False)

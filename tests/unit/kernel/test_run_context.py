@@ -12,7 +12,7 @@ import pytest
 
 from gpuwidget.kernel.cells import run_context
 from gpuwidget.kernel.cells.run_context import RunContextBuilder
-from gpuwidget.measure.advice.evidence import Ends
+from gpuwidget.measure.advice.evidence import EarlierRun
 from gpuwidget.model.report import Report, Span
 from gpuwidget.system import host_limits, processes
 
@@ -46,7 +46,7 @@ def test_loaders_and_models_among_the_variables(monkeypatch: pytest.MonkeyPatch)
     assert [(one.name, one.on_cpu) for one in found.models] == [("model", 80)]
     assert found.switches is not None
     assert found.can_use_cuda is (torch.version.cuda is not None)
-    assert (found.cores, found.cell) == (host_limits.cores(), "for x in loader: model(x)")
+    assert (found.cores, found.cell) == (host_limits.usable_cores(), "for x in loader: model(x)")
     assert found.process_cpu is not None
 
 
@@ -63,7 +63,7 @@ def test_one_failing_query_loses_only_its_part(monkeypatch: pytest.MonkeyPatch) 
     def fails() -> None:
         raise OSError
 
-    monkeypatch.setattr(host_limits, "cores", fails)
+    monkeypatch.setattr(host_limits, "usable_cores", fails)
     found = RunContextBuilder("model(x)")(ended(0, 1))
     assert found.cores is None
     assert [one.name for one in found.models] == ["model"]
@@ -91,27 +91,29 @@ def test_short_code_with_a_long_gpu_drain() -> None:
 
 def test_a_short_run_queries_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty cell costs next to nothing; its memory is remembered all the same."""
-    monkeypatch.setattr(host_limits, "cores", lambda: pytest.fail("queried"))
+    monkeypatch.setattr(host_limits, "usable_cores", lambda: pytest.fail("queried"))
     found = RunContextBuilder("x = 1")(ended(1, 2, duration=0.01))
     assert (found.loaders, found.cores, found.process_cpu) == ((), None, None)
-    assert found.earlier == {UUID: (Ends(1, 2),)}
+    assert found.earlier_runs == {UUID: (EarlierRun(1, 2),)}
 
 
 def test_runs_of_the_same_code() -> None:
     """The context has the last four runs of the same source, or of the same label outside a cell."""
     for n in range(6):
         found = RunContextBuilder(" train()\n")(ended(n, n + 1))
-    assert found.earlier == {UUID: tuple(Ends(n, n + 1) for n in range(2, 6))}
-    assert RunContextBuilder("train(2)")(ended(6, 7)).earlier == {UUID: (Ends(6, 7),)}
+    assert found.earlier_runs == {UUID: tuple(EarlierRun(n, n + 1) for n in range(2, 6))}
+    assert RunContextBuilder("train(2)")(ended(6, 7)).earlier_runs == {UUID: (EarlierRun(6, 7),)}
     RunContextBuilder(None)(ended(0, 1, label="epoch"))
-    assert RunContextBuilder(None)(ended(1, 2, label="epoch")).earlier == {UUID: (Ends(0, 1), Ends(1, 2))}
-    assert RunContextBuilder(None)(ended(1, 2)).earlier == {}
+    assert RunContextBuilder(None)(ended(1, 2, label="epoch")).earlier_runs == {
+        UUID: (EarlierRun(0, 1), EarlierRun(1, 2))
+    }
+    assert RunContextBuilder(None)(ended(1, 2)).earlier_runs == {}
 
 
 def test_unknown_memory_is_not_compared() -> None:
     """A run without memory at its start or end is not remembered."""
     made = reports.gpu(0, torch=None, process_memory=Span(None, 5, 5))
-    assert RunContextBuilder("x")(reports.report(made)).earlier == {}
+    assert RunContextBuilder("x")(reports.report(made)).earlier_runs == {}
 
 
 def test_the_number_of_remembered_sources() -> None:

@@ -74,7 +74,7 @@ class Bench:
             # Not during a reading, which would time out on a slow machine.
             fast = self.sampler._fast
             while not over.wait(0.001):
-                if fast.answered(fast._wanted):
+                if fast.is_done(fast._requested):
                     self.clock.advance(0.1)
 
         ticking = threading.Thread(target=tick)
@@ -215,7 +215,7 @@ def test_a_gpu_that_is_lost(bench: Bench) -> None:
 def test_the_torch_cache_of_this_process_counts(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory in the empty cache of this process's torch counts as free, and the card says so; if it is not
     enough, the message states its size."""
-    cache = DeviceBlocks(0, (), (), (), 40 * GIB, returnable=30 * GIB, waiting=0, private=0)
+    cache = DeviceBlocks(0, (), (), (), 40 * GIB, returnable=30 * GIB, pending_free=0, private_pools=0)
     monkeypatch.setattr(allocator, "snapshot", lambda: {0: cache})
     bench.source.memory[0] = TOTAL - 12 * GIB
     bench.source.processes[0] = (other_process(30 * GIB),)
@@ -318,7 +318,7 @@ def test_a_device_choice_before_cuda_is_initialized(bench: Bench, monkeypatch: p
     """After `%gpu device cuda:1 --light`, before CUDA is initialized, the cell waits for cuda:1."""
     monkeypatch.setitem(sys.modules, "torch", make_torch())
     switch = DeviceSwitch()
-    monkeypatch.setattr(targets_module, "SWITCH", switch)
+    monkeypatch.setattr(targets_module, "DEVICE_SWITCH", switch)
     switch.attach(threading.get_ident())
     switch.choose("cuda:1", new_tensors=False)
     assert chosen(bench) == ([0], "the first that CUDA sees")  # the choice applies from the next cell
