@@ -170,9 +170,9 @@ class Extension:
         ``%gpu`` shows a live dashboard of all GPUs. ``%gpu watch on`` shows a one-line card below every cell,
         ``%gpu watch off`` stops that.
 
-        ``%gpu device`` shows torch's default device and the available ones. ``%gpu device cuda:1`` (or ``cpu``,
-        ``none``) chooses it from the next cell on; ``--light`` sets only the current CUDA device, which costs
-        nothing.
+        ``%gpu device`` shows torch's default device and the available ones. ``%gpu device cuda:1`` (or
+        ``cpu``, ``none``) chooses it from the next cell on; ``--light`` sets only the current CUDA device,
+        which costs nothing.
 
         ``%gpu memory`` shows who holds the GPU's memory, ``--cells`` which cell allocated it. ``%gpu free``
         lists what this notebook keeps of past cells, ``%gpu free --yes`` releases it, ``%gpu free NAME``

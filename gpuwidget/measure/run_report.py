@@ -23,7 +23,8 @@ from gpuwidget.model.report import (
 )
 from gpuwidget.model.samples import Origin
 from gpuwidget.pytorch import cuda_state
-from gpuwidget.pytorch.cuda_state import Account, DeviceAccount, TorchDevice
+from gpuwidget.pytorch.cuda_state import TorchDevice
+from gpuwidget.pytorch.peak_tracker import DevicePeaks, PeakScope
 
 _NOT_SAMPLED = "The NVIDIA driver did not answer in time."
 
@@ -34,7 +35,7 @@ class GpuReportBuilder:
     def __init__(
         self,
         devices: Sequence[TorchDevice],
-        accounts: Mapping[int, DeviceAccount],
+        accounts: Mapping[int, DevicePeaks],
         returnable: Mapping[int, int | None],
         *,
         recorded: bool,
@@ -115,8 +116,8 @@ def build_report(
     run_gpus: RunGpus,
     marks: TimelineMarks,
     host_memory: Span,
-    account: Account | None,
-    device_accounts: Mapping[int, DeviceAccount],
+    account: PeakScope | None,
+    device_accounts: Mapping[int, DevicePeaks],
     returnable: Mapping[int, int | None],
     contexts_before: frozenset[int],
 ) -> Report:
@@ -194,7 +195,7 @@ def _notes(
     run_gpus: RunGpus,
     gpus: Sequence[GpuReport],
     devices: Sequence[TorchDevice],
-    account: Account | None,
+    account: PeakScope | None,
     contexts_before: frozenset[int],
 ) -> list[Note]:
     new = {f"cuda:{index}" for index in cuda_state.devices_with_context() if index not in contexts_before}
