@@ -13,9 +13,9 @@ from fakes import FakeClock
 
 from gpuwidget.model.cell_source import UNKNOWN_SOURCE, CellSource
 from gpuwidget.model.report import CodeTime, Level
-from gpuwidget.profiler.code_places import Places
+from gpuwidget.profiler.code_locations import CodeLocator
 from gpuwidget.profiler.counter_windows import WindowMean
-from gpuwidget.profiler.sampling_profiler import CodeWitness, _Cpu
+from gpuwidget.profiler.sampling_profiler import SamplingProfiler, _CpuTimes
 from gpuwidget.sources import UtilizationWindow
 from gpuwidget.system.processes import ChildrenTime
 
@@ -105,7 +105,7 @@ class FakeWindows:
         self.closed += 1
 
 
-class Watched:
+class ProfiledRun:
     """A profiler whose stack samples a test takes one by one."""
 
     def __init__(
@@ -113,37 +113,37 @@ class Watched:
         bits: int | None = 0,
         reason: str | None = None,
         before: Sequence[tuple[str, str, int]] = (),
-        text: CellSource = UNKNOWN_SOURCE,
+        source: CellSource = UNKNOWN_SOURCE,
     ) -> None:
         """``before`` is the stack on which the run starts."""
         self.clock = FakeClock()
         self.streams = FakeStreams(bits, reason)
         self.windows = FakeWindows()
         self.top: Any = None
-        self.witness = CodeWitness(
-            Places(NAMES.__contains__, NAMES.get, text),
+        self.profiler = SamplingProfiler(
+            CodeLocator(NAMES.__contains__, NAMES.get, source),
             lambda file, line: SOURCE.splitlines()[line - 1] if line <= 3 else "",
             self.streams,
             windows=self.windows,
             clock=self.clock,
             frames=lambda: {threading.get_ident(): self.top},
         )
-        self.witness.observe(stack(*before) if before else None)
-        self.witness.open()
+        self.profiler.attach(stack(*before) if before else None)
+        self.profiler.open()
         self.began = self.clock.monotonic()
 
     def set_cpu(self, percent: float) -> None:
         """Set the share of a core that this process and its threads have used since the run started."""
         children = ChildrenTime(0.0, 0.0)
         seconds = self.clock.monotonic() - self.began
-        self.witness._cpu_start = _Cpu(0.0, 0.0, children)
-        self.witness._cpu_end = _Cpu(seconds, percent / 100 * seconds, children)
+        self.profiler._cpu_start = _CpuTimes(0.0, 0.0, children)
+        self.profiler._cpu_end = _CpuTimes(seconds, percent / 100 * seconds, children)
 
-    def look(self, top: Any, seconds: float = 0.01, *, late: float = 0.0, busy: int | None = 0) -> None:
+    def sample(self, top: Any, seconds: float = 0.01, *, late: float = 0.0, busy: int | None = 0) -> None:
         """Advance the clock by these seconds, then sample."""
         self.clock.advance(seconds)
         self.top, self.streams.bits = top, busy
-        self.witness.look(self.clock.monotonic(), late, seconds)
+        self.profiler.take_sample(self.clock.monotonic(), late, seconds)
 
 
 KERNEL = ("/lib/site-packages/ipykernel/kernelapp.py", "start", 3)
@@ -165,17 +165,17 @@ def report(duration: float = 10.0, utilization: float | None = None, tail: float
     return replace(made, cell=replace(reports.cell(duration), gpu_tail_s=tail), timeline=None)
 
 
-def said(watched: Watched, **options: Any) -> CodeTime:
+def said(run: ProfiledRun, **options: Any) -> CodeTime:
     """Return the line profile of a run that was sampled from start to end.
 
     Unless a test sets another, the driver's mean utilization is that of the stream queries.
     """
-    tally = watched.witness._tally
+    counts = run.profiler._counts
     looked = {
-        "duration": watched.clock.monotonic() - watched.began,
-        "utilization": 100 * sum(tally.busy.values()) / tally.whole,
+        "duration": run.clock.monotonic() - run.began,
+        "utilization": 100 * sum(counts.busy_s.values()) / counts.total_s,
     }
-    time = watched.witness.testify(report(**{**looked, **options})).time
+    time = run.profiler.annotate(report(**{**looked, **options})).time
     assert time is not None
     return time
 

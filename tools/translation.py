@@ -74,14 +74,16 @@ def python_strings() -> list[tuple[str, str]]:
     from gpuwidget.sources import throttle_reasons
 
     names = [
-        module.name for module in pkgutil.iter_modules(diagnostics.__path__) if module.name.startswith("checks_")
+        module.name
+        for module in pkgutil.iter_modules(diagnostics.__path__)
+        if module.name.startswith("checks_")
     ]
     modules = [importlib.import_module(f"{diagnostics.__name__}.{name}") for name in names]
     constants = [value for module in modules for name, value in vars(module).items() if name.isupper()]
     links = [value for value in constants if isinstance(value, tuple) and len(value) == 2]
     return [
-        *(("gpuwidget/pytorch/torch_switches.py", kind.title) for kind in torch_switches.KINDS),
-        *(("gpuwidget/pytorch/torch_switches.py", kind.trades) for kind in torch_switches.KINDS),
+        *(("gpuwidget/pytorch/torch_switches.py", kind.title) for kind in torch_switches.TORCH_SWITCHES),
+        *(("gpuwidget/pytorch/torch_switches.py", kind.trades) for kind in torch_switches.TORCH_SWITCHES),
         *(
             ("gpuwidget/sources/throttle_reasons.py", word)
             for bit in range(11)

@@ -12,7 +12,7 @@ import pytest
 
 from gpuwidget.kernel.cells import run_context
 from gpuwidget.kernel.cells.run_context import Around
-from gpuwidget.measure.advice.evidence import Ends
+from gpuwidget.measure.advice.evidence import EarlierRun
 from gpuwidget.model.report import Report, Span
 from gpuwidget.system import host_limits, processes
 
@@ -92,24 +92,25 @@ def test_of_a_short_run_nothing_is_looked_up(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(host_limits, "usable_cores", lambda: pytest.fail("looked up"))
     found = Around("x = 1")(ended(1, 2, duration=0.01))
     assert (found.loaders, found.cores, found.process_cpu) == ((), None, None)
-    assert found.earlier == {UUID: (Ends(1, 2),)}
+    assert found.earlier_runs == {UUID: (EarlierRun(1, 2),)}
 
 
 def test_runs_of_the_same_code_are_put_together() -> None:
     """By the cell's text or by the label; the last four, and nothing of other code."""
     for n in range(6):
         found = Around(" train()\n")(ended(n, n + 1))
-    assert found.earlier == {UUID: tuple(Ends(n, n + 1) for n in range(2, 6))}
-    assert Around("train(2)")(ended(6, 7)).earlier == {UUID: (Ends(6, 7),)}
+    assert found.earlier_runs == {UUID: tuple(EarlierRun(n, n + 1) for n in range(2, 6))}
+    assert Around("train(2)")(ended(6, 7)).earlier_runs == {UUID: (EarlierRun(6, 7),)}
     Around(None)(ended(0, 1, label="epoch"))
-    assert Around(None)(ended(1, 2, label="epoch")).earlier == {UUID: (Ends(0, 1), Ends(1, 2))}
-    assert Around(None)(ended(1, 2)).earlier == {}
+    again = Around(None)(ended(1, 2, label="epoch"))
+    assert again.earlier_runs == {UUID: (EarlierRun(0, 1), EarlierRun(1, 2))}
+    assert Around(None)(ended(1, 2)).earlier_runs == {}
 
 
 def test_what_is_unknown_is_not_compared() -> None:
     """A run without its start or end leaves no trace in the course."""
     made = reports.gpu(0, torch=None, process_memory=Span(None, 5, 5))
-    assert Around("x")(reports.report(made)).earlier == {}
+    assert Around("x")(reports.report(made)).earlier_runs == {}
 
 
 def test_the_past_is_bounded() -> None:
