@@ -97,23 +97,7 @@ def _children(found: Sequence[tuple[GpuReport, GpuTotals]]) -> list[Note]:
         if has_context:
             text = f"{names}: the memory of this process includes that of {described}."
         else:
-<<<<<<< HEAD
-            found.append(f"{names}: the memory of this process is that of {named} alone.")
-    return found
-
-
-def peak_resets(account: PeakScope, names: Mapping[int, str]) -> list[str]:
-    """What became of torch's one peak counter a device."""
-    notes = [
-        f"torch's peak counter of {names.get(index, f'cuda:{index}')} was reset at the start, because an "
-        f"older peak of {units.memory(peak)} would have hidden this run's: "
-        "torch.cuda.max_memory_allocated() counts from here."
-        for index, peak in sorted(account.hidden_peaks.items())
-    ]
-    if account.user_resets:
-=======
             text = f"{names}: the memory of this process is that of {described} alone."
->>>>>>> house
         notes.append(
             _note(
                 "children-included" if has_context else "children-only",
@@ -126,10 +110,10 @@ def peak_resets(account: PeakScope, names: Mapping[int, str]) -> list[str]:
     return notes
 
 
-def peak_resets(account: Account, names: Mapping[int, str]) -> list[Note]:
+def peak_resets(scope: PeakScope, names: Mapping[int, str]) -> list[Note]:
     """Return the notes about resets of torch's peak counters; ``names`` has the devices' GPUs."""
     notes = []
-    for index, peak in sorted(account.hidden_peaks.items()):
+    for index, peak in sorted(scope.hidden_peaks.items()):
         device = names.get(index, f"cuda:{index}")
         text = (
             f"torch's peak counter of {device} was reset at the start, because an "
@@ -137,7 +121,7 @@ def peak_resets(account: Account, names: Mapping[int, str]) -> list[Note]:
             "torch.cuda.max_memory_allocated() counts from here."
         )
         notes.append(_note("peak-reset", text, gpu=device, bytes=peak))
-    if account.user_resets:
+    if scope.user_resets:
         text = (
             "Code in this run reset torch's peak counter: the peak shown is the highest seen before each "
             "reset and at the end, so it is at least that much."

@@ -22,12 +22,7 @@ from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.report import Advice, CodeTime, Report, RunInfo, Status
 from gpuwidget.model.samples import Sample
 from gpuwidget.pytorch import cuda_state, torch_switches
-<<<<<<< HEAD
-from gpuwidget.pytorch.cuda_state import TorchDevice
-from gpuwidget.pytorch.peak_tracker import PEAK_TRACKER, DevicePeaks, PeakScope
-=======
-from gpuwidget.pytorch.cuda_state import LEDGER, Account
->>>>>>> house
+from gpuwidget.pytorch.peak_tracker import PEAK_TRACKER, PeakScope
 from gpuwidget.sampler import INTERVAL_S, Sampler, Subscription
 
 OPEN_TIMEOUT_S = 5.0
@@ -84,13 +79,8 @@ class Run:
         self._marks = TimelineMarks()
         self._gpus = RunGpus(max(_MAX_GAP_S, 3 * options.interval_s))
         self._memory = ResidentMemory(options.interval_s)
-<<<<<<< HEAD
-        self._account: PeakScope | None = None
-        self._contexts: frozenset[int] = frozenset()
-=======
-        self._account: Account | None = None
+        self._peak_scope: PeakScope | None = None
         self._contexts_before: frozenset[int] = frozenset()
->>>>>>> house
         self._subscription: Subscription | None = None
         self._running = False
         self._sampling = False
@@ -127,15 +117,9 @@ class Run:
         sample = self._sampler.read_now(ANSWER_TIMEOUT_S)
         self._contexts_before = frozenset(cuda_state.devices_with_context())
         if sample is not None:
-<<<<<<< HEAD
-            self._tracks.begin(sample, asked, self._options.gpus)
-        self._account = PEAK_TRACKER.open()
-        PRINTED.listen(self._on_line)
-=======
             self._gpus.begin(sample, requested_at, self._options.gpus)
-        self._account = LEDGER.open()
+        self._peak_scope = PEAK_TRACKER.open()
         PRINTED_LINES.subscribe(self._on_line)
->>>>>>> house
         self._memory.begin()
 
     def mark(self, label: str) -> None:
@@ -179,26 +163,12 @@ class Run:
         run_gpus = self._gpus
         builder = GpuReportBuilder(run_gpus.devices(), {}, {}, recorded=run_gpus.recorded)
         gpus, seconds = [], 0.0
-<<<<<<< HEAD
-        for track, seconds in tracks.recent(elapsed):
-            gpus.append(reports.of(track, seconds, shown=True))
-        # The user's variables are not looked at while their code runs.
-        around = Surroundings(
-            switches=torch_switches.compute_switches(),
-            cuda_up=cuda_state.cuda_initialized(),
-        )
-        return Facts(
-            gpus=own_gpus(gpus, tracks.attributed),
-            seen=len(tracks.all),
-            attributed=tracks.attributed,
-=======
         for totals, seconds in run_gpus.recent(elapsed):
             gpus.append(builder.build(totals, seconds, shown=True))
         return RunEvidence(
             gpus=own_gpus(gpus, run_gpus.attributed),
             gpu_count=len(run_gpus.all),
             attributed=run_gpus.attributed,
->>>>>>> house
             duration_s=elapsed,
             gpu_s=seconds,
             time=self._time_so_far(),
@@ -265,13 +235,13 @@ class Run:
         requested_at = self._clock.time()
         sample = self._sampler.read_now(ANSWER_TIMEOUT_S)
         t = self._clock.monotonic() - self._began
-        accounts = PEAK_TRACKER.close(self._account) if self._account is not None else {}
+        peaks = PEAK_TRACKER.close(self._peak_scope) if self._peak_scope is not None else {}
         with self._lock:
             self._sampling = False
             if sample is not None:
                 self._gpus.end(t, sample, requested_at)
         # Without the lock: the sampler's thread must not wait for torch.
-        can_return = returnable(accounts)
+        can_return = returnable(peaks)
         with self._lock:
             return build_report(
                 self._report_type,
@@ -280,8 +250,8 @@ class Run:
                 self._gpus,
                 self._marks,
                 self._memory.end(),
-                self._account,
-                accounts,
+                self._peak_scope,
+                peaks,
                 can_return,
                 self._contexts_before,
             )
@@ -292,14 +262,9 @@ class Run:
         PRINTED_LINES.unsubscribe(self._on_line)
         if self._subscription is not None:
             self._subscription.close()
-        if self._account is not None:
-<<<<<<< HEAD
-            PEAK_TRACKER.discard(self._account)
-        self._tell_witnesses(lambda witness: witness.abandon())
-=======
-            LEDGER.drop(self._account)
+        if self._peak_scope is not None:
+            PEAK_TRACKER.discard(self._peak_scope)
         self._for_each_collector(lambda collector: collector.abandon())
->>>>>>> house
 
     def _for_each_collector(self, call: Callable[[Collector], None]) -> None:
         for collector in self._collectors:
@@ -322,93 +287,7 @@ class Run:
 
     def _on_line(self, line: str) -> None:
         if self._running:
-<<<<<<< HEAD
-            self._marks.printed(self._clock.monotonic() - self._began, line)
-
-    # -- the report ----------------------------------------------------------------------------------
-
-    def _report(
-        self,
-        cell: RunInfo,
-        t: float,
-        host_memory: Span,
-        accounts: dict[int, DevicePeaks],
-        can_go_back: Mapping[int, int | None],
-    ) -> Report:
-        tracks = self._tracks
-        devices = tracks.devices()
-        reports = GpuReports(devices, accounts, can_go_back, recorded=tracks.recorded)
-        shown = {track.gpu.uuid for track in tracks.shown()}
-        gpus = tuple(reports.of(track, t, shown=track.gpu.uuid in shown) for track in tracks.all)
-        origin = tracks.origin
-        versions = cuda_state.versions()
-        return self._report_type(
-            schema=REPORT_SCHEMA,
-            source=SourceInfo(
-                kind=origin.kind if origin is not None else "none",
-                reason=origin.reason if origin is not None else _NOT_SAMPLED,
-                recording=origin.recording if origin is not None else None,
-            ),
-            environment=SoftwareVersions(
-                driver=origin.driver if origin is not None else None,
-                cuda_driver=origin.cuda_driver if origin is not None else None,
-                torch=versions.torch,
-                cuda=versions.cuda,
-                cudnn=versions.cudnn,
-                default_device=versions.default_device,
-            ),
-            cell=cell,
-            host_memory=host_memory,
-            gpus=gpus,
-            attributed=tracks.attributed,
-            timeline=self._timeline(shown),
-            notes=tuple(self._notes(gpus, devices)),
-            time=None,
-            advice=(),
-            holders=(),
-            lines=(),
-            energy_idle_j=self._idle_energy(t),
-        )
-
-    def _idle_energy(self, t: float) -> float | None:
-        idle = [track.energy_idle(t) for track in self._tracks.shown()]
-        return sum(one for one in idle if one is not None) if idle and None not in idle else None
-
-    def _timeline(self, shown: set[str]) -> Timeline:
-        t, courses = self._tracks.course()
-        return Timeline(
-            t=t,
-            marks=self._marks.all(),
-            gpus=tuple(
-                GpuTimeline(
-                    uuid=uuid,
-                    utilization=course.utilization,
-                    device_memory=_whole(course.memory_used),
-                    power_w=course.power_w,
-                    sm_activity=course.sm_activity,
-                )
-                for uuid, course in courses.items()
-                if uuid in shown
-            ),
-        )
-
-    def _notes(self, gpus: Sequence[GpuReport], devices: Sequence[TorchDevice]) -> list[str]:
-        tracks = self._tracks
-        begun = {
-            f"cuda:{index}" for index in cuda_state.devices_with_context() if index not in self._contexts
-        }
-        found = notes.of_gpus(list(zip(gpus, tracks.all, strict=True)), begun)
-        if self._account is not None:
-            named = {gpu.torch_device: notes.gpu_name(gpu) for gpu in gpus}
-            names = {device.index: named.get(device.name, device.name) for device in devices}
-            found += notes.peak_resets(self._account, names)
-        if not tracks.attributed and tracks.origin is not None:
-            sentence = notes.unattributed(gpus, tracks.origin)
-            found += [sentence] if sentence is not None else []
-        return found + self._marks.left_out()
-=======
             self._marks.add_printed(self._clock.monotonic() - self._began, line)
->>>>>>> house
 
 
 def _drain_gpu(clock: Clock) -> tuple[float | None, bool]:
@@ -418,7 +297,7 @@ def _drain_gpu(clock: Clock) -> tuple[float | None, bool]:
     are None where this process has no context, or a kernel had failed. A separate thread waits, since a
     synchronization cannot be interrupted. Never raises.
     """
-    if not cuda_state.may_wait():
+    if not cuda_state.can_synchronize():
         return None, False
     began = clock.monotonic()
     ended: list[float] = []

@@ -7,8 +7,7 @@ from dataclasses import replace
 from gpuwidget.kernel.shell.interrupts import defer_interrupts
 from gpuwidget.measure.line_allocations import Code, Lines, Requested, by_line
 from gpuwidget.model import units
-<<<<<<< HEAD
-from gpuwidget.model.report import Report
+from gpuwidget.model.report import Note, Report
 from gpuwidget.pytorch.allocation_history import (
     ALLOCATION_HISTORY,
     MAX_EVENTS,
@@ -16,10 +15,6 @@ from gpuwidget.pytorch.allocation_history import (
     RecordedHistory,
     RequestedBytes,
 )
-=======
-from gpuwidget.model.report import Note, Report
-from gpuwidget.pytorch.allocation_history import HISTORY, MOST_EVENTS, Count, Listener, Recorded
->>>>>>> house
 from gpuwidget.sampler import Subscription, process_sampler
 
 
@@ -77,17 +72,12 @@ class LineCollector:
             looking.close()
 
 
-<<<<<<< HEAD
-def _requested(recorded: RecordedHistory) -> dict[int, Requested]:
-    nothing = RequestedBytes(0, 0, 0)
-=======
 def _note(text: str) -> Note:
     return Note("memory-by-line", {}, text)
 
 
-def _requested(recorded: Recorded) -> dict[int, Requested]:
-    nothing = Count(0, 0, 0)
->>>>>>> house
+def _requested(recorded: RecordedHistory) -> dict[int, Requested]:
+    nothing = RequestedBytes(0, 0, 0)
     return {
         index: Requested(
             after.allocated - recorded.before.get(index, nothing).allocated, after.current, after.peak

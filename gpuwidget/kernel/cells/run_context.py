@@ -48,19 +48,11 @@ class Around:
         variables = _known(_variables, list[tuple[str, object]]())
         return RunContext(
             cell=self._cell,
-<<<<<<< HEAD
-            loaders=_known(lambda: torch_variables.loaders(variables), ()),
-            models=_known(lambda: torch_variables.models(variables), ()),
-            switches=_known(torch_switches.compute_switches, None),
-            can_use_cuda=cuda_state.loaded_torch() is not None and cuda_state.no_cuda_build_reason() is None,
-            cuda_up=cuda_state.cuda_initialized(),
-=======
             loaders=_known(lambda: torch_variables.loaders(variables), ()),
             models=_known(lambda: torch_variables.models(variables), ()),
             switches=_known(torch_switches.compute_switches, None),
             can_use_cuda=cuda_state.loaded_torch() is not None and cuda_state.no_cuda_build_reason() is None,
             cuda_initialized=cuda_state.cuda_initialized(),
->>>>>>> house
             other_gpu_work=_known(_other_gpu_work, False),
             cores=_known(host_limits.usable_cores, None),
             shared_memory=_known(host_limits.shared_memory, None),

@@ -116,13 +116,8 @@ def rules(given: RunEvidence) -> list[str]:
 def test_a_healthy_run_gets_none() -> None:
     """Full load in bfloat16, with loaders, switches and models all known."""
     model = Model("model", "Net", 0, gib(1), True)
-<<<<<<< HEAD
-    around = Surroundings(
-        "train()", (LOADER,), (model,), ComputeSwitches(False, True, True), True, True, 8.0, None, 100.0
-=======
     context = RunContext(
-        "train()", (LOADER,), (model,), Switches(False, True, True), True, True, 8.0, None, 100.0
->>>>>>> house
+        "train()", (LOADER,), (model,), ComputeSwitches(False, True, True), True, True, 8.0, None, 100.0
     )
     steps = line("loss.backward()", 60.0, 99.0, "backward")
     assert rules(evidence(busy(0), busy(1), context=context, time=time_of(steps))) == []
@@ -511,22 +506,14 @@ def test_a_long_line_does_not_push_the_figures_out() -> None:
 def test_the_switch_that_is_off_is_named() -> None:
     """TF32 off: that is said, and both ways to the tensor cores; on: it is not offered again."""
     hungry = busy(tensor_activity=level(2.0), fp32_activity=level(66.0))
-<<<<<<< HEAD
-    off = only(facts(hungry, around=Surroundings(switches=ComputeSwitches(False, True, True))))
-=======
-    off = only(evidence(hungry, context=RunContext(switches=Switches(False, True, True))))
->>>>>>> house
+    off = only(evidence(hungry, context=RunContext(switches=ComputeSwitches(False, True, True))))
     assert off.text == (
         "GPU 0 computed in float32 (66 % of those pipes) with the tensor cores at 2 %. TF32 is off for "
         "matrix "
         "products."
     )
     assert off.fix.endswith("or torch.set_float32_matmul_precision('high') for TF32.")
-<<<<<<< HEAD
-    on = only(facts(hungry, around=Surroundings(switches=ComputeSwitches(True, True, True))))
-=======
-    on = only(evidence(hungry, context=RunContext(switches=Switches(True, True, True))))
->>>>>>> house
+    on = only(evidence(hungry, context=RunContext(switches=ComputeSwitches(True, True, True))))
     assert "TF32" not in on.text + on.fix
     assert only(evidence(hungry)).fix == (
         "If this is matrix work: bfloat16, or TF32 for float32 products, as your library has it."
@@ -620,19 +607,11 @@ def test_throttled_by_what(held: dict[str, float] | None, expected: str | None) 
 def test_cudnn_off() -> None:
     """With convolutions on a GPU that worked; the switch alone is nothing."""
     model = Model("model", "ResNet", 0, gib(0.1), True)
-<<<<<<< HEAD
-    around = Surroundings(models=(model,), switches=ComputeSwitches(False, False, False))
-    assert rules(facts(busy(), around=around)) == ["cudnn-off"]
-    assert rules(facts(unused(), around=around)) == []
-    linear = replace(around, models=(replace(model, uses_cudnn=False),))
-    assert rules(facts(busy(), around=linear)) == []
-=======
-    context = RunContext(models=(model,), switches=Switches(False, False, False))
+    context = RunContext(models=(model,), switches=ComputeSwitches(False, False, False))
     assert rules(evidence(busy(), context=context)) == ["cudnn-off"]
     assert rules(evidence(unused(), context=context)) == []
     linear = replace(context, models=(replace(model, uses_cudnn=False),))
     assert rules(evidence(busy(), context=linear)) == []
->>>>>>> house
 
 
 def searching(*, falls: int = 8, late: bool = True, share: float = 30.0, **changes: Any) -> RunEvidence:
@@ -649,11 +628,7 @@ def searching(*, falls: int = 8, late: bool = True, share: float = 30.0, **chang
     forward = line("y = net(x)", share, 60.0, "Conv2d.forward", "In[2]:5 Net.forward")
     return evidence(
         one,
-<<<<<<< HEAD
-        around=Surroundings("for x in sizes: net(x)", switches=ComputeSwitches(False, True, True, True)),
-=======
-        context=RunContext("for x in sizes: net(x)", switches=Switches(False, True, True, True)),
->>>>>>> house
+        context=RunContext("for x in sizes: net(x)", switches=ComputeSwitches(False, True, True, True)),
         time=time_of(forward, line("loss.backward()", 60.0, 70.0, "Tensor.backward", number=8)),
         timeline=course,
     )
@@ -678,17 +653,10 @@ def test_cudnn_that_searches_once_is_as_it_should_be() -> None:
     assert rules(searching(falls=2)) == []
     assert rules(searching(share=5.0)) == []
     assert rules(searching(utilization=level(97.0))) == []
-<<<<<<< HEAD
-    off = replace(found.around, switches=ComputeSwitches(False, True, True, False))
-    assert rules(replace(found, around=off)) == []
-    emptied = replace(found.around, cell="net(x); torch.cuda.empty_cache()")
-    assert rules(replace(found, around=emptied)) == []
-=======
-    off = replace(found.context, switches=Switches(False, True, True, False))
+    off = replace(found.context, switches=ComputeSwitches(False, True, True, False))
     assert rules(replace(found, context=off)) == []
     emptied = replace(found.context, cell="net(x); torch.cuda.empty_cache()")
     assert rules(replace(found, context=emptied)) == []
->>>>>>> house
     assert rules(replace(found, timeline=None)) == []
 
 
