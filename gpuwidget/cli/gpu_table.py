@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpuwidget.model.command_line import full_command
 from gpuwidget.model.metrics import METRICS, Metric
 from gpuwidget.model.terminal_text import TableColumn, format_table, printable, truncate
-from gpuwidget.model.units import GIB, UNKNOWN, duration
+from gpuwidget.model.units import UNKNOWN, duration, gib, whole_number
 from gpuwidget.sources.throttle_reasons import needing_attention
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _process_rows(gpu: Gpu, reading: Reading) -> list[tuple[str, ...]]:
             _gpu_number(gpu),
             str(process.pid),
             UNKNOWN if process.user is None else printable(process.user),
-            _gib(process.memory),
+            gib(process.memory),
             printable(full_command(process.program, process.arguments) or UNKNOWN),
         )
         for process in largest_first
@@ -145,20 +145,9 @@ def _moment(epoch: float, now: float, tz: tzinfo | None) -> str:
 
 def _figure(metric: Metric, gpu: Gpu, reading: Reading) -> str:
     """Return the metric's value, with its limit where it has one."""
-    show, width = (_gib, 5) if metric.kind == "memory" else (_whole, 3)
+    show, width = (gib, 5) if metric.kind == "memory" else (whole_number, 3)
     value = show(getattr(reading, metric.key))
     if metric.limit is None:
         return value
     limit = getattr(reading if hasattr(reading, metric.limit) else gpu, metric.limit)
     return f"{value:>{width}} / {show(limit):>{width}}"
-
-
-def _whole(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.0f}"
-
-
-def _gib(size: int | None) -> str:
-    if size is None:
-        return UNKNOWN
-    # A little memory must not read as none.
-    return "<0.1" if 0 < size < 0.05 * GIB else f"{size / GIB:.1f}"
