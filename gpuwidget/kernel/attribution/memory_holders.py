@@ -110,7 +110,7 @@ def search(shell: Any, *, time_limit_s: float | None = None) -> HolderSearch:
         origins = CELL_MEMORY.current_blocks(track_storages=False) if CELL_MEMORY.attached else None
         blocks = allocator.snapshot()
         on_storage = CELL_MEMORY.track_storage if origins is not None else None
-        roots = [*shell_references.variables(shell), *shell_references.notebook(shell)]
+        roots = [*shell_references.variable_roots(shell), *shell_references.notebook_roots(shell)]
         excluded = shell_references.excluded_objects(shell)
         found = find_holders(
             roots, blocks, excluded=excluded, time_limit_s=time_limit_s, on_storage=on_storage

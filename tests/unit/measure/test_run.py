@@ -14,8 +14,9 @@ from helpers_torch import GIB, FakeTorch
 
 from gpuwidget.measure.run import Run, RunOptions
 from gpuwidget.model.errors import GpuLostError, OptionError
+from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.readings import Activity
 from gpuwidget.model.report import Level, Report, Span
-from gpuwidget.model.samples import Activity, Process
 from gpuwidget.sampler import Sampler
 from gpuwidget.system import processes
 
@@ -61,7 +62,7 @@ class Bench:
             self.clock.until(self._all_wait)
 
     def _all_wait(self) -> bool:
-        return all(worker.call is None for worker in self.sampler._workers.present)
+        return all(thread.call is None for thread in self.sampler._threads.current)
 
     def report(self, run: Run, status: str = "ok") -> Report:
         run.end(status)  # type: ignore[arg-type]
