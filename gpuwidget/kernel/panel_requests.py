@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from gpuwidget.kernel.commands.doctor_command import Consultation
+from gpuwidget.kernel.commands.doctor_command import SharedDiagnosis
 from gpuwidget.kernel.commands.free_cache_command import free_cache
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.switch_requests import SWITCHES
@@ -42,7 +42,7 @@ class Requests:
     def __init__(self, shell: Any, cells: Cells) -> None:
         self._kernel: Any = getattr(shell, "kernel", None)
         self._cells = cells
-        self._consultation = Consultation()
+        self._diagnosis = SharedDiagnosis()
         self._later: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
@@ -91,7 +91,7 @@ class Requests:
     async def _examine(self, reply: Callable[[dict[str, Any]], None]) -> None:
         try:
             answer: DoctorReply | ErrorReply = DoctorReply(
-                "examined", await self._consultation.doctor(), self._state()
+                "examined", await self._diagnosis.doctor(), self._state()
             )
         except GpuWidgetError as error:
             answer = ErrorReply("error", str(error), self._state())
@@ -132,13 +132,13 @@ class Requests:
         if ask == "free_cache":
             return free_cache(cell_runs=self._cells.busy)
         if ask == "set_switch" and isinstance(name, str) and isinstance(value, str):
-            return SWITCHES.wish(name, value)
+            return SWITCHES.request(name, value)
         if ask == "watch" and isinstance(on, bool):
             self._cells.every_cell = on
         elif ask == "set_device" and (device is None or isinstance(device, str)):
             new_tensors = content.get("new_tensors", True) is not False
             SWITCH.choose(
-                default_device.checked(device, new_tensors=new_tensors, patience_s=0.05),
+                default_device.validate_device(device, new_tensors=new_tensors, timeout_s=0.05),
                 new_tensors=new_tensors,
             )
         elif ask != "state":

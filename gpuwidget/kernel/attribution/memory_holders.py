@@ -157,7 +157,7 @@ def _look(shell: Any, outside: bool) -> Holders:
     found.cells = tuple(_cells(seen.blocks.values(), seen.origins)) if seen.origins is not None else ()
     notes = [] if seen.reached.complete else [_too_many()]
     if outside:
-        beside, reason = non_torch_memory.look(found.devices)
+        beside, reason = non_torch_memory.by_device(found.devices)
         notes += [reason] if reason is not None else []
         found.gpus = {device: of.gpu for device, of in beside.items()}
         found += [holder for of in beside.values() for holder in of.holders]

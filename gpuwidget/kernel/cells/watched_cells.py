@@ -61,7 +61,7 @@ class CellWatch:
 
     def enter_device(self, device: str) -> None:
         """Make ``device`` torch's default until :meth:`restore_device`."""
-        name = default_device.checked(device) or "cpu"
+        name = default_device.validate_device(device) or "cpu"
         with defer_interrupts():
             self._restore_device = SWITCH.enter(name)
 
@@ -196,7 +196,7 @@ class CellWatcher:
             with defer_interrupts():
                 SWITCH.before_cell()
                 if not self._running.nested:
-                    SWITCHES.before_cell()
+                    SWITCHES.apply_pending()
             self._start(watch, cell)
         except KeyboardInterrupt:
             # Interrupted before the cell's code began. IPython ignores exceptions from here, so that the

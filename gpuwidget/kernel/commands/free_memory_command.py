@@ -1,6 +1,7 @@
-"""``%gpu free``: what the notebook itself holds, and torch's cache, given back when the user says so.
+"""``%gpu free``: frees the memory that IPython's own references hold, and torch's cache.
 
-A user's variable goes only by its name. What was released is what the driver says, before and after.
+Without ``--yes`` it only lists them. Variables are deleted only by name. The freed memory is the difference
+of the driver's readings before and after.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 from gpuwidget.heap.heap_walk import Root
 from gpuwidget.kernel.attribution import memory_holders
 from gpuwidget.kernel.attribution.memory_holders import Look
-from gpuwidget.kernel.devices import driver_memory
+from gpuwidget.kernel.devices.driver_memory import FreedMemory
 from gpuwidget.kernel.shell import shell_references
 from gpuwidget.measure.memory_holders import DEBUGGER, LAST_ERROR
 from gpuwidget.model import units
@@ -31,7 +32,7 @@ _USAGE = (
 
 
 def free(shell: Any, words: Sequence[str]) -> None:
-    """``%gpu free [--yes] [NAME …]``."""
+    """Run ``%gpu free [--yes] [NAME …]``."""
     names = [word for word in words if not word.startswith("-")]
     if any(word.startswith("-") and word != "--yes" for word in words):
         raise OptionError(f"{'%gpu free ' + ' '.join(words)!r} is not known. {_USAGE}")
@@ -41,26 +42,28 @@ def free(shell: Any, words: Sequence[str]) -> None:
     if "--yes" in words:
         lines += _release(shell)
     elif not names:
-        lines += _offer(shell)
+        lines += _list_freeable(shell)
     shell.display_pub.publish(data={"text/plain": printable_lines("\n".join(lines))}, metadata={})
 
 
-def _offer(shell: Any) -> list[str]:
+def _list_freeable(shell: Any) -> list[str]:
     seen = _search(shell)
     if isinstance(seen, str):
         return [seen]
-    held = _held(seen)
-    lines = [f"  {', '.join(_named(seen, root))}: {units.memory(size)}" for root, size in held.items()]
+    freeable = _freeable(seen)
+    lines = [
+        f"  {', '.join(seen.reached.names[root])}: {units.memory(size)}" for root, size in freeable.items()
+    ]
     cache = sum(blocks.returnable for blocks in seen.blocks.values())
     if cache:
         lines.append(f"  torch's cache: {units.memory(cache)}")
     lines = ["%gpu free --yes would release:", *lines] if lines else ["There is nothing to free."]
-    losses = _losses(seen, held)
-    if losses:
-        lines.append(f"Lost with it: {', '.join(losses)}.")
-    also = _named_too(seen, held)
-    if also:
-        lines.append(f"Kept, since a variable holds it too: {', '.join(also)}.")
+    lost = _lost_references(seen, freeable)
+    if lost:
+        lines.append(f"Lost with it: {', '.join(lost)}.")
+    kept = _kept_by_variables(seen, freeable)
+    if kept:
+        lines.append(f"Kept, since a variable holds it too: {', '.join(kept)}.")
     return lines
 
 
@@ -68,19 +71,19 @@ def _release(shell: Any) -> list[str]:
     seen = _search(shell)
     if isinstance(seen, str):
         return [seen]
-    held = _held(seen)
-    before, allocated, reserved = driver_memory.look(), _allocated(), _reserved()
-    losses = _losses(seen, held)
-    roots = [seen.roots[number] for owner in held for number in seen.reached.leading_roots[owner]]
+    freeable = _freeable(seen)
+    freed, allocated = FreedMemory(), _allocated()
+    lost = _lost_references(seen, freeable)
+    roots = [seen.roots[number] for owner in freeable for number in seen.reached.leading_roots[owner]]
     shell_references.release(shell, [root for root in roots if root.kind == "notebook"])
-    del seen, roots, held
-    gc.collect()  # frames and the errors that hold them refer to each other
+    del seen, roots, freeable
+    gc.collect()  # an error and its frames form a reference cycle
     torch: Any = cuda_state.loaded()
     torch.cuda.empty_cache()
-    tensors, given = allocated - _allocated(), reserved - _reserved()
+    tensors = allocated - _allocated()
     lines = [f"Released {units.memory(tensors)} of tensors."] if tensors > 0 else []
-    lines.append(driver_memory.given_back(before, driver_memory.look(), given))
-    return [*lines, f"Lost with it: {', '.join(losses)}."] if losses else lines
+    lines.append(freed.describe())
+    return [*lines, f"Lost with it: {', '.join(lost)}."] if lost else lines
 
 
 def _delete(shell: Any, names: Sequence[str]) -> list[str]:
@@ -105,19 +108,19 @@ def _delete(shell: Any, names: Sequence[str]) -> list[str]:
 
 
 def _search(shell: Any) -> Look | str:
-    """What can be freed, or why nothing can."""
+    """Return the roots that hold torch's memory, or the reason why nothing can be freed."""
     reason = allocator.why_none()
     if reason is not None:
         return f"Nothing to free: {reason}."
     try:
         return memory_holders.search(shell)
     except Exception:
-        _LOG.debug("memory was not looked at", exc_info=True)
+        _LOG.debug("Could not find the holders of torch's memory", exc_info=True)
         return _FAILED
 
 
-def _held(seen: Look) -> dict[int, int]:
-    """By number of a notebook's root: the bytes that no variable leads to; the largest first."""
+def _freeable(seen: Look) -> dict[int, int]:
+    """Return the bytes that only IPython's references hold, by root, the largest first."""
     sums: dict[int, int] = {}
     for index, blocks in seen.blocks.items():
         for owner, size in zip(seen.reached.owners[index], blocks.sizes, strict=True):
@@ -126,13 +129,9 @@ def _held(seen: Look) -> dict[int, int]:
     return dict(sorted(sums.items(), key=lambda item: -item[1]))
 
 
-def _named(seen: Look, root: int) -> Sequence[str]:
-    return seen.reached.names[root]
-
-
-def _losses(seen: Look, held: Mapping[int, int]) -> list[str]:
+def _lost_references(seen: Look, freeable: Mapping[int, int]) -> list[str]:
     lost: list[str] = []
-    for owner in held:
+    for owner in freeable:
         for number in seen.reached.leading_roots[owner]:
             root: Root = seen.roots[number]
             if root.name in (LAST_ERROR, DEBUGGER):
@@ -142,21 +141,17 @@ def _losses(seen: Look, held: Mapping[int, int]) -> list[str]:
     return list(dict.fromkeys(lost))
 
 
-def _named_too(seen: Look, held: Mapping[int, int]) -> list[str]:
-    """What the notebook holds of the user's own variables: freeing it would release nothing."""
-    going = {seen.roots[number].name for owner in held for number in seen.reached.leading_roots[owner]}
+def _kept_by_variables(seen: Look, freeable: Mapping[int, int]) -> list[str]:
+    """Return IPython's references to memory that a variable holds too: dropping them would free nothing."""
+    dropped = {seen.roots[number].name for owner in freeable for number in seen.reached.leading_roots[owner]}
     found = []
     for owner, numbers in seen.reached.leading_roots.items():
         if seen.roots[owner].kind == "variable":
             kept = [seen.roots[n].name for n in numbers if seen.roots[n].kind == "notebook"]
             kept = [name for name in dict.fromkeys(kept) if name == LAST_ERROR or name.startswith("Out[")]
-            found += [f"{name} ({seen.roots[owner].name})" for name in kept if name not in going]
+            found += [f"{name} ({seen.roots[owner].name})" for name in kept if name not in dropped]
     return found
 
 
 def _allocated() -> int:
     return sum(counters.allocated for counters in cuda_state.counters().values())
-
-
-def _reserved() -> int:
-    return sum(counters.reserved for counters in cuda_state.counters().values())

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from gpuwidget.kernel.devices import default_device
-from gpuwidget.kernel.devices.device_choices import Choices
+from gpuwidget.kernel.devices.device_choices import DeviceChoices
 from gpuwidget.kernel.live import live_display
 from gpuwidget.kernel.live.time_axis import TimeAxis
 from gpuwidget.kernel.shell.output_slot import IOPubChannel
@@ -139,7 +139,7 @@ class Dashboard:
         self._said = ""
 
     def __repr__(self) -> str:
-        return default_device.overview()
+        return default_device.describe_devices()
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         return self.bundle()
@@ -254,7 +254,7 @@ class Dashboard:
         if sample is None:
             return
         self._course.add(sample)
-        view.show_progress(self._course.progress(default_device.observer().gpus(sample)), self._window)
+        view.show_progress(self._course.progress(default_device.monitor().kernel_gpus(sample)), self._window)
         if self._devices_changed or time.monotonic() >= self._devices_due:
             self._show_devices(view, sample)
 
@@ -272,16 +272,16 @@ class Dashboard:
     def _show_devices(self, view: DashboardView, sample: Sample | None) -> None:
         self._devices_changed = False
         self._devices_due = time.monotonic() + _DEVICES_EVERY_S
-        choices = default_device.observer().choices(sample)
+        choices = default_device.monitor().device_choices(sample)
         state = SWITCH.state
         options = _options(choices, state)
         view.show_devices(options, state.chosen or "none", not state.new_tensors, bool(choices.devices))
         paused = _PAUSED if self._paused else None
-        said = (paused, self._said, default_device.words(state), choices.unavailable)
+        said = (paused, self._said, default_device.describe(state), choices.unavailable)
         view.show_words(" ".join(filter(None, said)))
 
 
-def _options(choices: Choices, state: DeviceState) -> list[tuple[str, str]]:
+def _options(choices: DeviceChoices, state: DeviceState) -> list[tuple[str, str]]:
     options = [("none: torch's own default", "none")]
     options += [(default_device.label(choice), choice.device) for choice in choices.devices]
     if state.chosen is not None and state.chosen not in [value for _, value in options]:
