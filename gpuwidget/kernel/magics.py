@@ -221,7 +221,7 @@ class Extension:
             self._loop_handle = loop.call_later(_WARM_UP_AFTER_S, self._warm_up, loop)
             return
         try:
-            live_display.prepare()
+            live_display.import_libraries()
         except Exception:
             _LOG.debug("the live chart's libraries could not be imported", exc_info=True)
 

@@ -10,6 +10,7 @@ from typing import Literal
 from gpuwidget.measure.notes import gpu_name
 from gpuwidget.model import units
 from gpuwidget.model.report import GpuReport, Report, Span
+from gpuwidget.model.samples import Gpu
 from gpuwidget.model.terminal_text import clean_line
 
 MemoryKind = Literal["torch", "process", "device"]
@@ -195,7 +196,7 @@ def summarize_memory(report: Report, kind: MemoryKind) -> MemorySummary:
     )
 
 
-def gpu_number(gpu: GpuReport) -> str:
+def gpu_number(gpu: GpuReport | Gpu) -> str:
     """Return ``0``, or ``0:1`` for a MIG slice."""
     return str(gpu.index) if gpu.mig_index is None else f"{gpu.index}:{gpu.mig_index}"
 

@@ -92,7 +92,7 @@ def test_a_choice_that_cannot_be_is_taken_back(kernel: Kernel) -> None:
 def test_it_pauses_when_nobody_is_there(kernel: Kernel) -> None:
     """Where nothing has run for long it samples no more; a click goes on, and so does the next cell."""
     kernel.ok("d = gpuwidget.dashboard(); display(d)\nview = d._view\nuntil(sampled)")
-    gone = "d._presence._running, d._presence._last = 0, float('-inf')"
+    gone = "d._activity._running, d._activity._last = 0, float('-inf')"
     kernel.ok(f"{gone}\nassert until(lambda: not sampled())\nassert until(lambda: d._paused)")
     assert kernel.ok("until(sampled)").result == "True"
     kernel.ok(f"{gone}\nassert until(lambda: d._paused)\nview._go_on.click()\nassert until(sampled)")
@@ -103,7 +103,7 @@ def test_a_click_while_it_begins_to_pause(kernel: Kernel) -> None:
     kernel.ok("d = gpuwidget.dashboard(); display(d)\nview = d._view\nuntil(sampled)")
     click = "def clicked(view):\n    pause(view)\n    view._go_on.click()\n    clicks.append(1)"
     kernel.ok(f"pause, clicks = d._pause, []\n{click}\nd._pause = clicked")
-    gone = "d._presence._running, d._presence._last = 0, float('-inf')"
+    gone = "d._activity._running, d._activity._last = 0, float('-inf')"
     kernel.ok(f"{gone}\nassert until(lambda: clicks)\nassert until(lambda: sampled() and not d._paused)")
 
 

@@ -111,7 +111,7 @@ def describe_devices() -> str:
 
 
 def label(choice: DeviceChoice) -> str:
-    """Return a device in one line: ``cuda:1 · GPU 3 H200 · 9.0 · 120.1 GiB free · another process: python a.py``."""
+    """Return a device in one line: ``cuda:1 · GPU 3 H200 · 9.0 · 120.1 GiB free · another notebook``."""
     parts = [choice.device]
     if choice.index is not None:
         parts.append(f"GPU {choice.index} {(choice.name or '').removeprefix('NVIDIA ')}".strip())
