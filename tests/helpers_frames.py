@@ -1,4 +1,4 @@
-"""Stacks of frames as a test draws them, and a whole witness of them on a clock of its own."""
+"""Stacks of frames as a test draws them, and a whole profiler of them on a clock of its own."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from fakes import FakeClock
 
 from gpuwidget.model.cell_source import UNKNOWN_SOURCE, CellSource
 from gpuwidget.model.report import CodeTime, Level
-from gpuwidget.profiler.code_places import Places
+from gpuwidget.profiler.code_locations import CodeLocator
 from gpuwidget.profiler.counter_windows import WindowMean
-from gpuwidget.profiler.sampling_profiler import CodeWitness, _Cpu
-from gpuwidget.sources import Window
+from gpuwidget.profiler.sampling_profiler import SamplingProfiler, _CpuTimes
+from gpuwidget.sources import UtilizationWindow
 from gpuwidget.system.processes import ChildrenTime
 
 CELL = "/tmp/ipykernel_1/77.py"
@@ -88,14 +88,14 @@ class FakeWindows:
     """The driver's windows and those of the hardware counters, as a test says."""
 
     def __init__(self) -> None:
-        self.windows: Sequence[Window] = ()
+        self.windows: Sequence[UtilizationWindow] = ()
         self.counted: dict[int, list[WindowMean]] = {}
         self.closed = 0
 
     def open(self) -> bool:
         return True
 
-    def read(self) -> Sequence[Window]:
+    def read(self) -> Sequence[UtilizationWindow]:
         return self.windows
 
     def activity(self) -> Mapping[int, Sequence[WindowMean]]:
@@ -105,45 +105,45 @@ class FakeWindows:
         self.closed += 1
 
 
-class Watched:
-    """A witness whose looks a test makes, one by one."""
+class ProfiledRun:
+    """A profiler whose looks a test makes, one by one."""
 
     def __init__(
         self,
         bits: int | None = 0,
         reason: str | None = None,
         before: Sequence[tuple[str, str, int]] = (),
-        text: CellSource = UNKNOWN_SOURCE,
+        source: CellSource = UNKNOWN_SOURCE,
     ) -> None:
         """``before`` is the stack on which the run begins."""
         self.clock = FakeClock()
         self.streams = FakeStreams(bits, reason)
         self.windows = FakeWindows()
         self.top: Any = None
-        self.witness = CodeWitness(
-            Places(NAMES.__contains__, NAMES.get, text),
+        self.profiler = SamplingProfiler(
+            CodeLocator(NAMES.__contains__, NAMES.get, source),
             lambda file, line: SOURCE.splitlines()[line - 1] if line <= 3 else "",
             self.streams,
             windows=self.windows,
             clock=self.clock,
             frames=lambda: {threading.get_ident(): self.top},
         )
-        self.witness.observe(stack(*before) if before else None)
-        self.witness.open()
+        self.profiler.attach(stack(*before) if before else None)
+        self.profiler.open()
         self.began = self.clock.monotonic()
 
     def set_cpu(self, percent: float) -> None:
         """This process and its threads have had so much of a core since the run began."""
         children = ChildrenTime(0.0, 0.0)
         seconds = self.clock.monotonic() - self.began
-        self.witness._cpu_start = _Cpu(0.0, 0.0, children)
-        self.witness._cpu_end = _Cpu(seconds, percent / 100 * seconds, children)
+        self.profiler._cpu_start = _CpuTimes(0.0, 0.0, children)
+        self.profiler._cpu_end = _CpuTimes(seconds, percent / 100 * seconds, children)
 
-    def look(self, top: Any, seconds: float = 0.01, *, late: float = 0.0, busy: int | None = 0) -> None:
+    def sample(self, top: Any, seconds: float = 0.01, *, late: float = 0.0, busy: int | None = 0) -> None:
         """So many seconds pass, then it looks."""
         self.clock.advance(seconds)
         self.top, self.streams.bits = top, busy
-        self.witness.look(self.clock.monotonic(), late, seconds)
+        self.profiler.take_sample(self.clock.monotonic(), late, seconds)
 
 
 KERNEL = ("/lib/site-packages/ipykernel/kernelapp.py", "start", 3)
@@ -159,23 +159,23 @@ PRINTING = stack(KERNEL, (CELL, "<module>", 3))
 
 
 def report(duration: float = 10.0, utilization: float | None = None, tail: float | None = None) -> Any:
-    """The report of a run on one GPU, before the witness has testified."""
+    """The report of a run on one GPU, before the profiler has testified."""
     level = None if utilization is None else Level(utilization, 100.0)
     made = reports.report(reports.gpu(0, utilization=level), duration=duration, marks=())
     return replace(made, cell=replace(reports.cell(duration), gpu_tail_s=tail), timeline=None)
 
 
-def said(watched: Watched, **options: Any) -> CodeTime:
+def said(run: ProfiledRun, **options: Any) -> CodeTime:
     """What is said of a run that was looked at from its beginning to its end.
 
     Unless a test gives another, the driver's mean utilization is that of the stream queries.
     """
-    tally = watched.witness._tally
+    counts = run.profiler._counts
     looked = {
-        "duration": watched.clock.monotonic() - watched.began,
-        "utilization": 100 * sum(tally.busy.values()) / tally.whole,
+        "duration": run.clock.monotonic() - run.began,
+        "utilization": 100 * sum(counts.busy_s.values()) / counts.total_s,
     }
-    time = watched.witness.testify(report(**{**looked, **options})).time
+    time = run.profiler.annotate(report(**{**looked, **options})).time
     assert time is not None
     return time
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from fakes import FakeClock
 
-from gpuwidget.measure.advice.evidence import Surroundings
-from gpuwidget.measure.collector import Witness
+from gpuwidget.measure.advice.evidence import RunContext
+from gpuwidget.measure.collector import Collector
 from gpuwidget.measure.progress import Progress
 from gpuwidget.measure.run import Run, RunOptions
 from gpuwidget.model.report import Report
@@ -47,16 +47,16 @@ class Player:
         self,
         *gpus: str,
         label: str | None = None,
-        witnesses: Sequence[Witness] = (),
-        surroundings: Callable[[Report], Surroundings] | None = None,
+        collectors: Sequence[Collector] = (),
+        run_context: Callable[[Report], RunContext] | None = None,
     ) -> Run:
         """Begin a run on these GPUs, or on all."""
         run = Run(
             self._sampler,
             RunOptions(gpus=gpus),
             label=label,
-            witnesses=witnesses,
-            surroundings=surroundings,
+            collectors=collectors,
+            run_context=run_context,
             clock=self.clock,
         )
         run.start()

@@ -80,12 +80,12 @@ def said_by_python() -> list[tuple[str, str]]:
     constants = [value for room in rooms for name, value in vars(room).items() if name.isupper()]
     links = [value for value in constants if isinstance(value, tuple) and len(value) == 2]
     return [
-        *(("gpuwidget/pytorch/torch_switches.py", kind.title) for kind in torch_switches.KINDS),
-        *(("gpuwidget/pytorch/torch_switches.py", kind.trades) for kind in torch_switches.KINDS),
+        *(("gpuwidget/pytorch/torch_switches.py", kind.title) for kind in torch_switches.TORCH_SWITCHES),
+        *(("gpuwidget/pytorch/torch_switches.py", kind.trades) for kind in torch_switches.TORCH_SWITCHES),
         *(
             ("gpuwidget/sources/throttle_reasons.py", word)
             for bit in range(11)
-            for word in throttle_reasons.words(1 << bit)
+            for word in throttle_reasons.reason_names(1 << bit)
         ),
         *(("gpuwidget/diagnostics", title) for _, title in links),
     ]

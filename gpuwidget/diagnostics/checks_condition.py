@@ -85,7 +85,7 @@ def _slowed(gpu: GpuHealth) -> list[Finding]:
 
 def _reported(facts: Facts) -> list[Finding]:
     """Errors that the driver reported since the machine was started, but those of users' programs."""
-    of_gpus = [one for one in _each(facts.machine.xids or ()) if one[1] not in xids.OF_PROGRAMS]
+    of_gpus = [one for one in _each(facts.machine.xids or ()) if one[1] not in xids.APPLICATION_XIDS]
     if not of_gpus:
         return []
     reason = f"The driver has reported {', '.join(map(_said, of_gpus))}."
@@ -99,7 +99,7 @@ def _each(logged: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
 
 
 def _said(one: tuple[str, int]) -> str:
-    return f"XID {one[1]} of {one[0]} ({xids.meaning(one[1])})"
+    return f"XID {one[1]} of {one[0]} ({xids.describe(one[1])})"
 
 
 def _persistence(facts: Facts) -> list[Finding]:

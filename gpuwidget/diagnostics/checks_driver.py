@@ -12,8 +12,7 @@ from gpuwidget.diagnostics.probe_process import Said
 from gpuwidget.diagnostics.probe_results import Facts
 from gpuwidget.diagnostics.versions import cuda_number, numbers
 from gpuwidget.model.diagnosis import Link
-from gpuwidget.sources import nvml_diagnostics
-from gpuwidget.sources import nvml_messages as words
+from gpuwidget.sources import nvml_diagnostics, nvml_messages
 
 DRIVER = ("driver", "Driver")
 FILES = ("device_files", "Device files")
@@ -85,7 +84,7 @@ def _start(facts: Facts) -> list[Finding]:
         return [Finding("unknown", f"{reason}.", *nvml_binding(facts))]
     if nvml.error is None:
         return []
-    if nvml.error == words.LIB_RM_VERSION_MISMATCH:
+    if nvml.error == nvml_messages.LIB_RM_VERSION_MISMATCH:
         module = facts.machine.module
         loaded = f" ({module} is still loaded)" if module else ""
         return [

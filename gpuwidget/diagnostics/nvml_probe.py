@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from gpuwidget.diagnostics.probe_process import announce, finish, say
 from gpuwidget.model.to_json import to_json
-from gpuwidget.sources.nvml_diagnostics import examine
+from gpuwidget.sources.nvml_diagnostics import query_health
 
 
 def main(_path: Sequence[str]) -> None:
     """Say all of it; each call that may hang is announced by its name."""
-    say(nvml=to_json(examine(announce)))
+    say(nvml=to_json(query_health(announce)))
     finish()

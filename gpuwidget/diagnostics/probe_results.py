@@ -13,7 +13,7 @@ from gpuwidget.diagnostics.packages import Packages
 from gpuwidget.diagnostics.probe_process import Said
 from gpuwidget.diagnostics.target import Notebook
 from gpuwidget.model.diagnosis import Place
-from gpuwidget.sources.nvml_diagnostics import GpuHealth, NvmlHealth, Peer
+from gpuwidget.sources.nvml_diagnostics import GpuHealth, NvmlHealth, PeerAccess
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ def nvml_facts(said: Said) -> NvmlHealth | None:
     if not isinstance(told, dict):
         return None
     gpus = tuple(GpuHealth(**{name: _frozen(value) for name, value in gpu.items()}) for gpu in told["gpus"])
-    peers = tuple(Peer(**peer) for peer in told["peers"])
+    peers = tuple(PeerAccess(**peer) for peer in told["peers"])
     return NvmlHealth(**{**told, "gpus": gpus, "peers": peers, "lost": tuple(told["lost"])})
 
 

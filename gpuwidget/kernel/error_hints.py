@@ -18,7 +18,7 @@ from gpuwidget.model import units
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.device_switch import cuda_index
-from gpuwidget.pytorch.tensor_devices import devices_of
+from gpuwidget.pytorch.torch_variables import devices_of_tensors
 
 _LOG = logging.getLogger(__name__)
 
@@ -65,7 +65,10 @@ class ErrorHints:
 def hint(error: BaseException, user_ns: Mapping[str, object]) -> str | None:
     """Return what happened and, on a second line, the fix; None for all other errors."""
     # torch's errors have these types; str() of any other error may run the user's code.
-    if cuda_state.loaded() is None or type(error).__module__.partition(".")[0] not in ("builtins", "torch"):
+    if cuda_state.loaded_torch() is None or type(error).__module__.partition(".")[0] not in (
+        "builtins",
+        "torch",
+    ):
         return None
     if not isinstance(error, (RuntimeError, OSError)):
         return None
@@ -137,12 +140,12 @@ def _device_by_name(
     for frame, line in _user_frames(trace):
         names = dict.fromkeys(_NAME.findall(line))
         values = {**frame.f_globals, **frame.f_locals}
-        named = devices_of((name, values[name]) for name in names if name in values)
+        named = devices_of_tensors((name, values[name]) for name in names if name in values)
         if len(set(named.values())) > 1:
             return named, True
-        local = local or devices_of(frame.f_locals.items())
+        local = local or devices_of_tensors(frame.f_locals.items())
     global_values = ((name, value) for name, value in user_ns.items() if not name.startswith("_"))
-    return local or devices_of(global_values), False
+    return local or devices_of_tensors(global_values), False
 
 
 def _user_frames(trace: TracebackType | None) -> Iterator[tuple[FrameType, str]]:

@@ -21,11 +21,11 @@ from gpuwidget.kernel.devices.switch_requests import SWITCHES
 from gpuwidget.kernel.error_hints import ErrorHints
 from gpuwidget.kernel.live import dashboard, live_display
 from gpuwidget.kernel.oom.handler import OutOfMemoryCards
-from gpuwidget.kernel.panel_requests import Requests
+from gpuwidget.kernel.panel_requests import PanelRequests
 from gpuwidget.kernel.shell.running_cells import RunningCells
 from gpuwidget.model.errors import GpuWidgetError, OptionError
 from gpuwidget.model.terminal_text import printable_lines
-from gpuwidget.pytorch.device_switch import SWITCH
+from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
 from gpuwidget.sampler import Subscription, process_sampler
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Extension:
         self._shell = shell
         self._running = RunningCells(shell)
         self._watcher = CellWatcher(shell, self._running)
-        self._requests = Requests(shell, self._watcher)
+        self._requests = PanelRequests(shell, self._watcher)
         out_of_memory = OutOfMemoryCards(shell, self._running)
         self._hooks: tuple[tuple[str, Callable[[Any], None]], ...] = (
             ("pre_run_cell", self._running.before),
@@ -79,7 +79,7 @@ class Extension:
         self._shell.register_magic_function(self._gpuwatch, "cell", "gpuwatch")
         self._shell.register_magic_function(self._gpu, "line", "gpu")
         # ipykernel runs the cells on the main thread; torch's defaults in a subshell's thread are separate.
-        SWITCH.attach(threading.main_thread().ident or 0)
+        DEVICE_SWITCH.attach(threading.main_thread().ident or 0)
         SWITCHES.attach(lambda: self._running.busy)
         self._requests.start()
         self._warm_up_soon()
@@ -91,7 +91,7 @@ class Extension:
         self._requests.stop()
         self._running.clear()
         CELLS.detach()
-        SWITCH.detach()
+        DEVICE_SWITCH.detach()
         SWITCHES.detach()
         dashboard.close()
         for event, hook in self._hooks:
@@ -200,7 +200,9 @@ class Extension:
         if device is not None:
             default_device.set_device(device, new_tensors=mode is None)
         text = (
-            default_device.describe(SWITCH.state) if device is not None else default_device.describe_devices()
+            default_device.describe(DEVICE_SWITCH.state)
+            if device is not None
+            else default_device.describe_devices()
         )
         self._shell.display_pub.publish(data={"text/plain": printable_lines(text)}, metadata={})
 

@@ -39,7 +39,7 @@ class Attribution:
     """Tells this process's share of each GPU, as long as it can be told."""
 
     def __init__(self, origin: Origin) -> None:
-        self._family = processes.family()
+        self._family = processes.own_process_tree()
         self._recorded = origin.recorded
         self._pids_match = not self._recorded and processes.in_host_pid_namespace()
         self._judged: dict[str, tuple[tuple[Process, ...] | None, Holding]] = {}
@@ -49,7 +49,7 @@ class Attribution:
         """Whether it can be said which GPUs this process uses, at present."""
         if self._recorded:
             return False
-        return self._pids_match or cuda_state.absent() is None
+        return self._pids_match or cuda_state.unavailable_reason() is None
 
     def holding(self, gpu: Gpu, reading: Reading) -> Holding:
         """This process's share of ``gpu`` as of ``reading``."""

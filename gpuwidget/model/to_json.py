@@ -1,4 +1,4 @@
-"""Any part of the model as JSON values."""
+"""Conversion of the model's dataclasses to JSON values."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 
 def to_json(value: object) -> Any:
-    """Dataclasses as dicts, tuples as lists; NaN and infinity, which are not JSON, as None: unknown."""
-    # The commonest first: a card has hundreds of them, and a user waits for it.
+    """Return dataclasses as dicts and tuples as lists; NaN and infinity, which are not JSON, as None."""
+    # The most frequent types first: a card has hundreds of values, and a user waits for it.
     if value is None or isinstance(value, (str, int)):
         return value
     if isinstance(value, float):
@@ -29,5 +29,5 @@ def to_json(value: object) -> Any:
 
 @cache
 def _names(kind: Any) -> tuple[str, ...]:
-    """Of a dataclass's fields."""
+    """Return the names of a dataclass's fields; empty for another type."""
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()

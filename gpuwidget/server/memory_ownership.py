@@ -26,7 +26,7 @@ from gpuwidget.server.rolling_mean import Means
 from gpuwidget.server.wire import GpuUsage, MeanUtilization, Usage
 from gpuwidget.server.worker import Worker
 from gpuwidget.system import processes
-from gpuwidget.system.processes import Directory, Families, Identity
+from gpuwidget.system.processes import Identity, ProcessDirectory, ProcessTrees
 
 _LOG = logging.getLogger(__name__)
 
@@ -202,8 +202,8 @@ class _Desk:
     """Tells who holds what; used by one thread at a time, and remembers from one to the next."""
 
     def __init__(self, clock: Clock) -> None:
-        self._families = Families(clock)
-        self._directory = Directory(clock)
+        self._families = ProcessTrees(clock)
+        self._directory = ProcessDirectory(clock)
         self._matching = Matching()
 
     def answer(self, look: _Look) -> _Found:

@@ -38,5 +38,5 @@ class Matching:
         if self.proven:
             return
         listed = [(process.pid, reading.uuid) for reading in readings for process in reading.processes or ()]
-        if all(processes.exists(pid) for pid, _ in listed):
+        if all(processes.process_exists(pid) for pid, _ in listed):
             self.proven = any(processes.uses_cuda(pid) or says_so(pid, uuid) for pid, uuid in listed)

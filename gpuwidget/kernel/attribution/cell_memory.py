@@ -95,7 +95,7 @@ class CellMemory:
 
     def _quietly(self, cell: int, *, watch: bool = True) -> None:
         try:
-            churn = allocator.churn()
+            churn = allocator.allocation_counts()
             idle = self._blocks.idle(churn)
             if idle and not (watch and self._to_be_watched):
                 return

@@ -129,7 +129,7 @@ def show(shell: Any, words: Sequence[str]) -> None:
 
 def _look(shell: Any, outside: bool) -> Holders:
     found = Holders()
-    found.reason = allocator.why_none()
+    found.reason = cuda_state.no_counters_reason()
     if found.reason is not None:
         return found
     seen = search(shell)
@@ -141,8 +141,8 @@ def _look(shell: Any, outside: bool) -> Holders:
             reserved=device.reserved,
             returnable=device.returnable,
             flushes=counters[index].alloc_retries if index in counters else None,
-            waiting=device.waiting,
-            private=device.private,
+            waiting=device.pending_free,
+            private=device.private_pools,
         )
         for index, device in seen.blocks.items()
     )

@@ -14,10 +14,10 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import TypeVar
 
-from gpuwidget.measure.advice.evidence import SHORTEST_S, Ends, Surroundings, measured_s
+from gpuwidget.measure.advice.evidence import MIN_RUN_S, EarlierRun, RunContext, measured_s
 from gpuwidget.measure.advice.memory import RUNS
 from gpuwidget.model.report import GpuReport, Report, Span
-from gpuwidget.pytorch import cuda_state, loaders_and_models, torch_switches
+from gpuwidget.pytorch import cuda_state, torch_switches, torch_variables
 from gpuwidget.system import host_limits, processes
 
 _LOG = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ _MOST_CODES = 100
 _GPU_LIBRARIES = ("cupy", "jax", "numba.cuda", "pycuda", "tensorflow")
 _IN_CELL = re.compile(r"In\[(\d+)\]:(\d+)\b")
 _lock = threading.Lock()
-_past: OrderedDict[tuple[str, str, str], deque[Ends]] = OrderedDict()
+_past: OrderedDict[tuple[str, str, str], deque[EarlierRun]] = OrderedDict()
 """What runs left, by code, GPU and kind of memory; the code that ran last comes last."""
 
 
@@ -39,29 +39,29 @@ class Around:
         self._began = time.monotonic()
         self._cpu_before = time.process_time()
 
-    def __call__(self, report: Report) -> Surroundings:
+    def __call__(self, report: Report) -> RunContext:
         """What is known now; of a run too short to be judged, only what costs nothing."""
         earlier = _known(lambda: self._remember(report), None)
-        if measured_s(report.cell) < SHORTEST_S:
-            return Surroundings(cell=self._cell, earlier=earlier)
+        if measured_s(report.cell) < MIN_RUN_S:
+            return RunContext(cell=self._cell, earlier_runs=earlier)
         cpu = 100 * (time.process_time() - self._cpu_before) / max(time.monotonic() - self._began, 1e-9)
         variables = _known(_variables, list[tuple[str, object]]())
-        return Surroundings(
+        return RunContext(
             cell=self._cell,
-            loaders=_known(lambda: loaders_and_models.loaders(variables), ()),
-            models=_known(lambda: loaders_and_models.models(variables), ()),
-            switches=_known(torch_switches.switches, None),
-            can_use_cuda=cuda_state.loaded() is not None and cuda_state.without_cuda() is None,
-            cuda_up=cuda_state.cuda_initialized(),
+            loaders=_known(lambda: torch_variables.loaders(variables), ()),
+            models=_known(lambda: torch_variables.models(variables), ()),
+            switches=_known(torch_switches.compute_switches, None),
+            can_use_cuda=cuda_state.loaded_torch() is not None and cuda_state.no_cuda_build_reason() is None,
+            cuda_initialized=cuda_state.cuda_initialized(),
             other_gpu_work=_known(_other_gpu_work, False),
-            cores=_known(host_limits.cores, None),
+            cores=_known(host_limits.usable_cores, None),
             shared_memory=_known(host_limits.shared_memory, None),
             process_cpu=cpu,
-            earlier=earlier,
+            earlier_runs=earlier,
             source_of=_source_of,
         )
 
-    def _remember(self, report: Report) -> dict[str, tuple[Ends, ...]]:
+    def _remember(self, report: Report) -> dict[str, tuple[EarlierRun, ...]]:
         code = self._cell.strip() if self._cell is not None else report.cell.label
         if not code:
             return {}
@@ -74,7 +74,7 @@ class Around:
                 key = (code, gpu.uuid, kind)
                 runs = _past.setdefault(key, deque(maxlen=RUNS))
                 _past.move_to_end(key)
-                runs.append(Ends(span.start, span.end))
+                runs.append(EarlierRun(span.start, span.end))
                 found[gpu.uuid] = tuple(runs)
             while len(_past) > _MOST_CODES:
                 _past.popitem(last=False)

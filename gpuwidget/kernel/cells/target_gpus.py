@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpuwidget.kernel.cells.options import WatchOptions
-from gpuwidget.measure.gpu_selection import choose, cuda_order
+from gpuwidget.measure.gpu_selection import cuda_order, select_gpus
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.samples import Gpu, Sample
 from gpuwidget.pytorch import cuda_state
-from gpuwidget.pytorch.device_switch import SWITCH, cuda_index
+from gpuwidget.pytorch.device_switch import DEVICE_SWITCH, cuda_index
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ def targets(options: WatchOptions, sample: Sample | None) -> tuple[list[Target],
     if options.device is not None:
         return [_of_device(options.device, order, sample.gpus)], f"--device {options.device}"
     if options.run.gpus:
-        uuids = choose(options.run.gpus, sample.gpus)
+        uuids = select_gpus(options.run.gpus, sample.gpus)
         return [_target(uuid, order, sample.gpus) for uuid in uuids], "--gpu"
     default = cuda_state.default_device()
     if cuda_index(default) is not None:
@@ -46,9 +46,9 @@ def targets(options: WatchOptions, sample: Sample | None) -> tuple[list[Target],
     if current is not None and order is not None:
         name = f"cuda:{current}"
         return [_of_device(name, order, sample.gpus)], f"the current CUDA device, {name}"
-    awaited = SWITCH.awaited if current is None else None
-    if awaited is not None:
-        return [_of_device(awaited, order, sample.gpus)], f"chosen as the current CUDA device, {awaited}"
+    pending = DEVICE_SWITCH.pending_cuda_device if current is None else None
+    if pending is not None:
+        return [_of_device(pending, order, sample.gpus)], f"chosen as the current CUDA device, {pending}"
     if order:
         words = "the only GPU" if len(order) == 1 else "the first that CUDA sees"
         return [_target(order[0], order, sample.gpus)], words

@@ -10,7 +10,7 @@ import html
 import logging
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from gpuwidget.kernel.cells.options import WatchOptions
@@ -19,12 +19,12 @@ from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.device_choices import free_memory
 from gpuwidget.kernel.shell.interrupts import InterruptState, ignore_interrupts
 from gpuwidget.kernel.shell.output_slot import EMPTY, OutputSlot
-from gpuwidget.measure.collector import Witness
+from gpuwidget.measure.collector import Collector
 from gpuwidget.measure.run import OPEN_TIMEOUT_S
 from gpuwidget.model import units
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.errors import OptionError
-from gpuwidget.model.report import Report
+from gpuwidget.model.report import Note, Report
 from gpuwidget.model.samples import Gpu, Reading, Sample
 from gpuwidget.model.terminal_text import clean_line, printable_lines
 from gpuwidget.pytorch import allocator
@@ -65,7 +65,7 @@ def check_failed(error: Exception) -> OptionError:
     )
 
 
-def collectors(note: str | None) -> list[Witness]:
+def collectors(note: str | None) -> list[Collector]:
     """Return the collector that adds ``note`` to the cell's card; none for None."""
     return [] if note is None else [_WaitNote(note)]
 
@@ -82,9 +82,9 @@ class _WaitNote:
     def stop(self) -> None:
         """Do nothing: the note is already known."""
 
-    def testify(self, report: Report) -> Report:
+    def annotate(self, report: Report) -> Report:
         """Return the report with the note."""
-        return replace(report, notes=(*report.notes, self._note))
+        return report.with_notes(Note("waited-for-memory", {}, self._note))
 
     def abandon(self) -> None:
         """Do nothing: no resources are held."""

@@ -14,8 +14,8 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from gpuwidget.kernel.cells.run_context import Around
 from gpuwidget.kernel.shell.interrupts import hide_own_frames
-from gpuwidget.measure.collector import Witness
-from gpuwidget.measure.gpu_selection import choose
+from gpuwidget.measure.collector import Collector
+from gpuwidget.measure.gpu_selection import select_gpus
 from gpuwidget.measure.run import OPEN_TIMEOUT_S, Run, RunOptions
 from gpuwidget.model.errors import SourceError
 from gpuwidget.model.report import Report, Status
@@ -39,7 +39,7 @@ def new_run(
     options: RunOptions,
     label: str | None,
     execution_count: int | None,
-    witnesses: Sequence[Witness] = (),
+    witnesses: Sequence[Collector] = (),
     cell: str | None = None,
 ) -> Run:
     """A run on the process's sampler whose report displays as a card; ``cell`` is the source of its cell."""
@@ -49,8 +49,8 @@ def new_run(
         label=label,
         execution_count=execution_count,
         report_type=CardReport,
-        witnesses=witnesses,
-        surroundings=Around(cell),
+        collectors=witnesses,
+        run_context=Around(cell),
     )
 
 
@@ -62,7 +62,7 @@ def check(options: RunOptions) -> None:
     if not sampler.known_gpus:
         with sampler.subscribe():
             sampler.wait_until_open(OPEN_TIMEOUT_S)
-    choose(options.gpus, sampler.known_gpus)
+    select_gpus(options.gpus, sampler.known_gpus)
 
 
 def keep(report: Report | None) -> None:

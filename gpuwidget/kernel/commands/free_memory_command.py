@@ -20,7 +20,7 @@ from gpuwidget.measure.memory_holders import DEBUGGER, LAST_ERROR
 from gpuwidget.model import units
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.terminal_text import printable_lines
-from gpuwidget.pytorch import allocator, cuda_state
+from gpuwidget.pytorch import cuda_state
 
 _LOG = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ def _release(shell: Any) -> list[str]:
     shell_references.release(shell, [root for root in roots if root.kind == "notebook"])
     del seen, roots, freeable
     gc.collect()  # an error and its frames form a reference cycle
-    torch: Any = cuda_state.loaded()
+    torch: Any = cuda_state.loaded_torch()
     torch.cuda.empty_cache()
     tensors = allocated - _allocated()
     lines = [f"Released {units.memory(tensors)} of tensors."] if tensors > 0 else []
@@ -99,7 +99,7 @@ def _delete(shell: Any, names: Sequence[str]) -> list[str]:
     gc.collect()
     released = before - _allocated()
     deleted = f"Deleted {', '.join(dict.fromkeys(names))}"
-    reason = allocator.why_none()
+    reason = cuda_state.no_counters_reason()
     if reason is not None:
         return [f"{deleted}: how much GPU memory that released is not known: {reason}."]
     if released <= 0:
@@ -109,7 +109,7 @@ def _delete(shell: Any, names: Sequence[str]) -> list[str]:
 
 def _search(shell: Any) -> Look | str:
     """Return the roots that hold torch's memory, or the reason why nothing can be freed."""
-    reason = allocator.why_none()
+    reason = cuda_state.no_counters_reason()
     if reason is not None:
         return f"Nothing to free: {reason}."
     try:

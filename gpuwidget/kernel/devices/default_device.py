@@ -11,7 +11,7 @@ from gpuwidget.model.errors import OptionError
 from gpuwidget.model.kernel_state import SCHEMA, DeviceChoice, DeviceState, KernelState
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.pytorch import cuda_state
-from gpuwidget.pytorch.device_switch import SWITCH, within
+from gpuwidget.pytorch.device_switch import DEVICE_SWITCH, device_context_note
 from gpuwidget.sampler import process_sampler
 from gpuwidget.version import __version__
 
@@ -50,7 +50,7 @@ def set_device(device: object, *, new_tensors: bool = True) -> None:
 
     Raises OptionError, which lists the devices, for a device that does not exist.
     """
-    SWITCH.choose(validate_device(device, new_tensors=new_tensors), new_tensors=new_tensors)
+    DEVICE_SWITCH.choose(validate_device(device, new_tensors=new_tensors), new_tensors=new_tensors)
 
 
 def validate_device(device: object, *, new_tensors: bool = True, timeout_s: float = _TIMEOUT_S) -> str | None:
@@ -71,11 +71,11 @@ def check_for_cell(device: str) -> None:
     """Raise OptionError with the reason if a single cell can't use the device."""
     if validate_device(device) is None:
         raise OptionError("--device none: leave the option out, and nothing is changed.")
-    if cuda_state.loaded() is None:
+    if cuda_state.loaded_torch() is None:
         raise OptionError(
             f"--device {device}: torch is not imported yet. Import it in a cell before this one."
         )
-    reason = within()
+    reason = device_context_note()
     if reason is not None:
         raise OptionError(f"--device {device}: {reason}")
 
@@ -91,7 +91,7 @@ def kernel_state(*, watching: bool) -> KernelState:
         torch=cuda_state.versions().torch,
         cuda_initialized=cuda_state.cuda_initialized(),
         watching=watching,
-        device=SWITCH.state,
+        device=DEVICE_SWITCH.state,
         choices=choices.devices,
         unavailable=choices.unavailable,
         gpus=monitor().kernel_gpus(sample),
@@ -102,7 +102,7 @@ def kernel_state(*, watching: bool) -> KernelState:
 def describe_devices() -> str:
     """Return the default device and all devices, one per line."""
     choices = monitor().device_choices(monitor().read(_TIMEOUT_S))
-    lines = [describe(SWITCH.state), *(f"  {label(choice)}" for choice in choices.devices)]
+    lines = [describe(DEVICE_SWITCH.state), *(f"  {label(choice)}" for choice in choices.devices)]
     if choices.unavailable is not None:
         lines.append(f"  {choices.unavailable}")
     elif not choices.complete:

@@ -15,14 +15,14 @@ from typing import Literal
 from gpuwidget.measure.gpu_selection import cuda_order
 from gpuwidget.measure.process_memory import Attribution
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
-from gpuwidget.model.command_line import in_one_line
+from gpuwidget.model.command_line import full_command
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.kernel_state import DeviceChoice, KernelGpu
 from gpuwidget.model.samples import Gpu, Process, Reading, Sample
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.device_switch import cuda_index
 from gpuwidget.sampler import Sampler, Subscription
-from gpuwidget.system.processes import Family, Identity, in_host_pid_namespace, notebook_of, own_user
+from gpuwidget.system.processes import Identity, OwnProcessTree, in_host_pid_namespace, notebook_of, own_user
 
 CPU = DeviceChoice("cpu", None, None, None, None, None, None, ())
 THIS_NOTEBOOK = "this notebook"
@@ -63,7 +63,7 @@ class GpuMonitor:
         self._clock = clock
         self._pending: Subscription | None = None
         self._attribution: Attribution | None = None
-        self._family = Family(clock)
+        self._family = OwnProcessTree(clock)
 
     def read(self, timeout_s: float = _DEFAULT_TIMEOUT_S) -> Sample | None:
         """Return a new sample; the latest one if the driver takes longer than ``timeout_s``.
@@ -233,7 +233,7 @@ def _group(process: Process) -> ProcessGroup:
 def _live_name(process: Process) -> str:
     """Return a process's name for the panel: its user, and its notebook or command line."""
     notebook = notebook_of(process.pid) if in_host_pid_namespace() else None
-    command = in_one_line(process.program, process.arguments)
+    command = full_command(process.program, process.arguments)
     known = [process.user, command if notebook is None else f"notebook {notebook}"]
     return ": ".join(word for word in known if word is not None) or f"process {process.pid}"
 
@@ -266,7 +266,7 @@ def _unavailable(sample: Sample | None) -> str | None:
     """Return why there is no CUDA device; None if there may be one."""
     if not _installed():
         return "torch is not installed in this kernel's environment."
-    without = cuda_state.without_cuda()
+    without = cuda_state.no_cuda_build_reason()
     if without is not None:
         return f"{without[0].upper()}{without[1:]}: there is only the CPU."
     if cuda_state.cuda_initialized() or sample is None:
@@ -277,7 +277,7 @@ def _unavailable(sample: Sample | None) -> str | None:
 
 
 def _installed() -> bool:
-    if cuda_state.loaded() is not None:
+    if cuda_state.loaded_torch() is not None:
         return True
     try:
         return importlib.util.find_spec("torch") is not None

@@ -10,7 +10,6 @@ from gpuwidget.kernel.live.time_axis import TimeAxis
 from gpuwidget.measure.progress import GpuProgress, Progress
 from gpuwidget.model import units
 from gpuwidget.model.samples import Reading
-from gpuwidget.views.card_summary import clock_time, gpu_number
 
 NO_GPU_IN_USE = "This notebook holds no memory on a GPU yet."
 NOT_ATTRIBUTED = "All GPUs are shown: which of them this notebook uses can't be told."
@@ -133,7 +132,7 @@ def _gpu_name(gpu: GpuProgress) -> str:
         else ""
     )
     return (
-        f"<b>{gpu_number(gpu.gpu)}</b>"
+        f"<b>{units.gpu_number(gpu.gpu.index, gpu.gpu.mig_index)}</b>"
         f'<span class="gpuwidget-name" title="{name}">{name.removeprefix("NVIDIA ")}</span>{badge}'
     )
 
@@ -165,7 +164,7 @@ def _utilization(reading: Reading) -> str:
 def _problem(reading: Reading, now: float) -> str:
     """Return a chip if the GPU is lost or does not answer."""
     if reading.lost_since is not None:
-        return _chip(f"lost since {clock_time(reading.lost_since)}")
+        return _chip(f"lost since {units.clock_time(reading.lost_since)}")
     if reading.silent_since is not None:
         seconds = max(0.0, now - reading.silent_since)
         return _chip(f"no answer for {seconds:.0f} s")

@@ -254,7 +254,7 @@ class _ModuleFile:
 
 
 def _older_than_process(filename: str) -> bool:
-    started = processes.started()
+    started = processes.start_time()
     try:
         status = os.stat(filename)
     except OSError:

@@ -16,7 +16,6 @@ from gpuwidget.kernel.live.time_axis import TimeAxis
 from gpuwidget.measure.progress import Progress
 from gpuwidget.model.report import Advice, Mark
 from gpuwidget.model.samples import Reading
-from gpuwidget.views.card_summary import gpu_number
 
 NOW = 2000.0
 
@@ -124,7 +123,8 @@ def test_unknown_process_memory_is_omitted() -> None:
 def test_number_of_a_mig_slice() -> None:
     """A MIG slice has the number of its parent and its own."""
     gpu = gpu_progress(3).gpu
-    assert [gpu_number(gpu), gpu_number(replace(gpu, mig_index=1))] == ["3", "3:1"]
+    one = replace(progress(), gpus=(replace(gpu_progress(3), gpu=replace(gpu, mig_index=1)),))
+    assert " 3:1 H200" in text(one)
 
 
 def test_axes_of_rows() -> None:

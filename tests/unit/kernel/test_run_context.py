@@ -12,7 +12,7 @@ import pytest
 
 from gpuwidget.kernel.cells import run_context
 from gpuwidget.kernel.cells.run_context import Around
-from gpuwidget.measure.advice.evidence import Ends
+from gpuwidget.measure.advice.evidence import EarlierRun
 from gpuwidget.model.report import Report, Span
 from gpuwidget.system import host_limits, processes
 
@@ -46,7 +46,7 @@ def test_the_users_variables_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> N
     assert [(one.name, one.on_cpu) for one in found.models] == [("model", 80)]
     assert found.switches is not None
     assert found.can_use_cuda is (torch.version.cuda is not None)
-    assert (found.cores, found.cell) == (host_limits.cores(), "for x in loader: model(x)")
+    assert (found.cores, found.cell) == (host_limits.usable_cores(), "for x in loader: model(x)")
     assert found.process_cpu is not None
 
 
@@ -63,7 +63,7 @@ def test_an_odd_variable_silences_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     def fails() -> None:
         raise OSError
 
-    monkeypatch.setattr(host_limits, "cores", fails)
+    monkeypatch.setattr(host_limits, "usable_cores", fails)
     found = Around("model(x)")(ended(0, 1))
     assert found.cores is None
     assert [one.name for one in found.models] == ["model"]
@@ -89,27 +89,28 @@ def test_a_short_code_after_which_the_gpu_goes_on_is_looked_up() -> None:
 
 def test_of_a_short_run_nothing_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty cell costs next to nothing; what it left is remembered all the same."""
-    monkeypatch.setattr(host_limits, "cores", lambda: pytest.fail("looked up"))
+    monkeypatch.setattr(host_limits, "usable_cores", lambda: pytest.fail("looked up"))
     found = Around("x = 1")(ended(1, 2, duration=0.01))
     assert (found.loaders, found.cores, found.process_cpu) == ((), None, None)
-    assert found.earlier == {UUID: (Ends(1, 2),)}
+    assert found.earlier_runs == {UUID: (EarlierRun(1, 2),)}
 
 
 def test_runs_of_the_same_code_are_put_together() -> None:
     """By the cell's text or by the label; the last four, and nothing of other code."""
     for n in range(6):
         found = Around(" train()\n")(ended(n, n + 1))
-    assert found.earlier == {UUID: tuple(Ends(n, n + 1) for n in range(2, 6))}
-    assert Around("train(2)")(ended(6, 7)).earlier == {UUID: (Ends(6, 7),)}
+    assert found.earlier_runs == {UUID: tuple(EarlierRun(n, n + 1) for n in range(2, 6))}
+    assert Around("train(2)")(ended(6, 7)).earlier_runs == {UUID: (EarlierRun(6, 7),)}
     Around(None)(ended(0, 1, label="epoch"))
-    assert Around(None)(ended(1, 2, label="epoch")).earlier == {UUID: (Ends(0, 1), Ends(1, 2))}
-    assert Around(None)(ended(1, 2)).earlier == {}
+    again = Around(None)(ended(1, 2, label="epoch"))
+    assert again.earlier_runs == {UUID: (EarlierRun(0, 1), EarlierRun(1, 2))}
+    assert Around(None)(ended(1, 2)).earlier_runs == {}
 
 
 def test_what_is_unknown_is_not_compared() -> None:
     """A run without its start or end leaves no trace in the course."""
     made = reports.gpu(0, torch=None, process_memory=Span(None, 5, 5))
-    assert Around("x")(reports.report(made)).earlier == {}
+    assert Around("x")(reports.report(made)).earlier_runs == {}
 
 
 def test_the_past_is_bounded() -> None:

@@ -74,7 +74,7 @@ class Bench:
             # Not while a reading is under way: on a slow machine the time for it would be over.
             fast = self.sampler._fast
             while not over.wait(0.001):
-                if fast.answered(fast._wanted):
+                if fast.is_done(fast._requested):
                     self.clock.advance(0.1)
 
         ticking = threading.Thread(target=tick)
@@ -215,7 +215,7 @@ def test_a_gpu_that_is_lost(bench: Bench) -> None:
 def test_the_cells_own_torch_cache_is_room(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """What torch holds here without a tensor in it serves this cell: nobody waits for it, and the card says
     that it was counted; where it is not enough, the line says what there is of it."""
-    cache = DeviceBlocks(0, (), (), (), 40 * GIB, returnable=30 * GIB, waiting=0, private=0)
+    cache = DeviceBlocks(0, (), (), (), 40 * GIB, returnable=30 * GIB, pending_free=0, private_pools=0)
     monkeypatch.setattr(allocator, "snapshot", lambda: {0: cache})
     bench.source.memory[0] = TOTAL - 12 * GIB
     bench.source.processes[0] = (stranger(30 * GIB),)
@@ -318,7 +318,7 @@ def test_the_gpu_of_a_choice_that_waits_for_cuda(bench: Bench, monkeypatch: pyte
     """After `%gpu device cuda:1 --light` and before CUDA is up, the cell means the GPU it is about to use."""
     monkeypatch.setitem(sys.modules, "torch", make_torch())
     switch = DeviceSwitch()
-    monkeypatch.setattr(targets_module, "SWITCH", switch)
+    monkeypatch.setattr(targets_module, "DEVICE_SWITCH", switch)
     switch.attach(threading.get_ident())
     switch.choose("cuda:1", new_tensors=False)
     assert which(bench) == ([0], "the first that CUDA sees")  # it holds from the next cell

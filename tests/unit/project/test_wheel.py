@@ -107,8 +107,8 @@ def test_it_holds_the_package_and_nothing_else(wheel: Path) -> None:
 def test_it_brings_the_notebooks(installed: Path, tmp_path: Path) -> None:
     """``gpuwidget examples`` copies out what lies in the sources' folder, without a second copy there."""
     program = (
-        "from pathlib import Path; from gpuwidget.cli.examples import copy_out\n"
-        f"print(sorted(path.name for path in copy_out(Path({str(tmp_path)!r}))))"
+        "from pathlib import Path; from gpuwidget.cli.examples import copy_notebooks\n"
+        f"print(sorted(path.name for path in copy_notebooks(Path({str(tmp_path)!r}))))"
     )
     sources = sorted((ROOT / "notebooks").glob("*.ipynb"))
     assert run(installed, program) == str([path.name for path in sources])
