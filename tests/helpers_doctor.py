@@ -1,4 +1,4 @@
-"""A healthy H200 machine as the doctor's facts, with what a test makes wrong; a fake torch, a fake driver."""
+"""A healthy H200 machine as the doctor's input, with changes by the test; a fake torch and driver."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ LAST = "is the last with such a build."
 
 
 def build(wheel: str, wanted: str | None = None) -> str:
-    """The command that installs this build, in the version that is there unless another one is ``wanted``."""
+    """Return the command that installs this build, in the present version unless ``wanted`` names another."""
     return f"{PIP} install {wanted or f'torch==2.13.0+{wheel}'} --index-url {WHEELS}/{wheel}"
 
 
 NO_CUDA = {"cu_init": None, "cu_count": None, "available": False}
-"""What the child says where CUDA does not start."""
+"""Return the probe's result where CUDA does not start."""
 UUIDS = [f"GPU-{index}0000000-0000-4000-8000-000000000000" for index in range(8)]
 
 TORCH: dict[str, Any] = {
@@ -61,7 +61,7 @@ TORCH: dict[str, Any] = {
         "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05",
     ],
 }
-"""What the child says of a torch that works."""
+"""Return the probe's result for a torch that works."""
 CUDA: dict[str, Any] = {
     "step": "end",
     "cuda_driver": 13000,
@@ -69,11 +69,11 @@ CUDA: dict[str, Any] = {
     "cu_text": None,
     "cu_count": 1,
 }
-"""What CUDA's driver library says in a child of its own."""
+"""Return the result of the probe of CUDA's driver library."""
 
 
 def h200(index: int = 0, **facts: Any) -> GpuHealth:
-    """A healthy one."""
+    """Return a healthy GPU."""
     whole = GpuHealth(
         index=index,
         uuid=UUIDS[index],
@@ -102,7 +102,7 @@ def h200(index: int = 0, **facts: Any) -> GpuHealth:
 
 
 def nvml(*gpus: GpuHealth, **values: Any) -> NvmlHealth:
-    """A driver that answers, with NVLink between all GPUs."""
+    """Return a driver that answers, with NVLink between all GPUs."""
     peers = tuple(
         PeerAccess(one.index, other.index, nvlink=True, reads=True)
         for one in gpus
@@ -113,12 +113,12 @@ def nvml(*gpus: GpuHealth, **values: Any) -> NvmlHealth:
 
 
 def no_driver(error: int, reason: str) -> NvmlHealth:
-    """A driver that does not start."""
+    """Return a driver that does not start."""
     return NvmlHealth(error, reason, None, None, (), (), ())
 
 
 def devices(*names: str, usable: bool = True) -> tuple[DeviceFile, ...]:
-    """Files under /dev."""
+    """Return files under /dev."""
     return tuple(DeviceFile(f"/dev/{name}", usable, "crw-rw-rw- 0:0") for name in names)
 
 
@@ -168,7 +168,7 @@ def facts(
     packages: Mapping[str, Any] | None = None,
     **values: Any,
 ) -> Facts:
-    """A machine on which all is found, with the values given in place of its own."""
+    """Return a machine without faults, with the given values instead of its own."""
     told = dict(torch or {})
     of_cuda = {*CUDA, "cu_devices", "libcuda_error"} - {"step"}
     whole = Facts(
@@ -190,12 +190,12 @@ def facts(
 
 
 def link(which: str, of: Facts) -> Link:
-    """One link of what is made of the facts."""
+    """Return one check's result for these facts."""
     return next(one for one in diagnosis(of).links if one.id == which)
 
 
 def no_import(error: str, kind: str = "ImportError") -> dict[str, Any]:
-    """What the child says of a torch whose import raises."""
+    """Return the probe's result for a torch whose import raises."""
     nothing = dict.fromkeys((*TORCH, "imported"))
     return {**nothing, "step": "end", "import_error": error, "import_error_type": kind, "mapped": []}
 
@@ -204,7 +204,7 @@ def no_import(error: str, kind: str = "ImportError") -> dict[str, Any]:
 
 
 def fake_torch(folder: Path, body: str, *, version: str = "2.10.0", cuda: str | None = "12.8") -> Path:
-    """A package torch in ``folder`` whose import runs ``body``; the folder, to be put on the path."""
+    """Create a package torch in ``folder`` whose import runs ``body``; return the folder, for the path."""
     package = folder / "torch"
     package.mkdir(parents=True)
     (package / "version.py").write_text(f"__version__ = {version!r}\ncuda: str | None = {cuda!r}\n")
@@ -230,7 +230,7 @@ cuda = _Names(
 )
 print("a library that talks")
 """
-"""A torch that has CUDA and says so."""
+"""A torch with CUDA."""
 
 _LIBCUDA = r"""
 #include <stdlib.h>
@@ -274,5 +274,5 @@ NO_GPUS: dict[str, Any] = {
 
 
 def told(one: Link) -> tuple[str, str | None, str | None]:
-    """Status, reason and remedy."""
+    """Return status, reason and fix."""
     return one.status, one.reason, one.remedy

@@ -113,7 +113,10 @@ class CellMemory:
         self._to_be_watched = False  # what fails now would fail after every cell
         excluded = shell_references.excluded_objects(self._shell)
         with gc_paused():
-            roots = [*shell_references.variables(self._shell), *shell_references.notebook(self._shell)]
+            roots = [
+                *shell_references.variable_roots(self._shell),
+                *shell_references.notebook_roots(self._shell),
+            ]
             find_storages(
                 roots,
                 blocks,

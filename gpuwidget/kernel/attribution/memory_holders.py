@@ -107,7 +107,7 @@ def search(shell: Any, *, time_limit_s: float | None = None) -> Look:
         origins = CELLS.settle(watch=False) if CELLS.attached else None
         blocks = allocator.snapshot()
         remember = CELLS.remember if origins is not None else None
-        roots = [*shell_references.variables(shell), *shell_references.notebook(shell)]
+        roots = [*shell_references.variable_roots(shell), *shell_references.notebook_roots(shell)]
         excluded = shell_references.excluded_objects(shell)
         reached = find_holders(
             roots, blocks, excluded=excluded, time_limit_s=time_limit_s, on_storage=remember

@@ -1,4 +1,4 @@
-"""Which GPU a cell is about to use: the one it names, or the one that torch would."""
+"""The GPUs that a cell is about to use: those that its options name, or the one that torch would use."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ class Target:
 
     gpu: Gpu
     cuda_index: int | None
-    """The N of ``cuda:N`` in this process, where that is known."""
+    """The N of ``cuda:N`` in this process; None if unknown."""
 
 
 def targets(options: WatchOptions, sample: Sample | None) -> tuple[list[Target], str]:
-    """The GPUs, and in words how they were chosen. Raises OptionError where that can't be told.
+    """Return the GPUs and how they were chosen, for a message. Raise OptionError if they are unknown.
 
-    The cell's ``--device``, else its ``--gpu``, else torch's default device, else the current CUDA device or
-    the one that will be it once CUDA is up, else the first that CUDA sees.
+    The first of these that is set: the cell's ``--device``, its ``--gpu``, torch's default device, the
+    current CUDA device, the device that will be current once CUDA is initialized, the first device that CUDA
+    lists.
     """
     if sample is None:
         raise OptionError("The NVIDIA driver has not answered: which GPU there is can't be told.")
@@ -60,7 +61,7 @@ def targets(options: WatchOptions, sample: Sample | None) -> tuple[list[Target],
 
 
 def _order(sample: Sample) -> Sequence[str] | None:
-    """UUIDs in the order of CUDA's devices; None where nobody can tell."""
+    """Return UUIDs in the order of CUDA's devices; None if the order is unknown."""
     devices = cuda_state.devices() if sample.origin.live else ()
     if not devices:
         return cuda_order(sample.gpus, os.environ)

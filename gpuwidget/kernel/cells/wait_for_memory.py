@@ -34,8 +34,8 @@ _LOG = logging.getLogger(__name__)
 
 _CHECK_INTERVAL_S = 0.25
 _READ_TIMEOUT_S = 1.0
-_NAME_LENGTH = 80
-_HOLDERS_SHOWN = 6
+_MAX_NAME_LENGTH = 80
+_MAX_HOLDERS = 6
 
 
 def wait_for_memory(options: WatchOptions, shell: Any) -> str | None:
@@ -125,7 +125,7 @@ class MemoryWait:
         recorded = ", a recording" if sample is not None and sample.origin.recorded else ""
         gpus = [target.gpu for target in found]
         wanted = f"{units.memory(self._need)} free on {_names(gpus)} ({chosen_as}{recorded})"
-        _refuse_impossible(self._need, wanted, gpus)
+        _check_possible(self._need, wanted, gpus)
         waited = False
         while True:
             sample = self._read()
@@ -207,7 +207,7 @@ class _GpuMemory:
         )
 
 
-def _refuse_impossible(need: int, wanted: str, gpus: Sequence[Gpu]) -> None:
+def _check_possible(need: int, wanted: str, gpus: Sequence[Gpu]) -> None:
     """Raise OptionError for a size that can never be free."""
     for gpu in gpus:
         name = f"GPU {_number(gpu)}"
@@ -243,12 +243,12 @@ def _gpu_memory(target: Target, need: int, sample: Sample | None, requested: flo
 def _holders(reading: Reading) -> tuple[str, ...]:
     """Return who holds the GPU's memory and how much, the largest first."""
     found = [
-        (clean_line(name, _NAME_LENGTH), size) for name, size in default_device.monitor().holders(reading)
+        (clean_line(name, _MAX_NAME_LENGTH), size) for name, size in default_device.monitor().holders(reading)
     ]
     ranked = sorted(found, key=lambda item: -(item[1] or 0))
     named = [f"{name} {units.memory(size)}" if size is not None else name for name, size in ranked]
-    more = len(named) - _HOLDERS_SHOWN
-    return (*named[:_HOLDERS_SHOWN], *([f"{more} more"] if more > 0 else []))
+    more = len(named) - _MAX_HOLDERS
+    return (*named[:_MAX_HOLDERS], *([f"{more} more"] if more > 0 else []))
 
 
 def _returnable_cache(target: Target) -> int:

@@ -87,7 +87,7 @@ def _release(shell: Any) -> list[str]:
 
 
 def _delete(shell: Any, names: Sequence[str]) -> list[str]:
-    unknown = [name for name in names if not shell_references.is_users(shell, name)]
+    unknown = [name for name in names if not shell_references.is_user_variable(shell, name)]
     if unknown:
         raise OptionError(
             f"{', '.join(unknown)}: no variable of yours, so nothing was deleted. What the notebook itself "

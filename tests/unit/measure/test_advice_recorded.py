@@ -10,7 +10,7 @@ import pytest
 from helpers_replay import Player, repeated, shipped_without
 
 from gpuwidget.kernel.cells import run_context
-from gpuwidget.kernel.cells.run_context import Around
+from gpuwidget.kernel.cells.run_context import RunContextBuilder
 from gpuwidget.model.report import Advice, CodeTime, LineTime, Report
 from gpuwidget.sources.replay import SHIPPED
 
@@ -196,11 +196,11 @@ def test_what_held_the_clock_down_is_kept_and_full_load_is_no_trouble(player: Pl
 
 def test_a_leak_from_run_to_run(player: Player, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same code four times, each leaving more: told by then, and as what can't be told whose it is."""
-    monkeypatch.setattr(run_context, "_past", type(run_context._past)())
+    monkeypatch.setattr(run_context, "_earlier_runs", type(run_context._earlier_runs)())
     player.go_to(124.4)
     found = []
     for _ in range(4):
-        run = player.start("0", label="epoch", run_context=Around(None))
+        run = player.start("0", label="epoch", run_context=RunContextBuilder(None))
         player.play(0.5)
         found.append(player.report(run).advice)
     assert [said(advice) for advice in found] == [[], [], [], [("growing-memory", False)]]

@@ -1,4 +1,4 @@
-"""Numbers in words."""
+"""Text of numbers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from gpuwidget.model.units import GIB, KIB, MIB, MINUS
     ],
 )
 def test_sizes_have_the_unit_people_read(size: float | None, text: str) -> None:
-    """A size reads in the unit in which it is at least one, and an unknown one is no zero."""
+    """A size is shown in the unit of which it has at least one, and an unknown one is no zero."""
     assert units.memory(size) == text
 
 
@@ -44,7 +44,7 @@ def test_sizes_have_the_unit_people_read(size: float | None, text: str) -> None:
     ],
 )
 def test_changes_have_a_sign(before: float | None, after: float | None, text: str) -> None:
-    """A change says whether it went up or down; one that is half unknown is unknown."""
+    """A change has its sign; with one unknown end it is unknown."""
     assert units.memory_delta(before, after) == text
 
 
@@ -60,7 +60,7 @@ def test_changes_have_a_sign(before: float | None, after: float | None, text: st
     ],
 )
 def test_a_course_says_a_shared_unit_once(before: float | None, after: float | None, text: str) -> None:
-    """From one size to another reads without a repeated unit and without a wrong one."""
+    """Two sizes share a unit where they have the same, and only then."""
     assert units.memory_course(before, after) == text
 
 
@@ -95,7 +95,7 @@ def test_a_part_of_a_whole(size: float | None, total: float | None, text: str) -
     ],
 )
 def test_figures_of_a_column(value: float | None, unit: str, text: str) -> None:
-    """Under a head that names its unit a figure stands bare, unless it would round to nothing there."""
+    """Under a title with the unit a number has none, unless it would round to nothing there."""
     assert units.figure(value, unit) == text
 
 
@@ -103,7 +103,7 @@ def test_figures_of_a_column(value: float | None, unit: str, text: str) -> None:
     ("value", "text"), [(2.9 * GIB, "+2.9"), (-2.9 * GIB, f"{MINUS}2.9"), (0, "±0"), (None, "n/a")]
 )
 def test_changes_in_a_column_have_a_sign(value: float | None, text: str) -> None:
-    """A column of changes is signed too."""
+    """A column of changes has signs too."""
     assert units.figure(value, "GiB", signed=True) == text
 
 
@@ -129,7 +129,7 @@ def test_the_unit_of_a_column_of_energies(energies: list[float | None], unit: st
     [(None, "n/a"), (0, "0 %"), (0.12, "0.1 %"), (9.94, "9.9 %"), (9.96, "10 %"), (97.4, "97 %")],
 )
 def test_percent(value: float | None, text: str) -> None:
-    """Small shares keep a decimal; a share of nothing is 0 and an unknown one is not."""
+    """Small shares keep a decimal; 0 stays 0, and an unknown share is n/a."""
     assert units.percent(value) == text
 
 
