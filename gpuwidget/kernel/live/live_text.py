@@ -9,7 +9,7 @@ from gpuwidget.kernel.live.chart_layout import ChartLayout
 from gpuwidget.kernel.live.time_axis import TimeAxis
 from gpuwidget.measure.progress import GpuProgress, Progress
 from gpuwidget.model import units
-from gpuwidget.model.samples import Reading
+from gpuwidget.model.readings import Reading
 
 NO_GPU_IN_USE = "This notebook holds no memory on a GPU yet."
 NOT_ATTRIBUTED = "All GPUs are shown: which of them this notebook uses can't be told."
