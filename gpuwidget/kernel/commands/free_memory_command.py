@@ -13,7 +13,7 @@ from typing import Any
 
 from gpuwidget.heap.heap_walk import Root
 from gpuwidget.kernel.attribution import memory_holders
-from gpuwidget.kernel.attribution.memory_holders import Look
+from gpuwidget.kernel.attribution.memory_holders import HolderSearch
 from gpuwidget.kernel.devices.driver_memory import FreedMemory
 from gpuwidget.kernel.shell import shell_references
 from gpuwidget.measure.memory_holders import DEBUGGER, LAST_ERROR
@@ -47,36 +47,36 @@ def free(shell: Any, words: Sequence[str]) -> None:
 
 
 def _list_freeable(shell: Any) -> list[str]:
-    seen = _search(shell)
-    if isinstance(seen, str):
-        return [seen]
-    freeable = _freeable(seen)
+    search = _search(shell)
+    if isinstance(search, str):
+        return [search]
+    freeable = _freeable(search)
     lines = [
-        f"  {', '.join(seen.reached.names[root])}: {units.memory(size)}" for root, size in freeable.items()
+        f"  {', '.join(search.found.names[root])}: {units.memory(size)}" for root, size in freeable.items()
     ]
-    cache = sum(blocks.returnable for blocks in seen.blocks.values())
+    cache = sum(blocks.returnable for blocks in search.blocks.values())
     if cache:
         lines.append(f"  torch's cache: {units.memory(cache)}")
     lines = ["%gpu free --yes would release:", *lines] if lines else ["There is nothing to free."]
-    lost = _lost_references(seen, freeable)
+    lost = _lost_references(search, freeable)
     if lost:
         lines.append(f"Lost with it: {', '.join(lost)}.")
-    kept = _kept_by_variables(seen, freeable)
+    kept = _kept_by_variables(search, freeable)
     if kept:
         lines.append(f"Kept, since a variable holds it too: {', '.join(kept)}.")
     return lines
 
 
 def _release(shell: Any) -> list[str]:
-    seen = _search(shell)
-    if isinstance(seen, str):
-        return [seen]
-    freeable = _freeable(seen)
+    search = _search(shell)
+    if isinstance(search, str):
+        return [search]
+    freeable = _freeable(search)
     freed, allocated = FreedMemory(), _allocated()
-    lost = _lost_references(seen, freeable)
-    roots = [seen.roots[number] for owner in freeable for number in seen.reached.leading_roots[owner]]
+    lost = _lost_references(search, freeable)
+    roots = [search.roots[number] for owner in freeable for number in search.found.leading_roots[owner]]
     shell_references.release(shell, [root for root in roots if root.kind == "notebook"])
-    del seen, roots, freeable
+    del search, roots, freeable
     gc.collect()  # an error and its frames form a reference cycle
     torch: Any = cuda_state.loaded_torch()
     torch.cuda.empty_cache()
@@ -107,7 +107,7 @@ def _delete(shell: Any, names: Sequence[str]) -> list[str]:
     return [f"{deleted}: {units.memory(released)} went back to torch's cache; %gpu free --yes empties that."]
 
 
-def _search(shell: Any) -> Look | str:
+def _search(shell: Any) -> HolderSearch | str:
     """Return the roots that hold torch's memory, or the reason why nothing can be freed."""
     reason = cuda_state.no_counters_reason()
     if reason is not None:
@@ -119,21 +119,21 @@ def _search(shell: Any) -> Look | str:
         return _FAILED
 
 
-def _freeable(seen: Look) -> dict[int, int]:
+def _freeable(search: HolderSearch) -> dict[int, int]:
     """Return the bytes that only IPython's references hold, by root, the largest first."""
     sums: dict[int, int] = {}
-    for index, blocks in seen.blocks.items():
-        for owner, size in zip(seen.reached.owners[index], blocks.sizes, strict=True):
-            if owner is not None and seen.roots[owner].kind == "notebook":
+    for index, blocks in search.blocks.items():
+        for owner, size in zip(search.found.owners[index], blocks.sizes, strict=True):
+            if owner is not None and search.roots[owner].kind == "notebook":
                 sums[owner] = sums.get(owner, 0) + size
     return dict(sorted(sums.items(), key=lambda item: -item[1]))
 
 
-def _lost_references(seen: Look, freeable: Mapping[int, int]) -> list[str]:
+def _lost_references(search: HolderSearch, freeable: Mapping[int, int]) -> list[str]:
     lost: list[str] = []
     for owner in freeable:
-        for number in seen.reached.leading_roots[owner]:
-            root: Root = seen.roots[number]
+        for number in search.found.leading_roots[owner]:
+            root: Root = search.roots[number]
             if root.name in (LAST_ERROR, DEBUGGER):
                 lost.append("%debug and %tb of the last error")
             elif root.kind == "notebook" and root.name.startswith("Out["):
@@ -141,15 +141,17 @@ def _lost_references(seen: Look, freeable: Mapping[int, int]) -> list[str]:
     return list(dict.fromkeys(lost))
 
 
-def _kept_by_variables(seen: Look, freeable: Mapping[int, int]) -> list[str]:
+def _kept_by_variables(search: HolderSearch, freeable: Mapping[int, int]) -> list[str]:
     """Return IPython's references to memory that a variable holds too: dropping them would free nothing."""
-    dropped = {seen.roots[number].name for owner in freeable for number in seen.reached.leading_roots[owner]}
+    dropped = {
+        search.roots[number].name for owner in freeable for number in search.found.leading_roots[owner]
+    }
     found = []
-    for owner, numbers in seen.reached.leading_roots.items():
-        if seen.roots[owner].kind == "variable":
-            kept = [seen.roots[n].name for n in numbers if seen.roots[n].kind == "notebook"]
+    for owner, numbers in search.found.leading_roots.items():
+        if search.roots[owner].kind == "variable":
+            kept = [search.roots[n].name for n in numbers if search.roots[n].kind == "notebook"]
             kept = [name for name in dict.fromkeys(kept) if name == LAST_ERROR or name.startswith("Out[")]
-            found += [f"{name} ({seen.roots[owner].name})" for name in kept if name not in dropped]
+            found += [f"{name} ({search.roots[owner].name})" for name in kept if name not in dropped]
     return found
 
 
