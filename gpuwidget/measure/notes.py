@@ -110,10 +110,10 @@ def _children(found: Sequence[tuple[GpuReport, GpuTotals]]) -> list[Note]:
     return notes
 
 
-def peak_resets(account: PeakScope, names: Mapping[int, str]) -> list[Note]:
+def peak_resets(scope: PeakScope, names: Mapping[int, str]) -> list[Note]:
     """Return the notes about resets of torch's peak counters; ``names`` has the devices' GPUs."""
     notes = []
-    for index, peak in sorted(account.hidden_peaks.items()):
+    for index, peak in sorted(scope.hidden_peaks.items()):
         device = names.get(index, f"cuda:{index}")
         text = (
             f"torch's peak counter of {device} was reset at the start, because an "
@@ -121,7 +121,7 @@ def peak_resets(account: PeakScope, names: Mapping[int, str]) -> list[Note]:
             "torch.cuda.max_memory_allocated() counts from here."
         )
         notes.append(_note("peak-reset", text, gpu=device, bytes=peak))
-    if account.user_resets:
+    if scope.user_resets:
         text = (
             "Code in this run reset torch's peak counter: the peak shown is the highest seen before each "
             "reset and at the end, so it is at least that much."

@@ -79,7 +79,7 @@ class Run:
         self._marks = TimelineMarks()
         self._gpus = RunGpus(max(_MAX_GAP_S, 3 * options.interval_s))
         self._memory = ResidentMemory(options.interval_s)
-        self._account: PeakScope | None = None
+        self._peak_scope: PeakScope | None = None
         self._contexts_before: frozenset[int] = frozenset()
         self._subscription: Subscription | None = None
         self._running = False
@@ -118,7 +118,7 @@ class Run:
         self._contexts_before = frozenset(cuda_state.devices_with_context())
         if sample is not None:
             self._gpus.begin(sample, requested_at, self._options.gpus)
-        self._account = PEAK_TRACKER.open()
+        self._peak_scope = PEAK_TRACKER.open()
         PRINTED_LINES.subscribe(self._on_line)
         self._memory.begin()
 
@@ -235,13 +235,13 @@ class Run:
         requested_at = self._clock.time()
         sample = self._sampler.read_now(ANSWER_TIMEOUT_S)
         t = self._clock.monotonic() - self._began
-        accounts = PEAK_TRACKER.close(self._account) if self._account is not None else {}
+        peaks = PEAK_TRACKER.close(self._peak_scope) if self._peak_scope is not None else {}
         with self._lock:
             self._sampling = False
             if sample is not None:
                 self._gpus.end(t, sample, requested_at)
         # Without the lock: the sampler's thread must not wait for torch.
-        can_return = returnable(accounts)
+        can_return = returnable(peaks)
         with self._lock:
             return build_report(
                 self._report_type,
@@ -250,8 +250,8 @@ class Run:
                 self._gpus,
                 self._marks,
                 self._memory.end(),
-                self._account,
-                accounts,
+                self._peak_scope,
+                peaks,
                 can_return,
                 self._contexts_before,
             )
@@ -262,8 +262,8 @@ class Run:
         PRINTED_LINES.unsubscribe(self._on_line)
         if self._subscription is not None:
             self._subscription.close()
-        if self._account is not None:
-            PEAK_TRACKER.discard(self._account)
+        if self._peak_scope is not None:
+            PEAK_TRACKER.discard(self._peak_scope)
         self._for_each_collector(lambda collector: collector.abandon())
 
     def _for_each_collector(self, call: Callable[[Collector], None]) -> None:

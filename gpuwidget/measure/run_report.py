@@ -35,18 +35,18 @@ class GpuReportBuilder:
     def __init__(
         self,
         devices: Sequence[TorchDevice],
-        accounts: Mapping[int, DevicePeaks],
+        peaks: Mapping[int, DevicePeaks],
         returnable: Mapping[int, int | None],
         *,
         recorded: bool,
     ) -> None:
-        """``accounts`` and ``returnable`` are by device index.
+        """``peaks`` and ``returnable`` are by device index.
 
-        ``accounts`` has the changes of torch's memory during the run, ``returnable`` the bytes that emptying
+        ``peaks`` has the changes of torch's memory during the run, ``returnable`` the bytes that emptying
         the cache would give back. ``recorded``: whether the totals are a recording's.
         """
         self._devices = devices
-        self._accounts = accounts
+        self._peaks = peaks
         self._returnable = returnable
         self._recorded = recorded
 
@@ -54,11 +54,11 @@ class GpuReportBuilder:
         """Return the report of a GPU over ``t`` seconds; reasons for unknown values go to ``totals`` too."""
         gpu = totals.gpu
         device = next((d for d in self._devices if cuda_state.same_gpu(gpu.uuid, d.uuid)), None)
-        account = self._accounts.get(device.index) if device is not None else None
+        device_peaks = self._peaks.get(device.index) if device is not None else None
         process_memory = totals.process_memory()
         torch = None
-        if device is not None and account is not None:
-            torch = torch_memory(account, self._returnable.get(device.index))
+        if device is not None and device_peaks is not None:
+            torch = torch_memory(device_peaks, self._returnable.get(device.index))
             if torch.returnable is None:
                 totals.missing["returnable"] = NO_LIST if device.index in self._returnable else UNCHANGED
             if None in (torch.alloc_retries, torch.ooms):
@@ -116,8 +116,8 @@ def build_report(
     run_gpus: RunGpus,
     marks: TimelineMarks,
     host_memory: Span,
-    account: PeakScope | None,
-    device_accounts: Mapping[int, DevicePeaks],
+    peak_scope: PeakScope | None,
+    peaks: Mapping[int, DevicePeaks],
     returnable: Mapping[int, int | None],
     contexts_before: frozenset[int],
 ) -> Report:
@@ -126,7 +126,7 @@ def build_report(
     ``contexts_before`` are the devices on which this process had a context at the start.
     """
     devices = run_gpus.devices()
-    builder = GpuReportBuilder(devices, device_accounts, returnable, recorded=run_gpus.recorded)
+    builder = GpuReportBuilder(devices, peaks, returnable, recorded=run_gpus.recorded)
     shown = {totals.gpu.uuid for totals in run_gpus.shown()}
     gpus = tuple(builder.build(totals, t, shown=totals.gpu.uuid in shown) for totals in run_gpus.all)
     report = report_type(
@@ -145,7 +145,7 @@ def build_report(
         lines=(),
         energy_idle_j=_idle_energy(run_gpus, t),
     )
-    found = _notes(run_gpus, gpus, devices, account, contexts_before)
+    found = _notes(run_gpus, gpus, devices, peak_scope, contexts_before)
     return report.with_notes(*found, *marks.notes())
 
 
@@ -195,15 +195,15 @@ def _notes(
     run_gpus: RunGpus,
     gpus: Sequence[GpuReport],
     devices: Sequence[TorchDevice],
-    account: PeakScope | None,
+    peak_scope: PeakScope | None,
     contexts_before: frozenset[int],
 ) -> list[Note]:
     new = {f"cuda:{index}" for index in cuda_state.devices_with_context() if index not in contexts_before}
     found = notes.gpu_notes(list(zip(gpus, run_gpus.all, strict=True)), new)
-    if account is not None:
+    if peak_scope is not None:
         gpu_names = {gpu.torch_device: notes.gpu_name(gpu) for gpu in gpus}
         names = {device.index: gpu_names.get(device.name, device.name) for device in devices}
-        found += notes.peak_resets(account, names)
+        found += notes.peak_resets(peak_scope, names)
     if not run_gpus.attributed and run_gpus.origin is not None:
         found += notes.unattributed(gpus, run_gpus.origin)
     return found

@@ -61,7 +61,7 @@ class Bench:
             self.clock.until(self._all_wait)
 
     def _all_wait(self) -> bool:
-        return all(worker.call is None for worker in self.sampler._workers.present)
+        return all(thread.call is None for thread in self.sampler._threads.current)
 
     def report(self, run: Run, status: str = "ok") -> Report:
         run.end(status)  # type: ignore[arg-type]
