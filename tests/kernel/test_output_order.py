@@ -30,7 +30,10 @@ slot.close()
 CLEAR_LATER = "clear_output(wait=True)"
 CELLS: dict[str, tuple[tuple[str, ...], list[str]]] = {
     "stdout": (("print('text')", CLEAR_LATER), ["text\n", "card"]),
-    "stderr": (("print('text')", "sys.stderr.write('error\\n');", CLEAR_LATER), ["text\n", "error\n", "card"]),
+    "stderr": (
+        ("print('text')", "sys.stderr.write('error\\n');", CLEAR_LATER),
+        ["text\n", "error\n", "card"],
+    ),
     "loop": (("for i in range(3):", f"    {CLEAR_LATER}", "    print(i)", CLEAR_LATER), ["2\n", "card"]),
     "display": (("display(1)", "print('text')", CLEAR_LATER), ["1", "text\n", "card"]),
     "user's stream": (
