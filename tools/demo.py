@@ -146,7 +146,7 @@ def wait_until_ready(server: subprocess.Popen[bytes], url: str) -> None:
         except (urllib.error.URLError, OSError):
             time.sleep(0.2)
     server.terminate()
-    raise SystemExit("JupyterLab did not start; its own words are above.")
+    raise SystemExit("JupyterLab did not start; its output is above.")
 
 
 def end_on_signals(server: subprocess.Popen[bytes]) -> None:

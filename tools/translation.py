@@ -124,7 +124,7 @@ def compiled(language: Catalog) -> str:
         "plural_forms": language.plural_forms.rstrip(";") + ";",
         "version": "",
     }
-    told: dict[str, Any] = {"": head}
+    strings: dict[str, Any] = {"": head}
     for message in language:
         if isinstance(message.id, tuple):
             # For a string without a plural JupyterLab uses one form: Chinese has one.
@@ -133,8 +133,8 @@ def compiled(language: Catalog) -> str:
         else:
             one, forms, padding = str(message.id), [str(message.string or "")], []
         if one and all(forms) and not message.fuzzy:
-            told[one if message.context is None else f"{message.context}\x04{one}"] = forms + padding
-    return json.dumps(told, ensure_ascii=False, indent=1) + "\n"
+            strings[one if message.context is None else f"{message.context}\x04{one}"] = forms + padding
+    return json.dumps(strings, ensure_ascii=False, indent=1) + "\n"
 
 
 def _name(locale: Locale | str | None) -> str:
@@ -179,7 +179,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--compile", action="store_true", help="make the JSON that JupyterLab loads")
     parser.add_argument("--check", action="store_true", help="say whether the catalogue is up to date")
-    parser.add_argument("--add", metavar="LOCALE", help="begin a language, such as de_DE")
+    parser.add_argument("--add", metavar="LOCALE", help="add a language, such as de_DE")
     chosen = parser.parse_args(arguments)
     if chosen.compile:
         for path in languages():

@@ -7,14 +7,16 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from gpuwidget.model.command_line import full_command
+from gpuwidget.model.metrics import METRICS, Metric
 from gpuwidget.model.terminal_text import TableColumn, format_table, printable, truncate
-from gpuwidget.model.units import GIB, UNKNOWN, duration
+from gpuwidget.model.units import UNKNOWN, duration, gib, whole_number
 from gpuwidget.sources.throttle_reasons import needing_attention
 
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-    from gpuwidget.model.samples import Gpu, Reading, Sample
+    from gpuwidget.model.readings import Reading
+    from gpuwidget.model.samples import Gpu, Sample
 
 _MIN_WIDTH = 40
 _MAX_NAME = 18
@@ -23,11 +25,7 @@ _YELLOW, _RESET = "\x1b[33m", "\x1b[0m"
 _GPU_COLUMNS = (
     TableColumn("GPU"),
     TableColumn("Name", right=False, shrinks_to=8),
-    TableColumn("Util %"),
-    TableColumn("Memory GiB"),
-    TableColumn("Power W"),
-    TableColumn("°C"),
-    TableColumn("MHz"),
+    *(TableColumn(metric.table_title) for metric in METRICS if metric.table_title is not None),
     TableColumn("Limited by", right=False, shrinks_to=18),
 )
 _PROCESS_COLUMNS = (
@@ -95,11 +93,7 @@ def _gpu_row(gpu: Gpu, reading: Reading, now: float, tz: tzinfo | None) -> tuple
         return (*who, "no answer yet")
     return (
         *who,
-        _whole(reading.utilization),
-        f"{_gib(reading.memory_used):>5} / {_gib(gpu.memory_total):>5}",
-        f"{_whole(reading.power_w):>3} / {_whole(reading.power_limit_w):>3}",
-        _whole(reading.temperature_c),
-        _whole(reading.sm_clock_mhz),
+        *(_figure(metric, gpu, reading) for metric in METRICS if metric.table_title is not None),
         UNKNOWN if reading.throttle is None else ", ".join(map(printable, reading.throttle)),
     )
 
@@ -127,7 +121,7 @@ def _process_rows(gpu: Gpu, reading: Reading) -> list[tuple[str, ...]]:
             _gpu_number(gpu),
             str(process.pid),
             UNKNOWN if process.user is None else printable(process.user),
-            _gib(process.memory),
+            gib(process.memory),
             printable(full_command(process.program, process.arguments) or UNKNOWN),
         )
         for process in largest_first
@@ -149,12 +143,11 @@ def _moment(epoch: float, now: float, tz: tzinfo | None) -> str:
     return then.strftime("%H:%M:%S" if then.date() == today.date() else "%Y-%m-%d %H:%M:%S")
 
 
-def _whole(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.0f}"
-
-
-def _gib(size: int | None) -> str:
-    if size is None:
-        return UNKNOWN
-    # A little memory must not read as none.
-    return "<0.1" if 0 < size < 0.05 * GIB else f"{size / GIB:.1f}"
+def _figure(metric: Metric, gpu: Gpu, reading: Reading) -> str:
+    """Return the metric's value, with its limit where it has one."""
+    show, width = (gib, 5) if metric.kind == "memory" else (whole_number, 3)
+    value = show(getattr(reading, metric.key))
+    if metric.limit is None:
+        return value
+    limit = getattr(reading if hasattr(reading, metric.limit) else gpu, metric.limit)
+    return f"{value:>{width}} / {show(limit):>{width}}"

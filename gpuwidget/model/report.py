@@ -394,7 +394,7 @@ class Report:
 
         Raises MissingPackageError where pandas is not installed.
         """
-        return flat_metrics.frame(self.to_dict())
+        return flat_metrics.data_frame(self.to_dict())
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of the GPUs that the card shows, by name, for any logger: ``gpu0/energy_j``.

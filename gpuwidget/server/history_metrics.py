@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gpuwidget.model.samples import Reading
+from gpuwidget.model.readings import Reading
 
 FROM_READING = (
     "utilization",
@@ -15,7 +15,7 @@ FROM_READING = (
     "memory_temperature_c",
     "sm_clock_mhz",
 )
-"""Fields of a :class:`gpuwidget.model.samples.Reading`."""
+"""Fields of a :class:`gpuwidget.model.readings.Reading`."""
 FROM_ACTIVITY = (
     "graphics",
     "sm",
@@ -30,7 +30,7 @@ FROM_ACTIVITY = (
     "nvlink_tx",
     "nvlink_rx",
 )
-"""Fields of its :class:`gpuwidget.model.samples.Activity`."""
+"""Fields of its :class:`gpuwidget.model.readings.Activity`."""
 QUANTITIES = FROM_READING + FROM_ACTIVITY
 PLACES = {name: place for place, name in enumerate(QUANTITIES)}
 BYTES = frozenset({"memory_used", "pcie_tx", "pcie_rx", "nvlink_tx", "nvlink_rx"})

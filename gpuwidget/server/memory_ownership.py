@@ -16,7 +16,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from gpuwidget.model.clock import Clock
-from gpuwidget.model.samples import Process, Sample
+from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.samples import Sample
 from gpuwidget.model.to_json import to_json
 from gpuwidget.server.gpu_holders import Owner, People, gpu_usage
 from gpuwidget.server.kernel_reports import KernelWords, Word

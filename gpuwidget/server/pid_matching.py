@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from gpuwidget.model.samples import Reading
+from gpuwidget.model.readings import Reading
 from gpuwidget.system import processes
 
 

@@ -12,7 +12,7 @@ SCHEMA = 2
 """Version of the stream's shape, sent with its first message."""
 
 PartialReading = NewType("PartialReading", Mapping[str, object])
-"""Some fields of a :class:`gpuwidget.model.samples.Reading`, by name."""
+"""Some fields of a :class:`gpuwidget.model.readings.Reading`, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class GpuCourse:
 
     uuid: str
     metrics: Mapping[str, Steps]
-    """By the name that a :class:`~gpuwidget.model.samples.Reading` or its ``activity`` has for it, in their
+    """By the name that a :class:`~gpuwidget.model.readings.Reading` or its ``activity`` has for it, in their
     units. What was never known in that time is not there."""
 
 

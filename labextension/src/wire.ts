@@ -61,33 +61,36 @@ export interface Gpu {
 /**
  * Hardware activity between two GPU performance-monitoring (GPM) samples; Hopper and later.
  *
- * All ratios are percent of the window. A value without a counter is null.
+ * A value without a counter is null.
  */
 export interface Activity {
   /** Start of the window, epoch seconds. */
   readonly since: number;
   /** End of the window, epoch seconds. */
   readonly until: number;
-  /** Time any graphics or compute engine was active. */
+  /** Time any graphics or compute engine was active, percent, NVML_GPM_METRIC_GRAPHICS_UTIL. */
   readonly graphics: number | null;
-  /** Share of the multiprocessors with work in them (NVML_GPM_METRIC_SM_UTIL). */
+  /** Share of the multiprocessors with work in them, percent, NVML_GPM_METRIC_SM_UTIL. */
   readonly sm: number | null;
-  /** Warps resident over warps possible (NVML_GPM_METRIC_SM_OCCUPANCY). */
+  /** Warps resident over warps possible, percent, NVML_GPM_METRIC_SM_OCCUPANCY. */
   readonly sm_occupancy: number | null;
-  /** Tensor-core pipes in use (NVML_GPM_METRIC_ANY_TENSOR_UTIL). */
+  /** Tensor-core pipes in use, percent, NVML_GPM_METRIC_ANY_TENSOR_UTIL. */
   readonly tensor: number | null;
-  /** Memory bandwidth in use (NVML_GPM_METRIC_DRAM_BW_UTIL). */
+  /** Memory bandwidth in use, percent, NVML_GPM_METRIC_DRAM_BW_UTIL. */
   readonly dram: number | null;
+  /** Double-precision pipes in use, percent, NVML_GPM_METRIC_FP64_UTIL. */
   readonly fp64: number | null;
+  /** Single-precision pipes in use, percent, NVML_GPM_METRIC_FP32_UTIL. */
   readonly fp32: number | null;
+  /** Half-precision pipes in use, percent, NVML_GPM_METRIC_FP16_UTIL. */
   readonly fp16: number | null;
-  /** Bytes a second sent by the GPU over PCIe. */
+  /** Bytes a second sent by the GPU over PCIe, NVML_GPM_METRIC_PCIE_TX_PER_SEC. */
   readonly pcie_tx: number | null;
-  /** Bytes a second received by the GPU over PCIe. */
+  /** Bytes a second received by the GPU over PCIe, NVML_GPM_METRIC_PCIE_RX_PER_SEC. */
   readonly pcie_rx: number | null;
-  /** Bytes a second sent over all NVLinks. */
+  /** Bytes a second sent over all NVLinks, NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC. */
   readonly nvlink_tx: number | null;
-  /** Bytes a second received over all NVLinks. */
+  /** Bytes a second received over all NVLinks, NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC. */
   readonly nvlink_rx: number | null;
 }
 
@@ -137,9 +140,10 @@ export interface Reading {
    * (nvidia-smi: utilization.gpu). It does not measure how much of the GPU worked: see `activity`.
    */
   readonly utilization: number | null;
-  /** Seconds of the window that `utilization` is averaged over (200 ms on H200), null where unknown. */
-  readonly utilization_window: number | null;
-  /** Percent of that window in which device memory was read or written (nvidia-smi: utilization.memory). */
+  /**
+   * Percent of that window in which device memory was read or written, nvmlDeviceGetUtilizationRates memory
+   * (nvidia-smi: utilization.memory).
+   */
   readonly memory_utilization: number | null;
   /**
    * Bytes in use without what the driver reserves, nvmlDeviceGetMemoryInfo_v2 used (nvidia-smi: memory.used).
@@ -153,7 +157,7 @@ export interface Reading {
   readonly temperature_c: number | null;
   /** Degrees Celsius of the memory, NVML_FI_DEV_MEMORY_TEMP (nvidia-smi: temperature.memory). */
   readonly memory_temperature_c: number | null;
-  /** Clock of the multiprocessors, nvmlDeviceGetClockInfo SM (nvidia-smi: clocks.sm). */
+  /** Clock of the multiprocessors, MHz, nvmlDeviceGetClockInfo SM (nvidia-smi: clocks.sm). */
   readonly sm_clock_mhz: number | null;
   /** Performance state, 0 the fastest to 15, nvmlDeviceGetPerformanceState (nvidia-smi: pstate). */
   readonly pstate: number | null;
@@ -162,11 +166,16 @@ export interface Reading {
    * nvidia-smi: clocks_event_reasons).
    */
   readonly throttle: readonly string[] | null;
-  /** Joules since the driver was loaded, nvmlDeviceGetTotalEnergyConsumption, read once a minute. */
+  /** Joules since the driver was loaded, read once a minute, nvmlDeviceGetTotalEnergyConsumption. */
   readonly energy_j: number | null;
   /**
-   * Uncorrected memory errors since the driver was loaded, nvmlDeviceGetTotalEccErrors uncorrected volatile
-   * (nvidia-smi: ecc.errors.uncorrected.volatile.total), read once a minute.
+   * Seconds of the window that `utilization` is averaged over (200 ms on H200), nvmlDeviceGetSamples
+   * NVML_GPU_UTILIZATION_SAMPLES.
+   */
+  readonly utilization_window: number | null;
+  /**
+   * Uncorrected memory errors since the driver was loaded, read once a minute, nvmlDeviceGetTotalEccErrors
+   * uncorrected volatile (nvidia-smi: ecc.errors.uncorrected.volatile.total).
    */
   readonly ecc_uncorrected: number | null;
   /**
@@ -228,7 +237,7 @@ export interface Steps {
 export interface GpuCourse {
   readonly uuid: string;
   /**
-   * By the name that a :class:`~gpuwidget.model.samples.Reading` or its `activity` has for it, in their
+   * By the name that a :class:`~gpuwidget.model.readings.Reading` or its `activity` has for it, in their
    * units. What was never known in that time is not there.
    */
   readonly metrics: Readonly<Record<string, Steps>>;
@@ -309,8 +318,8 @@ export interface KernelGpu {
   /** Bytes held by the kernel and its children, null where unknown. */
   readonly process_memory: number | null;
   /**
-   * Bytes that torch's allocator in the kernel's own process has reserved, with its cache and without the
-   * CUDA context; null where torch is not loaded, CUDA is not initialized or the value is unknown.
+   * Bytes that torch's allocator in the kernel's process has reserved, with its cache and without the CUDA
+   * context; null where torch is not loaded, CUDA is not initialized or the value is unknown.
    */
   readonly torch_reserved: number | null;
   /** Whether the kernel is known to have a CUDA context there, which stays until its process ends. */
@@ -321,41 +330,41 @@ export interface KernelGpu {
 export interface Switch {
   /** As `cudnn.benchmark`. */
   readonly name: string;
-  /** Its name in words. */
+  /** Its name for users. */
   readonly title: string;
-  /** What it is at, one of the choices; null where that can't be told. */
+  /** The current choice; null where it can't be read. */
   readonly value: string | null;
   readonly choices: readonly string[];
-  /** torch's own. */
+  /** torch's default. */
   readonly default: string;
-  /** The choice that is stored and holds from the next cell, null where nothing is. */
+  /** The requested choice, which applies from the next cell; null without one. */
   readonly pending: string | null;
-  /** The Python that sets what is pending; else what was last run here for it, null where nothing was. */
+  /** The Python statement that applies the pending choice; else the last one that ran for it, or null. */
   readonly statement: string | null;
-  /** What it trades, in sentences. */
+  /** What it trades for what, in sentences. */
   readonly trades: string;
-  /** Why its value can't be told, why it was not set, or what to know beside it; a sentence or null. */
+  /** Why its value is unknown or was not set, or a remark; a sentence or null. */
   readonly note: string | null;
 }
 
-/** All that a kernel tells a view. */
+/** The state that a kernel sends to a view. */
 export interface KernelState {
   readonly schema: number;
   /** gpuwidget's, in the kernel's environment. */
   readonly version: string;
-  /** The kernel's process id, in its own namespace. */
+  /** The kernel's process id in its namespace. */
   readonly pid: number;
-  /** Version of the torch that is loaded. */
+  /** Version of the loaded torch, null without one. */
   readonly torch: string | null;
-  /** Whether torch has brought CUDA up in the kernel's process. */
+  /** Whether torch has initialized CUDA in the kernel's process. */
   readonly cuda_initialized: boolean;
   /** Whether every cell leaves a one-line card (`%gpu watch on`). */
   readonly watching: boolean;
   readonly device: DeviceState;
   readonly choices: readonly DeviceChoice[];
-  /** A sentence that says why nothing can be chosen, or null. */
+  /** Why there is nothing to choose, as a sentence, or null. */
   readonly unavailable: string | null;
-  /** One for each GPU that the kernel's source of readings sees, in NVML's order. */
+  /** One for each GPU of the kernel's source of readings, in NVML's order. */
   readonly gpus: readonly KernelGpu[];
   /** torch's switches; without a value while torch is not loaded. */
   readonly switches: readonly Switch[];
@@ -477,23 +486,23 @@ export interface Usage {
   readonly gpus: readonly GpuUsage[];
 }
 
-/** How is it with you? */
+/** Request the kernel's state. */
 export interface StateRequest {
   readonly schema: number;
   readonly ask: 'state';
 }
 
-/** Make this the default torch device. */
+/** Set the default torch device. */
 export interface SetDeviceRequest {
   readonly schema: number;
   readonly ask: 'set_device';
-  /** `cuda:1` or `cpu`; null restores what was before the first choice. */
+  /** `cuda:1` or `cpu`; null restores the device from before the first choice. */
   readonly device: string | null;
-  /** Whether new tensors go there too; false moves the current CUDA device only. */
+  /** Whether new tensors go there too; false changes only the current CUDA device. */
   readonly new_tensors: boolean;
 }
 
-/** Watch every cell from now on, or no longer. */
+/** Turn the watching of every cell on or off. */
 export interface WatchRequest {
   readonly schema: number;
   readonly ask: 'watch';
@@ -501,16 +510,16 @@ export interface WatchRequest {
 }
 
 /**
- * Give torch's cache back to the driver, also while a cell runs.
+ * Release torch's cached memory to the driver, also while a cell runs.
  *
- * The answer may take as long as what the GPU is doing; other questions pass it by.
+ * The reply may take as long as the GPU's current work; other requests are answered meanwhile.
  */
 export interface FreeCacheRequest {
   readonly schema: number;
   readonly ask: 'free_cache';
 }
 
-/** Set one of torch's switches: at once, or while a cell runs before the next one. */
+/** Set one of torch's switches: at once, or, while a cell runs, before the next cell. */
 export interface SwitchRequest {
   readonly schema: number;
   readonly ask: 'set_switch';
@@ -520,26 +529,31 @@ export interface SwitchRequest {
   readonly value: string;
 }
 
-/** Examine your environment. The answer takes seconds, a minute at most; other questions pass it by. */
+/**
+ * Run the doctor's checks.
+ *
+ * The reply takes seconds, a minute at most; other requests are answered meanwhile.
+ */
 export interface DoctorRequest {
   readonly schema: number;
   readonly ask: 'doctor';
 }
 
-/** It was done; the state is that after it. */
+/** The request succeeded. */
 export interface OkReply {
   readonly status: 'ok';
-  /** What was done, in words to show: what ran and what came of it; null where the state says it all. */
+  /** A message for the user: what ran, and its result; null where the state shows it. */
   readonly done: string | null;
+  /** The state after it. */
   readonly state: KernelState;
 }
 
-/** It could not be done. */
+/** The request failed. */
 export interface ErrorReply {
   readonly status: 'error';
-  /** Why not, as a sentence to show. */
+  /** The reason, as a sentence for the user. */
   readonly reason: string;
-  /** The state as it is, null where that can't be told either. */
+  /** The current state, null where it can't be read either. */
   readonly state: KernelState | null;
 }
 
@@ -593,11 +607,11 @@ export interface Doctor {
   readonly links: readonly Link[];
 }
 
-/** The answer to `DoctorRequest`. */
+/** The reply to `DoctorRequest`. */
 export interface DoctorReply {
   readonly status: 'examined';
   readonly doctor: Doctor;
-  /** The state as it is, null where that can't be told. */
+  /** The current state, null where it can't be read. */
   readonly state: KernelState | null;
 }
 

@@ -11,7 +11,8 @@ import pytest
 from fakes import EPOCH
 from helpers_samples import h200, reading, sample
 
-from gpuwidget.model.samples import Activity, Sample
+from gpuwidget.model.readings import Activity
+from gpuwidget.model.samples import Sample
 from gpuwidget.server.history import Past
 from gpuwidget.server.history_metrics import FROM_ACTIVITY, QUANTITIES
 from gpuwidget.server.time_series import MAX_POINTS, Asked

@@ -54,7 +54,7 @@ def _power(gpus: Sequence[GpuReport]) -> str | None:
     limits = [gpu.power_limit_w for gpu in gpus if gpu.power_limit_w is not None]
     if not drawn or not limits:
         return None
-    return f"{sum(drawn) / len(drawn):.0f} of {sum(limits) / len(limits):.0f} W"
+    return units.power_of(sum(drawn) / len(drawn), sum(limits) / len(limits))
 
 
 def _small_percent(percent: float | None) -> str:

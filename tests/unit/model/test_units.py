@@ -61,7 +61,7 @@ def test_changes_have_a_sign(before: float | None, after: float | None, text: st
 )
 def test_a_course_says_a_shared_unit_once(before: float | None, after: float | None, text: str) -> None:
     """Two sizes share a unit where they have the same, and only then."""
-    assert units.memory_course(before, after) == text
+    assert units.memory_change(before, after) == text
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_part_of_a_whole(size: float | None, total: float | None, text: str) -
 )
 def test_figures_of_a_column(value: float | None, unit: str, text: str) -> None:
     """Under a title with the unit a number has none, unless it would round to nothing there."""
-    assert units.figure(value, unit) == text
+    assert units.number_in_unit(value, unit) == text
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_figures_of_a_column(value: float | None, unit: str, text: str) -> None:
 )
 def test_changes_in_a_column_have_a_sign(value: float | None, text: str) -> None:
     """A column of changes has signs too."""
-    assert units.figure(value, "GiB", signed=True) == text
+    assert units.number_in_unit(value, "GiB", signed=True) == text
 
 
 @pytest.mark.parametrize(
@@ -176,3 +176,18 @@ def test_energy(value: float | None, text: str) -> None:
 def test_durations(value: float | None, text: str) -> None:
     """From microseconds to hours, never '60.0 s' or '1000 ms'."""
     assert units.duration(value) == text
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(None, "n/a"), (0, "0.0"), (1, "<0.1"), (64 * MIB, "0.1"), (15.64 * GIB, "15.6")]
+)
+def test_a_size_in_a_column_of_gib(size: float | None, text: str) -> None:
+    """A little memory does not read as none."""
+    assert units.gib(size) == text
+
+
+def test_numbers_beside_their_unit() -> None:
+    """Utilization, power and temperature are whole; an unknown value is n/a, an unknown limit is left out."""
+    assert (units.whole_number(96.6), units.whole_number(None)) == ("97", "n/a")
+    assert (units.power_of(165.4, 700.0), units.power_of(165.4, None)) == ("165 of 700 W", "165 W")
+    assert (units.temperature(61.5), units.temperature(None)) == ("62 °C", "n/a")
