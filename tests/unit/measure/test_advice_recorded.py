@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from helpers_replay import Player, repeated, shipped_without
+from helpers_replay import Player, recording_without, repeated
 
 from gpuwidget.kernel.cells import run_context
 from gpuwidget.kernel.cells.run_context import RunContextBuilder
@@ -53,7 +53,7 @@ def player() -> Iterator[Player]:
 @pytest.fixture(scope="session")
 def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The recording of GPUs without hardware counters."""
-    return shipped_without(tmp_path_factory.mktemp("older") / "h200-x4.jsonl", "gpm")
+    return recording_without(tmp_path_factory.mktemp("older") / "h200-x4.jsonl", "gpm")
 
 
 @pytest.fixture
