@@ -217,8 +217,7 @@ def _gpu_memory(target: Target, need: int, sample: Sample | None, requested: flo
 def _holders(reading: Reading) -> tuple[str, ...]:
     """Return who holds the GPU's memory and how much, the largest first."""
     found = [
-        (clean_line(name, _MAX_NAME_LENGTH), size)
-        for name, size in default_device.observer().holders(reading)
+        (clean_line(name, _MAX_NAME_LENGTH), size) for name, size in default_device.monitor().holders(reading)
     ]
     ranked = sorted(found, key=lambda item: -(item[1] or 0))
     named = [f"{name} {units.memory(size)}" if size is not None else name for name, size in ranked]

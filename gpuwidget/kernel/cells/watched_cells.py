@@ -54,7 +54,7 @@ class CellWatch:
         self.stop_listening: Callable[[], None] = lambda: None
         """Stops listening for the cell's error."""
         self._shell = shell
-        self._view: live_display.LiveView | None = None
+        self._view: live_display.LiveDisplay | None = None
         self._slot: OutputSlot | None = None
         self._render: Callable[[Report], dict[str, Any]] | None = None
         """Makes the card; None for no card."""
@@ -63,7 +63,7 @@ class CellWatch:
 
     def enter_device(self, device: str) -> None:
         """Make ``device`` torch's default until :meth:`restore_device`."""
-        name = default_device.checked(device) or "cpu"
+        name = default_device.validate_device(device) or "cpu"
         with defer_interrupts():
             self._restore_device = DEVICE_SWITCH.use_device(name)
 
@@ -99,7 +99,7 @@ class CellWatch:
         if info is not None and self._render is not None:
             self._slot = OutputSlot.at_end(self._shell)
         if show_chart:
-            self._view = live_display.LiveView(self.run.progress, self._shell)
+            self._view = live_display.LiveDisplay(self.run.progress, self._shell)
             self._view.start()
         watch_api.enter_cell(self.run)
         if info is not None:
@@ -110,7 +110,7 @@ class CellWatch:
         if not has_front_end(self._shell):
             return False
         try:
-            live_display.prepare()
+            live_display.import_libraries()
         except live_display.LiveUnavailable as error:
             _LOG.warning("%s", printable_lines(str(error)))
             return False
@@ -201,7 +201,7 @@ class CellWatcher:
             with defer_interrupts():
                 DEVICE_SWITCH.before_cell()
                 if not self._running.nested:
-                    SWITCHES.before_cell()
+                    SWITCHES.apply_pending()
             self._start(watch, cell)
         except KeyboardInterrupt:
             # Interrupted before the cell's code began. IPython ignores exceptions from here, so that the
