@@ -336,7 +336,7 @@ def _non_torch_memory(
         return None, (), [_NO_DRIVER]
     name = f"cuda:{index}"
     known = DeviceMemory(name, state.allocated, state.reserved, 0, None)
-    devices, reason = non_torch_memory.look([known])
+    devices, reason = non_torch_memory.by_device([known])
     found = devices.get(name)
     if found is None:
         return None, (), [_NO_DRIVER if reason is None else f"other processes: {reason.rstrip('.')}"]
