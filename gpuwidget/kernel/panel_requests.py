@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from gpuwidget.kernel.commands.doctor_command import Consultation
+from gpuwidget.kernel.commands.doctor_command import SharedDiagnosis
 from gpuwidget.kernel.commands.free_cache_command import free_cache
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.switch_requests import SWITCHES
@@ -59,7 +59,7 @@ class PanelRequests:
     def __init__(self, shell: Any, cells: WatchSetting) -> None:
         self._kernel: Any = getattr(shell, "kernel", None)
         self._cells = cells
-        self._consultation = Consultation()
+        self._diagnosis = SharedDiagnosis()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
@@ -112,7 +112,7 @@ class PanelRequests:
     async def _run_checks(self, send: Callable[[_Reply], None]) -> None:
         reply: _Reply
         try:
-            reply = DoctorReply("examined", await self._consultation.doctor(), self._state())
+            reply = DoctorReply("examined", await self._diagnosis.doctor(), self._state())
         except Exception as error:
             reply = self._error(error)
         send(reply)
@@ -146,12 +146,12 @@ class PanelRequests:
         if isinstance(request, FreeCacheRequest):
             return free_cache(cell_runs=self._cells.busy)
         if isinstance(request, SwitchRequest):
-            return SWITCHES.wish(request.name, request.value)
+            return SWITCHES.request(request.name, request.value)
         if isinstance(request, WatchRequest):
             self._cells.every_cell = request.on
         elif isinstance(request, SetDeviceRequest):
-            device = default_device.checked(
-                request.device, new_tensors=request.new_tensors, patience_s=_DEVICE_TIMEOUT_S
+            device = default_device.validate_device(
+                request.device, new_tensors=request.new_tensors, timeout_s=_DEVICE_TIMEOUT_S
             )
             DEVICE_SWITCH.choose(device, new_tensors=request.new_tensors)
         return None

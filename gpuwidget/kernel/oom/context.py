@@ -320,7 +320,7 @@ def _beside(index: int | None, books: AllocatorState) -> tuple[str | None, tuple
         return None, (), [_NO_DRIVER]
     name = f"cuda:{index}"
     known = DeviceMemory(name, books.allocated, books.reserved, 0, None)
-    devices, reason = non_torch_memory.look([known])
+    devices, reason = non_torch_memory.by_device([known])
     found = devices.get(name)
     if found is None:
         return None, (), [_NO_DRIVER if reason is None else f"other processes: {reason.rstrip('.')}"]

@@ -13,7 +13,7 @@ from helpers_out_of_memory import LimitedGpu
 
 from gpuwidget.kernel.attribution import memory_holders
 from gpuwidget.kernel.devices import non_torch_memory
-from gpuwidget.kernel.devices.non_torch_memory import CONTEXT, Outside
+from gpuwidget.kernel.devices.non_torch_memory import CONTEXT, NonTorchMemory
 from gpuwidget.kernel.oom.context import FailedCell, gather
 from gpuwidget.measure.out_of_memory import Other, Pool, Story
 from gpuwidget.model.report import Holder
@@ -23,10 +23,12 @@ torch: Any = pytest.importorskip("torch")
 
 
 @pytest.fixture(autouse=True)
-def outside(monkeypatch: pytest.MonkeyPatch) -> dict[str, Outside]:
+def outside(monkeypatch: pytest.MonkeyPatch) -> dict[str, NonTorchMemory]:
     """What the driver says of each device."""
-    said: dict[str, Outside] = {}
-    monkeypatch.setattr(non_torch_memory, "look", lambda known: (said, None if said else "no driver here."))
+    said: dict[str, NonTorchMemory] = {}
+    monkeypatch.setattr(
+        non_torch_memory, "by_device", lambda known: (said, None if said else "no driver here.")
+    )
     return said
 
 
@@ -67,13 +69,13 @@ def test_what_was_let_go_of_since(small_gpu: LimitedGpu) -> None:
     assert (told.facts.allocated, told.let_go) == (16 * MIB, 16 * MIB)
 
 
-def test_who_else_is_there(small_gpu: LimitedGpu, outside: dict[str, Outside]) -> None:
+def test_who_else_is_there(small_gpu: LimitedGpu, outside: dict[str, NonTorchMemory]) -> None:
     """Processes by name, told from this process's own libraries, which nobody can shut down."""
     holders = tuple(
         Holder("outside torch", (name,), None, "cuda:0", size, None)
         for name, size in ((CONTEXT, 6 * MIB), ("bob: train.py", 20 * MIB))
     )
-    outside["cuda:0"] = Outside("GPU 3 H200", holders, ("A remark.",))
+    outside["cuda:0"] = NonTorchMemory("GPU 3 H200", holders, ("A remark.",))
     told = story(small_gpu, 80 * MIB)
     assert told.gpu == "GPU 3 H200"
     assert told.facts.others == (Other(CONTEXT, 6 * MIB, False), Other("bob: train.py", 20 * MIB, True))
