@@ -17,8 +17,8 @@ from gpuwidget.views import diagnosis_view
 def run(version: str, *, as_json: bool, earlier: Path | None, width: int) -> tuple[str, bool]:
     """Return the text to print, and whether all checks finished and none is broken.
 
-    ``version`` is gpuwidget's. Raises OptionError where ``earlier`` is no diagnosis, and DoctorError where the
-    checks do not finish.
+    ``version`` is gpuwidget's. Raises OptionError where ``earlier`` is no diagnosis, and DoctorError where
+    the checks do not finish.
     """
     before = None if earlier is None else _read(earlier)
     doctor = visit("shell", version, Environment.own())
