@@ -34,10 +34,10 @@ SCHEMA = ROOT / "labextension" / "schema" / "panel.json"
 TOLD_ELSEWHERE = {
     "health/linkView.ts: title",
     "health/words.ts: title",
-    "language.ts: where",
-    "panel/switchRow.ts: known.title",
-    "panel/switchRow.ts: known.trades",
-    "panel/switchWords.ts: title",
+    "settingsSchema.ts: where",
+    "panel/settingsSection.ts: setting.title",
+    "panel/settingsSection.ts: setting.trades",
+    "panel/settingsSection.ts: title",
     "ui/throttle.ts: word",
 }
 """Where it translates what Python says, of which ``said_by_python`` has the words, or the settings."""

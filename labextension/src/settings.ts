@@ -1,7 +1,7 @@
 import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 
 import type { AlertSettings } from './alerts/rules';
-import type { Thresholds } from './holders/hints';
+import type { Thresholds } from './memory/hints';
 import type { Units } from './ui/units';
 
 /** The settings' id: that of the plugin whose schema has their defaults. */

@@ -1,6 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import type { Kernel, Loading } from '../src/kernel/kernel';
+import type { Kernel, LoadResult } from '../src/kernel/kernel';
+import { parseReply, type ParsedReply } from '../src/kernel/kernelReply';
 import type { Server, Socket } from '../src/stream/connection';
 import type { Timers } from '../src/timers';
 import {
@@ -121,47 +122,49 @@ export class FakeServer implements Server {
   }
 }
 
-/** A kernel whose answers are the test's. */
+/** A kernel whose replies the test sets, as they would arrive. */
 export class FakeKernel implements Kernel {
-  readonly questions: KernelRequest[] = [];
-  answer: KernelReply | null = null;
-  private held: Promise<KernelReply | null> | null = null;
-  loading: Loading = { outcome: 'loaded', version: '0.1.0' };
-  /** Whether it is dead, and asking it throws. */
+  readonly requests: KernelRequest[] = [];
+  /** The content of the next replies; null for none. */
+  reply: unknown = null;
+  private readonly held: Promise<unknown>[] = [];
+  loadResult: LoadResult = { outcome: 'loaded', version: '0.1.0' };
+  /** Whether it is dead, so that requests throw. */
   gone = false;
 
   constructor(
-    private readonly speaks = 'python',
+    private readonly spec = 'python',
     readonly id = 'kernel-1'
   ) {}
 
-  /** Keep the next question waiting until the function that comes back is called with its answer. */
-  hold(): (answer: KernelReply | null) => void {
-    let settle: (answer: KernelReply | null) => void = () => undefined;
-    this.held = new Promise(resolve => {
-      settle = resolve;
-    });
-    return answer => {
-      settle(answer);
+  /** Hold back the reply to the next request that has none held back yet. Call the result with the reply. */
+  hold(): (reply: unknown) => void {
+    let settle: (reply: unknown) => void = () => undefined;
+    this.held.push(
+      new Promise(resolve => {
+        settle = resolve;
+      })
+    );
+    return reply => {
+      settle(reply);
     };
   }
 
   language(): Promise<string> {
-    return Promise.resolve(this.speaks);
+    return Promise.resolve(this.spec);
   }
 
-  ask(question: KernelRequest): Promise<KernelReply | null> {
+  async request(content: KernelRequest): Promise<ParsedReply | null> {
     if (this.gone) {
       throw new Error('Kernel is dead');
     }
-    this.questions.push(question);
-    const held = this.held;
-    this.held = null;
-    return held ?? Promise.resolve(this.answer);
+    this.requests.push(content);
+    const reply = await (this.held.shift() ?? this.reply);
+    return reply === null ? null : parseReply(reply);
   }
 
-  load(): Promise<Loading> {
-    return Promise.resolve(this.loading);
+  load(): Promise<LoadResult> {
+    return Promise.resolve(this.loadResult);
   }
 }
 

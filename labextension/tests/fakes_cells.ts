@@ -1,6 +1,6 @@
 import { Signal } from '@lumino/signaling';
 
-import type { CellModel, CellModels, Output, Outputs, OutputsChange } from '../src/cells/reader';
+import type { CellModel, CellModels, Output, Outputs, OutputsChange } from '../src/cells/reportReader';
 import { REPORT_MIME } from '../src/cells/report';
 import { GIB } from './fakes';
 

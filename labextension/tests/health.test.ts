@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import { Health, type Examination, type ServerDoctor } from '../src/health/health';
 import { asJson, commandIn, healthSummary } from '../src/health/words';
-import { Kernels } from '../src/kernel/kernels';
+import { ActiveKernel } from '../src/kernel/activeKernel';
 import type { Doctor, Link } from '../src/wire';
 import { FakeKernel, FakeTimers, ok, settled, trans } from './fakes';
 
@@ -43,18 +43,18 @@ class FakeDoctor implements ServerDoctor {
   }
 }
 
-function made(): { health: Health; server: FakeDoctor; kernels: Kernels } {
-  const kernels = new Kernels(new FakeTimers());
-  kernels.start();
+function made(): { health: Health; server: FakeDoctor; kernels: ActiveKernel } {
+  const kernels = new ActiveKernel(new FakeTimers());
+  kernels.setPanelVisible(true);
   const server = new FakeDoctor();
   return { health: new Health(server, kernels, SILENCE), server, kernels };
 }
 
 /** A kernel in front that answers. */
-async function front(kernels: Kernels, pid = 1): Promise<FakeKernel> {
+async function front(kernels: ActiveKernel, pid = 1): Promise<FakeKernel> {
   const kernel = new FakeKernel();
-  kernel.answer = ok({ pid });
-  kernels.show({ notebook: 'train.ipynb', kernel, phase: 'idle' });
+  kernel.reply = ok({ pid });
+  kernels.setActive({ name: 'train.ipynb', kernel, phase: 'idle' });
   await settled();
   return kernel;
 }
@@ -64,20 +64,20 @@ test('nobody is asked before somebody wants to know', async () => {
   const kernel = await front(kernels);
   await settled();
   assert.deepEqual([health.server, health.kernel], [{ kind: 'unasked' }, { kind: 'unasked' }]);
-  assert.deepEqual([server.asked, kernel.questions.length], [0, 1]);
+  assert.deepEqual([server.asked, kernel.requests.length], [0, 1]);
 });
 
 test('both are asked once, and again only on request', async () => {
   const { health, server, kernels } = made();
   const kernel = await front(kernels);
-  kernel.answer = { status: 'examined', doctor: doctor(link('gpu')), state: null };
+  kernel.reply = { status: 'examined', doctor: doctor(link('gpu')), state: null };
   await health.askOnce();
   await health.askOnce();
   assert.deepEqual([health.server, health.kernel], [examined(link('torch')), examined(link('gpu'))]);
   assert.equal(server.asked, 1);
   await health.ask();
   assert.equal(server.asked, 2);
-  assert.deepEqual(kernel.questions.slice(1), [
+  assert.deepEqual(kernel.requests.slice(1), [
     { schema: 1, ask: 'doctor' },
     { schema: 1, ask: 'doctor' }
   ]);
@@ -98,11 +98,11 @@ test('what could not be looked at says why', async () => {
   const { health, server, kernels } = made();
   const kernel = await front(kernels);
   server.answer = Promise.reject(new Error('No end within 60 seconds.'));
-  kernel.answer = { status: 'error', reason: 'This kernel does not know that question.', state: null };
+  kernel.reply = { status: 'error', reason: 'This kernel does not know that question.', state: null };
   await health.ask();
   assert.deepEqual(health.server, { kind: 'failed', reason: 'No end within 60 seconds.' });
   assert.deepEqual(health.kernel, { kind: 'failed', reason: 'This kernel does not know that question.' });
-  kernel.answer = null;
+  kernel.reply = null;
   await health.ask();
   assert.deepEqual(health.kernel, { kind: 'failed', reason: SILENCE });
 });
@@ -110,14 +110,14 @@ test('what could not be looked at says why', async () => {
 test('a restarted kernel, and another one, are not what was examined', async () => {
   const { health, kernels } = made();
   const kernel = await front(kernels);
-  kernel.answer = { status: 'examined', doctor: doctor(), state: null };
+  kernel.reply = { status: 'examined', doctor: doctor(), state: null };
   await health.ask();
   assert.equal(health.kernel?.kind, 'examined');
-  kernel.answer = ok({ pid: 2 });
-  kernels.again();
+  kernel.reply = ok({ pid: 2 });
+  kernels.refresh();
   await settled();
   assert.deepEqual(health.kernel, { kind: 'unasked' });
-  kernels.show({ notebook: null, kernel: null, phase: null });
+  kernels.setActive({ name: null, kernel: null, phase: null });
   assert.equal(health.kernel, null);
 });
 

@@ -1,7 +1,7 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { Hints, type Hint, type Thresholds } from '../src/holders/hints';
+import { HintFinder, type Hint, type Thresholds } from '../src/memory/hints';
 import { GIB, gpuUsage, holding, reading, sample, serverKernel, usage } from './fakes';
 import type { GpuUsage, ServerKernel } from '../src/wire';
 
@@ -11,18 +11,24 @@ const THRESHOLDS: Thresholds = { idle: 2 * HOUR, memory: GIB, utilization: 30, w
 
 /** What is said of so many GPUs at `time`. */
 function hints(
-  said: Hints,
+  said: HintFinder,
   kernels: readonly ServerKernel[],
   gpus: readonly GpuUsage[],
   time = NOW,
   thresholds = THRESHOLDS
 ): Hint[] {
   const readings = gpus.map((_, index) => reading(index));
-  return said.of(usage(kernels, gpus, time), sample(time, readings), 1, thresholds);
+  return said.find(usage(kernels, gpus, time), sample(time, readings), 1, thresholds);
 }
 
 /** What is said of one GPU after so many seconds in which the page has looked every five. */
-function watched(said: Hints, kernel: ServerKernel, held: GpuUsage, from: number, seconds: number): Hint[] {
+function watched(
+  said: HintFinder,
+  kernel: ServerKernel,
+  held: GpuUsage,
+  from: number,
+  seconds: number
+): Hint[] {
   let found: Hint[] = [];
   for (let time = from; time <= from + seconds; time += 5) {
     found = hints(said, [kernel], [held], time);
@@ -43,7 +49,11 @@ function means(...percent: (number | null)[]): Partial<GpuUsage> {
 
 test('a notebook that has been idle for hours and holds memory is pointed out, once for all its GPUs', () => {
   const mine = [holding(18, { kernel: 'a' })];
-  const found = hints(new Hints(), [idle('a', 3)], [gpuUsage(0, mine), gpuUsage(1, []), gpuUsage(2, mine)]);
+  const found = hints(
+    new HintFinder(),
+    [idle('a', 3)],
+    [gpuUsage(0, mine), gpuUsage(1, []), gpuUsage(2, mine)]
+  );
   assert.equal(found.length, 1);
   const [hint] = found;
   assert.ok(hint?.kind === 'idle');
@@ -72,12 +82,12 @@ test('one that is idle for less, holds less or works is not', () => {
     serverKernel('since', { idle_since: null }),
     idle('nothing', 9)
   ];
-  assert.deepEqual(hints(new Hints(), kernels, gpus), []);
+  assert.deepEqual(hints(new HintFinder(), kernels, gpus), []);
 });
 
 test('the most there is to gain comes first', () => {
   const gpus = [gpuUsage(0, [holding(4, { kernel: 'a' }), holding(9, { kernel: 'b', source: 'torch' })])];
-  const found = hints(new Hints(), [idle('a', 3), idle('b', 3)], gpus);
+  const found = hints(new HintFinder(), [idle('a', 3), idle('b', 3)], gpus);
   assert.deepEqual(
     found.map(({ key }) => key),
     ['idle b', 'idle a']
@@ -90,11 +100,11 @@ const JOB = [holding(18, { kernel: 'job' })];
 
 /** What hints say of GPUs: percent and seconds. */
 function slack(found: readonly Hint[]): unknown[] {
-  return found.map(hint => hint.kind === 'slack' && [hint.utilization, hint.seconds]);
+  return found.map(hint => hint.kind === 'underused' && [hint.utilization, hint.seconds]);
 }
 
 test('a GPU that did little for long is told with the longest window that says so and in which the job was seen', () => {
-  const said = new Hints();
+  const said = new HintFinder();
   assert.deepEqual(slack(watched(said, BUSY, gpuUsage(0, JOB, means(11, 12, 13)), NOW, 1800)), [[12, 1800]]);
   assert.deepEqual(slack(watched(said, BUSY, gpuUsage(0, JOB, means(11, 12, 13)), NOW + 1805, 1795)), [
     [13, 3600]
@@ -105,7 +115,8 @@ test('a GPU that did little for long is told with the longest window that says s
 });
 
 test('without evidence nothing is said of a GPU', () => {
-  const silent = (held: GpuUsage, kernel = BUSY): Hint[] => watched(new Hints(), kernel, held, NOW, 3600);
+  const silent = (held: GpuUsage, kernel = BUSY): Hint[] =>
+    watched(new HintFinder(), kernel, held, NOW, 3600);
   assert.deepEqual(silent(gpuUsage(0, JOB, means(11, null, null))), []);
   assert.deepEqual(silent(gpuUsage(0, JOB, means(11, 30, 11))), []);
   assert.deepEqual(silent(gpuUsage(0, JOB)), []);
@@ -117,29 +128,29 @@ test('without evidence nothing is said of a GPU', () => {
 const LOW = gpuUsage(0, JOB, means(5, 5, 5));
 
 test('a job is not blamed for the time before it came, nor for that before the page looked', () => {
-  const said = new Hints();
+  const said = new HintFinder();
   assert.deepEqual(watched(said, BUSY, gpuUsage(0, [], means(5, 5, 5)), NOW, 3600), []);
   assert.deepEqual(watched(said, BUSY, LOW, NOW + 3605, 1795), []);
   assert.deepEqual(slack(watched(said, BUSY, LOW, NOW + 5405, 0)), [[5, 1800]]);
-  assert.deepEqual(hints(new Hints(), [BUSY], [LOW]), []);
+  assert.deepEqual(hints(new HintFinder(), [BUSY], [LOW]), []);
 });
 
 test('a job is not blamed for an hour in which nobody looked', () => {
-  const said = new Hints();
+  const said = new HintFinder();
   watched(said, BUSY, LOW, NOW, 1800);
   assert.deepEqual(hints(said, [BUSY], [LOW], NOW + 9000), []);
   assert.deepEqual(slack(watched(said, BUSY, LOW, NOW + 9005, 1795)), [[5, 1800]]);
 });
 
 test('a notebook that was idle all hour is not blamed with its next cell', () => {
-  const said = new Hints();
+  const said = new HintFinder();
   watched(said, idle('job', 0), LOW, NOW, 3600);
   assert.deepEqual(watched(said, BUSY, LOW, NOW + 3605, 1795), []);
   assert.deepEqual(slack(watched(said, BUSY, LOW, NOW + 5405, 0)), [[5, 1800]]);
 });
 
 test('what is said of a GPU stands for a minute, so that no cell and no percent has the panel jump', () => {
-  const said = new Hints();
+  const said = new HintFinder();
   watched(said, BUSY, LOW, NOW, 1800);
   const after = (seconds: number, kernel: ServerKernel, held: GpuUsage): unknown[] =>
     slack(hints(said, [kernel], [held], NOW + 1800 + seconds));
@@ -152,14 +163,14 @@ test('what is said of a GPU stands for a minute, so that no cell and no percent 
 });
 
 test('what is said of a job goes with it', () => {
-  const said = new Hints();
+  const said = new HintFinder();
   watched(said, BUSY, LOW, NOW, 1800);
   assert.deepEqual(hints(said, [], [gpuUsage(0, [], means(5, 5, 5))], NOW + 1805), []);
 });
 
 test('a threshold of 0 % points nothing out', () => {
   const never = { ...THRESHOLDS, utilization: 0 };
-  const said = new Hints();
+  const said = new HintFinder();
   const idling = gpuUsage(0, JOB, means(0, 0, 0));
   assert.equal(watched(said, BUSY, idling, NOW, 1800).length, 1);
   assert.deepEqual(hints(said, [BUSY], [idling], NOW + 1805, never), []);

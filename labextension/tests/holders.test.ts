@@ -1,10 +1,18 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { heldBy, heldWords, losses, targetOf } from '../src/holders/actions';
-import { arranged, holdersOf, type Holder } from '../src/holders/holders';
-import { segments } from '../src/holders/segments';
-import { kernelName, roughly, stateOf, titleOf } from '../src/holders/words';
+import {
+  approximateDuration,
+  holderName,
+  holdersOf,
+  kernelName,
+  kernelStateText,
+  sortedHolders,
+  targetOf,
+  type Holder
+} from '../src/memory/holders';
+import { holdingsOf, holdingsText, shutdownLosses } from '../src/memory/kernelMemory';
+import { memorySegments } from '../src/panel/memoryBar';
 import { Model, shares } from '../src/stream/model';
 import { GIB, gpu, gpuUsage, holding, kernelGpu, reading, sample, serverKernel, trans, usage } from './fakes';
 import type { GpuUsage, ServerKernel } from '../src/wire';
@@ -25,7 +33,7 @@ function keys(all: readonly Holder[]): string[] {
 }
 
 function titles(all: readonly Holder[], kernels: readonly ServerKernel[]): string[] {
-  return all.map(holder => titleOf(trans, holder, kernels)[0]);
+  return all.map(holder => holderName(trans, holder, kernels)[0]);
 }
 
 test('notebooks, consoles, terminals and other processes are told apart, and named', () => {
@@ -113,7 +121,7 @@ test('the notebook in front comes first, what is nobody’s last, and between th
     ],
     { unattributed: 50 * GIB }
   );
-  assert.deepEqual(keys(arranged(holders(said, 'train'), [])), [
+  assert.deepEqual(keys(sortedHolders(holders(said, 'train'), [])), [
     'kernel train',
     'pid 1',
     'kernel eval',
@@ -130,11 +138,11 @@ test('two that hold about the same keep their places; one that clearly holds mor
         [holding(one, { pid: 1 }), holding(two, { pid: 2 })].sort((a, b) => (b.memory ?? 0) - (a.memory ?? 0))
       )
     );
-  let order = keys(arranged(said(10, 9.9), []));
+  let order = keys(sortedHolders(said(10, 9.9), []));
   assert.deepEqual(order, ['pid 1', 'pid 2']);
-  order = keys(arranged(said(10, 10.9), order));
+  order = keys(sortedHolders(said(10, 10.9), order));
   assert.deepEqual(order, ['pid 1', 'pid 2']);
-  order = keys(arranged(said(10, 12), order));
+  order = keys(sortedHolders(said(10, 12), order));
   assert.deepEqual(order, ['pid 2', 'pid 1']);
 });
 
@@ -143,7 +151,7 @@ test('one that is new takes its place by size, and the others keep theirs', () =
     0,
     [5, 4, 3, 2].map((gib, pid) => holding(gib, { pid }))
   );
-  assert.deepEqual(keys(arranged(holders(said), ['pid 0', 'pid 2', 'pid 3'])), [
+  assert.deepEqual(keys(sortedHolders(holders(said), ['pid 0', 'pid 2', 'pid 3'])), [
     'pid 0',
     'pid 1',
     'pid 2',
@@ -153,7 +161,7 @@ test('one that is new takes its place by size, and the others keep theirs', () =
 
 test('idle for a moment has no figure, idle for long one unit', () => {
   const state = (changes: Partial<ServerKernel>): string =>
-    stateOf(trans, serverKernel('k', changes), 10_000);
+    kernelStateText(trans, serverKernel('k', changes), 10_000);
   assert.deepEqual(
     [
       state({ idle_since: 9990 }),
@@ -161,11 +169,11 @@ test('idle for a moment has no figure, idle for long one unit', () => {
       state({ idle_since: null }),
       state({ state: 'busy', idle_since: null }),
       state({ state: 'unknown', idle_since: null }),
-      stateOf(trans, null, 10_000)
+      kernelStateText(trans, null, 10_000)
     ],
     ['idle', 'idle 16 min', 'idle', 'busy', '', '']
   );
-  assert.deepEqual([59, 60, 3599, 3600, 171_000, 172_800].map(roughly), [
+  assert.deepEqual([59, 60, 3599, 3600, 171_000, 172_800].map(approximateDuration), [
     '59 s',
     '1 min',
     '59 min',
@@ -207,7 +215,7 @@ test('the bar has this notebook first, then each other, then what is nobody’s'
     unattributed: 5 * GIB
   });
   const parts = shares({ ...now, usage: said, front: 'train' });
-  assert.deepEqual(segments(parts, arranged(holders(said, 'train'), [])), [
+  assert.deepEqual(memorySegments(parts, sortedHolders(holders(said, 'train'), [])), [
     { who: 'here', memory: 10 * GIB },
     { who: 'other', memory: 20 * GIB },
     { who: 'unknown', memory: 5 * GIB }
@@ -216,7 +224,7 @@ test('the bar has this notebook first, then each other, then what is nobody’s'
 
 test('the bar never shows more than is used, and small ones as one piece', () => {
   const said = gpuUsage(0, [holding(30, { pid: 1 }), holding(30, { pid: 2 })]);
-  assert.deepEqual(segments(shares({ ...now, usage: said, front: null }), holders(said)), [
+  assert.deepEqual(memorySegments(shares({ ...now, usage: said, front: null }), holders(said)), [
     { who: 'other', memory: 30 * GIB },
     { who: 'other', memory: 5 * GIB }
   ]);
@@ -224,7 +232,7 @@ test('the bar never shows more than is used, and small ones as one piece', () =>
     0,
     Array.from({ length: 10 }, (_, pid) => holding(1, { pid }))
   );
-  const pieces = segments(shares({ ...now, usage: many, front: null }), holders(many));
+  const pieces = memorySegments(shares({ ...now, usage: many, front: null }), holders(many));
   assert.deepEqual(
     pieces.map(({ memory }) => memory / GIB),
     [1, 1, 1, 1, 1, 5, 25]
@@ -233,7 +241,7 @@ test('the bar never shows more than is used, and small ones as one piece', () =>
 
 test('before the server has said who holds what, the bar is as the notebook says', () => {
   const parts = shares({ ...now, kernel: kernelGpu(0), usage: null, front: 'train' });
-  assert.deepEqual(segments(parts, []), [
+  assert.deepEqual(memorySegments(parts, []), [
     { who: 'here', memory: 14 * GIB },
     { who: 'other', memory: 21 * GIB }
   ]);
@@ -258,15 +266,15 @@ test('what ending a kernel takes with it is named, per GPU', () => {
     gpuUsage(1, [holding(2, { pid: 1 })]),
     gpuUsage(2, [holding(3.1, { kernel: 'train', source: 'torch' })])
   );
-  const words = heldWords(trans, heldBy(model, 'train'));
+  const words = holdingsText(trans, holdingsOf(model, 'train'));
   assert.equal(words, '18.0 GiB on GPU 0, 3.1 GiB on GPU 2 (torch’s own number)');
-  assert.deepEqual(losses(trans, TRAIN, true, words, ['Console 1']), [
+  assert.deepEqual(shutdownLosses(trans, TRAIN, true, words, ['Console 1']), [
     'all its variables',
     'the cell that runs now, and those that wait',
     `what it holds: ${words}`,
     'the kernel of Console 1 too, which is the same'
   ]);
-  assert.deepEqual(losses(trans, null, false, '', []), ['all its variables']);
+  assert.deepEqual(shutdownLosses(trans, null, false, '', []), ['all its variables']);
 });
 
 test('what is held in a MIG slice is told once', () => {
@@ -279,5 +287,5 @@ test('what is held in a MIG slice is told once', () => {
       [gpuUsage(0, [holding(4, { kernel: 'train' })]), gpuUsage(1, [holding(4, { kernel: 'train' })])]
     )
   );
-  assert.equal(heldWords(trans, heldBy(model, 'train')), '4.0 GiB on GPU 0:2');
+  assert.equal(holdingsText(trans, holdingsOf(model, 'train')), '4.0 GiB on GPU 0:2');
 });

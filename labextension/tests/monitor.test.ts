@@ -2,7 +2,7 @@ import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
 import { Connection } from '../src/stream/connection';
-import { Kernels } from '../src/kernel/kernels';
+import { ActiveKernel } from '../src/kernel/activeKernel';
 import { Model } from '../src/stream/model';
 import { Monitor } from '../src/stream/monitor';
 import { FakeKernel, FakeServer, FakeTimers, hello, reading, sample, settled, usage } from './fakes';
@@ -11,7 +11,7 @@ function made(): { monitor: Monitor; server: FakeServer; timers: FakeTimers; tol
   const server = new FakeServer();
   const timers = new FakeTimers();
   const connection = new Connection(server, timers, () => 1);
-  const monitor = new Monitor(new Model(), new Kernels(timers), connection, timers);
+  const monitor = new Monitor(new Model(), new ActiveKernel(timers), connection, timers);
   let count = 0;
   monitor.changed.connect(() => count++);
   return { monitor, server, timers, told: () => count };
@@ -146,13 +146,13 @@ test('who follows the stream gets every sample', () => {
 test('for alerts samples come though nobody looks, and nobody’s kernel is asked', async () => {
   const { monitor, server, timers, told } = made();
   const kernel = new FakeKernel();
-  monitor.kernels.show({ notebook: 'train.ipynb', kernel, phase: 'idle' });
+  monitor.kernels.setActive({ name: 'train.ipynb', kernel, phase: 'idle' });
   monitor.overhear(true);
   server.socket.say(hello({ sample: sample(1) }));
-  assert.deepEqual([monitor.link, kernel.questions.length], ['open', 0]);
+  assert.deepEqual([monitor.link, kernel.requests.length], ['open', 0]);
   monitor.look(true);
   await settled();
-  assert.deepEqual([server.sockets.length, kernel.questions.length], [1, 1]);
+  assert.deepEqual([server.sockets.length, kernel.requests.length], [1, 1]);
   monitor.look(false);
   const before = told();
   await timers.pass(1000);

@@ -1,12 +1,12 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { readReport, type CellReport } from '../src/cells/report';
+import { parseReport, type CellReport } from '../src/cells/report';
 import { GIB } from './fakes';
 import { report, reportedGpu, span } from './fakes_cells';
 
 function read(value: unknown): CellReport {
-  const found = readReport(value);
+  const found = parseReport(value);
   assert.ok(found);
   return found;
 }
@@ -45,9 +45,9 @@ test('of several GPUs changes and energy add up, peaks do not', () => {
 });
 
 test('only the GPUs that the cell used count', () => {
-  const { gpus, delta, energy, seen } = read(report(3, { gpus: [reportedGpu(0, { shown: false })] }));
-  assert.deepEqual([gpus, delta, energy, seen], [[], null, null, true]);
-  assert.equal(read(report(3, { gpus: [] })).seen, false);
+  const { gpus, delta, energy, hasGpus } = read(report(3, { gpus: [reportedGpu(0, { shown: false })] }));
+  assert.deepEqual([gpus, delta, energy, hasGpus], [[], null, null, true]);
+  assert.equal(read(report(3, { gpus: [] })).hasGpus, false);
 });
 
 test('what is not known is null with its reason, and a sum with an unknown part is too', () => {
@@ -75,7 +75,7 @@ test('how it ended, and whether memory ran out', () => {
 
 test('another version’s report is none, nor is what is no report', () => {
   for (const value of [report(3, { schema: 2 }), { schema: 1 }, {}, null, 'text', 7, [report(3)]]) {
-    assert.equal(readReport(value), null);
+    assert.equal(parseReport(value), null);
   }
 });
 

@@ -4,8 +4,8 @@ import { test } from 'node:test';
 
 import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 
-import { sound } from '../src/overrides';
 import { read } from '../src/settings';
+import { withValidDefaults } from '../src/settingsSchema';
 import { CommandIds, HolderCommandIds } from '../src/tokens';
 
 interface Property {
@@ -78,28 +78,28 @@ test('every setting has a name, and each number its limits', () => {
 });
 
 /** The schema with other defaults, as jupyterlab_server makes it of overrides.json. */
-function overridden(values: Record<string, unknown>): Parameters<typeof sound>[0] {
+function overridden(values: Record<string, unknown>): Parameters<typeof withValidDefaults>[0] {
   const properties = Object.fromEntries(
     Object.entries(schema.properties).map(([name, kind]) => [
       name,
       name in values ? { ...kind, default: values[name] } : kind
     ])
   );
-  return { ...schema, properties } as unknown as Parameters<typeof sound>[0];
+  return { ...schema, properties } as unknown as Parameters<typeof withValidDefaults>[0];
 }
 
-function defaultOf(mended: Parameters<typeof sound>[0], name: string): unknown {
+function defaultOf(mended: Parameters<typeof withValidDefaults>[0], name: string): unknown {
   return (mended as unknown as Schema).properties[name]?.default;
 }
 
 test('what an administrator presets holds as it is', () => {
   const preset = overridden({ chartSeconds: 300, units: { memory: 'GB' }, hints: { busyMinutes: 60 } });
-  assert.deepEqual(sound(preset), [preset, []]);
-  assert.deepEqual(sound(overridden({}))[1], []);
+  assert.deepEqual(withValidDefaults(preset), [preset, []]);
+  assert.deepEqual(withValidDefaults(overridden({}))[1], []);
 });
 
 test('a preset that cannot be is told and left out, and the others hold', () => {
-  const [mended, unfit] = sound(
+  const [mended, unfit] = withValidDefaults(
     overridden({
       chartSeconds: 1e6,
       sampleSeconds: 'often',

@@ -1,7 +1,7 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import type { KernelView } from '../src/kernel/kernels';
+import type { KernelView } from '../src/kernel/activeKernel';
 import { statusText } from '../src/status/words';
 import type { KernelState } from '../src/wire';
 import { GIB, kernelGpu, kernelState, trans } from './fakes';
@@ -14,9 +14,8 @@ function view(state: Partial<KernelState>, changes: Partial<KernelView> = {}): K
     busy: false,
     restarted: false,
     silentFor: null,
-    refusal: null,
-    refused: null,
-    wished: null,
+    rejection: null,
+    requested: { device: undefined, watching: undefined, switches: new Map() },
     ...changes
   };
 }

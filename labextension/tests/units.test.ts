@@ -64,7 +64,10 @@ test('alerts and the status bar obey the units', () => {
   assert.equal(alertText(trans, { kind: 'temperature', about: [hot] }, 1000), 'GPU 0: 185 °F.');
   const state = kernelState({ gpus: [kernelGpu(0, { process_memory: 14e9 })] });
   const view = { notebook: 'a', kernel: null, busy: false, restarted: false, silentFor: null };
-  const still = { refusal: null, refused: null, wished: null };
+  const still = {
+    rejection: null,
+    requested: { device: undefined, watching: undefined, switches: new Map() }
+  };
   const said = statusText(trans, { ...view, ...still, condition: { kind: 'ready', state } }, false);
   assert.equal(said?.text, 'cuda:0 · 14.0 GB');
 });

@@ -96,7 +96,7 @@ def test_every_metric_of_every_gpu(browser: Browser, tmp_path: Path) -> None:
         notebook = lab.open(browser, lab.write("open.ipynb", ["1"]), kernel=False)
         page = notebook.page
         show(notebook)
-        page.click(f"{PANEL} .jp-gpuwidget-action")
+        page.click(f"{PANEL} .jp-gpuwidget-panel-action")
         wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "97 · 11 %")
         assert len(shown(page)) == 19
         wait_for_text(notebook, f"{CHART}[data-metric=memory_used]", "57 · 16 GiB")

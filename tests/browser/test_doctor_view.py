@@ -38,7 +38,7 @@ def examined(open_notebook: Open, kernel: dict[str, object], server: object, sta
     answer_server(notebook, (status, server))
     for cell in (0, 1):
         run(notebook, cell)
-    notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-watch:enabled")
+    notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-watch:enabled")
     notebook.page.click(HEAD)
     notebook.page.wait_for_selector(LINK)
     return notebook

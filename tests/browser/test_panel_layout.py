@@ -12,10 +12,10 @@ from playwright.sync_api import Browser, Page
 from test_cells_list import ROW, report, saved
 
 Open = Callable[..., Notebook]
-SCROLL = f"{PANEL} .jp-gpuwidget-scroll"
-SWITCHES = f"{PANEL} .jp-gpuwidget-switches-fold"
+SCROLL = f"{PANEL} .jp-gpuwidget-panel-scroll"
+SWITCHES = f"{PANEL} .jp-gpuwidget-settings"
 HEALTH = f"{PANEL} .jp-gpuwidget-health"
-CELLS = f"{PANEL} .jp-gpuwidget-cells-fold"
+CELLS = f"{PANEL} .jp-gpuwidget-cells-toggle"
 AGAIN = f"{HEALTH} .jp-gpuwidget-again"
 SEEN = """
 ([selector, scroll]) => {
@@ -67,7 +67,7 @@ def test_everything_unfolded_in_little_room(open_notebook: Open, lab: Lab) -> No
     show(notebook, 240)
     notebook.run(0)
     notebook.wait_until_done()
-    page.wait_for_selector(f"{PANEL} .jp-gpuwidget-watch:enabled")
+    page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-watch:enabled")
     for fold in (SWITCHES, HEALTH):
         page.click(f"{fold} > summary")
     page.wait_for_selector(f"{HEALTH} .jp-gpuwidget-link")
@@ -80,7 +80,7 @@ def test_everything_unfolded_in_little_room(open_notebook: Open, lab: Lab) -> No
     for fold in (SWITCHES, HEALTH):
         whole = page.eval_on_selector(fold, "node => [node.offsetHeight >= node.scrollHeight, node.open]")
         assert whole == [True, True]
-    for part in (f"{SWITCHES} .jp-gpuwidget-switch", f"{CARD} .jp-gpuwidget-row", AGAIN, ROW):
+    for part in (f"{SWITCHES} .jp-gpuwidget-settings-row", f"{CARD} .jp-gpuwidget-gpu-row", AGAIN, ROW):
         assert reach(page, part), part
     before = page.eval_on_selector(PANEL, SHARES)
     notebook.watch_shifts()
@@ -123,7 +123,7 @@ def test_folds_are_found_again_after_a_reload(open_notebook: Open, lab: Lab) -> 
             page.click(head)
         wait_for_text(notebook, f"{HEALTH} > summary", "all links found")
         for place in (0, 1):
-            page.locator(f"{CARD} .jp-gpuwidget-row").nth(place).click()
+            page.locator(f"{CARD} .jp-gpuwidget-gpu-row").nth(place).click()
     page.goto(page.url.split("?")[0])
     notebook.wait_until_open(kernel=False)
     asked = answer_server(notebook, (200, well()))

@@ -19,16 +19,16 @@ from test_chinese import CLIPPED
 CELLS = f"{PANEL} .jp-gpuwidget-cells"
 DASHBOARD = ".jp-gpuwidget-dashboard"
 HEALTH = f"{PANEL} .jp-gpuwidget-health"
-RATE = f"{PANEL} .jp-gpuwidget-rate"
+RATE = f"{PANEL} .jp-gpuwidget-panel-rate"
 STATUS = ".jp-gpuwidget-status"
-SWITCHES = f"{PANEL} .jp-gpuwidget-switches-fold"
+SWITCHES = f"{PANEL} .jp-gpuwidget-settings"
 SHORTCUTS = json.loads((Path(__file__).parents[2] / "labextension" / "schema" / "panel.json").read_text())[
     "jupyter.lab.shortcuts"
 ]
 SETTINGS = "jupyterlab-gpuwidget:panel"
 PLACES = """
 return [...document.querySelectorAll('.jp-gpuwidget-panel *')].filter(node => node.checkVisibility())
-    .filter(node => getComputedStyle(node).display !== 'inline' && !node.matches('.jp-gpuwidget-fold-state'))
+    .filter(node => getComputedStyle(node).display !== 'inline' && !node.matches('.jp-gpuwidget-section-summary'))
     .map(node => [node.className, Math.round(node.getBoundingClientRect().top)].join(' '));
 """
 
@@ -108,7 +108,7 @@ def test_what_to_show(lab: Lab, browser: Browser) -> None:
     parts = {"switches": SWITCHES, "cells": CELLS, "health": HEALTH, "statusBar": STATUS}
     for part in parts.values():
         page.wait_for_selector(part, state="visible")
-    holders = f"{CARD}[data-open=true] .jp-gpuwidget-holders"
+    holders = f"{CARD}[data-open=true] .jp-gpuwidget-holder-list"
     page.wait_for_selector(holders, state="attached")
     names = [*parts, "holders", "bands", "hints"]
     choose(notebook, show=dict.fromkeys(names, False))

@@ -2,7 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { Alert } from './alerts';
 import type { Finding } from './rules';
-import { gpuNumbers } from '../holders/words';
+import { gpuNumbers } from '../memory/holders';
 import { gpuNumber, moment, temperature, whole } from '../ui/format';
 import { throttleWords } from '../ui/throttle';
 

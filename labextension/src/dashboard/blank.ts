@@ -1,6 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import type { Notice } from '../panel/words';
+import type { Notice } from '../panel/panelMessages';
 
 /** What stands in the place of charts that would be empty. */
 export interface Blank {
@@ -51,5 +51,5 @@ export function blankOf(
 }
 
 function noticed(notice: Notice | null): Blank | null {
-  return notice && { text: notice.text, command: notice.command, counts: notice.counts };
+  return notice && { text: notice.text, command: notice.command, counts: notice.countsSeconds };
 }

@@ -8,7 +8,7 @@ import type { Blank } from './blank';
 export class BlankView {
   readonly node: HTMLElement;
   private readonly text = new Text('blank-text', 'div');
-  private readonly command = new Text('command', 'code');
+  private readonly command = new Text('notice-command', 'code');
   private readonly words = new Text('');
   private readonly button = element('button', 'act', this.words.node);
   private action: Blank['action'];

@@ -3,7 +3,7 @@ import { Signal, type ISignal } from '@lumino/signaling';
 import { Widget } from '@lumino/widgets';
 
 import { NoticeView } from '../panel/notice';
-import { serverNotice, type Notice } from '../panel/words';
+import { serverNotice, type Notice } from '../panel/panelMessages';
 import type { Monitor } from '../stream/monitor';
 import type { CourseServer } from '../stream/server';
 import type { Timers } from '../timers';

@@ -1,6 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { gpuName, trouble } from '../panel/words';
+import { gpuName, unavailability } from '../panel/panelMessages';
 import { element, setAttribute, Text } from '../ui/dom';
 import { gpuNumber } from '../ui/format';
 import type { Gpu, Sample } from '../wire';
@@ -51,7 +51,7 @@ export class Legend {
       const name = gpuName(trans, gpu);
       setAttribute(chip.node, 'aria-pressed', String(shown));
       chip.name.set(gpus.length <= FEW ? `${gpuNumber(gpu)} ${name}` : gpuNumber(gpu));
-      const [short, long] = trouble(trans, reading, sample?.time ?? NaN) ?? ['', ''];
+      const [short, long] = unavailability(trans, reading, sample?.time ?? NaN) ?? ['', ''];
       chip.away.set(short);
       setAttribute(
         chip.node,

@@ -1,7 +1,7 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { Kernel } from '../kernel/kernel';
-import type { Kernels } from '../kernel/kernels';
+import type { ActiveKernel } from '../kernel/activeKernel';
 import type { Doctor } from '../wire';
 
 /** What is known of one environment. */
@@ -34,7 +34,7 @@ export class Health {
   /** `silence` is what is said of a kernel that gave no answer. */
   constructor(
     private readonly doctor: ServerDoctor,
-    private readonly kernels: Kernels,
+    private readonly kernels: ActiveKernel,
     private readonly silence: string
   ) {}
 
@@ -97,7 +97,7 @@ export class Health {
     const { pid } = condition.state;
     this.ofKernels.set(kernel, { pid, known: { kind: 'asking', before: diagnosis(this.kernel) } });
     this.changes.emit();
-    const answer = await this.kernels.examine();
+    const answer = await this.kernels.diagnose();
     const known: Examination =
       answer?.status === 'examined'
         ? { kind: 'examined', doctor: answer.doctor }

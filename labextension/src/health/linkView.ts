@@ -50,7 +50,7 @@ function remedyView(trans: TranslationBundle, link: Link, remedy: string, copy: 
   const button = new CopyButton(trans, trans.__('Copy'), trans.__('Copy the command'), () => command, copy);
   return [
     element('div', '', label, before),
-    element('div', 'link-copy', element('code', 'command', command), button.node),
+    element('div', 'link-copy', element('code', 'notice-command', command), button.node),
     ...(after === '' ? [] : [element('div', '', after)])
   ];
 }

@@ -1,9 +1,10 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
+import type { IDisposable } from '@lumino/disposable';
 
 import { element, setAttribute, Text } from '../ui/dom';
-import type { Kernels } from '../kernel/kernels';
-import type { Folds } from '../panel/folds';
-import { kernelNotice } from '../panel/words';
+import type { ActiveKernel } from '../kernel/activeKernel';
+import type { PanelState } from '../panel/panelState';
+import { kernelNotice } from '../panel/panelMessages';
 import type { Copy } from './copyButton';
 import type { Health } from './health';
 import { PlaceView } from './placeView';
@@ -13,25 +14,26 @@ import { healthSummary, SYMBOLS } from './words';
 export interface HealthPorts {
   readonly trans: TranslationBundle;
   readonly health: Health;
-  readonly kernels: Kernels;
-  readonly folds: Folds;
+  readonly kernels: ActiveKernel;
+  readonly panelState: PanelState;
 }
 
 /** The doctor in the panel: a line that asks when it is unfolded, and never by itself. */
 export class HealthSection {
   readonly node: HTMLDetailsElement;
   private readonly symbol = new Text('link-symbol');
-  private readonly summary = new Text('fold-state');
+  private readonly summary = new Text('section-summary');
   private readonly wish = new Text('');
   private readonly again = element('button', 'again jp-Button jp-mod-styled', this.wish.node);
   private readonly kernelPlace: PlaceView;
+  private readonly binding: IDisposable;
   private readonly serverPlace: PlaceView;
 
   constructor(
     private readonly ports: HealthPorts,
     copy: Copy
   ) {
-    const { trans, health, folds } = ports;
+    const { trans, health, panelState } = ports;
     this.kernelPlace = new PlaceView(trans, copy);
     this.serverPlace = new PlaceView(trans, copy);
     this.again.type = 'button';
@@ -42,19 +44,19 @@ export class HealthSection {
     this.symbol.node.setAttribute('aria-hidden', 'true');
     this.node = element(
       'details',
-      'fold jp-gpuwidget-health',
+      'section jp-gpuwidget-health',
       element(
         'summary',
-        'fold-head',
-        element('span', 'fold-title', trans.__('Health')),
+        'section-head',
+        element('span', 'section-title', trans.__('Health')),
         this.symbol.node,
         this.summary.node
       ),
-      element('div', 'fold-body', this.kernelPlace.node, this.serverPlace.node, this.again)
+      element('div', 'section-body', this.kernelPlace.node, this.serverPlace.node, this.again)
     );
     this.summary.node.setAttribute('aria-live', 'polite');
     // Found unfolded after a reload it asks nobody: that is for who unfolds it, or presses the button.
-    folds.hold(this.node, 'health', byUser => {
+    this.binding = panelState.bindDetails(this.node, 'health', byUser => {
       if (byUser && this.node.open) {
         this.node.scrollIntoView({ block: 'start' });
         void health.askOnce();
@@ -100,6 +102,7 @@ export class HealthSection {
 
   /** End. */
   dispose(): void {
+    this.binding.dispose();
     this.ports.health.changed.disconnect(this.update, this);
   }
 }

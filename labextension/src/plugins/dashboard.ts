@@ -6,7 +6,6 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { GpuDashboard } from '../dashboard/dashboard';
 import { giveRoom } from '../dashboard/room';
 import { restored, type DashboardState } from '../dashboard/state';
-import type { GpuPanel } from '../panel/panel';
 import type { Monitor } from '../stream/monitor';
 import { JupyterServer } from '../stream/server';
 import { BROWSER } from '../timers';
@@ -25,7 +24,7 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
   activate: (
     app: JupyterFrontEnd,
     monitor: Monitor,
-    panel: GpuPanel,
+    panel: IGpuPanel,
     palette: ICommandPalette | null,
     launcher: ILauncher | null,
     restorer: ILayoutRestorer | null,

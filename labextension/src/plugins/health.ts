@@ -6,7 +6,6 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { Health } from '../health/health';
 import { HealthSection } from '../health/section';
 import { JupyterServerDoctor } from '../health/server';
-import type { GpuPanel } from '../panel/panel';
 import { read, SETTINGS } from '../settings';
 import type { Monitor } from '../stream/monitor';
 import { CommandIds, DOMAIN, IGpuPanel, IMonitor } from '../tokens';
@@ -21,7 +20,7 @@ export const health: JupyterFrontEndPlugin<void> = {
   activate: async (
     { commands, shell }: JupyterFrontEnd,
     { kernels }: Monitor,
-    panel: GpuPanel,
+    panel: IGpuPanel,
     registry: ISettingRegistry,
     palette: ICommandPalette | null,
     translator: ITranslator | null
@@ -31,9 +30,12 @@ export const health: JupyterFrontEndPlugin<void> = {
       'The kernel did not answer: a long call holds it, or it has an older gpuwidget.'
     );
     const known = new Health(new JupyterServerDoctor(trans), kernels, silence);
-    const section = new HealthSection({ trans, health: known, kernels, folds: panel.folds }, text => {
-      Clipboard.copyToSystem(text);
-    });
+    const section = new HealthSection(
+      { trans, health: known, kernels, panelState: panel.panelState },
+      text => {
+        Clipboard.copyToSystem(text);
+      }
+    );
     const settings = await registry.load(SETTINGS);
     section.node.hidden = !read(settings).show.health;
     settings.changed.connect(changed => {

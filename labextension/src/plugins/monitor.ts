@@ -4,9 +4,9 @@ import { INotebookTracker } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
-import { translateSettings } from '../language';
-import { Kernels } from '../kernel/kernels';
-import { Notebooks } from '../kernel/notebooks';
+import { transformSettingsSchema } from '../settingsSchema';
+import { ActiveKernel } from '../kernel/activeKernel';
+import { ActiveNotebookTracker } from '../kernel/activeNotebook';
 import { Connection } from '../stream/connection';
 import { Model } from '../stream/model';
 import { Monitor } from '../stream/monitor';
@@ -32,17 +32,17 @@ export const monitor: JupyterFrontEndPlugin<Monitor> = {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     speak(trans);
     if (registry !== null) {
-      translateSettings(registry, trans, sentence => {
+      transformSettingsSchema(registry, trans, sentence => {
         Notification.warning(sentence, { autoClose: false });
       });
     }
     const model = new Model();
     const connection = new Connection(new JupyterServer(() => model.seconds), BROWSER, Math.random);
-    const kernels = new Kernels(BROWSER);
+    const kernels = new ActiveKernel(BROWSER);
     if (tracker !== null) {
-      const notebooks = new Notebooks(tracker, kernels);
+      const notebooks = new ActiveNotebookTracker(tracker, kernels);
       connection.received.connect((_, message) => {
-        notebooks.take(message);
+        notebooks.receive(message);
       });
     }
     return new Monitor(model, kernels, connection, BROWSER);

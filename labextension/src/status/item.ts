@@ -3,7 +3,7 @@ import { Signal, type ISignal } from '@lumino/signaling';
 import { Widget } from '@lumino/widgets';
 
 import { statusText } from './words';
-import type { Kernels } from '../kernel/kernels';
+import type { ActiveKernel } from '../kernel/activeKernel';
 import type { Timers } from '../timers';
 import { element, setAttribute, Text } from '../ui/dom';
 import { gpuIcon } from '../ui/icon';
@@ -29,7 +29,7 @@ export class StatusItem extends Widget {
 
   constructor(
     private readonly trans: TranslationBundle,
-    private readonly kernels: Kernels,
+    private readonly kernels: ActiveKernel,
     private readonly timers: Timers,
     open: () => void
   ) {
@@ -69,13 +69,13 @@ export class StatusItem extends Widget {
       document.removeEventListener('visibilitychange', this.look);
       this.kernels.changed.disconnect(this.refresh, this);
       unitsChanged.disconnect(this.refresh, this);
-      this.kernels.glance(false);
+      this.kernels.setStatusVisible(false);
       super.dispose();
     }
   }
 
   private readonly look = (): void => {
-    this.kernels.glance(this.wanted && document.visibilityState === 'visible');
+    this.kernels.setStatusVisible(this.wanted && document.visibilityState === 'visible');
     this.refresh();
   };
 
@@ -94,8 +94,8 @@ export class StatusItem extends Widget {
 
   /** Whether what the kernel said is from before the cell that runs, and is not asked again. */
   private stale(): boolean {
-    const { view, spares } = this.kernels;
-    if (!view.busy || !spares) {
+    const { view, pollingDisabled } = this.kernels;
+    if (!view.busy || !pollingDisabled) {
       this.busySince = null;
       return false;
     }

@@ -1,7 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { held, together, type Held } from '../kernel/held';
-import type { KernelView } from '../kernel/kernels';
+import { heldMemory, sumOfHeldMemory, type HeldMemory } from '../memory/kernelMemory';
+import type { KernelView } from '../kernel/activeKernel';
 import { duration, memory, UNKNOWN } from '../ui/format';
 import type { KernelGpu, KernelState } from '../wire';
 
@@ -35,35 +35,35 @@ function holding(
   trans: TranslationBundle,
   state: KernelState,
   device: string | null
-): Held & { readonly name: string | null } {
+): HeldMemory & { readonly name: string | null } {
   const chosen = state.gpus.find(gpu => gpu.torch_device !== null && gpu.torch_device === device);
   if (chosen !== undefined) {
-    return { name: device, ...held(chosen) };
+    return { name: device, ...heldMemory(chosen) };
   }
   const [first, ...others] = state.gpus.filter(holds);
   if (first === undefined) {
-    return { name: null, ...together(state.gpus.map(held)) };
+    return { name: null, ...sumOfHeldMemory(state.gpus.map(heldMemory)) };
   }
   const all = [first, ...others];
   return {
     name: others.length === 0 ? first.torch_device : trans._n('%1 GPU', '%1 GPUs', all.length),
-    ...together(all.map(held))
+    ...sumOfHeldMemory(all.map(heldMemory))
   };
 }
 
 function holds(gpu: KernelGpu): boolean {
-  return gpu.context || (held(gpu).bytes ?? 0) > 0;
+  return gpu.context || (heldMemory(gpu).bytes ?? 0) > 0;
 }
 
 /** Memory, labelled where it is torch's own number. */
-function figure(trans: TranslationBundle, { bytes, torch }: Held): string {
+function figure(trans: TranslationBundle, { bytes, torch }: HeldMemory): string {
   return torch && bytes !== null ? trans.__('%1 (torch)', memory(bytes)) : memory(bytes);
 }
 
 function details(trans: TranslationBundle, state: KernelState, bytes: number | null): readonly string[] {
   const holding = state.gpus.filter(holds);
-  const lines = holding.map(gpu => `${gpu.torch_device ?? gpu.uuid}: ${figure(trans, held(gpu))}`);
-  if (holding.some(gpu => held(gpu).torch)) {
+  const lines = holding.map(gpu => `${gpu.torch_device ?? gpu.uuid}: ${figure(trans, heldMemory(gpu))}`);
+  if (holding.some(gpu => heldMemory(gpu).torch)) {
     lines.push(trans.__('torch’s own number: what it has reserved, without the CUDA context'));
   }
   if (bytes === null) {

@@ -1,7 +1,7 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { Connection, Link } from './connection';
-import type { Kernels } from '../kernel/kernels';
+import type { ActiveKernel } from '../kernel/activeKernel';
 import type { Model } from './model';
 import type { Timers } from '../timers';
 import type { ReceivedMessage } from '../wire';
@@ -36,7 +36,7 @@ export class Monitor {
 
   constructor(
     readonly model: Model,
-    readonly kernels: Kernels,
+    readonly kernels: ActiveKernel,
     private readonly connection: Connection,
     private readonly timers: Timers
   ) {
@@ -80,9 +80,9 @@ export class Monitor {
     this.looking = looking;
     if (looking) {
       this.quietSince = this.timers.now();
-      this.kernels.start();
+      this.kernels.setPanelVisible(true);
     } else {
-      this.kernels.stop();
+      this.kernels.setPanelVisible(false);
     }
     this.settle();
   }

@@ -46,3 +46,35 @@ export function setAttribute(node: Element, name: string, value: string): void {
     node.setAttribute(name, value);
   }
 }
+
+/** The keys that select another option of a closed `select` at once, beside letters. */
+const SELECTING_KEYS: ReadonlySet<string> = new Set([
+  'ArrowUp',
+  'ArrowDown',
+  'ArrowLeft',
+  'ArrowRight',
+  'Home',
+  'End',
+  'PageUp',
+  'PageDown'
+]);
+
+/**
+ * Have keys that would select another option of the closed `select` open its list instead, as on macOS: each option on
+ * the way would be chosen otherwise.
+ */
+export function openListOnKeys(select: HTMLSelectElement): void {
+  select.onkeydown = event => {
+    const modified = event.altKey || event.ctrlKey || event.metaKey;
+    const letter = event.key.length === 1 && event.key !== ' ';
+    if (modified || !(letter || SELECTING_KEYS.has(event.key))) {
+      return;
+    }
+    event.preventDefault();
+    try {
+      select.showPicker();
+    } catch {
+      // Older browsers have no such method and others forbid it in frames; Space and Alt with an arrow open the list.
+    }
+  };
+}
