@@ -10,12 +10,12 @@ import gpuwidget
 from gpuwidget.sources import throttle
 
 ROOT = Path(__file__).parent.parent
-WORDS = ROOT / "labextension" / "src" / "panel" / "words.ts"
+MESSAGES = ROOT / "labextension" / "src" / "panel" / "panelMessages.ts"
 
 
 def test_the_panel_is_warm_where_the_other_views_are() -> None:
     """What holds a clock down is a worry in the panel if and only if it is one in the table."""
-    (quiet,) = re.findall(r"QUIET_THROTTLES[^[]*\[([^]]*)\]", WORDS.read_text(encoding="utf-8"))
+    (quiet,) = re.findall(r"EXPECTED_THROTTLES[^[]*\[([^]]*)\]", MESSAGES.read_text(encoding="utf-8"))
     every = set(throttle.words((1 << 11) - 1)) | set(throttle.words(throttle.HW_SLOWDOWN))
     assert set(re.findall(r"'([^']*)'", quiet)) == every - throttle.ATTENTION
 
