@@ -16,6 +16,7 @@ SCROLL = f"{PANEL} .jp-gpuwidget-panel-scroll"
 SWITCHES = f"{PANEL} .jp-gpuwidget-settings"
 HEALTH = f"{PANEL} .jp-gpuwidget-health"
 CELLS = f"{PANEL} .jp-gpuwidget-cells-toggle"
+ENERGY = f"{PANEL} .jp-gpuwidget-cells-column:last-child"
 AGAIN = f"{HEALTH} .jp-gpuwidget-again"
 SEEN = """
 ([selector, scroll]) => {
@@ -107,8 +108,8 @@ def test_the_doctor_is_at_hand_below_many_gpus(browser: Browser, tmp_path: Path)
         notebook.close()
 
 
-def test_folds_are_found_again_after_a_reload(open_notebook: Open, lab: Lab) -> None:
-    """What was folded and unfolded is so again, and a doctor that is found unfolded asks nobody by itself."""
+def test_the_panel_is_the_same_after_a_reload(open_notebook: Open, lab: Lab) -> None:
+    """Expanded sections and the order of the cells are restored, and an expanded doctor runs no checks by itself."""
     notebook = open_notebook(saved(lab, "folds.ipynb", [report(1, 1, 1.0)]), kernel=False)
     page = notebook.page
     answer_server(notebook, (200, well()))
@@ -119,6 +120,7 @@ def test_folds_are_found_again_after_a_reload(open_notebook: Open, lab: Lab) -> 
     with page.expect_request(
         lambda request: request.method == "PUT" and uuids(lab)[1] in (request.post_data or "")
     ):
+        page.click(f"{ENERGY} > button")
         for head in (f"{SWITCHES} > summary", f"{HEALTH} > summary", CELLS):
             page.click(head)
         wait_for_text(notebook, f"{HEALTH} > summary", "all links found")
@@ -131,6 +133,8 @@ def test_folds_are_found_again_after_a_reload(open_notebook: Open, lab: Lab) -> 
     page.wait_for_selector(CARD)
     assert unfolded(page) == {"switches": True, "health": True, "cells": False}
     assert [card["open"] for card in cards(notebook)[:2]] == [not open_before for open_before in before]
+    page.click(CELLS)
+    assert page.get_attribute(ENERGY, "aria-sort") == "descending"
     wait_for_text(notebook, HEALTH, "Not looked at yet.")
     assert asked == []
     page.click(f"{AGAIN}:has-text('Look now')")
