@@ -22,12 +22,12 @@ function kind(kernels: ActiveKernel): string {
   return kernels.view.condition.kind;
 }
 
-test('without a notebook nobody is asked', () => {
+test('without a notebook nothing is requested', () => {
   const { kernels } = made();
   assert.equal(kind(kernels), 'no-notebook');
 });
 
-test('a kernel that has gpuwidget loaded is asked when its notebook comes to the front', async () => {
+test('the kernel of the active notebook is queried', async () => {
   const { kernels } = made();
   const kernel = new FakeKernel();
   kernel.reply = ok({ watching: true });
@@ -37,7 +37,7 @@ test('a kernel that has gpuwidget loaded is asked when its notebook comes to the
   assert.deepEqual(kernel.requests, [{ schema: 1, ask: 'state' }]);
 });
 
-test('a kernel that is not Python is never asked', async () => {
+test('a kernel of another language receives no request', async () => {
   const { kernels, timers } = made();
   const kernel = new FakeKernel('R');
   await show(kernels, kernel, 'idle');
@@ -48,7 +48,7 @@ test('a kernel that is not Python is never asked', async () => {
   assert.deepEqual(kernel.requests, []);
 });
 
-test('one that answers is asked again now and then, and no more once nobody looks', async () => {
+test('a kernel with gpuwidget is polled until the panel is hidden', async () => {
   const { kernels, timers } = made();
   const kernel = new FakeKernel();
   kernel.reply = ok();
@@ -60,7 +60,7 @@ test('one that answers is asked again now and then, and no more once nobody look
   assert.deepEqual([kernel.requests.length, timers.running], [3, 0]);
 });
 
-test('one without gpuwidget is asked once, not again and again', async () => {
+test('a kernel without gpuwidget is queried only once', async () => {
   const { kernels, timers } = made();
   const kernel = new FakeKernel();
   await show(kernels, kernel, 'idle');
@@ -70,7 +70,7 @@ test('one without gpuwidget is asked once, not again and again', async () => {
   assert.deepEqual([kind(kernels), kernel.requests.length], ['not-loaded', 1]);
 });
 
-test('a busy one that does not answer may just be held up: it is asked again after the cell', async () => {
+test('a busy kernel that does not reply is queried again after the cell', async () => {
   const { kernels } = made();
   const kernel = new FakeKernel();
   await show(kernels, kernel, 'busy');
@@ -80,7 +80,7 @@ test('a busy one that does not answer may just be held up: it is asked again aft
   assert.equal(kind(kernels), 'ready');
 });
 
-test('one that has answered and falls silent keeps what it said, and how long ago is told', async () => {
+test('a kernel that stops replying while busy keeps its last state, with its age', async () => {
   const { kernels, timers } = made();
   const kernel = new FakeKernel();
   kernel.reply = ok();
@@ -90,7 +90,7 @@ test('one that has answered and falls silent keeps what it said, and how long ag
   assert.deepEqual([kind(kernels), kernels.view.silentFor], ['ready', (4 * POLL_MS) / 1000]);
 });
 
-test('after a restart nothing is believed that the old process said', async () => {
+test('a restart discards the state of the old process', async () => {
   const { kernels } = made();
   const kernel = new FakeKernel();
   kernel.reply = ok();
@@ -102,7 +102,7 @@ test('after a restart nothing is believed that the old process said', async () =
   assert.deepEqual([kind(kernels), kernels.view.restarted], ['not-loaded', true]);
 });
 
-test('choosing asks the kernel, and shows what holds then', async () => {
+test('choosing a device sends a request and shows the state of its reply', async () => {
   const { kernels } = made();
   const kernel = new FakeKernel();
   kernel.reply = ok();
@@ -119,7 +119,7 @@ test('choosing asks the kernel, and shows what holds then', async () => {
   assert.deepEqual(kernels.state?.device, device);
 });
 
-test('a wish that is refused leaves its reason, until one is granted', async () => {
+test('the reason of a rejected request is shown until another one is accepted', async () => {
   const { kernels } = made();
   const kernel = new FakeKernel();
   kernel.reply = ok();
@@ -132,7 +132,7 @@ test('a wish that is refused leaves its reason, until one is granted', async () 
   assert.equal(kernels.view.rejection, null);
 });
 
-test('loading it makes it answer', async () => {
+test('loading gpuwidget makes the kernel reply', async () => {
   const { kernels } = made();
   const kernel = new FakeKernel();
   await show(kernels, kernel, 'idle');
@@ -141,7 +141,7 @@ test('loading it makes it answer', async () => {
   assert.equal(kind(kernels), 'ready');
 });
 
-test('one that is loaded but, though idle, cannot be asked is of another version', async () => {
+test('an idle kernel that does not reply after loading has another version', async () => {
   const { kernels, timers } = made();
   const kernel = new FakeKernel();
   kernel.loadResult = { outcome: 'loaded', version: '0.0.9' };
@@ -152,7 +152,7 @@ test('one that is loaded but, though idle, cannot be asked is of another version
   assert.deepEqual(kernels.view.condition, { kind: 'other-version', version: '0.0.9' });
 });
 
-test('one that a cell holds up just after it was loaded is asked again after the cell', async () => {
+test('a kernel that is busy after loading is queried again after the cell', async () => {
   const { kernels } = made();
   const kernel = new FakeKernel();
   await show(kernels, kernel, 'busy');
@@ -163,7 +163,7 @@ test('one that a cell holds up just after it was loaded is asked again after the
   assert.equal(kind(kernels), 'ready');
 });
 
-test('one that is idle and answers no more has gpuwidget no longer loaded', async () => {
+test('an idle kernel that leaves two queries unanswered has no gpuwidget any more', async () => {
   const { kernels, timers } = made();
   const kernel = new FakeKernel();
   kernel.reply = ok();
@@ -178,7 +178,7 @@ test('one that is idle and answers no more has gpuwidget no longer loaded', asyn
   assert.equal(kernel.requests.length, requests);
 });
 
-test('a kernel that starts anew by somebody else’s doing is told as restarted', async () => {
+test('a kernel restarted by another client is reported as restarted', async () => {
   const { kernels } = made();
   const kernel = new FakeKernel();
   kernel.reply = ok();
@@ -189,7 +189,7 @@ test('a kernel that starts anew by somebody else’s doing is told as restarted'
   assert.deepEqual([kind(kernels), kernels.view.restarted], ['not-loaded', true]);
 });
 
-test('where the page shows each question as work, only a cell’s end and a wish are a reason to ask', async () => {
+test('without polling only the end of a cell and a request lead to a query', async () => {
   const { kernels, timers } = made();
   const kernel = new FakeKernel();
   kernel.reply = ok();
@@ -203,7 +203,7 @@ test('where the page shows each question as work, only a cell’s end and a wish
   assert.equal(kernel.requests.length, 2);
 });
 
-test('one that is busy and silent while another notebook comes to the front is not taken for one without', async () => {
+test('a busy kernel without a reply is still unanswered after another notebook was active', async () => {
   const { kernels } = made();
   const [one, two] = [new FakeKernel(), new FakeKernel()];
   const answer = one.hold();
@@ -215,7 +215,7 @@ test('one that is busy and silent while another notebook comes to the front is n
   assert.equal(kind(kernels), 'unanswered');
 });
 
-test('one that goes away while it is asked is asked again when it is back', async () => {
+test('a kernel that goes away during a query is queried again when it is back', async () => {
   const { kernels } = made();
   const kernel = new FakeKernel();
   kernel.gone = true;
@@ -228,7 +228,7 @@ test('one that goes away while it is asked is asked again when it is back', asyn
   assert.equal(kind(kernels), 'ready');
 });
 
-test('a wish shows until its answer comes', async () => {
+test('a requested device is shown until the reply arrives', async () => {
   const { kernels } = made();
   const kernel = new FakeKernel();
   kernel.reply = ok();
@@ -242,7 +242,7 @@ test('a wish shows until its answer comes', async () => {
   assert.equal(kernels.view.requested.device, undefined);
 });
 
-test('toggling asks first what holds', async () => {
+test('toggling queries the state first', async () => {
   const { kernels } = made();
   const kernel = new FakeKernel();
   await show(kernels, kernel, 'idle');
@@ -251,7 +251,7 @@ test('toggling asks first what holds', async () => {
   assert.deepEqual(kernel.requests.at(-1), { schema: 1, ask: 'watch', on: false });
 });
 
-test('a refusal is over once something else holds', async () => {
+test('a rejection is outdated when the device changes', async () => {
   const { kernels, timers } = made();
   const kernel = new FakeKernel();
   kernel.reply = ok();
@@ -267,7 +267,7 @@ test('a refusal is over once something else holds', async () => {
   assert.equal(kernels.view.rejection, null);
 });
 
-test('answers of another shape are not read', async () => {
+test('a reply of another schema is reported as another version', async () => {
   const { kernels } = made();
   const kernel = new FakeKernel();
   kernel.reply = ok({ schema: 2, version: '9.0' });
@@ -281,7 +281,7 @@ for (const loading of [
   { outcome: 'other-package' },
   { outcome: 'failed', reason: 'ImportError: no' }
 ] as const) {
-  test(`loading that ends as ${loading.outcome} says so`, async () => {
+  test(`loading that ends as ${loading.outcome} is reported`, async () => {
     const { kernels } = made();
     const kernel = new FakeKernel();
     kernel.loadResult = loading;
@@ -291,7 +291,7 @@ for (const loading of [
   });
 }
 
-test('what the kernel does is said before anything else', async () => {
+test('the phase of the kernel takes precedence over everything else', async () => {
   const { kernels } = made();
   const kernel = new FakeKernel();
   for (const phase of ['starting', 'restarting', 'dead', 'unreachable'] as const) {
@@ -303,7 +303,7 @@ test('what the kernel does is said before anything else', async () => {
   assert.deepEqual(kernel.requests, []);
 });
 
-test('two notebooks are told apart', async () => {
+test('each notebook has a state of its own', async () => {
   const { kernels } = made();
   const [one, two] = [new FakeKernel(), new FakeKernel()];
   one.reply = ok({ watching: true });
@@ -314,7 +314,7 @@ test('two notebooks are told apart', async () => {
   assert.equal(kernels.state?.watching, true);
 });
 
-test('gpuwidget loaded by a cell while a question is out is found all the same', async () => {
+test('gpuwidget loaded by a cell during a query is found by the next one', async () => {
   const { kernels } = made();
   const kernel = new FakeKernel();
   const first = kernel.hold();
@@ -326,7 +326,7 @@ test('gpuwidget loaded by a cell while a question is out is found all the same',
   assert.deepEqual([kind(kernels), kernel.requests.length], ['ready', 2]);
 });
 
-test('a glance asks a kernel without gpuwidget nothing, and one whose notebook speaks of it once', async () => {
+test('the status item queries a kernel only if its notebook mentions gpuwidget, and an idle one only once', async () => {
   const { kernels, timers } = made();
   kernels.setPanelVisible(false);
   kernels.setStatusVisible(true);
@@ -342,7 +342,7 @@ test('a glance asks a kernel without gpuwidget nothing, and one whose notebook s
   assert.deepEqual([kernel.requests.length, kind(kernels), timers.running], [1, 'ready', 0]);
 });
 
-test('a glance asks after a cell, and seldom while one runs', async () => {
+test('the status item queries after each cell, and seldom while one runs', async () => {
   const { kernels, timers } = made();
   kernels.setPanelVisible(false);
   kernels.setStatusVisible(true);
@@ -358,7 +358,7 @@ test('a glance asks after a cell, and seldom while one runs', async () => {
   assert.deepEqual([kernel.requests.length, timers.running], [4, 0]);
 });
 
-test('where each question shows as work of the kernel, a glance asks after a cell only', async () => {
+test('without polling the status item queries only after a cell', async () => {
   const { kernels, timers } = made();
   kernels.setPanelVisible(false);
   kernels.setStatusVisible(true);
@@ -374,7 +374,7 @@ test('where each question shows as work of the kernel, a glance asks after a cel
   assert.equal(kernel.requests.length, 2);
 });
 
-test('who no longer glances asks nothing, and the panel closed leaves a glance its own rate', async () => {
+test('a hidden status item queries nothing, and a hidden panel leaves the status item its own interval', async () => {
   const { kernels, timers } = made();
   kernels.setStatusVisible(true);
   const kernel = new FakeKernel();
@@ -389,7 +389,7 @@ test('who no longer glances asks nothing, and the panel closed leaves a glance i
   assert.deepEqual([kernel.requests.length, timers.running], [asked + 1, 0]);
 });
 
-test('a switch is asked for by its name, and its refusal is told as such', async () => {
+test('a switch is requested by its name, and a rejection names the request', async () => {
   const { kernels } = made();
   const kernel = new FakeKernel();
   kernel.reply = ok();
@@ -408,7 +408,7 @@ test('a switch is asked for by its name, and its refusal is told as such', async
   );
 });
 
-test('a refusal is over once a switch is another', async () => {
+test('a rejection is outdated when a switch changes', async () => {
   const { kernels } = made();
   const kernel = new FakeKernel();
   kernel.reply = ok({ switches: [torchSwitch()] });
@@ -421,7 +421,7 @@ test('a refusal is over once a switch is another', async () => {
   assert.equal(kernels.view.rejection, null);
 });
 
-test('a kernel is examined when somebody asks, with time enough; one that went away gives no answer', async () => {
+test('a diagnosis runs on request with a long timeout; a kernel that went away gives none', async () => {
   const { kernels } = made();
   const kernel = new FakeKernel();
   kernel.reply = ok();
@@ -465,12 +465,12 @@ test('replies of another shape are reported as another version, at first and lat
   }
 });
 
-/** What was requested of watching, in order. */
+/** Return the requested values of watching, in order. */
 function watched(kernel: FakeKernel): boolean[] {
   return kernel.requests.flatMap(request => (request.ask === 'watch' ? [request.on] : []));
 }
 
-/** A kernel that watches as requested, and replies when `release` is called. */
+/** A kernel that watches as requested and holds its replies until `release` is called. */
 class WatchingKernel extends FakeKernel {
   private watching = false;
   private waiting: (() => void)[] = [];

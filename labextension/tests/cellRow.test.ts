@@ -19,7 +19,7 @@ function read(changes: Record<string, unknown> = {}, cell: Record<string, unknow
   return found;
 }
 
-test('a memory figure says what it is of, and each GPU’s part', () => {
+test('the tooltip of the memory contains what it measures and each GPU’s part', () => {
   assert.equal(memoryTitle(trans, read()), 'Allocated by torch: +2.0 GiB, peak 5.0 GiB\nGPU 0 (cuda:0)');
   assert.equal(
     memoryTitle(trans, read({ gpus: [reportedGpu(0), reportedGpu(1, { torch_device: null })] })),
@@ -27,7 +27,7 @@ test('a memory figure says what it is of, and each GPU’s part', () => {
   );
 });
 
-test('memory that child processes held is told as theirs too', () => {
+test('memory of child processes is labelled as theirs too', () => {
   const held = { torch: null, process_memory: span(0, 0, 5) };
   assert.equal(
     memoryTitle(trans, read({ gpus: [reportedGpu(0, { ...held, children: ['python child.py'] })] })),
@@ -36,7 +36,7 @@ test('memory that child processes held is told as theirs too', () => {
   assert.match(memoryTitle(trans, read({ gpus: [reportedGpu(0, held)] })), /^Held by this notebook: ±0,/);
 });
 
-test('what is not known has its reason, what was not used says so', () => {
+test('an unknown figure has its reason, and an unused GPU says so', () => {
   const gpu = reportedGpu(0, {
     torch: null,
     process_memory: span(null, null, 5),
@@ -49,7 +49,7 @@ test('what is not known has its reason, what was not used says so', () => {
   assert.equal(energyTitle(trans, read({ gpus: [reportedGpu(0, { shown: false })] })), 'It used no GPU');
 });
 
-test('a whole GPU’s figure says that it is one', () => {
+test('a figure of the whole GPU is labelled as one', () => {
   const gpu = reportedGpu(0, { torch: null, process_memory: null });
   assert.match(
     memoryTitle(trans, read({ gpus: [gpu] })),
@@ -57,7 +57,7 @@ test('a whole GPU’s figure says that it is one', () => {
   );
 });
 
-test('an error, an interrupt and memory that ran out have a sign and words', () => {
+test('errors, interrupts and out-of-memory errors have a mark and a text', () => {
   const torch = { allocated: span(0, 0, 1), reserved: span(0, 0, 1), ooms: 2 };
   assert.equal(outcomeMark(trans, read()), null);
   assert.deepEqual(outcomeMark(trans, read({}, { status: 'error' })), ['✕', 'stopped by an error']);
@@ -72,17 +72,17 @@ test('an error, an interrupt and memory that ran out have a sign and words', () 
   ]);
 });
 
-test('a run outside any cell has its label, or says that it has no number', () => {
+test('a run outside any cell is named by its label, else it has no number', () => {
   assert.equal(cellName(trans, { ...read(), executionCount: null }), '(no number)');
   assert.equal(cellName(trans, { ...read(), executionCount: null, label: 'epoch 1' }), 'epoch 1');
 });
 
-test('energy of which a part is unknown is said to be at least that', () => {
+test('an energy with an unknown part is shown as a lower bound', () => {
   assert.equal(energyText({ joules: 2300, atLeast: true }), '≥2.3 kJ');
   assert.equal(energyText({ joules: null, atLeast: true }), 'n/a');
 });
 
-test('all runs in a few words, without what is not known', () => {
+test('the totals leave out what is unknown', () => {
   assert.equal(totalsText(trans, 0, { seconds: null, joules: null, atLeast: false }), '');
   assert.equal(totalsText(trans, 1, { seconds: 185, joules: null, atLeast: true }), '1 run · 3 min 05 s');
   assert.equal(

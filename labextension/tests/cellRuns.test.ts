@@ -19,7 +19,7 @@ import { codeCell, FakeCells, FakeOutput, report, reportedGpu } from './fakes_ce
 
 const NOW = Date.now() / 1000;
 
-/** What the kernel says is the test's. */
+/** The part of `ActiveKernel` that is used, with the state that a test sets. */
 class FakeKernels {
   readonly changed = new Signal<never, void>(this as never);
   state: KernelState | null = null;
@@ -49,7 +49,7 @@ function holding(...gib: (number | null)[]): KernelState {
   });
 }
 
-/** In a container: torch alone says what it has; null before CUDA is up, and of a GPU that is none of torch's. */
+/** The state in a container, where only torch has figures. Null before CUDA is initialized, and for a GPU without a torch device. */
 function reserving(...gib: (number | null)[]): KernelState {
   return kernelState({
     cuda_initialized: gib.some(each => each !== null),
@@ -101,34 +101,34 @@ function begin({ running, notebook, kernels, timers }: ReturnType<typeof made>, 
   kernels.work(true);
 }
 
-/** What the running cell took in all, and of each GPU. */
-function took({
+/** Return the growth of the running cell, in total and per GPU. */
+function growth({
   cells
 }: ReturnType<typeof made>): [number | null | undefined, (number | null)[] | undefined] {
   return [cells.running?.delta, cells.running?.gpus.map(({ bytes }) => bytes)];
 }
 
-function apart({ cells }: ReturnType<typeof made>): number | null {
+function skew({ cells }: ReturnType<typeof made>): number | null {
   const { seconds } = cells.clockSkew;
   return seconds === null ? null : Math.round(seconds);
 }
 
-test('the running cell’s time counts, and is told once a second while somebody looks', async () => {
+test('the running cell’s time is updated every second while a view is visible', async () => {
   const all = made();
-  let told = 0;
+  let emitted = 0;
   begin(all);
-  all.cells.changed.connect(() => told++);
+  all.cells.changed.connect(() => emitted++);
   await all.timers.pass(3000);
   assert.deepEqual(
-    [all.cells.running?.cellId, all.cells.running?.executionCount, all.cells.running?.seconds, told],
+    [all.cells.running?.cellId, all.cells.running?.executionCount, all.cells.running?.seconds, emitted],
     ['a', 4, 3, 3]
   );
   all.cells.setVisible(false);
   await all.timers.pass(5000);
-  assert.deepEqual([told, all.timers.running], [3, 0]);
+  assert.deepEqual([emitted, all.timers.running], [3, 0]);
 });
 
-test('a cell runs no more when the kernel is done with it, or with everything', () => {
+test('a cell ends with its request, or with its kernel', () => {
   const all = made();
   begin(all);
   all.running.end(all.notebook.key, 'another message');
@@ -140,35 +140,35 @@ test('a cell runs no more when the kernel is done with it, or with everything', 
   assert.equal(all.cells.running, null);
 });
 
-test('where a cell’s end was not heard of, an idle kernel runs nothing', () => {
+test('an idle kernel runs nothing, even if the end of a cell was lost', () => {
   const all = made();
   begin(all);
   all.kernels.work(false);
   assert.equal(all.cells.running, null);
 });
 
-test('another notebook’s cells are not this one’s', () => {
+test('cells of other notebooks are not shown', () => {
   const all = made();
   all.running.begin({}, 'message', { cellId: 'z', executionCount: 1, started: NOW, received: 0 });
   all.kernels.work(true);
   assert.equal(all.cells.running, null);
 });
 
-test('what the running cell took is told from what the kernel held before it', () => {
+test('the running cell’s growth is the difference to the state before it', () => {
   const all = made();
   all.kernels.say(holding(2, 0));
   begin(all);
-  assert.deepEqual(took(all), [null, []]);
+  assert.deepEqual(growth(all), [null, []]);
   all.kernels.say(holding(5, 1));
-  assert.deepEqual(took(all), [4 * GIB, [3 * GIB, GIB]]);
+  assert.deepEqual(growth(all), [4 * GIB, [3 * GIB, GIB]]);
 });
 
-test('where only torch can say what the running cell took, it is told as torch’s own number', () => {
+test('without the driver’s figures, the growth is what torch has reserved', () => {
   const all = made();
   all.kernels.say(reserving(null, null, null));
   begin(all);
   all.kernels.say(reserving(3, 0, null));
-  assert.deepEqual(took(all), [3 * GIB, [3 * GIB, 0, null]]);
+  assert.deepEqual(growth(all), [3 * GIB, [3 * GIB, 0, null]]);
   all.running.end(all.notebook.key, 'message');
   all.kernels.say(reserving(3, 1, null));
   begin(all, 5);
@@ -178,7 +178,7 @@ test('where only torch can say what the running cell took, it is told as torch�
   assert.equal(title, 'Reserved by torch since the cell began: +2.0 GiB');
 });
 
-test('where nobody asked before the cell began, what it took is not known', () => {
+test('without a state before the cell the growth is unknown', () => {
   const all = made();
   all.kernels.say(holding(2));
   begin(all);
@@ -189,7 +189,7 @@ test('where nobody asked before the cell began, what it took is not known', () =
   assert.equal(all.cells.running?.delta, null);
 });
 
-test('a kernel that does not answer, or cannot say, or is another one, tells no change', () => {
+test('the growth is unknown if the kernel is silent, has no figures or is another process', () => {
   for (const [before, after, silentFor] of [
     [holding(2), holding(5), 4],
     [holding(2, null), holding(5, null), null],
@@ -203,7 +203,7 @@ test('a kernel that does not answer, or cannot say, or is another one, tells no 
   }
 });
 
-test('bands tell when a cell used a GPU, sorted by their start', () => {
+test('bands show when a cell used a GPU, sorted by start', () => {
   const card = (count: number, started: number, ...gpus: number[]): FakeOutput =>
     FakeOutput.report(
       report(
@@ -229,7 +229,7 @@ test('bands tell when a cell used a GPU, sorted by their start', () => {
   assert.deepEqual(cells.bands('GPU-9'), []);
 });
 
-test('the running cell has an open band on the GPUs of the notebook, on all where none is known', () => {
+test('the running cell has an open band on the notebook’s GPUs, or on all if none is known', () => {
   const all = made();
   begin(all);
   const open = { from: NOW - 1, until: null, label: '4', title: '[4]' };
@@ -238,23 +238,23 @@ test('the running cell has an open band on the GPUs of the notebook, on all wher
   assert.deepEqual([all.cells.bands('GPU-0'), all.cells.bands('GPU-1')], [[], [open]]);
 });
 
-test('where the clocks of kernel and server disagree there are no bands', () => {
+test('with different clocks of kernel and server there are no bands', () => {
   const all = made(new FakeCells([codeCell('a', FakeOutput.report(report(1)))]));
   const at = (seconds: number): string => new Date(1000 * (NOW + seconds)).toISOString();
   all.cells.clockSkew.observeKernel(at(-30), NOW); // It came late.
   assert.equal(all.cells.bands('GPU-0').length, 0);
-  assert.equal(apart(all), -30);
+  assert.equal(skew(all), -30);
   all.cells.clockSkew.observeKernel(at(0), NOW);
-  assert.equal(apart(all), null);
+  assert.equal(skew(all), null);
   assert.equal(all.cells.bands('GPU-0').length, 1);
   all.cells.clockSkew.observeKernel(at(60), NOW);
-  assert.equal(apart(all), 60);
+  assert.equal(skew(all), 60);
   assert.deepEqual(all.cells.bands('GPU-0'), []);
   all.cells.setNotebook({ ...all.notebook, key: {} });
-  assert.equal(apart(all), null);
+  assert.equal(skew(all), null);
 });
 
-test('a click goes to the cell of the notebook in front', () => {
+test('revealing goes to the cell of the active notebook', () => {
   const { cells, revealed } = made();
   cells.reveal('a');
   assert.deepEqual(revealed, ['a']);
@@ -263,7 +263,7 @@ test('a click goes to the cell of the notebook in front', () => {
   assert.deepEqual([revealed, cells.hasNotebook, cells.runs], [['a'], false, []]);
 });
 
-test('a run is called by its number and its label', () => {
+test('a run is named by its execution count and its label', () => {
   assert.deepEqual(
     [
       runName({ executionCount: 3, label: null }),

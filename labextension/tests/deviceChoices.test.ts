@@ -23,24 +23,24 @@ function found(choices: readonly DeviceChoice[], chosen: string | null = null): 
   return emptiestGpu([choice('cpu', 500), ...choices], chosen)?.device ?? null;
 }
 
-test('it is the GPU with the most free memory', () => {
+test('the emptiest GPU has the most free memory', () => {
   assert.equal(found([choice('cuda:0', 3), choice('cuda:1', 80), choice('cuda:2', 12)]), 'cuda:1');
 });
 
-test('one whose figure nobody knows is neither taken nor compared with', () => {
+test('a GPU with unknown free memory does not count', () => {
   assert.equal(found([choice('cuda:0', null), choice('cuda:1', 2), choice('cuda:2', 3)]), 'cuda:2');
   assert.equal(found([choice('cuda:0', null), choice('cuda:1', 2)]), null);
   assert.equal(found([choice('cuda:0', 2)]), null);
 });
 
-test('of those that read the same it is the one chosen already, else the one that fewest are on, else the first', () => {
+test('among equals the chosen GPU wins, then the one with the fewest holders, then the first', () => {
   const equal = [choice('cuda:0', 80.01, ['ada']), choice('cuda:1', 80), choice('cuda:2', 80.02)];
   assert.equal(found(equal), 'cuda:1');
   assert.equal(found(equal, 'cuda:0'), 'cuda:0');
   assert.equal(found(equal, 'cpu'), 'cuda:1');
 });
 
-/** GiB that are free of `cuda:0`…, which the server knows by these readings, where the kernel has said 1 GiB. */
+/** Return the free GiB of `cuda:0` and `cuda:1`: the server has these readings, the kernel's state has 1 GiB each. */
 function free(age: number | null, ...used: Parameters<typeof reading>[1][]): (number | null)[] {
   const model = new Model();
   model.take({
@@ -59,18 +59,18 @@ function free(age: number | null, ...used: Parameters<typeof reading>[1][]): (nu
   );
 }
 
-test('what is free is what the server reads now, however long ago the kernel answered', () => {
+test('the free memory is the server’s, however old the kernel’s state is', () => {
   assert.deepEqual(free(3600, { memory_used: 40 * GIB }, { memory_used: 139 * GIB }), [100, 1]);
   assert.deepEqual(free(0, { memory_used: 40 * GIB }, { memory_used: 139 * GIB }), [100, 1]);
 });
 
-test('of a GPU that the server does not see it is what the kernel said a moment ago, and then unknown', () => {
+test('for a GPU that the server does not see, the kernel’s figure counts while it is fresh', () => {
   assert.deepEqual(free(4), [1, 1]);
   assert.deepEqual(free(6), [null, null]);
   assert.deepEqual(free(null), [null, null]);
 });
 
-test('a GPU that is lost, does not answer or tells no memory is not taken at an older word', () => {
+test('a GPU that is lost, silent or without a figure does not fall back to an older one', () => {
   assert.deepEqual(free(0, { lost_since: 1 }, { silent_since: 1 }), [null, null]);
   assert.deepEqual(free(0, { memory_used: null }, {}), [null, 105]);
 });

@@ -68,7 +68,7 @@ export class FakeTimers implements Timers {
   }
 }
 
-/** Return when every promise that can be has been settled. */
+/** Wait until all promises have settled that can. */
 export function settled(): Promise<void> {
   return new Promise(resolve => setImmediate(resolve));
 }
@@ -318,7 +318,7 @@ export function serverKernel(id: string, changes: Partial<ServerKernel> = {}): S
   };
 }
 
-/** Somebody who holds so many GiB. */
+/** A holder of this many GiB. */
 export function holding(gib: number | null, changes: Partial<Holding> = {}): Holding {
   return {
     kernel: null,

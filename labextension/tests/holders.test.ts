@@ -21,11 +21,11 @@ const TRAIN = serverKernel('train');
 const EVAL = serverKernel('eval');
 
 function holders(
-  said: GpuUsage,
+  reported: GpuUsage,
   front: string | null = null,
   kernels: readonly ServerKernel[] = [TRAIN, EVAL]
 ): Holder[] {
-  return holdersOf(said, new Map(kernels.map(each => [each.id, each])), front);
+  return holdersOf(reported, new Map(kernels.map(each => [each.id, each])), front);
 }
 
 function keys(all: readonly Holder[]): string[] {
@@ -36,7 +36,7 @@ function titles(all: readonly Holder[], kernels: readonly ServerKernel[]): strin
   return all.map(holder => holderName(trans, holder, kernels)[0]);
 }
 
-test('notebooks, consoles, terminals and other processes are told apart, and named', () => {
+test('notebooks, consoles, terminals and other processes are distinguished and named', () => {
   const kernels = [
     TRAIN,
     serverKernel('c', { kind: 'console', name: 'Console 1' }),
@@ -68,7 +68,7 @@ test('notebooks, consoles, terminals and other processes are told apart, and nam
   ]);
 });
 
-test("only this server's kernels and terminals can be acted on", () => {
+test('only kernels and terminals of this server are targets of actions', () => {
   const all = holders(
     gpuUsage(
       0,
@@ -90,7 +90,7 @@ test("only this server's kernels and terminals can be acted on", () => {
   ]);
 });
 
-test('what cannot be attributed is a line of its own; nothing unattributed is none', () => {
+test('unattributed memory has a line unless it is zero', () => {
   assert.deepEqual(keys(holders(gpuUsage(0, []))), []);
   assert.deepEqual(keys(holders(gpuUsage(0, [], { unattributed: GIB }))), ['unattributed']);
   const unknown = holders(gpuUsage(0, [], { unattributed: null, reason: 'No process list.' }));
@@ -100,7 +100,7 @@ test('what cannot be attributed is a line of its own; nothing unattributed is no
   );
 });
 
-test('notebooks of one name are told apart by their folders', () => {
+test('notebooks with one name are distinguished by their folders', () => {
   const kernels = ['a/run.ipynb', 'b/run.ipynb', 'x/b/run.ipynb', 'other.ipynb', 'run.ipynb'].map(
     (path, place) => serverKernel(String(place), { path, name: path.split('/').pop() ?? null })
   );
@@ -110,8 +110,8 @@ test('notebooks of one name are told apart by their folders', () => {
   );
 });
 
-test('the notebook in front comes first, what is nobody’s last, and between them the largest first', () => {
-  const said = gpuUsage(
+test('the active notebook comes first, unattributed memory last, the others by size', () => {
+  const reported = gpuUsage(
     0,
     [
       holding(30, { pid: 1 }),
@@ -121,7 +121,7 @@ test('the notebook in front comes first, what is nobody’s last, and between th
     ],
     { unattributed: 50 * GIB }
   );
-  assert.deepEqual(keys(sortedHolders(holders(said, 'train'), [])), [
+  assert.deepEqual(keys(sortedHolders(holders(reported, 'train'), [])), [
     'kernel train',
     'pid 1',
     'kernel eval',
@@ -130,28 +130,28 @@ test('the notebook in front comes first, what is nobody’s last, and between th
   ]);
 });
 
-test('two that hold about the same keep their places; one that clearly holds more passes the other', () => {
-  const said = (one: number, two: number): Holder[] =>
+test('holders of about the same size keep their order; a clearly larger one moves up', () => {
+  const reported = (one: number, two: number): Holder[] =>
     holders(
       gpuUsage(
         0,
         [holding(one, { pid: 1 }), holding(two, { pid: 2 })].sort((a, b) => (b.memory ?? 0) - (a.memory ?? 0))
       )
     );
-  let order = keys(sortedHolders(said(10, 9.9), []));
+  let order = keys(sortedHolders(reported(10, 9.9), []));
   assert.deepEqual(order, ['pid 1', 'pid 2']);
-  order = keys(sortedHolders(said(10, 10.9), order));
+  order = keys(sortedHolders(reported(10, 10.9), order));
   assert.deepEqual(order, ['pid 1', 'pid 2']);
-  order = keys(sortedHolders(said(10, 12), order));
+  order = keys(sortedHolders(reported(10, 12), order));
   assert.deepEqual(order, ['pid 2', 'pid 1']);
 });
 
-test('one that is new takes its place by size, and the others keep theirs', () => {
-  const said = gpuUsage(
+test('a new holder is inserted by its size and the others keep their order', () => {
+  const reported = gpuUsage(
     0,
     [5, 4, 3, 2].map((gib, pid) => holding(gib, { pid }))
   );
-  assert.deepEqual(keys(sortedHolders(holders(said), ['pid 0', 'pid 2', 'pid 3'])), [
+  assert.deepEqual(keys(sortedHolders(holders(reported), ['pid 0', 'pid 2', 'pid 3'])), [
     'pid 0',
     'pid 1',
     'pid 2',
@@ -159,7 +159,7 @@ test('one that is new takes its place by size, and the others keep theirs', () =
   ]);
 });
 
-test('idle for a moment has no figure, idle for long one unit', () => {
+test('a short idle time is not shown, a long one in one unit', () => {
   const state = (changes: Partial<ServerKernel>): string =>
     kernelStateText(trans, serverKernel('k', changes), 10_000);
   assert.deepEqual(
@@ -185,46 +185,46 @@ test('idle for a moment has no figure, idle for long one unit', () => {
 
 const now = { gpu: gpu(0), reading: reading(0), kernel: null };
 
-test('what this notebook holds is what the driver tells the server, though its kernel says nothing', () => {
-  const said = gpuUsage(0, [holding(14, { kernel: 'train' })]);
-  assert.equal(shares({ ...now, usage: said, front: 'train' }).here, 14 * GIB);
-  assert.equal(shares({ ...now, usage: said, front: 'eval' }).here, 0);
-  assert.equal(shares({ ...now, usage: said, front: null }).here, null);
+test('the memory of the active notebook is the driver’s figure, even if its kernel is silent', () => {
+  const reported = gpuUsage(0, [holding(14, { kernel: 'train' })]);
+  assert.equal(shares({ ...now, usage: reported, front: 'train' }).here, 14 * GIB);
+  assert.equal(shares({ ...now, usage: reported, front: 'eval' }).here, 0);
+  assert.equal(shares({ ...now, usage: reported, front: null }).here, null);
 });
 
-test('where some cannot be told apart, a notebook that is not listed may hold it', () => {
-  const said = gpuUsage(0, [], { unattributed: 35 * GIB, reason: 'In a container.' });
-  assert.equal(shares({ ...now, usage: said, front: 'train' }).here, null);
+test('a notebook that is not listed may hold unattributed memory', () => {
+  const reported = gpuUsage(0, [], { unattributed: 35 * GIB, reason: 'In a container.' });
+  assert.equal(shares({ ...now, usage: reported, front: 'train' }).here, null);
 });
 
-test("torch's own number is not subtracted: its context would be laid at other people's door", () => {
-  const said = gpuUsage(0, [holding(14, { kernel: 'train', source: 'torch' })], {
+test('torch’s figure is not subtracted: its context would count as other processes’', () => {
+  const reported = gpuUsage(0, [holding(14, { kernel: 'train', source: 'torch' })], {
     unattributed: null,
     reason: '…'
   });
   assert.deepEqual(
-    [shares({ ...now, usage: said, front: 'train' })].map(({ here, other }) => [here, other]),
+    [shares({ ...now, usage: reported, front: 'train' })].map(({ here, other }) => [here, other]),
     [[null, null]]
   );
-  const asked = { ...now, kernel: kernelGpu(0), usage: said, front: 'train' };
-  assert.equal(shares(asked).here, 14 * GIB);
+  const withKernel = { ...now, kernel: kernelGpu(0), usage: reported, front: 'train' };
+  assert.equal(shares(withKernel).here, 14 * GIB);
 });
 
-test('the bar has this notebook first, then each other, then what is nobody’s', () => {
-  const said = gpuUsage(0, [holding(20, { pid: 1 }), holding(10, { kernel: 'train' })], {
+test('the bar contains the active notebook, each other holder and unattributed memory', () => {
+  const reported = gpuUsage(0, [holding(20, { pid: 1 }), holding(10, { kernel: 'train' })], {
     unattributed: 5 * GIB
   });
-  const parts = shares({ ...now, usage: said, front: 'train' });
-  assert.deepEqual(memorySegments(parts, sortedHolders(holders(said, 'train'), [])), [
+  const parts = shares({ ...now, usage: reported, front: 'train' });
+  assert.deepEqual(memorySegments(parts, sortedHolders(holders(reported, 'train'), [])), [
     { who: 'here', memory: 10 * GIB },
     { who: 'other', memory: 20 * GIB },
     { who: 'unknown', memory: 5 * GIB }
   ]);
 });
 
-test('the bar never shows more than is used, and small ones as one piece', () => {
-  const said = gpuUsage(0, [holding(30, { pid: 1 }), holding(30, { pid: 2 })]);
-  assert.deepEqual(memorySegments(shares({ ...now, usage: said, front: null }), holders(said)), [
+test('the segments never exceed the used memory, and small holders share one', () => {
+  const reported = gpuUsage(0, [holding(30, { pid: 1 }), holding(30, { pid: 2 })]);
+  assert.deepEqual(memorySegments(shares({ ...now, usage: reported, front: null }), holders(reported)), [
     { who: 'other', memory: 30 * GIB },
     { who: 'other', memory: 5 * GIB }
   ]);
@@ -239,7 +239,7 @@ test('the bar never shows more than is used, and small ones as one piece', () =>
   );
 });
 
-test('before the server has said who holds what, the bar is as the notebook says', () => {
+test('without the server’s usage the bar shows the kernel’s figures', () => {
   const parts = shares({ ...now, kernel: kernelGpu(0), usage: null, front: 'train' });
   assert.deepEqual(memorySegments(parts, []), [
     { who: 'here', memory: 14 * GIB },
@@ -260,7 +260,7 @@ function held(...gpus: readonly GpuUsage[]): Model {
   return model;
 }
 
-test('what ending a kernel takes with it is named, per GPU', () => {
+test('the losses of a shutdown are listed with the memory on each GPU', () => {
   const model = held(
     gpuUsage(0, [holding(18, { kernel: 'train' })]),
     gpuUsage(1, [holding(2, { pid: 1 })]),
@@ -277,7 +277,7 @@ test('what ending a kernel takes with it is named, per GPU', () => {
   assert.deepEqual(shutdownLosses(trans, null, false, '', []), ['all its variables']);
 });
 
-test('what is held in a MIG slice is told once', () => {
+test('memory in a MIG slice counts once', () => {
   const model = new Model();
   const gpus = [gpu(0), gpu(1, { index: 0, mig_index: 2, mig_parent: 'GPU-0' })];
   model.take({ type: 'sample', sample: { ...sample(1), gpus, readings: [reading(0), reading(1)] } });

@@ -32,7 +32,7 @@ const MISSING: Condition[] = [
   { kind: 'other-version', version: '0.0.9' }
 ];
 
-test('what the administrator configured is offered, quoted as it is to be run', () => {
+test('the administrator’s installation command is offered as it is to be run', () => {
   for (const condition of MISSING) {
     const notice = kernelNotice(trans, view(condition), server(CONFIGURED));
     assert.equal(notice?.command, "%pip install '/srv/my wheels/x.whl'");
@@ -41,7 +41,7 @@ test('what the administrator configured is offered, quoted as it is to be run', 
   }
 });
 
-test('without a configuration the documentation is named and no name of an index', () => {
+test('without a configured command the documentation is linked, and no package name is offered', () => {
   for (const condition of MISSING) {
     const documented = kernelNotice(trans, view(condition), server(DOCUMENTED));
     assert.equal(documented?.link, 'https://docs.example.org/');
@@ -56,13 +56,13 @@ test('without a configuration the documentation is named and no name of an index
   }
 });
 
-test('beside the panel, other sections give the reason alone', () => {
+test('other sections show the reason only', () => {
   for (const condition of MISSING) {
     const notice = kernelNotice(trans, view(condition));
     assert.doesNotMatch(JSON.stringify(notice), /README|cell|command|link/);
   }
 });
 
-test('a kernel without gpuwidget can be asked to load it once it is installed', () => {
+test('a kernel without gpuwidget offers to load it once it is installed', () => {
   assert.equal(kernelNotice(trans, view({ kind: 'not-installed' }), server())?.action, 'load');
 });

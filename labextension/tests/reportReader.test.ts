@@ -5,14 +5,14 @@ import { ReportReader } from '../src/cells/reportReader';
 import { FakeTimers } from './fakes';
 import { codeCell, FakeCells, FakeOutput, report } from './fakes_cells';
 
-function made(cells: FakeCells): { reader: ReportReader; timers: FakeTimers; told: () => number } {
+function made(cells: FakeCells): { reader: ReportReader; timers: FakeTimers; emitted: () => number } {
   const timers = new FakeTimers();
   const reader = new ReportReader(timers);
-  let told = 0;
+  let count = 0;
   reader.setVisible(true);
   reader.setCells(cells);
-  reader.changed.connect(() => told++);
-  return { reader, timers, told: () => told };
+  reader.changed.connect(() => count++);
+  return { reader, timers, emitted: () => count };
 }
 
 function listed(reader: ReportReader): [string, number | null][] {
@@ -33,7 +33,7 @@ test('the reports of a saved notebook are listed in its order', () => {
   ]);
 });
 
-test('a report that comes is listed, and gone when its output is cleared', async () => {
+test('a new report is listed, and removed when its output is cleared', async () => {
   const cell = codeCell('a');
   const { reader, timers } = made(new FakeCells([cell]));
   cell.outputs.add(FakeOutput.report(report(1)));
@@ -44,7 +44,7 @@ test('a report that comes is listed, and gone when its output is cleared', async
   assert.deepEqual(listed(reader), []);
 });
 
-test('a live view whose place a report takes later is listed then', async () => {
+test('a report that replaces a live view is listed', async () => {
   const live = new FakeOutput('display_data', { 'application/vnd.jupyter.widget-view+json': {} });
   const cell = codeCell('a', live);
   const { reader, timers } = made(new FakeCells([cell]));
@@ -55,41 +55,41 @@ test('a live view whose place a report takes later is listed then', async () => 
   assert.deepEqual(listed(reader), [['a', 1]]);
 });
 
-test('a cell that prints has nothing read anew, nor anybody told', async () => {
+test('printing reads no report again and emits nothing', async () => {
   const card = FakeOutput.report(report(1));
   const cell = codeCell('a');
-  const { timers, told } = made(new FakeCells([codeCell('b', card), cell]));
-  const looks = card.looked;
+  const { timers, emitted } = made(new FakeCells([codeCell('b', card), cell]));
+  const reads = card.reads;
   for (let line = 0; line < 1000; line++) {
     cell.outputs.add(new FakeOutput('stream'));
     cell.outputs.add(new FakeOutput('display_data', { 'image/png': 'x' }));
   }
   await timers.pass(1000);
-  assert.deepEqual([card.looked, told(), timers.running], [looks, 0, 0]);
+  assert.deepEqual([card.reads, emitted(), timers.running], [reads, 0, 0]);
 });
 
 test('many reports at once are read together', async () => {
   const cells = Array.from({ length: 100 }, (_, place) => codeCell(String(place)));
-  const { reader, timers, told } = made(new FakeCells(cells));
+  const { reader, timers, emitted } = made(new FakeCells(cells));
   cells.forEach((cell, place) => {
     cell.outputs.add(FakeOutput.report(report(place)));
   });
   await timers.pass(200);
-  assert.deepEqual([reader.runs.length, told()], [100, 1]);
+  assert.deepEqual([reader.runs.length, emitted()], [100, 1]);
 });
 
-test('cells that are moved, deleted and made anew', async () => {
+test('moved, deleted and new cells change the list', async () => {
   const [a, b] = [codeCell('a', FakeOutput.report(report(1))), codeCell('b', FakeOutput.report(report(2)))];
   const cells = new FakeCells([a, b]);
   const { reader, timers } = made(cells);
-  cells.become(b, a);
+  cells.replace(b, a);
   await timers.pass(200);
   assert.deepEqual(listed(reader), [
     ['b', 2],
     ['a', 1]
   ]);
   const c = codeCell('c');
-  cells.become(c, b);
+  cells.replace(c, b);
   c.outputs.add(FakeOutput.report(report(3)));
   a.outputs.add(FakeOutput.report(report(4)));
   await timers.pass(200);
@@ -99,7 +99,7 @@ test('cells that are moved, deleted and made anew', async () => {
   ]);
 });
 
-test('a report that is shown in several cells is one run', () => {
+test('a report that several cells show is one run', () => {
   const cells = new FakeCells([
     codeCell('a', FakeOutput.report(report(1))),
     codeCell('copy', FakeOutput.report(report(1)))
@@ -107,7 +107,7 @@ test('a report that is shown in several cells is one run', () => {
   assert.deepEqual(listed(made(cells).reader), [['a', 1]]);
 });
 
-test('reports of another version are left out and counted', async () => {
+test('reports of another version are counted, not listed', async () => {
   const cell = codeCell('a', FakeOutput.report(report(1, { schema: 2 })), FakeOutput.report(report(2)));
   const { reader, timers } = made(new FakeCells([cell, codeCell('b', FakeOutput.report('broken'))]));
   assert.deepEqual([listed(reader), reader.incompatible], [[['a', 2]], 2]);
@@ -116,16 +116,16 @@ test('reports of another version are left out and counted', async () => {
   assert.deepEqual([listed(reader), reader.incompatible], [[], 1]);
 });
 
-test('while nobody looks nothing is read or heard, and then all of it is there', async () => {
+test('nothing is read while hidden, and everything once visible', async () => {
   const cell = codeCell('a');
-  const { reader, timers, told } = made(new FakeCells([cell]));
+  const { reader, timers, emitted } = made(new FakeCells([cell]));
   cell.outputs.add(FakeOutput.report(report(1)));
   reader.setVisible(false);
-  const before = told();
+  const before = emitted();
   const card = FakeOutput.report(report(2));
   cell.outputs.add(card);
   await timers.pass(1000);
-  assert.deepEqual([card.looked, told(), timers.running], [0, before, 0]);
+  assert.deepEqual([card.reads, emitted(), timers.running], [0, before, 0]);
   reader.setVisible(true);
   assert.deepEqual(listed(reader), [
     ['a', 1],
@@ -133,7 +133,7 @@ test('while nobody looks nothing is read or heard, and then all of it is there',
   ]);
 });
 
-test('another notebook in front has its own list, and the one before is heard no more', async () => {
+test('another notebook has its own list, and the previous one is disconnected', async () => {
   const cell = codeCell('a', FakeOutput.report(report(1)));
   const { reader, timers } = made(new FakeCells([cell]));
   reader.setCells(new FakeCells([codeCell('z', FakeOutput.report(report(9)))]));

@@ -26,13 +26,13 @@ function order(runs: readonly CellRun[], sort: Sort): (number | null)[] {
   return sortedRuns(runs, sort).map(({ report: { executionCount } }) => executionCount);
 }
 
-test('the list stands as the notebook does, and the other way round when its head is pressed', () => {
+test('the list is in the notebook’s order, reversed by a click on its header', () => {
   const runs = [run(7, 1), run(2, 3), run(5, 2)];
   assert.deepEqual(order(runs, NOTEBOOK_ORDER), [7, 2, 5]);
   assert.deepEqual(order(runs, toggledSort(NOTEBOOK_ORDER, 'cell')), [5, 2, 7]);
 });
 
-test('a figure’s head puts the largest first, pressed again the smallest', () => {
+test('numbers are sorted with the largest first, after a second click with the smallest', () => {
   const runs = [run(1, -4), run(2, 9), run(3, 0)];
   const once = toggledSort(NOTEBOOK_ORDER, 'delta');
   assert.deepEqual(order(runs, once), [2, 3, 1]);
@@ -40,18 +40,18 @@ test('a figure’s head puts the largest first, pressed again the smallest', () 
   assert.deepEqual(toggledSort(once, 'time'), { column: 'time', descending: true });
 });
 
-test('what is not known comes last, whichever way it is sorted', () => {
+test('unknown values come last in both directions', () => {
   const runs = [run(1, null), run(2, 5), run(3, -5)];
   assert.deepEqual(order(runs, { column: 'delta', descending: true }), [2, 3, 1]);
   assert.deepEqual(order(runs, { column: 'delta', descending: false }), [3, 2, 1]);
 });
 
-test('equal ones keep the order of the notebook', () => {
+test('equal values keep the notebook’s order', () => {
   const runs = [run(4, 1), run(2, 1), run(9, 1)];
   assert.deepEqual(order(runs, { column: 'peak', descending: true }), [4, 2, 9]);
 });
 
-test('time and energy of all runs', () => {
+test('the time and the energy of all runs are added', () => {
   const runs = [run(1, 10, { started: 0, duration_s: 2 }), run(2, 30, { started: 5, duration_s: 3 })];
   assert.deepEqual(totals(runs), { seconds: 5, joules: 40, atLeast: false });
 });
@@ -65,7 +65,7 @@ test('a run within another run counts once', () => {
   assert.deepEqual(totals(runs), { seconds: 11, joules: 17, atLeast: false });
 });
 
-test('where some energy is not known, the sum is said to be at least that', () => {
+test('with an unknown energy the sum is a lower bound', () => {
   const unknown = run(2, null, { started: 50, duration_s: null });
   assert.deepEqual(totals([run(1, 10), unknown]), { seconds: 0.5, joules: 10, atLeast: true });
   assert.deepEqual(totals([unknown]), { seconds: null, joules: null, atLeast: true });

@@ -41,7 +41,7 @@ function settings(composite: unknown): ISettingRegistry.ISettings {
   return { composite } as unknown as ISettingRegistry.ISettings;
 }
 
-test('each shortcut is a key of its own for a command that there is, wherever the keyboard is', () => {
+test('each shortcut has its own key, an existing command and works everywhere', () => {
   const commands: readonly string[] = [...Object.values(CommandIds), ...Object.values(HolderCommandIds)];
   const shortcuts = schema['jupyter.lab.shortcuts'];
   assert.deepEqual(
@@ -51,14 +51,14 @@ test('each shortcut is a key of its own for a command that there is, wherever th
   assert.deepEqual([...new Set(shortcuts.map(({ selector }) => selector))], ['body']);
   const keys = shortcuts.map(each => each.keys.join(' | '));
   assert.equal(new Set(keys).size, keys.length);
-  // Alt and Shift with these letters: JupyterLab has only digits there, Chromium A B C I N P R T W X Z.
+  // With Alt and Shift JupyterLab uses only digits, and Chromium A B C I N P R T W X Z.
   assert.deepEqual(
     keys.filter(key => !/^Alt Shift [DEFGHV]$/.test(key)),
     []
   );
 });
 
-test('what the settings are before anybody touches them', () => {
+test('the settings have these defaults', () => {
   const { sampleSeconds, units, show, alerts } = read(settings(defaults(schema.properties)));
   assert.equal(sampleSeconds, 0);
   assert.deepEqual(units, { memory: 'GiB', temperature: 'C' });
@@ -66,7 +66,7 @@ test('what the settings are before anybody touches them', () => {
   assert.equal(alerts.temperature, null);
 });
 
-test('every setting has a name, and each number its limits', () => {
+test('every setting has a title, and each number its limits', () => {
   const all = (properties: Record<string, Property>): Property[] =>
     Object.values(properties).flatMap(each => [each, ...all(each.properties ?? {})]);
   const odd = all(schema.properties).filter(
@@ -77,7 +77,7 @@ test('every setting has a name, and each number its limits', () => {
   assert.deepEqual(odd, []);
 });
 
-/** The schema with other defaults, as jupyterlab_server makes it of overrides.json. */
+/** Return the schema with other defaults, as jupyterlab_server returns it with an overrides.json. */
 function overridden(values: Record<string, unknown>): Parameters<typeof withValidDefaults>[0] {
   const properties = Object.fromEntries(
     Object.entries(schema.properties).map(([name, kind]) => [
@@ -92,13 +92,13 @@ function defaultOf(mended: Parameters<typeof withValidDefaults>[0], name: string
   return (mended as unknown as Schema).properties[name]?.default;
 }
 
-test('what an administrator presets holds as it is', () => {
+test('valid defaults of an administrator are kept', () => {
   const preset = overridden({ chartSeconds: 300, units: { memory: 'GB' }, hints: { busyMinutes: 60 } });
   assert.deepEqual(withValidDefaults(preset), [preset, []]);
   assert.deepEqual(withValidDefaults(overridden({}))[1], []);
 });
 
-test('a preset that cannot be is told and left out, and the others hold', () => {
+test('an invalid default is reported and replaced, and the others are kept', () => {
   const [mended, unfit] = withValidDefaults(
     overridden({
       chartSeconds: 1e6,
@@ -130,7 +130,7 @@ test('a preset that cannot be is told and left out, and the others hold', () => 
   );
 });
 
-test('a setting outside a group is a number: only of those a neighbour can stand in', () => {
+test('a setting outside a group is a number, since only a number has a nearest valid value', () => {
   const alone = Object.values(schema.properties).filter(({ properties }) => properties === undefined);
   assert.deepEqual([...new Set(alone.map(({ type }) => type))], ['number']);
 });

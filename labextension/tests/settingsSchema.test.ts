@@ -5,12 +5,12 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { translatedSchema } from '../src/settingsSchema';
 
-/** Each text with the context it was asked in. */
+/** A translation that prefixes each text with its context. */
 const marked = {
   _p: (context: string, text: string) => `${context}|${text}`
 } as unknown as TranslationBundle;
 
-test('the settings’ texts are translated in JupyterLab’s contexts, and nothing else of them', () => {
+test('the settings’ texts are translated in JupyterLab’s contexts, and nothing else is', () => {
   const schema = {
     title: 'GPUs',
     'jupyter.lab.setting-icon': 'gpuwidget:gpu',

@@ -8,7 +8,7 @@ import type { KernelState } from '../src/wire';
 
 const ON = 'torch.backends.cudnn.benchmark = True';
 
-/** What is known of a kernel that tells `state`. */
+/** Return the view of a kernel with this state. */
 async function view(state: Partial<KernelState>): Promise<KernelView> {
   const kernels = new ActiveKernel(new FakeTimers());
   const kernel = new FakeKernel();
@@ -19,14 +19,14 @@ async function view(state: Partial<KernelState>): Promise<KernelView> {
   return kernels.view;
 }
 
-test('all at their defaults, nothing was run', async () => {
+test('with all settings at their defaults nothing was run', async () => {
   const known = await view({ switches: [torchSwitch()] });
   assert.equal(settingsSummary(trans, known), "torch's defaults");
   assert.equal(settingsReason(trans, known), '');
   assert.equal(settingsLog(trans, known, null), 'What is set here is told here, as the Python that was run.');
 });
 
-test('what was run is told as it was run, the latest first', async () => {
+test('the statements that were run are listed, the latest first', async () => {
   const known = await view({
     switches: [
       torchSwitch({ name: 'cudnn.enabled', default: 'on', value: 'on', statement: 'one = True\ntwo = True' }),
@@ -37,13 +37,13 @@ test('what was run is told as it was run, the latest first', async () => {
   assert.equal(settingsLog(trans, known, 'cudnn.benchmark'), `ran: ${ON}\nran: one = True; two = True`);
 });
 
-test('what waits for the next cell is told as waiting', async () => {
+test('a pending setting is listed as pending', async () => {
   const known = await view({ switches: [torchSwitch({ pending: 'on', statement: ON })] });
   assert.equal(settingsSummary(trans, known), '1 from the next cell');
   assert.equal(settingsLog(trans, known, null), `from the next cell: ${ON}`);
 });
 
-test('why a value is not known, or was not set, is told', async () => {
+test('the reason of an unknown or rejected value is listed', async () => {
   const apart = 'TF32 is on for convolutions and off for recurrent layers.';
   const known = await view({ switches: [torchSwitch({ value: null, note: apart })] });
   assert.equal(settingsLog(trans, known, null), `cuDNN benchmark: ${apart}`);
@@ -51,7 +51,7 @@ test('why a value is not known, or was not set, is told', async () => {
   assert.equal(settingsLog(trans, failed, 'cudnn.benchmark'), 'cuDNN benchmark: torch refused it.');
 });
 
-test('without torch, or without an answer, the reason is told and nothing else', async () => {
+test('without torch or a reply only the reason is shown', async () => {
   const without = await view({
     torch: null,
     switches: [torchSwitch({ value: null, note: 'torch is not imported yet.' })]
@@ -69,7 +69,7 @@ test('without torch, or without an answer, the reason is told and nothing else',
   assert.equal(settingsReason(trans, none), 'Open a notebook to see its switches.');
 });
 
-test('a refusal comes first', async () => {
+test('a rejection comes first', async () => {
   const known = await view({ switches: [torchSwitch({ value: 'on', statement: ON })] });
   const refused = { ...known, rejection: { reason: 'torch refused it.', ask: 'set_switch' as const } };
   assert.equal(settingsLog(trans, refused, null), `torch refused it.\nran: ${ON}`);
