@@ -64,9 +64,9 @@ export function defaultText(trans: TranslationBundle, device: DeviceState | null
 export function choiceText(trans: TranslationBundle, choice: DeviceChoice): string {
   const parts = [choice.device];
   if (choice.name !== null) {
-    const number = choice.index === null ? '' : trans.__('GPU %1 ', choice.index);
-    const capability = choice.compute_capability === null ? '' : ` (${choice.compute_capability})`;
-    parts.push(`${number}${model(choice.name)}${capability}`);
+    const number = choice.index === null ? [] : [trans.__('GPU %1', choice.index)];
+    const capability = choice.compute_capability === null ? [] : [`(${choice.compute_capability})`];
+    parts.push([...number, model(choice.name), ...capability].join(' '));
   }
   if (choice.memory_free !== null) {
     parts.push(trans.__('%1 free', memory(choice.memory_free)));

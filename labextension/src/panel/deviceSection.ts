@@ -16,6 +16,8 @@ import type { GpuNow, ServerInfo } from '../stream/model';
 import { element, openListOnKeys, setAttribute, Text } from '../ui/dom';
 import type { DeviceChoice, KernelState } from '../wire';
 
+const SLOT = '\u0000';
+
 /** The default device of the active notebook, and whether its cells are watched. */
 export class DeviceSection {
   readonly node: HTMLElement;
@@ -67,13 +69,15 @@ export class DeviceSection {
     this.notice = new NoticeView(trans, () => {
       void kernels.load();
     });
+    // The notebook's name is an element of its own within the translated sentence.
+    const [before = '', after = ''] = trans.__('Default device of %1', SLOT).split(SLOT);
     this.node = element(
       'section',
       'device-section',
       element(
         'div',
         'device-title',
-        element('span', 'device-label', trans.__('Default device of '), this.notebook.node),
+        element('span', 'device-label', before, this.notebook.node, after),
         this.busy.node
       ),
       element('div', 'device-controls', this.dropdown.node, this.watch),
