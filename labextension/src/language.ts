@@ -5,7 +5,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { PartialJSONObject, PartialJSONValue } from '@lumino/coreutils';
 
 import { sound } from './overrides';
-import { SETTINGS } from './settings';
+import { SETTINGS_ID, withValidSettings } from './settings';
 
 const TEXTS: ReadonlySet<string> = new Set(['title', 'description', 'jupyter.lab.setting-icon-label']);
 
@@ -19,21 +19,30 @@ export function translateSettings(
   warn: (sentence: string) => void
 ): void {
   const said = new Set<string>();
-  registry.transform(SETTINGS, {
+  const warnOnce = (sentence: string): void => {
+    if (!said.has(sentence)) {
+      said.add(sentence);
+      warn(sentence);
+    }
+  };
+  registry.transform(SETTINGS_ID, {
     fetch: plugin => {
       const [schema, unfit] = sound(plugin.schema);
       for (const { name, value } of unfit) {
-        const sentence = trans.__(
-          'overrides.json on the server sets %1 to %2, which cannot be. Another value is used; the settings of the GPUs say which.',
-          name,
-          JSON.stringify(value)
+        warnOnce(
+          trans.__(
+            'overrides.json on the server sets %1 to %2, which cannot be. Another value is used; the settings of the GPUs say which.',
+            name,
+            JSON.stringify(value)
+          )
         );
-        if (!said.has(sentence)) {
-          said.add(sentence);
-          warn(sentence);
-        }
       }
-      return { ...plugin, schema: translated(trans, schema) as ISettingRegistry.ISchema };
+      const readable = { ...plugin, schema: translated(trans, schema) as ISettingRegistry.ISchema };
+      return withValidSettings(readable, registry.validator, problems => {
+        warnOnce(
+          trans.__('Your GPU settings are not valid in this version, so the defaults are used: %1', problems)
+        );
+      });
     }
   });
 }

@@ -1,7 +1,7 @@
 import { Token } from '@lumino/coreutils';
 
 import type { Cells } from './cells/cells';
-import type { Monitor } from './stream/monitor';
+import type { GpuMonitor } from './stream/gpuMonitor';
 import type { HolderPorts } from './holders/ports';
 import type { GpuPanel } from './panel/panel';
 
@@ -9,7 +9,7 @@ import type { GpuPanel } from './panel/panel';
 export const DOMAIN = 'jupyterlab_gpuwidget';
 
 /** The samples of the server and the kernel of the notebook in front. */
-export const IMonitor = new Token<Monitor>(
+export const IMonitor = new Token<GpuMonitor>(
   'jupyterlab-gpuwidget:IMonitor',
   'Live GPU samples, while somebody looks.'
 );

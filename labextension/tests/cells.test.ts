@@ -10,7 +10,7 @@ import { Runs } from '../src/cells/runs';
 import type { KernelView } from '../src/kernel/kernels';
 import { runningTitle } from '../src/panel/cellWords';
 import type { KernelState, Sample } from '../src/wire';
-import { FakeTimers, GIB, kernelGpu, kernelState, reading, sample, settled, trans } from './fakes';
+import { FakeClock, GIB, kernelGpu, kernelState, reading, sample, settled, trans } from './fakes';
 import { codeCell, FakeCells, FakeOutput, report, reportedGpu } from './fakes_cells';
 
 const NOW = Date.now() / 1000;
@@ -63,12 +63,12 @@ function made(cells: FakeCells = new FakeCells([codeCell('a')])): {
   cells: Cells;
   kernels: FakeKernels;
   runs: Runs;
-  timers: FakeTimers;
+  timers: FakeClock;
   notebook: NotebookInFront;
   server: { sample: Sample | null };
   revealed: string[];
 } {
-  const timers = new FakeTimers();
+  const timers = new FakeClock();
   const kernels = new FakeKernels();
   const runs = new Runs();
   const server = { sample: sample(NOW, [reading(0), reading(1)]) };

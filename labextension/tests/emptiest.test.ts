@@ -2,7 +2,7 @@ import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
 import { emptiest, withFreeNow } from '../src/panel/emptiest';
-import { Model } from '../src/stream/model';
+import { StreamModel } from '../src/stream/streamModel';
 import { GIB, reading, sample } from './fakes';
 import type { DeviceChoice } from '../src/wire';
 
@@ -42,7 +42,7 @@ test('of those that read the same it is the one chosen already, else the one tha
 
 /** GiB that are free of `cuda:0`…, which the server knows by these readings, where the kernel has said 1 GiB. */
 function free(age: number | null, ...used: Parameters<typeof reading>[1][]): (number | null)[] {
-  const model = new Model();
+  const model = new StreamModel();
   model.take({
     type: 'sample',
     sample: sample(

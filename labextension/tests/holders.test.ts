@@ -5,7 +5,7 @@ import { heldBy, heldWords, losses, targetOf } from '../src/holders/actions';
 import { arranged, holdersOf, type Holder } from '../src/holders/holders';
 import { segments } from '../src/holders/segments';
 import { kernelName, roughly, stateOf, titleOf } from '../src/holders/words';
-import { Model, shares } from '../src/stream/model';
+import { memoryShares, StreamModel } from '../src/stream/streamModel';
 import { GIB, gpu, gpuUsage, holding, kernelGpu, reading, sample, serverKernel, trans, usage } from './fakes';
 import type { GpuUsage, ServerKernel } from '../src/wire';
 
@@ -179,14 +179,14 @@ const now = { gpu: gpu(0), reading: reading(0), kernel: null };
 
 test('what this notebook holds is what the driver tells the server, though its kernel says nothing', () => {
   const said = gpuUsage(0, [holding(14, { kernel: 'train' })]);
-  assert.equal(shares({ ...now, usage: said, front: 'train' }).here, 14 * GIB);
-  assert.equal(shares({ ...now, usage: said, front: 'eval' }).here, 0);
-  assert.equal(shares({ ...now, usage: said, front: null }).here, null);
+  assert.equal(memoryShares({ ...now, usage: said, front: 'train' }).here, 14 * GIB);
+  assert.equal(memoryShares({ ...now, usage: said, front: 'eval' }).here, 0);
+  assert.equal(memoryShares({ ...now, usage: said, front: null }).here, null);
 });
 
 test('where some cannot be told apart, a notebook that is not listed may hold it', () => {
   const said = gpuUsage(0, [], { unattributed: 35 * GIB, reason: 'In a container.' });
-  assert.equal(shares({ ...now, usage: said, front: 'train' }).here, null);
+  assert.equal(memoryShares({ ...now, usage: said, front: 'train' }).here, null);
 });
 
 test("torch's own number is not subtracted: its context would be laid at other people's door", () => {
@@ -195,18 +195,18 @@ test("torch's own number is not subtracted: its context would be laid at other p
     reason: '…'
   });
   assert.deepEqual(
-    [shares({ ...now, usage: said, front: 'train' })].map(({ here, other }) => [here, other]),
+    [memoryShares({ ...now, usage: said, front: 'train' })].map(({ here, other }) => [here, other]),
     [[null, null]]
   );
   const asked = { ...now, kernel: kernelGpu(0), usage: said, front: 'train' };
-  assert.equal(shares(asked).here, 14 * GIB);
+  assert.equal(memoryShares(asked).here, 14 * GIB);
 });
 
 test('the bar has this notebook first, then each other, then what is nobody’s', () => {
   const said = gpuUsage(0, [holding(20, { pid: 1 }), holding(10, { kernel: 'train' })], {
     unattributed: 5 * GIB
   });
-  const parts = shares({ ...now, usage: said, front: 'train' });
+  const parts = memoryShares({ ...now, usage: said, front: 'train' });
   assert.deepEqual(segments(parts, arranged(holders(said, 'train'), [])), [
     { who: 'here', memory: 10 * GIB },
     { who: 'other', memory: 20 * GIB },
@@ -216,7 +216,7 @@ test('the bar has this notebook first, then each other, then what is nobody’s'
 
 test('the bar never shows more than is used, and small ones as one piece', () => {
   const said = gpuUsage(0, [holding(30, { pid: 1 }), holding(30, { pid: 2 })]);
-  assert.deepEqual(segments(shares({ ...now, usage: said, front: null }), holders(said)), [
+  assert.deepEqual(segments(memoryShares({ ...now, usage: said, front: null }), holders(said)), [
     { who: 'other', memory: 30 * GIB },
     { who: 'other', memory: 5 * GIB }
   ]);
@@ -224,7 +224,7 @@ test('the bar never shows more than is used, and small ones as one piece', () =>
     0,
     Array.from({ length: 10 }, (_, pid) => holding(1, { pid }))
   );
-  const pieces = segments(shares({ ...now, usage: many, front: null }), holders(many));
+  const pieces = segments(memoryShares({ ...now, usage: many, front: null }), holders(many));
   assert.deepEqual(
     pieces.map(({ memory }) => memory / GIB),
     [1, 1, 1, 1, 1, 5, 25]
@@ -232,15 +232,15 @@ test('the bar never shows more than is used, and small ones as one piece', () =>
 });
 
 test('before the server has said who holds what, the bar is as the notebook says', () => {
-  const parts = shares({ ...now, kernel: kernelGpu(0), usage: null, front: 'train' });
+  const parts = memoryShares({ ...now, kernel: kernelGpu(0), usage: null, front: 'train' });
   assert.deepEqual(segments(parts, []), [
     { who: 'here', memory: 14 * GIB },
     { who: 'other', memory: 21 * GIB }
   ]);
 });
 
-function held(...gpus: readonly GpuUsage[]): Model {
-  const model = new Model();
+function held(...gpus: readonly GpuUsage[]): StreamModel {
+  const model = new StreamModel();
   model.take({
     type: 'sample',
     sample: sample(
@@ -270,7 +270,7 @@ test('what ending a kernel takes with it is named, per GPU', () => {
 });
 
 test('what is held in a MIG slice is told once', () => {
-  const model = new Model();
+  const model = new StreamModel();
   const gpus = [gpu(0), gpu(1, { index: 0, mig_index: 2, mig_parent: 'GPU-0' })];
   model.take({ type: 'sample', sample: { ...sample(1), gpus, readings: [reading(0), reading(1)] } });
   model.take(

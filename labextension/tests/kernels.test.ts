@@ -3,10 +3,10 @@ import { test } from 'node:test';
 
 import type { Kernel, Phase } from '../src/kernel/kernel';
 import { GLANCE_MS, Kernels, POLL_MS } from '../src/kernel/kernels';
-import { FakeKernel, FakeTimers, kernelState, ok, settled, torchSwitch } from './fakes';
+import { FakeKernel, FakeClock, kernelState, ok, settled, torchSwitch } from './fakes';
 
-function made(): { kernels: Kernels; timers: FakeTimers } {
-  const timers = new FakeTimers();
+function made(): { kernels: Kernels; timers: FakeClock } {
+  const timers = new FakeClock();
   const kernels = new Kernels(timers);
   kernels.start();
   return { kernels, timers };

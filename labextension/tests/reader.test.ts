@@ -2,11 +2,11 @@ import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
 import { Reader } from '../src/cells/reader';
-import { FakeTimers } from './fakes';
+import { FakeClock } from './fakes';
 import { codeCell, FakeCells, FakeOutput, report } from './fakes_cells';
 
-function made(cells: FakeCells): { reader: Reader; timers: FakeTimers; told: () => number } {
-  const timers = new FakeTimers();
+function made(cells: FakeCells): { reader: Reader; timers: FakeClock; told: () => number } {
+  const timers = new FakeClock();
   const reader = new Reader(timers);
   let told = 0;
   reader.look(true);

@@ -3,14 +3,14 @@ import { test } from 'node:test';
 
 import { Kernels, type KernelView } from '../src/kernel/kernels';
 import { switchLines, switchReason, switchSummary } from '../src/panel/switchWords';
-import { FakeKernel, FakeTimers, ok, settled, torchSwitch, trans } from './fakes';
+import { FakeKernel, FakeClock, ok, settled, torchSwitch, trans } from './fakes';
 import type { KernelState } from '../src/wire';
 
 const ON = 'torch.backends.cudnn.benchmark = True';
 
 /** What is known of a kernel that tells `state`. */
 async function view(state: Partial<KernelState>): Promise<KernelView> {
-  const kernels = new Kernels(new FakeTimers());
+  const kernels = new Kernels(new FakeClock());
   const kernel = new FakeKernel();
   kernel.answer = ok(state);
   kernels.start();
@@ -64,7 +64,7 @@ test('without torch, or without an answer, the reason is told and nothing else',
   assert.equal(switchLines(trans, without, null), '');
   const silent = { ...(await view({ switches: [torchSwitch()] })), silentFor: 12 };
   assert.equal(switchReason(trans, silent), 'The kernel does not answer: a long call holds it.');
-  const none = new Kernels(new FakeTimers()).view;
+  const none = new Kernels(new FakeClock()).view;
   assert.equal(switchSummary(trans, none), '');
   assert.equal(switchReason(trans, none), 'Open a notebook to see its switches.');
 });

@@ -8,9 +8,9 @@ import type { CellReport } from './report';
 import type { Row } from './rows';
 import type { Run, Runs } from './runs';
 import type { Kernels } from '../kernel/kernels';
-import type { Model } from '../stream/model';
-import type { Timers } from '../timers';
-import type { Band } from '../ui/bands';
+import type { StreamModel } from '../stream/streamModel';
+import type { Clock } from '../clock';
+import type { Band } from '../ui/chartBands';
 import { took } from '../ui/format';
 
 const TICK_MS = 1000;
@@ -38,7 +38,7 @@ export interface Running {
 
 /** What a view needs of the stream and of the kernel. */
 export interface Surroundings {
-  readonly model: Pick<Model, 'sample'>;
+  readonly model: Pick<StreamModel, 'sample'>;
   readonly kernels: Pick<Kernels, 'changed' | 'state' | 'view'>;
 }
 
@@ -57,7 +57,7 @@ export class Cells {
     private readonly reader: Reader,
     private readonly runs: Runs,
     readonly preferences: Preferences,
-    private readonly timers: Timers
+    private readonly timers: Clock
   ) {
     reader.changed.connect(this.tell, this);
     runs.changed.connect(this.ran, this);

@@ -10,7 +10,7 @@ import type { Kernel as JupyterKernel, KernelMessage } from '@jupyterlab/service
 
 import type { Cells } from './cells';
 import type { Runs } from './runs';
-import type { Timers } from '../timers';
+import type { Clock } from '../clock';
 
 /** So often a notebook is asked to scroll to a cell. */
 const SCROLL_TRIES = 5;
@@ -24,7 +24,7 @@ export class NotebookCells {
     private readonly shell: JupyterFrontEnd.IShell,
     private readonly cells: Cells,
     private readonly runs: Runs,
-    private readonly timers: Timers
+    private readonly timers: Clock
   ) {
     tracker.currentChanged.connect(this.follow, this);
     // All of them: a cell's beginning is heard once, and its notebook may come to the front later.

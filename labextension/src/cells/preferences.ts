@@ -1,6 +1,6 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 
-import type { Store } from '../store';
+import type { StateStore } from '../stateStore';
 import { NOTEBOOK_ORDER, type Column, type Sort } from './rows';
 
 const COLUMNS: readonly Column[] = ['cell', 'delta', 'peak', 'time', 'energy'];
@@ -16,7 +16,7 @@ export class Preferences {
   private touched = false;
   private readonly changes = new Signal<this, void>(this);
 
-  constructor(private readonly store: Store<Wishes> | null) {
+  constructor(private readonly store: StateStore<Wishes> | null) {
     void this.restore();
   }
 

@@ -2,7 +2,7 @@ import { Signal, type ISignal } from '@lumino/signaling';
 
 import { readReport, REPORT_MIME, type CellReport } from './report';
 import { keyOf, type Row } from './rows';
-import type { Timers } from '../timers';
+import type { Clock } from '../clock';
 
 /** Outputs come many a second; the list is read again at most this often. */
 const GATHER_MS = 200;
@@ -61,7 +61,7 @@ export class Reader {
   private readonly parsed = new WeakMap<object, CellReport | 'foreign'>();
   private readonly changes = new Signal<this, void>(this);
 
-  constructor(private readonly timers: Timers) {}
+  constructor(private readonly timers: Clock) {}
 
   /** One for each run, in the notebook's order. */
   rows: readonly Row[] = [];

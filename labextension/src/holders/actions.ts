@@ -2,7 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { withoutParents } from './hints';
 import { kernelKind, type Holder } from './holders';
-import type { Model } from '../stream/model';
+import type { StreamModel } from '../stream/streamModel';
 import { gpuNumber, memory } from '../ui/format';
 import { kernelName } from './words';
 import type { Gpu, Holding, ServerKernel } from '../wire';
@@ -39,7 +39,7 @@ export interface Held {
 }
 
 /** What a kernel holds on each GPU, as far as the server has said; what is in a MIG slice once. */
-export function heldBy({ usage, sample }: Model, kernel: string): Held[] {
+export function heldBy({ usage, sample }: StreamModel, kernel: string): Held[] {
   const gpus = new Map(sample?.gpus.map(gpu => [gpu.uuid, gpu]));
   const held = (usage?.gpus ?? []).flatMap(({ uuid, holdings }): Held[] => {
     const gpu = gpus.get(uuid);
@@ -83,7 +83,7 @@ export function losses(
 /** What a kernel is called: as the server tells it, else as `fallback`. */
 export function nameOf(
   trans: TranslationBundle,
-  { usage }: Model,
+  { usage }: StreamModel,
   id: string,
   fallback: string | null
 ): string {

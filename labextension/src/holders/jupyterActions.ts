@@ -9,7 +9,7 @@ import { kernelKind } from './holders';
 import { LossesBody } from './lossesBody';
 import type { Outcome } from './outcome';
 import { ConnectedKernel } from '../kernel/jupyterKernel';
-import type { Model } from '../stream/model';
+import type { StreamModel } from '../stream/streamModel';
 import { KERNEL_SCHEMA } from '../wire';
 
 const REACHED_WITHIN_MS = 5000;
@@ -22,7 +22,7 @@ export class JupyterActions implements Actions {
 
   constructor(
     private readonly app: JupyterFrontEnd,
-    private readonly model: Model,
+    private readonly model: StreamModel,
     private readonly outcome: Outcome,
     private readonly trans: TranslationBundle
   ) {

@@ -1,4 +1,4 @@
-import type { Shares } from '../stream/model';
+import type { MemoryShares } from '../stream/streamModel';
 import type { Holder } from './holders';
 
 /** A piece of a memory bar. */
@@ -15,7 +15,7 @@ const MOST = 5;
  * What is used of a GPU in pieces: this notebook first, then the first of `holders`, then their rest in one, then what belongs to none of them. In
  * all never more than is used: what each holds was asked at another moment.
  */
-export function segments({ here, used }: Shares, holders: readonly Holder[]): Segment[] {
+export function segments({ here, used }: MemoryShares, holders: readonly Holder[]): Segment[] {
   const pieces: Segment[] = [];
   let left = used ?? 0;
   const add = (who: Segment['who'], memory: number | null): void => {

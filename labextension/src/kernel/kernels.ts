@@ -1,7 +1,7 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { Front, Kernel, Loading, Phase } from './kernel';
-import type { Timers } from '../timers';
+import type { Clock } from '../clock';
 import { KERNEL_SCHEMA, type KernelReply, type KernelRequest, type KernelState } from '../wire';
 
 /** How often a kernel that answers is asked again while somebody looks. */
@@ -83,7 +83,7 @@ export class Kernels {
   private sparing = false;
   private readonly changes = new Signal<this, void>(this);
 
-  constructor(private readonly timers: Timers) {}
+  constructor(private readonly timers: Clock) {}
 
   /** Emitted when the view may have changed. */
   get changed(): ISignal<this, void> {

@@ -1,4 +1,4 @@
-import { shares, type GpuNow } from '../stream/model';
+import { memoryShares, type GpuNow } from '../stream/streamModel';
 import type { DeviceChoice } from '../wire';
 
 const GIB = 1024 ** 3;
@@ -25,7 +25,7 @@ export function withFreeNow(
 /** One that does not answer has nothing to offer. */
 function freeOf(now: GpuNow): number | null {
   const { lost_since: lost, silent_since: silent } = now.reading;
-  return lost === null && silent === null ? shares(now).free : null;
+  return lost === null && silent === null ? memoryShares(now).free : null;
 }
 
 /**

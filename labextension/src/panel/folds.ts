@@ -1,6 +1,6 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 
-import type { Store } from '../store';
+import type { StateStore } from '../stateStore';
 
 /** So many are kept: where every server has other GPUs, the oldest go. */
 const MOST = 200;
@@ -14,7 +14,7 @@ export class Folds {
   private known: boolean;
   private readonly changes = new Signal<this, void>(this);
 
-  constructor(private readonly store: Store<Wishes> | null) {
+  constructor(private readonly store: StateStore<Wishes> | null) {
     this.known = store === null;
     void this.restore();
   }

@@ -9,9 +9,9 @@ import { GpuRow } from './gpuRow';
 import type { Surroundings } from './holderLine';
 import { HolderList } from './holderList';
 import { MemoryBar } from './memoryBar';
-import { shares, type GpuNow, type Shares } from '../stream/model';
-import type { Palette } from '../ui/palette';
-import { throttleWords } from '../ui/throttle';
+import { memoryShares, type GpuNow, type MemoryShares } from '../stream/streamModel';
+import type { Palette } from '../ui/chartBands';
+import { throttleReasons } from '../ui/format';
 import { gpuName, QUIET_THROTTLES, trouble } from './words';
 
 const CHART_HEIGHT = 44;
@@ -98,7 +98,7 @@ export class GpuCard {
     const { gpu, reading } = now;
     const { time } = around;
     const away = trouble(this.trans, reading, time);
-    const worries = throttleWords(
+    const worries = throttleReasons(
       this.trans,
       (reading.throttle ?? []).filter(word => !QUIET_THROTTLES.has(word))
     );
@@ -108,7 +108,7 @@ export class GpuCard {
       this.trans.__('GPU %1, %2', gpuNumber(gpu), gpuName(this.trans, gpu))
     );
     this.row.update(now, time, worries);
-    const parts = shares(now);
+    const parts = memoryShares(now);
     const words = this.writeMemory(parts, now);
     const pieces = segments(parts, this.holders.arrange(now, around.kernels));
     this.shown = { now, around, pieces, words };
@@ -151,7 +151,7 @@ export class GpuCard {
     }
   }
 
-  private writeMemory(parts: Shares, { gpu, reading }: GpuNow): string {
+  private writeMemory(parts: MemoryShares, { gpu, reading }: GpuNow): string {
     const { here, other, used, free } = parts;
     const unit = memoryUnit([gpu.memory_total, used]);
     const [hereText, otherText, freeText] = this.memory;
@@ -188,7 +188,7 @@ export class GpuCard {
 
   /** The line at the foot keeps its height, so that nothing moves when a clock is held down. */
   private writeState(now: GpuNow, away: [string, string] | null, worries: readonly string[]): void {
-    const quiet = throttleWords(
+    const quiet = throttleReasons(
       this.trans,
       (now.reading.throttle ?? []).filter(word => QUIET_THROTTLES.has(word) && word !== 'idle')
     );

@@ -1,10 +1,10 @@
-import type { Band } from '../ui/bands';
+import type { Band } from '../ui/chartBands';
 import { element } from '../ui/dom';
-import { Sight } from '../ui/sight';
+import { VisibilityTracker } from '../ui/visibilityTracker';
 import type { Folds } from './folds';
 import { GpuCard, type CardPorts } from './gpuCard';
 import { kernelsOf } from '../holders/holders';
-import { openByThemselves, type GpuNow, type Model } from '../stream/model';
+import { gpusOpenByDefault, type GpuNow, type StreamModel } from '../stream/streamModel';
 import type { KernelState } from '../wire';
 
 /** What is shown of GPUs beside their samples. */
@@ -31,7 +31,7 @@ export class GpuList {
   /** The time of the sample that each card was last written with. */
   private readonly written = new Map<string, number>();
   private again: (() => void) | null = null;
-  private readonly sight = new Sight(() => this.again?.());
+  private readonly sight = new VisibilityTracker(() => this.again?.());
 
   constructor(
     private readonly ports: Omit<CardPorts, 'toggled'>,
@@ -41,7 +41,7 @@ export class GpuList {
   /**
    * Show the newest sample of `model` and its past, with what `state` says of them and what is `beside` them.
    */
-  update(model: Model, state: KernelState | null, beside: Beside): void {
+  update(model: StreamModel, state: KernelState | null, beside: Beside): void {
     const gpus = model.gpus(state, beside.front);
     this.reconcile(gpus);
     this.decide(gpus, state);
@@ -93,7 +93,7 @@ export class GpuList {
     const wanted = new Set(gpus.map(({ gpu }) => gpu.uuid));
     for (const [uuid, card] of this.cards) {
       if (!wanted.has(uuid)) {
-        this.sight.forget(card.node);
+        this.sight.unobserve(card.node);
         card.dispose();
         this.cards.delete(uuid);
         this.written.delete(uuid);
@@ -109,7 +109,7 @@ export class GpuList {
       if (!this.cards.has(uuid)) {
         const card = new GpuCard(uuid, { ...this.ports, toggled });
         this.cards.set(uuid, card);
-        this.sight.watch(card.node);
+        this.sight.observe(card.node);
       }
     }
     this.node.replaceChildren(...[...wanted].flatMap(uuid => this.cards.get(uuid)?.node ?? []));
@@ -127,7 +127,7 @@ export class GpuList {
       return;
     }
     this.decidedFor = decision;
-    const open = openByThemselves(gpus, chosen);
+    const open = gpusOpenByDefault(gpus, chosen);
     for (const [uuid, card] of this.cards) {
       card.unfold(this.folds.wish(uuid) ?? open.has(uuid));
     }

@@ -5,7 +5,7 @@ import type { Chart } from './chart';
 import { element, setAttribute, Text } from '../ui/dom';
 import { gpuNumber, padded, whole, withUnit } from '../ui/format';
 import type { MemoryBar } from './memoryBar';
-import type { GpuNow } from '../stream/model';
+import type { GpuNow } from '../stream/streamModel';
 import { gpuName, trouble } from './words';
 
 /** The line that every GPU has: a button that folds and unfolds the rest of it. */

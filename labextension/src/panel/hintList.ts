@@ -6,7 +6,7 @@ import type { HolderPorts } from '../holders/ports';
 import { gpuNumbers, kernelName, kernelPath, roughly, titleOf } from '../holders/words';
 import { element, setAttribute, Text } from '../ui/dom';
 import { gpuNumber, memory, whole } from '../ui/format';
-import { KeyedList } from '../ui/keyedList';
+import { KeyedList } from '../ui/dom';
 import type { ServerKernel } from '../wire';
 
 /** So many are said; the rest unfold. */

@@ -2,10 +2,10 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { arranged, holdersOf, type Holder } from '../holders/holders';
 import type { HolderPorts } from '../holders/ports';
-import type { GpuNow } from '../stream/model';
+import type { GpuNow } from '../stream/streamModel';
 import { element, setAttribute, Text } from '../ui/dom';
 import { gpuNumber, memory } from '../ui/format';
-import { KeyedList } from '../ui/keyedList';
+import { KeyedList } from '../ui/dom';
 import type { GpuUsage } from '../wire';
 import { HolderLine, type Surroundings } from './holderLine';
 

@@ -6,7 +6,7 @@ import { element, setAttribute, Text } from '../ui/dom';
 import type { Kernel } from '../kernel/kernel';
 import type { Kernels } from '../kernel/kernels';
 import { NoticeView } from './notice';
-import type { GpuNow, ServerInfo } from '../stream/model';
+import type { GpuNow, ServerInfo } from '../stream/streamModel';
 import type { KernelRequest, KernelState } from '../wire';
 import { deviceNotes, emptiestTaken, kernelNotice } from './words';
 

@@ -3,7 +3,7 @@ import { Widget } from '@lumino/widgets';
 
 import { CellsSection } from './cellsSection';
 import type { Cells } from '../cells/cells';
-import type { Band } from '../ui/bands';
+import type { Band } from '../ui/chartBands';
 import { element, setAttribute, Text } from '../ui/dom';
 import { duration } from '../ui/format';
 import type { Folds } from './folds';
@@ -14,12 +14,12 @@ import type { HolderPorts } from '../holders/ports';
 import { HintList } from './hintList';
 import { gpuIcon } from '../ui/icon';
 import { KernelSection } from './kernelSection';
-import type { Shown } from '../settings';
-import { withoutMemory } from '../stream/model';
-import type { Monitor } from '../stream/monitor';
+import type { ShownSections } from '../settings';
+import { withoutMemory } from '../stream/streamModel';
+import type { GpuMonitor } from '../stream/gpuMonitor';
 import { NoticeView } from './notice';
 import { OutcomeLine } from './outcomeLine';
-import { readPalette, type Palette } from '../ui/palette';
+import { readPalette, type Palette } from '../ui/chartBands';
 import { SwitchSection } from './switchSection';
 import { serverNotice, type Notice } from './words';
 
@@ -36,7 +36,7 @@ export interface PanelPorts {
   /** When something is pointed out. */
   readonly thresholds: Thresholds;
   /** Which parts are shown. */
-  readonly show: Shown;
+  readonly show: ShownSections;
 }
 
 /** A part of the panel that another plugin adds. */
@@ -70,13 +70,13 @@ export class GpuPanel extends Widget {
   private readonly outcome: OutcomeLine;
   private readonly hints = new Hints();
   private limits: Thresholds;
-  private parts: Shown;
+  private parts: ShownSections;
   private readonly sections: PanelSection[] = [];
   private colours: Palette | null = null;
 
   constructor(
     private readonly trans: TranslationBundle,
-    private readonly monitor: Monitor,
+    private readonly monitor: GpuMonitor,
     { cells, folds, holders, thresholds, show }: PanelPorts
   ) {
     super();
@@ -144,7 +144,7 @@ export class GpuPanel extends Widget {
   }
 
   /** The user wants other things to be pointed out or shown. */
-  settle(thresholds: Thresholds, show: Shown): void {
+  settle(thresholds: Thresholds, show: ShownSections): void {
     this.limits = thresholds;
     this.parts = show;
     this.look();
@@ -169,7 +169,7 @@ export class GpuPanel extends Widget {
     this.monitor.changed.disconnect(this.update, this);
     this.cells.changed.disconnect(this.update, this);
     this.folds.changed.disconnect(this.update, this);
-    this.monitor.look(false);
+    this.monitor.setPanelVisible(false);
     this.cells.look(false);
     this.list.dispose();
     this.outcome.dispose();
@@ -192,7 +192,7 @@ export class GpuPanel extends Widget {
   }
 
   protected override onBeforeDetach(): void {
-    this.monitor.look(false);
+    this.monitor.setPanelVisible(false);
     this.cells.look(false);
   }
 
@@ -211,9 +211,9 @@ export class GpuPanel extends Widget {
     if (!this.isVisible) {
       return;
     }
-    const { model, kernels, link } = this.monitor;
+    const { model, kernels, connectionState: link } = this.monitor;
     const origin = model.sample?.origin;
-    const quiet = this.monitor.quietFor;
+    const quiet = this.monitor.silentFor;
     const live = link === 'open' && quiet === null;
     setAttribute(
       this.node,
@@ -225,7 +225,7 @@ export class GpuPanel extends Widget {
     this.recording.set(recording ?? '');
     this.recording.node.hidden = recording === null;
     this.notice.show(this.serverNotice(quiet, origin?.reason ?? null));
-    const fresh = live && this.monitor.sampled ? model.gpus(null, null) : [];
+    const fresh = live && this.monitor.hasSample ? model.gpus(null, null) : [];
     this.kernel.update(model.server, fresh);
     this.switches.node.hidden = !this.parts.switches;
     if (this.parts.switches) {
@@ -254,7 +254,7 @@ export class GpuPanel extends Widget {
 
   private readonly look = (): void => {
     const seen = this.isVisible && document.visibilityState === 'visible';
-    this.monitor.look(seen);
+    this.monitor.setPanelVisible(seen);
     // Neither the outputs nor the clocks are read for what is not shown.
     this.cells.look(seen && (this.parts.cells || this.parts.bands));
     this.update();
@@ -286,7 +286,7 @@ export class GpuPanel extends Widget {
   private rateText(live: boolean): string {
     const interval = this.monitor.model.server?.interval;
     if (!live || interval === undefined) {
-      return this.monitor.link === 'lost' ? this.trans.__('reconnecting…') : '';
+      return this.monitor.connectionState === 'lost' ? this.trans.__('reconnecting…') : '';
     }
     return interval < 1
       ? this.trans.__('%1 Hz', Math.round(10 / interval) / 10)
@@ -295,21 +295,21 @@ export class GpuPanel extends Widget {
 
   /** Why samples come so often and no more often, where the settings say something of it. */
   private rateTitle(): string {
-    const { server, ownInterval, wishedInterval } = this.monitor.model;
+    const { server, ownInterval, minInterval } = this.monitor.model;
     const seconds = (interval: number): number => Math.round(100 * interval) / 100;
     if (server !== null && server.interval > ownInterval) {
       return this.trans.__('As the settings have it; the server reads every %1 s', seconds(ownInterval));
     }
-    return wishedInterval > 0 && wishedInterval < ownInterval
+    return minInterval > 0 && minInterval < ownInterval
       ? this.trans.__(
           'The settings ask for a sample every %1 s; the server reads no more often',
-          seconds(wishedInterval)
+          seconds(minInterval)
         )
       : '';
   }
 
   private serverNotice(quiet: number | null, reason: string | null): Notice | null {
-    const { link, sampled, model } = this.monitor;
+    const { connectionState: link, hasSample: sampled, model } = this.monitor;
     const notice = serverNotice(this.trans, { link, quiet, sampled, known: model.sample !== null });
     return notice ?? (reason === null ? null : { text: reason });
   }

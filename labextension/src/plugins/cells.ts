@@ -7,9 +7,9 @@ import { NotebookCells } from '../cells/jupyter';
 import { Preferences } from '../cells/preferences';
 import { Reader } from '../cells/reader';
 import { Runs } from '../cells/runs';
-import type { Monitor } from '../stream/monitor';
-import { storeIn } from '../store';
-import { BROWSER } from '../timers';
+import type { GpuMonitor } from '../stream/gpuMonitor';
+import { stateStore } from '../stateStore';
+import { BROWSER_CLOCK } from '../clock';
 import { ICells, IMonitor } from '../tokens';
 
 /** What the cells of the notebook in front did, from the reports in its outputs. */
@@ -22,15 +22,15 @@ export const cells: JupyterFrontEndPlugin<Cells> = {
   optional: [INotebookTracker, IStateDB],
   activate: (
     app: JupyterFrontEnd,
-    source: Monitor,
+    source: GpuMonitor,
     tracker: INotebookTracker | null,
     database: IStateDB | null
   ) => {
-    const preferences = new Preferences(storeIn(database, cells.id));
+    const preferences = new Preferences(stateStore(database, cells.id));
     const runs = new Runs();
-    const made = new Cells(source, new Reader(BROWSER), runs, preferences, BROWSER);
+    const made = new Cells(source, new Reader(BROWSER_CLOCK), runs, preferences, BROWSER_CLOCK);
     if (tracker !== null) {
-      new NotebookCells(tracker, app.shell, made, runs, BROWSER);
+      new NotebookCells(tracker, app.shell, made, runs, BROWSER_CLOCK);
     }
     return made;
   }

@@ -4,7 +4,7 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { addCommands } from '../commands';
 import type { GpuPanel } from '../panel/panel';
-import type { Monitor } from '../stream/monitor';
+import type { GpuMonitor } from '../stream/gpuMonitor';
 import { DOMAIN, IGpuPanel, IMonitor } from '../tokens';
 
 /** The panel's commands. */
@@ -16,7 +16,7 @@ export const commands: JupyterFrontEndPlugin<void> = {
   optional: [ICommandPalette, ITranslator],
   activate: (
     app: JupyterFrontEnd,
-    source: Monitor,
+    source: GpuMonitor,
     widget: GpuPanel,
     palette: ICommandPalette | null,
     translator: ITranslator | null

@@ -7,7 +7,7 @@ import { JupyterActions } from '../holders/jupyterActions';
 import { HolderMenu } from '../holders/menu';
 import { Outcome } from '../holders/outcome';
 import type { HolderPorts } from '../holders/ports';
-import type { Monitor } from '../stream/monitor';
+import type { GpuMonitor } from '../stream/gpuMonitor';
 import { DOMAIN, IHolders, IMonitor } from '../tokens';
 
 /** What can be done about those that hold memory. */
@@ -20,7 +20,7 @@ export const holders: JupyterFrontEndPlugin<HolderPorts> = {
   optional: [ICommandPalette, ITranslator],
   activate: (
     app: JupyterFrontEnd,
-    source: Monitor,
+    source: GpuMonitor,
     palette: ICommandPalette | null,
     translator: ITranslator | null
   ) => {

@@ -8,17 +8,17 @@ import type { Cells } from '../cells/cells';
 import { Folds } from '../panel/folds';
 import { GpuPanel } from '../panel/panel';
 import type { HolderPorts } from '../holders/ports';
-import { read, SETTINGS, type Settings } from '../settings';
-import type { Monitor } from '../stream/monitor';
-import { storeIn } from '../store';
+import { readSettings, SETTINGS_ID, type Settings } from '../settings';
+import type { GpuMonitor } from '../stream/gpuMonitor';
+import { stateStore } from '../stateStore';
 import { DOMAIN, ICells, IGpuPanel, IHolders, IMonitor } from '../tokens';
-import { measureIn } from '../ui/units';
+import { setUnits } from '../ui/units';
 
 const RANK = 700;
 
 /** The panel of the right sidebar. */
 export const panel: JupyterFrontEndPlugin<GpuPanel> = {
-  id: SETTINGS,
+  id: SETTINGS_ID,
   description: 'The GPU panel of the right sidebar.',
   autoStart: true,
   provides: IGpuPanel,
@@ -26,7 +26,7 @@ export const panel: JupyterFrontEndPlugin<GpuPanel> = {
   optional: [ILayoutRestorer, IThemeManager, ITranslator, IStateDB],
   activate: async (
     app: JupyterFrontEnd,
-    source: Monitor,
+    source: GpuMonitor,
     cells: Cells,
     holders: HolderPorts,
     registry: ISettingRegistry,
@@ -35,23 +35,23 @@ export const panel: JupyterFrontEndPlugin<GpuPanel> = {
     translator: ITranslator | null,
     database: IStateDB | null
   ) => {
-    const settings = await registry.load(SETTINGS);
-    const first = read(settings);
+    const settings = await registry.load(SETTINGS_ID);
+    const first = readSettings(settings);
     const measure = ({ chartSeconds, sampleSeconds, units }: Settings): void => {
-      source.keep(chartSeconds);
-      source.pace(sampleSeconds);
-      measureIn(units);
+      source.setHistorySeconds(chartSeconds);
+      source.setSampleInterval(sampleSeconds);
+      setUnits(units);
     };
     measure(first);
     const widget = new GpuPanel((translator ?? nullTranslator).load(DOMAIN), source, {
       cells,
-      folds: new Folds(storeIn(database, SETTINGS)),
+      folds: new Folds(stateStore(database, SETTINGS_ID)),
       holders,
       thresholds: first.hints,
       show: first.show
     });
     settings.changed.connect(changed => {
-      const now = read(changed);
+      const now = readSettings(changed);
       measure(now);
       widget.settle(now.hints, now.show);
     });
