@@ -4,3 +4,4 @@ import './dashboard.css';
 import './cells.css';
 import './status.css';
 import './holders.css';
+import './diagnostics.css';
