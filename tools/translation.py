@@ -32,13 +32,13 @@ LOCALE = ROOT / "gpuwidget" / "locale"
 TEMPLATE = LOCALE / f"{DOMAIN}.pot"
 SCHEMA = ROOT / "labextension" / "schema" / "panel.json"
 TOLD_ELSEWHERE = {
-    "health/linkView.ts: title",
-    "health/words.ts: title",
+    "diagnostics/diagnosticsMessages.ts: title",
+    "diagnostics/environmentView.ts: title",
     "settingsSchema.ts: where",
     "panel/settingsSection.ts: setting.title",
     "panel/settingsSection.ts: setting.trades",
     "panel/settingsSection.ts: title",
-    "ui/throttle.ts: word",
+    "ui/format.ts: reason",
 }
 """Where it translates what Python says, of which ``said_by_python`` has the words, or the settings."""
 _SCHEMA_TEXTS = ("title", "description", "jupyter.lab.setting-icon-label")

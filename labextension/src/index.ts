@@ -2,7 +2,7 @@ import { alerts } from './plugins/alerts';
 import { cells } from './plugins/cells';
 import { commands } from './plugins/commands';
 import { dashboard } from './plugins/dashboard';
-import { health } from './plugins/health';
+import { diagnostics } from './plugins/diagnostics';
 import { memory } from './plugins/memory';
 import { monitor } from './plugins/monitor';
 import { panel } from './plugins/panel';
@@ -10,4 +10,4 @@ import { statusBar } from './plugins/statusBar';
 
 export * from './tokens';
 
-export default [monitor, cells, memory, panel, commands, dashboard, statusBar, alerts, health];
+export default [monitor, cells, memory, panel, commands, dashboard, statusBar, alerts, diagnostics];

@@ -2,7 +2,7 @@ import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { PartialJSONObject, PartialJSONValue } from '@lumino/coreutils';
 
-import { SETTINGS } from './settings';
+import { SETTINGS_ID, withValidSettings } from './settings';
 
 const TRANSLATED_KEYS: ReadonlySet<string> = new Set([
   'title',
@@ -28,8 +28,8 @@ interface Property {
 }
 
 /**
- * Translate the settings' texts and replace invalid defaults, whenever the schema is fetched. Call it before anything
- * loads the settings. `warn` receives a sentence about each invalid default.
+ * Translate the settings' texts and replace invalid defaults and settings, whenever they are fetched. Call it before
+ * anything loads the settings. `warn` receives a sentence about what was replaced.
  *
  * JupyterLab's server translates the settings of language packs only.
  */
@@ -39,21 +39,30 @@ export function transformSettingsSchema(
   warn: (sentence: string) => void
 ): void {
   const warned = new Set<string>();
-  registry.transform(SETTINGS, {
+  const warnOnce = (sentence: string): void => {
+    if (!warned.has(sentence)) {
+      warned.add(sentence);
+      warn(sentence);
+    }
+  };
+  registry.transform(SETTINGS_ID, {
     fetch: plugin => {
       const [schema, invalid] = withValidDefaults(plugin.schema);
       for (const { name, value } of invalid) {
-        const sentence = trans.__(
-          'overrides.json on the server sets %1 to %2, which cannot be. Another value is used; the settings of the GPUs say which.',
-          name,
-          JSON.stringify(value)
+        warnOnce(
+          trans.__(
+            'overrides.json on the server sets %1 to %2, which cannot be. Another value is used; the settings of the GPUs say which.',
+            name,
+            JSON.stringify(value)
+          )
         );
-        if (!warned.has(sentence)) {
-          warned.add(sentence);
-          warn(sentence);
-        }
       }
-      return { ...plugin, schema: translatedSchema(trans, schema) as ISettingRegistry.ISchema };
+      const readable = { ...plugin, schema: translatedSchema(trans, schema) as ISettingRegistry.ISchema };
+      return withValidSettings(readable, registry.validator, problems => {
+        warnOnce(
+          trans.__('Your GPU settings are not valid in this version, so the defaults are used: %1', problems)
+        );
+      });
     }
   });
 }

@@ -8,14 +8,14 @@ import type { CellRun } from './cells/runTable';
 import type { ActionTarget } from './memory/holders';
 import type { StatusMessage } from './memory/statusMessage';
 import type { PanelState } from './panel/panelState';
-import type { Monitor } from './stream/monitor';
-import type { Band } from './ui/bands';
+import type { GpuMonitor } from './stream/gpuMonitor';
+import type { Band } from './ui/chartBands';
 
 /** The domain of this extension's translations. */
 export const DOMAIN = 'jupyterlab_gpuwidget';
 
 /** The samples of the server and the kernel of the active notebook. */
-export type IMonitor = Monitor;
+export type IMonitor = GpuMonitor;
 
 export const IMonitor = new Token<IMonitor>(
   'jupyterlab-gpuwidget:IMonitor',

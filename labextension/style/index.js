@@ -5,3 +5,4 @@ import './dashboard.css';
 import './cells.css';
 import './status.css';
 import './memory.css';
+import './diagnostics.css';

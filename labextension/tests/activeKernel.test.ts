@@ -4,13 +4,13 @@ import { test } from 'node:test';
 import type { Kernel, Phase } from '../src/kernel/kernel';
 import { ActiveKernel, POLL_MS, STATUS_POLL_MS } from '../src/kernel/activeKernel';
 import type { KernelRequest } from '../src/wire';
-import { FakeKernel, FakeTimers, kernelState, ok, settled, torchSwitch } from './fakes';
+import { FakeKernel, FakeClock, kernelState, ok, settled, torchSwitch } from './fakes';
 
-function made(): { kernels: ActiveKernel; timers: FakeTimers } {
-  const timers = new FakeTimers();
-  const kernels = new ActiveKernel(timers);
+function made(): { kernels: ActiveKernel; clock: FakeClock } {
+  const clock = new FakeClock();
+  const kernels = new ActiveKernel(clock);
   kernels.setPanelVisible(true);
-  return { kernels, timers };
+  return { kernels, clock };
 }
 
 async function show(kernels: ActiveKernel, kernel: Kernel | null, phase: Phase | null): Promise<void> {
@@ -38,33 +38,33 @@ test('the kernel of the active notebook is queried', async () => {
 });
 
 test('a kernel of another language receives no request', async () => {
-  const { kernels, timers } = made();
+  const { kernels, clock } = made();
   const kernel = new FakeKernel('R');
   await show(kernels, kernel, 'idle');
   await show(kernels, kernel, 'busy');
   await show(kernels, kernel, 'idle');
-  await timers.pass(10 * POLL_MS);
+  await clock.pass(10 * POLL_MS);
   assert.deepEqual(kernels.view.condition, { kind: 'not-python', language: 'R' });
   assert.deepEqual(kernel.requests, []);
 });
 
 test('a kernel with gpuwidget is polled until the panel is hidden', async () => {
-  const { kernels, timers } = made();
+  const { kernels, clock } = made();
   const kernel = new FakeKernel();
   kernel.reply = ok();
   await show(kernels, kernel, 'idle');
-  await timers.pass(2 * POLL_MS);
+  await clock.pass(2 * POLL_MS);
   assert.equal(kernel.requests.length, 3);
   kernels.setPanelVisible(false);
-  await timers.pass(10 * POLL_MS);
-  assert.deepEqual([kernel.requests.length, timers.running], [3, 0]);
+  await clock.pass(10 * POLL_MS);
+  assert.deepEqual([kernel.requests.length, clock.running], [3, 0]);
 });
 
 test('a kernel without gpuwidget is queried only once', async () => {
-  const { kernels, timers } = made();
+  const { kernels, clock } = made();
   const kernel = new FakeKernel();
   await show(kernels, kernel, 'idle');
-  await timers.pass(10 * POLL_MS);
+  await clock.pass(10 * POLL_MS);
   await show(kernels, kernel, 'busy');
   await show(kernels, kernel, 'idle');
   assert.deepEqual([kind(kernels), kernel.requests.length], ['not-loaded', 1]);
@@ -81,12 +81,12 @@ test('a busy kernel that does not reply is queried again after the cell', async 
 });
 
 test('a kernel that stops replying while busy keeps its last state, with its age', async () => {
-  const { kernels, timers } = made();
+  const { kernels, clock } = made();
   const kernel = new FakeKernel();
   kernel.reply = ok();
   await show(kernels, kernel, 'busy');
   kernel.reply = null;
-  await timers.pass(4 * POLL_MS);
+  await clock.pass(4 * POLL_MS);
   assert.deepEqual([kind(kernels), kernels.view.silentFor], ['ready', (4 * POLL_MS) / 1000]);
 });
 
@@ -142,13 +142,13 @@ test('loading gpuwidget makes the kernel reply', async () => {
 });
 
 test('an idle kernel that does not reply after loading has another version', async () => {
-  const { kernels, timers } = made();
+  const { kernels, clock } = made();
   const kernel = new FakeKernel();
   kernel.loadResult = { outcome: 'loaded', version: '0.0.9' };
   await show(kernels, kernel, 'idle');
   await kernels.load();
   assert.equal(kind(kernels), 'loading');
-  await timers.pass(POLL_MS);
+  await clock.pass(POLL_MS);
   assert.deepEqual(kernels.view.condition, { kind: 'other-version', version: '0.0.9' });
 });
 
@@ -164,17 +164,17 @@ test('a kernel that is busy after loading is queried again after the cell', asyn
 });
 
 test('an idle kernel that leaves two queries unanswered has no gpuwidget any more', async () => {
-  const { kernels, timers } = made();
+  const { kernels, clock } = made();
   const kernel = new FakeKernel();
   kernel.reply = ok();
   await show(kernels, kernel, 'idle');
   kernel.reply = null;
-  await timers.pass(POLL_MS);
+  await clock.pass(POLL_MS);
   assert.equal(kind(kernels), 'ready');
-  await timers.pass(POLL_MS);
+  await clock.pass(POLL_MS);
   assert.deepEqual([kind(kernels), kernels.view.silentFor], ['not-loaded', null]);
   const requests = kernel.requests.length;
-  await timers.pass(10 * POLL_MS);
+  await clock.pass(10 * POLL_MS);
   assert.equal(kernel.requests.length, requests);
 });
 
@@ -190,15 +190,15 @@ test('a kernel restarted by another client is reported as restarted', async () =
 });
 
 test('without polling only the end of a cell and a request lead to a query', async () => {
-  const { kernels, timers } = made();
+  const { kernels, clock } = made();
   const kernel = new FakeKernel();
   kernel.reply = ok();
   await show(kernels, kernel, 'idle');
   kernels.disablePolling();
-  await timers.pass(10 * POLL_MS);
-  assert.deepEqual([kernel.requests.length, timers.running], [1, 0]);
+  await clock.pass(10 * POLL_MS);
+  assert.deepEqual([kernel.requests.length, clock.running], [1, 0]);
   await show(kernels, kernel, 'busy');
-  await timers.pass(10 * POLL_MS);
+  await clock.pass(10 * POLL_MS);
   await show(kernels, kernel, 'idle');
   assert.equal(kernel.requests.length, 2);
 });
@@ -252,18 +252,18 @@ test('toggling queries the state first', async () => {
 });
 
 test('a rejection is outdated when the device changes', async () => {
-  const { kernels, timers } = made();
+  const { kernels, clock } = made();
   const kernel = new FakeKernel();
   kernel.reply = ok();
   await show(kernels, kernel, 'idle');
   kernel.reply = { status: 'error', reason: 'There is no cuda:9.', state: null };
   await kernels.setDevice('cuda:9', true);
   kernel.reply = ok();
-  await timers.pass(POLL_MS);
+  await clock.pass(POLL_MS);
   assert.equal(kernels.view.rejection?.reason, 'There is no cuda:9.');
   const device = { chosen: 'cpu', new_tensors: true, pending: false, present: 'cpu', note: null };
   kernel.reply = ok({ device });
-  await timers.pass(POLL_MS);
+  await clock.pass(POLL_MS);
   assert.equal(kernels.view.rejection, null);
 });
 
@@ -327,23 +327,23 @@ test('gpuwidget loaded by a cell during a query is found by the next one', async
 });
 
 test('the status item queries a kernel only if its notebook mentions gpuwidget, and an idle one only once', async () => {
-  const { kernels, timers } = made();
+  const { kernels, clock } = made();
   kernels.setPanelVisible(false);
   kernels.setStatusVisible(true);
   const silent = new FakeKernel();
   await show(kernels, silent, 'idle');
-  await timers.pass(10 * STATUS_POLL_MS);
+  await clock.pass(10 * STATUS_POLL_MS);
   assert.deepEqual(silent.requests, []);
   const kernel = new FakeKernel();
   kernel.reply = ok();
   kernels.setMentionsGpuwidget(kernel);
   await show(kernels, kernel, 'idle');
-  await timers.pass(10 * STATUS_POLL_MS);
-  assert.deepEqual([kernel.requests.length, kind(kernels), timers.running], [1, 'ready', 0]);
+  await clock.pass(10 * STATUS_POLL_MS);
+  assert.deepEqual([kernel.requests.length, kind(kernels), clock.running], [1, 'ready', 0]);
 });
 
 test('the status item queries after each cell, and seldom while one runs', async () => {
-  const { kernels, timers } = made();
+  const { kernels, clock } = made();
   kernels.setPanelVisible(false);
   kernels.setStatusVisible(true);
   const kernel = new FakeKernel();
@@ -351,15 +351,15 @@ test('the status item queries after each cell, and seldom while one runs', async
   kernels.setMentionsGpuwidget(kernel);
   await show(kernels, kernel, 'idle');
   await show(kernels, kernel, 'busy');
-  await timers.pass(2 * STATUS_POLL_MS);
+  await clock.pass(2 * STATUS_POLL_MS);
   assert.equal(kernel.requests.length, 3);
   await show(kernels, kernel, 'idle');
-  await timers.pass(10 * STATUS_POLL_MS);
-  assert.deepEqual([kernel.requests.length, timers.running], [4, 0]);
+  await clock.pass(10 * STATUS_POLL_MS);
+  assert.deepEqual([kernel.requests.length, clock.running], [4, 0]);
 });
 
 test('without polling the status item queries only after a cell', async () => {
-  const { kernels, timers } = made();
+  const { kernels, clock } = made();
   kernels.setPanelVisible(false);
   kernels.setStatusVisible(true);
   kernels.disablePolling();
@@ -368,25 +368,25 @@ test('without polling the status item queries only after a cell', async () => {
   kernels.setMentionsGpuwidget(kernel);
   await show(kernels, kernel, 'idle');
   await show(kernels, kernel, 'busy');
-  await timers.pass(10 * STATUS_POLL_MS);
+  await clock.pass(10 * STATUS_POLL_MS);
   assert.deepEqual([kernel.requests.length, kernels.pollingDisabled], [1, true]);
   await show(kernels, kernel, 'idle');
   assert.equal(kernel.requests.length, 2);
 });
 
 test('a hidden status item queries nothing, and a hidden panel leaves the status item its own interval', async () => {
-  const { kernels, timers } = made();
+  const { kernels, clock } = made();
   kernels.setStatusVisible(true);
   const kernel = new FakeKernel();
   kernel.reply = ok();
   await show(kernels, kernel, 'busy');
   kernels.setPanelVisible(false);
   const asked = kernel.requests.length;
-  await timers.pass(STATUS_POLL_MS);
+  await clock.pass(STATUS_POLL_MS);
   assert.equal(kernel.requests.length, asked + 1);
   kernels.setStatusVisible(false);
-  await timers.pass(10 * STATUS_POLL_MS);
-  assert.deepEqual([kernel.requests.length, timers.running], [asked + 1, 0]);
+  await clock.pass(10 * STATUS_POLL_MS);
+  assert.deepEqual([kernel.requests.length, clock.running], [asked + 1, 0]);
 });
 
 test('a switch is requested by its name, and a rejection names the request', async () => {

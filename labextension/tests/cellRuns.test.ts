@@ -14,7 +14,7 @@ import { ReportReader } from '../src/cells/reportReader';
 import type { KernelView } from '../src/kernel/activeKernel';
 import { runningTitle } from '../src/panel/cellRow';
 import type { KernelState, Sample } from '../src/wire';
-import { FakeTimers, GIB, kernelGpu, kernelState, reading, sample, trans } from './fakes';
+import { FakeClock, GIB, kernelGpu, kernelState, reading, sample, trans } from './fakes';
 import { codeCell, FakeCells, FakeOutput, report, reportedGpu } from './fakes_cells';
 
 const NOW = Date.now() / 1000;
@@ -67,17 +67,17 @@ function made(cells: FakeCells = new FakeCells([codeCell('a')])): {
   cells: CellRuns;
   kernels: FakeKernels;
   running: RunningCells;
-  timers: FakeTimers;
+  clock: FakeClock;
   notebook: CellNotebook;
   server: { sample: Sample | null };
   revealed: string[];
 } {
-  const timers = new FakeTimers();
+  const clock = new FakeClock();
   const kernels = new FakeKernels();
   const running = new RunningCells();
   const server = { sample: sample(NOW, [reading(0), reading(1)]) };
   const sources = { model: server, kernels } as unknown as CellRunSources;
-  const found = new CellRuns(sources, new ReportReader(timers), running, timers);
+  const found = new CellRuns(sources, new ReportReader(clock), running, clock);
   const revealed: string[] = [];
   const notebook = {
     key: {},
@@ -88,15 +88,15 @@ function made(cells: FakeCells = new FakeCells([codeCell('a')])): {
   };
   found.setNotebook(notebook);
   found.setVisible(true);
-  return { cells: found, kernels, running, timers, notebook, server, revealed };
+  return { cells: found, kernels, running, clock, notebook, server, revealed };
 }
 
-function begin({ running, notebook, kernels, timers }: ReturnType<typeof made>, count = 4): void {
+function begin({ running, notebook, kernels, clock }: ReturnType<typeof made>, count = 4): void {
   running.begin(notebook.key, 'message', {
     cellId: 'a',
     executionCount: count,
     started: NOW - 1,
-    received: timers.now()
+    received: clock.now()
   });
   kernels.work(true);
 }
@@ -118,14 +118,14 @@ test('the running cell’s time is updated every second while a view is visible'
   let emitted = 0;
   begin(all);
   all.cells.changed.connect(() => emitted++);
-  await all.timers.pass(3000);
+  await all.clock.pass(3000);
   assert.deepEqual(
     [all.cells.running?.cellId, all.cells.running?.executionCount, all.cells.running?.seconds, emitted],
     ['a', 4, 3, 3]
   );
   all.cells.setVisible(false);
-  await all.timers.pass(5000);
-  assert.deepEqual([emitted, all.timers.running], [3, 0]);
+  await all.clock.pass(5000);
+  assert.deepEqual([emitted, all.clock.running], [3, 0]);
 });
 
 test('a cell ends with its request, or with its kernel', () => {

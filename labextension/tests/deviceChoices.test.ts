@@ -2,7 +2,7 @@ import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
 import { emptiestGpu, withCurrentFree } from '../src/panel/deviceChoices';
-import { Model } from '../src/stream/model';
+import { StreamModel } from '../src/stream/streamModel';
 import { GIB, reading, sample } from './fakes';
 import type { DeviceChoice } from '../src/wire';
 
@@ -42,7 +42,7 @@ test('among equals the chosen GPU wins, then the one with the fewest holders, th
 
 /** Return the free GiB of `cuda:0` and `cuda:1`: the server has these readings, the kernel's state has 1 GiB each. */
 function free(age: number | null, ...used: Parameters<typeof reading>[1][]): (number | null)[] {
-  const model = new Model();
+  const model = new StreamModel();
   model.take({
     type: 'sample',
     sample: sample(

@@ -2,8 +2,8 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { Kernel, LoadResult } from '../src/kernel/kernel';
 import { parseReply, type ParsedReply } from '../src/kernel/kernelReply';
-import type { Server, Socket } from '../src/stream/connection';
-import type { Timers } from '../src/timers';
+import type { Socket, StreamServer } from '../src/stream/connection';
+import type { Clock } from '../src/clock';
 import {
   STREAM_SCHEMA,
   type Gpu,
@@ -24,8 +24,8 @@ import {
 
 export const GIB = 1024 ** 3;
 
-/** A clock that stands still until it is told to go on. */
-export class FakeTimers implements Timers {
+/** A clock that moves only when the test advances it. */
+export class FakeClock implements Clock {
   private time = 0;
   private last = 0;
   private readonly waiting = new Map<number, { at: number; action: () => void }>();
@@ -44,12 +44,12 @@ export class FakeTimers implements Timers {
     this.waiting.delete(timer);
   }
 
-  /** How many timers run. */
+  /** Number of pending timers. */
   get running(): number {
     return this.waiting.size;
   }
 
-  /** Let so many milliseconds pass, and everything that is due with them. */
+  /** Advance the clock and run all timers that become due. */
   async pass(milliseconds: number): Promise<void> {
     const end = this.time + milliseconds;
     for (;;) {
@@ -68,37 +68,40 @@ export class FakeTimers implements Timers {
   }
 }
 
-/** Wait until all promises have settled that can. */
+/** Resolve after all promises that can be settled are settled. */
 export function settled(): Promise<void> {
   return new Promise(resolve => setImmediate(resolve));
 }
 
-/** A socket whose other end is the test. */
+/** A websocket whose server is the test. */
 export class FakeSocket implements Socket {
   onmessage: Socket['onmessage'] = null;
   onclose: Socket['onclose'] = null;
   closed = false;
-  readonly said: unknown[] = [];
+  /** The messages sent to the server. */
+  readonly sent: unknown[] = [];
 
   send(message: string): void {
-    this.said.push(JSON.parse(message));
+    this.sent.push(JSON.parse(message));
   }
 
   close(): void {
     this.closed = true;
   }
 
-  say(message: unknown): void {
+  /** Deliver a message from the server. */
+  receive(message: unknown): void {
     this.onmessage?.call(this as unknown as WebSocket, { data: JSON.stringify(message) } as MessageEvent);
   }
 
-  breakOff(): void {
+  /** Close the websocket by the server. */
+  disconnect(): void {
     this.onclose?.call(this as unknown as WebSocket, {} as CloseEvent);
   }
 }
 
-/** A server that answers `code`, or not at all. */
-export class FakeServer implements Server {
+/** A server that replies with the status `code`, or is unreachable if it is null. */
+export class FakeServer implements StreamServer {
   readonly sockets: FakeSocket[] = [];
   code: number | null = 200;
 
@@ -112,11 +115,11 @@ export class FakeServer implements Server {
     return this.code === null ? Promise.reject(new Error('unreachable')) : Promise.resolve(this.code);
   }
 
-  /** The newest socket. */
+  /** The newest websocket. */
   get socket(): FakeSocket {
     const socket = this.sockets.at(-1);
     if (socket === undefined) {
-      throw new Error('Nothing was opened.');
+      throw new Error('No websocket was opened.');
     }
     return socket;
   }
@@ -288,7 +291,7 @@ export function torchSwitch(changes: Partial<Switch> = {}): Switch {
   };
 }
 
-/** English, as written. */
+/** A translation bundle that returns the source strings. */
 export const trans = {
   _p: (_: string, text: string) => text,
   __: (text: string, ...values: unknown[]) => filled(text, values),

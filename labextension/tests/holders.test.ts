@@ -13,7 +13,7 @@ import {
 } from '../src/memory/holders';
 import { holdingsOf, holdingsText, shutdownLosses } from '../src/memory/kernelMemory';
 import { memorySegments } from '../src/panel/memoryBar';
-import { Model, shares } from '../src/stream/model';
+import { memoryShares, StreamModel } from '../src/stream/streamModel';
 import { GIB, gpu, gpuUsage, holding, kernelGpu, reading, sample, serverKernel, trans, usage } from './fakes';
 import type { GpuUsage, ServerKernel } from '../src/wire';
 
@@ -187,14 +187,14 @@ const now = { gpu: gpu(0), reading: reading(0), kernel: null };
 
 test('the memory of the active notebook is the driver’s figure, even if its kernel is silent', () => {
   const reported = gpuUsage(0, [holding(14, { kernel: 'train' })]);
-  assert.equal(shares({ ...now, usage: reported, front: 'train' }).here, 14 * GIB);
-  assert.equal(shares({ ...now, usage: reported, front: 'eval' }).here, 0);
-  assert.equal(shares({ ...now, usage: reported, front: null }).here, null);
+  assert.equal(memoryShares({ ...now, usage: reported, front: 'train' }).here, 14 * GIB);
+  assert.equal(memoryShares({ ...now, usage: reported, front: 'eval' }).here, 0);
+  assert.equal(memoryShares({ ...now, usage: reported, front: null }).here, null);
 });
 
 test('a notebook that is not listed may hold unattributed memory', () => {
   const reported = gpuUsage(0, [], { unattributed: 35 * GIB, reason: 'In a container.' });
-  assert.equal(shares({ ...now, usage: reported, front: 'train' }).here, null);
+  assert.equal(memoryShares({ ...now, usage: reported, front: 'train' }).here, null);
 });
 
 test('torch’s figure is not subtracted: its context would count as other processes’', () => {
@@ -203,18 +203,18 @@ test('torch’s figure is not subtracted: its context would count as other proce
     reason: '…'
   });
   assert.deepEqual(
-    [shares({ ...now, usage: reported, front: 'train' })].map(({ here, other }) => [here, other]),
+    [memoryShares({ ...now, usage: reported, front: 'train' })].map(({ here, other }) => [here, other]),
     [[null, null]]
   );
   const withKernel = { ...now, kernel: kernelGpu(0), usage: reported, front: 'train' };
-  assert.equal(shares(withKernel).here, 14 * GIB);
+  assert.equal(memoryShares(withKernel).here, 14 * GIB);
 });
 
 test('the bar contains the active notebook, each other holder and unattributed memory', () => {
   const reported = gpuUsage(0, [holding(20, { pid: 1 }), holding(10, { kernel: 'train' })], {
     unattributed: 5 * GIB
   });
-  const parts = shares({ ...now, usage: reported, front: 'train' });
+  const parts = memoryShares({ ...now, usage: reported, front: 'train' });
   assert.deepEqual(memorySegments(parts, sortedHolders(holders(reported, 'train'), [])), [
     { who: 'here', memory: 10 * GIB },
     { who: 'other', memory: 20 * GIB },
@@ -224,15 +224,18 @@ test('the bar contains the active notebook, each other holder and unattributed m
 
 test('the segments never exceed the used memory, and small holders share one', () => {
   const reported = gpuUsage(0, [holding(30, { pid: 1 }), holding(30, { pid: 2 })]);
-  assert.deepEqual(memorySegments(shares({ ...now, usage: reported, front: null }), holders(reported)), [
-    { who: 'other', memory: 30 * GIB },
-    { who: 'other', memory: 5 * GIB }
-  ]);
+  assert.deepEqual(
+    memorySegments(memoryShares({ ...now, usage: reported, front: null }), holders(reported)),
+    [
+      { who: 'other', memory: 30 * GIB },
+      { who: 'other', memory: 5 * GIB }
+    ]
+  );
   const many = gpuUsage(
     0,
     Array.from({ length: 10 }, (_, pid) => holding(1, { pid }))
   );
-  const pieces = memorySegments(shares({ ...now, usage: many, front: null }), holders(many));
+  const pieces = memorySegments(memoryShares({ ...now, usage: many, front: null }), holders(many));
   assert.deepEqual(
     pieces.map(({ memory }) => memory / GIB),
     [1, 1, 1, 1, 1, 5, 25]
@@ -240,15 +243,15 @@ test('the segments never exceed the used memory, and small holders share one', (
 });
 
 test('without the server’s usage the bar shows the kernel’s figures', () => {
-  const parts = shares({ ...now, kernel: kernelGpu(0), usage: null, front: 'train' });
+  const parts = memoryShares({ ...now, kernel: kernelGpu(0), usage: null, front: 'train' });
   assert.deepEqual(memorySegments(parts, []), [
     { who: 'here', memory: 14 * GIB },
     { who: 'other', memory: 21 * GIB }
   ]);
 });
 
-function held(...gpus: readonly GpuUsage[]): Model {
-  const model = new Model();
+function held(...gpus: readonly GpuUsage[]): StreamModel {
+  const model = new StreamModel();
   model.take({
     type: 'sample',
     sample: sample(
@@ -278,7 +281,7 @@ test('the losses of a shutdown are listed with the memory on each GPU', () => {
 });
 
 test('memory in a MIG slice counts once', () => {
-  const model = new Model();
+  const model = new StreamModel();
   const gpus = [gpu(0), gpu(1, { index: 0, mig_index: 2, mig_parent: 'GPU-0' })];
   model.take({ type: 'sample', sample: { ...sample(1), gpus, readings: [reading(0), reading(1)] } });
   model.take(

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import type { Condition, KernelView } from '../src/kernel/activeKernel';
 import { kernelNotice } from '../src/panel/panelMessages';
-import type { ServerInfo } from '../src/stream/model';
+import type { ServerInfo } from '../src/stream/streamModel';
 import { trans } from './fakes';
 
 const DOCUMENTED = { install: null, documentation: 'https://docs.example.org/' };

@@ -2,17 +2,17 @@ import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
 import { ReportReader } from '../src/cells/reportReader';
-import { FakeTimers } from './fakes';
+import { FakeClock } from './fakes';
 import { codeCell, FakeCells, FakeOutput, report } from './fakes_cells';
 
-function made(cells: FakeCells): { reader: ReportReader; timers: FakeTimers; emitted: () => number } {
-  const timers = new FakeTimers();
-  const reader = new ReportReader(timers);
+function made(cells: FakeCells): { reader: ReportReader; clock: FakeClock; emitted: () => number } {
+  const clock = new FakeClock();
+  const reader = new ReportReader(clock);
   let count = 0;
   reader.setVisible(true);
   reader.setCells(cells);
   reader.changed.connect(() => count++);
-  return { reader, timers, emitted: () => count };
+  return { reader, clock, emitted: () => count };
 }
 
 function listed(reader: ReportReader): [string, number | null][] {
@@ -35,55 +35,55 @@ test('the reports of a saved notebook are listed in its order', () => {
 
 test('a new report is listed, and removed when its output is cleared', async () => {
   const cell = codeCell('a');
-  const { reader, timers } = made(new FakeCells([cell]));
+  const { reader, clock } = made(new FakeCells([cell]));
   cell.outputs.add(FakeOutput.report(report(1)));
-  await timers.pass(200);
+  await clock.pass(200);
   assert.deepEqual(listed(reader), [['a', 1]]);
   cell.outputs.clear();
-  await timers.pass(200);
+  await clock.pass(200);
   assert.deepEqual(listed(reader), []);
 });
 
 test('a report that replaces a live view is listed', async () => {
   const live = new FakeOutput('display_data', { 'application/vnd.jupyter.widget-view+json': {} });
   const cell = codeCell('a', live);
-  const { reader, timers } = made(new FakeCells([cell]));
+  const { reader, clock } = made(new FakeCells([cell]));
   const done = FakeOutput.report(report(1));
   cell.outputs.get = () => done;
   cell.outputs.changed.emit({ oldValues: [done], newValues: [done] });
-  await timers.pass(200);
+  await clock.pass(200);
   assert.deepEqual(listed(reader), [['a', 1]]);
 });
 
 test('printing reads no report again and emits nothing', async () => {
   const card = FakeOutput.report(report(1));
   const cell = codeCell('a');
-  const { timers, emitted } = made(new FakeCells([codeCell('b', card), cell]));
+  const { clock, emitted } = made(new FakeCells([codeCell('b', card), cell]));
   const reads = card.reads;
   for (let line = 0; line < 1000; line++) {
     cell.outputs.add(new FakeOutput('stream'));
     cell.outputs.add(new FakeOutput('display_data', { 'image/png': 'x' }));
   }
-  await timers.pass(1000);
-  assert.deepEqual([card.reads, emitted(), timers.running], [reads, 0, 0]);
+  await clock.pass(1000);
+  assert.deepEqual([card.reads, emitted(), clock.running], [reads, 0, 0]);
 });
 
 test('many reports at once are read together', async () => {
   const cells = Array.from({ length: 100 }, (_, place) => codeCell(String(place)));
-  const { reader, timers, emitted } = made(new FakeCells(cells));
+  const { reader, clock, emitted } = made(new FakeCells(cells));
   cells.forEach((cell, place) => {
     cell.outputs.add(FakeOutput.report(report(place)));
   });
-  await timers.pass(200);
+  await clock.pass(200);
   assert.deepEqual([reader.runs.length, emitted()], [100, 1]);
 });
 
 test('moved, deleted and new cells change the list', async () => {
   const [a, b] = [codeCell('a', FakeOutput.report(report(1))), codeCell('b', FakeOutput.report(report(2)))];
   const cells = new FakeCells([a, b]);
-  const { reader, timers } = made(cells);
+  const { reader, clock } = made(cells);
   cells.replace(b, a);
-  await timers.pass(200);
+  await clock.pass(200);
   assert.deepEqual(listed(reader), [
     ['b', 2],
     ['a', 1]
@@ -92,7 +92,7 @@ test('moved, deleted and new cells change the list', async () => {
   cells.replace(c, b);
   c.outputs.add(FakeOutput.report(report(3)));
   a.outputs.add(FakeOutput.report(report(4)));
-  await timers.pass(200);
+  await clock.pass(200);
   assert.deepEqual(listed(reader), [
     ['c', 3],
     ['b', 2]
@@ -109,23 +109,23 @@ test('a report that several cells show is one run', () => {
 
 test('reports of another version are counted, not listed', async () => {
   const cell = codeCell('a', FakeOutput.report(report(1, { schema: 2 })), FakeOutput.report(report(2)));
-  const { reader, timers } = made(new FakeCells([cell, codeCell('b', FakeOutput.report('broken'))]));
+  const { reader, clock } = made(new FakeCells([cell, codeCell('b', FakeOutput.report('broken'))]));
   assert.deepEqual([listed(reader), reader.incompatible], [[['a', 2]], 2]);
   cell.outputs.clear();
-  await timers.pass(200);
+  await clock.pass(200);
   assert.deepEqual([listed(reader), reader.incompatible], [[], 1]);
 });
 
 test('nothing is read while hidden, and everything once visible', async () => {
   const cell = codeCell('a');
-  const { reader, timers, emitted } = made(new FakeCells([cell]));
+  const { reader, clock, emitted } = made(new FakeCells([cell]));
   cell.outputs.add(FakeOutput.report(report(1)));
   reader.setVisible(false);
   const before = emitted();
   const card = FakeOutput.report(report(2));
   cell.outputs.add(card);
-  await timers.pass(1000);
-  assert.deepEqual([card.reads, emitted(), timers.running], [0, before, 0]);
+  await clock.pass(1000);
+  assert.deepEqual([card.reads, emitted(), clock.running], [0, before, 0]);
   reader.setVisible(true);
   assert.deepEqual(listed(reader), [
     ['a', 1],
@@ -135,10 +135,10 @@ test('nothing is read while hidden, and everything once visible', async () => {
 
 test('another notebook has its own list, and the previous one is disconnected', async () => {
   const cell = codeCell('a', FakeOutput.report(report(1)));
-  const { reader, timers } = made(new FakeCells([cell]));
+  const { reader, clock } = made(new FakeCells([cell]));
   reader.setCells(new FakeCells([codeCell('z', FakeOutput.report(report(9)))]));
   cell.outputs.add(FakeOutput.report(report(2)));
-  await timers.pass(1000);
+  await clock.pass(1000);
   assert.deepEqual(listed(reader), [['z', 9]]);
   reader.setCells(null);
   assert.deepEqual(listed(reader), []);

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 
 import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 
-import { read } from '../src/settings';
+import { readSettings, withValidSettings, type SettingsValidator } from '../src/settings';
 import { withValidDefaults } from '../src/settingsSchema';
 import { CommandIds, HolderCommandIds } from '../src/tokens';
 
@@ -41,7 +41,7 @@ function settings(composite: unknown): ISettingRegistry.ISettings {
   return { composite } as unknown as ISettingRegistry.ISettings;
 }
 
-test('each shortcut has its own key, an existing command and works everywhere', () => {
+test('every shortcut is unique, belongs to a command and works everywhere', () => {
   const commands: readonly string[] = [...Object.values(CommandIds), ...Object.values(HolderCommandIds)];
   const shortcuts = schema['jupyter.lab.shortcuts'];
   assert.deepEqual(
@@ -51,22 +51,22 @@ test('each shortcut has its own key, an existing command and works everywhere', 
   assert.deepEqual([...new Set(shortcuts.map(({ selector }) => selector))], ['body']);
   const keys = shortcuts.map(each => each.keys.join(' | '));
   assert.equal(new Set(keys).size, keys.length);
-  // With Alt and Shift JupyterLab uses only digits, and Chromium A B C I N P R T W X Z.
+  // JupyterLab uses Alt Shift only with digits, Chromium with A B C I N P R T W X Z.
   assert.deepEqual(
     keys.filter(key => !/^Alt Shift [DEFGHV]$/.test(key)),
     []
   );
 });
 
-test('the settings have these defaults', () => {
-  const { sampleSeconds, units, show, alerts } = read(settings(defaults(schema.properties)));
+test('the default settings', () => {
+  const { sampleSeconds, units, show, alerts } = readSettings(settings(defaults(schema.properties)));
   assert.equal(sampleSeconds, 0);
   assert.deepEqual(units, { memory: 'GiB', temperature: 'C' });
   assert.deepEqual([...new Set(Object.values(show))], [true]);
   assert.equal(alerts.temperature, null);
 });
 
-test('every setting has a title, and each number its limits', () => {
+test('every setting has a title and every number has limits', () => {
   const all = (properties: Record<string, Property>): Property[] =>
     Object.values(properties).flatMap(each => [each, ...all(each.properties ?? {})]);
   const odd = all(schema.properties).filter(
@@ -77,7 +77,7 @@ test('every setting has a title, and each number its limits', () => {
   assert.deepEqual(odd, []);
 });
 
-/** Return the schema with other defaults, as jupyterlab_server returns it with an overrides.json. */
+/** The schema with other defaults, as jupyterlab_server makes it of overrides.json. */
 function overridden(values: Record<string, unknown>): Parameters<typeof withValidDefaults>[0] {
   const properties = Object.fromEntries(
     Object.entries(schema.properties).map(([name, kind]) => [
@@ -92,13 +92,13 @@ function defaultOf(mended: Parameters<typeof withValidDefaults>[0], name: string
   return (mended as unknown as Schema).properties[name]?.default;
 }
 
-test('valid defaults of an administrator are kept', () => {
+test('what an administrator presets holds as it is', () => {
   const preset = overridden({ chartSeconds: 300, units: { memory: 'GB' }, hints: { busyMinutes: 60 } });
   assert.deepEqual(withValidDefaults(preset), [preset, []]);
   assert.deepEqual(withValidDefaults(overridden({}))[1], []);
 });
 
-test('an invalid default is reported and replaced, and the others are kept', () => {
+test('a preset that cannot be is told and left out, and the others hold', () => {
   const [mended, unfit] = withValidDefaults(
     overridden({
       chartSeconds: 1e6,
@@ -130,7 +130,31 @@ test('an invalid default is reported and replaced, and the others are kept', () 
   );
 });
 
-test('a setting outside a group is a number, since only a number has a nearest valid value', () => {
+test('a setting outside a group is a number: only of those a neighbour can stand in', () => {
   const alone = Object.values(schema.properties).filter(({ properties }) => properties === undefined);
   assert.deepEqual([...new Set(alone.map(({ type }) => type))], ['number']);
+});
+
+/** A validator that allows only `{}`. */
+const STRICT: SettingsValidator = {
+  validateData: ({ raw }) =>
+    raw === '{}'
+      ? null
+      : [{ instancePath: '/units', keyword: 'enum', schemaPath: '', message: 'must be equal to a constant' }]
+};
+
+function plugin(raw: string): ISettingRegistry.IPlugin {
+  return { id: 'p', raw, schema: { type: 'object' }, version: '1', data: { composite: {}, user: {} } };
+}
+
+test('settings that the schema does not allow are replaced by defaults with a warning', () => {
+  const warnings: string[] = [];
+  const warn = (problems: string): void => {
+    warnings.push(problems);
+  };
+  const valid = plugin('{}');
+  assert.equal(withValidSettings(valid, STRICT, warn), valid);
+  assert.deepEqual(warnings, []);
+  assert.equal(withValidSettings(plugin('{"units": 7}'), STRICT, warn).raw, '{}');
+  assert.deepEqual(warnings, ['/units must be equal to a constant']);
 });

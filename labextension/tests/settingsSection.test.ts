@@ -3,14 +3,14 @@ import { test } from 'node:test';
 
 import { ActiveKernel, type KernelView } from '../src/kernel/activeKernel';
 import { settingsLog, settingsReason, settingsSummary } from '../src/panel/settingsSection';
-import { FakeKernel, FakeTimers, ok, settled, torchSwitch, trans } from './fakes';
+import { FakeKernel, FakeClock, ok, settled, torchSwitch, trans } from './fakes';
 import type { KernelState } from '../src/wire';
 
 const ON = 'torch.backends.cudnn.benchmark = True';
 
 /** Return the view of a kernel with this state. */
 async function view(state: Partial<KernelState>): Promise<KernelView> {
-  const kernels = new ActiveKernel(new FakeTimers());
+  const kernels = new ActiveKernel(new FakeClock());
   const kernel = new FakeKernel();
   kernel.reply = ok(state);
   kernels.setPanelVisible(true);
@@ -64,7 +64,7 @@ test('without torch or a reply only the reason is shown', async () => {
   assert.equal(settingsLog(trans, without, null), '');
   const silent = { ...(await view({ switches: [torchSwitch()] })), silentFor: 12 };
   assert.equal(settingsReason(trans, silent), 'The kernel does not answer: a long call holds it.');
-  const none = new ActiveKernel(new FakeTimers()).view;
+  const none = new ActiveKernel(new FakeClock()).view;
   assert.equal(settingsSummary(trans, none), '');
   assert.equal(settingsReason(trans, none), 'Open a notebook to see its switches.');
 });

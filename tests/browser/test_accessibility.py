@@ -118,14 +118,14 @@ def test_the_dashboard(opened: tuple[Notebook, FakedUsage]) -> None:
     page = notebook.page
     hide(notebook)
     notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
-    page.wait_for_selector(f"{DASHBOARD} .jp-gpuwidget-course canvas")
+    page.wait_for_selector(f"{DASHBOARD} .jp-gpuwidget-dashboard-chart canvas")
     assert violations(notebook, DASHBOARD) == []
     page.click(f"{DASHBOARD} summary")
     assert violations(notebook, DASHBOARD) == []
     page.keyboard.press("Escape")
-    page.click(f"{DASHBOARD} .jp-gpuwidget-live")
-    page.hover(f"{DASHBOARD} .jp-gpuwidget-course .u-over")
-    page.wait_for_selector(f"{DASHBOARD} .jp-gpuwidget-readout")
+    page.click(f"{DASHBOARD} .jp-gpuwidget-dashboard-live")
+    page.hover(f"{DASHBOARD} .jp-gpuwidget-dashboard-chart .u-over")
+    page.wait_for_selector(f"{DASHBOARD} .jp-gpuwidget-dashboard-tooltip")
     assert violations(notebook, DASHBOARD) == []
 
 
@@ -202,9 +202,9 @@ def test_a_recording_its_switches_and_the_doctor(open_notebook: Open) -> None:
         notebook.run(cell)
         notebook.wait_until_done()
     notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-watch:enabled")
-    for fold in ("settings", "health"):
+    for fold in ("settings", "diagnostics"):
         notebook.page.click(f"{PANEL} .jp-gpuwidget-{fold} > summary")
-    notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-link[data-status=broken]")
+    notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-diagnostics-check[data-status=broken]")
     notebook.page.click(f"{PANEL} .jp-gpuwidget-settings label:has-text('cuDNN benchmark') input")
     wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-settings-log", "ran: ")
     assert violations(notebook, PANEL) == []

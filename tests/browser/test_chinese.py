@@ -111,7 +111,7 @@ def test_the_dashboard_the_launcher_and_the_palette(lab: Lab, browser: Browser) 
     """Metrics, buttons and commands are Chinese; the launcher has it in JupyterLab's own group."""
     notebook = lab.open(browser, lab.write("board.ipynb", ["1"]), kernel=False)
     notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
-    notebook.page.wait_for_selector(f"{DASHBOARD} .jp-gpuwidget-course canvas")
+    notebook.page.wait_for_selector(f"{DASHBOARD} .jp-gpuwidget-dashboard-chart canvas")
     notebook.page.click(f"{DASHBOARD} summary")
     look(notebook.page, "zh-dashboard")
     assert english(notebook, DASHBOARD) == []

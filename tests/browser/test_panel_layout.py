@@ -14,10 +14,10 @@ from test_cells_list import ROW, report, saved
 Open = Callable[..., Notebook]
 SCROLL = f"{PANEL} .jp-gpuwidget-panel-scroll"
 SWITCHES = f"{PANEL} .jp-gpuwidget-settings"
-HEALTH = f"{PANEL} .jp-gpuwidget-health"
+HEALTH = f"{PANEL} .jp-gpuwidget-diagnostics"
 CELLS = f"{PANEL} .jp-gpuwidget-cells-toggle"
 ENERGY = f"{PANEL} .jp-gpuwidget-cells-column:last-child"
-AGAIN = f"{HEALTH} .jp-gpuwidget-again"
+AGAIN = f"{HEALTH} .jp-gpuwidget-diagnostics-run"
 SEEN = """
 ([selector, scroll]) => {
     const view = document.querySelector(scroll).getBoundingClientRect();
@@ -71,7 +71,7 @@ def test_everything_unfolded_in_little_room(open_notebook: Open, lab: Lab) -> No
     page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-watch:enabled")
     for fold in (SWITCHES, HEALTH):
         page.click(f"{fold} > summary")
-    page.wait_for_selector(f"{HEALTH} .jp-gpuwidget-link")
+    page.wait_for_selector(f"{HEALTH} .jp-gpuwidget-diagnostics-check")
     page.wait_for_selector(f"{AGAIN}:enabled")
     assert unfolded(page) == {"switches": True, "health": True, "cells": True}
     box = page.locator(SCROLL).bounding_box()
@@ -104,7 +104,7 @@ def test_the_doctor_is_at_hand_below_many_gpus(browser: Browser, tmp_path: Path)
         page.click(f"{HEALTH} > summary")
         wait_for_text(notebook, f"{HEALTH} > summary", "all links found")
         assert seen(page, f"{HEALTH} > summary", SCROLL) == 1
-        assert seen(page, f"{HEALTH} .jp-gpuwidget-place-title", SCROLL) >= 1
+        assert seen(page, f"{HEALTH} .jp-gpuwidget-diagnostics-title", SCROLL) >= 1
         notebook.close()
 
 

@@ -18,7 +18,7 @@ from test_chinese import CLIPPED
 
 CELLS = f"{PANEL} .jp-gpuwidget-cells"
 DASHBOARD = ".jp-gpuwidget-dashboard"
-HEALTH = f"{PANEL} .jp-gpuwidget-health"
+HEALTH = f"{PANEL} .jp-gpuwidget-diagnostics"
 RATE = f"{PANEL} .jp-gpuwidget-panel-rate"
 STATUS = ".jp-gpuwidget-status"
 SWITCHES = f"{PANEL} .jp-gpuwidget-settings"

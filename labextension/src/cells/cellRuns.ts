@@ -6,10 +6,10 @@ import type { CellReport } from './report';
 import type { CellModels, ReportReader } from './reportReader';
 import type { CellRun } from './runTable';
 import type { ActiveKernel } from '../kernel/activeKernel';
-import type { Model } from '../stream/model';
-import type { Timers } from '../timers';
+import type { StreamModel } from '../stream/streamModel';
+import type { Clock } from '../clock';
 import type { ICellRuns } from '../tokens';
-import type { Band } from '../ui/bands';
+import type { Band } from '../ui/chartBands';
 import { took } from '../ui/format';
 
 const TICK_MS = 1000;
@@ -78,7 +78,7 @@ export class RunningCells {
 
 /** The data that `CellRuns` combines with the reports. */
 export interface CellRunSources {
-  readonly model: Pick<Model, 'sample'>;
+  readonly model: Pick<StreamModel, 'sample'>;
   readonly kernels: Pick<ActiveKernel, 'changed' | 'state' | 'view'>;
 }
 
@@ -96,7 +96,7 @@ export class CellRuns implements ICellRuns {
     private readonly sources: CellRunSources,
     private readonly reader: ReportReader,
     private readonly runningCells: RunningCells,
-    private readonly timers: Timers
+    private readonly clock: Clock
   ) {
     reader.changed.connect(this.onChanged, this);
     runningCells.changed.connect(this.onRunningChanged, this);
@@ -131,7 +131,7 @@ export class CellRuns implements ICellRuns {
       : {
           cellId: cell.cellId,
           executionCount: cell.executionCount,
-          seconds: (this.timers.now() - cell.received) / 1000,
+          seconds: (this.clock.now() - cell.received) / 1000,
           delta: this.growth.bytes,
           gpus: this.growth.gpus
         };
@@ -245,13 +245,13 @@ export class CellRuns implements ICellRuns {
   private schedule(): void {
     const needed = this.visible && this.runningCell() !== null;
     if (needed && this.timer === null) {
-      this.timer = this.timers.after(TICK_MS, () => {
+      this.timer = this.clock.after(TICK_MS, () => {
         this.timer = null;
         this.changes.emit();
         this.schedule();
       });
     } else if (!needed && this.timer !== null) {
-      this.timers.cancel(this.timer);
+      this.clock.cancel(this.timer);
       this.timer = null;
     }
   }

@@ -9,7 +9,7 @@ import {
 import type { Kernel as JupyterKernel, KernelMessage } from '@jupyterlab/services';
 
 import type { CellRuns, RunningCells } from './cellRuns';
-import type { Timers } from '../timers';
+import type { Clock } from '../clock';
 
 const MAX_SCROLL_ATTEMPTS = 5;
 
@@ -22,7 +22,7 @@ export class CellTracker {
     private readonly shell: JupyterFrontEnd.IShell,
     private readonly runs: CellRuns,
     private readonly runningCells: RunningCells,
-    private readonly timers: Timers
+    private readonly clock: Clock
   ) {
     tracker.currentChanged.connect(this.onCurrentChanged, this);
     // All notebooks: a cell's start is published once, and its notebook may become active later.
@@ -118,7 +118,7 @@ export class CellTracker {
           cellId: cell.model.id,
           executionCount,
           started: Date.parse(date) / 1000,
-          received: this.timers.now()
+          received: this.clock.now()
         });
       }
     } else if (type === 'status') {

@@ -2,7 +2,7 @@ import { Signal, type ISignal } from '@lumino/signaling';
 
 import { parseReport, REPORT_MIME, type CellReport } from './report';
 import { runKey, type CellRun } from './runTable';
-import type { Timers } from '../timers';
+import type { Clock } from '../clock';
 
 /** Outputs may change many times a second; the list of runs is rebuilt at most this often. */
 const UPDATE_MS = 200;
@@ -67,7 +67,7 @@ export class ReportReader {
   private readonly parsed = new WeakMap<object, CellReport | 'incompatible'>();
   private readonly changes = new Signal<this, void>(this);
 
-  constructor(private readonly timers: Timers) {}
+  constructor(private readonly clock: Clock) {}
 
   /** The runs in the notebook's order. */
   runs: readonly CellRun[] = [];
@@ -114,7 +114,7 @@ export class ReportReader {
     this.reportsByCell.clear();
     this.changedCells.clear();
     if (this.timer !== null) {
-      this.timers.cancel(this.timer);
+      this.clock.cancel(this.timer);
       this.timer = null;
     }
   }
@@ -139,7 +139,7 @@ export class ReportReader {
   }
 
   private schedule(): void {
-    this.timer ??= this.timers.after(UPDATE_MS, () => {
+    this.timer ??= this.clock.after(UPDATE_MS, () => {
       this.timer = null;
       this.update();
     });

@@ -2,7 +2,7 @@ import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { ActiveNotebook, Kernel, LoadResult, Phase } from './kernel';
 import type { ParsedReply } from './kernelReply';
-import type { Timers } from '../timers';
+import type { Clock } from '../clock';
 import { KERNEL_SCHEMA, type KernelRequest, type KernelState } from '../wire';
 
 /** The interval between queries while the panel is visible. */
@@ -104,7 +104,7 @@ export class ActiveKernel {
   private withoutPolling = false;
   private readonly changes = new Signal<this, void>(this);
 
-  constructor(private readonly timers: Timers) {}
+  constructor(private readonly clock: Clock) {}
 
   /** Emitted when the view may have changed. */
   get changed(): ISignal<this, void> {
@@ -356,7 +356,7 @@ export class ActiveKernel {
   private accept(tracked: TrackedKernel, request: KernelRequest, reply: ParsedReply): void {
     tracked.silent = false;
     tracked.misses = 0;
-    tracked.replied = this.timers.now();
+    tracked.replied = this.clock.now();
     tracked.restarted &&= request.ask === 'state';
     if (reply.status === 'incompatible') {
       tracked.rejection = null;
@@ -430,7 +430,7 @@ export class ActiveKernel {
     this.unschedule();
     const interval = this.pollInterval();
     if (interval !== null) {
-      this.timer = this.timers.after(interval, () => {
+      this.timer = this.clock.after(interval, () => {
         this.timer = null;
         this.refresh();
       });
@@ -452,13 +452,13 @@ export class ActiveKernel {
 
   private unschedule(): void {
     if (this.timer !== null) {
-      this.timers.cancel(this.timer);
+      this.clock.cancel(this.timer);
       this.timer = null;
     }
   }
 
   private secondsSince(time: number | null): number | null {
-    return time === null ? null : (this.timers.now() - time) / 1000;
+    return time === null ? null : (this.clock.now() - time) / 1000;
   }
 
   private tracked(kernel: Kernel): TrackedKernel {

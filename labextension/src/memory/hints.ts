@@ -1,5 +1,5 @@
 import { holdersOf, kernelsOf, type Holder } from './holders';
-import { isGap } from '../stream/gap';
+import { isGap } from '../stream/historyBuffer';
 import type { Gpu, GpuUsage, Sample, ServerKernel, Usage } from '../wire';
 
 /** The limits from which a hint is shown. */

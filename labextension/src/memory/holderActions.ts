@@ -8,7 +8,7 @@ import { kernelKind, type ActionTarget } from './holders';
 import { holdingsOf, holdingsText, kernelNameById, shutdownLosses } from './kernelMemory';
 import type { StatusMessage } from './statusMessage';
 import { ConnectedKernel } from '../kernel/jupyterKernel';
-import type { Model } from '../stream/model';
+import type { StreamModel } from '../stream/streamModel';
 import { element } from '../ui/dom';
 import { KERNEL_SCHEMA } from '../wire';
 
@@ -25,7 +25,7 @@ export class HolderActions {
 
   constructor(
     private readonly app: JupyterFrontEnd,
-    private readonly model: Model,
+    private readonly model: StreamModel,
     private readonly message: StatusMessage,
     private readonly trans: TranslationBundle
   ) {

@@ -2,7 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { withoutMigParents } from './hints';
 import { kernelKind, kernelName } from './holders';
-import type { Model } from '../stream/model';
+import type { StreamModel } from '../stream/streamModel';
 import { gpuNumber, memory } from '../ui/format';
 import type { Gpu, Holding, KernelGpu, ServerKernel } from '../wire';
 
@@ -38,7 +38,7 @@ export interface HoldingOnGpu {
 }
 
 /** Return what a kernel holds on each GPU. Memory in a MIG slice is listed once. */
-export function holdingsOf({ usage, sample }: Model, kernel: string): HoldingOnGpu[] {
+export function holdingsOf({ usage, sample }: StreamModel, kernel: string): HoldingOnGpu[] {
   const gpus = new Map(sample?.gpus.map(gpu => [gpu.uuid, gpu]));
   const holdings = (usage?.gpus ?? []).flatMap(({ uuid, holdings }): HoldingOnGpu[] => {
     const gpu = gpus.get(uuid);
@@ -82,7 +82,7 @@ export function shutdownLosses(
 /** Return the name of the kernel with this id; if the server does not list it, `fallback`. */
 export function kernelNameById(
   trans: TranslationBundle,
-  { usage }: Model,
+  { usage }: StreamModel,
   id: string,
   fallback: string | null
 ): string {

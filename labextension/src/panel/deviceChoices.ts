@@ -1,6 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { shares, type GpuNow } from '../stream/model';
+import { memoryShares, type GpuNow } from '../stream/streamModel';
 import { memory, model } from '../ui/format';
 import type { DeviceChoice, DeviceState } from '../wire';
 
@@ -30,7 +30,7 @@ export function withCurrentFree(
 /** Return the free bytes of a GPU, null for one that does not respond. */
 function freeOf(now: GpuNow): number | null {
   const { lost_since: lost, silent_since: silent } = now.reading;
-  return lost === null && silent === null ? shares(now).free : null;
+  return lost === null && silent === null ? memoryShares(now).free : null;
 }
 
 /**

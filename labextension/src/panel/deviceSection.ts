@@ -12,7 +12,7 @@ import { NoticeView } from './notice';
 import { deviceNotes, kernelNotice } from './panelMessages';
 import type { PanelState } from './panelState';
 import type { ActiveKernel } from '../kernel/activeKernel';
-import type { GpuNow, ServerInfo } from '../stream/model';
+import type { GpuNow, ServerInfo } from '../stream/streamModel';
 import { element, openListOnKeys, setAttribute, Text } from '../ui/dom';
 import type { DeviceChoice, KernelState } from '../wire';
 

@@ -6,7 +6,7 @@ import { HolderList, type HolderContext, type OpenHolder } from './holderList';
 import { MemoryBar, memorySegments, type Segment } from './memoryBar';
 import { EXPECTED_THROTTLES, gpuName, unavailability } from './panelMessages';
 import type { PanelState } from './panelState';
-import { shares, type GpuNow, type Shares } from '../stream/model';
+import { memoryShares, type GpuNow, type MemoryShares } from '../stream/streamModel';
 import { element, setAttribute, Text } from '../ui/dom';
 import {
   figure,
@@ -19,8 +19,8 @@ import {
   whole,
   withUnit
 } from '../ui/format';
-import type { Palette } from '../ui/palette';
-import { throttleWords } from '../ui/throttle';
+import type { Palette } from '../ui/chartBands';
+import { throttleReasons } from '../ui/format';
 
 const CHART_HEIGHT = 44;
 const SPARKLINE_HEIGHT = 18;
@@ -106,7 +106,7 @@ export class GpuCard {
   ): void {
     const { gpu, reading } = now;
     const unavailable = unavailability(this.trans, reading, context.time);
-    const warnings = throttleWords(
+    const warnings = throttleReasons(
       this.trans,
       (reading.throttle ?? []).filter(reason => !EXPECTED_THROTTLES.has(reason))
     );
@@ -116,7 +116,7 @@ export class GpuCard {
       this.trans.__('GPU %1, %2', gpuNumber(gpu), gpuName(this.trans, gpu))
     );
     this.row.update(now, unavailable, warnings);
-    const parts = shares(now);
+    const parts = memoryShares(now);
     const memory = this.updateMemory(parts, now);
     const segments = memorySegments(parts, this.holders.sort(now, context.kernels));
     this.content = { now, context, segments, memory };
@@ -160,7 +160,7 @@ export class GpuCard {
   }
 
   /** Update how the memory is shared, and return it as text. */
-  private updateMemory(parts: Shares, { gpu, reading }: GpuNow): string {
+  private updateMemory(parts: MemoryShares, { gpu, reading }: GpuNow): string {
     const { here, other, used, free } = parts;
     const unit = memoryUnit([gpu.memory_total, used]);
     const [hereText, otherText, freeText] = this.memory;
@@ -201,7 +201,7 @@ export class GpuCard {
     unavailable: readonly [string, string] | null,
     warnings: readonly string[]
   ): void {
-    const expected = throttleWords(
+    const expected = throttleReasons(
       this.trans,
       (now.reading.throttle ?? []).filter(reason => EXPECTED_THROTTLES.has(reason) && reason !== 'idle')
     );

@@ -1,13 +1,13 @@
 import uPlot from 'uplot';
 
-import { bandAt, bandsPlugin, type Band } from '../ui/bands';
+import { bandAt, bandsPlugin, type Band } from '../ui/chartBands';
 import { setAttribute } from '../ui/dom';
-import type { Palette } from '../ui/palette';
-import type { Curve, Past } from '../stream/past';
+import type { Palette } from '../ui/chartBands';
+import type { Curve, HistoryBuffer } from '../stream/historyBuffer';
 
 /** The data that a chart draws. */
 export interface ChartData {
-  readonly past: Past;
+  readonly past: HistoryBuffer;
   readonly uuid: string;
   /** The GPU's memory in bytes, to draw the used memory in percent. */
   readonly total: number | null;

@@ -1,9 +1,9 @@
 import { GpuCard, type CardContext } from './gpuCard';
 import { kernelsOf } from '../memory/holders';
-import { openByThemselves, type GpuNow, type Model } from '../stream/model';
-import type { Band } from '../ui/bands';
+import { gpusOpenByDefault, type GpuNow, type StreamModel } from '../stream/streamModel';
+import type { Band } from '../ui/chartBands';
 import { element } from '../ui/dom';
-import { Sight } from '../ui/sight';
+import { VisibilityTracker } from '../ui/visibilityTracker';
 import type { KernelState } from '../wire';
 
 /** What the list shows in addition to the samples. */
@@ -30,12 +30,12 @@ export class GpuList {
   /** The time of the sample that each card shows. */
   private readonly updated = new Map<string, number>();
   private repeatUpdate: (() => void) | null = null;
-  private readonly visibility = new Sight(() => this.repeatUpdate?.());
+  private readonly visibility = new VisibilityTracker(() => this.repeatUpdate?.());
 
   constructor(private readonly context: CardContext) {}
 
   /** Show the newest sample of `model`, its history, and what the kernel's `state` contains about each GPU. */
-  update(model: Model, state: KernelState | null, context: GpuListContext): void {
+  update(model: StreamModel, state: KernelState | null, context: GpuListContext): void {
     const gpus = model.gpus(state, context.activeKernel);
     this.reconcile(gpus);
     this.expandAutomatically(gpus, state);
@@ -87,7 +87,7 @@ export class GpuList {
     const wanted = new Set(gpus.map(({ gpu }) => gpu.uuid));
     for (const [uuid, card] of this.cards) {
       if (!wanted.has(uuid)) {
-        this.visibility.forget(card.node);
+        this.visibility.unobserve(card.node);
         card.dispose();
         this.cards.delete(uuid);
         this.updated.delete(uuid);
@@ -100,7 +100,7 @@ export class GpuList {
       if (!this.cards.has(uuid)) {
         const card = new GpuCard(uuid, this.context);
         this.cards.set(uuid, card);
-        this.visibility.watch(card.node);
+        this.visibility.observe(card.node);
       }
     }
     this.node.replaceChildren(...[...wanted].flatMap(uuid => this.cards.get(uuid)?.node ?? []));
@@ -120,7 +120,7 @@ export class GpuList {
       return;
     }
     this.expandedFor = decision;
-    const expanded = openByThemselves(gpus, chosen);
+    const expanded = gpusOpenByDefault(gpus, chosen);
     for (const [uuid, card] of this.cards) {
       card.setExpanded(panelState.isExpanded(uuid) ?? expanded.has(uuid));
     }

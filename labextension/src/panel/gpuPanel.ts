@@ -12,15 +12,15 @@ import { SettingsSection } from './settingsSection';
 
 import { HintFinder, type Hint, type Thresholds } from '../memory/hints';
 import { kernelsOf } from '../memory/holders';
-import type { Shown } from '../settings';
-import { withoutMemory } from '../stream/model';
-import type { Monitor } from '../stream/monitor';
+import type { ShownSections } from '../settings';
+import { withoutMemory } from '../stream/streamModel';
+import type { GpuMonitor } from '../stream/gpuMonitor';
 import type { ICellRuns, IGpuPanel, IHolderActions, PanelSection } from '../tokens';
-import type { Band } from '../ui/bands';
+import type { Band } from '../ui/chartBands';
 import { element, setAttribute, Text } from '../ui/dom';
 import { duration } from '../ui/format';
 import { gpuIcon } from '../ui/icon';
-import { readPalette, type Palette } from '../ui/palette';
+import { readPalette, type Palette } from '../ui/chartBands';
 
 /** Below this width in pixels the layout of a row is narrow, from the other one on it is wide. */
 const NARROW = 280;
@@ -35,7 +35,7 @@ export interface PanelOptions {
   /** The limits from which hints are shown. */
   readonly thresholds: Thresholds;
   /** Which parts are shown. */
-  readonly shown: Shown;
+  readonly shown: ShownSections;
 }
 
 /** The panel of the sidebar. It opens the stream and queries the kernel only while it is visible. */
@@ -58,7 +58,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
   private readonly message: StatusMessageView;
   private readonly hintFinder = new HintFinder();
   private thresholds: Thresholds;
-  private shown: Shown;
+  private shown: ShownSections;
   private readonly sections: PanelSection[] = [];
   private palette: Palette | null = null;
   /** Whether the dropdown is to be focused once it is enabled. */
@@ -66,7 +66,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
 
   constructor(
     private readonly trans: TranslationBundle,
-    private readonly monitor: Monitor,
+    private readonly monitor: GpuMonitor,
     { cells, panelState, holders, thresholds, shown }: PanelOptions
   ) {
     super();
@@ -142,7 +142,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
   }
 
   /** Apply new settings. */
-  configure(thresholds: Thresholds, shown: Shown): void {
+  configure(thresholds: Thresholds, shown: ShownSections): void {
     this.thresholds = thresholds;
     this.shown = shown;
     this.updateVisibility();
@@ -164,7 +164,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
     this.monitor.changed.disconnect(this.update, this);
     this.cells.changed.disconnect(this.update, this);
     this.panelState.changed.disconnect(this.update, this);
-    this.monitor.look(false);
+    this.monitor.setPanelVisible(false);
     this.cells.setVisible(false);
     this.list.dispose();
     this.settings.dispose();
@@ -188,7 +188,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
   }
 
   protected override onBeforeDetach(): void {
-    this.monitor.look(false);
+    this.monitor.setPanelVisible(false);
     this.cells.setVisible(false);
   }
 
@@ -207,9 +207,9 @@ export class GpuPanel extends Widget implements IGpuPanel {
     if (!this.isVisible) {
       return;
     }
-    const { model, kernels, link } = this.monitor;
+    const { model, kernels, connectionState: link } = this.monitor;
     const origin = model.sample?.origin;
-    const quiet = this.monitor.quietFor;
+    const quiet = this.monitor.silentFor;
     const live = link === 'open' && quiet === null;
     setAttribute(
       this.node,
@@ -221,7 +221,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
     this.recording.set(recording ?? '');
     this.recording.node.hidden = recording === null;
     this.notice.show(this.serverNotice(quiet, origin?.reason ?? null));
-    this.device.update(model.server, live && this.monitor.sampled ? model.gpus(null, null) : []);
+    this.device.update(model.server, live && this.monitor.hasSample ? model.gpus(null, null) : []);
     this.moveRequestedFocus();
     this.settings.node.hidden = !this.shown.switches;
     if (this.shown.switches) {
@@ -250,7 +250,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
 
   private readonly updateVisibility = (): void => {
     const visible = this.isVisible && document.visibilityState === 'visible';
-    this.monitor.look(visible);
+    this.monitor.setPanelVisible(visible);
     // Outputs and clocks are read only for parts that are shown.
     this.cells.setVisible(visible && (this.shown.cells || this.shown.bands));
     this.update();
@@ -289,7 +289,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
   private rateText(live: boolean): string {
     const interval = this.monitor.model.server?.interval;
     if (!live || interval === undefined) {
-      return this.monitor.link === 'lost' ? this.trans.__('reconnecting…') : '';
+      return this.monitor.connectionState === 'lost' ? this.trans.__('reconnecting…') : '';
     }
     return interval < 1
       ? this.trans.__('%1 Hz', Math.round(10 / interval) / 10)
@@ -298,21 +298,21 @@ export class GpuPanel extends Widget implements IGpuPanel {
 
   /** Return why the rate differs from that of the settings or of the server, empty if it does not. */
   private rateTitle(): string {
-    const { server, ownInterval, wishedInterval } = this.monitor.model;
+    const { server, ownInterval, minInterval } = this.monitor.model;
     const seconds = (interval: number): number => Math.round(100 * interval) / 100;
     if (server !== null && server.interval > ownInterval) {
       return this.trans.__('As the settings have it; the server reads every %1 s', seconds(ownInterval));
     }
-    return wishedInterval > 0 && wishedInterval < ownInterval
+    return minInterval > 0 && minInterval < ownInterval
       ? this.trans.__(
           'The settings ask for a sample every %1 s; the server reads no more often',
-          seconds(wishedInterval)
+          seconds(minInterval)
         )
       : '';
   }
 
   private serverNotice(quiet: number | null, reason: string | null): Notice | null {
-    const { link, sampled, model } = this.monitor;
+    const { connectionState: link, hasSample: sampled, model } = this.monitor;
     const notice = serverNotice(this.trans, { link, quiet, sampled, known: model.sample !== null });
     return notice ?? (reason === null ? null : { text: reason });
   }

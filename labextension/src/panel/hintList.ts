@@ -14,7 +14,7 @@ import {
 } from '../memory/holders';
 import { element, setAttribute, Text } from '../ui/dom';
 import { gpuNumber, memory, whole } from '../ui/format';
-import { KeyedList } from '../ui/keyedList';
+import { KeyedList } from '../ui/dom';
 import type { ServerKernel } from '../wire';
 
 /** How many hints are shown in the collapsed list. */

@@ -11,10 +11,10 @@ import {
   type ActionTarget,
   type Holder
 } from '../memory/holders';
-import type { GpuNow } from '../stream/model';
+import type { GpuNow } from '../stream/streamModel';
 import { element, setAttribute, Text } from '../ui/dom';
 import { gpuNumber, memory } from '../ui/format';
-import { KeyedList } from '../ui/keyedList';
+import { KeyedList } from '../ui/dom';
 import type { GpuUsage, ServerKernel } from '../wire';
 
 /** How many holders are shown in the collapsed list. */

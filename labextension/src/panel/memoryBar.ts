@@ -1,5 +1,5 @@
 import type { Holder } from '../memory/holders';
-import type { Shares } from '../stream/model';
+import type { MemoryShares } from '../stream/streamModel';
 import { element, setAttribute } from '../ui/dom';
 
 /** A part of a memory bar: the active notebook, another holder, or unattributed memory. */
@@ -23,7 +23,7 @@ const FREE_COLOR = 'var(--jp-gpuwidget-track)';
  * Divide the used memory of a GPU into segments: the active notebook, the first of the other holders, the rest of them in
  * one, then unattributed memory. Their sum never exceeds the used memory, though each was measured at another time.
  */
-export function memorySegments({ here, used }: Shares, holders: readonly Holder[]): Segment[] {
+export function memorySegments({ here, used }: MemoryShares, holders: readonly Holder[]): Segment[] {
   const segments: Segment[] = [];
   let left = used ?? 0;
   const add = (who: Segment['who'], memory: number | null): void => {

@@ -1,7 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import type { Link } from '../stream/connection';
-import type { ServerInfo } from '../stream/model';
+import type { ConnectionState } from '../stream/connection';
+import type { ServerInfo } from '../stream/streamModel';
 import type { KernelView } from '../kernel/activeKernel';
 import { duration, model, moment } from '../ui/format';
 import type { Gpu, Reading } from '../wire';
@@ -34,7 +34,12 @@ export interface Notice {
  */
 export function serverNotice(
   trans: TranslationBundle,
-  { link, quiet, sampled, known }: { link: Link; quiet: number | null; sampled: boolean; known: boolean }
+  {
+    link,
+    quiet,
+    sampled,
+    known
+  }: { link: ConnectionState; quiet: number | null; sampled: boolean; known: boolean }
 ): Notice | null {
   if (quiet !== null) {
     return {

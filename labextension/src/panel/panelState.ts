@@ -2,7 +2,7 @@ import { DisposableDelegate, type IDisposable } from '@lumino/disposable';
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import { COLUMNS, NOTEBOOK_ORDER, type Sort } from '../cells/runTable';
-import type { Store } from '../store';
+import type { StateStore } from '../stateStore';
 
 /** How many expanded or collapsed parts are saved. On machines with ever new GPUs the oldest are dropped. */
 const MAX_PARTS = 200;
@@ -27,7 +27,7 @@ export class PanelState {
   private isRestored: boolean;
   private readonly changes = new Signal<this, void>(this);
 
-  constructor(private readonly store: Store<SavedPanelState> | null) {
+  constructor(private readonly store: StateStore<SavedPanelState> | null) {
     this.isRestored = store === null;
     void this.restore();
   }

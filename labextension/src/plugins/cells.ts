@@ -4,7 +4,7 @@ import { INotebookTracker } from '@jupyterlab/notebook';
 import { CellRuns, RunningCells } from '../cells/cellRuns';
 import { CellTracker } from '../cells/cellTracker';
 import { ReportReader } from '../cells/reportReader';
-import { BROWSER } from '../timers';
+import { BROWSER_CLOCK } from '../clock';
 import { ICellRuns, IMonitor } from '../tokens';
 
 /** The runs of the active notebook's cells. */
@@ -17,9 +17,9 @@ export const cells: JupyterFrontEndPlugin<ICellRuns> = {
   optional: [INotebookTracker],
   activate: ({ shell }: JupyterFrontEnd, monitor: IMonitor, tracker: INotebookTracker | null) => {
     const runningCells = new RunningCells();
-    const runs = new CellRuns(monitor, new ReportReader(BROWSER), runningCells, BROWSER);
+    const runs = new CellRuns(monitor, new ReportReader(BROWSER_CLOCK), runningCells, BROWSER_CLOCK);
     if (tracker !== null) {
-      new CellTracker(tracker, shell, runs, runningCells, BROWSER);
+      new CellTracker(tracker, shell, runs, runningCells, BROWSER_CLOCK);
     }
     return runs;
   }

@@ -6,16 +6,16 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { GpuPanel } from '../panel/gpuPanel';
 import { PanelState } from '../panel/panelState';
-import { read, SETTINGS, type Settings } from '../settings';
-import { storeIn } from '../store';
+import { readSettings, SETTINGS_ID, type Settings } from '../settings';
+import { stateStore } from '../stateStore';
 import { DOMAIN, ICellRuns, IGpuPanel, IHolderActions, IMonitor } from '../tokens';
-import { measureIn } from '../ui/units';
+import { setUnits } from '../ui/units';
 
 const RANK = 700;
 
 /** The panel of the right sidebar. */
 export const panel: JupyterFrontEndPlugin<IGpuPanel> = {
-  id: SETTINGS,
+  id: SETTINGS_ID,
   description: 'The GPU panel of the right sidebar.',
   autoStart: true,
   provides: IGpuPanel,
@@ -32,23 +32,23 @@ export const panel: JupyterFrontEndPlugin<IGpuPanel> = {
     translator: ITranslator | null,
     database: IStateDB | null
   ) => {
-    const settings = await registry.load(SETTINGS);
-    const initial = read(settings);
+    const settings = await registry.load(SETTINGS_ID);
+    const initial = readSettings(settings);
     const apply = ({ chartSeconds, sampleSeconds, units }: Settings): void => {
-      monitor.keep(chartSeconds);
-      monitor.pace(sampleSeconds);
-      measureIn(units);
+      monitor.setHistorySeconds(chartSeconds);
+      monitor.setSampleInterval(sampleSeconds);
+      setUnits(units);
     };
     apply(initial);
     const widget = new GpuPanel((translator ?? nullTranslator).load(DOMAIN), monitor, {
       cells,
-      panelState: new PanelState(storeIn(database, SETTINGS)),
+      panelState: new PanelState(stateStore(database, SETTINGS_ID)),
       holders,
       thresholds: initial.hints,
       shown: initial.show
     });
     settings.changed.connect(() => {
-      const current = read(settings);
+      const current = readSettings(settings);
       apply(current);
       widget.configure(current.hints, current.show);
     });
