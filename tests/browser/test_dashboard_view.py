@@ -296,7 +296,7 @@ def test_a_recording_is_labelled(browser: Browser, lab: Lab) -> None:
     """What is shown of a recording says that it is one."""
     notebook = lab.open(browser, lab.write("dashboard-recording.ipynb", ["1"]), kernel=False)
     open_dashboard(notebook)
-    wait_for_text(notebook, f"{DASHBOARD} .jp-gpuwidget-recording", "Recording of 4")
+    wait_for_text(notebook, f"{DASHBOARD} .jp-gpuwidget-dashboard-recording", "Recording of 4")
     notebook.close()
 
 
