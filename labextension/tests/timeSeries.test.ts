@@ -124,7 +124,7 @@ test('old steps are dropped to make room', () => {
   for (let time = 3; time < 1000; time++) {
     assert.equal(series.add(used(time, time % 100), time - 5), true);
   }
-  assert.ok(series.length <= 8);
+  assert.ok((shown(series)[0] ?? []).length <= 8);
   assert.deepEqual(shown(series, 995.5)[2], [95, 96, 97, 98, 99]);
 });
 
@@ -146,7 +146,6 @@ test('a GPU or metric that appears later has unknown values before', () => {
   series.add(sample(12, [reading(0, { utilization: 3 }), reading(1, { utilization: 7 })]), 0);
   assert.deepEqual(shown(series, 0, 'GPU-1')[2], [null, null, 7]);
   assert.deepEqual(shown(series, 0, 'GPU-7')[2], [null, null, null]);
-  assert.deepEqual(series.uuids, ['GPU-0', 'GPU-1']);
 });
 
 test('a line has its maximum and whether values differ within a step', () => {

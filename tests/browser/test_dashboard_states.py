@@ -11,7 +11,7 @@ from test_dashboard_view import CHART, CHIP, DASHBOARD, choose, open_dashboard, 
 
 BLANK = f"{DASHBOARD} .jp-gpuwidget-dashboard-empty"
 TOOLS = f"{DASHBOARD} .jp-gpuwidget-dashboard-toolbar"
-NOTICE = f"{DASHBOARD} > .jp-gpuwidget-notice"
+NOTICE = f"{DASHBOARD} > .jp-gpuwidget-dashboard-notice"
 CSV = f"{DASHBOARD} .jp-gpuwidget-dashboard-csv"
 BUTTON = f"{BLANK} button"
 ON_THE_CHARTS = "() => document.activeElement?.matches('.jp-gpuwidget-dashboard-charts')"

@@ -112,7 +112,7 @@ def test_every_metric_of_every_gpu(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_choose_metrics_gpus_and_range_and_find_them_after_a_reload(browser: Browser, tmp_path: Path) -> None:
-    """What was chosen is shown again, in its place, after the page was loaded anew."""
+    """Metrics, GPUs, time range and zoom are the same after a reload."""
     with lab_with(tmp_path, *busy(4)) as (lab, _):
         notebook = lab.open(browser, lab.write("choose.ipynb", ["1"]), kernel=False)
         page = notebook.page
@@ -131,6 +131,13 @@ def test_choose_metrics_gpus_and_range_and_find_them_after_a_reload(browser: Bro
         assert shown(page) == ["utilization", "power_w"]
         assert pressed(page, f"{DASHBOARD} .jp-gpuwidget-dashboard-ranges button") == ["15 min"]
         assert pressed(page, CHIP) == ["0 H200", "2 H200"]
+        drag(page, "utilization", 0.5, 0.9)
+        page.wait_for_selector(f"{LIVE}[aria-pressed=false]")
+        zoomed = page.inner_text(PART)
+        page.wait_for_timeout(3000)
+        page.goto(f"{lab.url}/lab/workspaces/{workspace}?token={lab.token}")
+        page.wait_for_selector(f"{CHART}[data-metric=utilization] canvas", timeout=60_000)
+        assert page.inner_text(PART) == zoomed
         page.close(run_before_unload=False)
 
 
@@ -289,7 +296,7 @@ def test_a_recording_is_labelled(browser: Browser, lab: Lab) -> None:
     """What is shown of a recording says that it is one."""
     notebook = lab.open(browser, lab.write("dashboard-recording.ipynb", ["1"]), kernel=False)
     open_dashboard(notebook)
-    wait_for_text(notebook, f"{DASHBOARD} .jp-gpuwidget-recording", "Recording of 4")
+    wait_for_text(notebook, f"{DASHBOARD} .jp-gpuwidget-dashboard-recording", "Recording of 4")
     notebook.close()
 
 

@@ -1,11 +1,10 @@
 import { element, Text } from '../ui/dom';
 import { moment } from '../ui/format';
+import { VisibilityTracker } from '../ui/visibilityTracker';
 import { legendSwatch } from './gpuColors';
 import { MetricChart, type ChartOptions, type Frame } from './metricChart';
 import type { MetricName } from './metrics';
 
-/** Charts this close to the visible area are drawn, because they are about to be scrolled into it. */
-const MARGIN = '60px';
 const POINTER_DISTANCE_PX = 14;
 const TOOLTIP_MARGIN_PX = 4;
 /** With more GPUs than this the tooltip has two columns. */
@@ -19,8 +18,7 @@ export class ChartGrid {
   /** The scrolled area, which receives key presses. */
   readonly scroll = element('div', 'dashboard-charts');
   private readonly charts = new Map<MetricName, MetricChart>();
-  private readonly visible = new Set<MetricChart>();
-  private readonly observer: IntersectionObserver;
+  private readonly visibility: VisibilityTracker;
   private readonly tooltip: Tooltip;
   private frame: Frame | null = null;
   private focused: string | null = null;
@@ -32,14 +30,9 @@ export class ChartGrid {
     this.node = element('div', 'dashboard-chart-area', this.scroll);
     this.tooltip = new Tooltip(this.node);
     this.node.append(this.tooltip.node);
-    this.observer = new IntersectionObserver(
-      entries => {
-        entries.forEach(({ target, isIntersecting }) => {
-          this.setVisible(target, isIntersecting);
-        });
-      },
-      { root: this.scroll, rootMargin: MARGIN }
-    );
+    this.visibility = new VisibilityTracker(() => {
+      this.drawVisible();
+    });
     this.node.addEventListener('mousemove', ({ clientX, clientY }) => {
       if (this.hovered !== null) {
         const { left, top } = this.node.getBoundingClientRect();
@@ -66,8 +59,7 @@ export class ChartGrid {
       this.charts.set(name, chart);
     }
     for (const chart of previous.values()) {
-      this.observer.unobserve(chart.node);
-      this.visible.delete(chart);
+      this.visibility.unobserve(chart.node);
       chart.dispose();
     }
     this.scroll.replaceChildren(...[...this.charts.values()].map(({ node }) => node));
@@ -76,9 +68,7 @@ export class ChartGrid {
   /** Draw a frame. */
   draw(frame: Frame): void {
     this.frame = frame;
-    for (const chart of this.visible) {
-      chart.draw(frame);
-    }
+    this.drawVisible();
     if (this.hovered !== null) {
       this.showTooltip(this.hovered, this.hovered.row);
     }
@@ -88,7 +78,7 @@ export class ChartGrid {
   focus(uuid: string | null): void {
     if (uuid !== this.focused) {
       this.focused = uuid;
-      for (const chart of this.visible) {
+      for (const chart of this.visibleCharts()) {
         chart.focus(uuid);
       }
     }
@@ -96,8 +86,9 @@ export class ChartGrid {
 
   /** Move the shared cursor to a time by key, or remove it. */
   setCursor(time: number | null): void {
-    const [first] = this.visible;
-    for (const chart of this.visible) {
+    const charts = this.visibleCharts();
+    const [first] = charts;
+    for (const chart of charts) {
       chart.setCursor(time);
     }
     if (first !== undefined && time !== null) {
@@ -120,7 +111,7 @@ export class ChartGrid {
 
   /** Remove all charts. */
   dispose(): void {
-    this.observer.disconnect();
+    this.visibility.dispose();
     this.setMetrics([]);
   }
 
@@ -134,24 +125,20 @@ export class ChartGrid {
         this.focus(uuid);
       }
     });
-    chart.focus(this.focused);
-    this.observer.observe(chart.node);
+    this.visibility.observe(chart.node);
     return chart;
   }
 
-  private setVisible(node: Element, visible: boolean): void {
-    const chart = [...this.charts.values()].find(candidate => candidate.node === node);
-    if (chart === undefined) {
-      return;
-    }
-    if (!visible) {
-      this.visible.delete(chart);
-      return;
-    }
-    this.visible.add(chart);
-    chart.focus(this.focused);
-    if (this.frame !== null) {
-      chart.draw(this.frame);
+  private visibleCharts(): MetricChart[] {
+    return [...this.charts.values()].filter(({ node }) => this.visibility.has(node));
+  }
+
+  private drawVisible(): void {
+    for (const chart of this.visibleCharts()) {
+      chart.focus(this.focused);
+      if (this.frame !== null) {
+        chart.draw(this.frame);
+      }
     }
   }
 

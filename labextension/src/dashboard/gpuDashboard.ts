@@ -52,7 +52,7 @@ export class GpuDashboard extends Widget {
   private readonly csvExport: CsvExport;
   private readonly csvErrorTimeout: Debouncer<void>;
   private csvError: string | null = null;
-  private readonly recording = new Text('recording', 'div');
+  private readonly recording = new Text('dashboard-recording', 'div');
   private readonly notice: NoticeView;
   private readonly emptyView: EmptyStateView;
   private readonly toolbar: Toolbar;
@@ -90,6 +90,7 @@ export class GpuDashboard extends Widget {
       this.setCsvError(null);
     }, CSV_ERROR_MS);
     this.notice = new NoticeView(trans, () => undefined);
+    this.notice.node.classList.add('jp-gpuwidget-dashboard-notice');
     const icon = gpuIcon.element({ tag: 'span', className: 'jp-gpuwidget-dashboard-empty-icon' });
     this.emptyView = new EmptyStateView(trans, icon, action => {
       this.setState(action === 'metrics' ? { metrics: METRICS } : { hidden: [] });

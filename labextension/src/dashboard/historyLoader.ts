@@ -49,11 +49,6 @@ export class HistoryLoader {
     return this.current;
   }
 
-  /** Whether a request is pending. */
-  get loading(): boolean {
-    return this.pending !== null;
-  }
-
   /** Why the last request failed; null if it did not. */
   get failure(): string | null {
     return this.error;

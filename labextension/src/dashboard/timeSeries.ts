@@ -67,16 +67,6 @@ export class TimeSeries {
     return this.last;
   }
 
-  /** Number of steps. */
-  get length(): number {
-    return this.end - this.first;
-  }
-
-  /** UUIDs of the GPUs with data. */
-  get uuids(): string[] {
-    return [...this.columns.keys()];
-  }
-
   /** Replace the content by a part of the server's history. */
   restart(course: Course): void {
     this.columns.clear();

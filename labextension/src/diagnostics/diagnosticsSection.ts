@@ -18,7 +18,7 @@ export interface DiagnosticsOptions {
   readonly copy: Copy;
 }
 
-/** The panel's section with the diagnoses. Unfolding it runs the checks; nothing else does so unasked. */
+/** The panel's section with the diagnoses. The checks run when the user unfolds it or clicks the button. */
 export class DiagnosticsSection {
   readonly node: HTMLDetailsElement;
   private readonly symbol = new Text('diagnostics-symbol');
