@@ -5,17 +5,45 @@ import type { Widget } from '@lumino/widgets';
 import type { RunningCell } from './cells/cellRuns';
 import type { ClockSkew } from './cells/clockSkew';
 import type { CellRun } from './cells/runTable';
+import type { ActiveKernel } from './kernel/activeKernel';
 import type { ActionTarget } from './memory/holders';
 import type { StatusMessage } from './memory/statusMessage';
 import type { PanelState } from './panel/panelState';
-import type { GpuMonitor } from './stream/gpuMonitor';
+import type { ConnectionState } from './stream/connection';
+import type { StreamModel } from './stream/streamModel';
 import type { Band } from './ui/chartBands';
+import type { ReceivedMessage } from './wire';
 
 /** The domain of this extension's translations. */
 export const DOMAIN = 'jupyterlab_gpuwidget';
 
 /** The samples of the server and the kernel of the active notebook. */
-export type IMonitor = GpuMonitor;
+export interface IMonitor {
+  /** The newest sample and its history. */
+  readonly model: StreamModel;
+  /** The kernel of the active notebook. */
+  readonly kernels: ActiveKernel;
+  /** Emitted when displayed data may have changed. */
+  readonly changed: ISignal<this, void>;
+  /** Emitted for every message of the stream, before `changed`. */
+  readonly received: ISignal<unknown, ReceivedMessage>;
+  /** The state of the connection to the server. */
+  readonly connectionState: ConnectionState;
+  /** Whether the current stream has delivered a sample. */
+  readonly hasSample: boolean;
+  /** Seconds since the last sample or since the stream was opened; null while samples arrive. */
+  readonly silentFor: number | null;
+  /** Set whether the panel is visible. Kernels are queried only while it is. */
+  setPanelVisible(visible: boolean): void;
+  /** Set whether samples are needed without a visible view, as for alerts. */
+  setBackground(wanted: boolean): void;
+  /** Set whether `dashboard` is visible. A dashboard needs the hardware counters but no kernel. */
+  setDashboardVisible(dashboard: object, visible: boolean): void;
+  /** Set how many seconds of history the model keeps. */
+  setHistorySeconds(seconds: number): void;
+  /** Set the minimum number of seconds between two samples. */
+  setSampleInterval(seconds: number): void;
+}
 
 export const IMonitor = new Token<IMonitor>(
   'jupyterlab-gpuwidget:IMonitor',

@@ -6,8 +6,8 @@ import { Widget } from '@lumino/widgets';
 import type { Clock } from '../clock';
 import { NoticeView } from '../panel/notice';
 import { serverNotice, type Notice } from '../panel/panelMessages';
-import type { GpuMonitor } from '../stream/gpuMonitor';
 import type { HistoryServer } from '../stream/serverApi';
+import type { IMonitor } from '../tokens';
 import { setAttribute, Text } from '../ui/dom';
 import { gpuNumber } from '../ui/format';
 import { gpuIcon } from '../ui/icon';
@@ -38,7 +38,7 @@ const CSV_ERROR_MS = 10_000;
 /** The dependencies of a dashboard. */
 export interface DashboardOptions {
   readonly trans: TranslationBundle;
-  readonly monitor: GpuMonitor;
+  readonly monitor: IMonitor;
   readonly server: HistoryServer;
   readonly clock: Clock;
 }
@@ -46,7 +46,7 @@ export interface DashboardOptions {
 /** The dashboard of the main area: every metric of every GPU over time. It does nothing while it is hidden. */
 export class GpuDashboard extends Widget {
   private readonly trans: TranslationBundle;
-  private readonly monitor: GpuMonitor;
+  private readonly monitor: IMonitor;
   private readonly loader: HistoryLoader;
   private readonly throttle: RenderThrottle;
   private readonly csvExport: CsvExport;

@@ -14,8 +14,7 @@ import { HintFinder, type Hint, type Thresholds } from '../memory/hints';
 import { kernelsOf } from '../memory/holders';
 import type { ShownSections } from '../settings';
 import { withoutMemory } from '../stream/streamModel';
-import type { GpuMonitor } from '../stream/gpuMonitor';
-import type { ICellRuns, IGpuPanel, IHolderActions, PanelSection } from '../tokens';
+import type { ICellRuns, IGpuPanel, IHolderActions, IMonitor, PanelSection } from '../tokens';
 import type { Band } from '../ui/chartBands';
 import { element, setAttribute, Text } from '../ui/dom';
 import { duration } from '../ui/format';
@@ -66,7 +65,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
 
   constructor(
     private readonly trans: TranslationBundle,
-    private readonly monitor: GpuMonitor,
+    private readonly monitor: IMonitor,
     { cells, panelState, holders, thresholds, shown }: PanelOptions
   ) {
     super();

@@ -7,7 +7,6 @@ import { alertText } from '../alerts/alertMessages';
 import type { AlertKind } from '../alerts/alertRules';
 import { AlertTracker, type AlertStore } from '../alerts/alertTracker';
 import { readSettings, SETTINGS_ID } from '../settings';
-import type { GpuMonitor } from '../stream/gpuMonitor';
 import { CommandIds, DOMAIN, IMonitor } from '../tokens';
 
 const KEY = 'gpuwidget:alerts';
@@ -41,7 +40,7 @@ export const alerts: JupyterFrontEndPlugin<void> = {
   optional: [ITranslator],
   activate: async (
     app: JupyterFrontEnd,
-    monitor: GpuMonitor,
+    monitor: IMonitor,
     registry: ISettingRegistry,
     translator: ITranslator | null
   ) => {

@@ -12,7 +12,6 @@ import { SplitPanel, type Widget } from '@lumino/widgets';
 import { BROWSER_CLOCK } from '../clock';
 import { restoreState, type DashboardState } from '../dashboard/dashboardState';
 import { GpuDashboard } from '../dashboard/gpuDashboard';
-import type { GpuMonitor } from '../stream/gpuMonitor';
 import { ServerApi } from '../stream/serverApi';
 import { CommandIds, DOMAIN, IGpuPanel, IMonitor } from '../tokens';
 import { gpuIcon } from '../ui/icon';
@@ -31,7 +30,7 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
   optional: [ICommandPalette, ILabShell, ILauncher, ILayoutRestorer, IThemeManager, ITranslator],
   activate: (
     app: JupyterFrontEnd,
-    monitor: GpuMonitor,
+    monitor: IMonitor,
     panel: IGpuPanel,
     palette: ICommandPalette | null,
     labShell: ILabShell | null,

@@ -7,7 +7,6 @@ import { DiagnosticsModel } from '../diagnostics/diagnosticsModel';
 import { DiagnosticsSection } from '../diagnostics/diagnosticsSection';
 import { JupyterServerDoctor } from '../diagnostics/serverDoctor';
 import { readSettings, SETTINGS_ID } from '../settings';
-import type { GpuMonitor } from '../stream/gpuMonitor';
 import { CommandIds, DOMAIN, IGpuPanel, IMonitor } from '../tokens';
 
 /** The doctor's section in the panel: the checks from PyTorch to the GPU in the kernel and in the server. */
@@ -19,7 +18,7 @@ export const diagnostics: JupyterFrontEndPlugin<void> = {
   optional: [ICommandPalette, ITranslator],
   activate: async (
     { commands, serviceManager, shell }: JupyterFrontEnd,
-    { kernels }: GpuMonitor,
+    { kernels }: IMonitor,
     panel: IGpuPanel,
     registry: ISettingRegistry,
     palette: ICommandPalette | null,

@@ -16,7 +16,7 @@ import { DOMAIN, IMonitor } from '../tokens';
 import { translateUnknown } from '../ui/format';
 
 /** The live data that all views display. */
-export const monitor: JupyterFrontEndPlugin<GpuMonitor> = {
+export const monitor: JupyterFrontEndPlugin<IMonitor> = {
   id: 'jupyterlab-gpuwidget:monitor',
   description: 'Live GPU samples of the server and the default torch device of the notebook in front.',
   autoStart: true,

@@ -7,7 +7,6 @@ import { BROWSER_CLOCK } from '../clock';
 import { readSettings, SETTINGS_ID } from '../settings';
 import { StatusItem } from '../status/statusItem';
 import { StatusModel } from '../status/statusModel';
-import type { GpuMonitor } from '../stream/gpuMonitor';
 import { CommandIds, DOMAIN, IMonitor } from '../tokens';
 
 const RANK = 40;
@@ -23,7 +22,7 @@ export const statusBar: JupyterFrontEndPlugin<void> = {
   optional: [ILabShell, IStatusBar, ITranslator],
   activate: async (
     app: JupyterFrontEnd,
-    monitor: GpuMonitor,
+    monitor: IMonitor,
     registry: ISettingRegistry,
     labShell: ILabShell | null,
     bar: IStatusBar | null,

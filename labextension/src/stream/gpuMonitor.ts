@@ -4,6 +4,7 @@ import type { Connection, ConnectionState } from './connection';
 import type { ActiveKernel } from '../kernel/activeKernel';
 import type { StreamModel } from './streamModel';
 import type { Clock } from '../clock';
+import type { IMonitor } from '../tokens';
 import type { ReceivedMessage } from '../wire';
 
 /** After this many seconds without a sample the views report that the server is silent. */
@@ -20,7 +21,7 @@ const MANY_GPUS = 4;
 const UPDATE_MANY_MS = 900;
 
 /** The live data that the views display. Keeps the stream open while at least one view or the alerts need it. */
-export class GpuMonitor {
+export class GpuMonitor implements IMonitor {
   private panelVisible = false;
   private background = false;
   private readonly visibleDashboards = new Set<object>();
@@ -74,7 +75,7 @@ export class GpuMonitor {
     return this.connection.received;
   }
 
-  /** Set whether the panel is visible. ActiveKernel are queried only while it is. */
+  /** Set whether the panel is visible. Kernels are queried only while it is. */
   setPanelVisible(visible: boolean): void {
     if (visible === this.panelVisible) {
       return;
