@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 _EARLY = 0.25
 """A sample that comes earlier by this share of the interval is not too early: else a late one would cost the
-next. The labextension reckons with it (stream/model.ts)."""
+next. The labextension reckons with it (stream/streamModel.ts)."""
 
 Client = TypeVar("Client")
 

@@ -31,25 +31,26 @@ const FROM_ACTIVITY = [
 type FromReading = (typeof FROM_READING)[number] & keyof Reading;
 type FromActivity = (typeof FROM_ACTIVITY)[number] & keyof Activity;
 
-/** What is charted, by the server's name of it. */
+/** The server's name of a metric that has a chart. */
 export type MetricName = FromReading | FromActivity;
 
-/** All of them, in the order in which they are shown. */
+/** All metrics in display order. */
 export const METRICS: readonly MetricName[] = [...FROM_READING, ...FROM_ACTIVITY];
 
-const OF_READING: ReadonlySet<string> = new Set(FROM_READING);
+const READING_METRICS: ReadonlySet<string> = new Set(FROM_READING);
 const MIB = 1024 ** 2;
 
-/** A unit: so many of the server's make one of it; 0 of the server's is `zero` of it, 0 where it says nothing. */
+/** A display unit: `value / size + zero` converts the server's value to it. */
 export interface Unit {
   readonly name: string;
   readonly size: number;
   readonly zero?: number;
 }
 
-/** What kind of number a metric is: decides its unit and the height of its axis. */
+/** The kind of quantity, which determines the unit and the axis. */
 export type Kind = 'percent' | 'memory' | 'power' | 'temperature' | 'clock' | 'rate';
 
+/** Return the kind of quantity of a metric. */
 export function kindOf(name: MetricName): Kind {
   switch (name) {
     case 'memory_used':
@@ -71,29 +72,30 @@ export function kindOf(name: MetricName): Kind {
   }
 }
 
+/** Return whether `name` is a metric of this version. */
 export function isMetric(name: unknown): name is MetricName {
   return (METRICS as readonly unknown[]).includes(name);
 }
 
-/** Whether the hardware's counters tell it, which not every GPU has. */
-export function isCounted(name: MetricName): boolean {
-  return !OF_READING.has(name);
+/** Return whether a metric comes from the hardware counters, which not every GPU has. */
+export function isCounter(name: MetricName): boolean {
+  return !READING_METRICS.has(name);
 }
 
-/** The value of one reading; null where it is not known. */
+/** Return the value of a metric; null is unknown. */
 export function valueOf(reading: Reading, name: MetricName): number | null {
-  return OF_READING.has(name)
+  return READING_METRICS.has(name)
     ? reading[name as FromReading]
     : (reading.activity?.[name as FromActivity] ?? null);
 }
 
-/** Why it is not known, empty where nobody says. */
+/** Return why the value of a metric is unknown; empty if the server gives no reason. */
 export function reasonOf(reading: Reading, name: MetricName): string {
-  return reading.missing[name] ?? (isCounted(name) ? reading.missing.activity : undefined) ?? '';
+  return reading.missing[name] ?? (isCounter(name) ? reading.missing.activity : undefined) ?? '';
 }
 
-/** What it is called, and in a sentence what it says. */
-export function wordsOf(trans: TranslationBundle, name: MetricName): readonly [string, string] {
+/** Return the name of a metric and a description. */
+export function displayName(trans: TranslationBundle, name: MetricName): readonly [string, string] {
   switch (name) {
     case 'utilization':
       return [trans.__('Utilization'), trans.__('Time in which any kernel ran, as the driver says it')];
@@ -136,7 +138,7 @@ export function wordsOf(trans: TranslationBundle, name: MetricName): readonly [s
   }
 }
 
-/** The unit in which values up to `top` are read best. */
+/** Return the unit for an axis that ends at `top`. */
 export function unitOf(name: MetricName, top: number): Unit {
   switch (kindOf(name)) {
     case 'percent':
@@ -154,47 +156,47 @@ export function unitOf(name: MetricName, top: number): Unit {
   }
 }
 
-/** A value in `unit`, without its name: whole, or with one decimal where there are few digits and it has some. */
-export function figureIn(value: number | null, unit: Unit): string {
+/** Return a value as a number of `unit` without its name, with one decimal place if it is small and not an integer. */
+export function formatIn(value: number | null, unit: Unit): string {
   if (value === null || Number.isNaN(value)) {
     return UNKNOWN;
   }
-  const figure = value / unit.size + (unit.zero ?? 0);
-  if (figure > 0 && figure < 0.05) {
+  const number = value / unit.size + (unit.zero ?? 0);
+  if (number > 0 && number < 0.05) {
     return '<0.1';
   }
-  return figure < 99.95 && unit.name !== 'MHz' && !Number.isInteger(figure)
-    ? figure.toFixed(1)
-    : figure.toFixed(0);
+  return number < 99.95 && unit.name !== 'MHz' && !Number.isInteger(number)
+    ? number.toFixed(1)
+    : number.toFixed(0);
 }
 
-/** How high the axis is where the highest value is `highest`: a round number that seldom changes, never too low. */
-export function topOf(
+/** Return the end of the axis for values up to `highest`: a round number, so that it seldom changes. */
+export function axisTop(
   name: MetricName,
   highest: number,
   gpus: readonly Gpu[],
-  limits: readonly number[]
+  powerLimits: readonly number[]
 ): number {
-  const seen = Number.isFinite(highest) ? highest : 0;
+  const value = Number.isFinite(highest) ? highest : 0;
   switch (kindOf(name)) {
     case 'percent':
-      return Math.max(100, seen);
+      return Math.max(100, value);
     case 'temperature':
-      return Math.max(100, round(seen, 1));
+      return Math.max(100, roundUp(value, 1));
     case 'memory':
-      return Math.max(MIB, seen, ...gpus.map(gpu => gpu.memory_total ?? 0));
+      return Math.max(MIB, value, ...gpus.map(gpu => gpu.memory_total ?? 0));
     case 'power':
-      return Math.max(100, round(Math.max(seen, ...limits), 1));
+      return Math.max(100, roundUp(Math.max(value, ...powerLimits), 1));
     case 'clock':
-      return Math.max(500, round(seen, 1));
+      return Math.max(500, roundUp(value, 1));
     case 'rate':
-      return Math.max(1e6, round(seen, 1));
+      return Math.max(1e6, roundUp(value, 1));
   }
 }
 
-/** The next number that is 1, 1.5, 2, 2.5, 3, 4, 5, 6 or 8 times a power of ten. */
-function round(value: number, least: number): number {
-  const power = 10 ** Math.floor(Math.log10(Math.max(least, value)));
-  const factor = [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10].find(one => one * power >= value) ?? 10;
+/** Return the next number that is 1, 1.5, 2, 2.5, 3, 4, 5, 6 or 8 times a power of ten. */
+function roundUp(value: number, minimum: number): number {
+  const power = 10 ** Math.floor(Math.log10(Math.max(minimum, value)));
+  const factor = [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10].find(step => step * power >= value) ?? 10;
   return factor * power;
 }
