@@ -1,7 +1,7 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import type { MetricName } from '../src/dashboard/metrics';
+import type { MetricName } from '../src/metricTable';
 import { emptyLine, TimeSeries, type TimeAxis } from '../src/dashboard/timeSeries';
 import type { Course, Sample, Steps } from '../src/wire';
 import { reading, sample } from './fakes';

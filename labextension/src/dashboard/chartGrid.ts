@@ -3,7 +3,7 @@ import { moment } from '../ui/format';
 import { VisibilityTracker } from '../ui/visibilityTracker';
 import { legendSwatch } from './gpuColors';
 import { MetricChart, type ChartOptions, type Frame } from './metricChart';
-import type { MetricName } from './metrics';
+import type { MetricName } from '../metricTable';
 
 const POINTER_DISTANCE_PX = 14;
 const TOOLTIP_MARGIN_PX = 4;

@@ -1,10 +1,11 @@
 import type { HistoryServer } from '../stream/serverApi';
 import type { Course } from '../wire';
 import type { TimeRange } from './dashboardState';
-import { kindOf, type Kind, type MetricName } from './metrics';
+import type { MetricKind, MetricName } from '../metricTable';
+import { kindOf } from './metrics';
 
 /** Units in the column headers, which do not depend on the settings: programs read them. */
-const UNITS: Readonly<Record<Kind, string>> = {
+const UNITS: Readonly<Record<MetricKind, string>> = {
   percent: '%',
   memory: 'B',
   power: 'W',

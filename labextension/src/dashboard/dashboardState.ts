@@ -1,4 +1,5 @@
-import { isMetric, METRICS, type MetricName } from './metrics';
+import type { MetricName } from '../metricTable';
+import { isMetric, METRICS } from './metrics';
 
 /** The selectable time ranges in seconds. */
 export const RANGES: readonly number[] = [60, 300, 900, 3600];

@@ -4,7 +4,7 @@ import type { Clock } from '../clock';
 import type { HistoryServer } from '../stream/serverApi';
 import type { Course, Sample } from '../wire';
 import type { TimeRange } from './dashboardState';
-import type { MetricName } from './metrics';
+import type { MetricName } from '../metricTable';
 import { TimeSeries } from './timeSeries';
 
 const RETRY_MS = 5000;

@@ -1,19 +1,11 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
+import { metricTexts, type MetricName } from '../metricTable';
 import { element, setAttribute, Text } from '../ui/dom';
 import { UNKNOWN } from '../ui/format';
 import type { Gpu, Reading } from '../wire';
 import type { TimeRange } from './dashboardState';
-import {
-  axisTop,
-  displayName,
-  formatIn,
-  reasonOf,
-  unitOf,
-  valueOf,
-  type MetricName,
-  type Unit
-} from './metrics';
+import { axisTop, formatIn, reasonOf, unitOf, valueOf, type Unit } from './metrics';
 import { Plot, type PlotOptions } from './plot';
 import { emptyLine, type Line, type TimeAxis, type TimeSeries } from './timeSeries';
 
@@ -79,7 +71,7 @@ export class MetricChart {
     readonly name: MetricName,
     private readonly options: ChartOptions
   ) {
-    const [label, description] = displayName(options.trans, name);
+    const [label, description] = metricTexts(options.trans, name);
     const title = element('h3', 'dashboard-chart-title', label);
     title.title = description;
     setAttribute(this.canvas, 'role', 'img');

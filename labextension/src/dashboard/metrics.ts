@@ -1,43 +1,12 @@
-import type { TranslationBundle } from '@jupyterlab/translation';
-
 import { memoryUnit, UNKNOWN } from '../ui/format';
 import { temperatureUnit } from '../ui/units';
-import type { Activity, Gpu, Reading } from '../wire';
+import { METRIC_TABLE, type MetricKind, type MetricName } from '../metricTable';
+import type { Gpu, Reading } from '../wire';
 
-const FROM_READING = [
-  'utilization',
-  'memory_utilization',
-  'memory_used',
-  'power_w',
-  'temperature_c',
-  'memory_temperature_c',
-  'sm_clock_mhz'
-] as const;
-const FROM_ACTIVITY = [
-  'graphics',
-  'sm',
-  'sm_occupancy',
-  'tensor',
-  'dram',
-  'fp64',
-  'fp32',
-  'fp16',
-  'pcie_tx',
-  'pcie_rx',
-  'nvlink_tx',
-  'nvlink_rx'
-] as const;
+/** All metrics with a chart, in display order. */
+export const METRICS: readonly MetricName[] = METRIC_TABLE.map(({ name }) => name);
 
-type FromReading = (typeof FROM_READING)[number] & keyof Reading;
-type FromActivity = (typeof FROM_ACTIVITY)[number] & keyof Activity;
-
-/** The server's name of a metric that has a chart. */
-export type MetricName = FromReading | FromActivity;
-
-/** All metrics in display order. */
-export const METRICS: readonly MetricName[] = [...FROM_READING, ...FROM_ACTIVITY];
-
-const READING_METRICS: ReadonlySet<string> = new Set(FROM_READING);
+const ROWS = new Map<MetricName, (typeof METRIC_TABLE)[number]>(METRIC_TABLE.map(row => [row.name, row]));
 const MIB = 1024 ** 2;
 
 /** A display unit: `value / size + zero` converts the server's value to it. */
@@ -47,29 +16,9 @@ export interface Unit {
   readonly zero?: number;
 }
 
-/** The kind of quantity, which determines the unit and the axis. */
-export type Kind = 'percent' | 'memory' | 'power' | 'temperature' | 'clock' | 'rate';
-
 /** Return the kind of quantity of a metric. */
-export function kindOf(name: MetricName): Kind {
-  switch (name) {
-    case 'memory_used':
-      return 'memory';
-    case 'power_w':
-      return 'power';
-    case 'temperature_c':
-    case 'memory_temperature_c':
-      return 'temperature';
-    case 'sm_clock_mhz':
-      return 'clock';
-    case 'pcie_tx':
-    case 'pcie_rx':
-    case 'nvlink_tx':
-    case 'nvlink_rx':
-      return 'rate';
-    default:
-      return 'percent';
-  }
+export function kindOf(name: MetricName): MetricKind {
+  return ROWS.get(name)?.kind ?? 'percent';
 }
 
 /** Return whether `name` is a metric of this version. */
@@ -79,63 +28,18 @@ export function isMetric(name: unknown): name is MetricName {
 
 /** Return whether a metric comes from the hardware counters, which not every GPU has. */
 export function isCounter(name: MetricName): boolean {
-  return !READING_METRICS.has(name);
+  return ROWS.get(name)?.counter === true;
 }
 
 /** Return the value of a metric; null is unknown. */
 export function valueOf(reading: Reading, name: MetricName): number | null {
-  return READING_METRICS.has(name)
-    ? reading[name as FromReading]
-    : (reading.activity?.[name as FromActivity] ?? null);
+  const values = isCounter(name) ? reading.activity : reading;
+  return (values as Partial<Record<MetricName, number | null>> | null)?.[name] ?? null;
 }
 
 /** Return why the value of a metric is unknown; empty if the server gives no reason. */
 export function reasonOf(reading: Reading, name: MetricName): string {
   return reading.missing[name] ?? (isCounter(name) ? reading.missing.activity : undefined) ?? '';
-}
-
-/** Return the name of a metric and a description. */
-export function displayName(trans: TranslationBundle, name: MetricName): readonly [string, string] {
-  switch (name) {
-    case 'utilization':
-      return [trans.__('Utilization'), trans.__('Time in which any kernel ran, as the driver says it')];
-    case 'memory_utilization':
-      return [trans.__('Memory utilization'), trans.__('Time in which device memory was read or written')];
-    case 'memory_used':
-      return [trans.__('Memory'), trans.__('Memory in use, without what the driver keeps for itself')];
-    case 'power_w':
-      return [trans.__('Power'), trans.__('Power drawn at the moment')];
-    case 'temperature_c':
-      return [trans.__('Temperature'), trans.__('Temperature of the core')];
-    case 'memory_temperature_c':
-      return [trans.__('Memory temperature'), trans.__('Temperature of the memory')];
-    case 'sm_clock_mhz':
-      return [trans.__('SM clock'), trans.__('Clock of the multiprocessors')];
-    case 'graphics':
-      return [trans.__('Engine'), trans.__('Time in which a graphics or compute engine was active')];
-    case 'sm':
-      return [trans.__('SM active'), trans.__('Share of the multiprocessors with work in them')];
-    case 'sm_occupancy':
-      return [trans.__('SM occupancy'), trans.__('Warps resident over warps possible')];
-    case 'tensor':
-      return [trans.__('Tensor cores'), trans.__('Use of the tensor-core pipes')];
-    case 'dram':
-      return [trans.__('Memory bandwidth'), trans.__('Use of the memory bandwidth')];
-    case 'fp64':
-      return [trans.__('FP64'), trans.__('Use of the double-precision pipes')];
-    case 'fp32':
-      return [trans.__('FP32'), trans.__('Use of the single-precision pipes')];
-    case 'fp16':
-      return [trans.__('FP16'), trans.__('Use of the half-precision pipes')];
-    case 'pcie_tx':
-      return [trans.__('PCIe sent'), trans.__('Sent by the GPU over PCIe')];
-    case 'pcie_rx':
-      return [trans.__('PCIe received'), trans.__('Received by the GPU over PCIe')];
-    case 'nvlink_tx':
-      return [trans.__('NVLink sent'), trans.__('Sent by the GPU over all NVLinks')];
-    case 'nvlink_rx':
-      return [trans.__('NVLink received'), trans.__('Received by the GPU over all NVLinks')];
-  }
 }
 
 /** Return the unit for an axis that ends at `top`. */

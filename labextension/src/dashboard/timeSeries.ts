@@ -1,5 +1,6 @@
 import type { Course, Sample } from '../wire';
-import { valueOf, type MetricName } from './metrics';
+import type { MetricName } from '../metricTable';
+import { valueOf } from './metrics';
 
 /** One metric of one GPU by step; NaN is unknown. */
 interface Columns {

@@ -3,7 +3,8 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { element, setAttribute, Text } from '../ui/dom';
 import { moment } from '../ui/format';
 import { RANGES, type DashboardState } from './dashboardState';
-import { displayName, isCounter, kindOf, METRICS, type MetricName } from './metrics';
+import { metricTexts, type MetricName } from '../metricTable';
+import { isCounter, kindOf, METRICS } from './metrics';
 
 /** The dependencies of the toolbar. */
 export interface ToolbarOptions {
@@ -153,7 +154,7 @@ class MetricPicker {
       setMetric(name, box.checked);
     };
     this.boxes.set(name, box);
-    const [label, description] = displayName(trans, name);
+    const [label, description] = metricTexts(trans, name);
     const node = element('label', '', box, label);
     node.title = description;
     return node;

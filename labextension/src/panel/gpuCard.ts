@@ -1,6 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { caretRightIcon } from '@jupyterlab/ui-components';
 
+import { PANEL_METRICS, type MetricKind } from '../metricTable';
 import { GpuChart, type ChartData } from './gpuChart';
 import { HolderList, type HolderContext, type OpenHolder } from './holderList';
 import { MemoryBar, memorySegments, type Segment } from './memoryBar';
@@ -21,6 +22,7 @@ import {
 } from '../ui/format';
 import type { Palette } from '../ui/chartBands';
 import { throttleReasons } from '../ui/format';
+import type { Reading } from '../wire';
 
 const CHART_HEIGHT = 44;
 const SPARKLINE_HEIGHT = 18;
@@ -52,7 +54,9 @@ export class GpuCard {
   private readonly bar = new MemoryBar();
   private readonly memory = [new Text(''), new Text(''), new Text('')] as const;
   private readonly holders: HolderList;
-  private readonly facts = [new Text('gpu-power'), new Text(''), new Text('')] as const;
+  private readonly facts = PANEL_METRICS.map(
+    metric => [metric, new Text(metric.kind === 'power' ? 'gpu-power' : '')] as const
+  );
   private readonly state = new Text('gpu-state', 'div');
   private readonly trans: TranslationBundle;
   private expanded = false;
@@ -79,7 +83,7 @@ export class GpuCard {
       this.bar.node,
       element('div', 'gpu-memory', ...nodes(this.memory)),
       this.holders.node,
-      element('div', 'gpu-facts', ...nodes(this.facts)),
+      element('div', 'gpu-facts', ...this.facts.map(([, text]) => text.node)),
       this.state.node
     );
     body.id = `jp-gpuwidget-gpu-${uuid}`;
@@ -185,14 +189,26 @@ export class GpuCard {
   }
 
   private updateFacts({ reading }: GpuNow): void {
-    const [power, heat, clock] = this.facts;
-    const { power_w: watts, power_limit_w: limit, temperature_c: celsius, sm_clock_mhz: mhz } = reading;
-    const set = (text: Text, value: number | null, shown: string, field: string): void => {
-      text.set(shown, value === null ? (reading.missing[field] ?? '') : '');
-    };
-    set(power, watts, powerOf(this.trans, watts, limit), 'power_w');
-    set(heat, celsius, temperature(celsius), 'temperature_c');
-    set(clock, mhz, withUnit(whole(mhz), 'MHz'), 'sm_clock_mhz');
+    for (const [metric, text] of this.facts) {
+      const value = reading[metric.name];
+      text.set(
+        this.factText(metric.kind, value, reading),
+        value === null ? (reading.missing[metric.name] ?? '') : ''
+      );
+    }
+  }
+
+  private factText(kind: MetricKind, value: number | null, reading: Reading): string {
+    switch (kind) {
+      case 'power':
+        return powerOf(this.trans, value, reading.power_limit_w);
+      case 'temperature':
+        return temperature(value);
+      case 'clock':
+        return withUnit(whole(value), 'MHz');
+      default:
+        return withUnit(whole(value), '%');
+    }
   }
 
   /** Update the line at the bottom. It keeps its height, so that nothing moves when a GPU is throttled. */
