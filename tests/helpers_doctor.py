@@ -1,4 +1,4 @@
-"""A healthy H200 machine as the doctor's facts, with what a test makes wrong; a fake torch, a fake driver."""
+"""A healthy H200 machine as the doctor's results, with what a test makes wrong; a fake torch, a fake driver."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 from helpers_programs import compile_library
 
-from gpuwidget.diagnostics.machine import DeviceFile, Machine
-from gpuwidget.diagnostics.packages import Copy, Installed, Packages, TorchFiles
-from gpuwidget.diagnostics.probe_process import Ending, Said
-from gpuwidget.diagnostics.probe_results import Facts
-from gpuwidget.diagnostics.run_checks import diagnosis
-from gpuwidget.diagnostics.target import Notebook
-from gpuwidget.model.diagnosis import Link
+from gpuwidget.diagnostics.machine import DeviceFile, MachineState
+from gpuwidget.diagnostics.packages import InstalledPackage, InstalledPackages, TorchCopy, TorchFiles
+from gpuwidget.diagnostics.probe_process import Ending, ProbeResult
+from gpuwidget.diagnostics.probe_results import ProbeResults
+from gpuwidget.diagnostics.run_checks import diagnose
+from gpuwidget.diagnostics.target import NotebookState
+from gpuwidget.model.diagnosis import Check
 from gpuwidget.sources import nvml_messages as words
 from gpuwidget.sources.nvml_diagnostics import GpuHealth, NvmlHealth, Peer
 from gpuwidget.system.host_limits import SharedMemory
@@ -72,7 +72,7 @@ CUDA: dict[str, Any] = {
 """What CUDA's driver library says in a child of its own."""
 
 
-def h200(index: int = 0, **facts: Any) -> GpuHealth:
+def h200(index: int = 0, **results: Any) -> GpuHealth:
     """A healthy one."""
     whole = GpuHealth(
         index=index,
@@ -98,7 +98,7 @@ def h200(index: int = 0, **facts: Any) -> GpuHealth:
         throttle=(),
         missing={},
     )
-    return replace(whole, **facts)
+    return replace(whole, **results)
 
 
 def nvml(*gpus: GpuHealth, **values: Any) -> NvmlHealth:
@@ -122,7 +122,7 @@ def devices(*names: str, usable: bool = True) -> tuple[DeviceFile, ...]:
     return tuple(DeviceFile(f"/dev/{name}", usable, "crw-rw-rw- 0:0") for name in names)
 
 
-MACHINE = Machine(
+MACHINE = MachineState(
     system="linux",
     architecture="x86_64",
     container=None,
@@ -135,21 +135,21 @@ MACHINE = Machine(
     xids=(),
     libraries={},
 )
-PACKAGES = Packages(
+PACKAGES = InstalledPackages(
     torch=TorchFiles(f"{SITE}/torch/__init__.py", (f"{SITE}/torch",), "2.13.0", "13.0"),
-    torch_copies=(Copy("2.13.0", SITE),),
+    torch_copies=(TorchCopy("2.13.0", SITE),),
     required={"nvidia-cudnn-cu13": "==9.10.2.21", "nvidia-nccl-cu13": "==2.27.5"},
     installed={
-        "nvidia-cudnn-cu13": Installed("nvidia-cudnn-cu13", "9.10.2.21", "pip"),
-        "nvidia-nccl-cu13": Installed("nvidia-nccl-cu13", "2.27.5", "pip"),
-        "torch": Installed("torch", "2.13.0", "pip"),
+        "nvidia-cudnn-cu13": InstalledPackage("nvidia-cudnn-cu13", "9.10.2.21", "pip"),
+        "nvidia-nccl-cu13": InstalledPackage("nvidia-nccl-cu13", "2.27.5", "pip"),
+        "torch": InstalledPackage("torch", "2.13.0", "pip"),
     },
     cuda=(
-        Installed("nvidia-cudnn-cu13", "9.10.2.21", "pip"),
-        Installed("nvidia-nccl-cu13", "2.27.5", "pip"),
-        Installed("torch", "2.13.0", "pip"),
+        InstalledPackage("nvidia-cudnn-cu13", "9.10.2.21", "pip"),
+        InstalledPackage("nvidia-nccl-cu13", "2.27.5", "pip"),
+        InstalledPackage("torch", "2.13.0", "pip"),
     ),
-    binding=(Installed("nvidia-ml-py", "13.580.65", "pip"),),
+    binding=(InstalledPackage("nvidia-ml-py", "13.580.65", "pip"),),
     conda=False,
     isolated=False,
     ours="0.1.0",
@@ -159,7 +159,7 @@ PACKAGES = Packages(
 )
 
 
-def facts(
+def results(
     *,
     torch: Mapping[str, Any] | None = None,
     ending: Ending = "ended",
@@ -167,31 +167,35 @@ def facts(
     machine: Mapping[str, Any] | None = None,
     packages: Mapping[str, Any] | None = None,
     **values: Any,
-) -> Facts:
+) -> ProbeResults:
     """A machine on which all is found, with the values given in place of its own."""
     told = dict(torch or {})
     of_cuda = {*CUDA, "cu_devices", "libcuda_error"} - {"step"}
-    whole = Facts(
+    whole = ProbeResults(
         place="kernel",
         version="0.1.0",
         python="/env/bin/python",
         variables={},
         machine=replace(MACHINE, **(machine or {})),
         packages=replace(PACKAGES, **(packages or {})),
-        torch_said=Said(ending, how, {**TORCH, **{name: told[name] for name in told if name not in of_cuda}}),
-        cuda_said=Said("ended", "", {**CUDA, **{name: told[name] for name in told if name in of_cuda}}),
-        nvml_said=Said("ended", "", {"step": "end"}),
-        files_said=Said("ended", "", {"step": "end"}),
+        torch_result=ProbeResult(
+            ending, how, {**TORCH, **{name: told[name] for name in told if name not in of_cuda}}
+        ),
+        cuda_result=ProbeResult(
+            "ended", "", {**CUDA, **{name: told[name] for name in told if name in of_cuda}}
+        ),
+        nvml_result=ProbeResult("ended", "", {"step": "end"}),
+        files_result=ProbeResult("ended", "", {"step": "end"}),
         nvml=nvml(h200()),
-        patience_s=15.0,
-        notebook=Notebook(),
+        timeout_s=15.0,
+        notebook=NotebookState(),
     )
     return replace(whole, **values)
 
 
-def link(which: str, of: Facts) -> Link:
-    """One link of what is made of the facts."""
-    return next(one for one in diagnosis(of).links if one.id == which)
+def check_of(which: str, of: ProbeResults) -> Check:
+    """One check of what is made of the results."""
+    return next(one for one in diagnose(of).links if one.id == which)
 
 
 def no_import(error: str, kind: str = "ImportError") -> dict[str, Any]:
@@ -273,6 +277,6 @@ NO_GPUS: dict[str, Any] = {
 """No driver, and so no GPU."""
 
 
-def told(one: Link) -> tuple[str, str | None, str | None]:
+def told(one: Check) -> tuple[str, str | None, str | None]:
     """Status, reason and remedy."""
     return one.status, one.reason, one.remedy

@@ -1,4 +1,4 @@
-"""The doctor: the chain from PyTorch to the GPU, link by link, each found or broken with the one remedy.
+"""The doctor: the chain from PyTorch to the GPU, check by check, each found or broken with the one remedy.
 
 ``probe_process`` runs what may crash or hang in processes of its own; ``torch_probe`` and ``nvml_probe`` run
 there. ``machine`` and ``packages`` read files. All of it is ``probe_results``, from which the pure functions

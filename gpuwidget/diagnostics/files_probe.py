@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
-from gpuwidget.diagnostics.packages import installer, of_torch
-from gpuwidget.diagnostics.probe_process import announce, be_modest, finish, say
+from gpuwidget.diagnostics.packages import installer, torch_distributions
+from gpuwidget.diagnostics.probe_process import begin_step, finish, lower_priority, send
 from gpuwidget.model.to_json import plain
 
 _LIBRARIES = (".so", ".dll", ".pyd", ".dylib")
-_MOST_FILES = 5
+_MAX_FILES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Damaged:
+class DamagedFile:
     """One file that is not as its wheel's list has it."""
 
     path: str
@@ -33,37 +33,37 @@ class Damaged:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedPackage:
     """What the comparison of one package found."""
 
     name: str
     version: str
     files: int | None
     """How many files were compared; None where the package has no list to compare with."""
-    damaged: tuple[Damaged, ...]
+    damaged: tuple[DamagedFile, ...]
     """The first five that differ, shared libraries first."""
     count: int
     """How many differ."""
 
 
 def main(path: Sequence[str]) -> None:
-    """Send a :class:`Checked` for each package, then which packages own the same shared libraries."""
-    be_modest()
-    announce("reading the packages' file lists")
-    found = of_torch(path)
-    lists = {name: _sizes(one) for name, one in found.items()}
+    """Send a :class:`CheckedPackage` for each package, then which packages own the same shared libraries."""
+    lower_priority()
+    begin_step("reading the packages' file lists")
+    found = torch_distributions(path)
+    lists = {name: _recorded_sizes(one) for name, one in found.items()}
     owners = _owners(lists)
-    say(shared=sorted({names for file, names in owners.items() if len(names) > 1 and _is_library(file)}))
+    send(shared=sorted({names for file, names in owners.items() if len(names) > 1 and _is_library(file)}))
     checked: list[Any] = []
     for name, one in found.items():
-        announce(f"checking the files of {name}")
+        begin_step(f"checking the files of {name}")
         others = [lists[other] or {} for other in found if other != name]
-        checked.append(plain(_check(name, one, lists[name], others)))
-        say(checked=checked)
+        checked.append(plain(_compare(name, one, lists[name], others)))
+        send(checked=checked)
     finish()
 
 
-def _sizes(one: metadata.Distribution) -> dict[str, int] | None:
+def _recorded_sizes(one: metadata.Distribution) -> dict[str, int] | None:
     """Return each file's recorded size; None where no list, or that of an editable installation, is there."""
     text, source = one.read_text("RECORD"), one.read_text("direct_url.json") or ""
     if text is None or '"editable": true' in source:
@@ -87,28 +87,28 @@ def _owners(lists: Mapping[str, Mapping[str, int] | None]) -> dict[str, tuple[st
     return owners
 
 
-def _check(
+def _compare(
     name: str,
     one: metadata.Distribution,
     sizes: Mapping[str, int] | None,
     others: Sequence[Mapping[str, int]],
-) -> Checked:
+) -> CheckedPackage:
     if sizes is None:
-        return Checked(name, one.version, None, (), 0)
+        return CheckedPackage(name, one.version, None, (), 0)
     folder = str(one.locate_file(""))
     # conda writes the environment's path into files after it recorded their sizes.
     exact = installer(one) != "conda"
     found = []
     for file, size in sizes.items():
         allowed = {size, *(other[file] for other in others if file in other)} if exact else None
-        problem = _problem(os.path.join(folder, file), size, allowed)
+        problem = _file_problem(os.path.join(folder, file), size, allowed)
         if problem is not None:
-            found.append(Damaged(file, problem, _is_library(file)))
+            found.append(DamagedFile(file, problem, _is_library(file)))
     found.sort(key=lambda damaged: not damaged.library)
-    return Checked(name, one.version, len(sizes), tuple(found[:_MOST_FILES]), len(found))
+    return CheckedPackage(name, one.version, len(sizes), tuple(found[:_MAX_FILES]), len(found))
 
 
-def _problem(file: str, size: int, allowed: Iterable[int] | None) -> str | None:
+def _file_problem(file: str, size: int, allowed: Iterable[int] | None) -> str | None:
     try:
         present = os.stat(file).st_size
     except FileNotFoundError:

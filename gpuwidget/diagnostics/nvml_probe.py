@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpuwidget.diagnostics.probe_process import announce, finish, say
+from gpuwidget.diagnostics.probe_process import begin_step, finish, send
 from gpuwidget.model.to_json import plain
 from gpuwidget.sources.nvml_diagnostics import examine
 
 
 def main(_path: Sequence[str]) -> None:
     """Say all of it; each call that may hang is announced by its name."""
-    say(nvml=plain(examine(announce)))
+    send(nvml=plain(examine(begin_step)))
     finish()

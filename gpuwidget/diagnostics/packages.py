@@ -21,18 +21,18 @@ from packaging.version import InvalidVersion
 from gpuwidget.diagnostics.probe_process import without_working_directory
 from gpuwidget.model.installation import DISTRIBUTION
 
-OURS = DISTRIBUTION
-OTHERS = "gpuwidget"
+OUR_DISTRIBUTION = DISTRIBUTION
+OTHER_DISTRIBUTION = "gpuwidget"
 """Somebody else's older package on PyPI, with our import name."""
 _CUDA_PACKAGES = re.compile(
     r"(nvidia-.*|cuda-toolkit|torch|torchvision|torchaudio|triton|pytorch|cudatoolkit|cudnn|nccl|cuda-cudart|"
     r"libcudnn|pytorch-triton)(-cu\d+)?",
 )
-_BINDING = ("nvidia-ml-py", "pynvml")
+_NVML_BINDINGS = ("nvidia-ml-py", "pynvml")
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
+class InstalledPackage:
     """One package."""
 
     name: str
@@ -57,7 +57,7 @@ class TorchFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class TorchCopy:
     """One torch on the path."""
 
     version: str
@@ -68,16 +68,16 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True)
-class Packages:
+class InstalledPackages:
     """All that metadata says."""
 
     torch: TorchFiles | None
     """None where there is no torch on the path."""
-    torch_copies: tuple[Copy, ...]
+    torch_copies: tuple[TorchCopy, ...]
     """Every torch on the path; the first one is imported."""
-    cuda: tuple[Installed, ...]
+    cuda: tuple[InstalledPackage, ...]
     """torch and NVIDIA's libraries."""
-    binding: tuple[Installed, ...]
+    binding: tuple[InstalledPackage, ...]
     """What brings the module pynvml."""
     conda: bool
     """Whether this is a conda environment."""
@@ -95,62 +95,64 @@ class Packages:
     """Files that are found in place of a module of Python's own, or of a package that torch requires."""
     required: Mapping[str, str] = field(default_factory=dict)
     """What the installed torch requires, also by way of others: specifier by name, as ``==9.10.2``."""
-    installed: Mapping[str, Installed] = field(default_factory=dict)
+    installed: Mapping[str, InstalledPackage] = field(default_factory=dict)
     """Of torch, numpy and what torch requires, those that are installed, by name."""
     required_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By pynvml and each library that is there for two versions of CUDA: who else than torch requires it."""
 
 
-def look(path: Sequence[str]) -> Packages:
+def inspect(path: Sequence[str]) -> InstalledPackages:
     """The packages on that path."""
-    found: dict[str, Installed] = {}
+    found: dict[str, InstalledPackage] = {}
     first: dict[str, metadata.Distribution] = {}
-    copies: dict[tuple[str, str], Copy] = {}
-    torch = _torch(path)
+    copies: dict[tuple[str, str], TorchCopy] = {}
+    torch = _find_torch(path)
     for name, one in _distributions(path):
         if name == "torch":
             folder = str(one.locate_file(""))
             if os.path.isfile(os.path.join(folder, "torch", "__init__.py")):
-                # lib64 is a link to lib in many environments, and both are on the path.
-                copies.setdefault((os.path.realpath(folder), one.version), Copy(one.version, folder))
+                # lib64 is a check to lib in many environments, and both are on the path.
+                copies.setdefault((os.path.realpath(folder), one.version), TorchCopy(one.version, folder))
         # The first on the path is the one that is imported.
-        if name not in found and (name != "torch" or _is_of(one, torch)):
+        if name not in found and (name != "torch" or _is_metadata_of(one, torch)):
             first[name] = one
         if name not in found:
-            found[name] = Installed(name, one.version, installer(one))
-    conda = _conda()
-    relevant = [one for name, one in found.items() if _CUDA_PACKAGES.fullmatch(name) and name not in _BINDING]
+            found[name] = InstalledPackage(name, one.version, installer(one))
+    conda = _conda_packages()
+    relevant = [
+        one for name, one in found.items() if _CUDA_PACKAGES.fullmatch(name) and name not in _NVML_BINDINGS
+    ]
     required = _required(first)
-    return Packages(
+    return InstalledPackages(
         torch=torch,
         torch_copies=tuple(copies.values()),
         cuda=tuple(sorted({*relevant, *conda}, key=lambda one: (one.name, one.by))),
-        binding=tuple(found[name] for name in _BINDING if name in found),
+        binding=tuple(found[name] for name in _NVML_BINDINGS if name in found),
         conda=(Path(sys.prefix) / "conda-meta").is_dir(),
         isolated=sys.prefix != sys.base_prefix,
-        ours=found[OURS].version if OURS in found else None,
-        ours_by=found[OURS].by if OURS in found else None,
-        other=found[OTHERS].version if OTHERS in found else None,
-        changed=tuple(_changed(first[OURS]) if OURS in first else ()),
-        hiding=(*_hiding(path), *_hiding_required(path, required)),
+        ours=found[OUR_DISTRIBUTION].version if OUR_DISTRIBUTION in found else None,
+        ours_by=found[OUR_DISTRIBUTION].by if OUR_DISTRIBUTION in found else None,
+        other=found[OTHER_DISTRIBUTION].version if OTHER_DISTRIBUTION in found else None,
+        changed=tuple(_changed_files(first[OUR_DISTRIBUTION]) if OUR_DISTRIBUTION in first else ()),
+        hiding=(*_shadowing_stdlib(path), *_shadowing_required(path, required)),
         required=required,
         installed={name: found[name] for name in ("torch", "numpy", *required) if name in first},
         required_by=_required_by(first),
     )
 
 
-def of_torch(path: Sequence[str]) -> dict[str, metadata.Distribution]:
+def torch_distributions(path: Sequence[str]) -> dict[str, metadata.Distribution]:
     """Return torch, numpy, all that torch requires and NVIDIA's libraries, as far as they are installed."""
     first: dict[str, metadata.Distribution] = {}
-    torch = _torch(path)
+    torch = _find_torch(path)
     for name, one in _distributions(path):
-        if name != "torch" or _is_of(one, torch):
+        if name != "torch" or _is_metadata_of(one, torch):
             first.setdefault(name, one)
     wanted = {"torch", "numpy", *_required(first)} if "torch" in first else set()
     return {
         name: one
         for name, one in first.items()
-        if name in wanted or (name.startswith("nvidia-") and name not in _BINDING)
+        if name in wanted or (name.startswith("nvidia-") and name not in _NVML_BINDINGS)
     }
 
 
@@ -159,12 +161,12 @@ def installer(one: metadata.Distribution) -> str:
     return (one.read_text("INSTALLER") or "pip").strip() or "pip"
 
 
-def normal(name: str) -> str:
+def normalize_name(name: str) -> str:
     """Return the package's name as indexes compare it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _is_of(one: metadata.Distribution, torch: TorchFiles | None) -> bool:
+def _is_metadata_of(one: metadata.Distribution, torch: TorchFiles | None) -> bool:
     """Whether this is the metadata of the torch that would be imported, and not of another one."""
     folder = os.path.realpath(os.path.join(str(one.locate_file("")), "torch"))
     return torch is not None and folder in map(os.path.realpath, torch.folders)
@@ -180,8 +182,8 @@ def satisfies(version: str, specifier: str) -> bool:
 
 def _distributions(path: Sequence[str]) -> Iterator[tuple[str, metadata.Distribution]]:
     for one in metadata.distributions(path=list(path)):
-        name = normal(str(one.metadata["Name"] or ""))
-        if name and not _left_over(one):
+        name = normalize_name(str(one.metadata["Name"] or ""))
+        if name and not _is_pip_leftover(one):
             yield name, one
 
 
@@ -193,7 +195,7 @@ def _required(first: Mapping[str, metadata.Distribution]) -> dict[str, str]:
     for name, extras in queue:
         one = first.get(name)
         for requirement in _requirements(one, extras) if one is not None else ():
-            required = normal(requirement.name)
+            required = normalize_name(requirement.name)
             found[required] = found.get(required) or str(requirement.specifier)
             step = (required, frozenset(requirement.extras))
             if step not in seen:
@@ -227,29 +229,29 @@ def _required_by(first: Mapping[str, metadata.Distribution]) -> dict[str, tuple[
     for dependent, one in first.items() if doubled else ():
         if dependent != "torch":
             for requirement in _requirements(one):
-                name = normal(requirement.name)
+                name = normalize_name(requirement.name)
                 if name in doubled:
                     found[name] = (*found.get(name, ()), dependent)
     return found
 
 
-def _left_over(one: metadata.Distribution) -> bool:
+def _is_pip_leftover(one: metadata.Distribution) -> bool:
     """Whether pip renamed it, as ``~orch``, to take it away, and then could not."""
     path = getattr(one, "_path", None)
     return path is not None and str(getattr(path, "name", "")).startswith("~")
 
 
-def _conda() -> list[Installed]:
+def _conda_packages() -> list[InstalledPackage]:
     """conda's own packages, which have no metadata of Python's."""
     found = []
     for path in sorted((Path(sys.prefix) / "conda-meta").glob("*.json")):
         name, version, _ = (*path.stem.rsplit("-", 2), "", "")[:3]
         if _CUDA_PACKAGES.fullmatch(name):
-            found.append(Installed(name, version, "conda"))
+            found.append(InstalledPackage(name, version, "conda"))
     return found
 
 
-def _torch(path: Sequence[str]) -> TorchFiles | None:
+def _find_torch(path: Sequence[str]) -> TorchFiles | None:
     # Not importlib.util.find_spec, which asks hooks too: whatever they do belongs into a child.
     spec = PathFinder.find_spec("torch", list(path))
     if spec is None:
@@ -257,12 +259,12 @@ def _torch(path: Sequence[str]) -> TorchFiles | None:
     folders = tuple(spec.submodule_search_locations or ())
     version = cuda = None
     for folder in folders:
-        version, cuda = _version_file(Path(folder) / "version.py")
+        version, cuda = _read_version_file(Path(folder) / "version.py")
     real = None if spec.origin is None else os.path.realpath(spec.origin)
     return TorchFiles(spec.origin, folders, version, cuda, real, _in_working_directory("torch", path))
 
 
-def _version_file(path: Path) -> tuple[str | None, str | None]:
+def _read_version_file(path: Path) -> tuple[str | None, str | None]:
     """torch's version and CUDA as its build wrote them down."""
     known: dict[str, str] = {}
     try:
@@ -281,7 +283,7 @@ def _version_file(path: Path) -> tuple[str | None, str | None]:
     return known.get("__version__"), known.get("cuda")
 
 
-def _hiding(path: Sequence[str]) -> Iterator[str]:
+def _shadowing_stdlib(path: Sequence[str]) -> Iterator[str]:
     """What lies on the path before Python's own modules and has the name of one."""
     own = os.path.realpath(os.path.dirname(os.__file__))
     places = [os.path.realpath(folder) for folder in path]
@@ -298,7 +300,7 @@ def _hiding(path: Sequence[str]) -> Iterator[str]:
                 yield os.path.abspath(os.path.join(folder, name))
 
 
-def _hiding_required(path: Sequence[str], required: Iterable[str]) -> Iterator[str]:
+def _shadowing_required(path: Sequence[str], required: Iterable[str]) -> Iterator[str]:
     """Files of the working directory that are found in place of a package that torch uses."""
     for name in ("numpy", *required):
         module = name.replace("-", "_")
@@ -329,7 +331,7 @@ def _entries(folder: str) -> list[str]:
         return []
 
 
-def _changed(ours: metadata.Distribution) -> list[str]:
+def _changed_files(ours: metadata.Distribution) -> list[str]:
     """Files of our package whose content is not what was recorded when it was installed."""
     changed = []
     for file in ours.files or ():
@@ -345,6 +347,6 @@ def _changed(ours: metadata.Distribution) -> list[str]:
     return changed
 
 
-def torch_is_condas(packages: Packages) -> bool:
+def is_conda_torch(packages: InstalledPackages) -> bool:
     """Whether torch came from conda."""
     return any(one.by == "conda" and one.name in ("torch", "pytorch") for one in packages.cuda)

@@ -7,54 +7,54 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from gpuwidget.diagnostics.files_probe import Checked, Damaged
-from gpuwidget.diagnostics.machine import Machine
-from gpuwidget.diagnostics.packages import Packages
-from gpuwidget.diagnostics.probe_process import Said
-from gpuwidget.diagnostics.target import Notebook
-from gpuwidget.model.diagnosis import Place
+from gpuwidget.diagnostics.files_probe import CheckedPackage, DamagedFile
+from gpuwidget.diagnostics.machine import MachineState
+from gpuwidget.diagnostics.packages import InstalledPackages
+from gpuwidget.diagnostics.probe_process import ProbeResult
+from gpuwidget.diagnostics.target import NotebookState
+from gpuwidget.model.diagnosis import EnvironmentKind
 from gpuwidget.sources.nvml_diagnostics import GpuHealth, NvmlHealth, Peer
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ProbeResults:
     """What the links are made of."""
 
-    place: Place
+    place: EnvironmentKind
     version: str
     """gpuwidget's."""
     python: str
     variables: Mapping[str, str]
-    machine: Machine
-    packages: Packages
-    torch_said: Said
-    """What :mod:`gpuwidget.diagnostics.torch_probe` said."""
-    cuda_said: Said
-    """What :mod:`gpuwidget.diagnostics.cuda_probe` said."""
-    files_said: Said
-    """What :mod:`gpuwidget.diagnostics.files_probe` said."""
-    nvml_said: Said
-    """What :mod:`gpuwidget.diagnostics.nvml_probe` said."""
+    machine: MachineState
+    packages: InstalledPackages
+    torch_result: ProbeResult
+    """What :mod:`gpuwidget.diagnostics.torch_probe` result."""
+    cuda_result: ProbeResult
+    """What :mod:`gpuwidget.diagnostics.cuda_probe` result."""
+    files_result: ProbeResult
+    """What :mod:`gpuwidget.diagnostics.files_probe` result."""
+    nvml_result: ProbeResult
+    """What :mod:`gpuwidget.diagnostics.nvml_probe` result."""
     nvml: NvmlHealth | None
     """The same, None where it did not come to its end."""
-    patience_s: float
+    timeout_s: float
     """How long the probes were waited for, all of them together."""
-    notebook: Notebook
+    notebook: NotebookState
 
     @property
     def torch(self) -> Mapping[str, Any]:
-        """What the child said of torch, step by step."""
-        return self.torch_said.values
+        """What the child result of torch, step by step."""
+        return self.torch_result.values
 
     @property
     def libcuda(self) -> Mapping[str, Any]:
-        """What CUDA's driver library said in a child without torch, step by step."""
-        return self.cuda_said.values
+        """What CUDA's driver library result in a child without torch, step by step."""
+        return self.cuda_result.values
 
     @property
-    def damaged(self) -> tuple[Checked, ...]:
+    def damaged(self) -> tuple[CheckedPackage, ...]:
         """The packages with files that are missing, empty or of another size than recorded."""
-        checked = (_checked(one) for one in self.files_said.values.get("checked") or ())
+        checked = (_parse_checked(one) for one in self.files_result.values.get("checked") or ())
         shared = {name for names in self.shared for name in names}
         required = self.packages.required
         # Of two packages with the same files, the one that torch requires is put right.
@@ -63,7 +63,7 @@ class Facts:
     @property
     def shared(self) -> tuple[tuple[str, ...], ...]:
         """Groups of installed packages that own the same shared libraries."""
-        return tuple(tuple(names) for names in self.files_said.values.get("shared") or ())
+        return tuple(tuple(names) for names in self.files_result.values.get("shared") or ())
 
     @property
     def torch_version(self) -> str | None:
@@ -114,13 +114,13 @@ class Facts:
     def mapped(self, library: str) -> tuple[str, ...]:
         """The files of a library, named by its beginning, that torch or the driver's library mapped."""
         mapped = dict.fromkeys((*(self.torch.get("mapped") or ()), *(self.libcuda.get("mapped") or ())))
-        return tuple(path for path in mapped if _is(PurePosixPath(path).name, library))
+        return tuple(path for path in mapped if _is_file_of(PurePosixPath(path).name, library))
 
     def on_library_path(self, library: str) -> dict[str, str]:
         """A file of that library in each folder of LD_LIBRARY_PATH that has one."""
         found = {}
         for folder, names in self.machine.libraries.items():
-            ours = [name for name in names if _is(name, library)]
+            ours = [name for name in names if _is_file_of(name, library)]
             if ours:
                 found[folder] = ours[0]
         return found
@@ -131,34 +131,34 @@ class Facts:
             return folder
         return self.machine.real_folders.get(folder)
 
-    def package(self, *beginnings: str) -> list[str]:
+    def package(self, *prefixes: str) -> list[str]:
         """The installed packages whose names begin so, each with version and who installed it."""
         return [
             f"{one.name} {one.version} ({one.by})"
             for one in self.packages.cuda
-            if one.name.startswith(beginnings)
+            if one.name.startswith(prefixes)
         ]
 
 
-def _checked(values: Mapping[str, Any]) -> Checked:
-    return Checked(**{**values, "damaged": tuple(Damaged(**one) for one in values["damaged"])})
+def _parse_checked(values: Mapping[str, Any]) -> CheckedPackage:
+    return CheckedPackage(**{**values, "damaged": tuple(DamagedFile(**one) for one in values["damaged"])})
 
 
-def _is(name: str, library: str) -> bool:
+def _is_file_of(name: str, library: str) -> bool:
     """``libcudnn_ops.so.9`` is of libcudnn; ``libcublasLt.so.12`` is not of libcublas."""
     rest = name.removeprefix(library)
     return rest != name and rest[:1] in (".", "_", "-")
 
 
-def nvml_facts(said: Said) -> NvmlHealth | None:
-    """What the child said of NVML, as it was there."""
-    told = said.values.get("nvml")
-    if not isinstance(told, dict):
+def parse_nvml_result(result: ProbeResult) -> NvmlHealth | None:
+    """What the child result of NVML, as it was there."""
+    values = result.values.get("nvml")
+    if not isinstance(values, dict):
         return None
-    gpus = tuple(GpuHealth(**{name: _frozen(value) for name, value in gpu.items()}) for gpu in told["gpus"])
-    peers = tuple(Peer(**peer) for peer in told["peers"])
-    return NvmlHealth(**{**told, "gpus": gpus, "peers": peers, "lost": tuple(told["lost"])})
+    gpus = tuple(GpuHealth(**{name: _tuples(value) for name, value in gpu.items()}) for gpu in values["gpus"])
+    peers = tuple(Peer(**peer) for peer in values["peers"])
+    return NvmlHealth(**{**values, "gpus": gpus, "peers": peers, "lost": tuple(values["lost"])})
 
 
-def _frozen(value: Any) -> Any:
+def _tuples(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value

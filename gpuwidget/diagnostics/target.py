@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gpuwidget.diagnostics.probe_process import Environment
-from gpuwidget.model.diagnosis import Place
+from gpuwidget.diagnostics.probe_process import ProbeEnvironment
+from gpuwidget.model.diagnosis import EnvironmentKind
 
-PATIENCE_S = 15.0
+PROBE_TIMEOUT_S = 15.0
 """How long the probes may take, all of them together. A first import of torch from a network disk may take
 longer: it is reported as not finished, and not as broken."""
-DEADLINE_S = 19.0
+RUN_TIMEOUT_S = 19.0
 """How long the whole examination may take before it is killed, which itself takes up to a second."""
 
 
 @dataclass(frozen=True, slots=True)
-class Notebook:
+class NotebookState:
     """What only the notebook's own process knows."""
 
     torch: str | None = None
@@ -29,14 +29,14 @@ class Notebook:
 
 
 @dataclass(frozen=True, slots=True)
-class Patient:
+class Target:
     """What is examined, and how."""
 
-    place: Place
+    place: EnvironmentKind
     version: str
     """gpuwidget's."""
-    environment: Environment
-    notebook: Notebook = field(default_factory=Notebook)
+    environment: ProbeEnvironment
+    notebook: NotebookState = field(default_factory=NotebookState)
     root: Path = Path("/")
     """Where the machine's files are found."""
-    patience_s: float = PATIENCE_S
+    timeout_s: float = PROBE_TIMEOUT_S

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from gpuwidget.kernel.commands.doctor_command import Consultation
+from gpuwidget.kernel.commands.doctor_command import CachedDiagnosis
 from gpuwidget.kernel.commands.free_cache_command import free_cache
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.switch_requests import SWITCHES
@@ -42,7 +42,7 @@ class Requests:
     def __init__(self, shell: Any, cells: Cells) -> None:
         self._kernel: Any = getattr(shell, "kernel", None)
         self._cells = cells
-        self._consultation = Consultation()
+        self._consultation = CachedDiagnosis()
         self._later: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from gpuwidget.model.diagnosis import Doctor
+from gpuwidget.model.diagnosis import Diagnosis
 from gpuwidget.model.kernel_state import KernelState
 
 REQUEST = "gpuwidget_request"
@@ -103,6 +103,6 @@ class DoctorReply:
     """The answer to :class:`DoctorRequest`."""
 
     status: Literal["examined"]
-    doctor: Doctor
+    doctor: Diagnosis
     state: KernelState | None
     """The state as it is, None where that can't be told."""

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.kernel_requests import REPLY, REQUEST
 from gpuwidget.sampler import Sampler
-from gpuwidget.server.cached_diagnosis import Consultation
+from gpuwidget.server.cached_diagnosis import CachedDiagnosis
 from gpuwidget.server.handlers import routes
 from gpuwidget.server.hub import Hub
 from gpuwidget.server.kernel_executions import Executions
@@ -70,7 +70,7 @@ def load(serverapp: ServerApp, clock: Clock) -> Hub:
     base = f"(?:{re.escape(base)}|{re.escape(unquote(base))})"
     serverapp.web_app.add_handlers(
         ".*$",
-        [(f"{base}/{path}", handler, known) for path, handler, known in routes(hub, Consultation(clock))],
+        [(f"{base}/{path}", handler, known) for path, handler, known in routes(hub, CachedDiagnosis(clock))],
     )
     _leave_untracked(serverapp)
     return hub

@@ -19,7 +19,7 @@ from tornado.websocket import WebSocketHandler
 
 from gpuwidget.model.errors import DoctorError
 from gpuwidget.sampler import MAX_INTERVAL_S
-from gpuwidget.server.cached_diagnosis import Consultation
+from gpuwidget.server.cached_diagnosis import CachedDiagnosis
 from gpuwidget.server.hub import Hub
 from gpuwidget.server.prometheus import CONTENT_TYPE, exposition
 from gpuwidget.server.queries import course_asked, seconds_asked
@@ -44,7 +44,7 @@ _SILENT = (
 
 
 def routes(
-    hub: Hub, consultation: Consultation
+    hub: Hub, cached_diagnosis: CachedDiagnosis
 ) -> list[tuple[str, type[web.RequestHandler], dict[str, Any]]]:
     """Each route's path under the server's base URL, with who answers it."""
     known = {"hub": hub}
@@ -52,7 +52,7 @@ def routes(
         (r"gpuwidget/api/sample", SampleHandler, known),
         (r"gpuwidget/api/history", HistoryHandler, known),
         (r"gpuwidget/api/stream", StreamHandler, known),
-        (r"gpuwidget/api/doctor", DoctorHandler, {**known, "consultation": consultation}),
+        (r"gpuwidget/api/doctor", DoctorHandler, {**known, "cached_diagnosis": cached_diagnosis}),
         (r"gpuwidget/metrics", MetricsHandler, known),
     ]
 
@@ -147,15 +147,15 @@ class DoctorHandler(_Ours, APIHandler):
     asks for the right to execute.
     """
 
-    def initialize(self, hub: Hub, consultation: Consultation) -> None:  # type: ignore[override]
-        """``hub`` and ``consultation`` are the server's."""
+    def initialize(self, hub: Hub, cached_diagnosis: CachedDiagnosis) -> None:  # type: ignore[override]
+        """``hub`` and ``cached_diagnosis`` are the server's."""
         super().initialize(hub)
-        self._consultation = consultation
+        self._consultation = cached_diagnosis
 
     @web.authenticated
     @_may_execute
     async def post(self) -> None:
-        """A :class:`~gpuwidget.model.diagnosis.Doctor`, after seconds; 503 where it does not end."""
+        """A :class:`~gpuwidget.model.diagnosis.Diagnosis`, after seconds; 503 where it does not end."""
         try:
             diagnosis = await self._consultation.doctor()
         except DoctorError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from gpuwidget.model.diagnosis import Doctor, Link
+from gpuwidget.model.diagnosis import Check, Diagnosis
 from gpuwidget.views.card_summary import clean
 from gpuwidget.views.diagnosis_text import WORDS
 
@@ -16,10 +16,10 @@ _GOOD = "var(--jp-success-color1,#388e3c)"
 _MOST = 600
 
 
-def html(doctor: Doctor) -> str:
-    """The summary, a row for each link, and what was read folded away."""
+def html(doctor: Diagnosis) -> str:
+    """The summary, a row for each check, and what was read folded away."""
     edge = _ALERT.get(doctor.status, _GOOD)
-    rows = "".join(_row(link) for link in doctor.links)
+    rows = "".join(_row(check) for check in doctor.links)
     return (
         f"<div style='{_ROOT};border-left:3px solid {edge};padding:2px 0 2px 12px'>"
         f"<div><b>{_text(doctor.summary)}</b></div>"
@@ -28,20 +28,20 @@ def html(doctor: Doctor) -> str:
     )
 
 
-def _row(link: Link) -> str:
-    colour = _ALERT.get(link.status)
-    word = escape(WORDS[link.status])
+def _row(check: Check) -> str:
+    colour = _ALERT.get(check.status)
+    word = escape(WORDS[check.status])
     if colour is not None:
         word = f"<b style='color:{colour}'>{word}</b>"
-    told = _text(link.found)
-    if link.reason:
-        told += f"<div>{_text(link.reason)}</div>"
-    if link.remedy:
-        told += f"<div><b>To do:</b> {_remedy(link.remedy, link.command)}</div>"
-    quiet = f";{_QUIET}" if link.status == "skipped" else ""
+    told = _text(check.found)
+    if check.reason:
+        told += f"<div>{_text(check.reason)}</div>"
+    if check.remedy:
+        told += f"<div><b>To do:</b> {_remedy(check.remedy, check.command)}</div>"
+    quiet = f";{_QUIET}" if check.status == "skipped" else ""
     return (
         f"<tr style='background:none{quiet}'><td style='{_LEFT}'>{word}</td>"
-        f"<th scope='row' style='{_LEFT};font-weight:600'>{escape(link.title)}</th>"
+        f"<th scope='row' style='{_LEFT};font-weight:600'>{escape(check.title)}</th>"
         f"<td style='{_LEFT};overflow-wrap:anywhere'>{told}</td></tr>"
     )
 
@@ -54,10 +54,10 @@ def _remedy(remedy: str, command: str | None) -> str:
     return f"{_text(before)} <code>{escape(clean(command, len(command)))}</code>{_text(after)}"
 
 
-def _evidence(doctor: Doctor) -> str:
+def _evidence(doctor: Diagnosis) -> str:
     lines = [("interpreter", doctor.python), *doctor.variables.items()]
     lines += [
-        (f"{link.title}, {name}", value) for link in doctor.links for name, value in link.evidence.items()
+        (f"{check.title}, {name}", value) for check in doctor.links for name, value in check.evidence.items()
     ]
     items = "".join(f"<div><b>{_text(name)}:</b> {_text(value)}</div>" for name, value in lines)
     return (

@@ -6,23 +6,23 @@ import textwrap
 from collections.abc import Sequence
 
 from gpuwidget.diagnostics.compare import Change
-from gpuwidget.model.diagnosis import Doctor, Link
+from gpuwidget.model.diagnosis import Check, Diagnosis
 from gpuwidget.model.terminal_text import printable
 
 WORDS = {"ok": "found", "broken": "BROKEN", "warning": "warning", "unknown": "unknown", "skipped": "skipped"}
-"""What is shown of a link's status: a word, so that no colour or sign is needed."""
+"""What is shown of a check's status: a word, so that no colour or sign is needed."""
 _NARROWEST = 60
 
 
-def render(doctor: Doctor, width: int = 100, changes: Sequence[Change] | None = None) -> str:
+def render(doctor: Diagnosis, width: int = 100, changes: Sequence[Change] | None = None) -> str:
     """Lines of at most ``width`` cells where words allow it; ``changes`` since an earlier one come last."""
     width = max(width, _NARROWEST)
-    titles = max(len(link.title) for link in doctor.links)
+    titles = max(len(check.title) for check in doctor.links)
     words = max(map(len, WORDS.values()))
     lines = textwrap.wrap(printable(doctor.summary), width)
     lines.append("")
-    for link in doctor.links:
-        lines += _link(link, titles, words, width)
+    for check in doctor.links:
+        lines += _link(check, titles, words, width)
     if changes is not None:
         lines += ["", "Changed since then:" if changes else "Nothing has changed since then."]
         for change in changes:
@@ -32,17 +32,17 @@ def render(doctor: Doctor, width: int = 100, changes: Sequence[Change] | None = 
     return "\n".join(lines)
 
 
-def _link(link: Link, titles: int, words: int, width: int) -> list[str]:
+def _link(check: Check, titles: int, words: int, width: int) -> list[str]:
     indent = " " * (words + titles + 4)
-    head = f"{WORDS[link.status]:<{words}}  {link.title:<{titles}}  "
-    lines = textwrap.wrap(printable(link.found), width, initial_indent=head, subsequent_indent=indent)
+    head = f"{WORDS[check.status]:<{words}}  {check.title:<{titles}}  "
+    lines = textwrap.wrap(printable(check.found), width, initial_indent=head, subsequent_indent=indent)
     # Below its title: a sentence in a narrow column is hard to read, and a command to copy harder.
     indent = " " * (words + 4)
-    for text in (link.reason, link.remedy and f"To do: {link.remedy}"):
-        if text and link.command and link.command in text:
-            before, _, after = text.partition(link.command)
+    for text in (check.reason, check.remedy and f"To do: {check.remedy}"):
+        if text and check.command and check.command in text:
+            before, _, after = text.partition(check.command)
             # In one line, however long: what is copied must run as a whole.
-            lines += [*_sentence(before, indent, width), f"{indent}  {printable(link.command)}"]
+            lines += [*_sentence(before, indent, width), f"{indent}  {printable(check.command)}"]
             lines += _sentence(after.lstrip(".,; "), indent, width)
         elif text:
             lines += _sentence(text, indent, width)

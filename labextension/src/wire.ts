@@ -540,7 +540,7 @@ export interface ErrorReply {
 }
 
 /** One link of the chain: found, or broken with the reason and the one remedy. */
-export interface Link {
+export interface Check {
   /**
    * Which one, the same in every version: `torch`, `cuda`, `cudnn`, `nccl`, `driver`, `device_files`, `gpu`,
    * the chain in its order; then `visible`, `sharing`, `health`, `pcie`, `peers`, `shm` and `package`.
@@ -567,7 +567,7 @@ export interface Link {
 }
 
 /** All links of one environment on one machine at one moment. */
-export interface Doctor {
+export interface Diagnosis {
   readonly schema: number;
   /** gpuwidget's, in that environment. */
   readonly version: string;
@@ -586,13 +586,13 @@ export interface Doctor {
   /** The steps of the examination that did not finish, as `'import torch'`; empty where all did. */
   readonly unfinished: readonly string[];
   /** The chain from PyTorch down to the GPU, then what surrounds it. */
-  readonly links: readonly Link[];
+  readonly links: readonly Check[];
 }
 
 /** The answer to `DoctorRequest`. */
 export interface DoctorReply {
   readonly status: 'examined';
-  readonly doctor: Doctor;
+  readonly doctor: Diagnosis;
   /** The state as it is, null where that can't be told. */
   readonly state: KernelState | null;
 }

@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 from fakes import FakeClock
-from helpers_doctor import facts
+from helpers_doctor import results
 from helpers_server import Server
 
 import gpuwidget.server
 from gpuwidget.diagnostics import isolated_run
-from gpuwidget.diagnostics.run_checks import diagnosis
-from gpuwidget.model.diagnosis import Doctor
+from gpuwidget.diagnostics.run_checks import diagnose
+from gpuwidget.model.diagnosis import Diagnosis
 from gpuwidget.model.errors import DoctorError
 from gpuwidget.model.to_json import plain
-from gpuwidget.server.cached_diagnosis import Consultation
+from gpuwidget.server.cached_diagnosis import CachedDiagnosis
 
-FOUND = diagnosis(facts(place="server"))
+FOUND = diagnose(results(place="server"))
 
 
 class Examinations:
@@ -35,7 +35,7 @@ class Examinations:
         self.may_end.set()
         self.fails = False
 
-    def __call__(self) -> Doctor:
+    def __call__(self) -> Diagnosis:
         self.count += 1
         assert self.may_end.wait(20.0)
         if self.fails:
@@ -48,7 +48,7 @@ def examinations(monkeypatch: pytest.MonkeyPatch) -> Examinations:
     """In place of those that start processes."""
     made = Examinations()
     monkeypatch.setattr(
-        gpuwidget.server, "Consultation", lambda clock: Consultation(clock, made), raising=True
+        gpuwidget.server, "CachedDiagnosis", lambda clock: CachedDiagnosis(clock, made), raising=True
     )
     return made
 
@@ -154,11 +154,11 @@ def test_the_examination_is_the_servers(monkeypatch: pytest.MonkeyPatch, clock: 
     """What is examined without a test's own."""
     asked: list[Any] = []
 
-    def visited(place: str, version: str, environment: object) -> Doctor:
+    def run(place: str, version: str, environment: object) -> Diagnosis:
         asked.append((place, version))
         return FOUND
 
-    monkeypatch.setattr(isolated_run, "visit", visited)
-    run: Callable[[], Any] = Consultation(clock).doctor
-    asyncio.run(run())
+    monkeypatch.setattr(isolated_run, "run_in_subprocess", run)
+    diagnose_server: Callable[[], Any] = CachedDiagnosis(clock).doctor
+    asyncio.run(diagnose_server())
     assert asked == [("server", gpuwidget.__version__)]

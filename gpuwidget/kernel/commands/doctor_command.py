@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpuwidget.diagnostics import isolated_run
-from gpuwidget.diagnostics.probe_process import Environment
-from gpuwidget.diagnostics.target import Notebook
-from gpuwidget.model.diagnosis import Doctor, Place
+from gpuwidget.diagnostics.probe_process import ProbeEnvironment
+from gpuwidget.diagnostics.target import NotebookState
+from gpuwidget.model.diagnosis import Diagnosis, EnvironmentKind
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.to_json import plain
 from gpuwidget.pytorch import cuda_state, torch_switches
@@ -25,16 +25,16 @@ _WIDTH = 100
 _USAGE = "%gpu doctor: why torch does not use the GPU, link by link. It takes no words."
 
 
-class Diagnosis:
+class DiagnosisDisplay:
     """A diagnosis that displays as text and as HTML; its JSON is that of ``gpuwidget doctor --json``."""
 
-    def __init__(self, doctor: Doctor) -> None:
+    def __init__(self, doctor: Diagnosis) -> None:
         self.doctor = doctor
-        """All that was found, link by link."""
+        """All that was found, check by check."""
 
     @property
     def ok(self) -> bool:
-        """Whether the examination is complete and no link is broken."""
+        """Whether the examination is complete and no check is broken."""
         return self.doctor.ok
 
     def to_dict(self) -> dict[str, Any]:
@@ -53,12 +53,12 @@ class Diagnosis:
         return {"text/plain": repr(self), "text/html": diagnosis_html.html(self.doctor)}
 
 
-def doctor() -> Diagnosis:
+def doctor() -> DiagnosisDisplay:
     """Examine this environment and machine, from PyTorch down to the GPU; takes seconds, 20 at most.
 
     Raises DoctorError where the examination comes to no end.
     """
-    return Diagnosis(_examine())
+    return DiagnosisDisplay(_examine())
 
 
 def command(shell: Any, words: Sequence[str]) -> None:
@@ -68,30 +68,30 @@ def command(shell: Any, words: Sequence[str]) -> None:
     shell.display_pub.publish(data=doctor()._repr_mimebundle_(), metadata={})
 
 
-class Consultation:
+class CachedDiagnosis:
     """The examination for a view: one at a time, and who asks meanwhile gets the same."""
 
     def __init__(self) -> None:
-        self._under_way: asyncio.Task[Doctor] | None = None
+        self._under_way: asyncio.Task[Diagnosis] | None = None
 
-    async def doctor(self) -> Doctor:
+    async def doctor(self) -> Diagnosis:
         """What :func:`doctor` says, without holding up the loop. Raises DoctorError."""
         if self._under_way is None or self._under_way.done():
-            self._under_way = asyncio.ensure_future(isolated_run.in_thread(_examine))
+            self._under_way = asyncio.ensure_future(isolated_run.run_in_thread(_examine))
         # One who gives up asking does not end it for the others.
         return await asyncio.shield(self._under_way)
 
 
-def _examine() -> Doctor:
+def _examine() -> Diagnosis:
     torch, switches = cuda_state.loaded(), torch_switches.switches()
     version = getattr(torch, "__version__", None)
-    notebook = Notebook(
+    notebook = NotebookState(
         torch=None if version is None else str(version),
         cudnn_off=switches is not None and switches.cudnn is False,
         devices=_devices(),
     )
-    place: Place = "kernel" if "ipykernel" in sys.modules else "shell"
-    return isolated_run.visit(place, __version__, Environment.own(), notebook=notebook)
+    place: EnvironmentKind = "kernel" if "ipykernel" in sys.modules else "shell"
+    return isolated_run.run_in_subprocess(place, __version__, ProbeEnvironment.current(), notebook=notebook)
 
 
 def _devices() -> list[str | None] | None:

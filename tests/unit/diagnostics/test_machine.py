@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from helpers_doctor import fake_torch
 
-from gpuwidget.diagnostics import kernel_log, machine, packages
-from gpuwidget.diagnostics.packages import Copy, Installed, TorchFiles
+from gpuwidget.diagnostics import machine, packages
+from gpuwidget.diagnostics.packages import InstalledPackage, TorchCopy, TorchFiles
 from gpuwidget.diagnostics.torch_probe import LIBRARIES
 
 
@@ -27,9 +27,9 @@ def files(root: Path, **texts: str) -> Path:
     return root
 
 
-def look(root: Path, **variables: str) -> machine.Machine:
+def look(root: Path, **variables: str) -> machine.MachineState:
     """That machine, with these environment variables."""
-    return machine.look(variables, root, LIBRARIES)
+    return machine.inspect(variables, root, LIBRARIES)
 
 
 def test_device_files_in_the_order_of_their_numbers(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_libraries_in_the_library_path(tmp_path: Path) -> None:
 
 
 def test_the_library_path_by_its_real_names(tmp_path: Path) -> None:
-    """/usr/local/cuda/lib64 is a link, and so may be its files: both lead back to how it was written."""
+    """/usr/local/cuda/lib64 is a check, and so may be its files: both lead back to how it was written."""
     root = tmp_path.resolve()
     files(root / "cuda-13.0/lib", **{"libcudart.so.13": ""})
     files(root / "elsewhere", **{"libcudnn.so.9.10": ""})
@@ -134,8 +134,8 @@ def test_errors_of_the_driver_in_the_kernels_log(tmp_path: Path) -> None:
         "4,9,200,-;NVRM: Xid (PCI:0000:17:00): 31, pid=77, name=secret.py, Ch 00000008\n"
         "4,9,300,-;NVRM: Xid (PCI:0000:CA:00): 79, GPU has fallen off the bus.\n"
     )
-    assert kernel_log.xids(files(tmp_path, dev__kmsg=text)) == (("0000:17:00", 31), ("0000:ca:00", 79))
-    assert kernel_log.xids(tmp_path / "nowhere") is None
+    assert machine._logged_xids(files(tmp_path, dev__kmsg=text)) == (("0000:17:00", 31), ("0000:ca:00", 79))
+    assert machine._logged_xids(tmp_path / "nowhere") is None
 
 
 # -- packages --------------------------------------------------------------------------------------------
@@ -166,30 +166,33 @@ def test_what_is_installed(tmp_path: Path) -> None:
     install(tmp_path / "b", "numpy", "2.0")
     fake_torch(tmp_path / "a", "")
     fake_torch(tmp_path / "b", "")
-    found = packages.look([str(tmp_path / "a"), str(tmp_path / "b")])
+    found = packages.inspect([str(tmp_path / "a"), str(tmp_path / "b")])
     assert found.cuda == (
-        Installed("nvidia-cudnn-cu12", "9.10.2.21", "pip"),
-        Installed("torch", "2.10.0", "pip"),
+        InstalledPackage("nvidia-cudnn-cu12", "9.10.2.21", "pip"),
+        InstalledPackage("torch", "2.10.0", "pip"),
     )
-    assert found.binding == (Installed("nvidia-ml-py", "13.580.65", "pip"),)
-    assert found.torch_copies == (Copy("2.10.0", str(tmp_path / "a")), Copy("2.9.0", str(tmp_path / "b")))
+    assert found.binding == (InstalledPackage("nvidia-ml-py", "13.580.65", "pip"),)
+    assert found.torch_copies == (
+        TorchCopy("2.10.0", str(tmp_path / "a")),
+        TorchCopy("2.9.0", str(tmp_path / "b")),
+    )
     folder = tmp_path / "a/torch"
     file = f"{folder}/__init__.py"
     assert found.torch == TorchFiles(file, (str(folder),), "2.10.0", "12.8", os.path.realpath(file))
-    assert packages.look([str(tmp_path / "none")]).torch is None
+    assert packages.inspect([str(tmp_path / "none")]).torch is None
 
 
 def test_one_torch_is_not_two(tmp_path: Path) -> None:
-    """An environment with lib64 as a link to lib, what pip left behind, metadata without a package."""
+    """An environment with lib64 as a check to lib, what pip left behind, metadata without a package."""
     install(tmp_path / "lib", "torch", "2.9.0")
     fake_torch(tmp_path / "lib", "")
     (tmp_path / "lib64").symlink_to("lib")
     install(tmp_path / "lib", "torch", "2.8.0")
     (tmp_path / "lib/torch-2.8.0.dist-info").rename(tmp_path / "lib/~orch-2.8.0.dist-info")
     install(tmp_path / "gone", "torch", "2.7.0")
-    found = packages.look([str(tmp_path / name) for name in ("lib64", "lib", "gone")])
-    assert found.torch_copies == (Copy("2.9.0", str(tmp_path / "lib64")),)
-    assert found.cuda == (Installed("torch", "2.9.0", "pip"),)
+    found = packages.inspect([str(tmp_path / name) for name in ("lib64", "lib", "gone")])
+    assert found.torch_copies == (TorchCopy("2.9.0", str(tmp_path / "lib64")),)
+    assert found.cuda == (InstalledPackage("torch", "2.9.0", "pip"),)
 
 
 @pytest.mark.parametrize("text", ["", "cuda = 12", "this is no Python (", "cuda = None"])
@@ -197,7 +200,7 @@ def test_a_version_file_that_says_nothing(tmp_path: Path, text: str) -> None:
     """It is unknown then, and nothing fails."""
     fake_torch(tmp_path, "")
     (tmp_path / "torch/version.py").write_text(text)
-    found = packages.look([str(tmp_path)]).torch
+    found = packages.inspect([str(tmp_path)]).torch
     assert found is not None
     assert (found.version, found.cuda) == (None, None)
 
@@ -206,10 +209,10 @@ def test_another_package_over_our_files(tmp_path: Path) -> None:
     """Our files against what was recorded of them: the older gpuwidget's installed over ours is seen."""
     first, second = "gpuwidget/__init__.py", "gpuwidget/cli.py"
     install(tmp_path, "jupyterlab-gpuwidget", "0.1.0", {first: "ours", second: "ours"})
-    found = packages.look([str(tmp_path)])
+    found = packages.inspect([str(tmp_path)])
     assert (found.ours, found.other, found.changed) == ("0.1.0", None, ())
     install(tmp_path, "gpuwidget", "0.0.3", {first: "theirs"})
     (tmp_path / second).unlink()
-    found = packages.look([str(tmp_path)])
+    found = packages.inspect([str(tmp_path)])
     assert (found.ours, found.other) == ("0.1.0", "0.0.3")
     assert found.changed == (first, second)

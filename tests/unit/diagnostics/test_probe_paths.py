@@ -11,10 +11,10 @@ import pytest
 from helpers_doctor import WORKING, fake_torch
 
 from gpuwidget.diagnostics import isolated_run
-from gpuwidget.diagnostics.probe_process import Environment, without_working_directory
-from gpuwidget.model.diagnosis import Link, Place
+from gpuwidget.diagnostics.probe_process import ProbeEnvironment, without_working_directory
+from gpuwidget.model.diagnosis import Check, EnvironmentKind
 
-Examine = Callable[..., Link]
+Examine = Callable[..., Check]
 
 
 @pytest.fixture
@@ -28,13 +28,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def examine(tmp_path: Path, folder: Path) -> Examine:
-    """The link of PyTorch, with a torch that works behind the working directory."""
+    """The check of PyTorch, with a torch that works behind the working directory."""
     fake_torch(tmp_path / "site", WORKING)
 
-    def run(place: Place = "kernel", first: str = "", **variables: str) -> Link:
+    def run(place: EnvironmentKind = "kernel", first: str = "", **variables: str) -> Check:
         path = [first, str(tmp_path / "site"), *sys.path]
-        environment = Environment(sys.executable, path, {**os.environ, **variables})
-        return isolated_run.visit(place, "0.1.0", environment).links[0]
+        environment = ProbeEnvironment(sys.executable, path, {**os.environ, **variables})
+        return isolated_run.run_in_subprocess(place, "0.1.0", environment).links[0]
 
     return run
 
@@ -82,7 +82,7 @@ def test_a_torch_in_the_servers_folder_is_not_the_servers(examine: Examine, fold
 
 
 def test_a_checkout_of_torch_is_not_imported(examine: Examine, folder: Path) -> None:
-    """A whole torch in the working directory is said to be unchecked, and not to be well or broken."""
+    """A whole torch in the working directory is result to be unchecked, and not to be well or broken."""
     fake_torch(folder, WORKING)
     one = examine()
     assert (one.status, one.reason) == (
