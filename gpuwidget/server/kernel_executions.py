@@ -15,7 +15,7 @@ from typing import Any
 _LOG = logging.getLogger(__name__)
 
 
-class Executions:
+class ExecutionTracker:
     """The unfinished execute requests of a server's kernels. All methods run on the server's event loop."""
 
     def __init__(self) -> None:
@@ -43,20 +43,20 @@ class Executions:
 
     def running(self, kernel_id: str) -> bool:
         """Whether that kernel has begun an execute request and not finished it; False if unknown."""
-        executions = self._kernels.get(kernel_id)
-        return executions is not None and executions.running
+        execution_tracker = self._kernels.get(kernel_id)
+        return execution_tracker is not None and execution_tracker.running
 
     def _observe(self, kernel_id: str, manager: Any) -> None:
         stream, session = manager._activity_stream, manager.session
         record = stream._recv_callback
-        executions = self._kernels[kernel_id] = KernelExecutions()
+        execution_tracker = self._kernels[kernel_id] = KernelExecutions()
 
         def receive(parts: list[Any]) -> None:
             record(parts)  # First: it raises for a message that the kernel has not signed.
             try:
                 _, (_, header, parent, _, content, *_) = session.feed_identities(parts)
                 if b"status" in header:  # Most messages are outputs, and need not be parsed.
-                    executions.receive(
+                    execution_tracker.receive(
                         session.unpack(header), session.unpack(parent), session.unpack(content)
                     )
             except Exception:
@@ -64,7 +64,7 @@ class Executions:
 
         stream.on_recv(receive)
         # The first messages of a kernel that Jupyter Server restarts after it has died may be lost.
-        manager.add_restart_callback(executions.clear)
+        manager.add_restart_callback(execution_tracker.clear)
 
     def _forget_all_but(self, kernel_ids: list[str]) -> None:
         self._kernels = {one: found for one, found in self._kernels.items() if one in kernel_ids}

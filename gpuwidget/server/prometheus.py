@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from gpuwidget.model.samples import Gpu, Sample
 from gpuwidget.server.metric_table import METRICS
-from gpuwidget.server.wire import GpuUsage, Holding, ServerKernel, Usage
+from gpuwidget.server.wire import GpuMemoryOwnership, MemoryHolder, MemoryOwnership, ServerKernel
 from gpuwidget.sources import throttle_reasons
 from gpuwidget.version import __version__
 
@@ -30,7 +30,7 @@ _GPU = ("gpu", "UUID", "model", "mig")
 promtool's check lets pass."""
 
 
-def exposition(sample: Sample, usage: Usage | None) -> bytes:
+def metrics_text(sample: Sample, usage: MemoryOwnership | None) -> bytes:
     """All of ``sample`` and ``usage`` that is known; without ``usage`` nothing of kernels."""
     return generate_latest(_Known([*_machine(sample), *_gpus(sample), *_held(sample, usage)]))
 
@@ -117,7 +117,7 @@ def _gpus(sample: Sample) -> Iterator[_Family]:
 # -- who holds what ------------------------------------------------------------------------------------------
 
 
-def _held(sample: Sample, usage: Usage | None) -> Iterator[_Family]:
+def _held(sample: Sample, usage: MemoryOwnership | None) -> Iterator[_Family]:
     if usage is None:
         return
     by_kernel = GaugeMetricFamily(
@@ -151,14 +151,14 @@ def _held(sample: Sample, usage: Usage | None) -> Iterator[_Family]:
     yield from _kernels([kernel for kernel in usage.kernels if kernel.id in holding])
 
 
-def _others(usage: GpuUsage) -> Iterator[tuple[str, int | None]]:
+def _others(usage: GpuMemoryOwnership) -> Iterator[tuple[str, int | None]]:
     rest = [held for held in usage.holdings if held.kernel is None]
     yield "terminal", _sum([held for held in rest if held.terminal is not None])
     yield "process", _sum([held for held in rest if held.terminal is None])
     yield "unattributed", usage.unattributed
 
 
-def _sum(holdings: Sequence[Holding]) -> int | None:
+def _sum(holdings: Sequence[MemoryHolder]) -> int | None:
     """None where there are none, or where what one of them holds is not known."""
     known = [held.memory for held in holdings if held.memory is not None]
     return sum(known) if known and len(known) == len(holdings) else None

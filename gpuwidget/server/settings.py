@@ -86,8 +86,8 @@ class GpuWidget(Configurable):
         return seconds
 
 
-def configured(config: Config, log: Logger) -> GpuWidget:
-    """The traits as configured; each value that can't be is logged in a sentence, and its default used."""
+def load_settings(config: Config, log: Logger) -> GpuWidget:
+    """The traits as load_settings; each value that can't be is logged in a sentence, and its default used."""
     traits = GpuWidget.class_traits(config=True)
     good = Config()
     for name, value in config.get("GpuWidget", Config()).items():
@@ -107,7 +107,7 @@ def configured(config: Config, log: Logger) -> GpuWidget:
     return GpuWidget(config=good)
 
 
-def chosen_source(trait: str, clock: Clock, log: Logger) -> Source:
+def choose_source(trait: str, clock: Clock, log: Logger) -> Source:
     """The source that GPUWIDGET_SOURCE or else the trait names, not opened yet.
 
     Where it names none there are no GPUs, and the reason says what to mend: GPUs that were not asked for
@@ -127,11 +127,11 @@ def chosen_source(trait: str, clock: Clock, log: Logger) -> Source:
     return source
 
 
-def chosen_install_command(trait: str, log: Logger) -> str | None:
+def install_command(trait: str, log: Logger) -> str | None:
     """Return the ``pip install`` line for gpuwidget that the variable or else the trait names.
 
     It is handed on to the kernels and terminals that this process starts, for the doctor there. None where
-    none is configured, and, with a line in the log, where the variable can't be used.
+    none is load_settings, and, with a line in the log, where the variable can't be used.
     """
     requirement = os.environ.get(REQUIREMENT_VARIABLE, "").strip() or trait
     if not requirement:

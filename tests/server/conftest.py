@@ -13,7 +13,7 @@ from traitlets.config import Config
 
 import gpuwidget.server
 from gpuwidget.model.clock import Clock
-from gpuwidget.server.hub import Hub
+from gpuwidget.server.sample_hub import SampleHub
 
 pytest_plugins = ["pytest_jupyter.jupyter_server"]
 
@@ -51,17 +51,17 @@ def told() -> list[str]:
 
 
 @pytest.fixture
-def hubs(monkeypatch: pytest.MonkeyPatch, told: list[str]) -> Iterator[list[Hub]]:
+def hubs(monkeypatch: pytest.MonkeyPatch, told: list[str]) -> Iterator[list[SampleHub]]:
     """The hub of every server that the test starts; ended with the test."""
-    made: list[Hub] = []
+    made: list[SampleHub] = []
     load = gpuwidget.server.load
 
-    def remember(serverapp: Any, clock: Clock) -> Hub:
-        listener = logging.Handler(logging.WARNING)
-        listener.emit = lambda record: told.append(listener.format(record))  # type: ignore[method-assign]
-        serverapp.log.addHandler(listener)
+    def remember(serverapp: Any, clock: Clock) -> SampleHub:
+        client = logging.Handler(logging.WARNING)
+        client.emit = lambda record: told.append(client.format(record))  # type: ignore[method-assign]
+        serverapp.log.addHandler(client)
         made.append(load(serverapp, clock))
-        serverapp.log.removeHandler(listener)
+        serverapp.log.removeHandler(client)
         return made[-1]
 
     monkeypatch.setattr(gpuwidget.server, "load", remember)
@@ -72,7 +72,7 @@ def hubs(monkeypatch: pytest.MonkeyPatch, told: list[str]) -> Iterator[list[Hub]
 
 @pytest.fixture
 def faked(
-    hubs: list[Hub], clock: FakeClock, source: FakeSource, monkeypatch: pytest.MonkeyPatch
+    hubs: list[SampleHub], clock: FakeClock, source: FakeSource, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
     """The server's source and clock are the test's."""
     monkeypatch.setattr(gpuwidget.server, "SYSTEM_CLOCK", clock)
@@ -89,7 +89,7 @@ def server(
     jp_serverapp: Any,
     jp_fetch: Callable[..., Any],
     jp_ws_fetch: Callable[..., Any],
-    hubs: list[Hub],
+    hubs: list[SampleHub],
     clock: FakeClock,
 ) -> Server:
     """A running server on the test's GPUs and clock."""
@@ -99,7 +99,7 @@ def server(
 
 @pytest.fixture
 def real(
-    hubs: list[Hub], jp_serverapp: Any, jp_fetch: Callable[..., Any], jp_ws_fetch: Callable[..., Any]
+    hubs: list[SampleHub], jp_serverapp: Any, jp_fetch: Callable[..., Any], jp_ws_fetch: Callable[..., Any]
 ) -> Server:
     """A running server as a user has it: the source by configuration or environment, the system's clock."""
     (hub,) = hubs

@@ -10,7 +10,7 @@ from typing import Any
 from fakes import FakeClock
 from tornado.httpclient import HTTPClientError
 
-from gpuwidget.server.hub import Hub
+from gpuwidget.server.sample_hub import SampleHub
 
 TICK_S = 0.2
 USAGE = '{"type":"usage",'
@@ -90,7 +90,7 @@ class Server:
         app: Any,
         fetch: Callable[..., Awaitable[Any]],
         ws_fetch: Callable[..., Awaitable[Any]],
-        hub: Hub,
+        hub: SampleHub,
         clock: FakeClock | None,
     ) -> None:
         self.app = app

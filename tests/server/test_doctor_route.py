@@ -159,6 +159,6 @@ def test_the_examination_is_the_servers(monkeypatch: pytest.MonkeyPatch, clock: 
         return FOUND
 
     monkeypatch.setattr(isolated_run, "run_in_subprocess", run)
-    diagnose_server: Callable[[], Any] = CachedDiagnosis(clock).doctor
+    diagnose_server: Callable[[], Any] = CachedDiagnosis(clock).diagnosis
     asyncio.run(diagnose_server())
     assert asked == [("server", gpuwidget.__version__)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from helpers_channels import ANSWERING, Channels
+from helpers_kernel_channels import ANSWERING, Channels
 from helpers_server import Server
 
 from gpuwidget.model.kernel_requests import REPLY, REQUEST

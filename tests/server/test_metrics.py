@@ -11,7 +11,7 @@ from fakes import FakeSource, gpu
 from helpers_samples import GIB, process
 from helpers_server import Server
 from prometheus_client.parser import text_string_to_metric_families
-from test_usage import pid_of, start_kernel, start_session
+from test_memory_ownership import pid_of, start_kernel, start_session
 from tornado.httpclient import HTTPClientError
 
 from gpuwidget.server import handlers
@@ -123,7 +123,7 @@ async def test_it_ends_when_nobody_scrapes_any_more(server: Server) -> None:
     begun = clock.monotonic()
     await server.until(lambda: not server.hub._sampler.wanted)
     assert KEPT_S <= clock.monotonic() - begun <= KEPT_S + 3
-    assert not server.hub._usage._listening
+    assert not server.hub._ownership._listening
     assert (await values(server))["gpuwidget_gpu_up"] == [1.0, 1.0]
 
 
@@ -137,7 +137,7 @@ async def test_a_viewer_between_scrapes(server: Server) -> None:
     assert server.hub._subscription.interval_s == 0.2
     assert (await values(server))["gpuwidget_gpus"] == [2.0]
     stream.close()
-    await server.until(lambda: not server.hub._listeners)
+    await server.until(lambda: not server.hub._clients)
     assert server.hub._subscription is not None
     assert server.hub._subscription.interval_s == 2.0
     look = asyncio.ensure_future(server.get("sample"))
@@ -196,7 +196,7 @@ async def test_a_gpu_that_hangs_is_not_up(server: Server, source: FakeSource) ->
 
 
 async def test_no_metrics_for_strangers(server: Server, jp_auth_header: dict[str, str]) -> None:
-    """Nobody without the token reads which notebooks there are; a token as Prometheus sends it does."""
+    """Nobody without the token reads which inventory there are; a token as Prometheus sends it does."""
     token = jp_auth_header["Authorization"].partition(" ")[2]
     for header in ("", "Bearer wrong", "token wrong"):
         jp_auth_header["Authorization"] = header

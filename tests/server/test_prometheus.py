@@ -18,7 +18,7 @@ from helpers_recordings import meta, tick, values, write
 from helpers_samples import GIB, process
 from helpers_server import Server
 from test_exposition import whole
-from test_usage import connected, pid_of, start_session
+from test_memory_ownership import connected, pid_of, start_session
 
 from gpuwidget.sources.xids import OF_PROGRAMS
 from gpuwidget.system import processes

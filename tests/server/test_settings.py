@@ -13,7 +13,7 @@ from helpers_server import Server
 from gpuwidget import __version__ as VERSION
 from gpuwidget.model import installation
 from gpuwidget.server import settings
-from gpuwidget.server.hub import Hub
+from gpuwidget.server.sample_hub import SampleHub
 from gpuwidget.sources import SOURCE_VARIABLE
 
 INTERVAL = "give a number of seconds from 0.05 to 60. Its default, 0.2, is used."
@@ -124,7 +124,7 @@ async def test_a_command_line_does_the_same(server: Server, jp_argv: list[str], 
 async def test_how_gpuwidget_is_installed_here(
     variable: pytest.MonkeyPatch, server: Server, configuration: dict[str, str], command: str | None
 ) -> None:
-    """What the administrator configured reaches the panel quoted, with the server's version for a bare name,
+    """What the administrator load_settings reaches the panel quoted, with the server's version for a bare name,
     and the kernels and terminals of this server by their environment."""
     hello = await (await server.stream()).next()
     assert (hello["install"], hello["documentation"]) == (command, installation.documentation())
@@ -136,9 +136,9 @@ def test_the_variable_wins(variable: pytest.MonkeyPatch) -> None:
     """As with the source, GPUWIDGET_INSTALL_REQUIREMENT wins over the configuration."""
     variable.setenv(installation.REQUIREMENT_VARIABLE, "/srv/b.whl")
     log = logging.getLogger("test")
-    assert settings.chosen_install_command("/srv/a.whl", log) == "pip install /srv/b.whl"
+    assert settings.install_command("/srv/a.whl", log) == "pip install /srv/b.whl"
     variable.setenv(installation.REQUIREMENT_VARIABLE, "'no end")
-    assert settings.chosen_install_command("/srv/a.whl", log) is None
+    assert settings.install_command("/srv/a.whl", log) is None
 
 
 @pytest.mark.parametrize("configuration", [{"source": "replay"}])
@@ -194,7 +194,7 @@ class TestWithABrokenDriver:
     """Whatever opening the source does."""
 
     async def test_the_start_does_not_touch_it(
-        self, faked: None, source: FakeSource, jp_serverapp: Any, hubs: list[Hub]
+        self, faked: None, source: FakeSource, jp_serverapp: Any, hubs: list[SampleHub]
     ) -> None:
         """A server starts without a look at the driver."""
         assert source.calls == {}

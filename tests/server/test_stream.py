@@ -17,7 +17,7 @@ from gpuwidget.server import wire
 
 
 async def test_hello_comes_first_then_every_sample(server: Server) -> None:
-    """A client learns versions, rate and past at once, and then gets one message a sample."""
+    """A client learns versions, rate and store at once, and then gets one message a sample."""
     stream = await server.stream()
     hello = await stream.next()
     assert hello == {
@@ -32,7 +32,7 @@ async def test_hello_comes_first_then_every_sample(server: Server) -> None:
         "history": {"t": [], "gpus": []},
     }
     tick = await stream.next()
-    assert set(tick) == {field.name for field in fields(wire.Tick)}
+    assert set(tick) == {field.name for field in fields(wire.SampleMessage)}
     assert tick["type"] == "sample"
     assert [one["index"] for one in tick["sample"]["gpus"]] == [0, 1]
     assert [one["utilization"] for one in tick["sample"]["readings"]] == [50.0, 50.0]
@@ -66,7 +66,7 @@ async def test_a_late_client_starts_with_the_past(server: Server, source: FakeSo
     while seen[-1]["readings"][0]["utilization"] != 90.0:
         seen.append((await first.next())["sample"])
     late = await (await server.stream()).next()
-    assert set(late) == {field.name for field in fields(wire.Hello)}
+    assert set(late) == {field.name for field in fields(wire.InitialMessage)}
     assert late["sample"] == seen[-1]
     assert late["history"] == {
         "t": [round(one["time"], 3) for one in seen],
@@ -116,7 +116,7 @@ async def test_sampling_runs_while_somebody_looks(server: Server, source: FakeSo
     await one.next()
     await one.next()
     one.close()
-    await server.until(lambda: len(server.hub._listeners) == 1)
+    await server.until(lambda: len(server.hub._clients) == 1)
     assert sampler.wanted
     other.close()
     await server.until(lambda: not sampler.wanted)

@@ -13,9 +13,9 @@ from fakes import EPOCH, FakeClock
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 from gpuwidget.server import kernel_reports
-from gpuwidget.server.kernel_executions import Executions
-from gpuwidget.server.kernel_reports import KernelWords, Word
-from gpuwidget.server.notebooks import Notebooks
+from gpuwidget.server.kernel_executions import ExecutionTracker
+from gpuwidget.server.kernel_inventory import KernelInventory
+from gpuwidget.server.kernel_reports import KernelReports, KernelUsage
 from gpuwidget.server.wire import ServerKernel
 
 WHEN = datetime.fromtimestamp(EPOCH, timezone.utc)
@@ -64,8 +64,8 @@ def session(name: str, kernel_id: str, kind: str = "notebook") -> dict[str, Any]
     return {"id": f"s-{name}", "path": f"w/{name}", "name": name, "type": kind, "kernel": {"id": kernel_id}}
 
 
-def notebooks(managers: Managers, clock: FakeClock, **settings: Any) -> Notebooks:
-    return Notebooks(managers, managers, settings, clock, Executions())
+def inventory(managers: Managers, clock: FakeClock, **settings: Any) -> KernelInventory:
+    return KernelInventory(managers, managers, settings, clock, ExecutionTracker())
 
 
 async def test_every_kind_of_kernel(clock: FakeClock) -> None:
@@ -80,9 +80,9 @@ async def test_every_kind_of_kernel(clock: FakeClock) -> None:
         vanished=KeyError("vanished"),
         lost=None,
     )
-    known = notebooks(managers, clock).look()
+    known = inventory(managers, clock).snapshot()
     assert known.kernel_of == {10: "here", 13: "odd"}
-    assert known.elsewhere == 2
+    assert known.remote_kernels == 2
     assert known.terminal_of == {}
     assert [(one.id, one.state, one.idle_since) for one in known.kernels] == [
         ("here", "busy", None),
@@ -97,7 +97,7 @@ async def test_every_kind_of_kernel(clock: FakeClock) -> None:
 async def test_one_kernel_is_looked_up_without_the_others(clock: FakeClock) -> None:
     """With 50 kernels that are asked for their word, the event loop is not kept busy by 2500 look-ups."""
     managers = Managers(a=kernel(local(10)), vanished=KeyError("vanished"), lost=None)
-    made = notebooks(managers, clock)
+    made = inventory(managers, clock)
     managers.list_kernel_ids = None  # type: ignore[assignment,method-assign]
     assert made.manager("a") is managers.kernels["a"]
     assert [made.manager(one) for one in ("vanished", "lost", "unheard of")] == [None] * 3
@@ -110,20 +110,20 @@ async def test_terminals_that_were_closed(clock: FakeClock) -> None:
         return SimpleNamespace(ptyproc=SimpleNamespace(pid=pid, terminated=terminated))
 
     manager = SimpleNamespace(terminals={"1": shell(20, False), "2": shell(21, True), "3": object()})
-    assert notebooks(Managers(), clock, terminal_manager=manager).look().terminal_of == {20: "1"}
-    assert notebooks(Managers(), clock, terminals_available=False).look().terminal_of == {}
+    assert inventory(Managers(), clock, terminal_manager=manager).snapshot().terminal_of == {20: "1"}
+    assert inventory(Managers(), clock, terminals_available=False).snapshot().terminal_of == {}
 
 
 async def test_sessions_are_listed_seldom(clock: FakeClock) -> None:
     """Every five seconds, and at once for a new kernel; meanwhile, and where that fails, the last hold."""
     managers = Managers(a=kernel(local(10)))
     managers.rows = [session("a.ipynb", "a")]
-    made = notebooks(managers, clock)
+    made = inventory(managers, clock)
 
     async def names() -> list[str | None]:
-        made.look()
+        made.snapshot()
         await asyncio.sleep(0)
-        return [one.name for one in made.look().kernels]
+        return [one.name for one in made.snapshot().kernels]
 
     assert await names() == ["a.ipynb"]
     managers.rows = [session("b.ipynb", "a"), session("c.ipynb", "b")]
@@ -143,15 +143,15 @@ async def test_a_listing_that_takes_its_time(clock: FakeClock) -> None:
     managers = Managers(a=kernel(local(10)))
     answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     managers.rows = answer
-    made = notebooks(managers, clock)
+    made = inventory(managers, clock)
     for _ in range(5):
-        assert [one.name for one in made.look().kernels] == [None]
+        assert [one.name for one in made.snapshot().kernels] == [None]
         await asyncio.sleep(0)
         clock.advance(5.0)
     assert managers.listed == 1
     answer.set_result([session("a.ipynb", "a")])
     await asyncio.sleep(0.01)
-    assert [one.name for one in made.look().kernels] == ["a.ipynb"]
+    assert [one.name for one in made.snapshot().kernels] == ["a.ipynb"]
 
 
 async def test_odd_sessions(clock: FakeClock) -> None:
@@ -168,10 +168,10 @@ async def test_odd_sessions(clock: FakeClock) -> None:
             "kernel": {"id": "b"},
         },
     ]
-    made = notebooks(managers, clock)
-    made.look()
+    made = inventory(managers, clock)
+    made.snapshot()
     await asyncio.sleep(0)
-    assert made.look().kernels == (
+    assert made.snapshot().kernels == (
         ServerKernel("a", "python3", "idle", EPOCH, "2", None, None, None),
         ServerKernel("b", "python3", "idle", EPOCH, "3", "jupyter-interactive", None, "Interactive-1"),
     )
@@ -179,134 +179,138 @@ async def test_odd_sessions(clock: FakeClock) -> None:
 
 # -- who is asked, and when ------------------------------------------------------------------------------
 
-WORD = {"GPU-1": Word(True, 5)}
-ANSWER = {"status": "ok", "state": {"gpus": [{"uuid": "GPU-1", "context": True, "torch_reserved": 5}]}}
+USAGE = {"GPU-1": KernelUsage(True, 5)}
+STATE_REPLY = {"status": "ok", "state": {"gpus": [{"uuid": "GPU-1", "context": True, "torch_reserved": 5}]}}
 
 
-class Asking:
+class QueriedKernels:
     """Kernels' answers, set by a test; who was asked."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, clock: FakeClock, managers: Managers) -> None:
-        self.asked = 0
-        self.answer: Mapping[str, Any] | None = None
+        self.count = 0
+        self.reply: Mapping[str, Any] | None = None
         self.clock = clock
-        self.words = KernelWords(notebooks(managers, clock), clock)
-        monkeypatch.setattr(kernel_reports, "_answer", self._answer)
+        self.reports = KernelReports(inventory(managers, clock), clock)
+        monkeypatch.setattr(kernel_reports, "_request_state", self._reply)
 
-    async def _answer(self, manager: Any) -> Mapping[str, Any]:
-        self.asked += 1
-        if self.answer is None:
+    async def _reply(self, manager: Any) -> Mapping[str, Any]:
+        self.count += 1
+        if self.reply is None:
             raise asyncio.TimeoutError
-        return self.answer
+        return self.reply
 
-    async def ask(self, pid: int | None = 10) -> int:
+    async def query(self, pid: int | None = 10) -> int:
         """How often the kernel ``a`` has been asked by now."""
-        self.words.ask({"a": pid})
+        self.reports.query({"a": pid})
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        return self.asked
+        return self.count
 
 
-async def test_a_silent_kernel_is_asked_ever_less(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_kernel_is_queried_less_and_less(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A kernel that never answers is asked again only when it has done something, and ever later."""
     manager = kernel(local(10))
-    asking = Asking(monkeypatch, clock, Managers(a=manager))
-    assert await asking.ask() == 1
+    queries = QueriedKernels(monkeypatch, clock, Managers(a=manager))
+    assert await queries.query() == 1
     clock.advance(1000.0)
-    assert await asking.ask() == 1
+    assert await queries.query() == 1
     for pause, count in ((20.0, 2), (19.0, 2), (1.0, 3), (39.0, 3), (1.0, 4)):
         manager.last_activity = datetime.fromtimestamp(EPOCH + clock.monotonic() + 1, timezone.utc)
         clock.advance(pause)
-        assert await asking.ask() == count
-    assert asking.words.said({"a": 10}) == {}
+        assert await queries.query() == count
+    assert queries.reports.newest({"a": 10}) == {}
 
 
-async def test_an_answer_holds_for_a_while(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_report_expires(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that answers is asked every five seconds; when it stops, its bytes are told for half a minute."""
-    asking = Asking(monkeypatch, clock, Managers(a=kernel(local(10), "busy")))
-    asking.answer = ANSWER
-    assert (await asking.ask(), asking.words.said({"a": 10})) == (1, {"a": WORD})
+    queries = QueriedKernels(monkeypatch, clock, Managers(a=kernel(local(10), "busy")))
+    queries.reply = STATE_REPLY
+    assert (await queries.query(), queries.reports.newest({"a": 10})) == (1, {"a": USAGE})
     clock.advance(4.9)
-    assert await asking.ask() == 1
-    asking.answer = None
+    assert await queries.query() == 1
+    queries.reply = None
     clock.advance(25.1)
-    assert (await asking.ask(), asking.words.said({"a": 10})) == (2, {"a": WORD})
+    assert (await queries.query(), queries.reports.newest({"a": 10})) == (2, {"a": USAGE})
     clock.advance(0.1)
-    assert asking.words.said({"a": 10}) == {"a": {"GPU-1": Word(True, None)}}
-    assert asking.words.said({"a": 11}) == {}, "another process is another kernel"
-    assert asking.words.said({"a": 10}) == {}
-    asking.answer = ANSWER
-    assert (await asking.ask(), asking.words.said({})) == (3, {})
+    assert queries.reports.newest({"a": 10}) == {"a": {"GPU-1": KernelUsage(True, None)}}
+    assert queries.reports.newest({"a": 11}) == {}, "another process is another kernel"
+    assert queries.reports.newest({"a": 10}) == {}
+    queries.reply = STATE_REPLY
+    assert (await queries.query(), queries.reports.newest({})) == (3, {})
 
 
-async def test_one_that_has_answered_is_asked_again(
+async def test_a_kernel_that_has_replied_is_queried_again(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A kernel that is known to be able to answer is asked on though it was silent and has run nothing."""
-    asking = Asking(monkeypatch, clock, Managers(a=kernel(local(10))))
-    asking.answer = ANSWER
-    await asking.ask()
+    queries = QueriedKernels(monkeypatch, clock, Managers(a=kernel(local(10))))
+    queries.reply = STATE_REPLY
+    await queries.query()
     clock.advance(5.0)
-    asking.answer = None
-    await asking.ask()
+    queries.reply = None
+    await queries.query()
     clock.advance(40.0)
-    assert asking.words.said({"a": 10}) == {"a": {"GPU-1": Word(True, None)}}
-    asking.answer = ANSWER
-    assert (await asking.ask(), asking.words.said({"a": 10})) == (3, {"a": WORD})
+    assert queries.reports.newest({"a": 10}) == {"a": {"GPU-1": KernelUsage(True, None)}}
+    queries.reply = STATE_REPLY
+    assert (await queries.query(), queries.reports.newest({"a": 10})) == (3, {"a": USAGE})
 
 
-async def test_one_that_is_silent_in_a_long_call(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel that has answered is asked every half minute at least, and at once when it does something."""
-    manager = kernel(local(10), "busy")
-    asking = Asking(monkeypatch, clock, Managers(a=manager))
-    asking.answer = ANSWER
-    await asking.ask()
-    asking.answer = None
-    clock.advance(5.0)
-    await asking.ask()
-    for count in range(3, 30):
-        clock.advance(30.0)
-        assert await asking.ask() == count
-    manager.last_activity = datetime.fromtimestamp(EPOCH + 1, timezone.utc)
-    clock.advance(2.0)
-    assert await asking.ask() == 30
-    clock.advance(2.0)
-    assert await asking.ask() == 30
-    assert asking.words.said({"a": 10}) == {"a": {"GPU-1": Word(True, None)}}, "its process is the same"
-
-
-async def test_the_word_of_a_process_that_nobody_sees(
+async def test_a_kernel_that_is_silent_in_a_long_call(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A kernel that has answered is asked every half minute at least, and at once when it does something."""
+    manager = kernel(local(10), "busy")
+    queries = QueriedKernels(monkeypatch, clock, Managers(a=manager))
+    queries.reply = STATE_REPLY
+    await queries.query()
+    queries.reply = None
+    clock.advance(5.0)
+    await queries.query()
+    for count in range(3, 30):
+        clock.advance(30.0)
+        assert await queries.query() == count
+    manager.last_activity = datetime.fromtimestamp(EPOCH + 1, timezone.utc)
+    clock.advance(2.0)
+    assert await queries.query() == 30
+    clock.advance(2.0)
+    assert await queries.query() == 30
+    assert queries.reports.newest({"a": 10}) == {"a": {"GPU-1": KernelUsage(True, None)}}, (
+        "its process is the same"
+    )
+
+
+async def test_the_report_of_an_invisible_process(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a kernel elsewhere said is believed for five minutes; then it is asked rarely, as one unknown."""
-    asking = Asking(monkeypatch, clock, Managers(a=kernel(SimpleNamespace(pid=None))))
-    asking.answer = ANSWER
-    await asking.ask(None)
-    asking.answer = None
+    queries = QueriedKernels(monkeypatch, clock, Managers(a=kernel(SimpleNamespace(pid=None))))
+    queries.reply = STATE_REPLY
+    await queries.query(None)
+    queries.reply = None
     clock.advance(300.0)
-    await asking.ask(None)
-    assert asking.words.said({"a": None}) == {"a": {"GPU-1": Word(True, None)}}
+    await queries.query(None)
+    assert queries.reports.newest({"a": None}) == {"a": {"GPU-1": KernelUsage(True, None)}}
     clock.advance(1.0)
-    assert asking.words.said({"a": None}) == {}
+    assert queries.reports.newest({"a": None}) == {}
     clock.advance(3600.0)
-    assert await asking.ask(None) == 2
-    assert asking.words.said({"a": None}) == {}
+    assert await queries.query(None) == 2
+    assert queries.reports.newest({"a": None}) == {}
 
 
 @pytest.mark.parametrize("state", ["starting", "restarting", "autorestarting", "dead"])
-async def test_the_word_of_a_kernel_that_begins_anew(
+async def test_the_report_of_a_kernel_that_restarts(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
     """A restart that Jupyter tells of ends what was said, also where the process can't be seen."""
     manager = kernel(SimpleNamespace(pid=None))
-    asking = Asking(monkeypatch, clock, Managers(a=manager))
-    asking.answer = ANSWER
-    await asking.ask(None)
-    assert asking.words.said({"a": None}) == {"a": WORD}
+    queries = QueriedKernels(monkeypatch, clock, Managers(a=manager))
+    queries.reply = STATE_REPLY
+    await queries.query(None)
+    assert queries.reports.newest({"a": None}) == {"a": USAGE}
     manager.execution_state = state
-    assert asking.words.said({"a": None}) == {}
+    assert queries.reports.newest({"a": None}) == {}
     manager.execution_state = "idle"
-    assert asking.words.said({"a": None}) == {}
+    assert queries.reports.newest({"a": None}) == {}
 
 
 @pytest.mark.parametrize(
@@ -319,9 +323,11 @@ async def test_the_word_of_a_kernel_that_begins_anew(
         None,
     ],
 )
-async def test_who_is_never_asked(clock: FakeClock, monkeypatch: pytest.MonkeyPatch, manager: Any) -> None:
+async def test_kernels_that_are_never_queried(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch, manager: Any
+) -> None:
     """No kernel of another language, none that is not up, and none behind a gateway."""
-    assert await Asking(monkeypatch, clock, Managers(a=manager)).ask() == 0
+    assert await QueriedKernels(monkeypatch, clock, Managers(a=manager)).query() == 0
 
 
 @pytest.mark.parametrize(
@@ -337,16 +343,19 @@ async def test_answers_that_say_nothing(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch, answer: Mapping[str, Any]
 ) -> None:
     """What is no answer is none."""
-    asking = Asking(monkeypatch, clock, Managers(a=kernel(local(10))))
-    asking.answer = answer
-    assert (await asking.ask(), asking.words.said({"a": 10})) == (1, {})
+    queries = QueriedKernels(monkeypatch, clock, Managers(a=kernel(local(10))))
+    queries.reply = answer
+    assert (await queries.query(), queries.reports.newest({"a": 10})) == (1, {})
 
 
 async def test_an_older_gpuwidget(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel whose gpuwidget does not know the number yet is known to be there, and no more."""
-    asking = Asking(monkeypatch, clock, Managers(a=kernel(local(10))))
-    asking.answer = {"status": "ok", "state": {"gpus": [{"uuid": "GPU-1", "context": True}]}}
-    assert (await asking.ask(), asking.words.said({"a": 10})) == (1, {"a": {"GPU-1": Word(True, None)}})
+    queries = QueriedKernels(monkeypatch, clock, Managers(a=kernel(local(10))))
+    queries.reply = {"status": "ok", "state": {"gpus": [{"uuid": "GPU-1", "context": True}]}}
+    assert (await queries.query(), queries.reports.newest({"a": 10})) == (
+        1,
+        {"a": {"GPU-1": KernelUsage(True, None)}},
+    )
 
 
 @pytest.mark.parametrize(
@@ -367,14 +376,14 @@ async def test_impossible_sizes_are_unknown(
         {"uuid": "GPU-3", "context": False, "torch_reserved": 0},
         {"uuid": "GPU-4", "context": False, "torch_reserved": None},
     ]
-    asking = Asking(monkeypatch, clock, Managers(a=kernel(local(10))))
-    asking.answer = {"status": "ok", "state": {"gpus": gpus}}
-    await asking.ask()
-    assert asking.words.said({"a": 10}) == {
+    queries = QueriedKernels(monkeypatch, clock, Managers(a=kernel(local(10))))
+    queries.reply = {"status": "ok", "state": {"gpus": gpus}}
+    await queries.query()
+    assert queries.reports.newest({"a": 10}) == {
         "a": {
-            "GPU-1": Word(True, None, invalid=True),
-            "GPU-2": Word(False, 2**53 - 1),
-            "GPU-3": Word(False, 0),
-            "GPU-4": Word(False, None),
+            "GPU-1": KernelUsage(True, None, invalid=True),
+            "GPU-2": KernelUsage(False, 2**53 - 1),
+            "GPU-3": KernelUsage(False, 0),
+            "GPU-4": KernelUsage(False, None),
         }
     }

@@ -35,7 +35,7 @@ def test_changes_have_only_what_is_new() -> None:
         "time": 100.2,
         "readings": [{"utilization": None, "missing": {"utilization": "the GPU is lost"}}, {}],
     }
-    assert json.loads(encoded.tick) == {"type": "sample", "sample": plain(now)}
+    assert json.loads(encoded.message) == {"type": "sample", "sample": plain(now)}
     assert encoded.whole == json.dumps(plain(now), separators=(",", ":")).encode()
 
 

@@ -1,4 +1,4 @@
-"""The past: what is held, for how long, and as what it is sent."""
+"""The store: what is held, for how long, and as what it is sent."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from fakes import EPOCH
 from helpers_samples import h200, reading, sample
 
 from gpuwidget.model.samples import Sample
-from gpuwidget.server.history import Past
-from gpuwidget.server.history_metrics import PLACES
+from gpuwidget.server.history import HistoryStore
 
 ONE, OTHER = h200(0), h200(1)
 
@@ -21,24 +20,24 @@ def at(seconds: float, *indexes: int, **values: Any) -> Sample:
     return sample(*((h200(index), reading(h200(index), **values)) for index in indexes), time=EPOCH + seconds)
 
 
-def told(past: Past, since: float = 0.0) -> Any:
+def told(store: HistoryStore, since: float = 0.0) -> Any:
     """What is sent, decoded, its times counted from the epoch of the tests."""
-    whole = json.loads(past.encoded(EPOCH + since))
+    whole = json.loads(store.encode_recent(EPOCH + since))
     return {**whole, "t": [round(time - EPOCH, 3) for time in whole["t"]]}
 
 
 def test_nothing_was_read_yet() -> None:
     """Before the first sample there is neither time nor GPU."""
-    assert told(Past(600.0, 0.2)) == {"t": [], "gpus": []}
+    assert told(HistoryStore(600.0, 0.2)) == {"t": [], "gpus": []}
 
 
 def test_values_are_sent_as_they_were_read() -> None:
     """Percent and watts keep their decimals, bytes are whole, and unknown is null, never 0."""
-    past = Past(600.0, 0.2)
-    past.add(at(0.0, 0, utilization=12.5, memory_used=150_323_855_361, power_w=612.437))
-    past.add(at(0.2004, 0, utilization=None, memory_used=None, power_w=None))
-    past.add(at(0.4, 0, utilization=0.0, memory_used=0, power_w=float("nan")))
-    assert told(past) == {
+    store = HistoryStore(600.0, 0.2)
+    store.add(at(0.0, 0, utilization=12.5, memory_used=150_323_855_361, power_w=612.437))
+    store.add(at(0.2004, 0, utilization=None, memory_used=None, power_w=None))
+    store.add(at(0.4, 0, utilization=0.0, memory_used=0, power_w=float("nan")))
+    assert told(store) == {
         "t": [0.0, 0.2, 0.4],
         "gpus": [
             {
@@ -54,21 +53,21 @@ def test_values_are_sent_as_they_were_read() -> None:
 @pytest.mark.parametrize("ticks", [1, 63, 64, 65, 200])
 def test_every_tick_is_held_in_order(ticks: int) -> None:
     """At full rate, whatever the number of ticks, and cut at any moment."""
-    past = Past(600.0, 0.2)
+    store = HistoryStore(600.0, 0.2)
     for tick in range(ticks):
-        past.add(at(float(tick), 0, power_w=float(tick)))
+        store.add(at(float(tick), 0, power_w=float(tick)))
     for since in {0, 1, 63, 64, 65, 100, ticks - 1, ticks}:
-        known = told(past, float(since))
+        known = told(store, float(since))
         assert known["t"] == [float(tick) for tick in range(since, ticks)]
         assert [one["power_w"] for one in known["gpus"]] == ([known["t"]] if since < ticks else [])
 
 
 def test_gpus_come_and_go() -> None:
     """A GPU that came later or left earlier is unknown before or after; columns stay aligned with time."""
-    past = Past(600.0, 0.2)
+    store = HistoryStore(600.0, 0.2)
     for tick in range(100):
-        past.add(at(float(tick), *([0] if tick < 70 else [0, 1] if tick < 80 else [1]), power_w=float(tick)))
-    columns = {one["uuid"]: one["power_w"] for one in told(past)["gpus"]}
+        store.add(at(float(tick), *([0] if tick < 70 else [0, 1] if tick < 80 else [1]), power_w=float(tick)))
+    columns = {one["uuid"]: one["power_w"] for one in told(store)["gpus"]}
     assert columns == {
         ONE.uuid: [float(tick) if tick < 80 else None for tick in range(100)],
         OTHER.uuid: [float(tick) if tick >= 70 else None for tick in range(100)],
@@ -77,20 +76,20 @@ def test_gpus_come_and_go() -> None:
 
 def test_a_gpu_that_went_is_forgotten_with_its_time() -> None:
     """Once the time in which it was there is over, nothing is left of it."""
-    past = Past(60.0, 1.0)
-    past.add(at(0.0, 0, 1))
+    store = HistoryStore(60.0, 1.0)
+    store.add(at(0.0, 0, 1))
     for tick in range(1, 200):
-        past.add(at(float(tick), 1))
-    assert [one["uuid"] for one in told(past)["gpus"]] == [OTHER.uuid]
+        store.add(at(float(tick), 1))
+    assert [one["uuid"] for one in told(store)["gpus"]] == [OTHER.uuid]
 
 
 def test_it_is_bounded_in_time_and_in_number() -> None:
-    """What is older than asked for is let go of, a block of 64 ticks at a time, however fast they come."""
-    past = Past(60.0, 0.2)
+    """What is older than asked for is let go of, a chunk of 64 ticks at a time, however fast they come."""
+    store = HistoryStore(60.0, 0.2)
     for tick in range(5_000):
-        past.add(at(tick / 5, 0))
-    assert 300 <= len(past) <= 300 + 2 * 64
-    fast = Past(60.0, 0.2)
+        store.add(at(tick / 5, 0))
+    assert 300 <= len(store) <= 300 + 2 * 64
+    fast = HistoryStore(60.0, 0.2)
     for tick in range(5_000):
         fast.add(at(tick / 1_000, 0))
     assert len(fast) <= 60 / 0.18 + 2 * 64
@@ -98,40 +97,39 @@ def test_it_is_bounded_in_time_and_in_number() -> None:
 
 def test_a_pause_leaves_a_gap() -> None:
     """Times in which nobody looked hold no values, and old ones end when somebody looks again."""
-    past = Past(60.0, 0.2)
-    past.add(at(0.0, 0))
-    past.add(at(30.0, 0))
-    assert told(past)["t"] == [0.0, 30.0]
-    past.add(at(500.0, 0))
-    assert told(past, 440.0)["t"] == [500.0]
+    store = HistoryStore(60.0, 0.2)
+    store.add(at(0.0, 0))
+    store.add(at(30.0, 0))
+    assert told(store)["t"] == [0.0, 30.0]
+    store.add(at(500.0, 0))
+    assert told(store, 440.0)["t"] == [500.0]
 
 
 def test_a_clock_set_back_begins_anew() -> None:
     """Times always rise: what was before the clock was set back can't be placed and is let go of."""
-    past = Past(600.0, 0.2)
-    past.add(at(100.0, 0))
-    past.add(at(40.0, 0))
-    past.add(at(40.2, 0))
-    assert told(past)["t"] == [40.0, 40.2]
+    store = HistoryStore(600.0, 0.2)
+    store.add(at(100.0, 0))
+    store.add(at(40.0, 0))
+    store.add(at(40.2, 0))
+    assert told(store)["t"] == [40.0, 40.2]
 
 
 @pytest.mark.parametrize("seconds", [20, 63, 64, 65, 130, 190])
 @pytest.mark.parametrize("back", [0, 1, 3, 59])
 def test_a_clock_set_back_a_little(seconds: int, back: int) -> None:
     """Only what lies after the new time is let go of; all before is kept, at full rate and by seconds."""
-    past, seconds = Past(600.0, 1.0), max(seconds, back + 1)
+    store, seconds = HistoryStore(600.0, 1.0), max(seconds, back + 1)
     for second in range(seconds):
-        past.add(at(float(second), 0, power_w=float(second)))
+        store.add(at(float(second), 0, power_w=float(second)))
     newest = seconds - 1 - back
     for second in range(newest, newest + 150):
-        past.add(at(float(second), 0, power_w=1000.0 + second))
+        store.add(at(float(second), 0, power_w=1000.0 + second))
     times = [float(second) for second in range(newest + 150)]
     power = [second if second < newest else 1000.0 + second for second in times]
-    assert (told(past)["t"], told(past)["gpus"][0]["power_w"]) == (times, power)
-    held = past._hour.blocks()
-    assert [time - EPOCH for block in held for time in block.t] == times
-    place = PLACES["power_w"]
-    columns = [column for block in held if (column := block.column(ONE.uuid, place)) is not None]
-    for values in zip(*columns, strict=True):
-        assert [value for part in values for value in part] == power
-    assert [count for block in held for count in block.counts()] == [1] * len(times)
+    assert (told(store)["t"], told(store)["gpus"][0]["power_w"]) == (times, power)
+    held = store._rollup.chunks()
+    assert [time - EPOCH for chunk in held for time in chunk.times] == times
+    parts = [values for chunk in held if (values := chunk.values(ONE.uuid, "power_w")) is not None]
+    for stat in range(3):
+        assert [value for part in parts for value in part[stat]] == power
+    assert [count for chunk in held for count in chunk.samples] == [1] * len(times)

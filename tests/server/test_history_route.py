@@ -12,9 +12,9 @@ from helpers_server import Server, Stream
 
 from gpuwidget.model.samples import Activity
 from gpuwidget.server import wire
-from gpuwidget.server.history_metrics import QUANTITIES
+from gpuwidget.server.history_metrics import METRICS
 
-NAMES = ", ".join(QUANTITIES)
+NAMES = ", ".join(METRICS)
 
 
 async def sampled(server: Server, ticks: int = 3) -> tuple[Stream, list[Any]]:
@@ -31,7 +31,7 @@ async def test_metrics_that_are_asked_for(server: Server) -> None:
         "history", metrics="temperature_c,utilization", seconds=600, points=4000
     )
     assert status == 200
-    assert set(course) == {field.name for field in fields(wire.Course)}
+    assert set(course) == {field.name for field in fields(wire.MetricHistory)}
     assert course["step_s"] == 0
     assert course["t"][:3] == [round(one["time"], 3) for one in seen]
     assert [one["uuid"] for one in course["gpus"]] == [gpu(0).uuid, gpu(1).uuid]
@@ -47,7 +47,7 @@ async def test_all_metrics_of_a_part(server: Server) -> None:
     _, course = await server.get("history", metrics="all", since=since, until=until)
     assert (course["since"], course["until"]) == (since, until)
     assert course["t"] == [round(one["time"], 3) for one in seen[1:4]]
-    assert list(course["gpus"][0]["metrics"]) == list(QUANTITIES[:7])
+    assert list(course["gpus"][0]["metrics"]) == list(METRICS[:7])
 
 
 async def test_the_future_and_what_is_older_than_an_hour_are_cut_off(server: Server) -> None:
@@ -106,9 +106,9 @@ async def test_counters_are_read_while_somebody_looks_at_them(server: Server, so
     late = await server.stream()
     await late.next()
     await late.say({"type": "activity", "wanted": True})
-    await server.until(lambda: len(server.hub._activity_wanted) == 2)
+    await server.until(lambda: len(server.hub._activity_clients) == 2)
     await stream.say({"type": "activity", "wanted": False})
-    await server.until(lambda: len(server.hub._activity_wanted) == 1)
+    await server.until(lambda: len(server.hub._activity_clients) == 1)
     assert server.hub._activity is not None
     late.close()
     await server.until(lambda: server.hub._activity is None)
@@ -155,7 +155,7 @@ class TestAlwaysOn:
     async def test_the_past_is_there_before_the_first_viewer(
         self, server: Server, source: FakeSource
     ) -> None:
-        """From the server's start on it samples, the counters too, and whoever comes sees the past."""
+        """From the server's start on it samples, the counters too, and whoever comes sees the store."""
         source.activity[0] = Activity(1.0, 2.0, *[7.0] * 12)
         await server.until(lambda: source.calls["activity"] > 3 and source.calls["fast"] > 20)
         hello = await (await server.stream()).next()
@@ -168,7 +168,7 @@ class TestAlwaysOn:
         """The last client to leave ends nothing; the server's own end does."""
         stream, _ = await sampled(server)
         stream.close()
-        await server.until(lambda: not server.hub._listeners)
+        await server.until(lambda: not server.hub._clients)
         calls = source.calls["fast"]
         await server.until(lambda: source.calls["fast"] > calls + 20)
         server.hub.close()
@@ -197,4 +197,4 @@ async def test_a_word_that_is_neither(
 async def test_always_on_by_a_command_line(server: Server, jp_argv: list[str], source: FakeSource) -> None:
     """``--GpuWidget.always_on=True`` does the same."""
     await server.until(lambda: source.calls["fast"] > 4)
-    assert not server.hub._listeners
+    assert not server.hub._clients

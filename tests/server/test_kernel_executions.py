@@ -10,10 +10,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from helpers_channels import Channels
+from helpers_kernel_channels import Channels
 from helpers_server import Server
 
-from gpuwidget.server.kernel_executions import Executions, KernelExecutions
+from gpuwidget.server.kernel_executions import ExecutionTracker, KernelExecutions
 
 WAITS = """
 import pathlib, time
@@ -193,22 +193,22 @@ def status(state: str, request: str, kind: str = "execute_request", **changes: A
 )
 def test_messages(messages: list[list[dict[str, Any]]], running: bool) -> None:
     """A request runs from its ``busy`` to its ``idle``, to the next request or to the next process."""
-    executions = KernelExecutions()
+    execution_tracker = KernelExecutions()
     for message in messages:
-        executions.receive(*message)
-    assert executions.running is running
+        execution_tracker.receive(*message)
+    assert execution_tracker.running is running
 
 
 def test_other_kernel_managers() -> None:
     """Kernels of a manager without Jupyter Server's messages start as usual, and keep Jupyter's state."""
-    executions = Executions()
-    executions.observe(SimpleNamespace())
+    execution_tracker = ExecutionTracker()
+    execution_tracker.observe(SimpleNamespace())
     started: list[str] = []
     manager = SimpleNamespace(
         start_watching_activity=started.append,
         list_kernel_ids=lambda: ["a"],
         get_kernel=lambda _: SimpleNamespace(),
     )
-    executions.observe(manager)
+    execution_tracker.observe(manager)
     manager.start_watching_activity("a")
-    assert (started, executions.running("a")) == (["a"], False)
+    assert (started, execution_tracker.running("a")) == (["a"], False)

@@ -13,8 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import gpuwidget
 from gpuwidget.model.samples import Activity, Origin
-from gpuwidget.server.prometheus import exposition
-from gpuwidget.server.wire import GpuUsage, Holding, ServerKernel, Usage
+from gpuwidget.server.prometheus import metrics_text
+from gpuwidget.server.wire import GpuMemoryOwnership, MemoryHolder, MemoryOwnership, ServerKernel
 
 GOLDEN = Path(__file__).parent / "data" / "metrics.txt"
 ZERO, ONE = h200(0), h200(1)
@@ -42,14 +42,16 @@ WINDOW = Activity(
 )
 
 
-def holding(memory: int | None, *, kernel: str | None = None, terminal: str | None = None) -> Holding:
+def holding(memory: int | None, *, kernel: str | None = None, terminal: str | None = None) -> MemoryHolder:
     """What the driver says that somebody holds."""
-    return Holding(kernel, terminal, None, None, None, None, memory, "driver")
+    return MemoryHolder(kernel, terminal, None, None, None, None, memory, "driver")
 
 
-def usage(*gpus: GpuUsage, kernels: tuple[ServerKernel, ...] = (NOTEBOOK, CONSOLE, HOLDS_NOTHING)) -> Usage:
+def usage(
+    *gpus: GpuMemoryOwnership, kernels: tuple[ServerKernel, ...] = (NOTEBOOK, CONSOLE, HOLDS_NOTHING)
+) -> MemoryOwnership:
     """Who holds what of these GPUs."""
-    return Usage("usage", EPOCH, kernels, gpus)
+    return MemoryOwnership("usage", EPOCH, kernels, gpus)
 
 
 def series(text: bytes, name: str) -> list[tuple[dict[str, str], float]]:
@@ -69,7 +71,7 @@ def names(text: bytes) -> set[str]:
 
 def whole() -> bytes:
     """A machine with all that there can be."""
-    return exposition(
+    return metrics_text(
         sample(
             (ZERO, reading(ZERO, throttle=("power cap",), xid=79, xid_time=EPOCH - 30, activity=WINDOW)),
             (ONE, reading(ONE, ecc_uncorrected=2)),
@@ -79,16 +81,20 @@ def whole() -> bytes:
             ),
         ),
         usage(
-            GpuUsage(
+            GpuMemoryOwnership(
                 ZERO.uuid,
                 (holding(20 * GIB, kernel="k-1"), holding(GIB, terminal="1"), holding(2 * GIB), holding(GIB)),
                 36 * GIB,
                 None,
                 (),
             ),
-            GpuUsage(ONE.uuid, (holding(GIB, kernel="k-1"),), 59 * GIB, None, ()),
-            GpuUsage(
-                SLICE.uuid, (Holding("k-2", None, None, None, None, None, GIB, "torch"),), 59 * GIB, "…", ()
+            GpuMemoryOwnership(ONE.uuid, (holding(GIB, kernel="k-1"),), 59 * GIB, None, ()),
+            GpuMemoryOwnership(
+                SLICE.uuid,
+                (MemoryHolder("k-2", None, None, None, None, None, GIB, "torch"),),
+                59 * GIB,
+                "…",
+                (),
             ),
         ),
     )
@@ -103,9 +109,9 @@ def test_user_text_stays_within_its_quotes() -> None:
     """A notebook's name may hold quotes, backslashes, line breaks and bytes that are no text."""
     nasty = 'a "b"\\c\nd{}=,\udcff é.ipynb'
     kernel = replace(NOTEBOOK, path=nasty, name=nasty)
-    text = exposition(
+    text = metrics_text(
         sample((ZERO, reading(ZERO))),
-        usage(GpuUsage(ZERO.uuid, (holding(GIB, kernel="k-1"),), 0, None, ()), kernels=(kernel,)),
+        usage(GpuMemoryOwnership(ZERO.uuid, (holding(GIB, kernel="k-1"),), 0, None, ()), kernels=(kernel,)),
     )
     assert r'name="a \"b\"\\c\nd{}=,? é.ipynb"' in text.decode()
     ((labels, value),) = series(text, "gpuwidget_kernel_info")
@@ -122,14 +128,14 @@ def test_what_is_unknown_is_absent() -> None:
         )
     )
     blind = h200(0, memory_total=None, memory_reserved=None)
-    text = exposition(sample((blind, reading(blind, **nothing))), None)
+    text = metrics_text(sample((blind, reading(blind, **nothing))), None)
     assert names(text) == {
         "gpuwidget_build_info",
         "gpuwidget_gpus",
         "gpuwidget_sample_timestamp_seconds",
         "gpuwidget_gpu_info",
     }
-    text = exposition(sample((ZERO, reading(ZERO, power_w=float("nan"), temperature_c=float("inf")))), None)
+    text = metrics_text(sample((ZERO, reading(ZERO, power_w=float("nan"), temperature_c=float("inf")))), None)
     assert "NaN" not in text.decode()
     assert "Inf" not in text.decode()
     assert names(text) & {"gpuwidget_gpu_power_watts", "gpuwidget_gpu_temperature_celsius"} == set()
@@ -138,7 +144,7 @@ def test_what_is_unknown_is_absent() -> None:
 @pytest.mark.parametrize("state", ["lost_since", "silent_since"])
 def test_a_gpu_that_does_not_answer_is_not_up(state: str) -> None:
     """A lost GPU stays in the scrape as 0, with the time of its last answer."""
-    text = exposition(
+    text = metrics_text(
         sample((ZERO, reading(ZERO)), (ONE, reading(ONE, **{state: EPOCH, "answered": EPOCH - 60}))), None
     )
     assert series(text, "gpuwidget_gpu_up") == [
@@ -150,7 +156,7 @@ def test_a_gpu_that_does_not_answer_is_not_up(state: str) -> None:
 
 def test_no_gpu_is_told() -> None:
     """Where there is no GPU, the scrape says so."""
-    text = exposition(sample(origin=replace(LIVE, kind="none", driver=None, cuda_driver=None)), usage())
+    text = metrics_text(sample(origin=replace(LIVE, kind="none", driver=None, cuda_driver=None)), usage())
     ((labels, _),) = series(text, "gpuwidget_build_info")
     assert labels == {"version": gpuwidget.__version__, "source": "none", "driver": "", "cuda_driver": ""}
     assert series(text, "gpuwidget_gpus") == [({}, 0.0)]
@@ -160,16 +166,16 @@ def test_no_gpu_is_told() -> None:
 def test_a_recording_is_labelled() -> None:
     """Numbers of a recording are not taken for this machine's."""
     origin = Origin("replay", None, "Recording of NVIDIA H200", "580.1", "13.0")
-    text = exposition(sample((ZERO, reading(ZERO)), origin=origin), None)
+    text = metrics_text(sample((ZERO, reading(ZERO)), origin=origin), None)
     assert series(text, "gpuwidget_build_info")[0][0]["source"] == "replay"
 
 
 def test_memory_that_is_not_known_is_not_summed() -> None:
     """Where the driver does not say what one of the processes holds, their sum is absent too."""
-    text = exposition(
+    text = metrics_text(
         sample((ZERO, reading(ZERO))),
         usage(
-            GpuUsage(
+            GpuMemoryOwnership(
                 ZERO.uuid,
                 (holding(None, kernel="k-1"), holding(None), holding(GIB), holding(GIB, terminal="1")),
                 None,
@@ -185,13 +191,13 @@ def test_memory_that_is_not_known_is_not_summed() -> None:
 
 
 def test_names_of_files_that_hold_nothing_stay_here() -> None:
-    """Only notebooks that hold GPU memory are named."""
+    """Only inventory that hold GPU memory are named."""
     assert b"secret" not in whole()
 
 
 def test_a_reason_of_a_newer_driver() -> None:
     """A reason for a low clock that has no word yet is there by its number."""
-    text = exposition(sample((ZERO, reading(ZERO, throttle=("reason 0x800",)))), None)
+    text = metrics_text(sample((ZERO, reading(ZERO, throttle=("reason 0x800",)))), None)
     on = [labels["reason"] for labels, value in series(text, "gpuwidget_gpu_throttle_reason") if value]
     assert on == ["reason 0x800"]
     assert len(series(text, "gpuwidget_gpu_throttle_reason")) == 12
@@ -199,9 +205,9 @@ def test_a_reason_of_a_newer_driver() -> None:
 
 def test_who_holds_what_of_a_gpu_that_has_gone() -> None:
     """A GPU that left between the two is left out."""
-    text = exposition(
+    text = metrics_text(
         sample((ZERO, reading(ZERO))),
-        usage(GpuUsage(ONE.uuid, (holding(GIB, kernel="k-1"),), 0, None, ())),
+        usage(GpuMemoryOwnership(ONE.uuid, (holding(GIB, kernel="k-1"),), 0, None, ())),
     )
     assert not names(text) & {"gpuwidget_kernel_memory_bytes", "gpuwidget_kernel_info"}
 
@@ -209,9 +215,12 @@ def test_who_holds_what_of_a_gpu_that_has_gone() -> None:
 def test_what_is_held_in_a_slice_counts_once() -> None:
     """The driver may tell of a slice's processes on its parent too: a sum over all series is right."""
     held = (holding(GIB, kernel="k-1"), holding(2 * GIB))
-    text = exposition(
+    text = metrics_text(
         sample((ONE, reading(ONE)), (SLICE, reading(SLICE))),
-        usage(GpuUsage(ONE.uuid, held, 5 * GIB, None, ()), GpuUsage(SLICE.uuid, held, 0, None, ())),
+        usage(
+            GpuMemoryOwnership(ONE.uuid, held, 5 * GIB, None, ()),
+            GpuMemoryOwnership(SLICE.uuid, held, 0, None, ()),
+        ),
     )
     assert series(text, "gpuwidget_kernel_memory_bytes") == [
         ({"gpu": "1", "mig": "0", "kernel": "k-1", "source": "driver"}, GIB)

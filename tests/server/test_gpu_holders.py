@@ -9,18 +9,20 @@ import pytest
 from helpers_samples import GIB, LIVE, h200, process, reading
 
 from gpuwidget.model.samples import Process
-from gpuwidget.server.gpu_holders import Owner, People, gpu_usage
-from gpuwidget.server.kernel_reports import Word
-from gpuwidget.server.rolling_mean import Means
-from gpuwidget.server.wire import GpuUsage, Holding
+from gpuwidget.server.gpu_holders import ProcessContext, ProcessOwner, gpu_ownership
+from gpuwidget.server.kernel_reports import KernelUsage
+from gpuwidget.server.rolling_mean import RollingMeans
+from gpuwidget.server.wire import GpuMemoryOwnership, MemoryHolder
 from gpuwidget.system.processes import Identity
 
 GPU = h200(0)
 SLICE = h200(0, uuid="MIG-1", mig_index=1, mig_parent=GPU.uuid)
-NO_MEANS = Means(0.2).of("")
-OWNERS = {10: Owner("k1", None), 11: Owner("k1", None), 12: Owner("k2", None)} | dict.fromkeys(
-    (20, 21), Owner(None, "1")
-)
+NO_MEANS = RollingMeans(0.2).means("")
+OWNERS = {
+    10: ProcessOwner("k1", None),
+    11: ProcessOwner("k1", None),
+    12: ProcessOwner("k2", None),
+} | dict.fromkeys((20, 21), ProcessOwner(None, "1"))
 FOREIGN = (
     "The driver's process ids can't be matched with this server's, as in a container that has ids of its own."
 )
@@ -32,29 +34,29 @@ BY_TORCH_ITSELF = (
     "child processes whose size the driver does not say are not in it."
 )
 INVALID = "A kernel reported an impossible amount of torch memory, so what it holds is unknown."
-BY_LOADING = "A notebook that has loaded gpuwidget (%load_ext gpuwidget) says what torch holds in it."
+LOAD_EXTENSION = "A notebook that has loaded gpuwidget (%load_ext gpuwidget) says what torch holds in it."
 
 
 def told(
     *listed: Process,
-    words: Mapping[str, Word] | None = None,
-    match: bool = True,
+    reports: Mapping[str, KernelUsage] | None = None,
+    pids_match: bool = True,
     in_container: bool = False,
-    elsewhere: int = 0,
+    remote_kernels: int = 0,
     gpu: Any = GPU,
     **values: Any,
-) -> GpuUsage:
+) -> GpuMemoryOwnership:
     """What is told of one GPU, of which 60 GiB are in use."""
-    people = People(
-        owner=lambda pid: OWNERS.get(pid, Owner(None, None)),
+    context = ProcessContext(
+        owner=lambda pid: OWNERS.get(pid, ProcessOwner(None, None)),
         identity=lambda one: Identity(one.user, one.program, one.arguments),
         kernels={"k1": 10, "k2": 12, "k3": None},
-        match=match,
+        pids_match=pids_match,
         in_container=in_container,
-        words={kernel: {gpu.uuid: word} for kernel, word in (words or {}).items()},
-        elsewhere=elsewhere,
+        reports={kernel: {gpu.uuid: report} for kernel, report in (reports or {}).items()},
+        remote_kernels=remote_kernels,
     )
-    return gpu_usage(reading(gpu, **{"processes": listed, **values}), LIVE, people, NO_MEANS)
+    return gpu_ownership(reading(gpu, **{"processes": listed, **values}), LIVE, context, NO_MEANS)
 
 
 def test_a_share_each_the_largest_first() -> None:
@@ -68,14 +70,14 @@ def test_a_share_each_the_largest_first() -> None:
         process(30, 7 * GIB, user="ben", program="python a.py", arguments="--lr 1"),
         process(31, 1 * GIB, user=None, program=None),
     )
-    assert usage == GpuUsage(
+    assert usage == GpuMemoryOwnership(
         GPU.uuid,
         (
-            Holding("k1", None, None, None, None, None, 21 * GIB, "driver"),
-            Holding(None, None, 30, "ben", "python a.py", "--lr 1", 7 * GIB, "driver"),
-            Holding("k2", None, 12, None, None, None, 6 * GIB, "driver"),
-            Holding(None, "1", None, None, "python train.py", "", 5 * GIB, "driver"),
-            Holding(None, None, 31, None, None, None, GIB, "driver"),
+            MemoryHolder("k1", None, None, None, None, None, 21 * GIB, "driver"),
+            MemoryHolder(None, None, 30, "ben", "python a.py", "--lr 1", 7 * GIB, "driver"),
+            MemoryHolder("k2", None, 12, None, None, None, 6 * GIB, "driver"),
+            MemoryHolder(None, "1", None, None, "python train.py", "", 5 * GIB, "driver"),
+            MemoryHolder(None, None, 31, None, None, None, GIB, "driver"),
         ),
         20 * GIB,
         None,
@@ -110,9 +112,9 @@ def test_never_less_than_nothing() -> None:
         (
             {"processes": None, "missing": {"processes": "not supported by this GPU"}},
             60 * GIB,
-            f"The driver does not list this GPU's processes: not supported by this GPU. {BY_LOADING}",
+            f"The driver does not list this GPU's processes: not supported by this GPU. {LOAD_EXTENSION}",
         ),
-        ({"processes": None}, 60 * GIB, f"The driver does not list this GPU's processes. {BY_LOADING}"),
+        ({"processes": None}, 60 * GIB, f"The driver does not list this GPU's processes. {LOAD_EXTENSION}"),
     ],
 )
 def test_what_a_driver_does_not_say(values: dict[str, Any], unattributed: int | None, reason: str) -> None:
@@ -122,12 +124,12 @@ def test_what_a_driver_does_not_say(values: dict[str, Any], unattributed: int | 
 
 
 def test_torch_fills_in_where_no_process_is_listed() -> None:
-    """A slice or GPU whose processes the driver does not list: kernels' own words, less than all of it."""
-    words = {"k1": Word(True, 20 * GIB), "k2": Word(True, 0), "k3": Word(False, None)}
-    usage = told(gpu=SLICE, processes=None, words=words)
+    """A slice or GPU whose processes the driver does not list: kernels' own reports, less than all of it."""
+    reports = {"k1": KernelUsage(True, 20 * GIB), "k2": KernelUsage(True, 0), "k3": KernelUsage(False, None)}
+    usage = told(gpu=SLICE, processes=None, reports=reports)
     assert usage.holdings == (
-        Holding("k1", None, None, None, None, None, 20 * GIB, "torch"),
-        Holding("k2", None, None, None, None, None, 0, "torch"),
+        MemoryHolder("k1", None, None, None, None, None, 20 * GIB, "torch"),
+        MemoryHolder("k2", None, None, None, None, None, 0, "torch"),
     )
     assert (usage.unattributed, usage.reason) == (
         40 * GIB,
@@ -137,40 +139,40 @@ def test_torch_fills_in_where_no_process_is_listed() -> None:
 
 def test_torch_fills_in_where_ids_do_not_match() -> None:
     """Ids that are not this server's name nobody, and are counted nowhere twice."""
-    usage = told(process(10, 30 * GIB), match=False, words={"k2": Word(True, 20 * GIB)})
-    assert usage.holdings == (Holding("k2", None, None, None, None, None, 20 * GIB, "torch"),)
+    usage = told(process(10, 30 * GIB), pids_match=False, reports={"k2": KernelUsage(True, 20 * GIB)})
+    assert usage.holdings == (MemoryHolder("k2", None, None, None, None, None, 20 * GIB, "torch"),)
     assert (usage.unattributed, usage.reason) == (40 * GIB, f"{FOREIGN} {BY_TORCH}")
-    assert told(process(10, 30 * GIB), match=False).reason == f"{FOREIGN} {BY_LOADING}"
+    assert told(process(10, 30 * GIB), pids_match=False).reason == f"{FOREIGN} {LOAD_EXTENSION}"
 
 
 def test_a_kernel_that_can_not_say() -> None:
     """A kernel that is on the GPU and can't tell how much leaves the rest unknown too."""
-    usage = told(match=False, words={"k1": Word(True, None), "k2": Word(True, GIB)})
+    usage = told(pids_match=False, reports={"k1": KernelUsage(True, None), "k2": KernelUsage(True, GIB)})
     assert [(one.kernel, one.memory) for one in usage.holdings] == [("k2", GIB), ("k1", None)]
     assert usage.unattributed is None
 
 
 def test_a_driver_without_sizes() -> None:
     """Torch's count stands in, labelled, for a kernel's own process without a size, beside its children."""
-    words = {"k1": Word(True, 20 * GIB)}
+    reports = {"k1": KernelUsage(True, 20 * GIB)}
     listed = (process(10, None), process(11, 5 * GIB))
-    usage = told(*listed, words=words)
+    usage = told(*listed, reports=reports)
     unsaid = "The driver does not say how much each process holds."
-    assert usage.holdings == (Holding("k1", None, None, None, None, None, 25 * GIB, "torch"),)
+    assert usage.holdings == (MemoryHolder("k1", None, None, None, None, None, 25 * GIB, "torch"),)
     assert (usage.unattributed, usage.reason) == (35 * GIB, f"{unsaid} {BY_TORCH_ITSELF}")
-    usage = told(*listed, process(30, None), words=words)
+    usage = told(*listed, process(30, None), reports=reports)
     assert [(one.kernel, one.memory, one.source) for one in usage.holdings] == [
         ("k1", 25 * GIB, "torch"),
         (None, None, "driver"),
     ]
     assert usage.unattributed is None
-    assert told(*listed).holdings == (Holding("k1", None, None, None, None, None, None, "driver"),)
+    assert told(*listed).holdings == (MemoryHolder("k1", None, None, None, None, None, None, "driver"),)
 
 
 @pytest.mark.parametrize("own", [(process(10, 30 * GIB),), ()])
 def test_a_child_without_a_size(own: tuple[Process, ...]) -> None:
     """Torch in a kernel knows nothing of a child's memory, and never stands for it."""
-    usage = told(*own, process(11, None), words={"k1": Word(True, 5 * GIB)})
+    usage = told(*own, process(11, None), reports={"k1": KernelUsage(True, 5 * GIB)})
     (holding,) = usage.holdings
     assert (holding.kernel, holding.memory, holding.source) == ("k1", None, "driver")
     assert usage.unattributed is None
@@ -184,26 +186,26 @@ def test_in_a_container_that_sees_its_own() -> None:
     assert told(process(10, 60 * GIB), in_container=True).reason is None
 
 
-def test_kernels_elsewhere() -> None:
+def test_remote_kernels() -> None:
     """A remote kernel has no process here: where others hold memory, one of them may be its."""
     one = "One kernel of this server runs elsewhere: what it holds can't be told from what others hold."
     two = "2 kernels of this server run elsewhere: what they hold can't be told from what others hold."
-    assert told(process(30, GIB), elsewhere=1).reason == one
-    assert told(process(30, GIB), elsewhere=2).reason == two
-    assert told(process(10, GIB), elsewhere=1).reason is None
+    assert told(process(30, GIB), remote_kernels=1).reason == one
+    assert told(process(30, GIB), remote_kernels=2).reason == two
+    assert told(process(10, GIB), remote_kernels=1).reason is None
 
 
 def test_an_impossible_report_of_a_kernel() -> None:
     """Where only the kernel could say what it holds, that is unknown with the reason, and so is the rest."""
-    invalid = {"k1": Word(False, None, invalid=True), "k2": Word(True, 5 * GIB)}
-    usage = told(process(10, None), words=invalid, match=False)
+    invalid = {"k1": KernelUsage(False, None, invalid=True), "k2": KernelUsage(True, 5 * GIB)}
+    usage = told(process(10, None), reports=invalid, pids_match=False)
     assert usage.holdings == (
-        Holding("k2", None, None, None, None, None, 5 * GIB, "torch"),
-        Holding("k1", None, None, None, None, None, None, "torch"),
+        MemoryHolder("k2", None, None, None, None, None, 5 * GIB, "torch"),
+        MemoryHolder("k1", None, None, None, None, None, None, "torch"),
     )
     assert (usage.unattributed, usage.reason) == (None, f"{FOREIGN} {BY_TORCH} {INVALID}")
-    usage = told(process(10, None), words=invalid)
-    assert usage.holdings == (Holding("k1", None, 10, None, None, None, None, "driver"),)
+    usage = told(process(10, None), reports=invalid)
+    assert usage.holdings == (MemoryHolder("k1", None, 10, None, None, None, None, "driver"),)
     assert (usage.unattributed, usage.reason) == (
         None,
         f"The driver does not say how much each process holds. {INVALID}",
@@ -212,6 +214,6 @@ def test_an_impossible_report_of_a_kernel() -> None:
 
 def test_an_impossible_report_that_is_not_needed() -> None:
     """Where the driver says what the kernel holds, its own report does not matter."""
-    usage = told(process(10, 20 * GIB), words={"k1": Word(True, None, invalid=True)})
-    assert usage.holdings == (Holding("k1", None, 10, None, None, None, 20 * GIB, "driver"),)
+    usage = told(process(10, 20 * GIB), reports={"k1": KernelUsage(True, None, invalid=True)})
+    assert usage.holdings == (MemoryHolder("k1", None, 10, None, None, None, 20 * GIB, "driver"),)
     assert (usage.unattributed, usage.reason) == (40 * GIB, None)

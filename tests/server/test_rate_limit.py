@@ -7,33 +7,33 @@ from itertools import pairwise
 import pytest
 from helpers_server import Server
 
-from gpuwidget.server.rate_limit import Pacing
+from gpuwidget.server.rate_limit import RateLimit
 
 
-def sent(wish_s: float, moments: list[float]) -> list[float]:
+def sent(interval_s: float, moments: list[float]) -> list[float]:
     """Which samples that came at ``moments`` are sent to a client with that wish, of a server at 5 Hz."""
-    pacing: Pacing[str] = Pacing(0.2)
-    pacing.wish("client", wish_s)
-    return [moment for moment in moments if pacing.due("client", moment)]
+    rate_limit: RateLimit[str] = RateLimit(0.2)
+    rate_limit.set_interval("client", interval_s)
+    return [moment for moment in moments if rate_limit.due("client", moment)]
 
 
-TICKS = [round(0.2 * tick, 1) for tick in range(16)]
+CHUNK_TICKS = [round(0.2 * tick, 1) for tick in range(16)]
 
 
 @pytest.mark.parametrize(
-    ("wish_s", "moments"),
+    ("interval_s", "moments"),
     [
-        (0.0, TICKS),
-        (0.1, TICKS),
-        (0.2, TICKS),
+        (0.0, CHUNK_TICKS),
+        (0.1, CHUNK_TICKS),
+        (0.2, CHUNK_TICKS),
         (0.5, [0.0, 0.6, 1.2, 1.8, 2.4, 3.0]),
         (1.0, [0.0, 1.0, 2.0, 3.0]),
         (60.0, [0.0]),
     ],
 )
-def test_whole_steps_and_never_faster_than_the_server(wish_s: float, moments: list[float]) -> None:
+def test_whole_steps_and_never_faster_than_the_server(interval_s: float, moments: list[float]) -> None:
     """A client gets the first sample, and then as few as it wants."""
-    assert sent(wish_s, TICKS) == moments
+    assert sent(interval_s, CHUNK_TICKS) == moments
 
 
 def test_a_late_sample_costs_no_other() -> None:
@@ -43,16 +43,16 @@ def test_a_late_sample_costs_no_other() -> None:
 
 def test_each_client_has_its_own() -> None:
     """One tab's wish is no other's, and ends with it."""
-    pacing: Pacing[str] = Pacing(0.2)
-    pacing.wish("slow", 10.0)
-    assert [pacing.due(client, 0.0) for client in ("slow", "quick")] == [True, True]
-    assert [pacing.due(client, 1.0) for client in ("slow", "quick")] == [False, True]
-    pacing.wish("slow", 0.0)
-    assert pacing.due("slow", 1.2)
-    pacing.wish("slow", 10.0)
-    pacing.forget("slow")
-    pacing.forget("slow")
-    assert [pacing.due("slow", 1.4), pacing.due("slow", 1.6)] == [True, True]
+    rate_limit: RateLimit[str] = RateLimit(0.2)
+    rate_limit.set_interval("slow", 10.0)
+    assert [rate_limit.due(client, 0.0) for client in ("slow", "quick")] == [True, True]
+    assert [rate_limit.due(client, 1.0) for client in ("slow", "quick")] == [False, True]
+    rate_limit.set_interval("slow", 0.0)
+    assert rate_limit.due("slow", 1.2)
+    rate_limit.set_interval("slow", 10.0)
+    rate_limit.remove("slow")
+    rate_limit.remove("slow")
+    assert [rate_limit.due("slow", 1.4), rate_limit.due("slow", 1.6)] == [True, True]
 
 
 async def test_a_client_may_have_fewer_samples(server: Server) -> None:
@@ -65,8 +65,8 @@ async def test_a_client_may_have_fewer_samples(server: Server) -> None:
     await slow.say('{"type":"rate","interval_s":true}')
     await slow.say('{"type":"rate","interval_s":NaN}')
     await slow.say('{"type":"rate","interval_s":1.0}')
-    await server.until(lambda: bool(server.hub._pacing._wishes))
-    assert list(server.hub._pacing._wishes.values()) == [1.0]
+    await server.until(lambda: bool(server.hub._rate_limit._intervals))
+    assert list(server.hub._rate_limit._intervals.values()) == [1.0]
     few = [(await slow.next())["sample"]["time"] for _ in range(12)]
     all_of_them = [(await quick.next())["sample"]["time"]]
     while all_of_them[-1] < few[-1]:
@@ -75,4 +75,4 @@ async def test_a_client_may_have_fewer_samples(server: Server) -> None:
     assert [round(later - sooner, 1) for sooner, later in pairwise(few[-4:])] == [1.0, 1.0, 1.0]
     assert {time for time in few if time >= all_of_them[0]} <= set(all_of_them)
     slow.close()
-    await server.until(lambda: not server.hub._pacing._wishes)
+    await server.until(lambda: not server.hub._rate_limit._intervals)

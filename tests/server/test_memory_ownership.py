@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 from fakes import FakeSource, gpu
-from helpers_channels import Channels
+from helpers_kernel_channels import Channels
 from helpers_samples import GIB, process
 from helpers_server import Server, Stream
 from nvml_standin import Standin, build
 from traitlets.config import Config
 
 from gpuwidget.model.kernel_requests import REPLY, REQUEST
-from gpuwidget.server.kernel_reports import KernelWords
+from gpuwidget.server.kernel_reports import KernelReports
 from gpuwidget.system import processes
 
 UNKNOWN = [{"seconds": seconds, "utilization": None} for seconds in (600.0, 1800.0, 3600.0)]
@@ -148,7 +148,7 @@ async def test_it_is_told_again_when_it_is_another(server: Server, source: FakeS
     late = await server.stream()
     assert (await late.next())["type"] == "hello"
     assert await late.usage() == second
-    looks = server.hub._usage._desk
+    looks = server.hub._ownership._resolver
     assert looks is not None
     kernel = await start_kernel(server)
     third = await usage_where(stream, lambda one: one["kernels"])
@@ -161,23 +161,23 @@ async def test_nobody_is_asked_while_nobody_listens(
 ) -> None:
     """Without a client of the stream neither Jupyter nor the process table is asked, sample or not."""
     looks: list[int] = []
-    look = server.hub._usage._notebooks.look
+    look = server.hub._ownership._inventory.snapshot
 
     def counted() -> Any:
         looks.append(1)
         return look()
 
-    monkeypatch.setattr(server.hub._usage._notebooks, "look", counted)
+    monkeypatch.setattr(server.hub._ownership._inventory, "snapshot", counted)
     assert (await server.get("sample"))[0] == 200
     assert looks == []
     stream = await server.stream()
     await stream.usage()
     assert looks
     stream.close()
-    await server.until(lambda: not server.hub._listeners)
+    await server.until(lambda: not server.hub._clients)
     count = len(looks)
     assert (await server.get("sample"))[0] == 200
-    assert (len(looks), server.hub._usage.newest) == (count, None)
+    assert (len(looks), server.hub._ownership.newest) == (count, None)
 
 
 async def test_a_notebook_that_is_moved(server: Server) -> None:
@@ -297,7 +297,7 @@ class TestRecording:
         """A recording's process ids are nobody's here, also where they are in use; no kernel is asked."""
         monkeypatch.setattr(processes, "uses_cuda", lambda pid: True)
         asked: list[Any] = []
-        monkeypatch.setattr(KernelWords, "ask", lambda self, kernels: asked.extend(kernels))
+        monkeypatch.setattr(KernelReports, "query", lambda self, kernels: asked.extend(kernels))
         kernel = await start_kernel(server)
         source.memory[0] = 5 * GIB
         source.processes[0] = (process(pid_of(server, kernel), 2 * GIB), process(os.getpid(), GIB))
@@ -418,7 +418,7 @@ async def test_in_a_container_kernels_speak_for_themselves(
     assert held(usage, 1) == []
     assert {one["id"] for one in usage["kernels"]} == {busy, silent, idle}
     # One that has not CUDA open is left in peace.
-    assert set(server.hub._usage._words._asked) == {busy, silent}
+    assert set(server.hub._ownership._kernel_reports._asked) == {busy, silent}
     channels.close()
 
 
@@ -468,7 +468,7 @@ async def test_proof_by_a_kernels_word(
     stream = await server.stream()
     assert held(await stream.usage()) == []
     container[pid] = False
-    server.hub._usage._words.ask({kernel: pid})
+    server.hub._ownership._kernel_reports.ask({kernel: pid})
     usage = await usage_where(stream, held)
     assert held(usage) == [(kernel, None, pid, None, None, None, 30 * GIB, "driver")]
     told = usage["gpus"][0]
@@ -540,7 +540,7 @@ async def test_impossible_numbers_in_a_kernels_reply(
         await channels.run(f"raw = '{GIB}'")
     stream.close()
     channels.close()
-    await server.until(lambda: not server.hub._listeners)
+    await server.until(lambda: not server.hub._clients)
 
 
 async def test_a_restarted_kernels_word_is_not_kept(
@@ -571,7 +571,7 @@ async def test_a_kernel_that_hangs_keeps_nobody_waiting(
     try:
         stream = await server.stream()
         await stream.usage()
-        asked = server.hub._usage._words._asked
+        asked = server.hub._ownership._kernel_reports._asked
         await server.until(lambda: hung in asked)
         source.memory[1] = 3 * GIB
         usage = await usage_where(stream, lambda one: one["gpus"][1]["unattributed"] == 3 * GIB)

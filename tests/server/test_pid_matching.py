@@ -6,19 +6,19 @@ import pytest
 from helpers_samples import h200, process, reading
 
 from gpuwidget.model.samples import Reading
-from gpuwidget.server.pid_matching import Matching
+from gpuwidget.server.ownership_resolver import PidMatching
 from gpuwidget.system import processes
 
 GPU = h200(0)
 
 
 @pytest.fixture
-def matching(monkeypatch: pytest.MonkeyPatch) -> Matching:
+def matching(monkeypatch: pytest.MonkeyPatch) -> PidMatching:
     """In a container in which 5 and 6 are processes, 6 with a CUDA context."""
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
     monkeypatch.setattr(processes, "exists", lambda pid: pid in (5, 6))
     monkeypatch.setattr(processes, "uses_cuda", lambda pid: pid == 6)
-    return Matching()
+    return PidMatching()
 
 
 def listed(*pids: int | None) -> list[Reading]:
@@ -40,21 +40,21 @@ def listed(*pids: int | None) -> list[Reading]:
         ((5, 7), True, False),
     ],
 )
-def test_on_proof_alone(matching: Matching, pids: tuple[int, ...], word: bool, proven: bool) -> None:
+def test_on_proof_alone(matching: PidMatching, pids: tuple[int, ...], word: bool, proven: bool) -> None:
     """All that are listed are there, and one is known to be on a GPU; one that is not there stops it."""
-    matching.look(listed(*pids), lambda pid, uuid: word and (pid, uuid) == (5, GPU.uuid))
+    matching.update(listed(*pids), lambda pid, uuid: word and (pid, uuid) == (5, GPU.uuid))
     assert (matching.proven, matching.in_host_namespace) == (proven, False)
 
 
-def test_a_proof_holds(matching: Matching) -> None:
+def test_a_proof_holds(matching: PidMatching) -> None:
     """Once proven it stays so, also while a process that has just ended is still listed."""
-    matching.look(listed(6), lambda pid, uuid: False)
-    matching.look(listed(6, 7), lambda pid, uuid: False)
+    matching.update(listed(6), lambda pid, uuid: False)
+    matching.update(listed(6, 7), lambda pid, uuid: False)
     assert matching.proven
 
 
 def test_with_the_hosts_ids_there_is_nothing_to_prove(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where this server has the host's ids, they are the driver's, whoever is listed."""
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: True)
-    made = Matching()
+    made = PidMatching()
     assert (made.proven, made.in_host_namespace) == (True, True)

@@ -13,22 +13,22 @@ from fakes import FakeClock
 from helpers_samples import GIB, h200, process, reading, sample
 
 from gpuwidget.server import memory_ownership
-from gpuwidget.server.memory_ownership import UsageWatch
-from gpuwidget.server.notebooks import Known, Notebooks
+from gpuwidget.server.kernel_inventory import InventorySnapshot, KernelInventory
+from gpuwidget.server.memory_ownership import OwnershipMonitor
 from gpuwidget.server.wire import ServerKernel
 
 SILENT = "This machine has not said for 10 seconds whose the processes on the GPUs are."
 STEP_S = 0.2
 
 
-class People(Notebooks):
+class ProcessContext(KernelInventory):
     """This server's kernels, set by a test."""
 
     def __init__(self) -> None:
         self.kernels: tuple[ServerKernel, ...] = ()
 
-    def look(self) -> Known:
-        return Known(self.kernels, {}, {}, 0)
+    def snapshot(self) -> InventorySnapshot:
+        return InventorySnapshot(self.kernels, {}, {}, 0)
 
     def manager(self, kernel_id: str) -> Any:
         return None
@@ -42,15 +42,15 @@ class Machine:
 
     def __init__(self) -> None:
         self.clock = FakeClock()
-        self.people = People()
+        self.context = ProcessContext()
         self.told: list[Any] = []
-        self.watch = UsageWatch(self.people, self.clock, STEP_S, self._hear)
+        self.watch = OwnershipMonitor(self.context, self.clock, STEP_S, self._receive)
         self.used = 60 * GIB
         self.gates: list[threading.Event] = []
         self.stuck = True
         self._go_on = threading.Event()
 
-    def _hear(self, message: bytes) -> None:
+    def _receive(self, message: bytes) -> None:
         self.told.append(json.loads(message))
 
     def hang(self) -> None:
@@ -71,7 +71,7 @@ class Machine:
         """One sample."""
         gpu = h200(0)
         newest = reading(gpu, memory_used=self.used, processes=(process(3_999_999, 2 * GIB),))
-        self.watch.see(sample((gpu, newest), time=self.clock.time()), self.clock.monotonic())
+        self.watch.add_sample(sample((gpu, newest), time=self.clock.time()), self.clock.monotonic())
 
     async def until_told(self, reason: str | None) -> Any:
         """Samples come until that is the reason; what is told then."""
@@ -88,20 +88,20 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     """One whose looks hang."""
     machines: list[Machine] = []
 
-    class Hanging(memory_ownership._Desk):
+    class Hanging(memory_ownership.OwnershipResolver):
         """A machine's own: a thread of one test that runs late is not another's."""
 
-        def answer(self, look: Any) -> Any:
+        def resolve(self, request: Any) -> Any:
             machines[0].hang()
-            return super().answer(look)
+            return super().resolve(request)
 
-    monkeypatch.setattr(memory_ownership, "_Desk", Hanging)
+    monkeypatch.setattr(memory_ownership, "OwnershipResolver", Hanging)
     machines.append(made := Machine())
     yield made
     made.stuck = False
     for gate in made.gates:
         gate.set()
-    made.watch.listen(False)
+    made.watch.enable(False)
 
 
 def kernel(name: str) -> ServerKernel:
@@ -111,15 +111,15 @@ def kernel(name: str) -> ServerKernel:
 
 async def test_while_it_hangs_all_else_is_as_of_now(machine: Machine) -> None:
     """After ten seconds it is said; memory and kernels go on being told as they are, not as they were."""
-    machine.people.kernels = (kernel("old"),)
-    machine.watch.listen(True)
+    machine.context.kernels = (kernel("old"),)
+    machine.watch.enable(True)
     machine.see()
     await machine.run(9.0)
     assert machine.told == []
     await machine.run(2.0)
     assert machine.told[-1]["gpus"][0]["unattributed"] == 60 * GIB
     assert machine.told[-1]["gpus"][0]["reason"] == SILENT
-    machine.people.kernels, machine.used = (kernel("new"),), 5 * GIB
+    machine.context.kernels, machine.used = (kernel("new"),), 5 * GIB
     await machine.run(3.0)
     newest = machine.told[-1]
     assert (newest["gpus"][0]["unattributed"], newest["gpus"][0]["reason"]) == (5 * GIB, SILENT)
@@ -130,7 +130,7 @@ async def test_while_it_hangs_all_else_is_as_of_now(machine: Machine) -> None:
 async def test_it_is_tried_again_by_few_threads(machine: Machine) -> None:
     """A look that hangs is left behind for another, three in all; the first that answers ends the silence."""
     before = threading.active_count()
-    machine.watch.listen(True)
+    machine.watch.enable(True)
     machine.see()
     await machine.run(200.0)
     machine.clock.until(lambda: len(machine.gates) == 3)
@@ -146,15 +146,15 @@ async def test_it_is_tried_again_by_few_threads(machine: Machine) -> None:
 
 async def test_who_comes_later_is_not_told_what_was(machine: Machine) -> None:
     """Hours after a look hung, who comes then gets a look of its own, or hears that there is none."""
-    machine.people.kernels = (kernel("old"),)
-    machine.watch.listen(True)
+    machine.context.kernels = (kernel("old"),)
+    machine.watch.enable(True)
     machine.see()
     await machine.run(1.0)
     machine.clock.until(lambda: len(machine.gates) == 1)
-    machine.watch.listen(False)
-    machine.people.kernels, machine.used = (), 5 * GIB
+    machine.watch.enable(False)
+    machine.context.kernels, machine.used = (), 5 * GIB
     machine.clock.advance(8 * 3600.0)
-    machine.watch.listen(True)
+    machine.watch.enable(True)
     machine.see()
     await machine.run(9.0)
     machine.clock.until(lambda: len(machine.gates) == 2)

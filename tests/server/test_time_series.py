@@ -1,4 +1,4 @@
-"""A part of the past in steps: which step is told, and that no spike and no gap gets lost in one."""
+"""A part of the store in steps: which step is told, and that no spike and no gap gets lost in one."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from fakes import EPOCH
 from helpers_samples import h200, reading, sample
 
 from gpuwidget.model.samples import Activity, Sample
-from gpuwidget.server.history import Past
-from gpuwidget.server.history_metrics import FROM_ACTIVITY, QUANTITIES
-from gpuwidget.server.time_series import MAX_POINTS, Asked
+from gpuwidget.server.history import HistoryStore
+from gpuwidget.server.history_metrics import ACTIVITY_METRICS, METRICS
+from gpuwidget.server.history_query import MAX_POINTS, HistoryQuery
 
 ONE, OTHER = h200(0), h200(1)
 RATE_S = 0.2
@@ -26,27 +26,27 @@ def at(seconds: float, *indexes: int, **values: Any) -> Sample:
 
 
 def course(
-    past: Past, since: float, until: float, *names: str, points: int = 600
+    store: HistoryStore, since: float, until: float, *names: str, points: int = 600
 ) -> tuple[list[float], dict[str, Any], Any]:
     """Times from the epoch of the tests, metrics of each GPU by UUID, and the whole answer."""
-    asked = Asked(EPOCH + since, EPOCH + until, names or ("utilization",), points)
-    whole = json.loads("".join(past.course(asked)))
+    asked = HistoryQuery(EPOCH + since, EPOCH + until, names or ("utilization",), points)
+    whole = json.loads("".join(store.query(asked)))
     times = [round(time - EPOCH, 3) for time in whole["t"]]
     return times, {gpu["uuid"]: gpu["metrics"] for gpu in whole["gpus"]}, whole
 
 
-def filled(values: Sequence[float | None], *, rate_s: float = RATE_S, seconds: float = 600.0) -> Past:
+def filled(values: Sequence[float | None], *, rate_s: float = RATE_S, seconds: float = 600.0) -> HistoryStore:
     """One GPU whose utilization was this, a value a tick."""
-    past = Past(seconds, rate_s)
+    store = HistoryStore(seconds, rate_s)
     for tick, value in enumerate(values):
-        past.add(at(tick * rate_s, 0, utilization=value))
-    return past
+        store.add(at(tick * rate_s, 0, utilization=value))
+    return store
 
 
 def test_a_short_part_is_told_as_it_was_read() -> None:
     """Where all samples fit into the points asked for, each is told exactly, unknown as null."""
-    past = filled([1.25, None, 0.0, 97.123456789])
-    times, metrics, whole = course(past, 0.0, 0.6)
+    store = filled([1.25, None, 0.0, 97.123456789])
+    times, metrics, whole = course(store, 0.0, 0.6)
     assert times == [0.0, 0.2, 0.4, 0.6]
     assert (whole["step_s"], whole["samples"]) == (0, [1, 1, 1, 1])
     assert (whole["since"], whole["until"]) == (EPOCH, EPOCH + 0.6)
@@ -57,10 +57,10 @@ def test_a_short_part_is_told_as_it_was_read() -> None:
 
 def test_a_second_is_told_by_its_lowest_its_mean_and_its_highest() -> None:
     """Unknown values count for nothing, and bytes are whole."""
-    past = Past(600.0, RATE_S)
+    store = HistoryStore(600.0, RATE_S)
     for tick, value in enumerate([10, None, 40, 10, 20, 5, 5, 5, 5, 5]):
-        past.add(at(tick / 5, 0, utilization=value, memory_used=value))
-    times, metrics, whole = course(past, 0.0, 600.0, "utilization", "memory_used", points=601)
+        store.add(at(tick / 5, 0, utilization=value, memory_used=value))
+    times, metrics, whole = course(store, 0.0, 600.0, "utilization", "memory_used", points=601)
     assert (times, whole["step_s"], whole["samples"]) == ([0.0, 1.0], 1, [5, 5])
     assert metrics[ONE.uuid] == {
         "utilization": {"mean": [20.0, 5.0], "min": [10.0, 5.0], "max": [40.0, 5.0]},
@@ -75,9 +75,9 @@ def test_no_spike_disappears_at_any_step(seconds: float) -> None:
     values = [random.uniform(40, 50) for _ in range(int(seconds / RATE_S) + 1)]
     up, down = len(values) // 3, len(values) // 2
     values[up], values[down] = 99.123456789, 0.000123
-    past = filled(values)
+    store = filled(values)
     for points in (2, 5, 13, 61, 121, 400, 1500, MAX_POINTS):
-        times, metrics, whole = course(past, 0.0, seconds, points=points)
+        times, metrics, whole = course(store, 0.0, seconds, points=points)
         told, step = metrics[ONE.uuid]["utilization"], whole["step_s"]
         assert len(times) <= points
         assert sum(whole["samples"]) == len(values)
@@ -91,64 +91,64 @@ def test_no_spike_disappears_at_any_step(seconds: float) -> None:
 
 def test_means_are_those_of_all_samples() -> None:
     """The mean of a step of many seconds is that of the samples in it, not of its seconds."""
-    past = filled([100.0] * 5 + [10.0])
-    _, metrics, _ = course(past, 0.0, 3600.0, points=10)
+    store = filled([100.0] * 5 + [10.0])
+    _, metrics, _ = course(store, 0.0, 3600.0, points=10)
     assert metrics[ONE.uuid]["utilization"] == {"mean": [85.0], "min": [10.0], "max": [100.0]}
 
 
 def test_steps_begin_at_the_same_moments_whenever_asked() -> None:
     """A step is one of the epoch's own, so that a course that is asked for again has the same steps."""
-    past = filled([float(tick % 7) for tick in range(3000)])
-    early, _, whole = course(past, 3.1, 303.1, points=150)
-    later, _, _ = course(past, 7.7, 307.7, points=150)
+    store = filled([float(tick % 7) for tick in range(3000)])
+    early, _, whole = course(store, 3.1, 303.1, points=150)
+    later, _, _ = course(store, 7.7, 307.7, points=150)
     assert (whole["step_s"], early[0], later[0]) == (3, 1.0, 7.0)
     assert [time for time in early if time >= 7.0] == [time for time in later if time <= early[-1]]
 
 
 def test_parts_of_a_second() -> None:
     """Where samples are too many and seconds would be too coarse, half seconds are told of what is left."""
-    past = filled([float(tick) for tick in range(301)])
-    times, metrics, whole = course(past, 0.0, 60.0, points=130)
+    store = filled([float(tick) for tick in range(301)])
+    times, metrics, whole = course(store, 0.0, 60.0, points=130)
     assert (whole["step_s"], times[:3], whole["samples"][:3]) == (0.5, [0.0, 0.5, 1.0], [3, 2, 3])
     assert metrics[ONE.uuid]["utilization"]["max"][:3] == [2.0, 4.0, 7.0]
 
 
 def test_what_is_older_than_the_full_rate_is_told_by_seconds() -> None:
     """A part that begins before what is held at full rate has whole seconds throughout."""
-    past = filled([float(tick) for tick in range(1500)], seconds=60.0)
-    times, metrics, whole = course(past, 100.0, 109.9)
+    store = filled([float(tick) for tick in range(1500)], seconds=60.0)
+    times, metrics, whole = course(store, 100.0, 109.9)
     assert (whole["step_s"], times) == (1, [float(second) for second in range(100, 110)])
     assert metrics[ONE.uuid]["utilization"]["min"] == [float(tick) for tick in range(500, 550, 5)]
-    assert course(past, 290.0, 299.8)[2]["step_s"] == 0
+    assert course(store, 290.0, 299.8)[2]["step_s"] == 0
 
 
 def test_an_hour_is_held_and_no_more() -> None:
-    """However fast samples come, an hour of seconds is held and up to a block of 64 more."""
-    past = Past(10.0, 0.2)
+    """However fast samples come, an hour of seconds is held and up to a chunk of 64 more."""
+    store = HistoryStore(10.0, 0.2)
     for tick in range(4 * 4000):
-        past.add(at(tick / 4, 0))
-    times, _, _ = course(past, 100.0, 4000.0, points=MAX_POINTS)
+        store.add(at(tick / 4, 0))
+    times, _, _ = course(store, 100.0, 4000.0, points=MAX_POINTS)
     assert times[-1] == 3999.0
     assert 3600 <= len(times) <= 3601 + 64
-    assert len(past) <= 10 / 0.18 + 2 * 64
+    assert len(store) <= 10 / 0.18 + 2 * 64
 
 
 def test_a_pause_is_a_gap() -> None:
-    """Seconds in which nobody looked are not there, at any step."""
-    past = filled([1.0, 2.0])
-    past.add(at(100.0, 0))
-    assert course(past, 0.0, 100.0)[0] == [0.0, 0.2, 100.0]
-    assert course(past, 0.0, 3600.0, points=400)[0] == [0.0, 100.0]
+    """SecondsChunk in which nobody looked are not there, at any step."""
+    store = filled([1.0, 2.0])
+    store.add(at(100.0, 0))
+    assert course(store, 0.0, 100.0)[0] == [0.0, 0.2, 100.0]
+    assert course(store, 0.0, 3600.0, points=400)[0] == [0.0, 100.0]
 
 
 def test_gpus_and_quantities_come_and_go() -> None:
     """Before it came and after it went a GPU is unknown; a quantity that never was is not there."""
-    past = Past(600.0, 1.0)
+    store = HistoryStore(600.0, 1.0)
     for tick in range(300):
         present = [0] if tick < 100 else [0, 1] if tick < 200 else [1]
-        past.add(at(float(tick), *present, power_w=float(tick), temperature_c=None))
+        store.add(at(float(tick), *present, power_w=float(tick), temperature_c=None))
     for points in (400, 200):
-        times, metrics, whole = course(past, 0.0, 299.0, "power_w", "temperature_c", points=points)
+        times, metrics, whole = course(store, 0.0, 299.0, "power_w", "temperature_c", points=points)
         assert whole["step_s"] == (0 if points == 400 else 2)
         assert {uuid: list(known) for uuid, known in metrics.items()} == {
             ONE.uuid: ["power_w"],
@@ -162,32 +162,32 @@ def test_gpus_and_quantities_come_and_go() -> None:
 
 def test_every_quantity_is_held() -> None:
     """All that a reading and its activity have to chart, by their own names."""
-    past = Past(600.0, RATE_S)
-    activity = Activity(EPOCH, EPOCH + 1, *(float(number) for number in range(len(FROM_ACTIVITY))))
-    past.add(at(0.0, 0, activity=activity))
-    past.add(at(0.2, 0, activity=None))
-    _, metrics, _ = course(past, 0.0, 1.0, *QUANTITIES)
-    assert list(metrics[ONE.uuid]) == list(QUANTITIES)
-    assert [metrics[ONE.uuid][name]["mean"] for name in FROM_ACTIVITY] == [
-        [number, None] for number in range(len(FROM_ACTIVITY))
+    store = HistoryStore(600.0, RATE_S)
+    activity = Activity(EPOCH, EPOCH + 1, *(float(number) for number in range(len(ACTIVITY_METRICS))))
+    store.add(at(0.0, 0, activity=activity))
+    store.add(at(0.2, 0, activity=None))
+    _, metrics, _ = course(store, 0.0, 1.0, *METRICS)
+    assert list(metrics[ONE.uuid]) == list(METRICS)
+    assert [metrics[ONE.uuid][name]["mean"] for name in ACTIVITY_METRICS] == [
+        [number, None] for number in range(len(ACTIVITY_METRICS))
     ]
 
 
 def test_a_clock_set_back_begins_anew() -> None:
     """Nothing of before is told at any step: it can't be placed on the new time."""
-    past = filled([1.0] * 400)
-    past.add(at(10.0, 0))
-    assert course(past, 0.0, 80.0)[0] == [10.0]
-    assert course(past, 0.0, 3600.0, points=400)[0] == [10.0]
+    store = filled([1.0] * 400)
+    store.add(at(10.0, 0))
+    assert course(store, 0.0, 80.0)[0] == [10.0]
+    assert course(store, 0.0, 3600.0, points=400)[0] == [10.0]
 
 
 @pytest.mark.parametrize("points", [50, 200, MAX_POINTS])
 def test_the_newest_sample_that_is_told(points: int) -> None:
     """Whoever follows the stream knows which samples the course has already, and which come after it."""
-    past = filled([float(tick) for tick in range(297)])
+    store = filled([float(tick) for tick in range(297)])
     newest = EPOCH + 296 * RATE_S
-    assert course(past, 0.0, 60.0, points=points)[2]["newest"] == newest
-    part = course(past, 0.0, 30.0, points=points)[2]
+    assert course(store, 0.0, 60.0, points=points)[2]["newest"] == newest
+    part = course(store, 0.0, 30.0, points=points)[2]
     last = part["t"][-1] if not part["step_s"] else part["t"][-1] + part["step_s"]
     assert part["newest"] < newest
     assert part["newest"] <= last
@@ -195,21 +195,21 @@ def test_the_newest_sample_that_is_told(points: int) -> None:
 
 def test_nothing_was_read_yet() -> None:
     """Before the first sample there is neither time nor GPU."""
-    times, metrics, whole = course(Past(600.0, RATE_S), 0.0, 3600.0)
+    times, metrics, whole = course(HistoryStore(600.0, RATE_S), 0.0, 3600.0)
     assert (times, metrics, whole["samples"], whole["newest"]) == ([], {}, [], None)
 
 
 def test_samples_that_come_while_it_is_told_change_nothing() -> None:
     """What is told is that of one moment, though other requests and samples come between its pieces."""
-    past = filled([float(tick) for tick in range(130)])
-    asked = Asked(EPOCH, EPOCH + 600.0, ("utilization", "power_w"), 100)
+    store = filled([float(tick) for tick in range(130)])
+    asked = HistoryQuery(EPOCH, EPOCH + 600.0, ("utilization", "power_w"), 100)
     for seconds in (20.0, 600.0):
-        asked = Asked(EPOCH, EPOCH + seconds, ("utilization", "power_w"), 120)
-        expected = "".join(past.course(asked))
+        asked = HistoryQuery(EPOCH, EPOCH + seconds, ("utilization", "power_w"), 120)
+        expected = "".join(store.query(asked))
         pieces = []
-        for number, piece in enumerate(past.course(asked)):
+        for number, piece in enumerate(store.query(asked)):
             pieces.append(piece)
             newest = 26.0 + seconds + number
-            past.add(at(newest, 0, 1, utilization=100.0))
+            store.add(at(newest, 0, 1, utilization=100.0))
         assert "".join(pieces) == expected
-        past = filled([float(tick) for tick in range(130)])
+        store = filled([float(tick) for tick in range(130)])
