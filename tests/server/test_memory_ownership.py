@@ -418,7 +418,7 @@ async def test_in_a_container_kernels_speak_for_themselves(
     assert held(usage, 1) == []
     assert {one["id"] for one in usage["kernels"]} == {busy, silent, idle}
     # One that has not CUDA open is left in peace.
-    assert set(server.hub._ownership._kernel_reports._asked) == {busy, silent}
+    assert set(server.hub._ownership._reports._kernels) == {busy, silent}
     channels.close()
 
 
@@ -468,7 +468,7 @@ async def test_proof_by_a_kernels_word(
     stream = await server.stream()
     assert held(await stream.usage()) == []
     container[pid] = False
-    server.hub._ownership._kernel_reports.ask({kernel: pid})
+    server.hub._ownership._reports.ask({kernel: pid})
     usage = await usage_where(stream, held)
     assert held(usage) == [(kernel, None, pid, None, None, None, 30 * GIB, "driver")]
     told = usage["gpus"][0]
@@ -571,7 +571,7 @@ async def test_a_kernel_that_hangs_keeps_nobody_waiting(
     try:
         stream = await server.stream()
         await stream.usage()
-        asked = server.hub._ownership._kernel_reports._asked
+        asked = server.hub._ownership._reports._kernels
         await server.until(lambda: hung in asked)
         source.memory[1] = 3 * GIB
         usage = await usage_where(stream, lambda one: one["gpus"][1]["unattributed"] == 3 * GIB)

@@ -123,7 +123,7 @@ async def test_it_ends_when_nobody_scrapes_any_more(server: Server) -> None:
     begun = clock.monotonic()
     await server.until(lambda: not server.hub._sampler.wanted)
     assert KEPT_S <= clock.monotonic() - begun <= KEPT_S + 3
-    assert not server.hub._ownership._listening
+    assert not server.hub._ownership._enabled
     assert (await values(server))["gpuwidget_gpu_up"] == [1.0, 1.0]
 
 
@@ -152,7 +152,7 @@ async def test_where_sampling_is_slow_the_newest_sample_is_told(
 ) -> None:
     """Half a minute between samples is not taken for a driver that is silent, by the first scrape either."""
     await server.until(lambda: server.hub._newest is not None)
-    monkeypatch.setattr(handlers, "_PATIENCE_S", 0.01)
+    monkeypatch.setattr(handlers, "_SAMPLE_TIMEOUT_S", 0.01)
     answer = await server.fetch("gpuwidget", "metrics")
     assert values_of(answer)["gpuwidget_gpu_up"] == [1.0, 1.0]
 
@@ -162,7 +162,7 @@ async def test_a_driver_that_hangs_gives_503(
 ) -> None:
     """Prometheus sees the scrape as failed and its log says why; nothing goes on afterwards."""
     source.hang_in_open = threading.Event()
-    monkeypatch.setattr(handlers, "_PATIENCE_S", 0.01)
+    monkeypatch.setattr(handlers, "_SAMPLE_TIMEOUT_S", 0.01)
     with pytest.raises(HTTPClientError) as failed:
         await server.fetch("gpuwidget", "metrics")
     assert failed.value.code == 503
@@ -174,7 +174,7 @@ async def test_a_sampler_that_is_stuck_gives_no_old_numbers(
 ) -> None:
     """Where no sample has come for long, the last one is not told again and again."""
     await scrape(server)
-    monkeypatch.setattr(handlers, "_PATIENCE_S", 0.01)
+    monkeypatch.setattr(handlers, "_SAMPLE_TIMEOUT_S", 0.01)
     monkeypatch.setattr(server.hub, "_take", lambda: None)
     assert server.clock is not None
     server.clock.advance(11.0)

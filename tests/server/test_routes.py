@@ -55,7 +55,7 @@ async def test_a_driver_that_hangs_gives_503(
 ) -> None:
     """Where no sample can be had in time the answer says so, and what to do."""
     source.hang_in_open = threading.Event()
-    monkeypatch.setattr(handlers, "_PATIENCE_S", 0.01)
+    monkeypatch.setattr(handlers, "_SAMPLE_TIMEOUT_S", 0.01)
     status, answer = await server.get("sample")
     assert status == 503
     assert answer["message"] == handlers._SILENT
