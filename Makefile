@@ -13,8 +13,11 @@ TORCH_PACKAGE := torch==2.13.0
 UNLESS_CI := $(if $(CI),,|| true)
 # pytest's results by group, which the closing line of make test sums up.
 RESULTS := $(VENV)/test-results
-PYTEST = $(RUN) pytest --junit-xml=$(RESULTS)/$(patsubst test-%,%,$@).xml
-GROUPS := python server kernel-newest kernel-oldest browser-newest browser-oldest
+# Processes that run tests of a group side by side, the tests of a file in one of them. Most of a test's time is waiting
+# for kernels, servers and pages.
+WORKERS ?= 3
+PYTEST = $(RUN) pytest --numprocesses=$(WORKERS) --dist=loadfile --junit-xml=$(RESULTS)/$(patsubst test-%,%,$@).xml
+GROUPS := python hardware server kernel-newest kernel-oldest browser-newest browser-oldest
 INSTALLED := $(VENV)/.installed-torch$(TORCH)
 OLDEST_INSTALLED := $(OLDEST)/.installed
 OLDEST_LAB := .venv-oldest-lab
@@ -28,7 +31,7 @@ JLPM := PATH="$(CURDIR)/$(VENV)/bin:$$PATH" jlpm
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-python test-typescript test-server test-kernel test-kernel-newest \
+.PHONY: help demo test test-quick test-python test-typescript test-server test-kernel test-kernel-newest \
 	test-kernel-oldest test-browser test-browser-newest test-browser-oldest hardware check format build lock bench clean compiler chromium \
 	prometheus
 
@@ -39,11 +42,13 @@ help: ## list the verbs
 demo: $(INSTALLED) $(LABEXTENSION) ## JupyterLab with the quickstart notebook, on this machine's GPUs or a recording
 	@$(RUN) tools.demo
 
-test: test-python test-typescript test-server test-kernel test-browser ## all tests, one group after the other
+test: test-python test-typescript hardware test-server test-kernel test-browser ## all tests, one group after the other
 	@$(RUN) tools.summarize_tests $(GROUPS:%=$(RESULTS)/%.xml)
 
-test-python: $(INSTALLED) compiler ## the package's own tests; those on a real GPU where there is one
-	$(PYTEST) tests --ignore=tests/server --ignore=tests/kernel --ignore=tests/browser
+test-quick: test-python test-typescript ## the tests without kernels, servers and browsers, in a few minutes
+
+test-python: $(INSTALLED) compiler ## the package's own tests
+	$(PYTEST) tests/unit
 
 # A process of its own: asynchronous tests share none with Playwright's synchronous interface.
 test-server: $(INSTALLED) compiler prometheus ## the Jupyter server's extension
@@ -71,8 +76,10 @@ test-browser-oldest: $(INSTALLED) $(OLDEST_LAB_INSTALLED) $(LABEXTENSION) compil
 test-typescript: $(NODE_MODULES) ## the labextension's own tests
 	$(JLPM) test
 
+# One after the other: side by side they would share the GPU that they measure.
+hardware: WORKERS := 0
 hardware: $(INSTALLED) ## only the tests on real NVIDIA GPUs
-	$(RUN) pytest tests/hardware
+	$(PYTEST) tests/hardware
 
 check: $(INSTALLED) $(NODE_MODULES) ## format, lint, types and layers
 	$(RUN) ruff format --check .

@@ -1,4 +1,4 @@
-"""Ten seconds of pure Python in a watched cell over the same in a plain one: what keeps the GIL shows here.
+"""Pure Python in a watched cell over the same in a plain one: shows what takes the GIL.
 
 Each kernel is fresh and runs cells of the same work: a first one with a live chart, then one with and one
 without a chart, in orders that take turns, each between two plain ones, with whose mean it is compared.
@@ -41,6 +41,9 @@ _RESTED = f"the first live one, {_REST_S:g} s after %load_ext"
 _LIVE = "with the live chart"
 _NOT_LIVE = "without the live chart"
 _BARS = {_NOT_LIVE: 1.01, _LIVE: 1.02, _RESTED: 1.02, _AT_ONCE: 1.02}
+_KEPT_BARS = {_NOT_LIVE: 1.0, _LIVE: 1.5}
+"""Percent of the cell's time."""
+_SHORT_S = 2.4
 _FIRST_LINES = {None: "", _NOT_LIVE: "%%gpuwatch --no-live\n"}
 _ANY_LIVE = "%%gpuwatch\n"
 
@@ -78,6 +81,52 @@ class _Compared:
         self.waited.append(100 * (cell.waited / cell.inside - waited))
 
 
+def measure_short(settings: Settings) -> Iterator[Figure]:
+    """Measure cells of 2.4 s with 0, 1 and 8 GPUs: the time for which their thread was kept from running."""
+    require_live_chart()
+    cell = _CELL.format(rounds=_calibrate(_SHORT_S))
+    kernels = settings.pick(4, 1)
+    folders = {gpus: TemporaryDirectory() for gpus in (0, 1, 8)}
+    found = {gpus: {name: _Compared() for name in (_NOT_LIVE, _LIVE)} for gpus in folders}
+    for number in range(kernels):
+        complain(f"  short cells of pure Python: kernels {number + 1} of {kernels}")
+        for gpus in sorted(folders, reverse=bool(number % 2)):
+            variables = environment(machine(Path(folders[gpus].name), gpus).environment())
+            with Kernel(variables) as kernel:
+                _short_cells(kernel, cell, settings.pick(3, 1), found[gpus])
+    for gpus, kinds in found.items():
+        for name, compared in kinds.items():
+            yield _kept_figure(
+                "python-short", f"{_SHORT_S:g} s of pure Python, {gpus} GPUs, {name}", name, compared
+            )
+    for folder in folders.values():
+        folder.cleanup()
+
+
+def _short_cells(kernel: Kernel, cell: str, pairs: int, found: dict[str, _Compared]) -> None:
+    kernel.run(_DEFINE)
+    kernel.run("%load_ext gpuwidget")
+    _run(kernel, cell, _LIVE, _REST_S)  # The chart's libraries load before the first cell that is compared.
+    before = _run(kernel, cell, None)
+    for number in range(pairs):
+        for name in sorted(found, reverse=bool(number % 2)):
+            watched = _run(kernel, cell, name)
+            after = _run(kernel, cell, None)
+            found[name].add(watched, before, after)
+            before = after
+
+
+def _kept_figure(benchmark: str, what: str, name: str, compared: _Compared) -> Figure:
+    return Figure(
+        benchmark=benchmark,
+        what=f"{what}, its thread kept from running",
+        unit="%",
+        bar=_KEPT_BARS[name],
+        values=compared.waited,
+        details={"CPU of the kernel's other threads, median % of a core": median(compared.others)},
+    )
+
+
 def measure_one(settings: Settings) -> Iterator[Figure]:
     """With one GPU."""
     return _measure(settings, 1, settings.pick(4, 2))
@@ -113,22 +162,26 @@ def _measure(settings: Settings, gpus: int, kernels: int) -> Iterator[Figure]:
                     "the body's thread kept from running, median % of its time": median(compared.waited),
                 },
             )
+        if name in _KEPT_BARS:
+            what = f"{seconds} s of pure Python, {gpus} GPU{'s' * (gpus > 1)}, {name}"
+            yield _kept_figure(f"python-{gpus}", what, name, compared)
+
+
+def _run(kernel: Kernel, cell: str, name: str | None, rest_s: float = 0.2) -> _Timed:
+    ran = kernel.run(_FIRST_LINES.get(name, _ANY_LIVE) + cell, _VALUES, rest_s=rest_s)
+    return _Timed(ran.seconds, *(float(ran.values[name]) for name in _VALUES))
 
 
 def _one_kernel(kernel: Kernel, cell: str, number: int, found: dict[str, _Compared]) -> None:
-    def run(name: str | None, rest_s: float = 0.2) -> _Timed:
-        ran = kernel.run(_FIRST_LINES.get(name, _ANY_LIVE) + cell, _VALUES, rest_s=rest_s)
-        return _Timed(ran.seconds, *(float(ran.values[name]) for name in _VALUES))
-
     kernel.run(_DEFINE)
-    before = run(None)
+    before = _run(kernel, cell, None)
     kernel.run("%load_ext gpuwidget")
     first = _RESTED if number % 2 else _AT_ONCE
     rest = {_RESTED: _REST_S, _AT_ONCE: 0.0}
     later = (_LIVE, _NOT_LIVE) if number // 2 % 2 else (_NOT_LIVE, _LIVE)
     for name in (first, *later):
-        watched = run(name, rest.get(name, 0.2))
-        after = run(None)
+        watched = _run(kernel, cell, name, rest.get(name, 0.2))
+        after = _run(kernel, cell, None)
         found[name].add(watched, before, after)
         before = after
 

@@ -20,7 +20,7 @@ from gpuwidget.measure.run import Run
 from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.samples import Activity, Gpu, Origin, Process, Sample
 from gpuwidget.sampler import Sampler
-from gpuwidget.sources import Fast, Inventory, Slow, Steady, Window
+from gpuwidget.sources import FastReadings, Inventory, SlowReadings, StatusReadings, UtilizationWindow
 
 _GPUS = 8
 _LOOKS = 20
@@ -89,9 +89,9 @@ class _Busy:
     def _wave(self) -> float:
         return math.sin(self._clock.monotonic()) + 1
 
-    def read_fast(self, gpu: Gpu) -> Fast:
+    def read_fast(self, gpu: Gpu) -> FastReadings:
         wave = self._wave()
-        return Fast(50 * wave, 40 * wave, int(wave * 2**36), 350 * wave, {})
+        return FastReadings(50 * wave, 40 * wave, int(wave * 2**36), 350 * wave, {})
 
     def read_memory(self, gpu: Gpu) -> int | None:
         return int(self._wave() * 2**36)
@@ -99,13 +99,13 @@ class _Busy:
     def read_processes(self, gpu: Gpu) -> tuple[Process, ...] | None:
         return (Process(os.getpid(), "compute", int(self._wave() * 2**35), "user", "python", ""),)
 
-    def read_steady(self, gpu: Gpu) -> Steady:
-        return Steady(700.0, 40 * self._wave(), 45.0, 1980.0, 0, (), {})
+    def read_status(self, gpu: Gpu) -> StatusReadings:
+        return StatusReadings(700.0, 40 * self._wave(), 45.0, 1980.0, 0, (), {})
 
-    def read_slow(self, gpu: Gpu) -> Slow:
-        return Slow(700 * self._clock.monotonic(), 0.2, 0, None, None, {})
+    def read_slow(self, gpu: Gpu) -> SlowReadings:
+        return SlowReadings(700 * self._clock.monotonic(), 0.2, 0, None, None, {})
 
-    def read_windows(self, gpu: Gpu) -> tuple[Window, ...]:
+    def read_utilization_windows(self, gpu: Gpu) -> tuple[UtilizationWindow, ...]:
         """None are kept."""
         return ()
 
@@ -113,7 +113,7 @@ class _Busy:
         now, wave = self._clock.time(), 50 * self._wave()
         return Activity(now - 0.5, now, wave, wave, wave, wave, wave, wave, wave, wave, 0.0, 0.0, 0.0, 0.0)
 
-    def forget_activity(self) -> None:
+    def stop_activity(self) -> None:
         pass
 
 

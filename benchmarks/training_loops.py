@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import torch
 
 from benchmarks.statistics import alternating, lengthened
-from gpuwidget.kernel.attribution.line_memory import LineWitness
+from gpuwidget.kernel.attribution.line_memory import LineCollector
 from gpuwidget.kernel.cells.watch_api import new_run
 from gpuwidget.kernel.shell.user_code import UserCode
 from gpuwidget.measure.collector import Witness
@@ -208,7 +208,7 @@ def _looking(kind: type[_Looking]) -> _Looking:
 
 
 def _memory_by_line() -> Witness:
-    return LineWitness(UserCode(None))
+    return LineCollector(UserCode(None))
 
 
 def main() -> None:

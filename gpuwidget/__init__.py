@@ -50,7 +50,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Imported at first use, so that `import gpuwidget` costs next to nothing and loads no other package.
+    # Imported at first use, so that `import gpuwidget` is quick and loads no other package.
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_MODULES[name]), name)
@@ -61,19 +61,19 @@ def __dir__() -> list[str]:
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """``%load_ext gpuwidget``."""
+    """Load the extension: ``%load_ext gpuwidget``."""
     from gpuwidget.kernel import magics
 
     magics.load(shell)
 
 
 def _jupyter_server_extension_points() -> list[dict[str, str]]:
-    """Where a Jupyter server finds its extension."""
+    """Return the server extension, for a Jupyter server."""
     return [{"module": "gpuwidget.server"}]
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
-    """``%unload_ext gpuwidget``."""
+    """Unload the extension: ``%unload_ext gpuwidget``."""
     from gpuwidget.kernel import magics
 
     magics.unload(shell)

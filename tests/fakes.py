@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from gpuwidget.model.samples import Activity, Gpu, Origin, Process
-from gpuwidget.sources import Fast, Inventory, Slow, Steady, Window, Xid
+from gpuwidget.sources import FastReadings, Inventory, SlowReadings, StatusReadings, UtilizationWindow, Xid
 
 EPOCH = 1_700_000_000.0
 _PATIENCE_S = 20.0
@@ -90,7 +90,7 @@ class FakeSource:
         self.power: dict[int, float | None] = dict.fromkeys(range(gpus), 100.0)
         self.processes: dict[int, tuple[Process, ...] | None] = dict.fromkeys(range(gpus), ())
         self.activity: dict[int, Activity | None] = dict.fromkeys(range(gpus))
-        self.windows: dict[int, tuple[Window, ...]] = dict.fromkeys(range(gpus), ())
+        self.windows: dict[int, tuple[UtilizationWindow, ...]] = dict.fromkeys(range(gpus), ())
         self.missing: dict[str, str] = {}
         self.xids: dict[str, Xid] = {}
         self.failing: dict[int, Exception] = {}
@@ -126,9 +126,11 @@ class FakeSource:
             raise error
         return one.index
 
-    def read_fast(self, one: Gpu) -> Fast:
+    def read_fast(self, one: Gpu) -> FastReadings:
         place = self._enter("fast", one)
-        return Fast(self.utilization[place], 10.0, self.memory[place], self.power[place], self.missing)
+        return FastReadings(
+            self.utilization[place], 10.0, self.memory[place], self.power[place], self.missing
+        )
 
     def read_memory(self, one: Gpu) -> int | None:
         return self.memory[self._enter("memory", one)]
@@ -136,20 +138,20 @@ class FakeSource:
     def read_processes(self, one: Gpu) -> tuple[Process, ...] | None:
         return self.processes[self._enter("processes", one)]
 
-    def read_steady(self, one: Gpu) -> Steady:
+    def read_status(self, one: Gpu) -> StatusReadings:
         self._enter("steady", one)
-        return Steady(700.0, 40.0, 45.0, 1980.0, 0, (), {})
+        return StatusReadings(700.0, 40.0, 45.0, 1980.0, 0, (), {})
 
-    def read_slow(self, one: Gpu) -> Slow:
+    def read_slow(self, one: Gpu) -> SlowReadings:
         self._enter("slow", one)
         xid, xid_time = self.xids.get(one.uuid, (None, None))
-        return Slow(1000.0, 0.2, 0, xid, xid_time, {})
+        return SlowReadings(1000.0, 0.2, 0, xid, xid_time, {})
 
-    def read_windows(self, one: Gpu) -> tuple[Window, ...]:
+    def read_utilization_windows(self, one: Gpu) -> tuple[UtilizationWindow, ...]:
         return self.windows[self._enter("windows", one)]
 
     def read_activity(self, one: Gpu) -> Activity | None:
         return self.activity[self._enter("activity", one)]
 
-    def forget_activity(self) -> None:
+    def stop_activity(self) -> None:
         self.calls["forget"] += 1

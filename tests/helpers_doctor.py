@@ -17,8 +17,8 @@ from gpuwidget.diagnostics.probe_results import ProbeResults
 from gpuwidget.diagnostics.run_checks import diagnose
 from gpuwidget.diagnostics.target import NotebookState
 from gpuwidget.model.diagnosis import Check
-from gpuwidget.sources import nvml_messages as words
-from gpuwidget.sources.nvml_diagnostics import GpuHealth, NvmlHealth, Peer
+from gpuwidget.sources import nvml_messages
+from gpuwidget.sources.nvml_diagnostics import GpuHealth, NvmlHealth, PeerAccess
 from gpuwidget.system.host_limits import SharedMemory
 
 GIB = 1024**3
@@ -104,7 +104,7 @@ def h200(index: int = 0, **results: Any) -> GpuHealth:
 def nvml(*gpus: GpuHealth, **values: Any) -> NvmlHealth:
     """A driver that answers, with NVLink between all GPUs."""
     peers = tuple(
-        Peer(one.index, other.index, nvlink=True, reads=True)
+        PeerAccess(one.index, other.index, nvlink=True, reads=True)
         for one in gpus
         for other in gpus
         if one != other
@@ -271,7 +271,7 @@ NOT_INSTALLED: dict[str, Any] = {
     "packages": {"torch": None, "cuda": (), "required": {}, "installed": {}},
 }
 NO_GPUS: dict[str, Any] = {
-    "nvml": no_driver(12, words.cannot_start(12, "")),
+    "nvml": no_driver(12, nvml_messages.start_error(12, "")),
     "torch": {"cu_init": None, "libcuda_error": "libcuda.so.1: cannot open", "available": False},
 }
 """No driver, and so no GPU."""

@@ -11,12 +11,12 @@ from typing import Any
 import helpers_reports as reports
 from fakes import FakeClock
 
+from gpuwidget.model.cell_source import UNKNOWN_SOURCE, CellSource
 from gpuwidget.model.report import CodeTime, Level
-from gpuwidget.profiler.cell_text import UNKNOWN_TEXT, CellText
 from gpuwidget.profiler.code_places import Places
 from gpuwidget.profiler.counter_windows import WindowMean
 from gpuwidget.profiler.sampling_profiler import CodeWitness, _Cpu
-from gpuwidget.sources import Window
+from gpuwidget.sources import UtilizationWindow
 from gpuwidget.system.processes import ChildrenTime
 
 CELL = "/tmp/ipykernel_1/77.py"
@@ -88,14 +88,14 @@ class FakeWindows:
     """The driver's windows and those of the hardware counters, as a test says."""
 
     def __init__(self) -> None:
-        self.windows: Sequence[Window] = ()
+        self.windows: Sequence[UtilizationWindow] = ()
         self.counted: dict[int, list[WindowMean]] = {}
         self.closed = 0
 
     def open(self) -> bool:
         return True
 
-    def read(self) -> Sequence[Window]:
+    def read(self) -> Sequence[UtilizationWindow]:
         return self.windows
 
     def activity(self) -> Mapping[int, Sequence[WindowMean]]:
@@ -113,7 +113,7 @@ class Watched:
         bits: int | None = 0,
         reason: str | None = None,
         before: Sequence[tuple[str, str, int]] = (),
-        text: CellText = UNKNOWN_TEXT,
+        text: CellSource = UNKNOWN_SOURCE,
     ) -> None:
         """``before`` is the stack on which the run begins."""
         self.clock = FakeClock()

@@ -9,15 +9,15 @@ from typing import Any
 from gpuwidget.model.report import (
     REPORT_SCHEMA,
     Advice,
-    CellFacts,
-    Environment,
     GpuReport,
     GpuTimeline,
     Holder,
     Level,
     Mark,
     Report,
-    SourceFacts,
+    RunInfo,
+    SoftwareVersions,
+    SourceInfo,
     Span,
     Timeline,
     TorchMemory,
@@ -136,8 +136,8 @@ def report(
     shown = tuple(one for one in gpus if one.shown)
     made = Report(
         schema=REPORT_SCHEMA,
-        source=SourceFacts("nvml", None, None),
-        environment=Environment("580.159.04", "13.0", "2.13.0+cu130", "13.0", "9.13.0", "cuda:0"),
+        source=SourceInfo("nvml", None, None),
+        environment=SoftwareVersions("580.159.04", "13.0", "2.13.0+cu130", "13.0", "9.13.0", "cuda:0"),
         cell=cell(duration),
         host_memory=Span(gib(1.9), gib(2.1), gib(2.4)),
         gpus=gpus,
@@ -152,9 +152,9 @@ def report(
     return replace(made, **changes)
 
 
-def cell(duration: float = 14.0, **changes: Any) -> CellFacts:
+def cell(duration: float = 14.0, **changes: Any) -> RunInfo:
     """Facts of a cell that went well."""
-    made = CellFacts(
+    made = RunInfo(
         execution_count=3,
         label=None,
         started=1_795_255_445.25,
@@ -209,8 +209,8 @@ def replay() -> Report:
     return report(
         *(gpu(index, **unknown) for index in range(4)),
         attributed=False,
-        source=SourceFacts("replay", None, "Recording of 4 NVIDIA H200, made 2026-11-21"),
-        environment=Environment("580.159.04", "13.0", None, None, None, None),
+        source=SourceInfo("replay", None, "Recording of 4 NVIDIA H200, made 2026-11-21"),
+        environment=SoftwareVersions("580.159.04", "13.0", None, None, None, None),
     )
 
 
@@ -218,8 +218,8 @@ def no_gpu() -> Report:
     """A machine without a driver."""
     return report(
         duration=1.2,
-        source=SourceFacts("none", "The NVIDIA driver is not installed here. Install it to see GPUs.", None),
-        environment=Environment(None, None, None, None, None, None),
+        source=SourceInfo("none", "The NVIDIA driver is not installed here. Install it to see GPUs.", None),
+        environment=SoftwareVersions(None, None, None, None, None, None),
     )
 
 
@@ -344,8 +344,8 @@ def hostile() -> Report:
     return report(
         bad,
         gpu(1, name=HOSTILE, utilization=None, missing={"utilization": HOSTILE}),
-        source=SourceFacts("replay", HOSTILE, HOSTILE),
-        environment=Environment(*[HOSTILE] * 6),
+        source=SourceInfo("replay", HOSTILE, HOSTILE),
+        environment=SoftwareVersions(*[HOSTILE] * 6),
         cell=cell(label=HOSTILE),
         marks=marks(6, label=HOSTILE),
         notes=(HOSTILE,),

@@ -85,7 +85,7 @@ def said_by_python() -> list[tuple[str, str]]:
         *(
             ("gpuwidget/sources/throttle_reasons.py", word)
             for bit in range(11)
-            for word in throttle_reasons.words(1 << bit)
+            for word in throttle_reasons.reason_names(1 << bit)
         ),
         *(("gpuwidget/diagnostics", title) for _, title in links),
     ]

@@ -34,7 +34,7 @@ CONSTANTS: Mapping[str, tuple[object, str]] = {
     "KERNEL_REQUEST": (kernel_requests.REQUEST, "Message type of a question to a kernel."),
     "KERNEL_REPLY": (kernel_requests.REPLY, "Message type of a kernel's answer."),
     "XIDS_OF_PROGRAMS": (
-        list(xids.OF_PROGRAMS),
+        list(xids.APPLICATION_XIDS),
         "Errors of the driver (XID) that a user's own program may cause: the GPU is healthy.",
     ),
 }

@@ -10,8 +10,8 @@ from gpuwidget.diagnostics.isolated_run import parse_diagnosis, run_in_subproces
 from gpuwidget.diagnostics.probe_process import ProbeEnvironment
 from gpuwidget.model.diagnosis import Diagnosis
 from gpuwidget.model.errors import DoctorError, OptionError
-from gpuwidget.model.to_json import plain
-from gpuwidget.views.diagnosis_text import render
+from gpuwidget.model.to_json import to_json
+from gpuwidget.views import diagnosis_view
 
 
 def run(version: str, *, as_json: bool, earlier: Path | None, width: int) -> tuple[str, bool]:
@@ -23,10 +23,10 @@ def run(version: str, *, as_json: bool, earlier: Path | None, width: int) -> tup
     doctor = run_in_subprocess("shell", version, ProbeEnvironment.current())
     since = None if before is None else compare(before, doctor)
     if as_json:
-        values = plain(doctor) if since is None else {**plain(doctor), "changes": plain(since)}
+        values = to_json(doctor) if since is None else {**to_json(doctor), "changes": to_json(since)}
         text = json.dumps(values, indent=2)
     else:
-        text = render(doctor, width, since)
+        text = diagnosis_view.text(doctor, width, since)
     return text, doctor.ok
 
 

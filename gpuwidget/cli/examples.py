@@ -1,4 +1,4 @@
-"""The notebooks that come with gpuwidget, copied out for a user to run and to change."""
+"""``gpuwidget examples``: copies of the packaged notebooks, for a user to run and change."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pathlib import Path
 from gpuwidget.model.errors import ExamplesError
 
 _INSTALLED = Path(__file__).parents[1] / "notebooks"
-_IN_A_CLONE = Path(__file__).parents[2] / "notebooks"
+_CLONE = Path(__file__).parents[2] / "notebooks"
 
 
 def notebooks() -> list[Path]:
-    """Where they lie: in the package that was installed, or in the clone that this runs from."""
-    folder = _INSTALLED if _INSTALLED.is_dir() else _IN_A_CLONE
+    """Return the notebooks of the installed package, or of the clone that this runs from."""
+    folder = _INSTALLED if _INSTALLED.is_dir() else _CLONE
     return sorted(folder.glob("*.ipynb"))
 
 
-def copy_out(folder: Path) -> list[Path]:
-    """Copy them into ``folder``, which is made where it is missing; the copies.
+def copy_notebooks(folder: Path) -> list[Path]:
+    """Copy the notebooks into ``folder``, which is created if missing; return the copies.
 
-    Raises ExamplesError where one of them is there already or can't be written; then none is copied.
+    Raises ExamplesError where one exists already or can't be written; then none is copied.
     """
     found = notebooks()
     if not found:
@@ -48,6 +48,6 @@ def copy_out(folder: Path) -> list[Path]:
 
 
 def _remove(copy: Path) -> None:
-    """Take away what is not whole, so that the next try finds nothing in its way."""
+    """Remove an incomplete copy, so that the next attempt does not fail on it."""
     with suppress(OSError):
         copy.unlink()

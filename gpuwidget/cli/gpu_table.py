@@ -1,4 +1,4 @@
-"""One sample as a table for a terminal: a row a GPU, then a row a process. Pure text in, pure text out."""
+"""One sample as a table for a terminal: a row per GPU, then a row per process."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import textwrap
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from gpuwidget.model.command_line import in_one_line
-from gpuwidget.model.terminal_text import Column, cut, lay_out, printable
+from gpuwidget.model.command_line import full_command
+from gpuwidget.model.terminal_text import TableColumn, format_table, printable, truncate
 from gpuwidget.model.units import GIB, UNKNOWN, duration
 from gpuwidget.sources.throttle_reasons import needing_attention
 
@@ -16,42 +16,41 @@ if TYPE_CHECKING:
 
     from gpuwidget.model.samples import Gpu, Reading, Sample
 
-_NARROWEST = 40
-_LONG_NAME = 18
-_WARM, _PLAIN = "\x1b[33m", "\x1b[0m"
+_MIN_WIDTH = 40
+_MAX_NAME = 18
+_YELLOW, _RESET = "\x1b[33m", "\x1b[0m"
 
 _GPU_COLUMNS = (
-    Column("GPU"),
-    Column("Name", right=False, shrinks_to=8),
-    Column("Util %"),
-    Column("Memory GiB"),
-    Column("Power W"),
-    Column("°C"),
-    Column("MHz"),
-    Column("Limited by", right=False, shrinks_to=18),
+    TableColumn("GPU"),
+    TableColumn("Name", right=False, shrinks_to=8),
+    TableColumn("Util %"),
+    TableColumn("Memory GiB"),
+    TableColumn("Power W"),
+    TableColumn("°C"),
+    TableColumn("MHz"),
+    TableColumn("Limited by", right=False, shrinks_to=18),
 )
 _PROCESS_COLUMNS = (
-    Column("GPU"),
-    Column("PID"),
-    Column("User", right=False, shrinks_to=8),
-    Column("GiB"),
-    Column("Command", right=False, shrinks_to=16),
+    TableColumn("GPU"),
+    TableColumn("PID"),
+    TableColumn("User", right=False, shrinks_to=8),
+    TableColumn("GiB"),
+    TableColumn("Command", right=False, shrinks_to=16),
 )
 
 
-def render(sample: Sample, *, width: int = 80, tz: tzinfo | None = None, colour: bool = False) -> str:
-    """The sample as lines of at most ``width`` cells (at least 40), without a newline at the end.
+def render_table(sample: Sample, *, width: int = 80, tz: tzinfo | None = None, color: bool = False) -> str:
+    """Return the sample as lines of at most ``width`` cells (at least 40), without a final newline.
 
-    ``tz`` is the zone of the times shown, None for the machine's own. With ``colour`` the rows that need a
-    person are yellow; the colour says nothing that the words do not. Control characters in names and
-    commands are shown as escapes.
+    ``tz`` is the time zone to show, None for the machine's. ``color`` makes rows that need attention yellow,
+    in addition to their words. Control characters in names and commands are shown as escapes.
     """
-    width = max(width, _NARROWEST)
-    lines = [cut(line, width) for line in _heading(sample, tz)]
+    width = max(width, _MIN_WIDTH)
+    lines = [truncate(line, width) for line in _heading(sample, tz)]
     if sample.origin.reason is not None:
         lines += ["", *textwrap.wrap(printable(sample.origin.reason), width)]
     if sample.gpus:
-        lines += ["", *_gpu_table(sample, width, tz, colour), *_process_table(sample, width)]
+        lines += ["", *_gpu_table(sample, width, tz, color), *_process_table(sample, width)]
     return "\n".join(lines)
 
 
@@ -66,19 +65,19 @@ def _heading(sample: Sample, tz: tzinfo | None) -> list[str]:
     return [*label, " · ".join(facts)]
 
 
-def _gpu_table(sample: Sample, width: int, tz: tzinfo | None, colour: bool) -> list[str]:
+def _gpu_table(sample: Sample, width: int, tz: tzinfo | None, color: bool) -> list[str]:
     pairs = list(zip(sample.gpus, sample.readings, strict=True))
     rows = [_gpu_row(gpu, reading, sample.time, tz) for gpu, reading in pairs]
-    titles, *lines = lay_out(_GPU_COLUMNS, rows, width)
-    if not colour:
+    titles, *lines = format_table(_GPU_COLUMNS, rows, width)
+    if not color:
         return [titles, *lines]
     return [titles] + [
-        f"{_WARM}{line}{_PLAIN}" if _needs_a_person(reading) else line
+        f"{_YELLOW}{line}{_RESET}" if _needs_attention(reading) else line
         for line, (_, reading) in zip(lines, pairs, strict=True)
     ]
 
 
-def _needs_a_person(reading: Reading) -> bool:
+def _needs_attention(reading: Reading) -> bool:
     return _unreachable(reading) or bool(needing_attention(reading.throttle or ()))
 
 
@@ -87,7 +86,7 @@ def _unreachable(reading: Reading) -> bool:
 
 
 def _gpu_row(gpu: Gpu, reading: Reading, now: float, tz: tzinfo | None) -> tuple[str, ...]:
-    who = (_place(gpu), _name(gpu))
+    who = (_gpu_number(gpu), _name(gpu))
     if reading.lost_since is not None:
         return (*who, f"lost since {_moment(reading.lost_since, now, tz)}")
     if reading.silent_since is not None:
@@ -112,36 +111,36 @@ def _process_table(sample: Sample, width: int) -> list[str]:
         for row in _process_rows(gpu, reading)
     ]
     if rows:
-        return ["", *lay_out(_PROCESS_COLUMNS, rows, width)]
+        return ["", *format_table(_PROCESS_COLUMNS, rows, width)]
     all_known = all(reading.processes is not None for reading in sample.readings)
     return ["", "No process uses a GPU."] if all_known else []
 
 
 def _process_rows(gpu: Gpu, reading: Reading) -> list[tuple[str, ...]]:
     if _unreachable(reading) or reading.answered is None:
-        return []  # Its row among the GPUs says so.
+        return []  # its row in the table of GPUs shows this
     if reading.processes is None:
-        return [(_place(gpu), UNKNOWN, reading.missing.get("processes", "the driver does not say"))]
+        return [(_gpu_number(gpu), UNKNOWN, reading.missing.get("processes", "the driver does not say"))]
     largest_first = sorted(reading.processes, key=lambda process: (-(process.memory or 0), process.pid))
     return [
         (
-            _place(gpu),
+            _gpu_number(gpu),
             str(process.pid),
             UNKNOWN if process.user is None else printable(process.user),
             _gib(process.memory),
-            printable(in_one_line(process.program, process.arguments) or UNKNOWN),
+            printable(full_command(process.program, process.arguments) or UNKNOWN),
         )
         for process in largest_first
     ]
 
 
-def _place(gpu: Gpu) -> str:
+def _gpu_number(gpu: Gpu) -> str:
     return str(gpu.index) if gpu.mig_index is None else f"{gpu.index}:{gpu.mig_index}"
 
 
 def _name(gpu: Gpu) -> str:
-    # The end of a name tells more than the maker does: "NVIDIA GeForce RTX 4090 Laptop GPU".
-    name = gpu.name if len(gpu.name) <= _LONG_NAME else gpu.name.removeprefix("NVIDIA ")
+    # The end of a name is more specific than its maker: "NVIDIA GeForce RTX 4090 Laptop GPU".
+    name = gpu.name if len(gpu.name) <= _MAX_NAME else gpu.name.removeprefix("NVIDIA ")
     return printable(f"{name} (unified)" if gpu.unified_memory else name)
 
 
@@ -157,5 +156,5 @@ def _whole(value: float | None) -> str:
 def _gib(size: int | None) -> str:
     if size is None:
         return UNKNOWN
-    # A little memory is not none.
+    # A little memory must not read as none.
     return "<0.1" if 0 < size < 0.05 * GIB else f"{size / GIB:.1f}"

@@ -1,4 +1,4 @@
-"""The ``gpuwidget`` command: one look at all GPUs, again and again, or recorded; the doctor; the examples."""
+"""The ``gpuwidget`` command: the table of GPUs, once or repeatedly; record, doctor and examples."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
-from gpuwidget.cli.gpu_table import render
+from gpuwidget.cli.gpu_table import render_table
 from gpuwidget.model.errors import GpuWidgetError, OptionError
 from gpuwidget.model.terminal_text import printable_lines
-from gpuwidget.model.to_json import plain
+from gpuwidget.model.to_json import to_json
 from gpuwidget.sampler import INTERVAL_S, MAX_INTERVAL_S, MIN_INTERVAL_S, process_sampler
 from gpuwidget.version import __version__
 
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
     from gpuwidget.model.samples import Sample
     from gpuwidget.sampler import Sampler
 
-_PATIENCE_S = 30.0
-"""How long a driver may take to come up: seconds a GPU where nothing keeps it initialised."""
-_ANSWER_S = 5.0
-_FAILED, _WRONG_USE, _INTERRUPTED = 1, 2, 130
+_OPEN_TIMEOUT_S = 30.0
+"""How long a driver may take to start: seconds per GPU where nothing keeps it initialized."""
+_READ_TIMEOUT_S = 5.0
+_FAILED, _USAGE_ERROR, _INTERRUPTED = 1, 2, 130
 
-_SILENT = (
-    f"The driver has not answered for {_PATIENCE_S:.0f} seconds. If nvidia-smi hangs too, the driver or a "
-    "GPU is stuck: look into the kernel log (dmesg); a restart of the machine usually helps."
+_NO_ANSWER = (
+    f"The driver has not answered for {_OPEN_TIMEOUT_S:.0f} seconds. If nvidia-smi hangs too, the driver "
+    "or a GPU is stuck: look into the kernel log (dmesg); a restart of the machine usually helps."
 )
 _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 def main(argv: Sequence[str] | None = None, sampler: Sampler | None = None) -> int:
-    """Run the command and return its exit status: 0, 1 (no GPU, it failed, or broken), 2 (wrong use).
+    """Run the command and return its exit status: 0, 1 (no GPU, failed, or broken), 2 (usage error).
 
-    ``sampler`` is the process's own unless one is given.
+    ``sampler`` defaults to the process's sampler.
     """
     options = _parser().parse_args(argv)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # A terminal that can't show a sign is no reason to fail.
+            stream.reconfigure(errors="replace")  # a terminal that can't show a character must not fail
     try:
         if options.command == "doctor":
             return _doctor(options)
@@ -57,14 +57,14 @@ def main(argv: Sequence[str] | None = None, sampler: Sampler | None = None) -> i
             chosen.stop()
     except OptionError as error:
         print(f"gpuwidget: {printable_lines(str(error))}", file=sys.stderr)
-        return _WRONG_USE
+        return _USAGE_ERROR
     except GpuWidgetError as error:
         print(f"gpuwidget: {printable_lines(str(error))}", file=sys.stderr)
         return _FAILED
     except KeyboardInterrupt:
         return _INTERRUPTED if options.every is None else 0
     except BrokenPipeError:
-        # Whoever read this has seen enough (`gpuwidget | head`). Python flushes once more at its end.
+        # The reader closed the pipe (`gpuwidget | head`). Python flushes once more when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return status
@@ -142,28 +142,28 @@ def _run(options: argparse.Namespace, sampler: Sampler) -> int:
     if options.command == "examples":
         if options.json or options.every is not None:
             raise OptionError("examples takes no --json and no --interval.")
-        from gpuwidget.cli.examples import copy_out
+        from gpuwidget.cli.examples import copy_notebooks
 
-        for copy in copy_out(options.folder):
-            _say(str(copy))
+        for copy in copy_notebooks(options.folder):
+            _print_line(str(copy))
         return 0
     if options.command == "record":
         if options.json or options.every is not None:
             raise OptionError("record takes no --json, and its --interval after the word record.")
         from gpuwidget.cli.recorder import record
 
-        record(sampler, options.file, options.tick, _say)
+        record(sampler, options.file, options.tick, _print_line)
         return 0
     if options.every is None:
-        return _look_once(sampler, options.json)
-    _look_again_and_again(sampler, options.every, options.json)
+        return _print_once(sampler, options.json)
+    _print_repeatedly(sampler, options.every, options.json)
     return 0
 
 
 def _doctor(options: argparse.Namespace) -> int:
     if options.every is not None:
         raise OptionError("doctor takes no --interval.")
-    # Imported here: a look at the GPUs needs none of it.
+    # Imported here: printing the GPUs needs none of it.
     from gpuwidget.cli.doctor import run
 
     text, well = run(
@@ -176,37 +176,37 @@ def _doctor(options: argparse.Namespace) -> int:
     return 0 if well else _FAILED
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     print(printable_lines(line), flush=True)
 
 
-def _look_once(sampler: Sampler, as_json: bool) -> int:
+def _print_once(sampler: Sampler, as_json: bool) -> int:
     with sampler.subscribe():
-        sample = sampler.read_now(_ANSWER_S) if sampler.wait_until_open(_PATIENCE_S) else None
+        sample = sampler.read_now(_READ_TIMEOUT_S) if sampler.wait_until_open(_OPEN_TIMEOUT_S) else None
     if sample is None:
-        print(_SILENT)
+        print(_NO_ANSWER)
         return _FAILED
     print(_text(sample, as_json))
     return 0 if sample.gpus else _FAILED
 
 
-def _look_again_and_again(sampler: Sampler, interval_s: float, as_json: bool) -> None:
+def _print_repeatedly(sampler: Sampler, interval_s: float, as_json: bool) -> None:
     inbox: SimpleQueue[Sample] = SimpleQueue()
     in_place = sys.stdout.isatty() and not as_json
     with sampler.subscribe(inbox.put, interval_s=interval_s):
-        if not sampler.wait_until_open(_PATIENCE_S):
-            raise GpuWidgetError(_SILENT)
+        if not sampler.wait_until_open(_OPEN_TIMEOUT_S):
+            raise GpuWidgetError(_NO_ANSWER)
         if in_place:
             sys.stdout.write(_HOME + _CLEAR_BELOW)
         while True:
-            text = _text(_newest(inbox), as_json)
+            text = _text(_newest_sample(inbox), as_json)
             if in_place:
                 text = _in_place(text)
             sys.stdout.write(text if in_place else f"{text}\n" if as_json else f"{text}\n\n")
             sys.stdout.flush()
 
 
-def _newest(inbox: SimpleQueue[Sample]) -> Sample:
+def _newest_sample(inbox: SimpleQueue[Sample]) -> Sample:
     sample = inbox.get()
     while True:
         try:
@@ -217,10 +217,10 @@ def _newest(inbox: SimpleQueue[Sample]) -> Sample:
 
 def _text(sample: Sample, as_json: bool) -> str:
     if as_json:
-        return json.dumps(plain(sample), allow_nan=False, separators=(",", ":"))
-    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    # Without a terminal nothing need be cut to 80: `gpuwidget | grep train.py`.
-    return render(sample, width=shutil.get_terminal_size((160, 24)).columns, colour=colour)
+        return json.dumps(to_json(sample), allow_nan=False, separators=(",", ":"))
+    color = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    # Without a terminal lines are not cut to 80: `gpuwidget | grep train.py`.
+    return render_table(sample, width=shutil.get_terminal_size((160, 24)).columns, color=color)
 
 
 def _in_place(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Recording a machine's GPUs: samples as they come, written in the format that replay plays."""
+"""``gpuwidget record``: write samples as they arrive, in the format that the replay source plays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpuwidget.model.errors import RecordingError
 from gpuwidget.model.samples import is_settled
 from gpuwidget.model.units import duration
 from gpuwidget.sources.recording import GPM_PERCENT, GPM_RATES, MIB
-from gpuwidget.sources.throttle_reasons import mask
+from gpuwidget.sources.throttle_reasons import reason_mask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,38 +24,39 @@ if TYPE_CHECKING:
     from gpuwidget.model.samples import Activity, Gpu, Process, Reading, Sample
     from gpuwidget.sampler import Sampler
 
-_WAIT_FOR_SLOW_S = 2.0
-_STOPPING = ("SIGINT", "SIGTERM", "SIGHUP")
+_SLOW_WAIT_S = 2.0
+_STOP_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
-def record(sampler: Sampler, path: Path, interval_s: float, say: Callable[[str], None]) -> None:
+def record(sampler: Sampler, path: Path, interval_s: float, print_line: Callable[[str], None]) -> None:
     """Write a reading every ``interval_s`` seconds to a new file until Ctrl-C or SIGTERM; main thread only.
 
-    The file is packed where its name ends in ``.gz``. The calls are the sampler's, each at its own rate:
-    none delays the others. Raises RecordingError where there is nothing to record or no way to write it.
+    The file is compressed where its name ends in ``.gz``. The sampler makes the calls, each at its rate, so
+    that none delays the others. Raises RecordingError where there is nothing to record or the file can't be
+    written.
     """
-    refuse_existing(path)
+    check_new_file(path)
     inbox: SimpleQueue[Sample | None] = SimpleQueue()
     with _stopped_by_signals(inbox), sampler.subscribe(inbox.put, interval_s=interval_s, activity=True):
-        write_samples(iter(inbox.get, None), path, interval_s, say)
+        write_samples(iter(inbox.get, None), path, interval_s, print_line)
 
 
-def refuse_existing(path: Path) -> None:
-    """Raise RecordingError where there is a file already."""
+def check_new_file(path: Path) -> None:
+    """Raise RecordingError where the file exists already."""
     if path.exists():
         raise RecordingError(f"{str(path)!r} exists already and is left as it is: give another name.")
 
 
 def write_samples(
-    samples: Iterator[Sample], path: Path, interval_s: float, say: Callable[[str], None]
+    samples: Iterator[Sample], path: Path, interval_s: float, print_line: Callable[[str], None]
 ) -> None:
-    """Write samples to a new file to their end, and say in a line when it begins and when it has ended."""
+    """Write all samples to a new file; print a line when the recording starts and when it has ended."""
     began: float | None = None
     for sample in samples:
         if not sample.gpus:
             raise RecordingError(f"There is nothing to record: {sample.origin.reason or 'no GPU was found.'}")
         began = sample.time if began is None else began
-        if sample.time - began >= _WAIT_FOR_SLOW_S or all(map(_is_whole, sample.readings)):
+        if sample.time - began >= _SLOW_WAIT_S or all(map(_has_slow_readings, sample.readings)):
             break
     else:
         raise RecordingError("Nothing was recorded: it was stopped before the first reading.")
@@ -63,22 +64,22 @@ def write_samples(
     what = ", ".join(f"{count} \N{MULTIPLICATION SIGN} {name}" for name, count in names.items())
     try:
         with RecordingWriter(path, sample, interval_s) as writer:
-            say(f"Recording {what} every {interval_s:g} s to {path}. Ctrl-C stops.")
+            print_line(f"Recording {what} every {interval_s:g} s to {path}. Ctrl-C stops.")
             writer.write(sample)
             for later in samples:
                 writer.write(later)
     except FileExistsError:
-        refuse_existing(path)
+        check_new_file(path)
     except OSError as error:
         raise RecordingError(f"{str(path)!r} can't be written: {error.strerror or error}.") from error
-    say(
+    print_line(
         f"Recorded {writer.ticks} readings in {duration(writer.t)}. "
         f"To play them: GPUWIDGET_SOURCE={shlex.quote(f'replay:{path}')}"
     )
 
 
-def _is_whole(reading: Reading) -> bool:
-    """Whether the slow calls, whose answers belong in the first line, have been made or never will be."""
+def _has_slow_readings(reading: Reading) -> bool:
+    """Return whether the slow calls, whose values belong in the first line, were made or never will be."""
     if reading.silent_since is not None or reading.lost_since is not None:
         return True
     return is_settled(reading, "utilization_window")
@@ -86,10 +87,10 @@ def _is_whole(reading: Reading) -> bool:
 
 @contextmanager
 def _stopped_by_signals(inbox: SimpleQueue[Sample | None]) -> Iterator[None]:
-    """Let signals end the inbox instead of the process, so that the file is always closed whole."""
+    """Let signals end the inbox instead of the process, so that the file is always complete."""
     with ExitStack() as restoring:
-        for name in _STOPPING:
-            number = getattr(signal, name, None)  # Windows has no SIGHUP.
+        for name in _STOP_SIGNALS:
+            number = getattr(signal, name, None)  # Windows has no SIGHUP
             if number is not None:
                 # SimpleQueue.put may be called from a signal handler (it is reentrant).
                 before = signal.signal(number, lambda *_: inbox.put(None))
@@ -98,11 +99,11 @@ def _stopped_by_signals(inbox: SimpleQueue[Sample | None]) -> Iterator[None]:
 
 
 class RecordingWriter:
-    """A new file of readings; the GPUs are those of its first sample. Raises OSError."""
+    """Writes readings to a new file; its GPUs are those of the first sample. Raises OSError."""
 
     def __init__(self, path: Path, first: Sample, interval_s: float) -> None:
         packed = path.suffix == ".gz"
-        # Closed by this object's own end.
+        # __exit__ closes it.
         self._file: BinaryIO | gzip.GzipFile = gzip.open(path, "xb") if packed else path.open("xb")  # noqa: SIM115
         self._start = first.time
         self._uuids = tuple(gpu.uuid for gpu in first.gpus)
@@ -120,8 +121,8 @@ class RecordingWriter:
         self._file.close()
 
     def write(self, sample: Sample) -> None:
-        """Add a tick."""
-        # The wall clock may be set back; a recording's time never is.
+        """Write a tick."""
+        # The wall clock may be set back, but a recording's time never falls.
         self.t = max(self.t, round(sample.time - self._start, 3))
         readings = {reading.uuid: reading for reading in sample.readings}
         gpus = [self._tick(readings[uuid]) for uuid in self._uuids]
@@ -140,10 +141,10 @@ class RecordingWriter:
             "temp_c": reading.temperature_c,
             "mem_temp_c": reading.memory_temperature_c,
             "sm_mhz": reading.sm_clock_mhz,
-            "throttle": None if throttle is None else mask(throttle),
+            "throttle": None if throttle is None else reason_mask(throttle),
             "procs": None if reading.processes is None else [_process(one) for one in reading.processes],
         }
-        # What is read seldom stands only where it is new.
+        # Values that are read seldom are written only when they change.
         activity, energy = reading.activity, reading.energy_j
         if activity is not None and activity != self._activity.get(reading.uuid):
             self._activity[reading.uuid] = activity
@@ -164,11 +165,11 @@ def _meta(first: Sample, interval_s: float) -> dict[str, Any]:
         "cuda_driver": int(major) * 1000 + int(minor) * 10 if major.isdigit() and minor.isdigit() else None,
         "tick_s": interval_s,
         "recorded": first.time,
-        "gpus": [_facts(gpu, reading) for gpu, reading in zip(first.gpus, first.readings, strict=True)],
+        "gpus": [_gpu_meta(gpu, reading) for gpu, reading in zip(first.gpus, first.readings, strict=True)],
     }
 
 
-def _facts(gpu: Gpu, reading: Reading) -> dict[str, Any]:
+def _gpu_meta(gpu: Gpu, reading: Reading) -> dict[str, Any]:
     limit = reading.power_limit_w
     return {
         "uuid": gpu.uuid,

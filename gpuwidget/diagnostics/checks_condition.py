@@ -88,7 +88,7 @@ def _throttle_issues(gpu: GpuHealth) -> list[Issue]:
 
 def _xid_issues(results: ProbeResults) -> list[Issue]:
     """Errors that the driver reported since the machine was started, but those of users' programs."""
-    of_hardware = [xid for xid in _unique(results.machine.xids or ()) if xid[1] not in xids.OF_PROGRAMS]
+    of_hardware = [xid for xid in _unique(results.machine.xids or ()) if xid[1] not in xids.APPLICATION_XIDS]
     if not of_hardware:
         return []
     reason = f"The driver has reported {', '.join(map(_xid_text, of_hardware))}."
@@ -102,7 +102,7 @@ def _unique(logged: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
 
 
 def _xid_text(xid: tuple[str, int]) -> str:
-    return f"XID {xid[1]} of {xid[0]} ({xids.meaning(xid[1])})"
+    return f"XID {xid[1]} of {xid[0]} ({xids.describe(xid[1])})"
 
 
 def _persistence_issues(results: ProbeResults) -> list[Issue]:

@@ -12,8 +12,7 @@ from gpuwidget.diagnostics.issues import Issue, build_check, pluralize, skipped_
 from gpuwidget.diagnostics.probe_process import ProbeResult
 from gpuwidget.diagnostics.probe_results import ProbeResults
 from gpuwidget.model.diagnosis import Check
-from gpuwidget.sources import nvml_diagnostics
-from gpuwidget.sources import nvml_messages as words
+from gpuwidget.sources import nvml_diagnostics, nvml_messages
 
 DRIVER = ("driver", "Driver")
 FILES = ("device_files", "Device files")
@@ -93,7 +92,7 @@ def _nvml_issues(results: ProbeResults) -> list[Issue]:
         return [Issue("unknown", f"{reason}.", *install_nvml_binding(results))]
     if nvml.error is None:
         return []
-    if nvml.error == words.LIB_RM_VERSION_MISMATCH:
+    if nvml.error == nvml_messages.LIB_RM_VERSION_MISMATCH:
         module = results.machine.module
         loaded = f" ({module} is still loaded)" if module else ""
         return [

@@ -14,7 +14,7 @@ from typing import Any
 
 from gpuwidget.diagnostics.packages import installer, torch_distributions
 from gpuwidget.diagnostics.probe_process import begin_step, finish, lower_priority, send
-from gpuwidget.model.to_json import plain
+from gpuwidget.model.to_json import to_json
 
 _LIBRARIES = (".so", ".dll", ".pyd", ".dylib")
 _MAX_FILES = 5
@@ -58,7 +58,7 @@ def main(path: Sequence[str]) -> None:
     for name, one in found.items():
         begin_step(f"checking the files of {name}")
         others = [lists[other] or {} for other in found if other != name]
-        checked.append(plain(_compare(name, one, lists[name], others)))
+        checked.append(to_json(_compare(name, one, lists[name], others)))
         send(checked=checked)
     finish()
 

@@ -21,7 +21,7 @@ from gpuwidget.diagnostics.probe_process import (
 from gpuwidget.diagnostics.target import PROBE_TIMEOUT_S, RUN_TIMEOUT_S, NotebookState, Target
 from gpuwidget.model.diagnosis import SCHEMA, Check, Diagnosis, EnvironmentKind
 from gpuwidget.model.errors import DoctorError
-from gpuwidget.model.to_json import plain
+from gpuwidget.model.to_json import to_json
 
 _MIN_TIMEOUT_S = 1.0
 _NO_NOTEBOOK = NotebookState()
@@ -41,7 +41,7 @@ def main(_path: Sequence[str]) -> None:
         NotebookState(**arguments["notebook"]),
         timeout_s=_remaining_s(arguments["timeout_s"], time.time() - arguments["time"]),
     )
-    send(doctor=plain(run_checks(target)))
+    send(doctor=to_json(run_checks(target)))
 
 
 def _remaining_s(timeout_s: float, elapsed_s: float) -> float:
@@ -68,7 +68,7 @@ def run_in_subprocess(
         "time": time.time(),
         "place": place,
         "version": version,
-        "notebook": plain(notebook),
+        "notebook": to_json(notebook),
         "timeout_s": timeout_s,
     }
     process = ProbeProcess(

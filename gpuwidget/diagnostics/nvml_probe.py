@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuwidget.diagnostics.probe_process import begin_step, finish, send
-from gpuwidget.model.to_json import plain
-from gpuwidget.sources.nvml_diagnostics import examine
+from gpuwidget.model.to_json import to_json
+from gpuwidget.sources.nvml_diagnostics import query_health
 
 
 def main(_path: Sequence[str]) -> None:
     """Say all of it; each call that may hang is announced by its name."""
-    send(nvml=plain(examine(begin_step)))
+    send(nvml=to_json(query_health(begin_step)))
     finish()

@@ -13,7 +13,7 @@ from gpuwidget.diagnostics.packages import InstalledPackages
 from gpuwidget.diagnostics.probe_process import ProbeResult
 from gpuwidget.diagnostics.target import NotebookState
 from gpuwidget.model.diagnosis import EnvironmentKind
-from gpuwidget.sources.nvml_diagnostics import GpuHealth, NvmlHealth, Peer
+from gpuwidget.sources.nvml_diagnostics import GpuHealth, NvmlHealth, PeerAccess
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ def parse_nvml_result(result: ProbeResult) -> NvmlHealth | None:
     if not isinstance(values, dict):
         return None
     gpus = tuple(GpuHealth(**{name: _tuples(value) for name, value in gpu.items()}) for gpu in values["gpus"])
-    peers = tuple(Peer(**peer) for peer in values["peers"])
+    peers = tuple(PeerAccess(**peer) for peer in values["peers"])
     return NvmlHealth(**{**values, "gpus": gpus, "peers": peers, "lost": tuple(values["lost"])})
 
 

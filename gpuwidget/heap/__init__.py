@@ -1,9 +1,11 @@
-"""From a user's variables to the memory they keep alive: which names lead to which of torch's blocks.
+"""Find which of the user's variables keep which blocks of torch's CUDA memory alive.
 
-Nothing of the user's runs: no property, no ``__getattr__``, no ``__len__`` of their classes. What an object
-refers to is asked of Python's garbage collector, which knows without asking the object. Objects are held only
-while the search lasts. Where an object keeps its attributes without a ``__dict__``, one comes into being only
-if a further name leads through it, which cannot be written otherwise.
+Start with ``find_holders.py``; ``heap_walk.py`` follows references, ``reachability.py`` writes names.
 
-Types are told by their ``id``: to hash or to compare a class runs its metaclass.
+Nothing in here runs user code: no property, no ``__getattr__``, no ``__len__`` of a user's class. References
+come from Python's garbage collector, which does not call into the object. A search holds the objects only
+while it runs. One side effect remains: an object that stores its attributes without a ``__dict__`` gets one
+when a name has to be written that leads through it.
+
+Types are compared by ``id``, because hashing or comparing a class runs its metaclass.
 """

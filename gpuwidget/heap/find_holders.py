@@ -1,4 +1,4 @@
-"""Which of a user's names lead to which of torch's blocks: one search, and what it found."""
+"""Find which of the user's names keep which blocks of torch's allocator alive."""
 
 from __future__ import annotations
 
@@ -9,92 +9,103 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from gpuwidget.heap.heap_walk import Walk
-from gpuwidget.heap.limits import MOST_OBJECTS, Bounds
-from gpuwidget.heap.names import names
+from gpuwidget.heap.heap_walk import MAX_OBJECTS, HeapWalk, Limits, Root
 from gpuwidget.heap.object_references import type_name
-from gpuwidget.heap.paths import Paths
-from gpuwidget.heap.roots import Root
-from gpuwidget.heap.storages import Storage
+from gpuwidget.heap.reachability import names_of_owners
+from gpuwidget.heap.storages import StorageWeakRef
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.allocator import DeviceBlocks
 
-Remember = Callable[[int, int, Callable[[], Storage]], None]
-"""Takes a device's index, a block's address, and what gives the storage that lies there now."""
+OnStorage = Callable[[int, int, Callable[[], StorageWeakRef]], None]
+"""Receives a device index, a block's address, and a function that references the storage in that block."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
-    """Which of the roots each block belongs to, each block to one."""
+class FoundHolders:
+    """The owner of each block. A root number is its position in the ``roots`` of the search."""
 
     owners: Mapping[int, Sequence[int | None]]
-    """By device index, for each of its blocks: the number of the root, None where no name leads to it."""
+    """By device index, the root number for each block; None where no name leads to it."""
     names: Mapping[int, Sequence[str]]
-    """By number of a root that owns something: all names that lead to what it owns, its own first."""
-    ways: Mapping[int, Sequence[int]]
-    """By number of a root that owns something: the numbers of all roots that lead to some of it."""
+    """By number of an owning root: all names that lead to what it owns, its name first."""
+    leading_roots: Mapping[int, Sequence[int]]
+    """By number of an owning root: the numbers of all roots that lead to some of what it owns."""
     types: Mapping[int, str]
-    """By number of a root that owns something: the name of its value's type."""
-    saved: Mapping[int, Mapping[int, int]]
-    """By number of a root, and by device index: bytes of its own that only autograd's graphs lead to, which
-    keep them for ``backward()``."""
-    graphs: Sequence[str]
-    """Names of roots that are tensors with a graph behind them, where torch does not say what that holds."""
+    """By number of an owning root: the type name of its value."""
+    saved_for_backward: Mapping[int, Mapping[int, int]]
+    """By root number and device index: bytes of its blocks that only autograd graphs keep alive."""
+    unreadable_graphs: Sequence[str]
+    """Names of roots that are tensors with an autograd graph, where this torch cannot list its contents."""
     complete: bool
-    """False where there were too many objects to look at them all."""
+    """False where a limit left objects out."""
 
 
-def reach(
+def find_holders(
     roots: Sequence[Root],
     blocks: Mapping[int, DeviceBlocks],
     *,
-    barred: Iterable[object] = (),
-    most_objects: int = MOST_OBJECTS,
-    within_s: float | None = None,
-    remember: Remember | None = None,
-) -> Reached:
-    """Follow ``roots`` to ``blocks``. What several lead to belongs to one: see :meth:`.Walk.run`.
+    excluded: Iterable[object] = (),
+    max_objects: int = MAX_OBJECTS,
+    time_limit_s: float | None = None,
+    on_storage: OnStorage | None = None,
+) -> FoundHolders:
+    """Follow ``roots`` to ``blocks``. Of several roots that lead to a block, one owns it (``HeapWalk.run``).
 
-    ``barred`` are objects that nothing is searched behind; after ``within_s`` seconds of this thread's own
-    time no further object is looked at.
-    ``remember`` is told of the storage in each block that was reached.
+    ``excluded`` objects are not followed. ``time_limit_s`` is CPU time of this thread. ``on_storage`` is
+    called for each block that has an owner.
     """
     torch: Any = cuda_state.loaded()
-    without_hooks = _without_hooks(torch)
-    if without_hooks is None:
-        owners = {index: (None,) * len(found.addresses) for index, found in blocks.items()}
-        return Reached(owners, {}, {}, {}, {}, (), True)
-    with uncollected(), without_hooks():
-        walk = Walk(torch, roots, blocks, barred, Bounds(most_objects, within_s))
+    disable_torch_function = _disable_torch_function(torch)
+    if disable_torch_function is None:
+        owners = {index: (None,) * len(device.addresses) for index, device in blocks.items()}
+        return FoundHolders(owners, {}, {}, {}, {}, (), True)
+    with gc_paused(), disable_torch_function():
+        walk = HeapWalk(torch, roots, blocks, excluded, Limits(max_objects, time_limit_s))
         walk.run()
-        reached = _reached(torch, roots, walk)
-        if remember is not None:
-            _tell(remember, torch, walk)
-        return reached
+        names, leading_roots = names_of_owners(torch, roots, walk.visited, walk.owners)
+        found = FoundHolders(
+            owners=walk.owners.by_device,
+            names=names,
+            leading_roots=leading_roots,
+            types={number: type_name(roots[number].value) for number in names},
+            saved_for_backward=_saved_for_backward(walk),
+            unreadable_graphs=walk.unreadable_graphs,
+            complete=walk.complete,
+        )
+        if on_storage is not None:
+            _report_storages(on_storage, torch, walk)
+        return found
 
 
-def remember_storages(
+def find_storages(
     roots: Sequence[Root],
     blocks: Mapping[int, DeviceBlocks],
-    remember: Remember,
+    on_storage: OnStorage,
     *,
-    barred: Iterable[object],
-    most_objects: int,
-    within_s: float,
+    excluded: Iterable[object],
+    max_objects: int,
+    time_limit_s: float,
 ) -> None:
-    """As :func:`reach`, only to ``remember``: without names, which take longest in what is much entangled."""
+    """Call ``on_storage`` as :func:`find_holders` does, without writing names.
+
+    Names take the most time where objects refer to each other a lot.
+    """
     torch: Any = cuda_state.loaded()
-    without_hooks = _without_hooks(torch)
-    if without_hooks is not None:
-        with uncollected(), without_hooks():
-            walk = Walk(torch, roots, blocks, barred, Bounds(most_objects, within_s), named=False)
+    disable_torch_function = _disable_torch_function(torch)
+    if disable_torch_function is not None:
+        with gc_paused(), disable_torch_function():
+            limits = Limits(max_objects, time_limit_s)
+            walk = HeapWalk(torch, roots, blocks, excluded, limits, record_repeats=False)
             walk.run()
-            _tell(remember, torch, walk)
+            _report_storages(on_storage, torch, walk)
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
-    """Our many short-lived objects must not set off the collector, which may free tensors of the user's."""
+def gc_paused() -> Iterator[None]:
+    """Disable automatic garbage collection.
+
+    A search creates many short-lived objects. A collection that they trigger could free the user's tensors.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -104,32 +115,20 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _without_hooks(torch: Any) -> Any:
+def _disable_torch_function(torch: Any) -> Any:
     return getattr(getattr(torch, "_C", None), "DisableTorchFunction", None)
 
 
-def _reached(torch: Any, roots: Sequence[Root], walk: Walk) -> Reached:
-    found, ways = names(roots, walk.trail, walk.owners, Paths(torch, roots, walk.trail))
-    return Reached(
-        owners=walk.owners.by_device,
-        names=found,
-        ways=ways,
-        types={number: type_name(roots[number].value) for number in found},
-        saved=_saved(walk),
-        graphs=walk.with_graph,
-        complete=walk.complete,
-    )
-
-
-def _saved(walk: Walk) -> dict[int, dict[int, int]]:
+def _saved_for_backward(walk: HeapWalk) -> dict[int, dict[int, int]]:
     sums: dict[int, dict[int, int]] = {}
-    for number, blocks, place in walk.owners.first_comers():
-        if number in walk.trail.from_graphs:
-            of_root = sums.setdefault(walk.trail.roots[number], {})
-            of_root[blocks.index] = of_root.get(blocks.index, 0) + blocks.sizes[place]
+    for number, blocks, position in walk.owners.first_references():
+        if number in walk.visited.saved_by_autograd:
+            of_root = sums.setdefault(walk.visited.roots[number], {})
+            of_root[blocks.index] = of_root.get(blocks.index, 0) + blocks.sizes[position]
     return sums
 
 
-def _tell(remember: Remember, torch: Any, walk: Walk) -> None:
-    for number, blocks, place in walk.owners.first_comers():
-        remember(blocks.index, blocks.addresses[place], partial(Storage, torch, walk.trail.values[number]))
+def _report_storages(on_storage: OnStorage, torch: Any, walk: HeapWalk) -> None:
+    for number, blocks, position in walk.owners.first_references():
+        reference = partial(StorageWeakRef, torch, walk.visited.values[number])
+        on_storage(blocks.index, blocks.addresses[position], reference)

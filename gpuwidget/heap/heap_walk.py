@@ -1,264 +1,375 @@
-"""The way from the roots through all that they refer to, each object once, and to torch's blocks."""
+"""Follow references from root variables through Python objects to blocks of torch's allocator."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from gc import get_referents, is_tracked
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
-from gpuwidget.heap.autograd_graph import Graphs, can_look
-from gpuwidget.heap.limits import Bounds
-from gpuwidget.heap.object_kinds import Kind, Kinds
-from gpuwidget.heap.object_references import COMMON, attributes, items, of_frame, of_function
-from gpuwidget.heap.owners import Owners
-from gpuwidget.heap.reachability import NOBODY
-from gpuwidget.heap.roots import Root
-from gpuwidget.heap.storages import address_of, components
-from gpuwidget.heap.user_modules import is_users_class
-from gpuwidget.heap.visited import Trail
+from gpuwidget.heap.object_references import (
+    BUILTIN_CONTAINER_IDS,
+    ObjectKind,
+    ObjectKinds,
+    container_items,
+    frame_references,
+    function_references,
+    instance_dict,
+)
+from gpuwidget.heap.storages import (
+    AutogradGraph,
+    can_read_saved_tensors,
+    sparse_components,
+    storage_address_function,
+)
+from gpuwidget.heap.user_modules import is_user_class
 from gpuwidget.model.raw_attributes import class_dict, module_dict
 from gpuwidget.pytorch.allocator import DeviceBlocks
 
-_OBJECTS_PER_TIME = 128
-"""Objects that are looked at between two looks at the clock."""
-_FEW_ITEMS = 64
-_WALL = -1
-# Looked up in the innermost loop.
-_NOTHING, _CLASS, _CONTAINER, _OTHER = Kind.NOTHING, Kind.CLASS, Kind.CONTAINER, Kind.OTHER
-_TENSOR, _STORAGE = Kind.TENSOR, Kind.STORAGE
+MAX_OBJECTS = 300_000
+"""Objects that one search visits. Memory behind the rest is reported as unknown."""
+NO_PARENT = -1
+_ITEMS_PER_OBJECT = 20
+"""Container items that a search reads, in all, for each object that it may visit."""
+_OBJECTS_PER_LIMIT_CHECK = 128
+_SMALL_CONTAINER = 64
+_EXCLUDED = -1
+# Module-level names for the innermost loop, where an attribute of an enum costs too much.
+_SKIPPED, _CLASS, _CONTAINER, _OTHER = (
+    ObjectKind.SKIPPED,
+    ObjectKind.CLASS,
+    ObjectKind.CONTAINER,
+    ObjectKind.OTHER,
+)
+_TENSOR, _STORAGE = ObjectKind.TENSOR, ObjectKind.STORAGE
 
 
-class Walk:
-    """One search's way through the objects; a root is met from nobody."""
+class Root(NamedTuple):
+    """A name from which a search starts."""
+
+    name: str
+    """As a user writes it: ``model``, ``Out[3]``."""
+    value: object
+    kind: Literal["variable", "notebook"]
+    is_namespace: bool = False
+    """Whether ``value`` is the dict of a namespace, whose items are written ``name.item``."""
+    names_parts: bool = True
+    """Whether a name may lead into it, such as ``Out[3][0]``."""
+
+
+class Limits:
+    """How much one search may do: objects, container items and CPU time of its thread.
+
+    Other load on the machine does not use up CPU time, so it does not change the result.
+    """
+
+    def __init__(self, max_objects: int, time_limit_s: float | None) -> None:
+        self.max_objects = max_objects
+        self.items_left = max_objects * _ITEMS_PER_OBJECT
+        self._deadline = None if time_limit_s is None else time.thread_time() + time_limit_s
+
+    def exceeded(self) -> bool:
+        """Return whether the items or the time are used up."""
+        return self.items_left < 0 or (self._deadline is not None and time.thread_time() >= self._deadline)
+
+
+@dataclass(slots=True)
+class Visited:
+    """The objects of one search, numbered in the order in which it found them."""
+
+    values: list[object] = field(default_factory=list)
+    parents: list[int] = field(default_factory=list)
+    """For each object, the number of the one that led to it first; NO_PARENT for a root's value."""
+    roots: list[int] = field(default_factory=list)
+    """For each object, the number of the root that led to it first."""
+    repeats: list[int] = field(default_factory=list)
+    """Numbers of objects that were found again."""
+    repeat_parents: list[int] = field(default_factory=list)
+    """For each repeat, what led to it; where that was a root itself, ``~root``."""
+    saved_by_autograd: set[int] = field(default_factory=set)
+    """Numbers of objects that only autograd graphs lead to."""
+
+
+class BlockOwners:
+    """Assigns each allocator block to the first root that leads to it."""
+
+    def __init__(self, blocks: Mapping[int, DeviceBlocks]) -> None:
+        self._blocks = blocks
+        self._spans = [(b.addresses[0], b.addresses[-1] + b.sizes[-1], b) for b in blocks.values() if b.sizes]
+        self.by_device: dict[int, list[int | None]] = {
+            index: [None] * len(device.addresses) for index, device in blocks.items()
+        }
+        """By device index, the root number for each block; None where no root has led to it yet."""
+        self.references: list[tuple[int, int, int]] = []
+        """Every reference into a block: object number, device index, position of the block."""
+
+    def claim(self, number: int, root: int, address: int) -> int | None:
+        """Assign the block at ``address`` to ``root`` unless it has an owner.
+
+        Returns the device index, or None where no block contains the address.
+        """
+        for start, end, blocks in self._spans:
+            position = blocks.find(address) if start <= address < end else None
+            if position is not None:
+                owners = self.by_device[blocks.index]
+                if owners[position] is None:
+                    owners[position] = root
+                self.references.append((number, blocks.index, position))
+                return blocks.index
+        return None
+
+    def devices_with_unowned_blocks(self) -> set[int]:
+        """Return the indices of devices that have blocks without an owner."""
+        return {index for index, owners in self.by_device.items() if None in owners}
+
+    def first_references(self) -> Iterator[tuple[int, DeviceBlocks, int]]:
+        """Yield for each owned block the first object in it, the device's blocks and the block's position."""
+        seen: set[tuple[int, int]] = set()
+        for number, index, position in self.references:
+            if (index, position) not in seen:
+                seen.add((index, position))
+                yield number, self._blocks[index], position
+
+
+class HeapWalk:
+    """One walk from the roots through everything they refer to."""
 
     def __init__(
         self,
         torch: Any,
         roots: Sequence[Root],
         blocks: Mapping[int, DeviceBlocks],
-        barred: Iterable[object],
-        bounds: Bounds,
+        excluded: Iterable[object],
+        limits: Limits,
         *,
-        named: bool = True,
+        record_repeats: bool = True,
     ) -> None:
-        """Without ``named``, what is met again is not noted: the names need it, nothing else."""
+        """``excluded`` objects are not followed. Only writing names needs ``record_repeats``."""
         self._torch = torch
         self._roots = roots
-        self._bounds = bounds
-        self._over = False
-        """Whether a bound was met: only tensors that are known already are looked at."""
-        self._cut = False
-        """Whether something was left out."""
-        self._named = named
-        self._address = address_of(torch)
-        self.owners = Owners(blocks)
-        self.trail = trail = Trail()
-        self.with_graph: tuple[str, ...] = ()
-        """Names of roots that are tensors with a graph, where torch does not say what that holds."""
-        kinds = Kinds(torch)
-        # Looked up in the innermost loop, as they are.
-        self._kinds, self._kind = kinds.known, kinds.of
-        self._values, self._from, self._root = trail.values, trail.parents, trail.roots
-        self._again, self._again_from = trail.again, trail.again_from
-        self._looked_at = 0
+        self._limits = limits
+        self._limit_reached = False
+        """From then on, only tensors that were found already are visited."""
+        self._truncated = False
+        """Whether a limit left something out."""
+        self._record_repeats = record_repeats
+        self._address_of = storage_address_function(torch)
+        self.owners = BlockOwners(blocks)
+        self.visited = visited = Visited()
+        self.unreadable_graphs: tuple[str, ...] = ()
+        """Names of tensor roots with an autograd graph, where this torch cannot list its contents."""
+        kinds = ObjectKinds(torch)
+        # Bound once for the innermost loop.
+        self._kinds, self._kind_of = kinds.by_type_id, kinds.kind_of
+        self._values, self._parents, self._object_roots = visited.values, visited.parents, visited.roots
+        self._repeats, self._repeat_parents = visited.repeats, visited.repeat_parents
+        self._expanded = 0
+        """How many of the found objects have been expanded."""
         self._numbers: dict[int, int] = {}
-        """By id of an object: its number, or that it is a wall."""
-        self._late: list[int] = []
+        """By id of an object, its number or ``_EXCLUDED``."""
+        self._optimizers: list[int] = []
+        """Numbers of optimizers whose parameter groups are still to be followed."""
         self._with_grad: list[tuple[int, int | None]] = []
-        """A tensor's number and its device, None of one that wraps others."""
-        self._results: list[int] = []
-        """Tensors that were computed from others that are trained."""
-        self._graphs = Graphs(torch, bounds.over) if can_look(torch) else None
-        self._build_walls(barred)
+        """Numbers of tensors that may have a gradient, each with its device; None for a wrapper."""
+        self._non_leaves: list[int] = []
+        """Numbers of tensors with an autograd graph."""
+        self._graph = AutogradGraph(torch, limits.exceeded) if can_read_saved_tensors(torch) else None
+        self._exclude(excluded)
 
-    def _build_walls(self, barred: Iterable[object]) -> None:
-        # Each module's variables: a function leads to those of its module.
+    def _exclude(self, excluded: Iterable[object]) -> None:
+        # Each function refers to the variables of its module, and so to all others in there.
         for module in list(sys.modules.values()):
             if issubclass(type(module), ModuleType):
-                self._numbers[id(module_dict(module))] = _WALL
-        for value in barred:
-            self._numbers[id(value)] = _WALL
+                self._numbers[id(module_dict(module))] = _EXCLUDED
+        for value in excluded:
+            self._numbers[id(value)] = _EXCLUDED
 
     def run(self) -> None:
-        """Owners in this order: tensors, modules, optimizers for their state, the other variables by depth,
-        what only an optimizer's groups or a parameter's gradient leads to, the notebook itself.
+        """Visit everything. The first root that leads to a block owns it, in this order:
+
+        tensors, modules, optimizers for their state, other variables by depth, what only an optimizer's
+        parameter groups or a parameter's gradient leads to, the notebook's references.
         """
-        by_kind: dict[Kind, list[int]] = {}
+        by_kind: dict[ObjectKind, list[int]] = {}
         notebook: list[int] = []
         kind_of = self._kinds.get
-        for number, (_, value, kept_by, _, _) in enumerate(self._roots):
-            kind = kind_of(id(type(value))) or self._kind(value)
-            if kind is _NOTHING:
+        for number, root in enumerate(self._roots):
+            kind = kind_of(id(type(root.value))) or self._kind_of(root.value)
+            if kind is _SKIPPED:
                 continue
-            if kept_by == "notebook":
+            if root.kind == "notebook":
                 notebook.append(number)
             else:
                 by_kind.setdefault(kind, []).append(number)
-        if self._graphs is None:
-            self.with_graph = self._with_graph(by_kind.get(Kind.TENSOR, ()))
-        for kind in (Kind.TENSOR, Kind.STORAGE, Kind.MODULE, Kind.OPTIMIZER):
-            self._follow(by_kind.pop(kind, []))
-        self._follow(sorted(number for numbers in by_kind.values() for number in numbers))
-        self._finish()
-        self._follow(notebook)
-        self._finish()
+        if self._graph is None:
+            self.unreadable_graphs = self._roots_with_graph(by_kind.get(ObjectKind.TENSOR, ()))
+        for kind in (ObjectKind.TENSOR, ObjectKind.STORAGE, ObjectKind.MODULE, ObjectKind.OPTIMIZER):
+            self._follow_roots(by_kind.pop(kind, []))
+        self._follow_roots(sorted(number for numbers in by_kind.values() for number in numbers))
+        self._follow_deferred()
+        self._follow_roots(notebook)
+        self._follow_deferred()
 
     @property
     def complete(self) -> bool:
-        """False where there were too many objects to look at them all."""
-        return not self._cut and (self._graphs is None or self._graphs.complete)
+        """Whether no limit left something out."""
+        return not self._truncated and (self._graph is None or self._graph.complete)
 
-    def _follow(self, numbers: Iterable[int]) -> None:
+    def _follow_roots(self, numbers: Iterable[int]) -> None:
         for number in numbers:
-            _, value, _, attributes, _ = self._roots[number]
-            if attributes:
-                self._numbers.pop(id(value), None)  # a module's variables, which are a wall otherwise
-            if is_tracked(value):
-                self._note((value,), number, NOBODY)
-        self._drain()
+            root = self._roots[number]
+            if root.is_namespace:
+                self._numbers.pop(id(root.value), None)  # the variables of a module are excluded otherwise
+            if is_tracked(root.value):
+                self._record((root.value,), number, NO_PARENT)
+        self._expand_all()
 
-    def _finish(self) -> None:
-        """What was put off: optimizers' parameters, then gradients, as long as memory is unexplained."""
-        late, self._late = self._late, []
-        for number in late:
-            self._meet(get_referents(self._values[number]), self._root[number], number)
-        self._drain()
+    def _follow_deferred(self) -> None:
+        """Follow optimizers' parameters, then gradients and graphs as long as blocks have no owner."""
+        optimizers, self._optimizers = self._optimizers, []
+        for number in optimizers:
+            self._record_tracked(get_referents(self._values[number]), self._object_roots[number], number)
+        self._expand_all()
         with_grad, self._with_grad = self._with_grad, []
-        # To touch a gradient makes a Python object of it that stays as long as the gradient does.
-        unexplained = self.owners.without()
+        # Reading .grad creates a Python object that lives as long as the gradient: read as few as possible.
+        unowned = self.owners.devices_with_unowned_blocks()
         grad = self._torch.Tensor.grad.__get__
         for number, device in with_grad:
-            if device in unexplained or (device is None and unexplained):
-                self._meet((grad(self._values[number]),), self._root[number], number)
-        self._drain()
+            if device in unowned or (device is None and unowned):
+                self._record_tracked((grad(self._values[number]),), self._object_roots[number], number)
+        self._expand_all()
         self._follow_graphs()
 
     def _follow_graphs(self) -> None:
-        """What autograd has saved, as long as memory is unexplained."""
-        while self._results and self._graphs is not None and self.owners.without():
-            results, self._results = self._results, []
+        """Follow what autograd has saved, as long as blocks have no owner."""
+        while self._non_leaves and self._graph is not None and self.owners.devices_with_unowned_blocks():
+            non_leaves, self._non_leaves = self._non_leaves, []
             first = len(self._values)
-            for number in results:
-                with suppress(Exception):  # a tensor that is none of torch's own kinds
-                    self._meet(self._graphs.saved(self._values[number]), self._root[number], number)
-            self._drain()
-            self.trail.from_graphs.update(range(first, len(self._values)))
+            for number in non_leaves:
+                with suppress(Exception):  # a tensor type that is not torch's
+                    saved = self._graph.saved_behind(self._values[number])
+                    self._record_tracked(saved, self._object_roots[number], number)
+            self._expand_all()
+            self.visited.saved_by_autograd.update(range(first, len(self._values)))
 
-    def _meet(self, found: Iterable[object], root: int, parent: int) -> None:
-        self._note(filter(is_tracked, found), root, parent)
+    def _record_tracked(self, found: Iterable[object], root: int, parent: int) -> None:
+        self._record(filter(is_tracked, found), root, parent)
 
-    def _drain(self) -> None:
-        values, roots, kinds, bounds = self._values, self._root, self._kinds, self._bounds
-        while self._looked_at < len(values):
-            self._over = self._over or bounds.over()
-            since, until = self._looked_at, min(len(values), self._looked_at + _OBJECTS_PER_TIME)
-            self._looked_at = until
-            for number in range(since, until):
+    def _expand_all(self) -> None:
+        """Expand every recorded object, and those that this records."""
+        values, roots, kinds, limits = self._values, self._object_roots, self._kinds, self._limits
+        while self._expanded < len(values):
+            self._limit_reached = self._limit_reached or limits.exceeded()
+            start, end = self._expanded, min(len(values), self._expanded + _OBJECTS_PER_LIMIT_CHECK)
+            self._expanded = end
+            for number in range(start, end):
                 value = values[number]
-                of = type(value)
-                kind = kinds[id(of)]
-                if self._over and kind is not _TENSOR and kind is not _STORAGE:
-                    self._cut = True
+                cls = type(value)
+                kind = kinds[id(cls)]
+                if self._limit_reached and kind is not _TENSOR and kind is not _STORAGE:
+                    self._truncated = True
                     continue
                 parts = get_referents(value) if kind is _OTHER else self._parts(number, value, kind)
-                bounds.items -= len(parts)
-                if bounds.items < 0:
-                    self._over = True
-                # What the collector does not track refers to nothing.
-                found = [part for part in filter(is_tracked, parts) if part is not of]
+                limits.items_left -= len(parts)
+                if limits.items_left < 0:
+                    self._limit_reached = True
+                # An object that the garbage collector does not track refers to nothing.
+                found = [part for part in filter(is_tracked, parts) if part is not cls]
                 if found:
-                    self._note(found, roots[number], number)
+                    self._record(found, roots[number], number)
 
-    def _note(self, found: Iterable[object], root: int, parent: int) -> None:
-        """Take note of objects, which are looked at later; what is known already is only met again."""
-        kind_of, number_of, most = self._kinds.get, self._numbers.get, self._bounds.objects
-        values, named = self._values, self._named
+    def _record(self, found: Iterable[object], root: int, parent: int) -> None:
+        """Number new objects, to be expanded later, and record repeats of known ones."""
+        kind_of, number_of, max_objects = self._kinds.get, self._numbers.get, self._limits.max_objects
+        values, record_repeats = self._values, self._record_repeats
         for value in found:
-            kind = kind_of(id(type(value))) or self._kind(value)
+            kind = kind_of(id(type(value))) or self._kind_of(value)
             known = number_of(id(value))
             if known is None:
-                if kind is _NOTHING:
+                if kind is _SKIPPED:
                     continue
-                if (len(values) >= most or self._over) and parent != NOBODY:
-                    self._cut = True
+                if (len(values) >= max_objects or self._limit_reached) and parent != NO_PARENT:
+                    self._truncated = True
                     continue
-                if kind is _CONTAINER and self._is_dull(value):
+                if kind is _CONTAINER and self._has_only_leaves(value):
                     continue
-                if kind is _CLASS and not is_users_class(value):
-                    self._numbers[id(value)] = _WALL
+                if kind is _CLASS and not is_user_class(value):
+                    self._numbers[id(value)] = _EXCLUDED
                     continue
                 self._numbers[id(value)] = len(values)
                 values.append(value)
-                self._from.append(parent)
-                self._root.append(root)
-            elif known != _WALL and kind is not _CLASS and named:
-                self._again.append(known)
-                self._again_from.append(~root if parent == NOBODY else parent)
+                self._parents.append(parent)
+                self._object_roots.append(root)
+            elif known != _EXCLUDED and kind is not _CLASS and record_repeats:
+                self._repeats.append(known)
+                self._repeat_parents.append(~root if parent == NO_PARENT else parent)
 
-    def _is_dull(self, value: Any) -> bool:
-        """Whether a small container has nothing but numbers, texts and the like in it."""
-        if id(type(value)) not in COMMON or len(value) > _FEW_ITEMS:
+    def _has_only_leaves(self, value: Any) -> bool:
+        """Return whether a small container holds only numbers, strings and the like."""
+        if id(type(value)) not in BUILTIN_CONTAINER_IDS or len(value) > _SMALL_CONTAINER:
             return False
         parts = get_referents(value)
-        self._bounds.items -= len(parts)
+        self._limits.items_left -= len(parts)
         return True not in map(is_tracked, parts)
 
-    def _parts(self, number: int, value: object, kind: Kind) -> Sequence[object]:
+    def _parts(self, number: int, value: object, kind: ObjectKind) -> Sequence[object]:
+        """Return what an object refers to, and claim the memory of tensors and storages."""
         if kind is _CONTAINER:
-            return items(value)
+            return container_items(value)
         if kind is _TENSOR:
-            return self._tensor(number)
-        if kind is Kind.MODULE:
+            return self._tensor_parts(number)
+        if kind is ObjectKind.MODULE:
             return get_referents(value)
-        if kind is Kind.OPTIMIZER:
-            self._late.append(number)
-            state: Any = (attributes(value) or {}).get("state")
+        if kind is ObjectKind.OPTIMIZER:
+            self._optimizers.append(number)
+            state: Any = (instance_dict(value) or {}).get("state")
             return list(dict.values(state)) if issubclass(type(state), dict) else ()
-        if kind is Kind.FUNCTION:
-            return of_function(value)
-        if kind is Kind.FRAME:
-            return of_frame(value)
+        if kind is ObjectKind.FUNCTION:
+            return function_references(value)
+        if kind is ObjectKind.FRAME:
+            return frame_references(value)
         if kind is _CLASS:
             return list(class_dict(value).values())
         if kind is _STORAGE:
-            self.owners.take(number, self._root[number], self._torch.UntypedStorage.data_ptr(value))
+            address = self._torch.UntypedStorage.data_ptr(value)
+            self.owners.claim(number, self._object_roots[number], address)
         return ()
 
-    def _tensor(self, number: int) -> Sequence[object]:
+    def _tensor_parts(self, number: int) -> Sequence[object]:
         value = self._values[number]
         tensor = self._torch.Tensor
-        parts = get_referents(value)  # its attributes: what a subclass wraps, or a user has put there
+        parts = get_referents(value)  # its attributes: tensors that a subclass wraps, or set by the user
         device = None
-        without = False
+        has_memory = False
         try:
-            address = self._address(value)
-        except Exception:  # sparse, or another tensor without a storage of its own
-            without = True
-            parts = [*components(self._torch, value), *parts]
+            address = self._address_of(value)
+        except Exception:  # sparse, or another tensor without a storage
+            parts = [*sparse_components(self._torch, value), *parts]
         else:
-            without = not address
-            device = self.owners.take(number, self._root[number], address)
+            has_memory = bool(address)
+            device = self.owners.claim(number, self._object_roots[number], address)
         if tensor.requires_grad.__get__(value):
-            leaf = tensor.is_leaf.__get__(value)
-            if not leaf:
-                self._results.append(number)
-            graded = device is not None or (without and self._wraps(parts))
-            if graded and (leaf or tensor.retains_grad.__get__(value)):
+            is_leaf = tensor.is_leaf.__get__(value)
+            if not is_leaf:
+                self._non_leaves.append(number)
+            on_device = device is not None or (not has_memory and self._contains_tensor(parts))
+            if on_device and (is_leaf or tensor.retains_grad.__get__(value)):
                 self._with_grad.append((number, device))
         return parts
 
-    def _wraps(self, parts: Iterable[object]) -> bool:
-        """Whether tensors are among the parts of one, as they are of DTensor's."""
+    def _contains_tensor(self, parts: Iterable[object]) -> bool:
+        """Return whether a tensor's attributes include tensors, as those of DTensor do."""
         for part in parts:
-            inner = dict.values(part) if type(part) is dict else (part,)
-            if any(self._kind(one) is _TENSOR for one in inner):
+            values = dict.values(part) if type(part) is dict else (part,)
+            if any(self._kind_of(one) is _TENSOR for one in values):
                 return True
         return False
 
-    def _with_graph(self, numbers: Iterable[int]) -> tuple[str, ...]:
+    def _roots_with_graph(self, numbers: Iterable[int]) -> tuple[str, ...]:
         tensor = self._torch.Tensor
         return tuple(
             root.name

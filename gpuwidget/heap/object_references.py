@@ -1,31 +1,157 @@
-"""What an object refers to, and what it has of its own, without running anything of the user's."""
+"""Classify an object by its type and list what it refers to, without running user code."""
 
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Mapping, Sequence
+from enum import IntEnum, auto
 from gc import get_referents
 from itertools import islice
-from types import FrameType, GetSetDescriptorType, MemberDescriptorType
+from types import (
+    CodeType,
+    FrameType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    ModuleType,
+)
 from typing import Any
+from weakref import ReferenceType
 
+from gpuwidget.heap.user_modules import class_module_name
 from gpuwidget.model.raw_attributes import class_dict, class_mro, class_name
 
-MOST_ITEMS = 100_000
-"""Items of one container that are looked at."""
+MAX_ITEMS = 100_000
+"""Items of one container that a search follows."""
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
-"""Python's own, from which others may be derived."""
-COMMON = frozenset(map(id, (*CONTAINERS, OrderedDict, defaultdict)))
-"""Ids of types of containers whose ``len()`` is Python's own."""
+"""Python's containers, which user classes may subclass."""
+BUILTIN_CONTAINER_IDS = frozenset(map(id, (*CONTAINERS, OrderedDict, defaultdict)))
+"""Ids of container types whose ``len()`` is Python's."""
+
+# A widget or an asyncio task refers to the shell, and through it to every variable.
+_EXCLUDED_PACKAGES = frozenset(
+    (
+        "IPython",
+        "asyncio",
+        "comm",
+        "gpuwidget",
+        "ipykernel",
+        "jupyter_client",
+        "logging",
+        "tornado",
+        "traitlets",
+        "zmq",
+    )
+)
+_LEAF_TYPE_IDS = frozenset(
+    map(
+        id,
+        (
+            *(int, float, complex, str, bytes, bytearray, bool, range, slice, memoryview),
+            *(type(None), type(Ellipsis), type(NotImplemented), property, staticmethod, classmethod),
+            *(CodeType, ReferenceType, GetSetDescriptorType, MemberDescriptorType),
+        ),
+    )
+)
+"""Ids of types whose instances refer to nothing of interest."""
+
+
+# -- kinds -----------------------------------------------------------------------------------------------
+
+
+class ObjectKind(IntEnum):
+    """How a search treats an object. Every member is truthy."""
+
+    SKIPPED = auto()
+    """The search does not follow it."""
+    TENSOR = auto()
+    STORAGE = auto()
+    MODULE = auto()
+    """A ``torch.nn.Module``."""
+    OPTIMIZER = auto()
+    CONTAINER = auto()
+    FUNCTION = auto()
+    FRAME = auto()
+    CLASS = auto()
+    OTHER = auto()
+
+
+class ObjectKinds:
+    """Cache of the kind of each type."""
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self.by_type_id: dict[int, ObjectKind] = dict.fromkeys(_LEAF_TYPE_IDS, ObjectKind.SKIPPED)
+        """Kind by id of a type, for the types seen so far."""
+        self._types: list[type] = []
+        """Keeps the types alive, so that no other type gets one of the cached ids."""
+
+    def kind_of(self, value: object) -> ObjectKind:
+        """Return the kind of an object and cache it for its type."""
+        cls = type(value)
+        kind = self.by_type_id.get(id(cls))
+        if kind is None:
+            self._types.append(cls)
+            kind = self.by_type_id[id(cls)] = self._classify(cls)
+        return kind
+
+    def _classify(self, cls: type) -> ObjectKind:
+        torch = self._torch
+        by_base = (
+            (torch.Tensor, ObjectKind.TENSOR),
+            (torch.UntypedStorage, ObjectKind.STORAGE),
+            (torch.nn.Module, ObjectKind.MODULE),
+            (torch.optim.Optimizer, ObjectKind.OPTIMIZER),
+            (ModuleType, ObjectKind.SKIPPED),
+            (type, ObjectKind.CLASS),
+            (FunctionType, ObjectKind.FUNCTION),
+            (FrameType, ObjectKind.FRAME),
+            (CONTAINERS, ObjectKind.CONTAINER),
+        )
+        for base, kind in by_base:
+            if issubclass(cls, base):
+                return kind
+        excluded = class_module_name(cls).partition(".")[0] in _EXCLUDED_PACKAGES
+        return ObjectKind.SKIPPED if excluded else ObjectKind.OTHER
+
+
+# -- references ------------------------------------------------------------------------------------------
+
+
+def container_items(value: Any) -> Sequence[object]:
+    """Return what a container refers to; of one with more than ``MAX_ITEMS`` items, the first ones."""
+    cls = type(value)
+    if id(cls) in BUILTIN_CONTAINER_IDS and len(value) <= MAX_ITEMS:
+        return get_referents(value)
+    base: Any = next(base for base in CONTAINERS if issubclass(cls, base))
+    if base.__len__(value) <= MAX_ITEMS:
+        return get_referents(value)
+    found = dict.values(value) if base is dict else base.__iter__(value)
+    return list(islice(found, MAX_ITEMS))
+
+
+def function_references(function: Any) -> Sequence[object]:
+    """Return what a function refers to, such as its closure and defaults, without its module's variables."""
+    module_variables = id(function.__globals__)
+    return [one for one in get_referents(function) if id(one) != module_variables]
+
+
+def frame_references(frame: Any) -> Sequence[object]:
+    """Return what a frame refers to, such as its local variables, without its caller and its globals."""
+    module_variables = id(frame.f_globals)
+    return [one for one in get_referents(frame) if id(one) != module_variables and type(one) is not FrameType]
+
+
+# -- attributes ------------------------------------------------------------------------------------------
 
 
 def type_name(value: object) -> str:
-    """Name of the type of ``value``, whatever its class makes of attributes."""
+    """Return the name of the type of ``value``, even where its class overrides ``__class__``."""
     return class_name(type(value))
 
 
-def attributes(value: object) -> dict[str, object] | None:
-    """The attributes of ``value``, by Python's own way to them; None where it has none of its own."""
+def instance_dict(value: object) -> dict[str, object] | None:
+    """Return the ``__dict__`` of ``value`` without running user code; None where it has none."""
     for cls in class_mro(type(value)):
         descriptor = class_dict(cls).get("__dict__")
         kind = type(descriptor)
@@ -37,44 +163,20 @@ def attributes(value: object) -> dict[str, object] | None:
     return None
 
 
-def attribute_name(holder: object, own: Mapping[str, object] | None, value: object) -> str | None:
-    """Which attribute of ``holder`` is ``value``: one of ``own``, its :func:`attributes`, or a slot."""
-    for key, item in (own or {}).items():
+def attribute_name(holder: object, attributes: Mapping[str, object] | None, value: object) -> str | None:
+    """Return which attribute of ``holder`` is ``value``: a key of ``attributes`` (its dict) or a slot."""
+    for key, item in (attributes or {}).items():
         if item is value and type(key) is str:
             return key
     for cls in class_mro(type(holder)):
         for key, descriptor in class_dict(cls).items():
-            if type(descriptor) is MemberDescriptorType and _slot(descriptor, holder) is value:
+            if type(descriptor) is MemberDescriptorType and _slot_value(descriptor, holder) is value:
                 return str(key)
     return None
 
 
-def _slot(descriptor: Any, holder: object) -> object:
+def _slot_value(descriptor: Any, holder: object) -> object:
     try:
         return descriptor.__get__(holder)
     except AttributeError:  # never assigned
         return None
-
-
-def items(value: Any) -> Sequence[object]:
-    """What a container of Python's refers to: a bounded part of a huge one."""
-    of = type(value)
-    if id(of) in COMMON and len(value) <= MOST_ITEMS:
-        return get_referents(value)
-    base: Any = next(base for base in CONTAINERS if issubclass(of, base))
-    if base.__len__(value) <= MOST_ITEMS:
-        return get_referents(value)
-    found = dict.values(value) if base is dict else base.__iter__(value)
-    return list(islice(found, MOST_ITEMS))
-
-
-def of_function(value: Any) -> Sequence[object]:
-    """What a function closes over, and its defaults; not the variables of its module."""
-    elsewhere = id(value.__globals__)
-    return [one for one in get_referents(value) if id(one) != elsewhere]
-
-
-def of_frame(value: Any) -> Sequence[object]:
-    """A frame's local variables, not its caller and not its module's variables."""
-    elsewhere = id(value.f_globals)
-    return [one for one in get_referents(value) if id(one) != elsewhere and type(one) is not FrameType]

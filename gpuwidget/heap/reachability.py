@@ -1,91 +1,254 @@
-"""What objects lead to, through others that refer to each other in any way: chains, shared parts, rings."""
+"""Write every name that leads to an owner's memory, such as ``inside.model.0.weight``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
 
-NOBODY = -1
+from gpuwidget.heap.heap_walk import NO_PARENT, BlockOwners, Root, Visited
+from gpuwidget.heap.object_references import MAX_ITEMS, attribute_name, instance_dict
+
+_MAX_FULL_NAMES = 50
+"""Names of one owner that are written in full."""
+_MAX_NAME_LENGTH = 60
+"""Characters."""
+_MAX_NAME_DEPTH = 16
 _STEPS_PER_OBJECT = 4
-"""On average; what takes more is done in another way, which never takes more than a few."""
+"""Average number of visits per object above which :func:`reachable` changes its algorithm."""
+_SEQUENCES: tuple[Any, ...] = (list, tuple, deque)
+_LITERAL_KEY_TYPE_IDS = frozenset(map(id, (str, int, bool, float)))
+"""Ids of the types of dict keys that are written with ``repr``."""
+_MODULE_DICTS = ("_parameters", "_buffers", "_modules")
+"""Dicts of a ``torch.nn.Module`` whose items users write as attributes."""
 
 
-def behind(own: Mapping[int, int], first: Sequence[int], more: Mapping[int, Sequence[int]]) -> dict[int, int]:
-    """By number of an object: the bits of all objects in ``own`` that it leads to, itself included.
+def names_of_owners(
+    torch: Any, roots: Sequence[Root], visited: Visited, owners: BlockOwners
+) -> tuple[dict[int, tuple[str, ...]], dict[int, tuple[int, ...]]]:
+    """Return for each owning root all names that lead to its blocks, and the roots that these begin with.
 
-    ``first`` has for each object one that refers to it, or :data:`NOBODY`, and ``more`` the others. Takes as
-    long as there are references, however they run.
+    Both are keyed by the number of the owning root, and its name or number comes first.
+    """
+    owning = list(
+        dict.fromkeys(one for found in owners.by_device.values() for one in found if one is not None)
+    )
+    bit_of = {owner: 1 << position for position, owner in enumerate(owning)}
+    edges: dict[int, dict[int, tuple[int, int]]] = {owner: {} for owner in owning}
+    """By owner and by other root: the first reference (parent, child) from the one to the other."""
+    several: dict[int, int] = {}
+    """By root: the bits of the owners to which more than one reference leads."""
+    reached: dict[int, int] = {}
+    done: set[tuple[int, int]] = set()
+    for root, parent, number, bits in _cross_references(visited, owners, bit_of):
+        if (root, number) in done:
+            continue
+        done.add((root, number))
+        before = reached.get(root, 0)
+        several[root] = several.get(root, 0) | (bits & before)
+        reached[root] = before | bits
+        new = bits & ~before
+        while new:
+            lowest = new & -new
+            new ^= lowest
+            edges[owning[lowest.bit_length() - 1]][root] = parent, number
+    name_writer = _NameWriter(torch, roots, visited)
+    names = {}
+    for owner, by_root in edges.items():
+        found = [roots[owner].name]
+        for root, edge in sorted(by_root.items()):
+            # One reference is named in full. Several are named by the root that they share.
+            in_full = (
+                not several[root] & bit_of[owner] and roots[root].names_parts and len(found) < _MAX_FULL_NAMES
+            )
+            found.append(name_writer.name(root, *edge) if in_full else roots[root].name)
+        names[owner] = tuple(dict.fromkeys(found))
+    return names, {owner: (owner, *by_root) for owner, by_root in edges.items()}
+
+
+def _cross_references(
+    visited: Visited, owners: BlockOwners, bit_of: Mapping[int, int]
+) -> Iterator[tuple[int, int, int, int]]:
+    """Yield (root, parent, child, bits) for each reference from a root to what other roots own.
+
+    ``bits`` are those of the owners behind the child.
+    """
+    owned: dict[int, int] = {}
+    for number, device, position in owners.references:
+        owner, root = owners.by_device[device][position], visited.roots[number]
+        assert owner is not None
+        owned[number] = bit_of[owner]  # a tensor lies in one block
+        if owner != root:
+            yield root, visited.parents[number], number, bit_of[owner]
+    repeat_parents: dict[int, list[int]] = {}
+    for number, parent in zip(visited.repeats, visited.repeat_parents, strict=True):
+        if parent >= 0:
+            repeat_parents.setdefault(number, []).append(parent)
+    behind = reachable(owned, visited.parents, repeat_parents)
+    for number, parent in zip(visited.repeats, visited.repeat_parents, strict=True):
+        bits = behind.get(number)
+        if bits is not None:
+            root, start = (visited.roots[parent], parent) if parent >= 0 else (~parent, NO_PARENT)
+            bits &= ~bit_of.get(root, 0)
+            if bits:
+                yield root, start, number, bits
+
+
+class _NameWriter:
+    """Writes the way from a root to an object as Python source."""
+
+    def __init__(self, torch: Any, roots: Sequence[Root], visited: Visited) -> None:
+        self._torch = torch
+        self._roots = roots
+        self._visited = visited
+
+    def name(self, root: int, parent: int, number: int) -> str:
+        """Return the name of object ``number``, from ``root`` to a last step from ``parent``."""
+        name = self._roots[root].name
+        steps: list[str] = []
+        while parent != NO_PARENT:
+            if len(steps) >= _MAX_NAME_DEPTH:
+                return f"{name}…"
+            steps.append(self._step(parent, number))
+            parent, number = self._visited.parents[parent], parent
+        full_name = name + "".join(reversed(steps))
+        return full_name if len(full_name) <= _MAX_NAME_LENGTH else f"{name}…"
+
+    def _step(self, number: int, part: int) -> str:
+        """Return the source for one step, such as ``.weight``; empty for a step that users do not write."""
+        holder: Any = self._visited.values[number]
+        value = self._visited.values[part]
+        if issubclass(type(holder), dict):
+            items = list(islice(dict.items(holder), MAX_ITEMS))
+            key = next((key for key, item in items if item is value), None)
+            if type(key) is str and self._is_namespace(number):
+                return "" if key in _MODULE_DICTS else f".{key}"
+            return f"[{key!r}]" if id(type(key)) in _LITERAL_KEY_TYPE_IDS else "[…]"
+        sequence = next((base for base in _SEQUENCES if issubclass(type(holder), base)), None)
+        if sequence is not None:
+            parts = list(islice(sequence.__iter__(holder), MAX_ITEMS))
+            position = next((n for n, item in enumerate(parts) if item is value), None)
+            return "[…]" if position is None else f"[{position}]"
+        attributes = instance_dict(holder)
+        if attributes is value:
+            return ""  # the next step writes the attribute
+        attribute = attribute_name(holder, attributes, value)
+        if attribute is not None:
+            return f".{attribute}"
+        if not issubclass(type(holder), self._torch.Tensor):
+            return "…"
+        return self._autograd_step(holder, part)
+
+    def _autograd_step(self, holder: Any, part: int) -> str:
+        """Return the step from a tensor to its gradient, or to what its graph saves."""
+        tensor = self._torch.Tensor
+        has_grad = tensor.is_leaf.__get__(holder) or tensor.retains_grad.__get__(holder)
+        if has_grad and part not in self._visited.saved_by_autograd:
+            return ".grad" if issubclass(type(self._visited.values[part]), tensor) else "…"
+        return ".grad_fn…"
+
+    def _is_namespace(self, number: int) -> bool:
+        """Return whether users write the items of a dict as attributes."""
+        visited = self._visited
+        parent = visited.parents[number]
+        if parent == NO_PARENT:
+            return self._roots[visited.roots[number]].is_namespace
+        holder: Any = visited.values[parent]
+        if not issubclass(type(holder), dict):
+            return instance_dict(holder) is visited.values[number]
+        # A module's parameters are in a dict that is itself in the module's dict.
+        grandparent = visited.parents[parent]
+        return (
+            grandparent != NO_PARENT
+            and issubclass(type(visited.values[grandparent]), self._torch.nn.Module)
+            and any(dict.get(holder, name) is visited.values[number] for name in _MODULE_DICTS)
+        )
+
+
+# -- the graph algorithm ---------------------------------------------------------------------------------
+
+
+def reachable(
+    own: Mapping[int, int], first_parents: Sequence[int], more_parents: Mapping[int, Sequence[int]]
+) -> dict[int, int]:
+    """Return for each object the bits of all objects in ``own`` that it leads to, itself included.
+
+    ``first_parents`` has one parent of each object, or :data:`NO_PARENT`; ``more_parents`` has the others.
+    The run time is linear in the number of references, also with cycles and long chains.
     """
     found = dict(own)
-    waiting = list(own)
+    pending = list(own)
     steps = 0
-    while waiting:
-        number = waiting.pop()
+    while pending:
+        number = pending.pop()
         bits = found[number]
         steps += 1
-        for parent in (first[number], *more.get(number, ())):
+        for parent in (first_parents[number], *more_parents.get(number, ())):
             before = found.get(parent, 0)
-            if bits | before != before and parent != NOBODY:
+            if bits | before != before and parent != NO_PARENT:
                 found[parent] = bits | before
-                waiting.append(parent)
+                pending.append(parent)
         if steps > _STEPS_PER_OBJECT * len(found):
-            return _collected(own, _children(own, first, more))
+            return _reachable_by_components(own, _children(own, first_parents, more_parents))
     return found
 
 
 def _children(
-    own: Mapping[int, int], first: Sequence[int], more: Mapping[int, Sequence[int]]
+    own: Mapping[int, int], first_parents: Sequence[int], more_parents: Mapping[int, Sequence[int]]
 ) -> dict[int, list[int]]:
+    """Return the children of each object from which ``own`` can be reached."""
     children: dict[int, list[int]] = {number: [] for number in own}
-    waiting = list(own)
-    while waiting:
-        number = waiting.pop()
-        for parent in (first[number], *more.get(number, ())):
-            if parent == NOBODY:
+    pending = list(own)
+    while pending:
+        number = pending.pop()
+        for parent in (first_parents[number], *more_parents.get(number, ())):
+            if parent == NO_PARENT:
                 continue
             if parent not in children:
                 children[parent] = []
-                waiting.append(parent)
+                pending.append(parent)
             children[parent].append(number)
     return children
 
 
-def _collected(own: Mapping[int, int], children: Mapping[int, Iterable[int]]) -> dict[int, int]:
-    """All in a ring lead to the same: they are collected ring by ring, the innermost first (Tarjan)."""
+def _reachable_by_components(own: Mapping[int, int], children: Mapping[int, Iterable[int]]) -> dict[int, int]:
+    """Do the same with Tarjan's algorithm: all members of a strongly connected component share their bits."""
     found: dict[int, int] = {}
     depth: dict[int, int] = {}
-    lowest: dict[int, int] = {}
-    """The least depth that is reached; of an object whose ring is complete, beyond all."""
-    complete = len(children) + 1
-    ring: list[int] = []
+    lowlink: dict[int, int] = {}
+    """Least depth that an object reaches; for a finished component, ``finished``."""
+    finished = len(children) + 1
+    component: list[int] = []
     for start in children:
         if start in depth:
             continue
         path = [(start, iter(children[start]))]
-        depth[start] = lowest[start] = len(depth)
+        depth[start] = lowlink[start] = len(depth)
         found[start] = own.get(start, 0)
-        ring.append(start)
+        component.append(start)
         while path:
-            number, left = path[-1]
-            for child in left:
+            number, remaining = path[-1]
+            for child in remaining:
                 if child not in depth:
                     path.append((child, iter(children[child])))
-                    depth[child] = lowest[child] = len(depth)
+                    depth[child] = lowlink[child] = len(depth)
                     found[child] = own.get(child, 0)
-                    ring.append(child)
+                    component.append(child)
                     break
                 found[number] |= found[child]
-                lowest[number] = min(lowest[number], lowest[child])
+                lowlink[number] = min(lowlink[number], lowlink[child])
             else:
                 path.pop()
-                if lowest[number] == depth[number]:
+                if lowlink[number] == depth[number]:
                     bits = found[number]
                     member = -1
                     while member != number:
-                        member = ring.pop()
+                        member = component.pop()
                         found[member] = bits
-                        lowest[member] = complete
+                        lowlink[member] = finished
                 if path:
                     above = path[-1][0]
                     found[above] |= found[number]
-                    lowest[above] = min(lowest[above], lowest[number])
+                    lowlink[above] = min(lowlink[above], lowlink[number])
     return found

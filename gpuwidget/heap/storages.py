@@ -1,62 +1,141 @@
-"""torch's storages: where a tensor's memory begins, and whether it is still there later on."""
+"""Read torch's storages: addresses, weak references, parts of sparse tensors, tensors saved by autograd.
+
+Nothing in here runs user code. In particular no ``saved_tensors_hooks`` are called: torch exposes the packed
+value without unpacking it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from gc import get_referents
+from types import GetSetDescriptorType
 from typing import Any
 
-_COMPONENTS = {
+from gpuwidget.model.raw_attributes import class_dict, class_mro
+
+_SPARSE_COMPONENTS = {
     "sparse_coo": ("_indices", "_values"),
     "sparse_csr": ("crow_indices", "col_indices", "values"),
     "sparse_bsr": ("crow_indices", "col_indices", "values"),
     "sparse_csc": ("ccol_indices", "row_indices", "values"),
     "sparse_bsc": ("ccol_indices", "row_indices", "values"),
 }
-"""By layout, what gives the parts of a sparse tensor."""
+"""By layout, the methods that return the parts of a sparse tensor."""
+MAX_GRAPH_NODES = 20_000
+"""Nodes that one search visits in all autograd graphs together."""
+_NODES_PER_LIMIT_CHECK = 256
 
 
-class Storage:
-    """Knows whether the memory of a storage of torch's is still where it was, and keeps none of it."""
+# -- storages --------------------------------------------------------------------------------------------
 
-    __slots__ = ("_address", "_free", "_kind", "_weak")
 
-    def __init__(self, torch: Any, tensor: object) -> None:
-        self._kind: Any = torch.UntypedStorage
-        self._free: Callable[[int], None] = self._kind._free_weak_ref
-        of_tensor = not issubclass(type(tensor), self._kind)
-        storage: Any = torch.Tensor.untyped_storage(tensor) if of_tensor else tensor
-        self._weak: int = self._kind._weak_ref(storage)
-        self._address: int = self._kind.data_ptr(storage)
+class StorageWeakRef:
+    """Weak reference to a torch storage that also remembers its address. It keeps no memory alive."""
+
+    __slots__ = ("_address", "_free_weak_ref", "_storage_type", "_weak_ref")
+
+    def __init__(self, torch: Any, tensor_or_storage: object) -> None:
+        self._storage_type: Any = torch.UntypedStorage
+        self._free_weak_ref: Callable[[int], None] = self._storage_type._free_weak_ref
+        is_storage = issubclass(type(tensor_or_storage), self._storage_type)
+        storage: Any = tensor_or_storage if is_storage else torch.Tensor.untyped_storage(tensor_or_storage)
+        self._weak_ref: int = self._storage_type._weak_ref(storage)
+        self._address: int = self._storage_type.data_ptr(storage)
 
     def __del__(self) -> None:
-        self._free(self._weak)
+        self._free_weak_ref(self._weak_ref)
 
     def expired(self) -> bool:
-        """Whether its memory is gone.
+        """Return whether the storage's memory is no longer at its address.
 
-        A storage may outlive its memory, or have it elsewhere: FSDP resizes its storages to nothing and back.
+        A storage may outlive its memory or move it: FSDP resizes its storages to zero and back.
         """
-        if self._kind._expired(self._weak):
+        if self._storage_type._expired(self._weak_ref):
             return True
-        storage = self._kind._new_with_weak_ptr(self._weak)
-        return storage is None or self._kind.data_ptr(storage) != self._address
+        storage = self._storage_type._new_with_weak_ptr(self._weak_ref)
+        return storage is None or self._storage_type.data_ptr(storage) != self._address
 
 
-def address_of(torch: Any) -> Callable[[Any], int]:
-    """What tells where a tensor's storage begins; raises where a tensor has none of its own.
+def storage_address_function(torch: Any) -> Callable[[Any], int]:
+    """Return a function from a tensor to its storage's address, which raises where there is no storage.
 
-    Without an object made of the storage and without a copy on write, where this torch can do that.
+    Where this torch has ``_data_address``, the function creates no storage object and triggers no
+    copy-on-write.
     """
-    direct = getattr(torch._C, "_data_address", None)
-    if direct is not None:
-        return direct  # type: ignore[no-any-return]
-    storage = torch.Tensor.untyped_storage
-    return lambda tensor: int(storage(tensor).data_ptr())
+    data_address = getattr(torch._C, "_data_address", None)
+    if data_address is not None:
+        return data_address  # type: ignore[no-any-return]
+    untyped_storage = torch.Tensor.untyped_storage
+    return lambda tensor: int(untyped_storage(tensor).data_ptr())
 
 
-def components(torch: Any, value: object) -> list[object]:
-    """The tensors that a sparse one is made of."""
+def sparse_components(torch: Any, value: object) -> list[object]:
+    """Return the tensors that make up a sparse tensor; empty for any other layout."""
     tensor = torch.Tensor
     layout = str(tensor.layout.__get__(value)).rpartition(".")[2]
     with torch.no_grad(), torch._C._DisableTorchDispatch():
-        return [getattr(tensor, name)(value) for name in _COMPONENTS.get(layout, ())]
+        return [getattr(tensor, name)(value) for name in _SPARSE_COMPONENTS.get(layout, ())]
+
+
+# -- autograd --------------------------------------------------------------------------------------------
+
+
+def can_read_saved_tensors(torch: Any) -> bool:
+    """Return whether this torch exposes saved tensors without unpacking them, as newer releases do."""
+    saved_tensor = getattr(getattr(torch._C, "_autograd", None), "SavedTensor", None)
+    return hasattr(saved_tensor, "data")
+
+
+class AutogradGraph:
+    """The autograd nodes behind tensors. Each node is visited once and kept alive by this object."""
+
+    def __init__(self, torch: Any, limit_exceeded: Callable[[], bool] = lambda: False) -> None:
+        self._limit_exceeded = limit_exceeded
+        self._grad_fn = torch.Tensor.grad_fn.__get__
+        self._python_function: type = torch.autograd.function.FunctionCtx
+        self._visited: dict[int, Any] = {}
+        self._attribute_names: dict[int, tuple[str, ...]] = {}
+        """By id of a node's type, which :attr:`_visited` keeps alive."""
+        self.complete = True
+        """False where a limit ended the walk."""
+
+    def saved_behind(self, tensor: object) -> Iterator[object]:
+        """Yield what the graph of ``tensor`` saves, and the attributes of autograd Functions in Python."""
+        pending = [self._grad_fn(tensor)]
+        while pending:
+            node = pending.pop()
+            if node is None or id(node) in self._visited:
+                continue
+            count = len(self._visited)
+            if count >= MAX_GRAPH_NODES or (count % _NODES_PER_LIMIT_CHECK == 0 and self._limit_exceeded()):
+                self.complete = False
+                return
+            self._visited[id(node)] = node
+            node_type = type(node)
+            names = self._attribute_names.get(id(node_type))
+            if names is None:
+                names = self._attribute_names[id(node_type)] = _saved_attribute_names(node_type)
+            for name in names:
+                yield from _saved_data(node, name)
+            if issubclass(node_type, self._python_function):
+                yield from (one for one in get_referents(node) if one is not node_type)
+            pending += [previous for previous, _ in node.next_functions]
+
+
+def _saved_attribute_names(node_type: type) -> tuple[str, ...]:
+    names = (
+        name
+        for cls in class_mro(node_type)
+        for name, value in class_dict(cls).items()
+        if name.startswith("_raw_saved") and type(value) is GetSetDescriptorType
+    )
+    return tuple(dict.fromkeys(names))
+
+
+def _saved_data(node: Any, name: str) -> Iterator[object]:
+    try:
+        found = getattr(node, name)
+        for one in found if isinstance(found, (list, tuple)) else (found,):
+            yield one.data
+    except (RuntimeError, AttributeError):  # freed by backward(), or nothing was saved here
+        return

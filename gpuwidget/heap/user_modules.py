@@ -1,4 +1,4 @@
-"""Which modules and classes are the user's own: none that was installed, no part of Python, not this one."""
+"""Tell the user's modules and classes from installed ones, Python's and gpuwidget's."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from types import ModuleType
 
 from gpuwidget.model.raw_attributes import class_module, module_dict
 
-_INSTALLED = tuple(
+_INSTALLED_PREFIXES = tuple(
     {os.path.realpath(path) + os.sep for path in (sys.prefix, sys.base_prefix, os.path.dirname(os.__file__))}
 )
 _PACKAGES = re.compile(r"[\\/](site|dist)-packages[\\/]")
-_NOBODYS = frozenset(("gpuwidget", "torch", "IPython", "ipykernel"))
-"""No user's code wherever they are: a developer may have them in a folder of their own."""
+_NEVER_USER_PACKAGES = frozenset(("gpuwidget", "torch", "IPython", "ipykernel"))
+"""Never user code, even where a developer has a checkout of them in a project folder."""
 
 
-def is_users(module: object) -> bool:
-    """Whether a module is the user's; a notebook's ``__main__``, which has no file, is none."""
+def is_user_module(module: object) -> bool:
+    """Return whether a module is the user's. A notebook's ``__main__`` has no file and does not count."""
     if not issubclass(type(module), ModuleType):
         return False
-    own = module_dict(module)
-    file, name = own.get("__file__"), own.get("__name__")
-    if type(file) is not str or type(name) is not str or name.partition(".")[0] in _NOBODYS:
+    variables = module_dict(module)
+    file, name = variables.get("__file__"), variables.get("__name__")
+    if type(file) is not str or type(name) is not str or name.partition(".")[0] in _NEVER_USER_PACKAGES:
         return False
-    return not _installed(file)
+    return not _is_installed(file)
 
 
-def is_users_class(cls: object) -> bool:
-    """Whether a class is from a module of the user's, or from a notebook."""
-    name = module_name(cls)
-    return name == "__main__" or is_users(sys.modules.get(name))
+def is_user_class(cls: object) -> bool:
+    """Return whether a class was defined in a notebook or in one of the user's modules."""
+    name = class_module_name(cls)
+    return name == "__main__" or is_user_module(sys.modules.get(name))
 
 
-def module_name(cls: object) -> str:
-    """Name of the module that a class says it is from; empty where it says none."""
+def class_module_name(cls: object) -> str:
+    """Return the ``__module__`` of a class, or an empty string where it has none that is a string."""
     try:
         name = class_module(cls)
     except AttributeError:  # deleted
@@ -44,7 +44,7 @@ def module_name(cls: object) -> str:
     return name if type(name) is str else ""
 
 
-@functools.cache  # there are thousands, and they stay where they are
-def _installed(file: str) -> bool:
+@functools.cache  # a process has thousands of module files, and they do not move
+def _is_installed(file: str) -> bool:
     path = os.path.realpath(file)
-    return _PACKAGES.search(path) is not None or path.startswith(_INSTALLED)
+    return _PACKAGES.search(path) is not None or path.startswith(_INSTALLED_PREFIXES)

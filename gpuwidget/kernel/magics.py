@@ -7,32 +7,31 @@ import asyncio
 import inspect
 import logging
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
 from gpuwidget.kernel.attribution.cell_memory import CELLS
-from gpuwidget.kernel.cells import wait_for_memory, watch_api
-from gpuwidget.kernel.cells.collectors import witnesses
 from gpuwidget.kernel.cells.options import HELP, find, parse, without_watch_line
-from gpuwidget.kernel.cells.watched_cells import CellWatcher, check, enter_device, has_front_end
+from gpuwidget.kernel.cells.watched_cells import CellWatcher, check, has_front_end
 from gpuwidget.kernel.commands.subcommands import COMMANDS
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.switch_requests import SWITCHES
 from gpuwidget.kernel.error_hints import TrapHints
 from gpuwidget.kernel.live import dashboard, live_display
 from gpuwidget.kernel.oom.handler import OutOfMemoryCards
-from gpuwidget.kernel.panel_requests import Requests
+from gpuwidget.kernel.panel_requests import PanelRequests
+from gpuwidget.kernel.shell.running_cells import RunningCells
 from gpuwidget.model.errors import GpuWidgetError, OptionError
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.pytorch.device_switch import SWITCH
 from gpuwidget.sampler import Subscription, process_sampler
-from gpuwidget.views import card
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-log = logging.getLogger("gpuwidget")
+_LOG = logging.getLogger(__name__)
 
 _GPU_USAGE = (
     "%gpu: the live dashboard. %gpu watch on: a one-line card under every cell; %gpu watch off: no more. "
@@ -50,56 +49,52 @@ class Extension:
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
-        self._cells = CellWatcher(shell)
-        self._requests = Requests(shell, self._cells)
-        self._hints = TrapHints(shell)
-        self._out_of_memory = OutOfMemoryCards(shell)
+        self._running = RunningCells(shell)
+        self._watcher = CellWatcher(shell, self._running)
+        self._requests = PanelRequests(shell, self._watcher)
+        out_of_memory = OutOfMemoryCards(shell, self._running)
+        self._hooks: tuple[tuple[str, Callable[[Any], None]], ...] = (
+            ("pre_run_cell", self._running.before),
+            ("pre_run_cell", CELLS.before),
+            ("pre_run_cell", self._watcher.before),
+            ("pre_run_cell", out_of_memory.before),
+            ("post_run_cell", self._running.ending),
+            ("post_run_cell", self._watcher.failed),
+            ("post_run_cell", TrapHints(shell).after),  # shown below the traceback and above the card
+            ("post_run_cell", out_of_memory.after),
+            ("post_run_cell", self._watcher.after),
+            ("post_run_cell", CELLS.after),  # after the run's end: it takes milliseconds
+            ("post_run_cell", self._running.after),
+        )
         self._loop_handle: asyncio.TimerHandle | None = None
         self._opening: Subscription | None = None
 
     def load(self) -> None:
-        """Register the magics and the hooks, and let the driver be opened on the sampler's thread."""
+        """Register the magics and the hooks, and open the driver on the sampler's thread."""
         self._opening = process_sampler().warm_up()
         self._shell.input_transformers_cleanup.insert(0, self._transform)
-        CELLS.attach(self._shell)
-        self._shell.events.register("pre_run_cell", CELLS.before)
-        self._shell.events.register("pre_run_cell", self._cells.before)
-        self._shell.events.register("pre_run_cell", self._out_of_memory.before)
-        self._shell.events.register("post_run_cell", self._cells.failed)
-        self._shell.events.register("post_run_cell", self._hints.after)  # below the traceback, above the card
-        self._shell.events.register("post_run_cell", self._out_of_memory.after)
-        self._shell.events.register("post_run_cell", self._cells.after)
-        self._shell.events.register(
-            "post_run_cell", CELLS.after
-        )  # last: it takes milliseconds, in no run's time
+        CELLS.attach(self._shell, self._running)
+        for event, hook in self._hooks:
+            self._shell.events.register(event, hook)
         self._shell.register_magic_function(self._gpuwatch, "cell", "gpuwatch")
         self._shell.register_magic_function(self._gpu, "line", "gpu")
-        # ipykernel runs the cells on the main thread; a subshell's thread has torch's defaults of its own.
+        # ipykernel runs the cells on the main thread; torch's defaults in a subshell's thread are separate.
         SWITCH.attach(threading.main_thread().ident or 0)
-        SWITCHES.attach(lambda: self._cells.busy)
+        SWITCHES.attach(lambda: self._running.busy)
         self._requests.start()
         self._warm_up_soon()
 
     def unload(self) -> None:
-        """Take everything back, and end the threads."""
+        """Remove the magics and the hooks, and end the threads."""
         if self._loop_handle is not None:
             self._loop_handle.cancel()
         self._requests.stop()
-        self._cells.abandon_all()
+        self._running.clear()
         CELLS.detach()
         SWITCH.detach()
         SWITCHES.detach()
         dashboard.close()
-        for event, hook in (
-            ("pre_run_cell", self._cells.before),
-            ("post_run_cell", self._cells.after),
-            ("post_run_cell", self._cells.failed),
-            ("post_run_cell", self._hints.after),
-            ("pre_run_cell", self._out_of_memory.before),
-            ("post_run_cell", self._out_of_memory.after),
-            ("pre_run_cell", CELLS.before),
-            ("post_run_cell", CELLS.after),
-        ):
+        for event, hook in self._hooks:
             if hook in self._shell.events.callbacks[event]:
                 self._shell.events.unregister(event, hook)
         if self._transform in self._shell.input_transformers_cleanup:
@@ -111,7 +106,7 @@ class Extension:
         if self._opening is not None:
             self._opening.close()
         sampler = process_sampler()
-        if not sampler.wanted:  # else a watch in another thread goes on, and its end is the sampler's
+        if not sampler.wanted:  # otherwise a watch in another thread uses it, and stops it at its end
             sampler.stop()
 
     # -- the cell's first line -----------------------------------------------------------------------
@@ -121,59 +116,39 @@ class Extension:
         if found is None:
             return lines
         try:
-            options = parse(found[1])
-            check(options)
+            check(parse(found[1]))
         except OptionError:
-            # Called in place of the body, the magic shows what is wrong; the body does not run.
+            # The magic replaces the body: it shows the error, and the body does not run.
             return [f"get_ipython().run_cell_magic('gpuwatch', {found[1]!r}, 'pass')\n"]
         return without_watch_line(lines)
 
     def _gpuwatch(self, line: str, cell: str) -> Any:
-        # Reached where %%gpuwatch is not the cell's first line (under a magic that calls its body by name),
-        # through run_cell_magic, and for options that can't be used.
+        # Called if %%gpuwatch is not the cell's first line (below a magic that calls its body by name), for
+        # run_cell_magic, and for invalid options.
         __tracebackhide__ = True
         try:
             options = parse(line)
             check(options)
-            code, last = self._compiled(cell)
-            wait_note = wait_for_memory.wait_for_memory(options, self._shell)
-            looking = [*witnesses(options, self._shell, cell), *wait_for_memory.witnesses(wait_note)]
-            run = watch_api.new_run(options.run, options.label, None, looking)
-            leave_device = enter_device(options.device) if options.device is not None else None
+            code, last = self._compile(cell)
+            watch = self._watcher.begin_body(options, cell)
         except OptionError as error:
             raise UsageError(printable_lines(str(error))) from None
-        result = None
-        left_by: BaseException | None = None
+        raised: BaseException | None = None
         try:
-            try:
-                run.start()
-            except OptionError as error:
-                raise UsageError(printable_lines(str(error))) from None
-            watch_api.enter_cell(run)
             exec(code, self._shell.user_ns)
-            if last is not None:
-                result = eval(last, self._shell.user_ns)
-        except BaseException as raised:
-            left_by = raised
+            return eval(last, self._shell.user_ns) if last is not None else None
+        except BaseException as error:
+            raised = error
             raise
         finally:
-            left = leave_device() if leave_device is not None else None
-            if left is not None:
-                log.warning("%s", printable_lines(left))
-            run.end(watch_api.status_of(left_by))
-            watch_api.leave_cell(run)
-            # The error holds this frame; would this frame hold the error, the user's tensors would stay.
-            left_by = None
-            report = run.report()
-            watch_api.keep(report)
-            if report is not None and not options.quiet:
-                self._shell.display_pub.publish(data=card.bundle(report), metadata={})
-        return result
+            self._watcher.end_body(watch, raised)
+            # The traceback refers to this frame: a reference back would keep the user's tensors alive.
+            raised = None
 
     _gpuwatch.__doc__ = f"Watch the GPUs while this cell runs.\n\n{HELP}"
 
-    def _compiled(self, cell: str) -> tuple[Any, Any]:
-        """The body's code, and that of its last line where that is an expression."""
+    def _compile(self, cell: str) -> tuple[Any, Any]:
+        """Return the code of the body and, if its last statement is an expression, the code of that."""
         compiler = self._shell.compile
         text = self._shell.transform_cell(cell)
         name = compiler.cache(text, self._shell.execution_count, raw_code=cell)
@@ -211,7 +186,7 @@ class Extension:
             if not words:
                 dashboard.show(self._shell)
             elif words in (["watch", "on"], ["watch", "off"]):
-                self._cells.every_cell = words[1] == "on"
+                self._watcher.every_cell = words[1] == "on"
             elif words[0] == "device" and (len(words) <= 2 or words[2:] == ["--light"]):
                 self._device(*words[1:])
             elif words[0] in COMMANDS:
@@ -240,13 +215,13 @@ class Extension:
 
     def _warm_up(self, loop: asyncio.AbstractEventLoop) -> None:
         """Import what the live chart needs (0.3 to 0.8 s) while the kernel has nothing else to do."""
-        if self._cells.busy:
+        if self._watcher.busy:
             self._loop_handle = loop.call_later(_WARM_UP_AFTER_S, self._warm_up, loop)
             return
         try:
             live_display.prepare()
         except Exception:
-            log.debug("the live chart's libraries could not be imported", exc_info=True)
+            _LOG.debug("the live chart's libraries could not be imported", exc_info=True)
 
 
 _loaded: Extension | None = None

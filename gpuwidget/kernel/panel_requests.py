@@ -1,6 +1,6 @@
-"""A view's questions to this kernel, answered on the control channel: also while a cell runs.
+"""Answers the panel's requests to this kernel on the control channel, which works while a cell runs.
 
-:mod:`gpuwidget.model.kernel_requests` says what questions there are, and what the answers look like.
+:mod:`gpuwidget.model.kernel_requests` defines requests and replies.
 """
 
 from __future__ import annotations
@@ -11,145 +11,147 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from gpuwidget.kernel.commands.doctor_command import CachedDiagnosis
+from gpuwidget.kernel.commands.doctor_command import SharedDiagnosis
 from gpuwidget.kernel.commands.free_cache_command import free_cache
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.switch_requests import SWITCHES
-from gpuwidget.model.errors import GpuWidgetError, OptionError
-from gpuwidget.model.kernel_requests import REPLY, REQUEST, DoctorReply, ErrorReply, OkReply
-from gpuwidget.model.kernel_state import SCHEMA, KernelState
-from gpuwidget.model.to_json import plain
+from gpuwidget.model.errors import GpuWidgetError
+from gpuwidget.model.kernel_requests import (
+    REPLY,
+    REQUEST,
+    DoctorReply,
+    DoctorRequest,
+    ErrorReply,
+    FreeCacheRequest,
+    OkReply,
+    Request,
+    SetDeviceRequest,
+    SwitchRequest,
+    WatchRequest,
+    parse_request,
+)
+from gpuwidget.model.kernel_state import KernelState
+from gpuwidget.model.to_json import to_json
 from gpuwidget.pytorch.device_switch import SWITCH
 
 _LOG = logging.getLogger(__name__)
 
+_Reply = OkReply | ErrorReply | DoctorReply
+_DEVICE_TIMEOUT_S = 0.05
+"""How long to wait for the driver before a device is chosen from what torch reports."""
 
-class Cells(Protocol):
-    """This kernel's cells."""
+
+class WatchSetting(Protocol):
+    """Whether this kernel watches its cells."""
 
     every_cell: bool
-    """Whether every cell is watched, and the switch for it."""
+    """Whether every cell is watched."""
 
     @property
     def busy(self) -> bool:
-        """Whether a cell is running."""
+        """Whether a cell runs."""
         ...
 
 
-class Requests:
-    """Answers on one kernel's control channel, from :meth:`start` to :meth:`stop`."""
+class PanelRequests:
+    """Answers requests on one kernel's control channel, from :meth:`start` to :meth:`stop`."""
 
-    def __init__(self, shell: Any, cells: Cells) -> None:
+    def __init__(self, shell: Any, cells: WatchSetting) -> None:
         self._kernel: Any = getattr(shell, "kernel", None)
         self._cells = cells
-        self._consultation = CachedDiagnosis()
-        self._later: set[asyncio.Task[None]] = set()
+        self._shared_diagnosis = SharedDiagnosis()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Begin to answer; does nothing outside a Jupyter kernel."""
+        """Start answering; does nothing outside a Jupyter kernel."""
         if self._kernel is not None:
             self._kernel.control_handlers[REQUEST] = self._handle
 
     def stop(self) -> None:
-        """Answer no longer."""
+        """Stop answering."""
         if self._kernel is not None and self._kernel.control_handlers.get(REQUEST) == self._handle:
             del self._kernel.control_handlers[REQUEST]
 
     async def _handle(self, stream: Any, ident: Any, parent: Mapping[str, Any]) -> None:
-        # ipykernel awaits it, and would log whatever came out of it into the notebook's server.
-        def reply(content: dict[str, Any]) -> None:
+        # ipykernel awaits this, and writes its exceptions to the log of the notebook's server.
+        def send(reply: _Reply) -> None:
             try:
-                self._kernel.session.send(stream, REPLY, content, parent, ident)
+                self._kernel.session.send(stream, REPLY, to_json(reply), parent, ident)
             except Exception:
-                _LOG.debug("a view's question was not answered", exc_info=True)
+                _LOG.debug("a request was not answered", exc_info=True)
 
-        content = parent.get("content") or {}
-        if content.get("ask") == "free_cache":
-            # It waits for the GPU: other questions, and Jupyter's interrupt, would wait behind it.
-            self._on_thread(content, reply)
-        elif content.get("schema") == SCHEMA and content.get("ask") == "doctor":
-            # Awaited here, it would hold up the channel: every other question, and the shutdown.
-            task = asyncio.ensure_future(self._examine(reply))
-            self._later.add(task)
-            task.add_done_callback(self._later.discard)
+        try:
+            request = parse_request(parent.get("content") or {})
+        except GpuWidgetError as error:
+            send(self._error(error))
+            return
+        if isinstance(request, FreeCacheRequest):
+            # It waits for the GPU: other requests, and Jupyter's interrupt, would wait behind it.
+            self._answer_on_thread(request, send)
+        elif isinstance(request, DoctorRequest):
+            # Awaited here, it would block the channel: every other request, and the shutdown.
+            task = asyncio.ensure_future(self._run_checks(send))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
         else:
-            reply(self.answer(content))
+            send(self._answer(request))
 
-    def _on_thread(self, content: Mapping[str, Any], reply: Callable[[dict[str, Any]], None]) -> None:
-        """Answer from this thread, which alone may use the channel, when another has done it."""
+    def _answer_on_thread(self, request: Request, send: Callable[[_Reply], None]) -> None:
+        """Answer on another thread; send the reply on this one, which alone may use the channel."""
         loop = asyncio.get_running_loop()
 
         def work() -> None:
-            answer = self.answer(content)
+            reply = self._answer(request)
             try:
-                loop.call_soon_threadsafe(reply, answer)
+                loop.call_soon_threadsafe(send, reply)
             except RuntimeError:
-                _LOG.debug("the kernel ended before a view's question was answered", exc_info=True)
+                _LOG.debug("the kernel ended before a request was answered", exc_info=True)
 
         threading.Thread(target=work, name="gpuwidget-request", daemon=True).start()
 
-    async def _examine(self, reply: Callable[[dict[str, Any]], None]) -> None:
+    async def _run_checks(self, send: Callable[[_Reply], None]) -> None:
+        reply: _Reply
         try:
-            answer: DoctorReply | ErrorReply = DoctorReply(
-                "examined", await self._consultation.doctor(), self._state()
-            )
-        except GpuWidgetError as error:
-            answer = ErrorReply("error", str(error), self._state())
+            reply = DoctorReply("examined", await self._shared_diagnosis.diagnosis(), self._state())
         except Exception as error:
-            answer = ErrorReply("error", _unforeseen(error), self._state())
-        reply(_content(answer))
+            reply = self._error(error)
+        send(reply)
 
-    def answer(self, content: Mapping[str, Any]) -> dict[str, Any]:
-        """The reply's content to a question's; never raises."""
-        done: str | None = None
-        reason: str | None = None
+    def _answer(self, request: Request) -> _Reply:
+        """Return the reply to a request; never raises."""
         try:
-            done = self._do(content)
-        except GpuWidgetError as error:
-            reason = str(error)
+            done = self._do(request)
         except Exception as error:
-            reason = _unforeseen(error)
+            return self._error(error)
         state = self._state()
-        if reason is None and state is not None:
-            return _content(OkReply("ok", done, state))
-        return _content(ErrorReply("error", reason or "gpuwidget could not tell this kernel's state.", state))
+        if state is None:
+            return ErrorReply("error", "gpuwidget could not tell this kernel's state.", None)
+        return OkReply("ok", done, state)
+
+    def _error(self, error: Exception) -> ErrorReply:
+        reason = str(error)
+        if not isinstance(error, GpuWidgetError):
+            reason = f"gpuwidget failed in the kernel ({type(error).__name__}: {error})."
+        return ErrorReply("error", reason, self._state())
 
     def _state(self) -> KernelState | None:
         try:
             return default_device.kernel_state(watching=self._cells.every_cell)
         except Exception:
-            _LOG.debug("the kernel's state could not be told", exc_info=True)
+            _LOG.debug("the kernel's state could not be read", exc_info=True)
             return None
 
-    def _do(self, content: Mapping[str, Any]) -> str | None:
-        """What is asked; a sentence or a statement to show, if there is one. Raises OptionError."""
-        if content.get("schema") != SCHEMA:
-            raise OptionError(
-                "The page and this kernel's gpuwidget are of different versions: reload the page."
-            )
-        ask, device, on = content.get("ask"), content.get("device"), content.get("on")
-        name, value = content.get("name"), content.get("value")
-        if ask == "free_cache":
+    def _do(self, request: Request) -> str | None:
+        """Do what is requested; return the sentence or statement to show, if any. Raise GpuWidgetError."""
+        if isinstance(request, FreeCacheRequest):
             return free_cache(cell_runs=self._cells.busy)
-        if ask == "set_switch" and isinstance(name, str) and isinstance(value, str):
-            return SWITCHES.wish(name, value)
-        if ask == "watch" and isinstance(on, bool):
-            self._cells.every_cell = on
-        elif ask == "set_device" and (device is None or isinstance(device, str)):
-            new_tensors = content.get("new_tensors", True) is not False
-            SWITCH.choose(
-                default_device.checked(device, new_tensors=new_tensors, patience_s=0.05),
-                new_tensors=new_tensors,
+        if isinstance(request, SwitchRequest):
+            return SWITCHES.wish(request.name, request.value)
+        if isinstance(request, WatchRequest):
+            self._cells.every_cell = request.on
+        elif isinstance(request, SetDeviceRequest):
+            device = default_device.checked(
+                request.device, new_tensors=request.new_tensors, patience_s=_DEVICE_TIMEOUT_S
             )
-        elif ask != "state":
-            raise OptionError("This kernel's gpuwidget does not know that question: reload the page.")
+            SWITCH.choose(device, new_tensors=request.new_tensors)
         return None
-
-
-def _unforeseen(error: Exception) -> str:
-    return f"gpuwidget failed in the kernel ({type(error).__name__}: {error})."
-
-
-def _content(reply: OkReply | ErrorReply | DoctorReply) -> dict[str, Any]:
-    content: dict[str, Any] = plain(reply)
-    return content

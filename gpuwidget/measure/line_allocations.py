@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from gpuwidget.model.cell_source import TIMED_FILES
 from gpuwidget.model.report import LineMemory
 from gpuwidget.pytorch.allocation_history import blocks_in_use
 
@@ -21,8 +22,6 @@ LIBRARY = "allocated by libraries, on threads without a line of yours"
 """Stands in for the source where no frame was the user's."""
 _AUTOGRAD = "/torch/autograd/__init__.py"
 _NO_FUNCTION = ("<module>", "<cell line")
-_TIMED = ("<timed exec>", "<timed eval>")
-"""What ``%%time`` calls the lines below it."""
 
 
 class Code(Protocol):
@@ -34,7 +33,7 @@ class Code(Protocol):
     def source(self, filename: str, line: int) -> str:
         """The line's text, empty where nobody has it."""
 
-    def above(self, filename: str) -> int | None:
+    def lines_above_timed(self, filename: str) -> int | None:
         """How many lines of a cell stand above those that its ``%%time`` runs; None where there is none."""
 
 
@@ -165,13 +164,13 @@ class _Stacks:
         for frame in frames:
             filename, line = str(frame.get("filename", "")), int(frame.get("line", 0))
             in_backward = in_backward or _AUTOGRAD in filename
-            if filename in _TIMED:
+            if filename in TIMED_FILES:
                 timed = line
             name = self._code.name(filename)
             if name is None:
                 continue
             if timed is not None and name.startswith("In["):
-                above, below, timed = self._code.above(filename), timed, None
+                above, below, timed = self._code.lines_above_timed(filename), timed, None
                 line = line if above is None else above + below
             place = _Place(filename, line, str(frame.get("name", "")))
             if inner is None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuwidget.heap.find_holders import Reached
-from gpuwidget.heap.roots import Root
+from gpuwidget.heap.find_holders import FoundHolders
+from gpuwidget.heap.heap_walk import Root
 from gpuwidget.model.report import Holder
 from gpuwidget.pytorch.allocator import DeviceBlocks
 
@@ -61,9 +61,9 @@ class CellMemory:
     bytes: int
 
 
-def rank(
+def rank_holders(
     roots: Sequence[Root],
-    reached: Reached,
+    reached: FoundHolders,
     blocks: Mapping[int, DeviceBlocks],
     cell_of: CellOf | None = None,
     *,

@@ -104,7 +104,7 @@ def _came_back(gpu: GpuReport) -> str:
 
 def unattributed(gpus: Sequence[GpuReport], origin: Origin) -> str | None:
     """Nobody can say which GPUs this process uses."""
-    if not gpus or origin.kind == "replay":
+    if not gpus or origin.recorded:
         return None
     return (
         "Which GPUs this process uses can't be told here (the driver's process ids are not this "

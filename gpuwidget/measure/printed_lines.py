@@ -6,11 +6,12 @@ A kernel's streams are heard through their own ``echo``; on any other a function
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections.abc import Callable
 from typing import Any
+
+from gpuwidget.model.fork import reset_after_fork
 
 _LONGEST = 200
 
@@ -141,7 +142,7 @@ class Printed:
             if whole_lines:
                 listener(line)
 
-    def begin_anew_in_child(self) -> None:
+    def reset_in_child(self) -> None:
         """After a fork nobody in the child listens, and a lock that another thread held is free."""
         self._lock = threading.RLock()
         self._listeners = []
@@ -153,5 +154,4 @@ class Printed:
 PRINTED = Printed()
 """The process's one."""
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=PRINTED.begin_anew_in_child)
+reset_after_fork(PRINTED.reset_in_child)

@@ -39,8 +39,8 @@ class Attribution:
     """Tells this process's share of each GPU, as long as it can be told."""
 
     def __init__(self, origin: Origin) -> None:
-        self._family = processes.family()
-        self._recorded = origin.kind == "replay"
+        self._family = processes.own_process_tree()
+        self._recorded = origin.recorded
         self._pids_match = not self._recorded and processes.in_host_pid_namespace()
         self._judged: dict[str, tuple[tuple[Process, ...] | None, Holding]] = {}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -23,16 +22,17 @@ from gpuwidget.measure.time_series import MEMORY_INTERVAL_S
 from gpuwidget.measure.timeline_marks import Marks
 from gpuwidget.measure.torch_memory import returnable
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
+from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.report import (
     REPORT_SCHEMA,
     Advice,
-    CellFacts,
     CodeTime,
-    Environment,
     GpuReport,
     GpuTimeline,
     Report,
-    SourceFacts,
+    RunInfo,
+    SoftwareVersions,
+    SourceInfo,
     Span,
     Status,
     Timeline,
@@ -91,7 +91,7 @@ class Run:
         self._surroundings = surroundings
         self._live_advice = LiveAdvice()
         self._clock = clock
-        self._process = os.getpid()
+        reset_after_fork(self._reset_in_child)
         self._lock = threading.Lock()
         self._marks = Marks()
         self._tracks = Tracks(max(_WIDEST_GAP_S, 3 * options.interval_s))
@@ -101,7 +101,7 @@ class Run:
         self._subscription: Subscription | None = None
         self._running = False
         self._sampling = False
-        self._cell: CellFacts | None = None
+        self._cell: RunInfo | None = None
         self.wait_interrupted = False
         self._began = 0.0
 
@@ -141,7 +141,7 @@ class Run:
 
     def mark(self, label: str) -> None:
         """Put a mark on the timeline."""
-        if self._running and os.getpid() == self._process:
+        if self._running:
             self._marks.mark(self._clock.monotonic() - self._began, str(label)[:_LONGEST_MARK])
 
     def progress(self) -> Progress:
@@ -210,7 +210,7 @@ class Run:
         An interrupt ends that wait and shows in :attr:`wait_interrupted`.
         """
         ended = self._clock.monotonic()
-        if os.getpid() != self._process or not self._running:
+        if not self._running:
             return
         self._running = False
         self._tell_witnesses(lambda witness: witness.stop())
@@ -218,14 +218,19 @@ class Run:
         tail = None
         if self._options.sync and status == "ok":
             tail, self.wait_interrupted = wait_for_gpu(self._clock)
-        self._cell = CellFacts(
+        self._cell = RunInfo(
             self._execution_count, self._label, self._tracks.started, ended - self._began, tail, status
         )
+
+    def _reset_in_child(self) -> None:
+        # The run belongs to the parent: the child measures and reports nothing of it.
+        self._running = False
+        self._cell = None
 
     def report(self) -> Report | None:
         """What was measured, once, after :meth:`end`. None in a child that was forked during the run."""
         cell, self._cell = self._cell, None
-        if cell is None or os.getpid() != self._process:
+        if cell is None:
             return None
         try:
             report = self._measured(cell)
@@ -245,7 +250,7 @@ class Run:
                 around = self._surroundings(report)
         return replace(report, advice=advise(Facts.of(report, around)))
 
-    def _measured(self, cell: CellFacts) -> Report:
+    def _measured(self, cell: RunInfo) -> Report:
         asked = self._clock.time()
         sample = self._sampler.read_now(ANSWER_TIMEOUT_S)
         t = self._clock.monotonic() - self._began
@@ -289,14 +294,14 @@ class Run:
             self._memory.add(t)
 
     def _on_line(self, line: str) -> None:
-        if self._running and os.getpid() == self._process:
+        if self._running:
             self._marks.printed(self._clock.monotonic() - self._began, line)
 
     # -- the report ----------------------------------------------------------------------------------
 
     def _report(
         self,
-        cell: CellFacts,
+        cell: RunInfo,
         t: float,
         host_memory: Span,
         accounts: dict[int, DeviceAccount],
@@ -311,12 +316,12 @@ class Run:
         versions = cuda_state.versions()
         return self._report_type(
             schema=REPORT_SCHEMA,
-            source=SourceFacts(
+            source=SourceInfo(
                 kind=origin.kind if origin is not None else "none",
                 reason=origin.reason if origin is not None else _NOT_SAMPLED,
                 recording=origin.recording if origin is not None else None,
             ),
-            environment=Environment(
+            environment=SoftwareVersions(
                 driver=origin.driver if origin is not None else None,
                 cuda_driver=origin.cuda_driver if origin is not None else None,
                 torch=versions.torch,

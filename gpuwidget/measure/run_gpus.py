@@ -113,7 +113,7 @@ class Tracks:
     @property
     def recorded(self) -> bool:
         """Whether the samples are a recording's."""
-        return self.origin is not None and self.origin.kind == "replay"
+        return self.origin is not None and self.origin.recorded
 
     def shown(self) -> list[Track]:
         """Those that were asked for, else those this process uses, else, where that can't be told, all."""

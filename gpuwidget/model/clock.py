@@ -1,4 +1,4 @@
-"""The clock that everything asks, so that a test can hand in its own."""
+"""The clock, as a parameter, so that tests can replace it."""
 
 from __future__ import annotations
 
@@ -8,34 +8,35 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Two times, one to write down and one to measure with, and a way to wait."""
+    """Wall-clock time, monotonic time, and waiting."""
 
     def time(self) -> float:
-        """Epoch seconds; may be set back or forth by the system."""
+        """Return epoch seconds; the system may set them back or forward."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds since some start; never goes back."""
+        """Return seconds since an arbitrary start; never falls."""
         ...
 
     def wait(self, condition: threading.Condition, seconds: float | None) -> None:
-        """Wait, holding ``condition``, until it is notified or ``seconds`` have passed (None: no bound)."""
+        """Wait, holding ``condition``, until it is notified or ``seconds`` have passed (None: without
+        limit)."""
         ...
 
 
 class SystemClock:
-    """The system's own clock."""
+    """The system's clock."""
 
     def time(self) -> float:
-        """Epoch seconds, ``time.time``."""
+        """Return epoch seconds by ``time.time``."""
         return time.time()
 
     def monotonic(self) -> float:
-        """Seconds, ``time.perf_counter``."""
+        """Return seconds by ``time.perf_counter``."""
         return time.perf_counter()
 
     def wait(self, condition: threading.Condition, seconds: float | None) -> None:
-        """``Condition.wait``."""
+        """Wait by ``Condition.wait``."""
         condition.wait(seconds)
 
 

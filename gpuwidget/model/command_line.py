@@ -1,7 +1,7 @@
 """What may be shown of a command line: its program, and its arguments without secrets.
 
 Every user of a machine can read every command line, but what gpuwidget shows may be saved in a notebook and
-shared. So the command line itself is never kept. A word that may be secret is hidden, even if it may not be.
+shared. So the command line itself is never stored, and a word that might be secret is hidden.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 REDACTED = "[redacted]"
-"""Stands for what may be secret."""
+"""Replaces what may be secret."""
 CODE = "[code]"
-"""Stands for code that was given as an argument, as in ``python -c``, and for its own arguments."""
+"""Replaces code given as an argument, as in ``python -c``, and that code's arguments."""
 
 _MAX_PROGRAM = 60
 _MAX_ARGUMENTS = 80
 """Characters."""
 _MAX_WORDS = 100
 _MAX_WORD = 200
-"""Characters of a word that is searched for secrets; a longer one is hidden. Any user of the machine can
-start a process with megabytes of arguments, which the patterns would take minutes to search."""
+"""Longest word that is searched for secrets, in characters; a longer one is hidden. Any user can start a
+process with megabytes of arguments, and searching those would take minutes."""
 _SHORT_NAME = 15
 """Characters that Linux keeps of a process's name (TASK_COMM_LEN less its final NUL)."""
 
 
 class CommandLine(NamedTuple):
-    """What may be shown of a command line. Each field is one line, which may hold control characters."""
+    """What may be shown of a command line. Each field is one line, which may contain control characters."""
 
     program: str
     """File name of the executable, with its script or module: ``python train.py``. At most 60 characters."""
@@ -40,7 +40,7 @@ def parse(words: Sequence[str], name: str = "") -> CommandLine:
     """Return what may be shown of a command line, given as its words with the executable first.
 
     A program may have rewritten them (setproctitle): then they are one string, or one and empty ones.
-    ``name`` is the process's short name, which is returned as the program where no word names one.
+    ``name`` is the process's short name, which becomes the program where no word names one.
     """
     words = [word for word in words[:_MAX_WORDS] if word.strip()]
     if len(words) == 1:
@@ -57,8 +57,8 @@ def parse(words: Sequence[str], name: str = "") -> CommandLine:
     )
 
 
-def in_one_line(program: str | None, arguments: str | None) -> str | None:
-    """Return both as a live view shows them; None where the program is unknown."""
+def full_command(program: str | None, arguments: str | None) -> str | None:
+    """Return program and arguments as a live view shows them; None where the program is unknown."""
     return program if not arguments else f"{program} {arguments}"
 
 
@@ -74,7 +74,7 @@ _RUNNERS = re.compile(
     r"Rscript|accelerate|bun|deepspeed|deno|ipython|ipython3|java|julia|lua|node|perl|php|ruby|"
     r"streamlit|torchrun"
 )
-"""Programs whose script is known by its suffix, as it is not known which of their options take a value."""
+"""Programs whose script is found by its suffix, as which of their options take a value is unknown."""
 _SCRIPT = re.compile(r"[^-\s=:?&][^\s=:?&]*\.(?:py|pyz|ipynb|sh|js|mjs|ts|R|r|jl|pl|rb|lua|php|jar)")
 _CODE_OPTION = re.compile(r"(?:-[ailnpsw]*[eE].*|-c|--eval(?:=.*)?|--exec|--print|eval)", re.DOTALL)
 _WRAPPERS = re.compile(
@@ -82,17 +82,17 @@ _WRAPPERS = re.compile(
     r"podman|poetry|setsid|singularity|srun|stdbuf|strace|sudo|taskset|time|timeout|tini|unbuffer|uv|"
     r"xvfb-run"
 )
-"""Programs that run another one, which says more."""
+"""Programs that run another program, which is the informative one."""
 
 
 def _is_path_to(path: str, name: str) -> bool:
-    """Whether ``path`` is the path of the executable that has that short name, and no rewritten title."""
+    """Return whether ``path`` is the path of the executable with that short name, not a rewritten title."""
     file = path.rpartition("/")[2]
     return bool(name) and file[:_SHORT_NAME] == name[:_SHORT_NAME]
 
 
 def _program(words: Sequence[str]) -> tuple[str, list[str]]:
-    """The program, and its arguments as they are; an interpreter's own options are left out."""
+    """Return the program and its arguments; an interpreter's own options are left out."""
     name, rest = _file_name(words[0]), list(words[1:])
     if _WRAPPERS.fullmatch(name):
         inner = next((n for n, word in enumerate(rest) if _runs_scripts(_file_name(word))), None)
@@ -123,12 +123,12 @@ def _python(name: str, rest: list[str]) -> tuple[str, list[str]]:
             place += 1
         if word.startswith("--"):
             continue
-        # Single letters may stand together, and a value right behind its letter: -um train, -Wignore.
+        # Single letters may be combined, with a value right after its letter: -um train, -Wignore.
         at = next((n for n, letter in enumerate(word) if letter in _PYTHON_OPTIONS_WITH_VALUE), None)
         if at is None:
             continue
         if word[at] == "c":
-            # What multiprocessing starts by spawn has this as its code's own argument.
+            # A process that multiprocessing spawned has this among its code's arguments.
             spawned = "--multiprocessing-fork" in rest
             return f"{name} (multiprocessing)" if spawned else f"{name} -c", [CODE]
         value = word[at + 1 :]
@@ -163,7 +163,7 @@ def _runner(name: str, rest: list[str]) -> tuple[str, list[str]]:
 
 
 def _file_name(word: str) -> str:
-    """The last part of a path; without the dash of a login shell and the colon of a rewritten title."""
+    """Return the last part of a path, without a login shell's dash and a rewritten title's colon."""
     name = word.rstrip("/").rpartition("/")[2].lstrip("-").rstrip(":")
     return _visible(name)
 
@@ -189,7 +189,7 @@ _COUNTS_TOKENS = re.compile(
     r"add|batch|batched|budget|context|count|input|limit|max|min|n|new|num|output|per|prompt|skip|"
     r"special|total"
 )
-"""Words beside which ``tokens`` are a language model's."""
+"""Words beside which ``tokens`` means those of a language model."""
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 _NAME_OF_VALUE = re.compile(r"([A-Za-z_][\w.\-]*)(?:\\?[\"'])?\s*[=:]\s*")
@@ -198,9 +198,9 @@ _ENDS_VALUE = re.compile(r"-{1,2}[A-Za-z]|[A-Za-z_][\w.\-]*=")
 _SHORT_PASSWORD = re.compile(r"-p(?![a-z][a-z_\-]*(?:=|$))")
 """``-p`` with or without its value; ``-patience`` is an option of that name."""
 _PASSWORD_CLIENTS = frozenset(("mariadb", "mysql", "mysqladmin", "mysqldump", "sshpass"))
-"""Programs whose ``-p`` has the password right behind it, whatever the password looks like."""
+"""Programs whose ``-p`` has the password right after it, in whatever form."""
 _USER_OPTIONS = frozenset(("-u", "--user", "-U", "--proxy-user"))
-"""Options of curl and the like, whose value may be ``name:password``."""
+"""Options of curl and similar programs, whose value may be ``name:password``."""
 _SCHEMES = frozenset(("basic", "bearer", "digest", "negotiate", "token"))
 _AFTER_SCHEME = re.compile(r"\b(basic|bearer|negotiate)\s+\S.*", re.IGNORECASE | re.DOTALL)
 _URL_CREDENTIALS = re.compile(r"([A-Za-z][\w+.\-]*://)\S*@")
@@ -215,7 +215,7 @@ _TOKENS = re.compile(
     r"|\bAIza[\w\-]{30,}"
     r"|\bya29\.[\w\-.]{10,}"
     r"|\beyJ[\w\-]{8,}\.[\w\-.]*"
-    # Without a mark of their own: secret keys of AWS, keys of Weights & Biases and the like.
+    # Without a prefix: secret keys of AWS, keys of Weights & Biases and similar.
     r"|(?<![\w/+])(?=[a-z0-9/+]*[A-Z])(?=[A-Z0-9/+]*[a-z])(?=[A-Za-z/+]*\d)[A-Za-z0-9/+]{40}(?![\w/+.])"
     r"|(?<!\w)(?=[a-z0-9]*[A-Z])(?=[A-Z0-9]*[a-z])(?=[A-Za-z]*\d)[A-Za-z0-9]{32,}(?!\w)"
     r"|(?<!\w)[0-9a-fA-F]{32,}(?!\w)",
@@ -224,20 +224,20 @@ _TOKENS = re.compile(
 
 
 class _Next(Enum):
-    """What the next word is."""
+    """The kind of the next word."""
 
     FREE = auto()
     VALUE = auto()
     """The value of a secret option."""
     REST = auto()
-    """Perhaps a part of a secret value, which ends at the next option or name."""
+    """Possibly a part of a secret value, which ends at the next option or name."""
 
 
 def redact(words: Sequence[str]) -> str:
-    """Return the words on one line, with ``[redacted]`` in the place of what may be secret.
+    """Return the words on one line, with ``[redacted]`` in place of what may be secret.
 
-    That is: values of options and names that tell of a secret (``--hf-token X``, ``API_KEY=X``), credentials
-    in URLs and headers, and whatever has the form of a well-known service's token.
+    That is: values of options and names that indicate a secret (``--hf-token X``, ``API_KEY=X``), credentials
+    in URLs and headers, and words in the form of a well-known service's token.
     """
     shown: list[str] = []
     coming, before = _Next.FREE, ""
@@ -276,7 +276,7 @@ def _redacted(word: str) -> tuple[str, _Next]:
 
 
 def _is_secret(name: str) -> bool:
-    """Whether an option, a variable or a field of that name holds a secret."""
+    """Return whether an option, variable or field of that name holds a secret."""
     if name.startswith("D") and _is_secret(name[1:]):
         return True  # Java's -Dname=value
     parts = [part.lower() for part in _PARTS.findall(name)]
@@ -293,7 +293,7 @@ def _without_credentials(text: str) -> str:
 
 
 def _visible(name: str) -> str:
-    """A word of the program without what may be secret in it."""
+    """Return a word of the program without what may be secret in it."""
     return redact([name])
 
 

@@ -1,16 +1,16 @@
-"""What can go wrong, each with a sentence that says what happened, why, and what to do.
+"""The exceptions of gpuwidget. Their text is a sentence for users: what happened, why, and what to do.
 
 ::
 
     GpuWidgetError
     ├── OptionError         an option, a device name or an environment variable that can't be used
-    ├── MissingPackageError a package that only this needs is not installed
-    ├── ExamplesError       the notebooks that come along can't be copied out
-    ├── DoctorError         an examination that came to no end
+    ├── MissingPackageError a package that only the requested feature needs is not installed
+    ├── ExamplesError       the example notebooks can't be copied
+    ├── DoctorError         the doctor's checks did not finish
     ├── RecordingError      a file that is no recording, or can't be written
-    └── SourceError         a source of readings that can't go on
+    └── SourceError         a source of readings failed
         ├── GpuLostError    one GPU fell off the bus or needs a reset; the others go on
-        └── SourceLostError the driver as a whole went away; open the source again
+        └── SourceLostError the driver went away; open the source again
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ class OptionError(GpuWidgetError, ValueError):
 
 
 class MissingPackageError(GpuWidgetError, ImportError):
-    """A package that only what was asked for needs is not installed."""
+    """A package that only the requested feature needs is not installed."""
 
 
 class ExamplesError(GpuWidgetError):
-    """The notebooks that come along can't be copied out."""
+    """The example notebooks can't be copied."""
 
 
 class DoctorError(GpuWidgetError):
-    """An examination that came to no end."""
+    """The doctor's checks did not finish."""
 
 
 class RecordingError(GpuWidgetError):
@@ -41,7 +41,7 @@ class RecordingError(GpuWidgetError):
 
 
 class SourceError(GpuWidgetError):
-    """A source of readings that can't go on; its text is fit to show to a user."""
+    """A source of readings failed; the text can be shown to users."""
 
 
 class GpuLostError(SourceError):
@@ -49,4 +49,4 @@ class GpuLostError(SourceError):
 
 
 class SourceLostError(SourceError):
-    """The driver as a whole went away; the source must be opened again."""
+    """The driver went away; the source must be opened again."""

@@ -1,4 +1,4 @@
-"""A report's figures by flat names, for loggers and tables; made from its JSON values."""
+"""A report's metrics by flat names, for loggers and data frames, made from its JSON values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Values = Mapping[str, Any]
 
 
 def metrics(report: Values) -> dict[str, float]:
-    """What is known of the run and of each GPU that the card shows, by name."""
+    """Return the known metrics of the run and of each GPU that the card shows, by name."""
     found = dict(_of_run(report))
     shown = [gpu for gpu in report["gpus"] if gpu["shown"]]
     for gpu in shown:
@@ -27,7 +27,7 @@ def metrics(report: Values) -> dict[str, float]:
 
 
 def frame(report: Values) -> Any:
-    """A pandas DataFrame with a row a GPU, all of them."""
+    """Return a pandas DataFrame with a row per GPU, hidden ones included."""
     try:
         import pandas
     except ImportError as error:
@@ -49,7 +49,7 @@ def frame(report: Values) -> Any:
 
 
 def _prefix(gpu: Values) -> str:
-    # Characters that every logger takes: MLflow refuses a colon on Windows.
+    # All loggers accept these characters: MLflow rejects a colon on Windows.
     number = f"gpu{gpu['index']}"
     return number if gpu["mig_index"] is None else f"{number}-mig{gpu['mig_index']}"
 

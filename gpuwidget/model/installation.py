@@ -1,6 +1,6 @@
-"""Where gpuwidget itself can be installed from: what the administrator configured, else the documentation.
+"""How to install gpuwidget: as the administrator configured it, else as the documentation describes.
 
-The name on the package index belongs to nobody yet. So no text offers ``pip install`` of the bare name.
+The name on the package index is not ours yet. So no text offers ``pip install`` of the bare name.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from importlib import metadata
 
 DISTRIBUTION = "jupyterlab-gpuwidget"
 REQUIREMENT_VARIABLE = "GPUWIDGET_INSTALL_REQUIREMENT"
-"""Environment variable with what ``pip install`` is given to install gpuwidget. The server's extension sets
-it for the kernels and terminals that the server starts."""
+"""Environment variable with the requirement that ``pip install`` receives to install gpuwidget. The server
+extension sets it for the kernels and terminals that the server starts."""
 README = 'see "Install it" in gpuwidget\'s README'
-"""Where installing is described while no documentation has a public address."""
+"""Where installation is described while the documentation has no public address."""
 
 _PASSWORD = re.compile(r"://[^/@\s]+@")
 _SECRET_PARAMETER = re.compile(r"[?&][^=&\s]*(?:key|pass|secret|sig|token)[^=&\s]*=", re.IGNORECASE)
@@ -25,9 +25,9 @@ _BARE = re.compile(r"([\w.-]+)(\[[^\]]*\])?")
 def pip_arguments(requirement: str, version: str) -> list[str]:
     """Split a requirement as a shell does: a wheel's path or address, or the name with an index.
 
-    The path of one wheel may have spaces without quotes: traitlets takes those off a command line. A bare
-    name gets ``version``, so that kernel and server have the same. Raises ValueError for a quote that is not
-    closed, for nothing, and for an address with a password, which every user's screen would show.
+    The path of one wheel may contain spaces without quotes, since traitlets takes those off a command line. A
+    bare name gets ``version``, so that kernel and server have the same. Raises ValueError for an unclosed
+    quote, for nothing, and for an address with a password, which every user's screen would show.
     """
     words = [requirement.strip()] if _WHEEL.fullmatch(requirement.strip()) else shlex.split(requirement)
     if not words:
@@ -43,7 +43,7 @@ def without_passwords(text: str) -> str:
 
 
 def documentation() -> str | None:
-    """Return the address of the documentation by the package's own metadata; None where it has none."""
+    """Return the documentation's address from the package's metadata; None where it has none."""
     try:
         urls = metadata.metadata(DISTRIBUTION).get_all("Project-URL") or ()
     except metadata.PackageNotFoundError:

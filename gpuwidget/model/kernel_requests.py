@@ -5,11 +5,13 @@ A busy kernel answers there too. One that does not answer has no gpuwidget loade
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, get_args, get_type_hints
 
 from gpuwidget.model.diagnosis import Diagnosis
-from gpuwidget.model.kernel_state import KernelState
+from gpuwidget.model.errors import OptionError
+from gpuwidget.model.kernel_state import SCHEMA, KernelState
 
 REQUEST = "gpuwidget_request"
 """Message type of a question."""
@@ -75,6 +77,32 @@ class DoctorRequest:
 
     schema: int
     ask: Literal["doctor"]
+
+
+Request = StateRequest | SetDeviceRequest | WatchRequest | SwitchRequest | FreeCacheRequest | DoctorRequest
+
+
+def parse_request(content: Mapping[str, Any]) -> Request:
+    """Return the request in a message's content. Raise OptionError if it is not valid."""
+    if content.get("schema") != SCHEMA:
+        raise OptionError("The page and this kernel's gpuwidget are of different versions: reload the page.")
+    ask = content.get("ask")
+    for kind in get_args(Request):
+        hints = get_type_hints(kind)
+        if ask in get_args(hints["ask"]):
+            for name, hint in hints.items():
+                if not _has_type(content.get(name, ...), hint):
+                    raise OptionError(
+                        f"The page sent a {ask!r} request without a valid {name!r}: reload the page."
+                    )
+            request: Request = kind(**{name: content[name] for name in hints})
+            return request
+    raise OptionError("This kernel's gpuwidget does not know that question: reload the page.")
+
+
+def _has_type(value: object, hint: Any) -> bool:
+    # By exact type: a bool is no valid int.
+    return type(value) in (get_args(hint) or (hint,)) or value in get_args(hint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""What a kernel answers when a view asks for its state: its torch devices, and what it holds on each GPU.
+"""The state that a kernel sends to a view: its torch devices, and its memory on each GPU.
 
-Every class is frozen and every field without a default: what nobody knows is None. Sizes are bytes.
+Every class is frozen and no field has a default: an unknown value is None. Sizes are bytes.
 """
 
 from __future__ import annotations
@@ -8,33 +8,34 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SCHEMA = 1
-"""Version of the state's shape, sent with every state."""
+"""Version of the state's schema, sent with every state."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceState:
-    """The default torch device of one kernel: what was chosen, and what torch says."""
+    """The default torch device of one kernel: the choice, and torch's own value."""
 
     chosen: str | None
-    """``cpu`` or ``cuda:N`` as last chosen, None for torch's own default."""
+    """The last choice, ``cpu`` or ``cuda:N``; None for torch's own default."""
     new_tensors: bool
-    """Whether new tensors go there too (torch.set_default_device), or only the current CUDA device moves."""
+    """Whether new tensors go there too (torch.set_default_device), or only the current CUDA device
+    changes."""
     pending: bool
-    """Whether the choice is stored and not applied yet: it holds from the next cell."""
+    """Whether the choice is stored and not applied yet: it applies from the next cell."""
     present: str | None
-    """torch's default device on the cells' thread when a cell last began or ended; None while unknown."""
+    """torch's default device on the cells' thread when a cell last started or ended; None while unknown."""
     note: str | None
-    """A sentence that the reader should know, or None."""
+    """A sentence for the user, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceChoice:
-    """A device that can be chosen, and the GPU behind it."""
+    """A device to choose, and the GPU behind it."""
 
     device: str
     """``cpu`` or ``cuda:N``, torch's name."""
     uuid: str | None
-    """NVML's UUID of the GPU, None for the CPU and where it is not known which GPU it will be."""
+    """NVML's UUID of the GPU; None for the CPU and while it is unknown which GPU it will be."""
     index: int | None
     """NVML's index, nvidia-smi's number."""
     name: str | None
@@ -44,31 +45,31 @@ class DeviceChoice:
     memory_total: int | None
     """Bytes."""
     memory_free: int | None
-    """Bytes that nobody uses; None where not known."""
+    """Bytes that no process uses; None where unknown."""
     holders: tuple[str, ...]
-    """Who has a context on it: "this notebook" and others; empty where not known. Others have the name of
-    their user and of their notebook only in a :class:`KernelState`, which no notebook saves."""
+    """The processes with a context on it: "this notebook" and others; empty where unknown. The names of other
+    users and of their notebooks are only in a :class:`KernelState`, which no notebook saves."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelGpu:
-    """What this kernel has on one GPU."""
+    """This kernel's share of one GPU."""
 
     uuid: str
     torch_device: str | None
-    """``cuda:N`` of this kernel; None where it is none, or not known."""
+    """``cuda:N`` in this kernel; None where it is no torch device, or unknown."""
     process_memory: int | None
-    """Bytes that the kernel and its children hold, None where nobody can say."""
+    """Bytes held by the kernel and its children, None where unknown."""
     torch_reserved: int | None
-    """Bytes that torch's allocator in the kernel's own process has taken from the driver, its cache included
-    and the CUDA context not; None where torch is not loaded, CUDA is not up or nobody can say."""
+    """Bytes that torch's allocator in the kernel's own process has reserved, with its cache and without the
+    CUDA context; None where torch is not loaded, CUDA is not initialized or the value is unknown."""
     context: bool
     """Whether the kernel is known to have a CUDA context there, which stays until its process ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """One of torch's switches that trade speed for precision or repeatability."""
+    """One of torch's switches that trade speed for precision or reproducibility."""
 
     name: str
     """As ``cudnn.benchmark``."""

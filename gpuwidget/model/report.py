@@ -1,8 +1,8 @@
-"""The report of one measured run: what every card, file and program is made from.
+"""The report of one measured run: the data behind every card, file and export.
 
-The JSON form (``application/vnd.gpuwidget.report+json``, :meth:`Report.to_dict`) has exactly these names.
-Bytes, seconds, watts, joules and percent throughout. Any value but ``schema``, ``uuid`` and ``index``
-may be None; the ``missing`` of its GPU then says why.
+The JSON form (``application/vnd.gpuwidget.report+json``, :meth:`Report.to_dict`) has exactly these names. All
+values are in bytes, seconds, watts, joules and percent. Any value but ``schema``, ``uuid`` and ``index`` may
+be None; ``missing`` of its GPU then has the reason.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gpuwidget.model import flat_metrics
-from gpuwidget.model.to_json import plain
+from gpuwidget.model.to_json import to_json
 
 MIME_TYPE = "application/vnd.gpuwidget.report+json"
 REPORT_SCHEMA = 1
@@ -24,24 +24,29 @@ HolderKind = Literal["variable", "notebook", "unknown", "outside torch"]
 
 
 WAITING_FOR_CHILD = "waiting for a child process"
-"""Stands in for the call where the code waits for a child process."""
+"""Takes the place of the call where the code waits for a child process."""
 
 
 @dataclass(frozen=True, slots=True)
-class SourceFacts:
-    """Where the numbers come from."""
+class SourceInfo:
+    """The source of the readings."""
 
     kind: str
     """``nvml``, ``replay`` or ``none``."""
     reason: str | None
     """Why there is no GPU, and what to do."""
     recording: str | None
-    """The words that label a recording wherever it is shown; None for live GPUs."""
+    """The label of a recording, shown wherever its values are; None for live GPUs."""
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the readings are a recording's."""
+        return self.recording is not None
 
 
 @dataclass(frozen=True, slots=True)
-class Environment:
-    """What was loaded when the run ended; None for what was not."""
+class SoftwareVersions:
+    """Versions of the software that was loaded when the run ended; None for what was not."""
 
     driver: str | None
     cuda_driver: str | None
@@ -52,7 +57,7 @@ class Environment:
 
 
 @dataclass(frozen=True, slots=True)
-class CellFacts:
+class RunInfo:
     """The run itself."""
 
     execution_count: int | None
@@ -63,13 +68,13 @@ class CellFacts:
     duration_s: float
     """Seconds from the first statement to the end of the Python code."""
     gpu_tail_s: float | None
-    """Seconds the GPU went on working after that; None where nobody waited for it."""
+    """Seconds for which the GPU went on working after that; None where the run did not wait for it."""
     status: Status
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A quantity of bytes at the run's start, at its end, and at its highest."""
+    """Bytes at the run's start and end, and their peak."""
 
     start: int | None
     end: int | None
@@ -78,7 +83,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A quantity's time-weighted mean over the run, and its highest reading."""
+    """Time-weighted mean of a value over the run, and its highest reading."""
 
     mean: float
     max: float
@@ -86,7 +91,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Bytes a second over one kind of link, as the GPU sends and receives; None for what is not known."""
+    """Bytes a second over one kind of link, sent and received by the GPU; None for an unknown direction."""
 
     tx: Level | None
     rx: Level | None
@@ -94,19 +99,20 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class TorchMemory:
-    """What torch's caching allocator says of one device; the peaks are exact, not sampled."""
+    """Counters of torch's caching allocator for one device; the peaks are exact, not sampled."""
 
     allocated: Span
     reserved: Span
     alloc_retries: int | None
-    """How often the cache was flushed to satisfy an allocation during the run (num_alloc_retries)."""
+    """How often the allocator freed its cache to satisfy an allocation during the run (num_alloc_retries)."""
     ooms: int | None
     """Out-of-memory errors during the run (num_ooms)."""
     inactive_split: int | None
-    """Bytes of the cache at the end that can't be given back, as they lie beside tensors (inactive_split)."""
+    """Bytes of the cache at the end that can't be freed, as they share blocks with tensors
+    (inactive_split)."""
     returnable: int | None = None
-    """Bytes of what is reserved at the end that emptying the cache would give back to the driver, by torch's
-    list of its segments (of expandable ones at most that much); None also where nobody looked, as the run
+    """Bytes reserved at the end that emptying the cache would return to the driver, by torch's list of its
+    segments (at most that many for expandable ones). None also where the list was not read, as the run
     changed nothing there."""
 
 
@@ -123,9 +129,9 @@ class GpuReport:
     mig_parent: str | None
     memory_total: int | None
     memory_reserved: int | None
-    """Bytes of it that the driver keeps for itself, and nobody can have."""
+    """Bytes of it that the driver reserves and no process can have."""
     shown: bool
-    """Whether the card shows it: this kernel holds memory on it, or nobody can say who does."""
+    """Whether the card shows it: this kernel holds memory on it, or its share is unknown."""
     device_memory: Span
     """The whole GPU, without what the driver reserves."""
     process_memory: Span | None
@@ -133,7 +139,7 @@ class GpuReport:
     torch: TorchMemory | None
     utilization: Level | None
     bursts: int | None
-    """How often utilization rose from 10 percent or less to 20 or more; None where it is unknown."""
+    """How often utilization rose from 10 percent or less to 20 or more; None where unknown."""
     memory_utilization: Level | None
     sm_activity: Level | None
     sm_occupancy: Level | None
@@ -145,34 +151,34 @@ class GpuReport:
     power_w: Level | None
     power_limit_w: float | None
     throttled: Mapping[str, float] | None
-    """Seconds for which something held the clock down, by its words, idling left out; empty where nothing
-    did. To two seconds: the driver is asked that seldom."""
+    """Seconds for which the clock was throttled, by reason, without idling; empty where it was not. Accurate
+    to two seconds, the interval at which the driver is read."""
     energy_j: float | None
     lost_since: float | None
     missing: Mapping[str, str]
-    """For each field that is None: why."""
+    """The reason for each field that is None."""
     children: tuple[str, ...] = ()
-    """Programs (``python a.py``) of this process's children, and theirs, that were seen to hold memory there:
-    at most four, each once, with their number where there are several of one."""
+    """Programs (``python a.py``) of this process's descendants that held memory there: at most four, each
+    once, with a count where several processes ran it."""
     children_memory: Span | None = None
-    """Bytes of ``process_memory`` that these children held, by the driver's list; None where none did, or
-    where it is not known."""
+    """Bytes of ``process_memory`` that these descendants held, by the driver's list; None where none did, or
+    where unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A moment worth seeing on the timeline."""
+    """A marked moment on the timeline."""
 
     t: float
     """Seconds since the run's start."""
     label: str
     kind: MarkKind
-    """``mark`` for ``w.mark()``, ``printed`` for a line the cell printed."""
+    """``mark`` for ``w.mark()``, ``printed`` for a line that the cell printed."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuTimeline:
-    """One GPU's course over the run, a value for each ``t`` of the timeline; None where unknown."""
+    """Time series of one GPU, one value for each ``t`` of the timeline; None where unknown."""
 
     uuid: str
     utilization: tuple[float | None, ...]
@@ -183,7 +189,7 @@ class GpuTimeline:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The run's course, at most 240 points, of the GPUs that the card shows."""
+    """The time series of the GPUs that the card shows, at most 240 points."""
 
     t: tuple[float, ...]
     """Seconds since the run's start, rising."""
@@ -193,20 +199,20 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What may be worth a change, and what it rests on."""
+    """Advice on the code, with its evidence."""
 
     rule: str
     """The rule's name, one of those in docs/advice.md."""
     sure: bool
-    """False where the figures only look like it; the text then says so."""
+    """False where the numbers only suggest it; the text then says so."""
     text: str
-    """What was seen, as a sentence with the figures."""
+    """The observation, as a sentence with its numbers."""
     fix: str
     """What to do, as a sentence."""
     evidence: Mapping[str, Any]
-    """The figures, by name."""
+    """The numbers, by name."""
     link: str | None
-    """The section that explains it, as a path in gpuwidget's folder (where it is a clone: in the clone's)."""
+    """The section that explains it, as a path in gpuwidget's folder (for a clone: in the clone)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,48 +220,49 @@ class Holder:
     """What keeps memory on one device alive."""
 
     kind: HolderKind
-    """``variable``: names of the user's; ``notebook``: Out[n], _, the last error's traceback; ``unknown``:
-    autograd's, or what no name leads to; ``outside torch``: CUDA context, other libraries and processes."""
+    """``variable``: names of the user; ``notebook``: Out[n], _, the last error's traceback; ``unknown``: held
+    by autograd, or by objects without a name; ``outside torch``: CUDA context, other libraries and
+    processes."""
     names: tuple[str, ...]
-    """Every name that leads to it, in words as a person writes them (``model``, ``Out[3]``, ``batch[0]``)."""
+    """Every name that leads to it, in the user's notation (``model``, ``Out[3]``, ``batch[0]``)."""
     type: str | None
-    """Name of the type; None where it is no object."""
+    """Name of the type; None where the holder is no object."""
     device: str
     """``cuda:N``."""
     bytes: int
     """Bytes of torch's allocated memory that it keeps alive, each counted once over all holders."""
     cell: int | None
-    """The N of the In[N] that allocated most of it; None where nobody knows."""
+    """The N of the In[N] that allocated most of it; None where unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineMemory:
-    """What one line of the user's code allocated on one device during the run (``--lines``).
+    """Memory that one line of the user's code allocated on one device during the run (``--lines``).
 
-    Each byte counts for one line: the innermost of the user's that was at work.
+    Each byte counts for one line: the innermost line of the user that was running.
     """
 
     file: str | None
-    """``In[N]``, or the path of the user's module; None for what no line of the user's asked for."""
+    """``In[N]``, or the path of the user's module; None for allocations that no line of the user caused."""
     line: int | None
     function: str | None
-    """None at the cell's own level, or the module's."""
+    """None at the top level of the cell or module."""
     source: str
-    """The line's text; without a line, who allocated it in words."""
+    """The line's text; without a line, a description of what allocated."""
     called_from: str | None
-    """The cell's line through which most of it came, as ``In[5] line 7``; None where that is this line."""
+    """The cell's line that most of it was called from, as ``In[5] line 7``; None where that is this line."""
     device: str
     allocated: int
-    """Bytes asked for in all."""
+    """All bytes allocated."""
     held: int
     """Bytes of it that are still held at the end."""
     at_peak: int | None
-    """Bytes of it that were held when memory was highest; None where that moment is not known."""
+    """Bytes of it that were held when memory was highest; None where that moment is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrameTime:
-    """Where the main thread was in the user's own code below a line of the cell."""
+    """Time of the main thread in the user's own code below a line of the cell."""
 
     frame: str
     """As ``train.py:31 step``, or ``In[2]:4 step``."""
@@ -270,26 +277,26 @@ class FrameTime:
 
 @dataclass(frozen=True, slots=True)
 class LineTime:
-    """Where the main thread was, as seen from one line of the cell."""
+    """Time of the main thread in one line of the cell, and in the calls below it."""
 
     line: int | None
-    """Line number in the cell; None for what is no line of it."""
+    """Line number in the cell; None for what belongs to no line of it."""
     source: str
     share: float
     """Percent of the time of the cell's code."""
     gpu_busy: float | None
-    """Percent of that time in which a GPU was busy for this process; None where the witnesses can't tell."""
+    """Percent of that time in which a GPU was busy for this process; None where it can't be determined."""
     call: str | None
-    """The call it was in most, as ``DataLoader._next_data``, or ``waiting for a child process``; None in the
-    line itself."""
+    """The call with the largest share, as ``DataLoader._next_data``, or ``waiting for a child process``; None
+    where most time was in the line itself."""
     frame: str | None
-    """The frame of the user's own code, the deepest below the cell, that it was in most; None without one."""
+    """The deepest frame of the user's own code below the cell with the largest share; None without one."""
     until: int | None = None
-    """The last of several lines that can't be told apart; None for one line."""
+    """The last of several lines that can't be distinguished; None for one line."""
     frames: tuple[FrameTime, ...] = ()
-    """The user's own frames below it, at most 4, those with the largest share first."""
+    """The user's own frames below it, at most 4, the largest share first."""
     call_share: float | None = None
-    """What ``call`` itself had: percent of the whole time, as ``share``; None without a call."""
+    """Share of ``call`` alone: percent of the whole time, as ``share``; None without a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,19 +304,19 @@ class CodeTime:
     """Where the run's time went."""
 
     lines: tuple[LineTime, ...]
-    """Those with the largest share first."""
+    """The largest share first."""
     samples: int
-    """How many looks at the main thread this rests on."""
+    """Number of stack samples of the main thread."""
     resolution_s: float
-    """Seconds: patterns shorter than this can't be told."""
+    """Seconds: shorter patterns can't be distinguished."""
     reason: str | None
-    """Why there is no ``gpu_busy``, or what limits it, as a sentence; None where all is well."""
+    """Why there is no ``gpu_busy``, or what limits it, as a sentence; None where nothing does."""
     cpu: float | None
-    """Percent of one core that this process took, on average."""
+    """Mean CPU use of this process, in percent of one core."""
     cpu_children: float | None
-    """The same of its child processes together."""
+    """The same for its child processes together."""
     warm_up_s: float | None
-    """Seconds from the start until the steady state began; None where no beginning can be told apart."""
+    """Seconds from the start to the steady state; None where no warm-up was found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,54 +324,54 @@ class Report:
     """What one run did to this machine's GPUs."""
 
     schema: int
-    source: SourceFacts
-    environment: Environment
-    cell: CellFacts
+    source: SourceInfo
+    environment: SoftwareVersions
+    cell: RunInfo
     host_memory: Span
     """This process's resident memory."""
     gpus: tuple[GpuReport, ...]
-    """Every GPU the source sees, or those that ``--gpu`` names."""
+    """Every GPU of the source, or those that ``--gpu`` names."""
     attributed: bool
-    """False where nobody can say which GPU this kernel uses; the card then shows all and says so."""
+    """False where it is unknown which GPUs this kernel uses; the card then shows all and says so."""
     timeline: Timeline | None
     notes: tuple[str, ...]
     time: CodeTime | None
-    """None where nobody looked."""
+    """None where the main thread was not sampled."""
     advice: tuple[Advice, ...]
-    """The weightiest first."""
+    """The most important first."""
     holders: tuple[Holder, ...]
     """What keeps alive the memory that the run left behind, the largest first."""
     lines: tuple[LineMemory, ...]
     """Empty without ``--lines``; the largest at the peak first."""
     energy_idle_j: float | None = None
-    """Joules of all GPUs shown, drawn in windows of the driver's in which no kernel ran: shorter pauses are
-    not in it. None where that is unknown."""
+    """Joules of all GPUs shown, drawn in utilization windows of the driver in which no kernel ran; shorter
+    pauses are not included. None where unknown."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON values: dicts, lists, str, finite float, int, bool and None."""
-        values = plain(self)
+        """Return the report as JSON values: dicts, lists, str, finite float, int, bool and None."""
+        values = to_json(self)
         assert isinstance(values, dict)
         return values
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """The report as JSON text, on one line or indented by so many blanks.
+        """Return the report as JSON text, on one line or indented by ``indent`` spaces.
 
-        Half a character (a lone surrogate), as names of files may have, is a ``?``: no file takes it.
+        A lone surrogate, as names of files may contain, becomes a ``?``: it can't be encoded.
         """
         text = json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=indent)
         return text.encode(errors="replace").decode()
 
     def to_frame(self) -> Any:
-        """A pandas DataFrame with a row for each of :attr:`gpus`; what is unknown is NaN.
+        """Return a pandas DataFrame with a row for each of :attr:`gpus`; an unknown value is NaN.
 
         Raises MissingPackageError where pandas is not installed.
         """
         return flat_metrics.frame(self.to_dict())
 
     def metrics(self) -> dict[str, float]:
-        """The figures of the GPUs that the card shows, by name, for any logger: ``gpu0/energy_j``.
+        """Return the metrics of the GPUs that the card shows, by name, for any logger: ``gpu0/energy_j``.
 
-        What is unknown has no entry. docs/python.md lists the names.
+        An unknown value has no entry. docs/python.md lists the names.
         """
         return flat_metrics.metrics(self.to_dict())
 
@@ -375,5 +382,5 @@ class Report:
 
 
 def in_call(call: str) -> str:
-    """``in json.loads`` for a call; :data:`WAITING_FOR_CHILD` as it is."""
+    """Return ``in json.loads`` for a call, :data:`WAITING_FOR_CHILD` unchanged."""
     return call if call == WAITING_FOR_CHILD else f"in {call}"

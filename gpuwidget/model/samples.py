@@ -1,54 +1,88 @@
-"""The one model that flows from a source to every view: what GPUs there are and what they read.
+"""Samples, which flow from a source to every view: the GPUs and their readings.
 
-Every class is frozen and every wire field is without a default: a value nobody knows is passed as
-``None``, with its reason in ``missing``, and never as 0. Times are epoch seconds unless a name says
-otherwise; sizes are bytes, power watts, energy joules, ratios percent (0 to 100).
+Every class is frozen, and no wire field has a default: an unknown value is passed as ``None``, with its
+reason in ``missing``, and never as 0. Times are epoch seconds unless a name says otherwise; sizes are bytes,
+power watts, energy joules, ratios percent (0 to 100).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 SCHEMA = 1
-"""Version of the sample's shape, sent with every sample."""
+"""Version of the sample's schema, sent with every sample."""
 
 NOT_READ_YET = "not read yet"
-"""Why a value is missing that comes a moment later."""
+"""Reason for a value that arrives a moment later."""
 
 SourceKind = Literal["nvml", "replay", "none"]
 ProcessKind = Literal["compute", "graphics"]
 
 
+class SourceCapabilities(NamedTuple):
+    """What a kind of source can do."""
+
+    live: bool
+    """It reads the GPUs of this machine now."""
+    recorded: bool
+    """It plays a recording."""
+    local_processes: bool
+    """It lists processes of this machine."""
+
+
+_CAPABILITIES: Mapping[SourceKind, SourceCapabilities] = {
+    "nvml": SourceCapabilities(live=True, recorded=False, local_processes=True),
+    "replay": SourceCapabilities(live=False, recorded=True, local_processes=False),
+    "none": SourceCapabilities(live=False, recorded=False, local_processes=False),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where the numbers come from."""
+    """The source of the readings."""
 
     kind: SourceKind
     """``nvml`` for a driver's GPUs, ``replay`` for a recording, ``none`` where there is no GPU."""
     reason: str | None
     """Why there is no GPU and what to do, or None."""
     recording: str | None
-    """For a recording, the words that label it wherever it is shown; None for live GPUs."""
+    """The label of a recording, shown wherever its values are; None for live GPUs."""
     driver: str | None
     """Driver version, nvmlSystemGetDriverVersion (nvidia-smi: Driver Version)."""
     cuda_driver: str | None
-    """Newest CUDA it runs, as "13.0", nvmlSystemGetCudaDriverVersion_v2 (nvidia-smi: CUDA Version)."""
+    """Newest CUDA version it supports, as "13.0", nvmlSystemGetCudaDriverVersion_v2 (nvidia-smi: CUDA
+    Version)."""
+
+    @property
+    def live(self) -> bool:
+        """Whether the readings are of this machine's GPUs, taken now."""
+        return _CAPABILITIES[self.kind].live
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the readings are a recording's."""
+        return _CAPABILITIES[self.kind].recorded
+
+    @property
+    def local_processes(self) -> bool:
+        """Whether the processes listed are processes of this machine."""
+        return _CAPABILITIES[self.kind].local_processes
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """Who a GPU, or a MIG slice of one, is: what does not change while it is there."""
+    """Identity and constants of a GPU or MIG slice."""
 
     uuid: str
     """``GPU-…`` or ``MIG-…``, nvmlDeviceGetUUID (nvidia-smi -L). The key that joins everything."""
     index: int
-    """NVML's index, nvidia-smi's number; a MIG slice has that of its parent."""
+    """NVML's index, nvidia-smi's number; a MIG slice has its parent's."""
     mig_index: int | None
     """Index of a MIG slice within its parent (nvidia-smi -L: MIG Device), None for a whole GPU."""
     mig_parent: str | None
-    """UUID of the GPU that a MIG slice is cut from, None for a whole GPU."""
+    """UUID of the GPU that a MIG slice is part of, None for a whole GPU."""
     name: str
     """Product name, nvmlDeviceGetName."""
     pci_bus_id: str | None
@@ -56,40 +90,41 @@ class Gpu:
     memory_total: int | None
     """Bytes of memory, nvmlDeviceGetMemoryInfo_v2 total."""
     memory_reserved: int | None
-    """Bytes of it that the driver keeps and ``memory_used`` leaves out, nvmlDeviceGetMemoryInfo_v2 reserved;
-    0 where it counts them as used."""
+    """Bytes of it that the driver reserves and ``memory_used`` leaves out, nvmlDeviceGetMemoryInfo_v2
+    reserved; 0 where it counts them as used."""
     unified_memory: bool
-    """True where the GPU has no memory of its own and ``memory_*`` are the host's (GB10, Jetson)."""
+    """Whether the GPU uses the host's memory, so that ``memory_*`` are the host's (GB10, Jetson)."""
     compute_capability: str | None
     """As "9.0", nvmlDeviceGetCudaComputeCapability."""
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process that has a context on a GPU."""
+    """One process with a context on a GPU."""
 
     pid: int
-    """Process id as NVML reports it: the host's, which in a container may name nobody or a stranger."""
+    """Process id on the host, as NVML reports it; in a container it may match no process or an unrelated
+    one."""
     kind: ProcessKind
-    """Which of NVML's lists it is in; a process in both is listed once, as compute."""
+    """NVML's list that contains it; a process in both is listed once, as compute."""
     memory: int | None
-    """Bytes it holds, usedGpuMemory; None where the driver does not say (WSL, WDDM)."""
+    """Bytes it holds, usedGpuMemory; None where the driver does not report it (WSL, WDDM)."""
     user: str | None = field(repr=False)
-    """Login name of its owner; None where unreadable or where process ids do not match. Left out of ``repr``,
+    """Login name of its owner; None where unreadable or where process ids do not match. Not part of ``repr``,
     which a notebook saves."""
     program: str | None
     """File name of its executable, with its script or module (``python train.py``); None where unreadable or
     where process ids do not match."""
     arguments: str | None = field(repr=False)
-    """Its other arguments, shortened and without what may be secret; None where ``program`` is. Left out of
+    """Its other arguments, shortened and without what may be secret; None where ``program`` is. Not part of
     ``repr``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What the hardware did between two GPU performance-monitoring (GPM) samples; Hopper and later.
+    """Hardware activity between two GPU performance-monitoring (GPM) samples; Hopper and later.
 
-    All ratios are percent of the window. A value the counters did not give is None.
+    All ratios are percent of the window. A value without a counter is None.
     """
 
     since: float
@@ -121,23 +156,23 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one GPU read at one moment, put together from calls made at different rates."""
+    """The values of one GPU at one moment, assembled from calls made at different rates."""
 
     uuid: str
     answered: float | None
-    """When the GPU last answered, epoch seconds; None when it has not yet."""
+    """When a call to the GPU last succeeded, epoch seconds; None before the first."""
     silent_since: float | None
     """Since when a call to it has not returned, epoch seconds; None while it answers."""
     lost_since: float | None
-    """Since when the driver calls it lost (fell off the bus, needs a reset), epoch seconds, or None."""
+    """Since when the driver reports it lost (off the bus, needs a reset), epoch seconds, or None."""
     measured: float | None
-    """When ``utilization``, ``memory_utilization`` and ``power_w`` were read, epoch seconds; between two such
-    reads a sample may bring new ``memory_used`` only. None before the first."""
+    """When ``utilization``, ``memory_utilization`` and ``power_w`` were read, epoch seconds; a sample between
+    two such reads may have a new ``memory_used`` only. None before the first."""
     utilization: float | None
     """Percent of the driver's last window in which any kernel ran, nvmlDeviceGetUtilizationRates gpu
-    (nvidia-smi: utilization.gpu). Says nothing about how much of the GPU worked: see ``activity``."""
+    (nvidia-smi: utilization.gpu). It does not measure how much of the GPU worked: see ``activity``."""
     utilization_window: float | None
-    """Seconds of the window that ``utilization`` is taken over (200 ms on H200), None where unknown."""
+    """Seconds of the window that ``utilization`` is averaged over (200 ms on H200), None where unknown."""
     memory_utilization: float | None
     """Percent of that window in which device memory was read or written (nvidia-smi: utilization.memory)."""
     memory_used: int | None
@@ -156,25 +191,25 @@ class Reading:
     pstate: int | None
     """Performance state, 0 the fastest to 15, nvmlDeviceGetPerformanceState (nvidia-smi: pstate)."""
     throttle: tuple[str, ...] | None
-    """What holds the clock down, in words; empty when nothing does
-    (nvmlDeviceGetCurrentClocksEventReasons, nvidia-smi: clocks_event_reasons)."""
+    """Reasons why the clock is throttled; empty when it is not (nvmlDeviceGetCurrentClocksEventReasons,
+    nvidia-smi: clocks_event_reasons)."""
     energy_j: float | None
-    """Joules since the driver was loaded, nvmlDeviceGetTotalEnergyConsumption, read seldom."""
+    """Joules since the driver was loaded, nvmlDeviceGetTotalEnergyConsumption, read once a minute."""
     ecc_uncorrected: int | None
     """Uncorrected memory errors since the driver was loaded, nvmlDeviceGetTotalEccErrors uncorrected volatile
-    (nvidia-smi: ecc.errors.uncorrected.volatile.total), read seldom."""
+    (nvidia-smi: ecc.errors.uncorrected.volatile.total), read once a minute."""
     xid: int | None
-    """Number of the newest error that the driver reported while this source watched (XID,
-    nvmlEventTypeXidCriticalError), read seldom, and told of a lost GPU too; None where there was none, or
-    where nobody can say: then with its reason in ``missing``."""
+    """Number of the newest error that the driver reported since this source was opened (XID,
+    nvmlEventTypeXidCriticalError), read once a minute, kept for a lost GPU. None where there was none, or
+    where it is unknown: then with its reason in ``missing``."""
     xid_time: float | None
-    """When that error was noticed, up to a minute after it was reported, epoch seconds; None without one."""
+    """When that error was read, up to a minute after it was reported, epoch seconds; None without one."""
     activity: Activity | None
-    """The newest window of the hardware's own counters, None without GPM or while nobody asks for it."""
+    """The newest window of the hardware counters, None without GPM or while no view shows it."""
     processes: tuple[Process, ...] | None
-    """Who has a context on it, None where the driver does not say."""
+    """Processes with a context on it, None where the driver does not list them."""
     missing: Mapping[str, str]
-    """For each field that is None for good or for now: why, by field name."""
+    """The reason for each field that is None, by field name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,14 +218,14 @@ class Sample:
 
     schema: int
     time: float
-    """When it was put together, epoch seconds."""
+    """When it was assembled, epoch seconds."""
     origin: Origin
     gpus: tuple[Gpu, ...]
-    """Every GPU the source knows, lost ones included, in NVML's order, a parent before its MIG slices."""
+    """Every GPU of the source, lost ones included, in NVML's order, a parent before its MIG slices."""
     readings: tuple[Reading, ...]
     """One for each of ``gpus``, in the same order."""
 
 
 def is_settled(reading: Reading, name: str) -> bool:
-    """Whether a value is known, or known to be missing for another reason than that it comes later."""
+    """Return whether a value is known, or will not arrive with a later reading."""
     return getattr(reading, name) is not None or reading.missing.get(name, NOT_READ_YET) != NOT_READ_YET

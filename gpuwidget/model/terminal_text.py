@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import re
 import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,24 +13,26 @@ if TYPE_CHECKING:
 
 _GAP = "  "
 _CUT = "…"
+_ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """One column of a table."""
 
     title: str
     right: bool = True
-    """Whether its cells, and its title, stand at its right end."""
+    """Whether its cells and its title are right-aligned."""
     shrinks_to: int | None = None
-    """How narrow it may become where the table is too wide; None for one that is never cut."""
+    """Smallest width where the table is too wide; None for a column that is never cut."""
 
 
 def printable(text: str) -> str:
-    """Return ``text`` with every character that a terminal would obey, or not show, written as its escape.
+    """Return ``text`` with every character that a terminal would interpret, or not show, as its escape.
 
-    That is what ``str.isprintable`` denies: control characters (C0 and C1), line breaks, marks of the text's
-    direction, lone surrogates, and blanks other than the space. Wide and combining characters stay.
+    These are the characters that ``str.isprintable`` rejects: control characters (C0 and C1), line breaks,
+    marks of the text's direction, lone surrogates, and blanks other than the space. Wide and combining
+    characters stay.
     """
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
@@ -38,36 +42,50 @@ def printable_lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
-def cells(text: str) -> int:
-    """How many cells of a terminal the text takes."""
-    return sum(map(_cells_of, text))
+@functools.lru_cache(maxsize=1024)  # the same names and reasons come again on every card
+def clean_line(text: str, max_length: int) -> str:
+    """Return user text as one printable line of at most ``max_length`` characters."""
+    line = "".join(c if c.isprintable() else " " for c in _ESCAPE_SEQUENCE.sub("", text[: 4 * max_length]))
+    line = " ".join(line.split())
+    return line if len(line) <= max_length else line[: max_length - 1].rstrip() + _CUT
 
 
-def cut(text: str, width: int) -> str:
-    """The text, or its beginning and ``…``, in at most ``width`` cells."""
-    if cells(text) <= width:
+def shorten_path(path: str, max_length: int) -> str:
+    """Return a path in at most ``max_length`` characters: its end, which is more specific than its start."""
+    line = clean_line(path, 1000)
+    return line if len(line) <= max_length else _CUT + line[1 - max_length :]
+
+
+def display_width(text: str) -> int:
+    """Return how many cells of a terminal the text takes."""
+    return sum(map(_character_width, text))
+
+
+def truncate(text: str, width: int) -> str:
+    """Return the text, or its beginning and ``…``, in at most ``width`` cells."""
+    if display_width(text) <= width:
         return text
     kept, taken = "", 0
     for one in text:
-        taken += _cells_of(one)
+        taken += _character_width(one)
         if taken > width - 1:
             break
         kept += one
     return kept.rstrip() + _CUT
 
 
-def lay_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """A line of titles and a line a row, each of at most ``width`` cells.
+def format_table(columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    """Return a line of titles and a line per row, each of at most ``width`` cells.
 
-    A row may end early: its last cell then takes what is left of the line. Columns beyond the second in
-    which no row has anything are left out. The last column that may shrink does so first.
+    A row may have fewer cells than columns: its last cell then takes the rest of the line. A column beyond
+    the second is left out where all its cells are empty. The last column that may shrink does so first.
     """
     full = [row for row in rows if len(row) == len(columns)]
     kept = [place for place in range(len(columns)) if place < 2 or any(row[place] for row in full)]
     widths = {
         place: max(
-            cells(columns[place].title),
-            *(cells(row[place]) for row in rows if len(row) == len(columns) or place < len(row) - 1),
+            display_width(columns[place].title),
+            *(display_width(row[place]) for row in rows if len(row) == len(columns) or place < len(row) - 1),
             0,
         )
         for place in kept
@@ -88,18 +106,18 @@ def lay_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int
             else _padded(row[place], widths[place], columns[place].right)
             for place in (range(len(row)) if spans else kept)
         ]
-        return cut(_GAP.join(parts).rstrip(), width)
+        return truncate(_GAP.join(parts).rstrip(), width)
 
     return [line([column.title for column in columns]), *map(line, rows)]
 
 
 def _padded(text: str, width: int, right: bool) -> str:
-    shown = cut(text, width)
-    space = " " * (width - cells(shown))
+    shown = truncate(text, width)
+    space = " " * (width - display_width(shown))
     return space + shown if right else shown + space
 
 
-def _cells_of(character: str) -> int:
+def _character_width(character: str) -> int:
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1

@@ -1,4 +1,4 @@
-"""Any part of the model as JSON values."""
+"""Conversion of the model's dataclasses to JSON values."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from functools import cache
 from typing import Any
 
 
-def plain(value: object) -> Any:
-    """Dataclasses as dicts, tuples as lists; NaN and infinity, which are not JSON, as None: unknown."""
-    # The commonest first: a card has hundreds of them, and a user waits for it.
+def to_json(value: object) -> Any:
+    """Return dataclasses as dicts and tuples as lists; NaN and infinity, which are not JSON, as None."""
+    # The most frequent types first: a card has hundreds of values, and a user waits for it.
     if value is None or isinstance(value, (str, int)):
         return value
     if isinstance(value, float):
@@ -19,15 +19,15 @@ def plain(value: object) -> Any:
     kind: Any = type(value)
     names = _names(kind)
     if names:
-        return {name: plain(getattr(value, name)) for name in names}
+        return {name: to_json(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [to_json(item) for item in value]
     return value
 
 
 @cache
 def _names(kind: Any) -> tuple[str, ...]:
-    """Of a dataclass's fields."""
+    """Return the names of a dataclass's fields; empty for another type."""
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()

@@ -1,4 +1,4 @@
-"""Numbers in the units that people read, one way for every view."""
+"""Text of numbers in their units, the same for every view."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SIZES = dict(_MEMORY_UNITS) | dict(_ENERGY_UNITS)
 
 
 def memory(size: float | None) -> str:
-    """Bytes as ``15.6 GiB``, ``64 MiB`` below 1 GiB, ``512 KiB`` below 1 MiB; ``n/a`` for None."""
+    """Return bytes as ``15.6 GiB``, ``64 MiB`` below 1 GiB, ``512 KiB`` below 1 MiB; ``n/a`` for None."""
     if not _known(size):
         return UNKNOWN
     if size == 0:
@@ -31,7 +31,7 @@ def memory(size: float | None) -> str:
 
 
 def memory_delta(before: float | None, after: float | None) -> str:
-    """The change from ``before`` to ``after`` with its sign, ``±0`` for none; ``n/a`` where one is None."""
+    """Return the change from ``before`` to ``after`` with its sign, ``±0`` for none; ``n/a`` for None."""
     if not _known(before) or not _known(after):
         return UNKNOWN
     change = after - before
@@ -41,7 +41,7 @@ def memory_delta(before: float | None, after: float | None) -> str:
 
 
 def memory_course(before: float | None, after: float | None) -> str:
-    """From one size to another, the unit once where it is the same: ``12.4 → 15.6 GiB``, ``0 → 682 MiB``."""
+    """Return two sizes, with the unit once where it is the same: ``12.4 → 15.6 GiB``, ``0 → 682 MiB``."""
     start, _, start_unit = memory(before).partition(" ")
     _, _, end_unit = memory(after).partition(" ")
     unit = f" {start_unit}" if start_unit and start_unit != end_unit and before != 0 else ""
@@ -49,7 +49,7 @@ def memory_course(before: float | None, after: float | None) -> str:
 
 
 def memory_of(size: float | None, total: float | None) -> str:
-    """A part of a whole, the unit once where it is the same: ``15.6 of 140.4 GiB``."""
+    """Return a part of a whole, with the unit once where it is the same: ``15.6 of 140.4 GiB``."""
     if total is None:
         return memory(size)
     part, _, unit = memory(size).partition(" ")
@@ -58,21 +58,21 @@ def memory_of(size: float | None, total: float | None) -> str:
 
 
 def memory_unit(sizes: Iterable[float | None]) -> str:
-    """The one unit for a column of sizes: that of the largest, ``MiB`` at least."""
+    """Return the unit for a column of sizes: that of the largest, at least ``MiB``."""
     largest = max((abs(size) for size in sizes if _known(size)), default=0)
     return "GiB" if largest >= 1023.5 * MIB else "MiB"
 
 
 def energy_unit(energies: Iterable[float | None]) -> str:
-    """The one unit for a column of joules: that of the largest."""
+    """Return the unit for a column of joules: that of the largest."""
     largest = max((joules for joules in energies if _known(joules)), default=0)
     return _unit(largest, _ENERGY_UNITS, rounds_up_at=999.5)
 
 
 def figure(value: float | None, unit: str, *, signed: bool = False) -> str:
-    """Bytes or joules as a bare number of ``unit``, for a column that names its unit in its head.
+    """Return bytes or joules as a number of ``unit``, for a column whose title names the unit.
 
-    What would round to nothing there keeps its own unit: ``+3.0 MiB`` in a column of GiB.
+    A value that would round to 0 there keeps its own unit: ``+3.0 MiB`` in a column of GiB.
     """
     if not _known(value):
         return UNKNOWN
@@ -86,24 +86,24 @@ def figure(value: float | None, unit: str, *, signed: bool = False) -> str:
 
 
 def percent(value: float | None) -> str:
-    """Percent without decimals, with one below 10; ``n/a`` for None."""
+    """Return a percentage without decimals, with one below 10; ``n/a`` for None."""
     return UNKNOWN if not _known(value) else f"{percent_figure(value)} %"
 
 
 def percent_figure(value: float | None) -> str:
-    """As :func:`percent`, without its sign."""
+    """Return the same without the sign ``%``."""
     if not _known(value):
         return UNKNOWN
     return f"{value:.1f}" if 0 < value < 9.95 else f"{value:.0f}"
 
 
 def power(watts: float | None) -> str:
-    """Watts without decimals; ``n/a`` for None."""
+    """Return watts without decimals; ``n/a`` for None."""
     return UNKNOWN if not _known(watts) else f"{watts:.0f} W"
 
 
 def energy(joules: float | None) -> str:
-    """Joules as ``0.4 J``, ``850 J``, ``2.3 kJ`` or ``1.25 MJ``; ``n/a`` for None."""
+    """Return joules as ``0.4 J``, ``850 J``, ``2.3 kJ`` or ``1.25 MJ``; ``n/a`` for None."""
     if not _known(joules):
         return UNKNOWN
     unit = _unit(joules, _ENERGY_UNITS, rounds_up_at=999.5)
@@ -112,7 +112,8 @@ def energy(joules: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Seconds as ``380 µs``, ``2.1 ms``, ``14.0 s``, ``3 min 05 s`` or ``2 h 04 min``; ``n/a`` for None."""
+    """Return seconds as ``380 µs``, ``2.1 ms``, ``14.0 s``, ``3 min 05 s`` or ``2 h 04 min``; ``n/a`` for
+    None."""
     if not _known(seconds):
         return UNKNOWN
     if seconds < 0.9995e-3:
@@ -130,12 +131,12 @@ def duration(seconds: float | None) -> str:
 
 
 def _known(value: float | None) -> TypeGuard[float]:
-    """NaN and infinity, which some counters give, are no values."""
+    """Return whether the value is a number: some counters return NaN and infinity."""
     return value is not None and math.isfinite(value)
 
 
 def _unit(value: float, units: tuple[tuple[str, float], ...], rounds_up_at: float) -> str:
-    """The largest unit of which ``value`` is at least one, as it will be rounded."""
+    """Return the largest unit of which ``value`` has at least one after rounding."""
     for (unit, _), (_, smaller) in pairwise(units):
         if abs(value) >= rounds_up_at * smaller:
             return unit

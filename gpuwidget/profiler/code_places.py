@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, GeneratorType
 from typing import Any, NamedTuple
 
+from gpuwidget.model.cell_source import MAGIC_FILES, UNKNOWN_SOURCE, CellSource, MagicBody
 from gpuwidget.model.report import WAITING_FOR_CHILD
 from gpuwidget.profiler import blocking_operations
-from gpuwidget.profiler.cell_text import UNKNOWN_TEXT, Body, CellText
 
 _MOST_CODES = 4096
 _DEEPEST = 2000
@@ -58,7 +58,6 @@ _COMPILED = "code compiled by torch"
 _COMPILED_FOLDERS = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 """Where the user says that generated code goes."""
 _COMPILED_PATHS = ("torchinductor_", "/.triton/cache/")
-_MAGIC_FILES = frozenset({"<timed exec>", "<timed eval>", "<magic-timeit>"})
 _MODULE_NAMES = ("<module", "<cell line")
 _EMPTY_NAMES = frozenset(
     {"_call_impl", "_wrapped_call_impl", "wrapper", "_use_grad", "_fn", "decorate_context"}
@@ -91,7 +90,7 @@ class Places:
         self,
         is_cell: Callable[[str], bool],
         cell_name: Callable[[str], str | None],
-        text: CellText = UNKNOWN_TEXT,
+        text: CellSource = UNKNOWN_SOURCE,
     ) -> None:
         self._is_cell = is_cell
         self._cell_name = cell_name
@@ -238,17 +237,17 @@ class Places:
         code = frame.f_code
         file = code.co_filename
         if self._own_file is not None and file == self._own_file:
-            self._shifts[id(code)] = self._text.bodies[0].shift
+            self._shifts[id(code)] = self._text.bodies[0].lines_above
             return _OWN
         a_cells = self._is_cell(file)
         if a_cells or file.startswith("<"):
             body = self._body(frame)
             if body is not None:
-                self._shifts[id(code)] = body.shift
+                self._shifts[id(code)] = body.lines_above
                 return _OWN
         if a_cells:
             return _USER
-        if file in _MAGIC_FILES and code.co_name in ("<module>", "inner"):
+        if file in MAGIC_FILES and code.co_name in ("<module>", "inner"):
             return _BODY
         if _is_compiled(code):
             return _KNOWN
@@ -262,7 +261,7 @@ class Places:
             return _EMPTY
         return _RUNNER if file in self._before else _LIBRARY
 
-    def _body(self, frame: FrameType) -> Body | None:
+    def _body(self, frame: FrameType) -> MagicBody | None:
         """The body of the cell's magics that the frame's code is of, None where it is of none of them."""
         bodies = self._text.bodies
         code, left = frame.f_code, _DEEPEST
@@ -280,7 +279,7 @@ class Places:
         if level < 1 or roots[-1].co_filename != self._own_file:
             return None
         root, body = roots[0], bodies[level]
-        if code.co_filename != root.co_filename or not body.fits(root.co_filename):
+        if code.co_filename != root.co_filename or not body.has_file(root.co_filename):
             return None
         return body if code is root or self._text.defines(body, code) else None
 

@@ -12,7 +12,7 @@ from gpuwidget.model.samples import Gpu
 from gpuwidget.profiler.regression import Mixture
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.sampler import MAX_INTERVAL_S, Sampler, Subscription
-from gpuwidget.sources import Window
+from gpuwidget.sources import UtilizationWindow
 
 _MOST_LOOKS = 8000
 _MOST_WINDOWS = 1500
@@ -56,7 +56,7 @@ class Windows(Protocol):
     """The windows of the GPUs that this process uses, from wherever they come."""
 
     def open(self) -> bool: ...  # noqa: D102 - call it now and then; whether there are the driver's
-    def read(self) -> Sequence[Window]: ...  # noqa: D102 - the driver's known by now, oldest first
+    def read(self) -> Sequence[UtilizationWindow]: ...  # noqa: D102 - the driver's known by now, oldest first
     def activity(self) -> Mapping[int, Sequence[WindowMean]]: ...  # noqa: D102 - see SampledWindows
     def close(self) -> None: ...  # noqa: D102 - wanted no more; safe to call twice
 
@@ -96,7 +96,7 @@ class SampledWindows:
             if cuda_state.same_gpu(gpu.uuid, device.uuid)
         }
 
-    def read(self) -> Sequence[Window]:
+    def read(self) -> Sequence[UtilizationWindow]:
         """Those that are known by now."""
         return self._sampler.windows(self._uuid) if self._uuid is not None else ()
 
@@ -147,7 +147,7 @@ class WindowLog:
         self._began = min(self._began, t)
         self._samples.append(_Sample(t, line, seconds, busy))
 
-    def digest(self, windows: Sequence[Window]) -> None:
+    def digest(self, windows: Sequence[UtilizationWindow]) -> None:
         """Take up the driver's windows that are new. The first has no known start, and is left out."""
         for window in windows:
             since = self._until

@@ -40,7 +40,7 @@ def warm_up(report: Report) -> float | None:
         if mark.kind == "mark" and mark.label.strip().casefold() in STEADY_MARKS:
             return mark.t
     # A recording's GPUs count as the run's own.
-    own = report.attributed or report.source.kind == "replay"
+    own = report.attributed or report.source.recorded
     if not own or report.cell.duration_s < _SHORTEST_S:
         return None
     return _step(timeline, report.cell.duration_s)

@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import inspect
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.hooks import Taps, WhenCudaIsUp
 
-log = logging.getLogger("gpuwidget")
+_LOG = logging.getLogger(__name__)
 
 MOST_EVENTS = 200_000
 """Of these the history of each device holds the last; each takes some hundred bytes, and time to read out."""
@@ -162,7 +162,7 @@ class History:
             if ours and torch is not None:
                 self._guarded(lambda: torch.cuda.memory._record_memory_history(None))
 
-    def begin_anew_in_child(self) -> None:
+    def reset_in_child(self) -> None:
         """After a fork CUDA can't be used, so nothing is asked of torch, and no run is the child's."""
         self._lock = threading.RLock()
         self._listeners = []
@@ -197,7 +197,7 @@ class History:
         try:
             step()
         except Exception:
-            log.debug("torch's allocation history", exc_info=True)
+            _LOG.debug("torch's allocation history", exc_info=True)
 
     def _begin_with_cuda(self, torch: Any) -> None:
         if self._listeners:
@@ -243,8 +243,7 @@ def _counts() -> dict[int, Count]:
 HISTORY = History()
 """The process's one."""
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=HISTORY.begin_anew_in_child)
+reset_after_fork(HISTORY.reset_in_child)
 
 
 def addresses_with_frames(snapshot: Mapping[str, Any]) -> frozenset[int]:

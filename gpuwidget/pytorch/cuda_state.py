@@ -9,7 +9,6 @@ The allocator has one peak counter a device, which anybody may reset and nobody 
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.pytorch.hooks import Taps
 
 _NOT_LOADED = "torch is not loaded"
@@ -388,7 +388,7 @@ class Ledger:
         reset = self._taps.original(_RESETS[0]) or getattr(torch._C, _RESETS[0])
         reset(index)
 
-    def begin_anew_in_child(self) -> None:
+    def reset_in_child(self) -> None:
         """After a fork no run is the child's, and a lock that another thread held is free."""
         self._lock = threading.RLock()
         self._accounts = []
@@ -398,5 +398,4 @@ class Ledger:
 LEDGER = Ledger()
 """The process's one."""
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=LEDGER.begin_anew_in_child)
+reset_after_fork(LEDGER.reset_in_child)

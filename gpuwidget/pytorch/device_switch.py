@@ -13,7 +13,6 @@ Nothing here imports torch. What the user's code has changed since is left as it
 from __future__ import annotations
 
 import logging
-import os
 import re
 import threading
 from collections.abc import Callable
@@ -21,12 +20,13 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from gpuwidget.model.errors import OptionError
+from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.kernel_state import DeviceState
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.hooks import WhenCudaIsUp
 
-log = logging.getLogger("gpuwidget")
+_LOG = logging.getLogger(__name__)
 
 Listener = Callable[[DeviceState], None]
 
@@ -296,7 +296,7 @@ class DeviceSwitch:
             self._applied = _Wish(None, True)
         self._tell()
 
-    def begin_anew_in_child(self) -> None:
+    def reset_in_child(self) -> None:
         """After a fork no view listens, no cell follows, and a lock that another thread held is free."""
         self._lock = threading.RLock()
         self._listeners = []
@@ -333,7 +333,7 @@ class DeviceSwitch:
             self._leave_level(torch, level, before)
             raise
         if said is not None:
-            log.warning("%s", printable_lines(said))
+            _LOG.warning("%s", printable_lines(said))
         self._when_cuda_is_up.ask(torch)
         return partial(self._leave_level, torch, level, before)
 
@@ -410,7 +410,7 @@ class DeviceSwitch:
         try:
             step()
         except Exception:
-            log.debug("the default torch device was not dealt with", exc_info=True)
+            _LOG.debug("the default torch device was not dealt with", exc_info=True)
 
     def _follow_now(self, torch: Any) -> None:
         level = self._levels[-1]
@@ -463,5 +463,4 @@ def within() -> str | None:
 SWITCH = DeviceSwitch()
 """The process's one."""
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=SWITCH.begin_anew_in_child)
+reset_after_fork(SWITCH.reset_in_child)

@@ -1,18 +1,19 @@
-"""The sampling of a process: who wants samples, and the threads that fetch them.
+"""The sampler of a process: its subscriptions, and the threads that read the source.
 
-Three daemon threads, started by the first subscriber and ended with the last:
+Three daemon threads start with the first subscription and end after the last:
 
-- *fast* makes the cheap calls, several times a second, and hands each sample to the subscribers;
-- *slow* makes the calls that take milliseconds, and the hardware counters' ones while somebody wants them;
-- *watchdog* only sleeps and looks at the clock. A call into the driver can hang in the kernel, and
-  nothing interrupts it: the watchdog then gives up the thread that made it and starts another, which goes
-  on with the other GPUs and leaves that one alone until the call returns after all.
+- *fast* makes the cheap calls several times a second and passes each sample to the subscribers;
+- *slow* makes the calls that take milliseconds, and reads the hardware counters while a subscription wants
+  them;
+- *watchdog* only sleeps and compares times. A driver call can hang in the kernel, and nothing interrupts it.
+  The watchdog then abandons the thread that made the call and starts another, which goes on with the other
+  GPUs and leaves the hung one alone until the call returns.
 
-Nobody else calls the driver, and nobody waits for these threads without a bound.
+No other code calls the driver, and no code waits for these threads without a timeout. Start with
+``sampler.py``.
 """
 
-from gpuwidget.sampler.sampler import Sampler
-from gpuwidget.sampler.singleton import process_sampler
+from gpuwidget.sampler.sampler import Sampler, process_sampler
 from gpuwidget.sampler.subscriptions import INTERVAL_S, MAX_INTERVAL_S, MIN_INTERVAL_S, Subscription
 
 __all__ = [

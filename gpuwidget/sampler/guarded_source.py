@@ -1,4 +1,4 @@
-"""The source as the lanes use it: opened and called so that nothing it does ends the sampling."""
+"""A source as the poll loops use it: no error of the source ends the sampling."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from gpuwidget.model.clock import Clock
 from gpuwidget.model.errors import GpuLostError, SourceLostError
 from gpuwidget.model.samples import SCHEMA, Gpu, Origin, Sample
 from gpuwidget.sampler.gpu_state import GpuState
-from gpuwidget.sampler.poll_threads import OPENING, Worker
+from gpuwidget.sampler.poll_threads import OPENING, PollThread
 from gpuwidget.sources import Inventory, Source
 
-log = logging.getLogger("gpuwidget")
+_LOG = logging.getLogger(__name__)
 
 _REOPEN_AFTER_S = 1.0
-_LOOK_FOR_LOST_EVERY_S = 5.0
-_LOOK_FOR_DRIVER_EVERY_S = 30.0
+_REOPEN_LOST_INTERVAL_S = 5.0
+_REOPEN_DRIVER_INTERVAL_S = 30.0
 
 
-class Driver:
-    """One source, whether it is open, and what is known of its GPUs.
+class GuardedSource:
+    """One source, whether it is open, and the states of its GPUs.
 
-    ``lock`` is the sampler's. The methods that call the source are called without it; all others hold it.
+    ``lock`` is the sampler's. Methods that call the source run without it; all others hold it.
     """
 
     def __init__(self, source: Source, clock: Clock, lock: threading.Lock) -> None:
@@ -35,26 +35,26 @@ class Driver:
         self._states: dict[str, GpuState] = {}
         self.opened = False
         self.opening_since: float | None = None
-        """Monotonic seconds at which the opening that goes on began; None outside one."""
+        """When the opening that is under way started, monotonic seconds; None outside one."""
         self._open_due = float("-inf")
         self._opened_at = float("-inf")
-        self._stuck: set[Worker] = set()
+        self._hung_openings: set[PollThread] = set()
         self._opening = threading.Lock()
 
-    # -- what is known -------------------------------------------------------------------------------
+    # -- states --------------------------------------------------------------------------------------
 
     @property
     def states(self) -> list[GpuState]:
-        """The GPUs found so far, lost ones included, in NVML's order."""
+        """The states of all GPUs found so far, lost ones included, in NVML's order."""
         return list(self._states.values())
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
-        """The same, by who they are."""
+        """The same GPUs."""
         return tuple(state.gpu for state in self._states.values())
 
     def sample(self) -> Sample:
-        """All readings as of now; once the source has been opened."""
+        """Return the current readings of all GPUs; the source must have been opened."""
         origin = self._origin
         assert origin is not None
         states = self._states.values()
@@ -69,112 +69,115 @@ class Driver:
     # -- opening and closing -------------------------------------------------------------------------
 
     def begin_opening(self) -> bool:
-        """Whether the source is to be opened now, because it is not or something was lost; notes the time."""
+        """Return whether to open the source now, as it is closed or a GPU was lost; store the time."""
         now = self._clock.monotonic()
-        if self.opened and not (self._must_look_again() and now >= self._open_due):
+        if self.opened and not (self._must_reopen() and now >= self._open_due):
             return False
-        # Where another thread still hangs in opening it, a second call would hang beside it.
-        if self._stuck:
+        # While another thread hangs in opening it, a second call would hang as well.
+        if self._hung_openings:
             return False
         self.opening_since = now
         return True
 
-    def open(self, worker: Worker) -> Inventory:
-        """Open the source. Never raises: what it did not foresee is the reason why there is no GPU."""
-        worker.call = (OPENING, self._clock.monotonic())
+    def open(self, thread: PollThread) -> Inventory:
+        """Open the source. Never raises: an unexpected error becomes the reason why there is no GPU."""
+        thread.call = (OPENING, self._clock.monotonic())
         try:
             with self._opening:
                 return self.source.open()
         except Exception as error:
-            log.debug("the source could not be opened", exc_info=True)
-            reason = _unforeseen(error)
+            _LOG.debug("The source could not be opened.", exc_info=True)
+            reason = _unexpected(error)
             return Inventory(Origin("none", reason, recording=None, driver=None, cuda_driver=None), ())
         finally:
-            worker.call = None
-            self._stuck.discard(worker)
+            thread.call = None
+            self._hung_openings.discard(thread)
 
-    def take(self, inventory: Inventory) -> None:
-        """Meet the GPUs that opening the source found; those that it did not find again are lost."""
+    def end_opening(self, inventory: Inventory) -> None:
+        """Store the GPUs that opening the source found; those that it did not find again are lost."""
         for gpu in inventory.gpus:
-            self._states.setdefault(gpu.uuid, GpuState(gpu)).found(gpu)
+            self._states.setdefault(gpu.uuid, GpuState(gpu)).set_found(gpu)
         for uuid, xid in inventory.xids.items():
             if uuid in self._states:
                 self._states[uuid].xid = xid
         found = {gpu.uuid for gpu in inventory.gpus}
         for uuid, state in self._states.items():
             if uuid not in found:
-                state.lose(self._clock.time())
+                state.set_lost(self._clock.time())
         self._states = dict(sorted(self._states.items(), key=lambda item: item[1].order))
         if inventory.gpus or self._origin is None or not self._states:
             self._origin = inventory.origin
         else:
-            # The driver went away: the GPUs it had are shown as lost, with what it says now.
+            # The driver went away: its GPUs are shown as lost, with the reason of the new origin.
             self._origin = replace(self._origin, reason=inventory.origin.reason)
         self.opened = True
         self.opening_since = None
         self._opened_at = self._clock.monotonic()
-        wait = _LOOK_FOR_LOST_EVERY_S if self._states else _LOOK_FOR_DRIVER_EVERY_S
+        wait = _REOPEN_LOST_INTERVAL_S if self._states else _REOPEN_DRIVER_INTERVAL_S
         self._open_due = self._opened_at + wait
 
     def close(self) -> None:
-        """Let go of the source."""
+        """Close the source."""
         with self._opening:
             try:
                 self.source.close()
             except Exception:
-                log.debug("the source could not be closed", exc_info=True)
+                _LOG.debug("The source could not be closed.", exc_info=True)
 
-    def _must_look_again(self) -> bool:
+    def _must_reopen(self) -> bool:
         if not self._states:
-            return self._origin is not None and self._origin.kind != "replay"
+            return self._origin is not None and not self._origin.recorded
         return any(state.lost_since is not None for state in self._states.values())
 
     # -- calls ---------------------------------------------------------------------------------------
 
-    def call(self, worker: Worker, state: GpuState, read: Callable[[GpuState], None]) -> bool:
-        """Make the calls of one GPU; False where this thread was given up meanwhile or must begin anew."""
-        worker.call = (state.gpu.uuid, self._clock.monotonic())
+    def call(self, thread: PollThread, state: GpuState, read: Callable[[GpuState], None]) -> bool:
+        """Make the calls of one GPU; return False where the poll must end.
+
+        That is where this thread was abandoned meanwhile, or where the source must be opened again.
+        """
+        thread.call = (state.gpu.uuid, self._clock.monotonic())
         try:
             read(state)
         except GpuLostError:
-            state.lose(self._clock.time())
-            return not worker.abandoned
+            state.set_lost(self._clock.time())
+            return not thread.abandoned
         except SourceLostError:
             with self._lock:
                 for other in self._states.values():
-                    other.lose(self._clock.time())
+                    other.set_lost(self._clock.time())
                 self._open_due = min(self._open_due, self._opened_at + _REOPEN_AFTER_S)
             return False
         except Exception as error:
-            # A source raises nothing else; should it do so all the same, that must not end the sampling.
-            log.debug("a GPU could not be read", exc_info=True)
-            state.fail(_unforeseen(error))
-            return not worker.abandoned
+            # A source raises nothing else by contract; an error against it must not end the sampling.
+            _LOG.debug("A GPU could not be read.", exc_info=True)
+            state.set_failed(_unexpected(error))
+            return not thread.abandoned
         else:
-            state.answer(self._clock.time())
-            return not worker.abandoned
+            state.set_answered(self._clock.time())
+            return not thread.abandoned
         finally:
-            worker.call = None
-            state.returned(worker)
+            thread.call = None
+            state.set_returned(thread)
 
-    def forget_activity(self) -> None:
-        """Let go of the hardware counters."""
+    def stop_activity(self) -> None:
+        """Free the samples of the hardware counters."""
         try:
-            self.source.forget_activity()
+            self.source.stop_activity()
         except Exception:
-            log.debug("the hardware counters could not be let go of", exc_info=True)
+            _LOG.debug("The samples of the hardware counters could not be freed.", exc_info=True)
 
-    def leave_behind(self, worker: Worker) -> None:
-        """That thread was given up; the GPU whose call it is in is left alone until the call returns."""
-        worker.abandoned = True
-        if worker.call is None:
+    def abandon(self, thread: PollThread) -> None:
+        """Abandon a thread; the GPU of its hung call is not called again until that call returns."""
+        thread.abandoned = True
+        if thread.call is None:
             return
-        uuid, since = worker.call
+        uuid, since = thread.call
         if uuid == OPENING:
-            self._stuck.add(worker)
+            self._hung_openings.add(thread)
         elif uuid in self._states:
-            self._states[uuid].hang(worker, self._clock.time() - (self._clock.monotonic() - since))
+            self._states[uuid].set_hung(thread, self._clock.time() - (self._clock.monotonic() - since))
 
 
-def _unforeseen(error: Exception) -> str:
+def _unexpected(error: Exception) -> str:
     return f"gpuwidget met an error it did not foresee ({type(error).__name__}: {error}); please report it."

@@ -1,4 +1,4 @@
-"""The threads of the two lanes, and what makes a thread one that hangs."""
+"""The threads of the two poll loops, and when a thread counts as hung."""
 
 from __future__ import annotations
 
@@ -6,79 +6,83 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-Lane = Literal["fast", "slow"]
+LoopName = Literal["fast", "slow"]
 
 OPENING = "(open)"
-"""Stands for a GPU's UUID in a call that opens the source."""
+"""Takes the place of a GPU's UUID in a call that opens the source."""
 HUNG_AFTER_S = 1.0
 _OPEN_HUNG_AFTER_S = 10.0
 
 
-class Worker:
-    """One thread of a lane, and the call it is in: what the watchdog looks at."""
+class PollThread:
+    """One thread of a poll loop, and the call that it makes now, which the watchdog checks."""
 
-    def __init__(self, lane: Lane, run: Callable[[Worker], None]) -> None:
-        self.lane = lane
+    def __init__(self, loop: LoopName, run: Callable[[PollThread], None]) -> None:
+        self.loop = loop
         self.call: tuple[str, float] | None = None
-        """UUID of the GPU, or OPENING, and since when (monotonic seconds); None between two calls."""
+        """UUID of the GPU, or OPENING, and the start (monotonic seconds); None between two calls."""
         self.abandoned = False
-        self.thread = threading.Thread(target=run, args=(self,), name=f"gpuwidget-{lane}", daemon=True)
+        self.thread = threading.Thread(target=run, args=(self,), name=f"gpuwidget-{loop}", daemon=True)
 
-    def hangs(self, now: float) -> bool:
-        """Whether it has been in one call for longer than any call takes."""
+    def is_hung(self, now: float) -> bool:
+        """Return whether its call takes longer than any call does."""
         if self.call is None:
             return False
         uuid, since = self.call
         return now - since >= (_OPEN_HUNG_AFTER_S if uuid == OPENING else HUNG_AFTER_S)
 
 
-class Workers:
-    """The present thread of each lane, and the watchdog. Every use holds the sampler's lock."""
+class PollThreads:
+    """The current thread of each poll loop, and the watchdog. Every use holds the sampler's lock."""
 
-    def __init__(self, runs: Mapping[Lane, Callable[[Worker], None]], watch: Callable[[], None]) -> None:
+    def __init__(
+        self, runs: Mapping[LoopName, Callable[[PollThread], None]], run_watchdog: Callable[[], None]
+    ) -> None:
         self._runs = runs
-        self._watch = watch
-        self._workers: dict[Lane, Worker] = {}
+        self._run_watchdog = run_watchdog
+        self._poll_threads: dict[LoopName, PollThread] = {}
         self._watchdog: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start whatever does not run."""
-        for lane in self._runs:
-            worker = self._workers.get(lane)
-            if worker is None or not worker.thread.is_alive():
-                self.replace(lane)
+        """Start each thread that is not running."""
+        for loop in self._runs:
+            poll_thread = self._poll_threads.get(loop)
+            if poll_thread is None or not poll_thread.thread.is_alive():
+                self.replace(loop)
         if self._watchdog is None or not self._watchdog.is_alive():
-            self._watchdog = threading.Thread(target=self._watch, name="gpuwidget-watchdog", daemon=True)
+            self._watchdog = threading.Thread(
+                target=self._run_watchdog, name="gpuwidget-watchdog", daemon=True
+            )
             self._watchdog.start()
 
-    def replace(self, lane: Lane) -> None:
-        """Start a new thread in the place of a lane's present one."""
-        worker = Worker(lane, self._runs[lane])
-        self._workers[lane] = worker
-        worker.thread.start()
+    def replace(self, loop: LoopName) -> None:
+        """Start a new thread for ``loop`` in place of its current one."""
+        poll_thread = PollThread(loop, self._runs[loop])
+        self._poll_threads[loop] = poll_thread
+        poll_thread.thread.start()
 
-    def retire(self, worker: Worker) -> bool:
-        """Leave a thread's lane empty; False where another has taken its place already."""
-        if self._workers.get(worker.lane) is not worker:
+    def remove(self, poll_thread: PollThread) -> bool:
+        """Leave its loop without a thread; return False where another thread has replaced it."""
+        if self._poll_threads.get(poll_thread.loop) is not poll_thread:
             return False
-        del self._workers[worker.lane]
+        del self._poll_threads[poll_thread.loop]
         return True
 
-    def retire_watchdog(self) -> None:
-        """The watchdog ends."""
+    def remove_watchdog(self) -> None:
+        """Forget the watchdog, which ends."""
         self._watchdog = None
 
-    def has(self, lane: Lane) -> bool:
-        """Whether a lane has a thread."""
-        return lane in self._workers
+    def has(self, loop: LoopName) -> bool:
+        """Return whether ``loop`` has a thread."""
+        return loop in self._poll_threads
 
     @property
-    def present(self) -> tuple[Worker, ...]:
-        """The lanes' threads."""
-        return tuple(self._workers.values())
+    def current(self) -> tuple[PollThread, ...]:
+        """The threads of the loops."""
+        return tuple(self._poll_threads.values())
 
     @property
     def threads(self) -> list[threading.Thread]:
-        """The lanes' threads and the watchdog."""
+        """The threads of the loops and the watchdog."""
         watchdog = [self._watchdog] if self._watchdog is not None else []
-        return [worker.thread for worker in self._workers.values()] + watchdog
+        return [poll_thread.thread for poll_thread in self._poll_threads.values()] + watchdog

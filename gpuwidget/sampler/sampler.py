@@ -1,63 +1,84 @@
-"""The sampler: its subscribers, its threads, and who of them waits for what."""
+"""The sampler: its subscriptions, its threads, and the callers that wait for a sample."""
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
+from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.samples import Activity, Gpu, Sample
-from gpuwidget.sampler.fast_loop import FastLane
-from gpuwidget.sampler.guarded_source import Driver
-from gpuwidget.sampler.poll_threads import HUNG_AFTER_S, Worker, Workers
-from gpuwidget.sampler.recent_memory import Recent
-from gpuwidget.sampler.slow_loop import Round, SlowLane
+from gpuwidget.sampler.guarded_source import GuardedSource
+from gpuwidget.sampler.poll_loops import FastPollLoop, SlowPoll, SlowPollLoop
+from gpuwidget.sampler.poll_threads import HUNG_AFTER_S, PollThread, PollThreads
 from gpuwidget.sampler.subscriptions import INTERVAL_S, OnSample, Subscription, Subscriptions
-from gpuwidget.sources import Source, Window
+from gpuwidget.sources import Source, UtilizationWindow, open_source
 
-_WATCHDOG_EVERY_S = 0.25
-_LOOK_UP_EVERY_S = 0.25
-"""So often the slow lane looks whether somebody wants something new of it."""
-_WARM_UP_SAMPLES = 10
+_WATCHDOG_INTERVAL_S = 0.25
+_SLOW_CHECK_INTERVAL_S = 0.25
+"""How often the slow thread checks for new wishes of the subscriptions."""
+_MAX_WARM_UP_SAMPLES = 10
+_LINGER_S = 30.0
+_RECENT_S = 60.0
+_RECENT_SPACING_S = 0.25
+
+
+class RecentMemory:
+    """Memory in use of every GPU over the last minute, as far as samples were taken anyway."""
+
+    def __init__(self) -> None:
+        self._rows: deque[tuple[float, dict[str, int | None]]] = deque(
+            maxlen=round(_RECENT_S / _RECENT_SPACING_S)
+        )
+
+    def add(self, sample: Sample) -> None:
+        """Store a sample's memory, at most four times a second."""
+        if self._rows and sample.time - self._rows[-1][0] < _RECENT_SPACING_S:
+            return
+        self._rows.append((sample.time, {reading.uuid: reading.memory_used for reading in sample.readings}))
+
+    def memory(self, uuid: str, now: float) -> tuple[tuple[float, int | None], ...]:
+        """Return seconds before ``now`` and bytes in use of one GPU, oldest first."""
+        return tuple(
+            (now - time, row.get(uuid)) for time, row in tuple(self._rows) if 0 <= now - time <= _RECENT_S
+        )
 
 
 class Sampler:
-    """Reads one source for any number of subscribers.
+    """Reads one source for any number of subscriptions.
 
-    ``linger_s`` is how long source and threads stay after the last subscriber has gone, so that a cell run
-    soon after does not pay for them again; nothing is read meanwhile, and the threads sleep.
+    Source and threads stay for ``linger_s`` seconds after the last subscription has ended, so that a cell
+    that runs soon after does not wait for them again. Nothing is read meanwhile, and the threads sleep.
     """
 
     def __init__(self, source: Source, clock: Clock = SYSTEM_CLOCK, *, linger_s: float = 0.0) -> None:
-        self._source = source
+        self._raw_source = source
         self._clock = clock
         self._linger_s = linger_s
-        self._forget_everything()
-        _samplers.add(self)
+        self._reset()
+        reset_after_fork(self._reset)
 
-    def _forget_everything(self) -> None:
-        # One lock; who waits for what is told apart, so that a short cell wakes only whom it needs.
+    def _reset(self) -> None:
+        # One lock with three conditions, so that a short cell wakes only the threads that it needs.
         lock = threading.Lock()
-        self._changed = threading.Condition(lock)
-        """The fast lane waits here."""
-        self._others = threading.Condition(lock)
-        """The slow lane and the watchdog wait here; they also look up by themselves."""
-        self._answers = threading.Condition(lock)
-        """Who asked for something waits here."""
+        self._wake_fast = threading.Condition(lock)
+        """The fast thread waits here."""
+        self._wake_others = threading.Condition(lock)
+        """The slow thread and the watchdog wait here, with a timeout."""
+        self._answered = threading.Condition(lock)
+        """Callers that wait for a sample or for the opening wait here."""
         self._subscriptions = Subscriptions()
-        self._driver = Driver(self._source, self._clock, lock)
-        self._fast = FastLane(self._driver, self._subscriptions, self._clock)
-        self._slow = SlowLane(self._driver, self._subscriptions, self._clock)
-        self._workers = Workers({"fast": self._run_fast, "slow": self._run_slow}, self._run_watchdog)
+        self._source = GuardedSource(self._raw_source, self._clock, lock)
+        self._fast = FastPollLoop(self._source, self._subscriptions, self._clock)
+        self._slow = SlowPollLoop(self._source, self._subscriptions, self._clock)
+        self._threads = PollThreads({"fast": self._run_fast, "slow": self._run_slow}, self._run_watchdog)
         self._stopping = False
         self._latest: Sample | None = None
-        self.recent = Recent()
-        """The last minute of memory."""
+        self.recent = RecentMemory()
 
-    # -- what subscribers call -----------------------------------------------------------------------
+    # -- subscribers ---------------------------------------------------------------------------------
 
     @property
     def latest(self) -> Sample | None:
@@ -67,28 +88,28 @@ class Sampler:
     @property
     def known_gpus(self) -> tuple[Gpu, ...]:
         """The GPUs found when the source was last opened, lost ones included; empty before."""
-        return self._driver.gpus
+        return self._source.gpus
 
-    def windows(self, uuid: str) -> tuple[Window, ...]:
-        """One GPU's last windows of utilization, as far as a subscription's ``windows`` asked for them."""
-        return next((state.windows for state in self._driver.states if state.gpu.uuid == uuid), ())
+    def windows(self, uuid: str) -> tuple[UtilizationWindow, ...]:
+        """Return one GPU's last utilization windows; empty unless a subscription's ``windows`` names it."""
+        return next((state.windows for state in self._source.states if state.gpu.uuid == uuid), ())
 
     def activities(self, uuid: str) -> tuple[Activity, ...]:
         """Return one GPU's last windows of the hardware counters, oldest first.
 
-        Empty without GPM, and while no subscription asks for ``activity``.
+        Empty without GPM, and while no subscription wants ``activity``.
         """
-        return next((state.activities for state in self._driver.states if state.gpu.uuid == uuid), ())
+        return next((state.activities for state in self._source.states if state.gpu.uuid == uuid), ())
 
     @property
     def wanted(self) -> bool:
-        """Whether anybody subscribes."""
+        """Whether there is a subscription."""
         return bool(self._subscriptions)
 
     @property
     def running(self) -> bool:
         """Whether any thread of this sampler is alive."""
-        return any(thread.is_alive() for thread in self._workers.threads)
+        return any(thread.is_alive() for thread in self._threads.threads)
 
     def subscribe(
         self,
@@ -98,121 +119,121 @@ class Sampler:
         memory_interval_s: float | None = None,
         activity: bool = False,
     ) -> Subscription:
-        """Start handing samples to ``on_sample``, at most one every ``interval_s`` seconds.
+        """Start to pass samples to ``on_sample``, at most one every ``interval_s`` seconds.
 
-        ``memory_interval_s`` asks for samples between these in which only ``memory_used`` is new;
-        ``activity`` for the hardware counters. ``on_sample`` is called on the sampler's thread and must be
-        quick; what it raises is logged and goes no further.
+        ``memory_interval_s`` adds samples between these in which only ``memory_used`` is new; ``activity``
+        adds the hardware counters. ``on_sample`` runs on the sampler's thread and must return quickly; an
+        exception in it is logged.
         """
         subscription = Subscription(self._unsubscribe, on_sample, interval_s, memory_interval_s, activity)
-        with self._changed:
+        with self._wake_fast:
             if not self._subscriptions:
-                # Not the slow calls: they hold the driver's lock for milliseconds, at a run's start.
+                # The slow calls are not restarted: they hold the driver's lock for milliseconds, which would
+                # delay the start of a run.
                 self._fast.restart()
             if activity:
-                self._slow.want_activity()
+                self._slow.start_activity()
             self._stopping = False
             self._subscriptions.add(subscription)
-            self._fast.hasten(self._clock.monotonic() + interval_s)
-            self._workers.start()
-            self._changed.notify_all()
+            self._fast.poll_by(self._clock.monotonic() + interval_s)
+            self._threads.start()
+            self._wake_fast.notify_all()
         return subscription
 
     def warm_up(self) -> Subscription:
-        """Open the source and make the first slow calls in the background, for a run that may begin soon.
+        """Open the source and make the first slow calls in the background, for a run that may start soon.
 
-        The subscription that this takes ends by itself; who needs nothing any more may close it before.
+        The returned subscription ends by itself; a caller that does not need it any more may close it.
         """
         subscription = self.subscribe()
         seen = 0
 
-        def stop_when_known(sample: Sample) -> None:
+        def close_when_warm(sample: Sample) -> None:
             nonlocal seen
             seen += 1
-            known = all(reading.utilization_window is not None for reading in sample.readings)
-            if known or seen == _WARM_UP_SAMPLES:
+            warm = all(reading.utilization_window is not None for reading in sample.readings)
+            if warm or seen == _MAX_WARM_UP_SAMPLES:
                 subscription.close()
 
-        subscription.on_sample = stop_when_known
+        subscription.on_sample = close_when_warm
         return subscription
 
     def _unsubscribe(self, subscription: Subscription) -> None:
-        with self._changed:
+        with self._wake_fast:
             self._subscriptions.remove(subscription)
             if not self._subscriptions and not self._linger_s:
-                self._changed.notify_all()
+                self._wake_fast.notify_all()
 
     def read_now(self, timeout_s: float) -> Sample | None:
-        """A sample whose every call was made after this one; needs a subscriber.
+        """Return a sample whose calls were all made after this one; needs a subscription.
 
-        After ``timeout_s`` seconds it is put together from what has come: a reading that is older shows it
-        by its ``answered``. None where the source has not been opened by then.
+        After ``timeout_s`` seconds it is made of what was read until then: ``answered`` shows which readings
+        are older. None where the source has not been opened by then.
         """
-        with self._changed:
+        with self._wake_fast:
             if not self._subscriptions:
                 return None
-            ticket = self._fast.ask()
-            self._changed.notify_all()
-            self._await_answer(lambda: self._fast.answered(ticket), self._clock.monotonic() + timeout_s)
-            return self._driver.sample() if self._driver.opened else None
+            number = self._fast.request()
+            self._wake_fast.notify_all()
+            self._wait_for(lambda: self._fast.is_done(number), self._clock.monotonic() + timeout_s)
+            return self._source.sample() if self._source.opened else None
 
     def wait_until_open(self, timeout_s: float) -> bool:
-        """Wait until the source has been opened; needs a subscriber.
+        """Wait until the source is open, and return whether it is; needs a subscription.
 
-        At most until ``timeout_s`` seconds after the opening began: where it hangs, only the first to ask
-        waits.
+        The timeout starts with the opening: where it hangs, only the first caller waits.
         """
-        with self._changed:
-            since = self._driver.opening_since
-            began = self._clock.monotonic() if since is None else since
-            self._await_answer(lambda: self._driver.opened or not self._subscriptions, began + timeout_s)
-            return self._driver.opened
+        with self._wake_fast:
+            since = self._source.opening_since
+            started = self._clock.monotonic() if since is None else since
+            self._wait_for(lambda: self._source.opened or not self._subscriptions, started + timeout_s)
+            return self._source.opened
 
-    def _await_answer(self, come: Callable[[], bool], deadline: float) -> None:
-        while not come() and not self._stopping:
+    def _wait_for(self, predicate: Callable[[], bool], deadline: float) -> None:
+        while not predicate() and not self._stopping:
             left = deadline - self._clock.monotonic()
             if left <= 0:
                 break
-            self._clock.wait(self._answers, left)
+            self._clock.wait(self._answered, left)
 
     def stop(self) -> None:
-        """End all threads and let go of the source; a thread in a hung call is left behind.
+        """End all subscriptions and threads, and close the source; a thread in a hung call is abandoned.
 
-        Subscriptions end. The sampler can be started again by a new one.
+        A new subscription starts the sampler again.
         """
-        with self._changed:
+        with self._wake_fast:
             self._stopping = True
             self._subscriptions.clear()
-            threads = self._workers.threads
-            for condition in (self._changed, self._others, self._answers):
+            threads = self._threads.threads
+            for condition in (self._wake_fast, self._wake_others, self._answered):
                 condition.notify_all()
         for thread in threads:
             if thread is not threading.current_thread():
                 thread.join(timeout=HUNG_AFTER_S)
-        with self._changed:
-            for worker in self._workers.present:
-                if worker.thread.is_alive():
-                    self._driver.leave_behind(worker)
-                self._retire(worker)
-            self._driver.opened = False
+        with self._wake_fast:
+            for poll_thread in self._threads.current:
+                if poll_thread.thread.is_alive():
+                    self._source.abandon(poll_thread)
+                self._remove(poll_thread)
+            self._source.opened = False
 
     # -- threads -------------------------------------------------------------------------------------
 
-    def _retire(self, worker: Worker) -> None:
-        # Under the lock: a subscriber who comes now must find the lane empty and start a new thread.
-        if self._workers.retire(worker):
-            self._others.notify_all()
+    def _remove(self, thread: PollThread) -> None:
+        # Under the lock: a subscription added now must find the loop without a thread and start a new one.
+        if self._threads.remove(thread):
+            self._wake_others.notify_all()
 
     @property
-    def _over(self) -> bool:
-        """Whether the threads are to end: the fast one has, or all are told to."""
-        return self._stopping or not self._workers.has("fast")
+    def _ending(self) -> bool:
+        """Whether the slow thread and the watchdog must end: the fast one has ended, or all are stopped."""
+        return self._stopping or not self._threads.has("fast")
 
-    def _run_fast(self, worker: Worker) -> None:
+    def _run_fast(self, thread: PollThread) -> None:
         idle_since: float | None = None
         while True:
-            with self._changed:
-                if worker.abandoned:
+            with self._wake_fast:
+                if thread.abandoned:
                     return
                 now = self._clock.monotonic()
                 if not self._subscriptions:
@@ -220,108 +241,120 @@ class Sampler:
                         idle_since = now
                     left = idle_since + self._linger_s - now
                     if left > 0 and not self._stopping:
-                        self._clock.wait(self._changed, left)
+                        self._clock.wait(self._wake_fast, left)
                         continue
-                    self._retire(worker)
-                    self._driver.opened = False
+                    self._remove(thread)
+                    self._source.opened = False
                     break
                 idle_since = None
                 due = self._fast.due
                 if due > now:
-                    self._clock.wait(self._changed, due - now)
+                    self._clock.wait(self._wake_fast, due - now)
                     continue
-            self._pass(worker)
-        self._driver.close()
+            self._poll_fast(thread)
+        self._source.close()
 
-    def _pass(self, worker: Worker) -> None:
-        if not self._open_if_due(worker):
+    def _poll_fast(self, thread: PollThread) -> None:
+        if not self._open_if_due(thread):
             return
-        with self._changed:
-            now = self._fast.begin()
-        read = partial(self._fast.read, now)
-        for state in now.states:
-            if state.reachable and not self._driver.call(worker, state, read):
+        with self._wake_fast:
+            poll = self._fast.start_poll()
+        read = partial(self._fast.read, poll)
+        for state in poll.states:
+            if state.callable and not self._source.call(thread, state, read):
                 return
-        with self._changed:
-            ended = self._fast.finish(now)
-            sample = self._latest = self._driver.sample()
+        with self._wake_fast:
+            ended = self._fast.end_poll(poll)
+            sample = self._latest = self._source.sample()
             self.recent.add(sample)
-            self._answers.notify_all()
-            receivers = self._subscriptions.receivers(now.full, ended)
-        for subscription in receivers:
-            subscription.hand_over(sample)
+            self._answered.notify_all()
+            due = self._subscriptions.due(poll.full, ended)
+        for subscription in due:
+            subscription.deliver(sample)
 
-    def _open_if_due(self, worker: Worker) -> bool:
-        """Open the source where that is due; False where this pass can't be made."""
-        with self._changed:
-            if not self._driver.begin_opening():
-                if not self._driver.opened:
-                    self._fast.postpone()
-                return self._driver.opened
-        inventory = self._driver.open(worker)
-        with self._changed:
-            self._driver.take(inventory)
-            self._answers.notify_all()
-            self._others.notify_all()
-            return not worker.abandoned
+    def _open_if_due(self, thread: PollThread) -> bool:
+        """Open the source where that is due; return False where this poll can't be made."""
+        with self._wake_fast:
+            if not self._source.begin_opening():
+                if not self._source.opened:
+                    self._fast.skip()
+                return self._source.opened
+        inventory = self._source.open(thread)
+        with self._wake_fast:
+            self._source.end_opening(inventory)
+            self._answered.notify_all()
+            self._wake_others.notify_all()
+            return not thread.abandoned
 
-    def _run_slow(self, worker: Worker) -> None:
+    def _run_slow(self, thread: PollThread) -> None:
         while True:
-            with self._changed:
-                if worker.abandoned:
+            with self._wake_fast:
+                if thread.abandoned:
                     return
-                if self._over:
-                    self._retire(worker)
+                if self._ending:
+                    self._remove(thread)
                     break
                 now = self._clock.monotonic()
                 due = self._slow.due
                 if due > now:
-                    self._clock.wait(self._others, min(due - now, _LOOK_UP_EVERY_S))
+                    self._clock.wait(self._wake_others, min(due - now, _SLOW_CHECK_INTERVAL_S))
                     continue
-                now_due = self._slow.begin()
-            self._round(worker, now_due)
-        self._driver.forget_activity()
+                poll = self._slow.start_poll()
+            self._poll_slow(thread, poll)
+        self._source.stop_activity()
 
-    def _round(self, worker: Worker, now: Round) -> None:
-        if now.forget:
-            self._driver.forget_activity()
-            for state in now.states:
+    def _poll_slow(self, thread: PollThread, poll: SlowPoll) -> None:
+        if poll.stop_activity:
+            self._source.stop_activity()
+            for state in poll.states:
                 state.activity = None
-        for read in now.reads:
-            for state in now.states:
-                if state.reachable and not self._driver.call(worker, state, read):
+        for read in poll.reads:
+            for state in poll.states:
+                if state.callable and not self._source.call(thread, state, read):
                     return
 
     def _run_watchdog(self) -> None:
         while True:
-            with self._changed:
-                if self._over:
-                    self._workers.retire_watchdog()
+            with self._wake_fast:
+                if self._ending:
+                    self._threads.remove_watchdog()
                     return
                 before = self._clock.monotonic()
-                self._clock.wait(self._others, _WATCHDOG_EVERY_S)
-                late = self._clock.monotonic() - before - _WATCHDOG_EVERY_S
-                # Where this thread itself was kept from running (something held the GIL), a call that
-                # looks long may have returned long ago: judge at the next look.
-                if late < _WATCHDOG_EVERY_S:
+                self._clock.wait(self._wake_others, _WATCHDOG_INTERVAL_S)
+                late = self._clock.monotonic() - before - _WATCHDOG_INTERVAL_S
+                # Where this thread itself could not run (something held the GIL), a call that seems long may
+                # have returned already: it is judged at the next check.
+                if late < _WATCHDOG_INTERVAL_S:
                     self._abandon_hung_calls()
 
     def _abandon_hung_calls(self) -> None:
         now = self._clock.monotonic()
-        for worker in self._workers.present:
-            if worker.hangs(now):
-                self._driver.leave_behind(worker)
-                self._workers.replace(worker.lane)
+        for thread in self._threads.current:
+            if thread.is_hung(now):
+                self._source.abandon(thread)
+                self._threads.replace(thread.loop)
 
 
-_samplers: weakref.WeakSet[Sampler] = weakref.WeakSet()
+_lock = threading.Lock()
+_sampler: Sampler | None = None
 
 
-def _begin_anew_in_child() -> None:
-    # No thread survives a fork, and a lock that one of them held stays locked for ever in the child.
-    for sampler in list(_samplers):
-        sampler._forget_everything()
+def process_sampler() -> Sampler:
+    """Return this process's one sampler, which reads the source that GPUWIDGET_SOURCE selects.
+
+    Raises OptionError where that names no source. A forked child gets another sampler.
+    """
+    global _sampler
+    with _lock:
+        if _sampler is None:
+            _sampler = Sampler(open_source(), linger_s=_LINGER_S)
+        return _sampler
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_anew_in_child)
+def _reset_in_child() -> None:
+    global _lock, _sampler
+    _lock = threading.Lock()
+    _sampler = None
+
+
+reset_after_fork(_reset_in_child)

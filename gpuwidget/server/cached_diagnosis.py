@@ -10,7 +10,7 @@ from gpuwidget.diagnostics import isolated_run
 from gpuwidget.diagnostics.probe_process import ProbeEnvironment
 from gpuwidget.model.clock import Clock
 from gpuwidget.model.diagnosis import Diagnosis
-from gpuwidget.model.to_json import plain
+from gpuwidget.model.to_json import to_json
 from gpuwidget.version import __version__
 
 _MAX_AGE_S = 10.0
@@ -38,6 +38,6 @@ class CachedDiagnosis:
             self._running = asyncio.ensure_future(isolated_run.run_in_thread(self._diagnose))
         # Shielded, so that a closed page does not cancel it for the others.
         diagnosis = await asyncio.shield(self._running)
-        text = json.dumps(plain(diagnosis), allow_nan=False, separators=(",", ":")).encode()
+        text = json.dumps(to_json(diagnosis), allow_nan=False, separators=(",", ":")).encode()
         self._newest = (text, self._clock.monotonic())
         return text

@@ -7,7 +7,7 @@ from dataclasses import fields
 from functools import cached_property
 
 from gpuwidget.model.samples import Reading, Sample
-from gpuwidget.model.to_json import plain
+from gpuwidget.model.to_json import to_json
 
 _FIELDS = tuple(field.name for field in fields(Reading))
 
@@ -31,7 +31,7 @@ class EncodedSample:
     @cached_property
     def whole(self) -> bytes:
         """The whole sample."""
-        return _encode(plain(self.sample))
+        return _encode(to_json(self.sample))
 
     @property
     def message(self) -> bytes:
@@ -43,13 +43,15 @@ def _encode_changes(previous: Sample | None, sample: Sample) -> bytes | None:
     if previous is None or (previous.gpus, previous.origin) != (sample.gpus, sample.origin):
         return None
     readings = [_changed_fields(*pair) for pair in zip(previous.readings, sample.readings, strict=True)]
-    return _encode({"type": "changes", "time": plain(sample.time), "readings": readings})
+    return _encode({"type": "changes", "time": to_json(sample.time), "readings": readings})
 
 
 def _changed_fields(previous: Reading, reading: Reading) -> dict[str, object]:
     """Return the fields of ``reading`` whose values differ from those of ``previous``."""
     return {
-        name: plain(value) for name in _FIELDS if (value := getattr(reading, name)) != getattr(previous, name)
+        name: to_json(value)
+        for name in _FIELDS
+        if (value := getattr(reading, name)) != getattr(previous, name)
     }
 
 

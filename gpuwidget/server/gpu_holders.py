@@ -62,7 +62,7 @@ def gpu_ownership(
     reading: Reading, origin: Origin, context: ProcessContext, means: tuple[MeanUtilization, ...]
 ) -> GpuMemoryOwnership:
     """Return the holders of the memory of the GPU of ``reading``."""
-    if origin.kind == "replay":
+    if origin.recorded:
         return GpuMemoryOwnership(reading.uuid, (), reading.memory_used, RECORDED, means)
     if reading.lost_since is not None or reading.silent_since is not None:
         reason = reading.missing.get("memory_used", "the GPU does not answer")

@@ -34,7 +34,7 @@ class HistoryQuery:
 
     @classmethod
     def parse(cls, handler: RequestHandler, now: float) -> HistoryQuery | None:
-        """Return the query of a request at the epoch second ``now``; None for the plain history.
+        """Return the query of a request at the epoch second ``now``; None for the to_json history.
 
         Raises an HTTPError 400 with a sentence that names the allowed values.
         """

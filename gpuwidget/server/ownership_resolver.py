@@ -24,13 +24,13 @@ from typing import NamedTuple
 
 from gpuwidget.model.clock import Clock
 from gpuwidget.model.samples import Process, Reading, Sample
-from gpuwidget.model.to_json import plain
+from gpuwidget.model.to_json import to_json
 from gpuwidget.server.gpu_holders import ProcessContext, ProcessOwner, gpu_ownership
 from gpuwidget.server.kernel_inventory import InventorySnapshot
 from gpuwidget.server.kernel_reports import KernelUsage
 from gpuwidget.server.wire import GpuMemoryOwnership, MeanUtilization, MemoryOwnership
 from gpuwidget.system import processes
-from gpuwidget.system.processes import Directory, Families, Identity
+from gpuwidget.system.processes import Identity, ProcessDirectory, ProcessTrees
 
 _NO_OWNER = ProcessOwner(None, None)
 _TIMED_OUT = "This machine has not said for 10 seconds whose the processes on the GPUs are."
@@ -54,7 +54,7 @@ class OwnershipRequest(NamedTuple):
         ownership = MemoryOwnership("usage", self.sample.time, self.inventory.kernels, gpus)
         if self.sent is not None and replace(ownership, time=self.sent.time) == self.sent:
             return None
-        return ownership, json.dumps(plain(ownership), allow_nan=False, separators=(",", ":")).encode()
+        return ownership, json.dumps(to_json(ownership), allow_nan=False, separators=(",", ":")).encode()
 
     def timeout_message(self) -> tuple[MemoryOwnership, bytes] | None:
         """Return the message for a machine that does not return the owners in time."""
@@ -77,8 +77,8 @@ class OwnershipResolver:
     """Resolves the owners of processes. For use by one thread at a time; caches what it read of processes."""
 
     def __init__(self, clock: Clock) -> None:
-        self._families = Families(clock)
-        self._directory = Directory(clock)
+        self._families = ProcessTrees(clock)
+        self._directory = ProcessDirectory(clock)
         self._matching = PidMatching()
 
     def resolve(self, request: OwnershipRequest) -> OwnershipResult:
@@ -101,7 +101,7 @@ class OwnershipResolver:
             usage = request.reports.get(owner(pid).kernel or "", {}).get(uuid)
             return usage is not None and usage.context
 
-        if sample.origin.kind == "nvml":
+        if sample.origin.local_processes:
             self._matching.update(sample.readings, reports_context)
         context = ProcessContext(
             owner=owner,
@@ -121,7 +121,7 @@ class OwnershipResolver:
         self, request: OwnershipRequest, owner: Callable[[int], ProcessOwner]
     ) -> Mapping[str, int | None]:
         """Return the kernels that may use CUDA and whose memory the driver does not report."""
-        if request.sample.origin.kind != "nvml":
+        if not request.sample.origin.local_processes:
             return {}
         readings = [one for one in request.sample.readings if one.lost_since is None]
         if not self._matching.proven or any(one.processes is None for one in readings):
@@ -153,5 +153,5 @@ class PidMatching:
         if self.proven:
             return
         listed = [(process.pid, reading.uuid) for reading in readings for process in reading.processes or ()]
-        if all(processes.exists(pid) for pid, _ in listed):
+        if all(processes.process_exists(pid) for pid, _ in listed):
             self.proven = any(processes.uses_cuda(pid) or reports_context(pid, uuid) for pid, uuid in listed)

@@ -109,7 +109,7 @@ def _gpus(sample: Sample) -> Iterator[_Family]:
     )
     for gpu, reading in pairs:
         if reading.throttle is not None:
-            for reason in dict.fromkeys((*throttle_reasons.ALL, *reading.throttle)):
+            for reason in dict.fromkeys((*throttle_reasons.ALL_NAMES, *reading.throttle)):
                 _put(reasons, (*_labels(gpu), reason), reason in reading.throttle)
     yield reasons
 

@@ -1,9 +1,9 @@
-"""Where readings come from: one protocol, one module a source, and the choice among them.
+"""Sources of GPU readings: the protocol, one module per source, and the choice among them.
 
-A source answers for one GPU at a time, so that a call that hangs, or a GPU that is lost, is known by
-name and the others go on. Its ``read_*`` methods may be called from two threads at once (the sampler's
-fast and slow one) and may block for as long as the driver likes; ``open`` and ``close`` are called by
-one thread at a time. No method may be called on a path that a user waits for.
+A source reads one GPU per call, so that the sampler can tell which GPU hangs or is lost and go on with the
+others. Two threads (the sampler's fast and slow one) may call the ``read_*`` methods at once, and a call may
+block for as long as the driver does; ``open`` and ``close`` are called by one thread at a time. No code that
+a user waits for may call a source. Start with the protocol :class:`Source`.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from gpuwidget.model.errors import OptionError
 from gpuwidget.model.samples import Activity, Gpu, Origin, Process
 
 SOURCE_VARIABLE = "GPUWIDGET_SOURCE"
-"""Environment variable that chooses the source of kernels, CLI and server."""
+"""Environment variable that selects the source of kernels, CLI and server."""
 
 
 class Xid(NamedTuple):
-    """An error that the driver reported of a GPU."""
+    """An error of a GPU that the driver reported."""
 
     number: int
     time: float
-    """When it was noticed, epoch seconds."""
+    """When the source read it, epoch seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """What opening a source found. No GPU is no error: ``origin.reason`` then says why."""
+    """The result of opening a source. Finding no GPU is no error: ``origin.reason`` then gives the reason."""
 
     origin: Origin
     gpus: tuple[Gpu, ...]
     xids: Mapping[str, Xid] = field(default_factory=dict)
-    """By UUID the newest that is known of each GPU, also of those that were not found again."""
+    """The newest known XID of each GPU by UUID, also of GPUs that were not found again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fast:
+class FastReadings:
     """The cheap calls, made several times a second. Fields as in :class:`gpuwidget.model.samples.Reading`."""
 
     utilization: float | None
@@ -51,8 +51,8 @@ class Fast:
 
 
 @dataclass(frozen=True, slots=True)
-class Steady:
-    """Cheap calls for what changes slowly or is shown seldom, made about once a second."""
+class StatusReadings:
+    """Cheap calls for values that change slowly or are seldom shown, made every two seconds."""
 
     power_limit_w: float | None
     temperature_c: float | None
@@ -64,8 +64,8 @@ class Steady:
 
 
 @dataclass(frozen=True, slots=True)
-class Slow:
-    """Calls that take milliseconds, made every few seconds on a thread of their own."""
+class SlowReadings:
+    """Calls that take milliseconds, made once a minute on the slow thread."""
 
     energy_j: float | None
     utilization_window: float | None
@@ -76,8 +76,8 @@ class Slow:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
-    """One of the windows over which the driver takes utilization, with its own time."""
+class UtilizationWindow:
+    """One window over which the driver averages utilization."""
 
     until: float
     """Its end, epoch seconds."""
@@ -86,66 +86,67 @@ class Window:
 
 
 class Source(Protocol):
-    """Anything that can say what GPUs there are and what they read.
+    """A source of GPU readings.
 
-    Every ``read_*`` raises :class:`gpuwidget.model.errors.GpuLostError` where that GPU is lost,
-    :class:`gpuwidget.model.errors.SourceLostError` where the source must be opened again, and nothing else:
-    any other trouble is a None with its reason.
+    Every ``read_*`` raises :class:`gpuwidget.model.errors.GpuLostError` where that GPU is lost and
+    :class:`gpuwidget.model.errors.SourceLostError` where the source must be opened again. It raises nothing
+    else: after any other failure the value is None, with its reason.
     """
 
     def open(self) -> Inventory:
-        """Find the GPUs, with fresh handles; may be called again at any time to look anew.
+        """Find the GPUs and renew their handles; may be called again at any time.
 
-        Never raises: a driver that is absent or broken gives no GPUs and the reason.
+        Never raises: where the driver is absent or broken, the result has no GPUs and the reason.
         """
         ...
 
     def close(self) -> None:
-        """Let go of the driver. Safe to call twice, and while another thread's call hangs."""
+        """Close the driver. Safe to call twice, and while another thread's call hangs."""
         ...
 
-    def read_fast(self, gpu: Gpu) -> Fast:
-        """Utilization, memory and power of one GPU."""
+    def read_fast(self, gpu: Gpu) -> FastReadings:
+        """Return utilization, memory and power of one GPU."""
         ...
 
     def read_memory(self, gpu: Gpu) -> int | None:
-        """Bytes in use of one GPU, the same number as ``read_fast().memory_used``."""
+        """Return the bytes in use of one GPU, the same number as ``read_fast().memory_used``."""
         ...
 
     def read_processes(self, gpu: Gpu) -> tuple[Process, ...] | None:
-        """Who has a context on one GPU; None where the driver does not say."""
+        """Return the processes with a context on one GPU; None where the driver does not list them."""
         ...
 
-    def read_steady(self, gpu: Gpu) -> Steady:
-        """Temperature, clocks, power limit and throttle reasons of one GPU."""
+    def read_status(self, gpu: Gpu) -> StatusReadings:
+        """Return temperatures, clock, power limit, P-state and throttle reasons of one GPU."""
         ...
 
-    def read_slow(self, gpu: Gpu) -> Slow:
-        """What takes milliseconds to ask."""
+    def read_slow(self, gpu: Gpu) -> SlowReadings:
+        """Return the values whose calls take milliseconds."""
         ...
 
-    def read_windows(self, gpu: Gpu) -> tuple[Window, ...]:
-        """The last windows of utilization, oldest first; empty where none are kept. Takes milliseconds."""
+    def read_utilization_windows(self, gpu: Gpu) -> tuple[UtilizationWindow, ...]:
+        """Return the last utilization windows, oldest first; empty where none are kept. Takes
+        milliseconds."""
         ...
 
     def read_activity(self, gpu: Gpu) -> Activity | None:
-        """The hardware counters since the previous call for this GPU.
+        """Return the hardware counters since the previous call for this GPU.
 
         None at the first call, less than 100 ms after the last one, and where there is no GPM.
         """
         ...
 
-    def forget_activity(self) -> None:
-        """Let go of the counters' samples: nobody asks for activity any more."""
+    def stop_activity(self) -> None:
+        """Free the samples of the hardware counters, which no subscription wants any more."""
         ...
 
 
 def open_source(choice: str | None = None, clock: Clock = SYSTEM_CLOCK) -> Source:
-    """The source that ``choice`` names, not opened yet.
+    """Return the source that ``choice`` names, not opened yet.
 
-    ``choice`` is ``auto`` (NVML, else none with its reason), ``nvml``, ``replay`` or ``replay:PATH``
-    (loops), ``replay-once:PATH`` or ``none``; without it the environment variable GPUWIDGET_SOURCE
-    decides, and without that ``auto``. Raises OptionError for anything else.
+    ``choice`` is ``auto`` (NVML, or no GPU and the reason), ``nvml``, ``replay`` or ``replay:PATH`` (loops),
+    ``replay-once:PATH`` or ``none``. Without it the environment variable GPUWIDGET_SOURCE applies, and
+    without that ``auto``. Raises OptionError for anything else.
     """
     text = choice if choice is not None else os.environ.get(SOURCE_VARIABLE, "")
     kind, _, path = (text.strip() or "auto").partition(":")

@@ -1,53 +1,53 @@
-"""The source of a machine that is to show no GPU, with the reason it gives."""
+"""The source without GPUs, and the reason why."""
 
 from __future__ import annotations
 
 from gpuwidget.model.errors import SourceLostError
 from gpuwidget.model.samples import Activity, Gpu, Origin, Process
-from gpuwidget.sources import Fast, Inventory, Slow, Steady, Window
+from gpuwidget.sources import FastReadings, Inventory, SlowReadings, StatusReadings, UtilizationWindow
 
 
 class NoSource:
-    """No GPU at all, and why."""
+    """A source that finds no GPU."""
 
     def __init__(self, reason: str) -> None:
         self._reason = reason
 
     def open(self) -> Inventory:
-        """No GPUs, and the reason."""
+        """Return no GPUs, and the reason."""
         origin = Origin(kind="none", reason=self._reason, recording=None, driver=None, cuda_driver=None)
         return Inventory(origin=origin, gpus=())
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
-    def read_fast(self, gpu: Gpu) -> Fast:
-        """Never called: there is no GPU."""
+    def read_fast(self, gpu: Gpu) -> FastReadings:
+        """Never called, as there is no GPU."""
         raise SourceLostError(self._reason)
 
     def read_memory(self, gpu: Gpu) -> int | None:
-        """Never called: there is no GPU."""
+        """Never called, as there is no GPU."""
         raise SourceLostError(self._reason)
 
     def read_processes(self, gpu: Gpu) -> tuple[Process, ...] | None:
-        """Never called: there is no GPU."""
+        """Never called, as there is no GPU."""
         raise SourceLostError(self._reason)
 
-    def read_steady(self, gpu: Gpu) -> Steady:
-        """Never called: there is no GPU."""
+    def read_status(self, gpu: Gpu) -> StatusReadings:
+        """Never called, as there is no GPU."""
         raise SourceLostError(self._reason)
 
-    def read_slow(self, gpu: Gpu) -> Slow:
-        """Never called: there is no GPU."""
+    def read_slow(self, gpu: Gpu) -> SlowReadings:
+        """Never called, as there is no GPU."""
         raise SourceLostError(self._reason)
 
-    def read_windows(self, gpu: Gpu) -> tuple[Window, ...]:
-        """Never called: there is no GPU."""
+    def read_utilization_windows(self, gpu: Gpu) -> tuple[UtilizationWindow, ...]:
+        """Never called, as there is no GPU."""
         raise SourceLostError(self._reason)
 
     def read_activity(self, gpu: Gpu) -> Activity | None:
-        """Never called: there is no GPU."""
+        """Never called, as there is no GPU."""
         raise SourceLostError(self._reason)
 
-    def forget_activity(self) -> None:
-        """Nothing to let go of."""
+    def stop_activity(self) -> None:
+        """Do nothing."""

@@ -1,13 +1,12 @@
-"""The GPUs of this machine, as NVIDIA's management library (NVML) reports them.
+"""The GPUs of this machine, read through NVIDIA's management library (NVML).
 
-Reached through NVIDIA's own Python binding, the module ``pynvml`` of the package nvidia-ml-py. This module
-opens and closes it; what one GPU is asked is in ``nvml_device``.
+The binding is NVIDIA's own, the module ``pynvml`` of the package nvidia-ml-py. This module opens and closes
+NVML and finds the GPUs; ``nvml_device`` makes the calls of one GPU.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,77 +15,87 @@ from typing import Any, NamedTuple, TypeVar
 
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.errors import GpuLostError, SourceError, SourceLostError
+from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.samples import Activity, Gpu, Origin, Process
-from gpuwidget.sources import Fast, Inventory, Slow, Steady, Window
-from gpuwidget.sources import nvml_messages as words
-from gpuwidget.sources.nvml_device import SLOW_VALUES, STEADY_VALUES, Device, Library
-from gpuwidget.sources.nvml_errors import Xids
-from gpuwidget.sources.nvml_inventory import cuda_version, find_gpu, text
+from gpuwidget.sources import (
+    FastReadings,
+    Inventory,
+    SlowReadings,
+    StatusReadings,
+    UtilizationWindow,
+    nvml_messages,
+)
+from gpuwidget.sources.nvml_device import SLOW_VALUES, STATUS_VALUES, NvmlDevice, NvmlSession
+from gpuwidget.sources.nvml_errors import XidEvents
 from gpuwidget.system import processes
 
-log = logging.getLogger("gpuwidget")
+_LOG = logging.getLogger(__name__)
 
-_PATIENCE_S = 0.5
-"""How long opening waits for calls that are under way, and these for it; one that hangs never ends."""
-_NO_FAST = Fast(
+_CALL_WAIT_S = 0.5
+"""How long opening waits for calls under way, and new calls for the opening. A hung call never ends."""
+_CLOSED = "The NVIDIA driver is closed."
+_NO_FAST = FastReadings(
     None,
     None,
     None,
     None,
-    dict.fromkeys(("utilization", "memory_utilization", "memory_used", "power_w"), words.REOPENING),
+    dict.fromkeys(("utilization", "memory_utilization", "memory_used", "power_w"), nvml_messages.REOPENING),
 )
-_NO_STEADY = Steady(
+_NO_STEADY = StatusReadings(
     None,
     None,
     None,
     None,
     None,
     None,
-    dict.fromkeys(STEADY_VALUES, words.REOPENING),
+    dict.fromkeys(STATUS_VALUES, nvml_messages.REOPENING),
 )
-_NO_SLOW = Slow(None, None, None, None, None, dict.fromkeys(SLOW_VALUES, words.REOPENING))
+_NO_SLOW = SlowReadings(None, None, None, None, None, dict.fromkeys(SLOW_VALUES, nvml_messages.REOPENING))
 
 _T = TypeVar("_T")
 
 
-class _CannotOpen(Exception):
-    """There is no GPU to read; its text says why and what to do."""
+class _OpenError(Exception):
+    """There is no GPU to read; its text gives the reason and what to do."""
 
 
 class _Opened(NamedTuple):
     inventory: Inventory
-    devices: dict[str, Device]
+    devices: dict[str, NvmlDevice]
 
 
 class NvmlSource:
-    """A source of readings (see :class:`gpuwidget.sources.Source`)."""
+    """The source that reads NVML."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
-        self._forget_everything()
+        self._reset()
+        reset_after_fork(self._reset_in_child)
 
-    def _forget_everything(self) -> None:
-        self._pid = os.getpid()
+    def _reset(self) -> None:
+        self._closed_reason = _CLOSED
         self._changed = threading.Condition(threading.Lock())
-        self._devices: dict[str, Device] = {}
+        self._devices: dict[str, NvmlDevice] = {}
         self._nvml: Any = None
-        self._xids = Xids(self._clock)
+        self._xids = XidEvents(self._clock)
         self._times_started = 0
         self._calls = 0
         self._opening_since: float | None = None
         self._close_after_calls = False
 
+    def _reset_in_child(self) -> None:
+        # Only the parent process may shut down what it opened.
+        self._reset()
+        self._closed_reason = "This process was forked from the one that opened the NVIDIA driver."
+
     # -- opening and closing -------------------------------------------------------------------------
 
     def open(self) -> Inventory:
-        """Start NVML anew and find the GPUs. Never raises: without GPUs, the origin says why.
+        """Start NVML again and find the GPUs. Never raises: without GPUs, the origin gives the reason.
 
-        A GPU that can't be opened is left out, the others are there.
+        A GPU that can't be opened is left out.
         """
-        if os.getpid() != self._pid:
-            # What a parent process started is the parent's to shut down.
-            self._forget_everything()
-        self.forget_activity()
+        self.stop_activity()
         with self._changed:
             self._close_after_calls = False
             self._opening_since = self._clock.monotonic()
@@ -94,21 +103,19 @@ class NvmlSource:
             self._devices = {}
         if idle:
             self._shut_down()
-        opened = self._start_safely()
+        opened = self._start_or_reason()
         if idle and not opened.devices:
             self._shut_down()
         with self._changed:
             self._devices = opened.devices
+            self._closed_reason = _CLOSED
             self._opening_since = None
             self._changed.notify_all()
         return replace(opened.inventory, xids=dict(self._xids.newest))
 
     def close(self) -> None:
-        """Let go of the driver, once no call is under way any more. Safe to call twice."""
-        if os.getpid() != self._pid:
-            self._forget_everything()
-            return
-        self.forget_activity()
+        """Shut NVML down once the last call has returned. Safe to call twice."""
+        self.stop_activity()
         with self._changed:
             self._devices = {}
             self._close_after_calls = self._calls > 0
@@ -117,8 +124,8 @@ class NvmlSource:
         self._shut_down()
 
     def _await_calls(self) -> bool:
-        # NVML must not be shut down under a call; under one that hangs it would itself hang.
-        deadline = self._clock.monotonic() + _PATIENCE_S
+        # NVML must not be shut down during a call; during one that hangs, the shutdown would hang too.
+        deadline = self._clock.monotonic() + _CALL_WAIT_S
         while self._calls:
             left = deadline - self._clock.monotonic()
             if left <= 0:
@@ -127,21 +134,21 @@ class NvmlSource:
         return True
 
     def _shut_down(self) -> None:
-        self._xids.let_go()
+        self._xids.close()
         while self._times_started:
             self._times_started -= 1
             with suppress(self._nvml.NVMLError):
                 self._nvml.nvmlShutdown()
 
-    def _start_safely(self) -> _Opened:
+    def _start_or_reason(self) -> _Opened:
         try:
             return self._start()
-        except (_CannotOpen, SourceError) as error:
-            return _nothing(str(error))
+        except (_OpenError, SourceError) as error:
+            return _no_gpus(str(error))
         except Exception as error:
-            # Whatever a binding of another version does: it is no reason to break a notebook.
-            log.debug("NVML could not be read", exc_info=True)
-            return _nothing(f"The NVIDIA driver could not be read ({type(error).__name__}: {error}).")
+            # A binding of another version may raise anything; that must not break a notebook.
+            _LOG.debug("NVML could not be read", exc_info=True)
+            return _no_gpus(f"The NVIDIA driver could not be read ({type(error).__name__}: {error}).")
 
     def _start(self) -> _Opened:
         self._nvml = nvml = _binding()
@@ -151,78 +158,82 @@ class NvmlSource:
             driver = text(nvml.nvmlSystemGetDriverVersion())
             count = nvml.nvmlDeviceGetCount()
         except nvml.NVMLError as error:
-            raise _CannotOpen(words.cannot_start(error.value, str(error))) from error
+            raise _OpenError(nvml_messages.start_error(error.value, str(error))) from error
         origin = Origin(
             kind="nvml", reason=None, recording=None, driver=driver, cuda_driver=cuda_version(nvml)
         )
-        library = Library(
+        session = NvmlSession(
             nvml=nvml,
             clock=self._clock,
-            directory=processes.Directory(self._clock) if processes.in_host_pid_namespace() else None,
-            scrambled=words.scrambles_processes(driver),
+            process_directory=processes.ProcessDirectory(self._clock)
+            if processes.in_host_pid_namespace()
+            else None,
+            scrambled=nvml_messages.scrambles_process_lists(driver),
             xids=self._xids,
         )
         gpus: list[Gpu] = []
-        devices: dict[str, Device] = {}
-        reason = words.NO_GPU
+        devices: dict[str, NvmlDevice] = {}
+        reason = nvml_messages.NO_GPU
         for index in range(count):
             try:
-                found = find_gpu(library, index)
+                found = _find_gpu(session, index)
             except nvml.NVMLError as error:
-                reason = words.cannot_start(error.value, str(error))
-                log.debug("GPU %d can't be opened: %s", index, error)
+                reason = nvml_messages.start_error(error.value, str(error))
+                _LOG.debug("GPU %d can't be opened: %s", index, error)
             except GpuLostError as error:
                 reason = str(error)
-                log.debug("GPU %d can't be opened: %s", index, error)
+                _LOG.debug("GPU %d can't be opened: %s", index, error)
             else:
                 gpus += (gpu for gpu, _ in found)
                 devices.update((gpu.uuid, device) for gpu, device in found)
         if not gpus:
-            return _nothing(reason, driver, origin.cuda_driver)
+            return _no_gpus(reason, driver, origin.cuda_driver)
         return _Opened(Inventory(origin, tuple(gpus)), devices)
 
     # -- readings ------------------------------------------------------------------------------------
 
-    def read_fast(self, gpu: Gpu) -> Fast:
-        """Three NVML calls, one for a MIG slice, which has no utilization and power of its own.
+    def read_fast(self, gpu: Gpu) -> FastReadings:
+        """Make three NVML calls, or one for a MIG slice, which has neither utilization nor power.
 
-        Power is that of the moment; on drivers without that field the mean of the last second.
+        Power is the current draw; drivers without that field report the mean of the last second.
         """
-        return self._call(gpu, Device.read_fast, _NO_FAST)
+        return self._call(gpu, NvmlDevice.read_fast, _NO_FAST)
 
     def read_memory(self, gpu: Gpu) -> int | None:
-        """One NVML call; none where the GPU works in the host's memory."""
-        return self._call(gpu, Device.read_memory, None)
+        """Make one NVML call, or none where the GPU uses the host's memory."""
+        return self._call(gpu, NvmlDevice.read_memory, None)
 
     def read_processes(self, gpu: Gpu) -> tuple[Process, ...] | None:
-        """Two NVML calls. Why it was None is in ``missing`` of the next ``read_fast``."""
-        return self._call(gpu, Device.read_processes, None)
+        """Make two NVML calls. ``missing`` of the next ``read_fast`` has the reason for None."""
+        return self._call(gpu, NvmlDevice.read_processes, None)
 
-    def read_steady(self, gpu: Gpu) -> Steady:
-        """Six NVML calls, none for a MIG slice."""
-        return self._call(gpu, Device.read_steady, _NO_STEADY)
+    def read_status(self, gpu: Gpu) -> StatusReadings:
+        """Make six NVML calls, or none for a MIG slice."""
+        return self._call(gpu, NvmlDevice.read_status, _NO_STEADY)
 
-    def read_slow(self, gpu: Gpu) -> Slow:
-        """One NVML call of some milliseconds, and cheap ones for errors.
+    def read_slow(self, gpu: Gpu) -> SlowReadings:
+        """Make one NVML call of some milliseconds, and cheap ones for errors.
 
-        At first also those that find the utilization window.
+        The first time also measure the utilization window.
         """
-        return self._call(gpu, Device.read_slow, _NO_SLOW)
+        return self._call(gpu, NvmlDevice.read_slow, _NO_SLOW)
 
-    def read_windows(self, gpu: Gpu) -> tuple[Window, ...]:
-        """One NVML call of some milliseconds; the driver keeps about 14 s (H200)."""
-        return self._call(gpu, Device.read_windows, ())
+    def read_utilization_windows(self, gpu: Gpu) -> tuple[UtilizationWindow, ...]:
+        """Make one NVML call of some milliseconds; the driver keeps about 14 s of windows (H200)."""
+        return self._call(gpu, NvmlDevice.read_utilization_windows, ())
 
     def read_activity(self, gpu: Gpu) -> Activity | None:
-        """Two NVML calls, one of 0.2 ms. Why it was None is in ``missing`` of the next ``read_fast``."""
-        return self._call(gpu, Device.read_activity, None)
+        """Make two NVML calls, one of 0.2 ms. ``missing`` of the next ``read_fast`` has the reason for
+        None."""
+        return self._call(gpu, NvmlDevice.read_activity, None)
 
-    def forget_activity(self) -> None:
-        """Free the counters' samples; one that a hung call writes to is freed when that call returns."""
+    def stop_activity(self) -> None:
+        """Free the samples of the counters; one that a hung call writes to is freed when that call
+        returns."""
         for device in list(self._devices.values()):
-            device.forget_activity()
+            device.stop_activity()
 
-    def _call(self, gpu: Gpu, read: Callable[[Device], _T], while_opening: _T) -> _T:
+    def _call(self, gpu: Gpu, read: Callable[[NvmlDevice], _T], while_opening: _T) -> _T:
         device = self._enter(gpu)
         if device is None:
             return while_opening
@@ -231,18 +242,16 @@ class NvmlSource:
         finally:
             self._leave()
 
-    def _enter(self, gpu: Gpu) -> Device | None:
-        if os.getpid() != self._pid:
-            raise SourceLostError("This process was forked from the one that opened the NVIDIA driver.")
+    def _enter(self, gpu: Gpu) -> NvmlDevice | None:
         with self._changed:
             while self._opening_since is not None:
-                left = self._opening_since + _PATIENCE_S - self._clock.monotonic()
+                left = self._opening_since + _CALL_WAIT_S - self._clock.monotonic()
                 if left <= 0:
                     return None
                 self._clock.wait(self._changed, left)
             device = self._devices.get(gpu.uuid)
             if device is None and not self._devices:
-                raise SourceLostError("The NVIDIA driver is closed.")
+                raise SourceLostError(self._closed_reason)
             if device is None:
                 raise GpuLostError(f"GPU {gpu.index} ({gpu.name}) is not there any more.")
             self._calls += 1
@@ -262,12 +271,83 @@ def _binding() -> Any:
     try:
         import pynvml
     except ImportError:
-        raise _CannotOpen(words.NO_PYNVML) from None
+        raise _OpenError(nvml_messages.NO_PYNVML) from None
     if not hasattr(pynvml, "_nvmlGetFunctionPointer"):
-        raise _CannotOpen(words.FOREIGN_PYNVML)
+        raise _OpenError(nvml_messages.FOREIGN_PYNVML)
     return pynvml
 
 
-def _nothing(reason: str, driver: str | None = None, cuda_driver: str | None = None) -> _Opened:
+def _no_gpus(reason: str, driver: str | None = None, cuda_driver: str | None = None) -> _Opened:
     origin = Origin(kind="none", reason=reason, recording=None, driver=driver, cuda_driver=cuda_driver)
     return _Opened(Inventory(origin, ()), {})
+
+
+def _find_gpu(session: NvmlSession, index: int) -> list[tuple[Gpu, NvmlDevice]]:
+    """Return a GPU and its MIG slices. Raises NVMLError, GpuLostError, SourceLostError."""
+    nvml = session.nvml
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    name = text(nvml.nvmlDeviceGetName(handle))
+    device = NvmlDevice(session, handle, f"GPU {index} ({name})")
+    unknown: dict[str, str] = {}
+    pci = device.query("pci_bus_id", (nvml.nvmlDeviceGetPciInfo_v3,), unknown)
+    capability = device.query("compute_capability", (nvml.nvmlDeviceGetCudaComputeCapability,), unknown)
+    total, reserved = device.memory_size()
+    uuid = text(nvml.nvmlDeviceGetUUID(handle))
+    device.register_xids(uuid)
+    gpu = Gpu(
+        uuid=uuid,
+        index=index,
+        mig_index=None,
+        mig_parent=None,
+        name=name,
+        pci_bus_id=None if pci is None else text(pci.busId),
+        memory_total=total,
+        memory_reserved=reserved,
+        unified_memory=device.unified,
+        compute_capability=None if capability is None else "{}.{}".format(*capability),
+    )
+    return [(gpu, device), *_find_slices(session, gpu, device)]
+
+
+def _find_slices(session: NvmlSession, parent: Gpu, whole: NvmlDevice) -> list[tuple[Gpu, NvmlDevice]]:
+    nvml = session.nvml
+    found: list[tuple[Gpu, NvmlDevice]] = []
+    # 0 where MIG is off or unknown, which saves nvmlDeviceGetMigMode (144 µs on H200).
+    count = whole.query("mig", (nvml.nvmlDeviceGetMaxMigDeviceCount,), {}) or 0
+    for index in range(count):
+        try:
+            handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(whole.handle, index)
+            name = text(nvml.nvmlDeviceGetName(handle))
+            uuid = text(nvml.nvmlDeviceGetUUID(handle))
+            device = NvmlDevice(session, handle, f"MIG slice {index} of GPU {parent.index} ({name})", whole)
+            total, reserved = device.memory_size()
+        except (nvml.NVMLError, GpuLostError) as error:
+            # The indices of slices have gaps, and an error of one slice does not concern the others.
+            _LOG.debug("MIG slice %d of GPU %d is left out: %s", index, parent.index, error)
+            continue
+        slice_ = replace(
+            parent,
+            uuid=uuid,
+            mig_index=index,
+            mig_parent=parent.uuid,
+            name=name,
+            memory_total=total,
+            memory_reserved=reserved,
+            unified_memory=False,
+        )
+        found.append((slice_, device))
+    return found
+
+
+def cuda_version(nvml: Any) -> str | None:
+    """Return the newest CUDA version that the driver supports, as "13.0"; None where unknown."""
+    try:
+        version = int(nvml.nvmlSystemGetCudaDriverVersion_v2())
+    except nvml.NVMLError:
+        return None
+    return f"{version // 1000}.{version % 1000 // 10}"
+
+
+def text(value: str | bytes) -> str:
+    """Return a string of NVML, which is bytes or str depending on the version of its binding."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

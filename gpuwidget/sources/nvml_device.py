@@ -1,4 +1,4 @@
-"""One GPU, or one MIG slice, that NVML has opened: what it is asked, and what it is not asked again."""
+"""The NVML calls of one GPU or MIG slice, without those that are known to be unsupported."""
 
 from __future__ import annotations
 
@@ -12,71 +12,80 @@ from typing import Any
 from gpuwidget.model.clock import Clock
 from gpuwidget.model.errors import GpuLostError, SourceLostError
 from gpuwidget.model.samples import Activity, Process, ProcessKind
-from gpuwidget.sources import Fast, Slow, Steady, Window, Xid, throttle_reasons
-from gpuwidget.sources import nvml_messages as words
-from gpuwidget.sources.nvml_errors import Xids, uncorrected
-from gpuwidget.sources.nvml_gpm import Counters, TakeSample
+from gpuwidget.sources import (
+    FastReadings,
+    SlowReadings,
+    StatusReadings,
+    UtilizationWindow,
+    Xid,
+    nvml_messages,
+    throttle_reasons,
+)
+from gpuwidget.sources.nvml_errors import XidEvents, uncorrected_errors
+from gpuwidget.sources.nvml_gpm import GpmCounters, TakeSample
 from gpuwidget.sources.nvml_processes import list_processes, memory_by_pid
 from gpuwidget.system import processes
 
-Way = Callable[[Any], Any]
-"""One way of asking a handle for a value; raises pynvml's NVMLError."""
+NvmlCall = Callable[[Any], Any]
+"""A call that reads a value by handle; raises pynvml's NVMLError."""
 
-_NOT_THERE = frozenset({words.FUNCTION_NOT_FOUND, words.NOT_SUPPORTED})
-_NOT_IN_LIBRARY = frozenset({words.FUNCTION_NOT_FOUND})
-_STALE = frozenset({words.NOT_FOUND, words.INVALID_ARGUMENT})
-"""What the handle of a MIG slice says of its memory once the slice is gone."""
-STEADY_VALUES = tuple(field.name for field in fields(Steady) if field.name != "missing")
+_UNAVAILABLE = frozenset({nvml_messages.FUNCTION_NOT_FOUND, nvml_messages.NOT_SUPPORTED})
+_NO_FUNCTION = frozenset({nvml_messages.FUNCTION_NOT_FOUND})
+_STALE = frozenset({nvml_messages.NOT_FOUND, nvml_messages.INVALID_ARGUMENT})
+"""Errors of the memory call of a MIG slice that was removed."""
+STATUS_VALUES = tuple(field.name for field in fields(StatusReadings) if field.name != "missing")
 SLOW_VALUES = ("energy_j", "utilization_window", "ecc_uncorrected", "xid")
-"""What is always known or missing with a reason; there is no time of an error without an error."""
+"""Values that are either known or missing with a reason; ``xid_time`` is None wherever ``xid`` is."""
 _VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 """Member of a field's union for each NVML_VALUE_TYPE."""
 
 
 @dataclass(frozen=True)
-class Library:
-    """What the GPUs of one opening share."""
+class NvmlSession:
+    """What all GPUs of one opening share."""
 
     nvml: Any
     """The module pynvml."""
     clock: Clock
-    directory: processes.Directory | None
-    """Looks up users and commands; None where the driver's process ids are not ours."""
+    process_directory: processes.ProcessDirectory | None
+    """Looks up users and programs; None where the driver's process ids are not ours."""
     scrambled: bool
-    """Whether this driver's process lists can't be read."""
-    xids: Xids
-    """Outlasts the opening."""
+    """Whether this driver's process lists can't be parsed."""
+    xids: XidEvents
+    """Kept while NVML is closed and opened again."""
 
 
-class Device:
-    """Asks one GPU, by its handle, and remembers which values it does not have.
+class NvmlDevice:
+    """Reads one GPU by its handle, and remembers which values it does not support.
 
-    ``slice_of`` is, for a MIG slice, the device that it is cut from. A slice is asked for its memory,
-    processes and counters only: nothing else is its own.
+    For a MIG slice, ``slice_of`` is the GPU that it is part of. Only memory, processes and hardware counters
+    of a slice are read; everything else belongs to the whole GPU.
     """
 
-    def __init__(self, library: Library, handle: Any, label: str, slice_of: Device | None = None) -> None:
+    def __init__(
+        self, session: NvmlSession, handle: Any, label: str, slice_of: NvmlDevice | None = None
+    ) -> None:
         self.handle = handle
-        self._library = library
-        self._nvml = library.nvml
+        self._session = session
+        self._nvml = session.nvml
         self._label = label
         self._slice_of = slice_of
         self.unified = False
-        self._never: dict[str, str] = {}
-        self._way: dict[str, int] = {}
-        self._lasting: dict[str, str] = {}
-        self._counters: Counters | None = None
+        self._unsupported: dict[str, str] = {}
+        self._call_index: dict[str, int] = {}
+        self._lasting_missing: dict[str, str] = {}
+        self._counters: GpmCounters | None = None
         self._window: float | None = None
         self._uuid = ""
-        nvml = library.nvml
-        self._utilization: Sequence[Way] = (nvml.nvmlDeviceGetUtilizationRates,)
-        self._memory: Sequence[Way] = (self._memory_v2, nvml.nvmlDeviceGetMemoryInfo)
-        self._power: Sequence[Way] = (
+        nvml = session.nvml
+        self._utilization: Sequence[NvmlCall] = (nvml.nvmlDeviceGetUtilizationRates,)
+        self._memory: Sequence[NvmlCall] = (self._memory_v2, nvml.nvmlDeviceGetMemoryInfo)
+        self._power: Sequence[NvmlCall] = (
             partial(self._field, nvml.NVML_FI_DEV_POWER_INSTANT),
             nvml.nvmlDeviceGetPowerUsage,  # a mean over 1 s on Ampere and later, so only the second choice
         )
-        # Versions of the binding lack the newer ones, or are to drop the older ones with CUDA 14.
-        self._throttle: Sequence[Way] = [
+        # Older versions of the binding lack the newer names, and CUDA 14 is to drop the older ones.
+        self._throttle: Sequence[NvmlCall] = [
             getattr(nvml, name)
             for name in (
                 "nvmlDeviceGetCurrentClocksEventReasons",
@@ -84,75 +93,77 @@ class Device:
             )
             if hasattr(nvml, name)
         ]
-        self._temperature: Sequence[Way] = [
+        self._temperature: Sequence[NvmlCall] = [
             partial(_with, getattr(nvml, name), nvml.NVML_TEMPERATURE_GPU)
             for name in ("nvmlDeviceGetTemperature", "nvmlDeviceGetTemperatureV")
             if hasattr(nvml, name)
         ]
-        self._memory_temperature: Sequence[Way] = (partial(self._field, nvml.NVML_FI_DEV_MEMORY_TEMP),)
-        self._clock: Sequence[Way] = (partial(_with, nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM),)
-        self._processes: Mapping[ProcessKind, Sequence[Way]] = {
+        self._memory_temperature: Sequence[NvmlCall] = (partial(self._field, nvml.NVML_FI_DEV_MEMORY_TEMP),)
+        self._clock: Sequence[NvmlCall] = (partial(_with, nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM),)
+        self._processes: Mapping[ProcessKind, Sequence[NvmlCall]] = {
             kind: [partial(list_processes, nvml, kind, version) for version in (3, 2)]
             for kind in ("compute", "graphics")
         }
-        if library.scrambled:
-            self._never["processes"] = self._lasting["processes"] = words.SCRAMBLED
+        if session.scrambled:
+            self._unsupported["processes"] = self._lasting_missing["processes"] = (
+                nvml_messages.SCRAMBLED_PROCESS_LISTS
+            )
         if slice_of is not None:
             for name in ("utilization", "power_w", "windows", *SLOW_VALUES):
-                self._never[name] = words.OF_THE_WHOLE_GPU
+                self._unsupported[name] = nvml_messages.NOT_PER_MIG_SLICE
 
     # -- asking --------------------------------------------------------------------------------------
 
-    def ask(
+    def query(
         self,
         name: str,
-        ways: Sequence[Way],
+        calls: Sequence[NvmlCall],
         missing: dict[str, str],
-        next_after: Collection[int] = _NOT_THERE,
+        fallback_on: Collection[int] = _UNAVAILABLE,
     ) -> Any:
-        """The value of the first of ``ways`` that this GPU has; None, with its reason in ``missing``, else.
+        """Return the value by the first of ``calls`` that this GPU supports; else None, and store the reason.
 
-        A way that fails with one of ``next_after`` is not tried again. Raises GpuLostError, SourceLostError.
+        A call that fails with one of ``fallback_on`` is not made again. Raises GpuLostError, SourceLostError.
         """
-        reason = self._never.get(name)
+        reason = self._unsupported.get(name)
         if reason is not None:
             missing[name] = reason
             return None
-        at = self._way.get(name, 0)
+        at = self._call_index.get(name, 0)
         while True:
             try:
-                return ways[at](self.handle)
+                return calls[at](self.handle)
             except self._nvml.NVMLError as error:
-                if error.value in next_after and at + 1 < len(ways):
+                if error.value in fallback_on and at + 1 < len(calls):
                     at += 1
-                    self._way[name] = at
+                    self._call_index[name] = at
                     continue
                 missing[name] = self._reason(name, error)
                 return None
 
     def _reason(self, name: str, error: Any) -> str:
         code = error.value
-        if code in words.GPU_LOST:
-            raise GpuLostError(f"{self._label} {words.GPU_LOST[code]}.")
-        if code in words.SOURCE_LOST:
-            raise SourceLostError(words.cannot_start(code, str(error)))
+        if code in nvml_messages.GPU_LOST:
+            raise GpuLostError(f"{self._label} {nvml_messages.GPU_LOST[code]}.")
+        if code in nvml_messages.SOURCE_LOST:
+            raise SourceLostError(nvml_messages.start_error(code, str(error)))
         if self._slice_of is not None and name == "memory_used" and code in _STALE:
             raise GpuLostError(f"{self._label} is not there any more: MIG was set up anew.")
-        if code in words.PERMANENT:
-            return self._never.setdefault(name, words.PERMANENT[code])
-        return words.PASSING.get(code) or f"the driver says: {error}"
+        if code in nvml_messages.PERMANENT:
+            return self._unsupported.setdefault(name, nvml_messages.PERMANENT[code])
+        return nvml_messages.TRANSIENT.get(code) or f"the driver says: {error}"
 
     # -- the cheap calls -----------------------------------------------------------------------------
 
-    def read_fast(self) -> Fast:
-        """Three calls: utilization, memory, power."""
-        missing = dict(self._lasting)
-        rates = self.ask("utilization", self._utilization, missing)
+    def read_fast(self) -> FastReadings:
+        """Make three calls: utilization, memory, power."""
+        missing = dict(self._lasting_missing)
+        rates = self.query("utilization", self._utilization, missing)
         used = self._used(missing)
-        milliwatts = self.ask("power_w", self._power, missing)
+        milliwatts = self.query("power_w", self._power, missing)
         if rates is None:
             missing["memory_utilization"] = missing["utilization"]
-        return Fast(
+        return FastReadings(
             utilization=None if rates is None else float(rates.gpu),
             memory_utilization=None if rates is None else float(rates.memory),
             memory_used=used,
@@ -161,19 +172,19 @@ class Device:
         )
 
     def read_memory(self) -> int | None:
-        """One call: memory in use."""
+        """Make one call: memory in use."""
         return self._used({})
 
     def memory_size(self) -> tuple[int | None, int | None]:
-        """Bytes of memory, and of it those that the driver keeps; finds out whether it is the host's."""
+        """Return the total bytes of memory and those reserved; detect whether the memory is the host's."""
         missing: dict[str, str] = {}
         info = self._memory_info(missing)
         if self._slice_of is None:
-            unsupported = missing.get("memory_used") == words.PERMANENT[words.NOT_SUPPORTED]
+            unsupported = missing.get("memory_used") == nvml_messages.PERMANENT[nvml_messages.NOT_SUPPORTED]
             self.unified = unsupported if info is None else info.total == 0
         if self.unified:
             return processes.host_memory().total, 0
-        # The first version has no such field: it counts them as used.
+        # The first version of the structure has no such field: it counts them as used.
         return (None, None) if info is None else (int(info.total), int(getattr(info, "reserved", 0)))
 
     def _used(self, missing: dict[str, str]) -> int | None:
@@ -183,18 +194,18 @@ class Device:
         return None if info is None else int(info.used)
 
     def _memory_info(self, missing: dict[str, str]) -> Any:
-        # Only where the library has no v2 is v1 right: it counts what the driver reserves as used, so that
-        # changing over for any other error would make a jump that nobody allocated.
-        return self.ask("memory_used", self._memory, missing, _NOT_IN_LIBRARY)
+        # v1 is used only where the library has no v2. It counts reserved memory as used, so that a change to
+        # v1 after any other error would show a jump that nobody allocated.
+        return self.query("memory_used", self._memory, missing, _NO_FUNCTION)
 
     def _memory_v2(self, handle: Any) -> Any:
         return self._nvml.nvmlDeviceGetMemoryInfo(handle, version=self._nvml.nvmlMemory_v2)
 
     def _field(self, number: int, handle: Any) -> Any:
         value = self._nvml.nvmlDeviceGetFieldValues(handle, [number])[0]
-        if value.nvmlReturn == words.INVALID_ARGUMENT:
-            # What a driver says of a field that came after it.
-            raise self._nvml.NVMLError(words.NOT_SUPPORTED)
+        if value.nvmlReturn == nvml_messages.INVALID_ARGUMENT:
+            # The error of a driver that is older than the field.
+            raise self._nvml.NVMLError(nvml_messages.NOT_SUPPORTED)
         if value.nvmlReturn:
             raise self._nvml.NVMLError(value.nvmlReturn)
         return getattr(value.value, _VALUES[value.valueType])
@@ -202,16 +213,16 @@ class Device:
     # -- processes -----------------------------------------------------------------------------------
 
     def read_processes(self) -> tuple[Process, ...] | None:
-        """Two calls: compute and graphics processes, each process once."""
+        """Make two calls, compute and graphics processes; each process is listed once."""
         missing: dict[str, str] = {}
         found: dict[int, tuple[ProcessKind, int | None]] = {}
-        for kind, ways in self._processes.items():
+        for kind, calls in self._processes.items():
             name = "processes" if kind == "compute" else "graphics processes"
-            listed = self.ask(name, ways, missing)
-            if listed is None and kind == "graphics" and name in self._never:
+            listed = self.query(name, calls, missing)
+            if listed is None and kind == "graphics" and name in self._unsupported:
                 continue
             if listed is None:
-                self._lasting["processes"] = missing[name]
+                self._lasting_missing["processes"] = missing[name]
                 return None
             for pid, memory in memory_by_pid(listed).items():
                 before = found.get(pid)
@@ -219,79 +230,86 @@ class Device:
                     found[pid] = (kind, memory)
                 elif before[1] is None:
                     found[pid] = (before[0], memory)
-        self._lasting.pop("processes", None)
-        directory = self._library.directory
+        self._lasting_missing.pop("processes", None)
+        process_directory = self._session.process_directory
         return tuple(
             Process(
-                pid, kind, memory, *(directory.look_up(pid) if directory is not None else processes.UNKNOWN)
+                pid,
+                kind,
+                memory,
+                *(process_directory.look_up(pid) if process_directory is not None else processes.UNKNOWN),
             )
             for pid, (kind, memory) in found.items()
         )
 
     # -- what changes slowly, and what is slow -------------------------------------------------------
 
-    def read_steady(self) -> Steady:
-        """Six cheap calls; none for a MIG slice."""
+    def read_status(self) -> StatusReadings:
+        """Make six cheap calls; none for a MIG slice."""
         if self._slice_of is not None:
-            missing = dict.fromkeys(STEADY_VALUES, words.OF_THE_WHOLE_GPU)
-            return Steady(None, None, None, None, None, None, missing)
+            missing = dict.fromkeys(STATUS_VALUES, nvml_messages.NOT_PER_MIG_SLICE)
+            return StatusReadings(None, None, None, None, None, None, missing)
         missing = {}
-        limit = self.ask("power_limit_w", (self._nvml.nvmlDeviceGetEnforcedPowerLimit,), missing)
-        temperature = self.ask("temperature_c", self._temperature, missing)
-        memory_temperature = self.ask("memory_temperature_c", self._memory_temperature, missing)
-        clock = self.ask("sm_clock_mhz", self._clock, missing)
-        pstate = self.ask("pstate", (self._pstate,), missing)
-        reasons = self.ask("throttle", self._throttle, missing)
-        return Steady(
+        limit = self.query("power_limit_w", (self._nvml.nvmlDeviceGetEnforcedPowerLimit,), missing)
+        temperature = self.query("temperature_c", self._temperature, missing)
+        memory_temperature = self.query("memory_temperature_c", self._memory_temperature, missing)
+        clock = self.query("sm_clock_mhz", self._clock, missing)
+        pstate = self.query("pstate", (self._pstate,), missing)
+        reasons = self.query("throttle", self._throttle, missing)
+        return StatusReadings(
             power_limit_w=None if limit is None else limit / 1000,
             temperature_c=None if temperature is None else float(temperature),
             memory_temperature_c=None if memory_temperature is None else float(memory_temperature),
             sm_clock_mhz=None if clock is None else float(clock),
             pstate=pstate,
-            throttle=None if reasons is None else throttle_reasons.words(reasons),
+            throttle=None if reasons is None else throttle_reasons.reason_names(reasons),
             missing=missing,
         )
 
     def _pstate(self, handle: Any) -> int:
         state = int(self._nvml.nvmlDeviceGetPerformanceState(handle))
-        if not 0 <= state <= 15:  # 32 is NVML's word for an unknown one
-            raise self._nvml.NVMLError(words.NO_DATA)
+        if not 0 <= state <= 15:  # NVML reports an unknown state as 32
+            raise self._nvml.NVMLError(nvml_messages.NO_DATA)
         return state
 
-    def read_slow(self) -> Slow:
-        """The energy counter, what went wrong, and once the window that utilization is taken over."""
+    def read_slow(self) -> SlowReadings:
+        """Read the energy counter and the errors, and the first time measure the utilization window."""
         missing: dict[str, str] = {}
-        millijoules = self.ask("energy_j", (self._nvml.nvmlDeviceGetTotalEnergyConsumption,), missing)
+        millijoules = self.query("energy_j", (self._nvml.nvmlDeviceGetTotalEnergyConsumption,), missing)
         if self._window is None:
-            self._window = self.ask("utilization_window", (self._measure_window,), missing)
-        errors = self.ask("ecc_uncorrected", (partial(uncorrected, self._nvml),), missing)
-        newest: Xid | None = self.ask("xid", (self._newest_xid,), missing)
+            self._window = self.query("utilization_window", (self._measure_window,), missing)
+        errors = self.query("ecc_uncorrected", (partial(uncorrected_errors, self._nvml),), missing)
+        newest: Xid | None = self.query("xid", (self._newest_xid,), missing)
         xid, xid_time = newest or (None, None)
         energy = None if millijoules is None else millijoules / 1000
-        return Slow(energy, self._window, errors, xid, xid_time, missing)
+        return SlowReadings(energy, self._window, errors, xid, xid_time, missing)
 
-    def watch(self, uuid: str) -> None:
-        """Two calls: have the driver keep what it reports of errors; read_slow tries again where it can't.
+    def register_xids(self, uuid: str) -> None:
+        """Make two calls so that the driver queues this GPU's errors; read_slow tries again where they fail.
 
         Raises GpuLostError, SourceLostError.
         """
         self._uuid = uuid
-        self.ask("xid", (self._watch,), {})
+        self.query("xid", (self._register_xids,), {})
 
-    def _watch(self, handle: Any) -> None:
-        self._library.xids.watch(self._nvml, self._uuid, handle)
+    def _register_xids(self, handle: Any) -> None:
+        self._session.xids.register(self._nvml, self._uuid, handle)
 
     def _newest_xid(self, handle: Any) -> Xid | None:
-        self._watch(handle)
-        return self._library.xids.look(self._uuid)
+        self._register_xids(handle)
+        return self._session.xids.poll(self._uuid)
 
-    def read_windows(self) -> tuple[Window, ...]:
-        """One call: the windows of utilization that the driver still has."""
-        samples = self.ask("windows", (self._samples,), {}) or ()
-        return tuple(Window(time / 1e6, float(value)) for time, value in sorted(samples) if 0 <= value <= 100)
+    def read_utilization_windows(self) -> tuple[UtilizationWindow, ...]:
+        """Make one call: the utilization windows that the driver still has."""
+        samples = self.query("windows", (self._samples,), {}) or ()
+        return tuple(
+            UtilizationWindow(time / 1e6, float(value))
+            for time, value in sorted(samples)
+            if 0 <= value <= 100
+        )
 
     def _samples(self, handle: Any) -> list[tuple[int, int]]:
-        """Times, in microseconds since the epoch, and values; a sample that was never taken has no time."""
+        """Return times (microseconds since the epoch) and values; samples never taken have no time."""
         nvml = self._nvml
         kind, samples = nvml.nvmlDeviceGetSamples(handle, nvml.NVML_GPU_UTILIZATION_SAMPLES, 0)
         member = _VALUES[kind] if 0 <= kind < len(_VALUES) else "uiVal"
@@ -304,19 +322,19 @@ class Device:
         times = sorted(time for time, _ in self._samples(handle))
         steps = [later - earlier for earlier, later in pairwise(times) if later > earlier]
         if len(steps) < 3:
-            raise nvml.NVMLError(words.NO_DATA)
+            raise nvml.NVMLError(nvml_messages.NO_DATA)
         return float(round(median(steps) / 1e6, 3))
 
     # -- the hardware's counters ---------------------------------------------------------------------
 
     def read_activity(self) -> Activity | None:
-        """One call, and at the second and later ones the difference to the one before."""
+        """Make one call; from the second on, return the difference to the previous one."""
         missing: dict[str, str] = {}
-        activity: Activity | None = self.ask("activity", (self._count,), missing)
+        activity: Activity | None = self.query("activity", (self._count,), missing)
         if missing:
-            self._lasting.update(missing)
+            self._lasting_missing.update(missing)
         else:
-            self._lasting.pop("activity", None)
+            self._lasting_missing.pop("activity", None)
         return activity
 
     def _count(self, handle: Any) -> Activity | None:
@@ -325,20 +343,20 @@ class Device:
             counters = self._counters = self._new_counters()
         return counters.read()
 
-    def _new_counters(self) -> Counters:
+    def _new_counters(self) -> GpmCounters:
         nvml, whole, handle = self._nvml, self._slice_of, self.handle
         of = handle if whole is None else whole.handle
         if not nvml.nvmlGpmQueryDeviceSupport(of).isSupportedDevice:
-            self._never["activity"] = words.NO_GPM
-            raise nvml.NVMLError(words.NOT_SUPPORTED)
+            self._unsupported["activity"] = nvml_messages.NO_GPM
+            raise nvml.NVMLError(nvml_messages.NOT_SUPPORTED)
         if whole is None:
             take: TakeSample = partial(nvml.nvmlGpmSampleGet, of)
         else:
             take = partial(nvml.nvmlGpmMigSampleGet, of, nvml.nvmlDeviceGetGpuInstanceId(handle))
-        return Counters(nvml, take, self._library.clock)
+        return GpmCounters(nvml, take, self._session.clock)
 
-    def forget_activity(self) -> None:
-        """Let go of the counters' samples; a call that is under way keeps its own until it returns."""
+    def stop_activity(self) -> None:
+        """Free the samples of the counters; those of a call under way are freed when it returns."""
         counters, self._counters = self._counters, None
         if counters is not None:
             counters.discard()

@@ -1,6 +1,6 @@
-"""How the GPUs are and how they are set up, asked once: for the doctor, in a process of its own.
+"""Health and setup of the GPUs, read once by NVML for the doctor, in a subprocess.
 
-Every call may hang with a broken driver: nobody calls this on a path or in a process that must go on.
+Every call may hang with a broken driver, so only a process that may be killed calls this.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from itertools import permutations
 from typing import Any
 
 from gpuwidget.model.errors import SourceError
-from gpuwidget.sources import nvml_messages as words
-from gpuwidget.sources import throttle_reasons
-from gpuwidget.sources.nvml_errors import uncorrected
-from gpuwidget.sources.nvml_inventory import cuda_version, text
+from gpuwidget.sources import nvml_messages, throttle_reasons
+from gpuwidget.sources.nvml import cuda_version, text
+from gpuwidget.sources.nvml_errors import uncorrected_errors
 
 NO_BINDING = -1
-"""Stands for NVML's error number where its Python binding is what is missing."""
+"""Takes the place of NVML's error number where its Python binding is missing."""
 _COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
 _P2P_READ, _P2P_NVLINK = 0, 2  # in pynvml the first is a tuple by mistake
 _P2P_OK = 0
@@ -26,7 +25,7 @@ _P2P_OK = 0
 
 @dataclass(frozen=True, slots=True)
 class GpuHealth:
-    """One GPU. What it does not say is None, with its reason in ``missing``."""
+    """One GPU. An unknown value is None, with its reason in ``missing``."""
 
     index: int
     uuid: str
@@ -35,29 +34,29 @@ class GpuHealth:
     compute_capability: str | None
     """As "9.0"."""
     mig: bool | None
-    """Whether it is cut into slices."""
+    """Whether MIG is on."""
     mig_pending: bool | None
-    """Whether it will be after its next reset."""
+    """Whether MIG will be on after the next reset."""
     slices: tuple[str, ...]
     """UUIDs of its MIG slices."""
     compute_mode: str | None
     """``default``, ``exclusive process`` or ``prohibited`` (nvidia-smi: compute_mode)."""
     persistence: bool | None
-    """Whether the driver keeps it initialised without a client."""
+    """Whether the driver keeps it initialized without a client."""
     ecc: bool | None
     ecc_uncorrected: int | None
     """Uncorrected memory errors since the driver was loaded."""
     retired_pending: bool | None
-    """Whether pages of memory are to be retired at the next reset (before Ampere)."""
+    """Whether pages of memory will be retired at the next reset (before Ampere)."""
     remapped: int | None
     """Rows of memory replaced after an uncorrected error (Ampere and later)."""
     remap_pending: bool | None
     remap_failed: bool | None
-    """Whether no spare row was left: the memory stays broken."""
+    """Whether no spare row was left: the memory stays faulty."""
     pcie_generation: int | None
     """Falls while the GPU is idle, to save power."""
     pcie_generation_max: int | None
-    """What GPU and slot can do together."""
+    """What GPU and slot support together."""
     pcie_width: int | None
     pcie_width_max: int | None
     throttle: tuple[str, ...] | None
@@ -65,81 +64,81 @@ class GpuHealth:
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
-    """What one GPU may do with another's memory."""
+class PeerAccess:
+    """How one GPU can access another's memory."""
 
     one: int
     """NVML's index."""
     other: int
     nvlink: bool | None
-    """Whether NVLink joins them; None where the driver does not say."""
+    """Whether NVLink connects them; None where unknown."""
     reads: bool | None
-    """Whether ``one`` may read the memory of ``other`` directly."""
+    """Whether ``one`` can read the memory of ``other`` directly."""
 
 
 @dataclass(frozen=True, slots=True)
 class NvmlHealth:
-    """All that NVML says."""
+    """All that NVML reports of this machine."""
 
     error: int | None
-    """Number of the error with which it did not start, None where it did."""
+    """Number of the error with which NVML did not start, None where it did."""
     reason: str | None
-    """What that means and what to do."""
+    """The meaning of that error and what to do."""
     driver: str | None
     cuda_driver: str | None
-    """Newest CUDA that it runs, as "13.0"."""
+    """Newest CUDA version that the driver supports, as "13.0"."""
     gpus: tuple[GpuHealth, ...]
     lost: tuple[str, ...]
-    """A sentence for each GPU that is there and can't be opened."""
-    peers: tuple[Peer, ...]
+    """A sentence for each GPU that is present and can't be opened."""
+    peers: tuple[PeerAccess, ...]
     """One for each ordered pair."""
 
 
-def examine(announce: Callable[[str], object] = lambda step: None) -> NvmlHealth:
-    """Open NVML, ask everything once, close it; ``announce`` gets the name of each step before it begins."""
-    announce("import pynvml")
+def query_health(on_step: Callable[[str], object] = lambda step: None) -> NvmlHealth:
+    """Open NVML, read everything once, and close it; ``on_step`` receives the name of each step first."""
+    on_step("import pynvml")
     try:
         import pynvml
     except ImportError:
-        return _nothing(NO_BINDING, words.NO_PYNVML)
+        return _failed(NO_BINDING, nvml_messages.NO_PYNVML)
     if not hasattr(pynvml, "_nvmlGetFunctionPointer"):
-        return _nothing(NO_BINDING, words.FOREIGN_PYNVML)
-    announce("nvmlInit")
+        return _failed(NO_BINDING, nvml_messages.FOREIGN_PYNVML)
+    on_step("nvmlInit")
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        return _nothing(int(error.value), words.cannot_start(error.value, str(error)))
+        return _failed(int(error.value), nvml_messages.start_error(error.value, str(error)))
     try:
-        return _examine(pynvml, announce)
+        return _query_health(pynvml, on_step)
     except pynvml.NVMLError as error:
-        return _nothing(int(error.value), words.cannot_start(error.value, str(error)))
+        return _failed(int(error.value), nvml_messages.start_error(error.value, str(error)))
     finally:
-        announce("nvmlShutdown")
+        on_step("nvmlShutdown")
         pynvml.nvmlShutdown()
 
 
-def _nothing(error: int, reason: str) -> NvmlHealth:
+def _failed(error: int, reason: str) -> NvmlHealth:
     return NvmlHealth(error, reason, None, None, (), (), ())
 
 
-def _examine(nvml: Any, announce: Callable[[str], object]) -> NvmlHealth:
-    announce("NVML's list of GPUs")
+def _query_health(nvml: Any, on_step: Callable[[str], object]) -> NvmlHealth:
+    on_step("NVML's list of GPUs")
     driver = text(nvml.nvmlSystemGetDriverVersion())
     gpus, lost, handles = [], [], {}
     for index in range(nvml.nvmlDeviceGetCount()):
-        announce(f"NVML's query of GPU {index}")
+        on_step(f"NVML's query of GPU {index}")
         try:
             handles[index] = nvml.nvmlDeviceGetHandleByIndex(index)
             gpus.append(_gpu(nvml, handles[index], index))
         except nvml.NVMLError as error:
             handles.pop(index, None)
-            said = words.GPU_LOST.get(error.value) or f"can't be opened ({error})"
+            said = nvml_messages.GPU_LOST.get(error.value) or f"can't be opened ({error})"
             lost.append(f"GPU {index} {said}.")
         except SourceError as error:
             lost.append(str(error))
-    announce("NVML's query of peer access")
+    on_step("NVML's query of peer access")
     peers = tuple(
-        Peer(
+        PeerAccess(
             one, other, *(_p2p(nvml, handles[one], handles[other], what) for what in (_P2P_NVLINK, _P2P_READ))
         )
         for one, other in permutations(handles, 2)
@@ -155,15 +154,15 @@ def _p2p(nvml: Any, one: Any, other: Any, what: int) -> bool | None:
 
 
 def _gpu(nvml: Any, handle: Any, index: int) -> GpuHealth:
-    ask = _Asker(nvml, handle)
+    query = _Query(nvml, handle)
     uuid, name = text(nvml.nvmlDeviceGetUUID(handle)), text(nvml.nvmlDeviceGetName(handle))
-    pci = ask("pci_bus_id", "nvmlDeviceGetPciInfo_v3")
-    capability = ask("compute_capability", "nvmlDeviceGetCudaComputeCapability")
-    mig = ask("mig", "nvmlDeviceGetMigMode")
-    mode = ask("compute_mode", "nvmlDeviceGetComputeMode")
-    ecc = ask("ecc", "nvmlDeviceGetEccMode")
-    rows = ask("remapped", "nvmlDeviceGetRemappedRows")
-    reasons = ask(
+    pci = query("pci_bus_id", "nvmlDeviceGetPciInfo_v3")
+    capability = query("compute_capability", "nvmlDeviceGetCudaComputeCapability")
+    mig = query("mig", "nvmlDeviceGetMigMode")
+    mode = query("compute_mode", "nvmlDeviceGetComputeMode")
+    ecc = query("ecc", "nvmlDeviceGetEccMode")
+    rows = query("remapped", "nvmlDeviceGetRemappedRows")
+    reasons = query(
         "throttle", "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"
     )
     return GpuHealth(
@@ -176,46 +175,46 @@ def _gpu(nvml: Any, handle: Any, index: int) -> GpuHealth:
         mig_pending=None if mig is None else bool(mig[1]),
         slices=_slices(nvml, handle) if mig is not None and mig[0] else (),
         compute_mode=None if mode is None else _COMPUTE_MODES.get(mode, f"mode {mode}"),
-        persistence=_flag(ask("persistence", "nvmlDeviceGetPersistenceMode")),
+        persistence=_flag(query("persistence", "nvmlDeviceGetPersistenceMode")),
         ecc=None if ecc is None else bool(ecc[0]),
-        ecc_uncorrected=ask("ecc_uncorrected", partial(uncorrected, nvml)),
-        retired_pending=_flag(ask("retired_pending", "nvmlDeviceGetRetiredPagesPendingStatus")),
+        ecc_uncorrected=query("ecc_uncorrected", partial(uncorrected_errors, nvml)),
+        retired_pending=_flag(query("retired_pending", "nvmlDeviceGetRetiredPagesPendingStatus")),
         remapped=None if rows is None else int(rows[1]),
         remap_pending=None if rows is None else bool(rows[2]),
         remap_failed=None if rows is None else bool(rows[3]),
-        pcie_generation=ask("pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration"),
-        pcie_generation_max=ask("pcie_generation_max", "nvmlDeviceGetMaxPcieLinkGeneration"),
-        pcie_width=ask("pcie_width", "nvmlDeviceGetCurrPcieLinkWidth"),
-        pcie_width_max=ask("pcie_width_max", "nvmlDeviceGetMaxPcieLinkWidth"),
-        throttle=None if reasons is None else throttle_reasons.words(reasons),
-        missing=ask.missing,
+        pcie_generation=query("pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration"),
+        pcie_generation_max=query("pcie_generation_max", "nvmlDeviceGetMaxPcieLinkGeneration"),
+        pcie_width=query("pcie_width", "nvmlDeviceGetCurrPcieLinkWidth"),
+        pcie_width_max=query("pcie_width_max", "nvmlDeviceGetMaxPcieLinkWidth"),
+        throttle=None if reasons is None else throttle_reasons.reason_names(reasons),
+        missing=query.missing,
     )
 
 
-class _Asker:
-    """Asks one GPU; what it does not say is None, and why is in ``missing``."""
+class _Query:
+    """Reads values of one GPU; the reason for each unknown one is in ``missing``."""
 
     def __init__(self, nvml: Any, handle: Any) -> None:
         self._nvml = nvml
         self._handle = handle
         self.missing: dict[str, str] = {}
 
-    def __call__(self, name: str, *ways: str | Callable[[Any], Any]) -> Any:
-        """The value by the first of ``ways`` that binding and driver have."""
-        reason = words.PERMANENT[words.FUNCTION_NOT_FOUND]
-        for way in ways:
-            # Versions of the binding lack the newer functions, or drop the older ones.
-            function = getattr(self._nvml, way, None) if isinstance(way, str) else way
+    def __call__(self, name: str, *functions: str | Callable[[Any], Any]) -> Any:
+        """Return the value by the first of ``functions`` that binding and driver support."""
+        reason = nvml_messages.PERMANENT[nvml_messages.FUNCTION_NOT_FOUND]
+        for candidate in functions:
+            # Older versions of the binding lack the newer functions, newer ones drop the older.
+            function = getattr(self._nvml, candidate, None) if isinstance(candidate, str) else candidate
             if function is None:
                 continue
             try:
                 return function(self._handle)
             except self._nvml.NVMLError as error:
-                if error.value in words.GPU_LOST:
+                if error.value in nvml_messages.GPU_LOST:
                     raise
-                reasons = {**words.PERMANENT, **words.PASSING}
+                reasons = {**nvml_messages.PERMANENT, **nvml_messages.TRANSIENT}
                 reason = reasons.get(error.value, f"the driver says: {error}")
-                if error.value != words.FUNCTION_NOT_FOUND:
+                if error.value != nvml_messages.FUNCTION_NOT_FOUND:
                     break
         self.missing[name] = reason
         return None

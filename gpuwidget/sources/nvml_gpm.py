@@ -1,4 +1,4 @@
-"""GPU performance monitoring (GPM): the hardware's own counters, read as the difference of two samples."""
+"""GPU performance monitoring (GPM): hardware counters, read as the difference of two samples."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 from gpuwidget.model.clock import Clock
 from gpuwidget.model.samples import Activity
 
-SHORTEST_S = 0.1
-"""The counters need this long between two samples to say anything (NVML's documentation)."""
+MIN_WINDOW_S = 0.1
+"""Shortest time between two samples for which the counters have values (NVML's documentation)."""
 
 _MIB = 1024**2
 _METRICS = (
@@ -29,20 +29,20 @@ _METRICS = (
     (60, "nvlink_rx", _MIB),
     (61, "nvlink_tx", _MIB),
 )
-"""NVML_GPM_METRIC number, field of Activity, and what makes percent or bytes a second of its unit."""
+"""NVML_GPM_METRIC number, field of Activity, and factor from NVML's unit to percent or bytes a second."""
 
 
-_Question = tuple[Any, list[tuple[Any, tuple[int, str, int]]]]
-"""NVML's structure for a question and its answer, and the place of each metric in it."""
+_MetricsRequest = tuple[Any, list[tuple[Any, tuple[int, str, int]]]]
+"""NVML's structure for a request and its results, and the slot of each metric in it."""
 TakeSample = Callable[[Any], object]
 """nvmlGpmSampleGet, or nvmlGpmMigSampleGet, of one GPU into a sample; raises pynvml's NVMLError."""
 
 
-class Counters:
-    """The two samples of one GPU: the one last taken, and the one to take next.
+class GpmCounters:
+    """The two samples of one GPU: the one taken last, and the one to take next.
 
-    ``read`` is called by one thread at a time, ``discard`` by any, also while a ``read`` hangs: that read's
-    samples are then let go of when it returns after all.
+    One thread at a time calls ``read``. Any thread may call ``discard``, also while a ``read`` hangs: its
+    samples are then freed when it returns.
     """
 
     def __init__(self, nvml: Any, take: TakeSample, clock: Clock) -> None:
@@ -55,17 +55,17 @@ class Counters:
         self._last: Any = None
         self._next: Any = None
         self._last_time = self._last_monotonic = float("-inf")
-        self._question: _Question | None = None
+        self._metrics_request: _MetricsRequest | None = None
 
     def read(self) -> Activity | None:
-        """What the hardware did since the last call; None at the first and within 100 ms of the last.
+        """Return the activity since the last call; None at the first and within 100 ms of the last.
 
         Raises pynvml's NVMLError.
         """
         with self._lock:
             if self._reading or self._discarded:
                 return None
-            if self._clock.monotonic() - self._last_monotonic < SHORTEST_S:
+            if self._clock.monotonic() - self._last_monotonic < MIN_WINDOW_S:
                 return None
             self._reading = True
         try:
@@ -78,7 +78,7 @@ class Counters:
                 self._free()
 
     def discard(self) -> None:
-        """Let go of the samples, for good. Safe to call twice."""
+        """Free the samples for good. Safe to call twice."""
         with self._lock:
             if self._discarded:
                 return
@@ -99,9 +99,9 @@ class Counters:
 
     def _between(self, first: Any, second: Any, since: float, until: float) -> Activity:
         nvml = self._nvml
-        if self._question is None:
-            self._question = _question(nvml)
-        get, slots = self._question
+        if self._metrics_request is None:
+            self._metrics_request = _metrics_request(nvml)
+        get, slots = self._metrics_request
         get.sample1, get.sample2 = first, second
         nvml.nvmlGpmMetricsGet(get)
         values = {}
@@ -118,8 +118,8 @@ class Counters:
         self._last = self._next = None
 
 
-def _question(nvml: Any) -> _Question:
-    """What is asked at every read, made once: setting it up takes longer than the answer."""
+def _metrics_request(nvml: Any) -> _MetricsRequest:
+    """Return the request for every read, made once: setting it up takes longer than the read."""
     get = nvml.c_nvmlGpmMetricsGet_t()
     get.version = nvml.NVML_GPM_METRICS_GET_VERSION
     get.numMetrics = len(_METRICS)

@@ -1,6 +1,6 @@
-"""What NVML's numbers mean to a person: errors with what to do about them.
+"""Messages for NVML's errors, with what to do about them.
 
-Numbers and not pynvml's names for them, so that the words are at hand when pynvml itself is what is missing.
+Error numbers are written out, as pynvml itself may be what is missing.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ PERMANENT = {
     NOT_SUPPORTED: "not supported by this GPU",
     FUNCTION_NOT_FOUND: "this driver is too old for it",
 }
-"""Errors that stay for that value of that GPU, and the reason that the value is missing."""
+"""Errors that last for that value of that GPU, and the reason why the value is missing."""
 
-PASSING = {
+TRANSIENT = {
     NO_PERMISSION: "this user or container may not read it",
     NOT_FOUND: "the driver has no data for it yet",
     TIMEOUT: "the driver did not answer in time",
     NO_DATA: "the driver has no data for it yet",
     UNKNOWN: "the driver reports an unknown error",
 }
-"""Errors that may be gone at the next look; any other is told in NVML's own words."""
+"""Errors that may be gone at the next poll; for any other the reason quotes NVML's text."""
 
 GPU_LOST = {
     GPU_IS_LOST: "fell off the bus or lost its power; a reboot of the machine usually brings it back",
@@ -88,16 +88,16 @@ _START = {
 }
 
 
-def cannot_start(code: int, said: str) -> str:
-    """Why there is no GPU and what to do, for the error that NVML started with; ``said`` is its own text."""
+def start_error(code: int, said: str) -> str:
+    """Return why there is no GPU and what to do, for the error that NVML started with and its own text."""
     fallback = (
         f"The NVIDIA driver could not be started (NVML error {code}: {said}). See what nvidia-smi says."
     )
     return _START.get(code, fallback)
 
 
-def scrambles_processes(driver: str | None) -> bool:
-    """Whether this driver version hands out process lists in a shape that nobody can read (nvitop#75)."""
+def scrambles_process_lists(driver: str | None) -> bool:
+    """Return whether this driver version lists processes in a shape that can't be parsed (nvitop#75)."""
     if driver is None:
         return False
     try:
@@ -107,7 +107,7 @@ def scrambles_processes(driver: str | None) -> bool:
     return branch == 535 and 43 <= release < 86
 
 
-SCRAMBLED = "drivers 535.43 to 535.85 list processes wrongly; update the driver"
-OF_THE_WHOLE_GPU = "a MIG slice has none of its own; see the whole GPU"
+SCRAMBLED_PROCESS_LISTS = "drivers 535.43 to 535.85 list processes wrongly; update the driver"
+NOT_PER_MIG_SLICE = "a MIG slice has none of its own; see the whole GPU"
 REOPENING = "the driver is being opened again"
 NO_GPM = "this GPU has no performance counters that the driver gives out (Hopper and later have)"

@@ -1,4 +1,4 @@
-"""The lists of processes that have a context on a GPU, in the shape that drivers write them."""
+"""The lists of processes with a context on a GPU, in the shape that drivers write them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpuwidget.model.samples import ProcessKind
-from gpuwidget.sources import nvml_messages as words
+from gpuwidget.sources import nvml_messages
 
 _FUNCTIONS: dict[ProcessKind, str] = {
     "compute": "nvmlDeviceGetComputeRunningProcesses",
     "graphics": "nvmlDeviceGetGraphicsRunningProcesses",
 }
-_ROOM_AT_FIRST = 32
-_UNSAID = 2**64 - 1
+_INITIAL_CAPACITY = 32
+_UNAVAILABLE = 2**64 - 1
 
 
 class ProcessInfo(ctypes.Structure):
@@ -29,19 +29,19 @@ class ProcessInfo(ctypes.Structure):
 
 
 def list_processes(nvml: Any, kind: ProcessKind, version: int, handle: Any) -> Sequence[ProcessInfo]:
-    """The entries of one list, by version 3 or 2 of its call; raises pynvml's NVMLError.
+    """Return the entries of one list, by version 3 or 2 of its call; raises pynvml's NVMLError.
 
-    pynvml's own function asks for the number first and for the list then. That is twice the calls, of
-    which each may wait for the GIL, and it fails where processes come in between.
+    pynvml's function reads the number of entries first and then the list. That is twice the calls, each of
+    which may wait for the GIL, and it fails where a process starts in between.
     """
     call = nvml._nvmlGetFunctionPointer(f"{_FUNCTIONS[kind]}_v{version}")
-    room = _ROOM_AT_FIRST
+    capacity = _INITIAL_CAPACITY
     while True:
-        buffer = (ProcessInfo * room)()
-        count = ctypes.c_uint(room)
+        buffer = (ProcessInfo * capacity)()
+        count = ctypes.c_uint(capacity)
         code = call(handle, ctypes.byref(count), buffer)
-        if code == words.INSUFFICIENT_SIZE:
-            room = max(2 * room, count.value)
+        if code == nvml_messages.INSUFFICIENT_SIZE:
+            capacity = max(2 * capacity, count.value)
         elif code:
             raise nvml.NVMLError(code)
         else:
@@ -49,13 +49,14 @@ def list_processes(nvml: Any, kind: ProcessKind, version: int, handle: Any) -> S
 
 
 def memory_by_pid(listed: Sequence[ProcessInfo]) -> dict[int, int | None]:
-    """Bytes that each process of a list holds, None where the driver does not say (WSL, WDDM).
+    """Return the bytes that each process of a list holds, None where the driver does not report it (WSL,
+    WDDM).
 
-    A GPU that is cut into slices lists a process once for each slice that it works on.
+    A GPU with MIG lists a process once for each slice that it uses.
     """
     memory: dict[int, int | None] = {}
     for info in listed:
-        size = None if info.memory == _UNSAID else int(info.memory)
+        size = None if info.memory == _UNAVAILABLE else int(info.memory)
         before = memory.get(info.pid, 0)
         memory[info.pid] = None if size is None or before is None else before + size
     return memory

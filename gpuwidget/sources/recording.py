@@ -1,11 +1,12 @@
-"""Recordings: readings of GPUs written down, one JSON object a line, to be played again.
+"""Recordings: GPU readings in a file of JSON lines, for replay.
 
 The first line is ``{"meta": {...}}``: driver, cuda_driver (13000 for 13.0), tick_s and what does not change
 of each GPU. Every further line is a tick: ``t`` seconds since the start, ``phase`` (what was running, or
 null), and for each GPU ``util`` and ``mem_util`` (percent), ``mem_used`` (bytes), ``power_mw``, ``temp_c``,
 ``mem_temp_c``, ``sm_mhz``, ``throttle`` (NVML's bits), ``procs`` (pid and bytes, and ``"graphics"`` for a
-process that is no compute process); where they are new ``gpm`` (percent, or MiB a second) and ``energy_mj``;
-``"lost": true`` for a GPU that was lost. null is unknown. A file that begins as gzip does is unpacked.
+process that is no compute process). Where they are new: ``gpm`` (percent, or MiB a second) and
+``energy_mj``. ``"lost": true`` stands for a GPU that was lost, null for an unknown value. A file that starts
+with gzip's magic number is decompressed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 NOT_RECORDED = "not in the recording"
 UTILIZATION_WINDOW_S = 0.2
-"""Of a recording that does not say: what the driver of the H200s that were recorded used."""
+"""Default for recordings without it: the window of the driver of the recorded H200s."""
 MIB = 1024**2
 
 TICK_KEYS = ("util", "mem_util", "mem_used", "power_mw", "temp_c", "mem_temp_c", "sm_mhz", "throttle")
@@ -46,11 +47,11 @@ def _column() -> array[float]:
 
 
 @dataclass(slots=True)
-class Track:
-    """The course of one GPU, in columns of eight bytes a value, NaN for unknown."""
+class RecordedSeries:
+    """The time series of one GPU, in arrays of eight bytes a value, NaN for unknown."""
 
     ticks: dict[str, array[float]] = field(default_factory=lambda: {key: _column() for key in TICK_KEYS})
-    """A value for each of the recording's times, by its key in the file and in its unit."""
+    """One value for each of the recording's times, by key and in the unit of the file."""
     processes: list[tuple[Process, ...] | None] = field(default_factory=list)
     lost: bytearray = field(default_factory=bytearray)
     gpm_since: array[float] = field(default_factory=_column)
@@ -61,19 +62,19 @@ class Track:
     """By the names of Activity, in its units."""
     energy_t: array[float] = field(default_factory=_column)
     energy_j: array[float] = field(default_factory=_column)
-    """The counter, which never falls; empty where it was not recorded."""
+    """The energy counter, which never falls; empty where it was not recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedGpu:
-    """One GPU: who it is, what did not change, and its course."""
+    """One GPU: its identity, its constants, and its time series."""
 
     gpu: Gpu
     power_limit_w: float | None
     utilization_window: float | None
     missing: Mapping[str, str]
     """Why a field could not be read when it was recorded, by the names of Reading."""
-    track: Track = field(default_factory=Track)
+    series: RecordedSeries = field(default_factory=RecordedSeries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ class Recording:
     cuda_driver: str | None
     gpus: tuple[RecordedGpu, ...]
     times: array[float]
-    """Seconds since the start, the first 0, never falling."""
+    """Seconds since the start; the first is 0, and they never fall."""
     duration_s: float
     """Up to the end of the last tick; more than 0."""
 
@@ -94,7 +95,7 @@ def read(path: Path) -> Recording:
     name = repr(str(path))
     try:
         with path.open("rb") as file:
-            lines = _Lines(file)
+            lines = _JsonLines(file)
             try:
                 return _parse(lines)
             except (*_MALFORMED, gzip.BadGzipFile, zlib.error) as error:
@@ -106,7 +107,7 @@ def read(path: Path) -> Recording:
         raise RecordingError(
             f"The recording {name} holds no readings. Make one with 'gpuwidget record FILE'."
         ) from None
-    except (EOFError, _Unfinished):
+    except (EOFError, _Truncated):
         raise RecordingError(
             f"The recording {name} ends in the middle: it was not written or copied to its end. "
             "Copy it again, or make a new one with 'gpuwidget record FILE'."
@@ -120,15 +121,15 @@ def read(path: Path) -> Recording:
 
 
 class _Empty(Exception):
-    """There is not a single tick."""
+    """The file has no tick."""
 
 
-class _Unfinished(Exception):
-    """The last line is not whole."""
+class _Truncated(Exception):
+    """The last line is incomplete."""
 
 
-class _Lines:
-    """The JSON values of a file, a line each, and the number of the line last read."""
+class _JsonLines:
+    """The JSON values of a file, one per line, and the number of the last line read."""
 
     def __init__(self, file: BinaryIO) -> None:
         packed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
@@ -144,7 +145,7 @@ class _Lines:
                 yield json.loads(line)
             except json.JSONDecodeError:
                 if line.startswith('{"t":') and not line.endswith("\n"):
-                    raise _Unfinished from None
+                    raise _Truncated from None
                 raise ValueError("not JSON") from None
 
 
@@ -175,12 +176,12 @@ def _parse(lines: Iterable[Any]) -> Recording:
             raise ValueError(f"a tick of {len(line['gpus'])} GPUs, where the first line names {len(gpus)}")
         times.append(t)
         for recorded, values in zip(gpus, line["gpus"], strict=True):
-            _take(recorded.track, t, values, known)
+            _append_tick(recorded.series, t, values, known)
     if not times:
         raise _Empty
     duration = times[-1] + _tick(meta, times)
     for recorded in gpus:
-        _complete_energy(recorded.track, times, duration)
+        _extend_energy(recorded.series, times, duration)
     cuda = meta.get("cuda_driver")
     return Recording(
         driver=_text(meta.get("driver")),
@@ -192,51 +193,53 @@ def _parse(lines: Iterable[Any]) -> Recording:
 
 
 def _gpu(meta: Mapping[str, Any], place: int) -> RecordedGpu:
-    facts = meta["gpus"][place]
-    # One that follows from what was recorded alone: every process that plays it makes the same.
+    values = meta["gpus"][place]
+    # Derived from the recording alone, so that every process that plays it uses the same UUID.
     own = f"GPU-{uuid.uuid5(uuid.NAMESPACE_OID, f'gpuwidget {place} {json.dumps(meta, sort_keys=True)}')}"
-    total, limit = _number(facts.get("memory_total")), _number(facts.get("power_limit_mw")) / 1000
-    reserved = _number(facts.get("memory_reserved"))
+    total, limit = _number(values.get("memory_total")), _number(values.get("power_limit_mw")) / 1000
+    reserved = _number(values.get("memory_reserved"))
     gpu = Gpu(
-        uuid=_text(facts.get("uuid")) or own,
-        index=int(facts.get("index", place)),
-        mig_index=None if facts.get("mig_index") is None else int(facts["mig_index"]),
-        mig_parent=_text(facts.get("mig_parent")),
-        name=str(facts["name"]),
-        pci_bus_id=_text(facts.get("pci_bus_id")),
+        uuid=_text(values.get("uuid")) or own,
+        index=int(values.get("index", place)),
+        mig_index=None if values.get("mig_index") is None else int(values["mig_index"]),
+        mig_parent=_text(values.get("mig_parent")),
+        name=str(values["name"]),
+        pci_bus_id=_text(values.get("pci_bus_id")),
         memory_total=None if math.isnan(total) else int(total),
         memory_reserved=None if math.isnan(reserved) else int(reserved),
-        unified_memory=bool(facts.get("unified_memory", False)),
-        compute_capability=_text(facts.get("compute_capability")),
+        unified_memory=bool(values.get("unified_memory", False)),
+        compute_capability=_text(values.get("compute_capability")),
     )
-    window = _number(facts.get("utilization_window_s", UTILIZATION_WINDOW_S))
+    window = _number(values.get("utilization_window_s", UTILIZATION_WINDOW_S))
     return RecordedGpu(
         gpu=gpu,
         power_limit_w=None if math.isnan(limit) else limit,
         utilization_window=None if math.isnan(window) else window,
-        missing={str(name): str(why) for name, why in facts.get("missing", {}).items()},
+        missing={str(name): str(why) for name, why in values.get("missing", {}).items()},
     )
 
 
-def _take(track: Track, t: float, values: Mapping[str, Any], known: dict[str, tuple[Process, ...]]) -> None:
-    for key, column in track.ticks.items():
+def _append_tick(
+    series: RecordedSeries, t: float, values: Mapping[str, Any], known: dict[str, tuple[Process, ...]]
+) -> None:
+    for key, column in series.ticks.items():
         column.append(_number(values.get(key)))
-    track.lost.append(values.get("lost") is True)
+    series.lost.append(values.get("lost") is True)
     procs = values.get("procs")
-    # The same processes tick after tick: one tuple for all of them.
-    track.processes.append(None if procs is None else known.setdefault(repr(procs), _processes(procs)))
+    # Consecutive ticks mostly list the same processes: they share one tuple.
+    series.processes.append(None if procs is None else known.setdefault(repr(procs), _processes(procs)))
     gpm = values.get("gpm")
     if gpm is not None:
-        track.gpm_since.append(track.gpm_until[-1] if track.gpm_until else 0.0)
-        track.gpm_until.append(t)
+        series.gpm_since.append(series.gpm_until[-1] if series.gpm_until else 0.0)
+        series.gpm_until.append(t)
         for name in GPM_PERCENT:
-            track.gpm[name].append(_number(gpm.get(name)))
+            series.gpm[name].append(_number(gpm.get(name)))
         for name, key in GPM_RATES.items():
-            track.gpm[name].append(_number(gpm.get(key)) * MIB)
+            series.gpm[name].append(_number(gpm.get(key)) * MIB)
     energy = _number(values.get("energy_mj")) / 1000
     if not math.isnan(energy):
-        track.energy_t.append(t)
-        track.energy_j.append(energy)
+        series.energy_t.append(t)
+        series.energy_j.append(energy)
 
 
 def _processes(procs: list[list[Any]]) -> tuple[Process, ...]:
@@ -253,36 +256,36 @@ def _processes(procs: list[list[Any]]) -> tuple[Process, ...]:
     )
 
 
-def _complete_energy(track: Track, times: array[float], duration: float) -> None:
-    """Carry the counter to both ends of the recording by the power that was drawn there.
+def _extend_energy(series: RecordedSeries, times: array[float], duration: float) -> None:
+    """Extend the energy counter to both ends of the recording, by the power drawn there.
 
-    The counter is read seldom, so that a recording neither begins nor ends with it. A counter that began
-    anew, as a driver's does when it is loaded again, goes on from where it was.
+    The counter is read seldom, so a recording neither starts nor ends with it. Where the counter restarts, as
+    a driver's does when it is loaded again, the series continues from its last value.
     """
-    if not track.energy_t:
+    if not series.energy_t:
         return
-    first, last = track.energy_t[0], track.energy_t[-1]
+    first, last = series.energy_t[0], series.energy_t[-1]
     t = _column()
     joules = _column()
     if first > 0:
         t.append(0.0)
-        joules.append(track.energy_j[0] - _drawn(track, times, 0.0, first))
+        joules.append(series.energy_j[0] - _energy_between(series, times, 0.0, first))
     lift = 0.0
     before = -math.inf
-    for at, read_j in zip(track.energy_t, track.energy_j, strict=True):
+    for at, read_j in zip(series.energy_t, series.energy_j, strict=True):
         lift += max(0.0, before - read_j)
         before = read_j
         t.append(at)
         joules.append(read_j + lift)
     t.append(duration)
-    joules.append(joules[-1] + _drawn(track, times, last, duration))
-    track.energy_t, track.energy_j = t, joules
+    joules.append(joules[-1] + _energy_between(series, times, last, duration))
+    series.energy_t, series.energy_j = t, joules
 
 
-def _drawn(track: Track, times: array[float], since: float, until: float) -> float:
-    """Joules between two moments, by the recorded power; nothing where that is unknown."""
+def _energy_between(series: RecordedSeries, times: array[float], since: float, until: float) -> float:
+    """Return the joules between two moments by the recorded power, 0 where that is unknown."""
     total = 0.0
-    for place, power in enumerate(track.ticks["power_mw"]):
+    for place, power in enumerate(series.ticks["power_mw"]):
         end = times[place + 1] if place + 1 < len(times) else until
         seconds = min(end, until) - max(times[place], since)
         if seconds > 0 and not math.isnan(power):

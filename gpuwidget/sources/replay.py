@@ -1,7 +1,7 @@
-"""A recording in place of a machine's GPUs: the shipped one of four real H200s, or a file of the user's.
+"""The source that plays a recording: the packaged one of four H200s, or a file of the user.
 
-The position follows the wall clock, so that all processes of a machine that play the same recording show
-the same moment of it. Process ids are those of the machine that was recorded; here they mean nobody.
+The position follows the wall clock, so that all processes of a machine that play the same recording show the
+same moment of it. Process ids are those of the recorded machine and have no meaning on this one.
 """
 
 from __future__ import annotations
@@ -14,27 +14,28 @@ from typing import TYPE_CHECKING
 
 from gpuwidget.model.errors import GpuLostError, RecordingError, SourceLostError
 from gpuwidget.model.samples import Activity, Gpu, Origin, Process
-from gpuwidget.sources import Fast, Inventory, Slow, Steady, Window
+from gpuwidget.sources import FastReadings, Inventory, SlowReadings, StatusReadings, UtilizationWindow
 from gpuwidget.sources import recording as files
-from gpuwidget.sources.throttle_reasons import words
+from gpuwidget.sources.throttle_reasons import reason_names
 
 if TYPE_CHECKING:
     from array import array
     from collections.abc import Iterator, Mapping
 
     from gpuwidget.model.clock import Clock
-    from gpuwidget.sources.recording import RecordedGpu, Recording, Track
+    from gpuwidget.sources.recording import RecordedGpu, RecordedSeries, Recording
 
 SHIPPED = Path(__file__).parent / "data" / "h200-x4.jsonl.gz"
 
-_SHORTEST_ACTIVITY_S = 0.1
+_MIN_ACTIVITY_S = 0.1
 
 
 class ReplaySource:
     """Plays a recording, in a loop or once.
 
-    In a loop the position is the wall clock modulo the recording's duration. Once: from when the source was
-    first opened to the recording's end, where everything stands still. ``path`` is None for the shipped one.
+    In a loop the position is the wall clock modulo the recording's duration. Once, it runs from the first
+    opening of the source to the end of the recording and stays there. A ``path`` of None selects the packaged
+    recording.
     """
 
     def __init__(self, path: str | None, *, loop: bool, clock: Clock) -> None:
@@ -50,7 +51,7 @@ class ReplaySource:
     # -- opening -------------------------------------------------------------------------------------
 
     def open(self) -> Inventory:
-        """The recorded GPUs; none, and the reason, where the file can't be played."""
+        """Return the recorded GPUs; none, and the reason, where the file can't be played."""
         try:
             recording = self._load()
         except RecordingError as error:
@@ -70,9 +71,9 @@ class ReplaySource:
         try:
             status = self._path.stat()
         except OSError:
-            return files.read(self._path)  # It says why not.
+            return files.read(self._path)  # raises the reason
         version = (status.st_mtime_ns, status.st_size)
-        # The sampler opens again whenever somebody looks again: that must cost nothing.
+        # The sampler opens the source again for each first subscription: that must be cheap.
         if self._recording is None or self._version != version:
             recording = files.read(self._path)
             self._version = version
@@ -93,20 +94,20 @@ class ReplaySource:
         )
 
     def close(self) -> None:
-        """Nothing to let go of: what was read stays for the next opening."""
+        """Do nothing: the recording stays in memory for the next opening."""
 
     # -- where the recording is ----------------------------------------------------------------------
 
-    def _played(self) -> float:
-        """Seconds on an endless tape: the recording again and again, or once and then its end."""
+    def _tape_time(self) -> float:
+        """Return the seconds played: the wall clock in a loop, else since the opening, up to the end."""
         recording, opened = self._recording, self._opened
         assert recording is not None
         assert opened is not None
         now = self._clock.time()
         return now if self._loop else min(max(now - opened, 0.0), recording.duration_s)
 
-    def _place(self, played: float) -> tuple[int, float]:
-        """How often it was played before, and the seconds since its start."""
+    def _lap_and_position(self, played: float) -> tuple[int, float]:
+        """Return how often the recording was played before, and the seconds since its start."""
         recording = self._recording
         assert recording is not None
         if not self._loop:
@@ -114,23 +115,23 @@ class ReplaySource:
         laps, position = divmod(played, recording.duration_s)
         return int(laps), position
 
-    def _at(self, gpu: Gpu) -> tuple[RecordedGpu, int]:
-        """What was recorded of one GPU, and the number of the tick that is now."""
+    def _current_tick(self, gpu: Gpu) -> tuple[RecordedGpu, int]:
+        """Return one recorded GPU, and the index of the current tick."""
         recorded, recording = self._gpus.get(gpu.uuid), self._recording
         if recorded is None or recording is None:
             raise SourceLostError(f"GPU {gpu.index} is not in the recording.")
-        _, position = self._place(self._played())
+        _, position = self._lap_and_position(self._tape_time())
         tick = bisect_right(recording.times, position) - 1
-        if recorded.track.lost[tick]:
+        if recorded.series.lost[tick]:
             raise GpuLostError(f"GPU {gpu.index} was lost when this was recorded.")
         return recorded, tick
 
     # -- reading -------------------------------------------------------------------------------------
 
-    def read_fast(self, gpu: Gpu) -> Fast:
-        """Utilization, memory and power at this moment of the recording."""
-        recorded, tick = self._at(gpu)
-        ticks = recorded.track.ticks
+    def read_fast(self, gpu: Gpu) -> FastReadings:
+        """Return utilization, memory and power at this moment of the recording."""
+        recorded, tick = self._current_tick(gpu)
+        ticks = recorded.series.ticks
         memory = _known(ticks["mem_used"][tick])
         power = _known(ticks["power_mw"][tick])
         values = {
@@ -139,23 +140,25 @@ class ReplaySource:
             "power_w": None if power is None else power / 1000,
         }
         used = None if memory is None else int(memory)
-        return Fast(**values, memory_used=used, missing=_missing(recorded, {**values, "memory_used": used}))
+        return FastReadings(
+            **values, memory_used=used, missing=_missing(recorded, {**values, "memory_used": used})
+        )
 
     def read_memory(self, gpu: Gpu) -> int | None:
-        """Bytes in use at this moment of the recording."""
-        recorded, tick = self._at(gpu)
-        memory = _known(recorded.track.ticks["mem_used"][tick])
+        """Return the bytes in use at this moment of the recording."""
+        recorded, tick = self._current_tick(gpu)
+        memory = _known(recorded.series.ticks["mem_used"][tick])
         return None if memory is None else int(memory)
 
     def read_processes(self, gpu: Gpu) -> tuple[Process, ...] | None:
-        """The recorded machine's processes, of which neither owner nor program is known here."""
-        recorded, tick = self._at(gpu)
-        return recorded.track.processes[tick]
+        """Return the recorded machine's processes, whose owners and programs are unknown."""
+        recorded, tick = self._current_tick(gpu)
+        return recorded.series.processes[tick]
 
-    def read_steady(self, gpu: Gpu) -> Steady:
-        """Temperatures, clock and throttle reasons at this moment; no P-state is recorded."""
-        recorded, tick = self._at(gpu)
-        ticks = recorded.track.ticks
+    def read_status(self, gpu: Gpu) -> StatusReadings:
+        """Return temperatures, clock and throttle reasons at this moment; no P-state is recorded."""
+        recorded, tick = self._current_tick(gpu)
+        ticks = recorded.series.ticks
         values = {
             "power_limit_w": recorded.power_limit_w,
             "temperature_c": _known(ticks["temp_c"][tick]),
@@ -163,71 +166,74 @@ class ReplaySource:
             "sm_clock_mhz": _known(ticks["sm_mhz"][tick]),
         }
         mask = _known(ticks["throttle"][tick])
-        throttle = None if mask is None else words(int(mask))
+        throttle = None if mask is None else reason_names(int(mask))
         missing = _missing(recorded, {**values, "pstate": None, "throttle": throttle})
-        return Steady(**values, pstate=None, throttle=throttle, missing=missing)
+        return StatusReadings(**values, pstate=None, throttle=throttle, missing=missing)
 
-    def read_slow(self, gpu: Gpu) -> Slow:
-        """The energy counter, which goes on rising when the recording begins again; errors are not recorded.
+    def read_slow(self, gpu: Gpu) -> SlowReadings:
+        """Return the energy counter, which continues to rise when the recording restarts; errors are not
+        recorded.
 
-        Between two readings of the recorded counter it rises evenly.
+        It is interpolated between two recorded values.
         """
-        recorded, _ = self._at(gpu)
-        track = recorded.track
+        recorded, _ = self._current_tick(gpu)
+        series = recorded.series
         energy = None
-        if track.energy_t:
-            laps, position = self._place(self._played())
-            gain = track.energy_j[-1] - track.energy_j[0]
-            # Counted from the opening: since the clock's epoch it would be an absurd number.
-            laps_before, _ = self._place(self._opened or 0.0) if self._loop else (0, 0.0)
-            energy = _interpolated(track, position) + (laps - laps_before) * gain
+        if series.energy_t:
+            laps, position = self._lap_and_position(self._tape_time())
+            gain = series.energy_j[-1] - series.energy_j[0]
+            # Counted from the opening: counted from the clock's epoch it would be an absurd number.
+            laps_before, _ = self._lap_and_position(self._opened or 0.0) if self._loop else (0, 0.0)
+            energy = _interpolated(series, position) + (laps - laps_before) * gain
         window = recorded.utilization_window
         missing = _missing(recorded, {"energy_j": energy, "utilization_window": window})
         missing |= dict.fromkeys(("ecc_uncorrected", "xid"), files.NOT_RECORDED)
-        return Slow(energy, window, ecc_uncorrected=None, xid=None, xid_time=None, missing=missing)
+        return SlowReadings(energy, window, ecc_uncorrected=None, xid=None, xid_time=None, missing=missing)
 
-    def read_windows(self, gpu: Gpu) -> tuple[Window, ...]:
-        """None: a recording has no times of the driver's windows."""
-        self._at(gpu)
+    def read_utilization_windows(self, gpu: Gpu) -> tuple[UtilizationWindow, ...]:
+        """Return nothing: a recording has no times of the driver's windows."""
+        self._current_tick(gpu)
         return ()
 
     def read_activity(self, gpu: Gpu) -> Activity | None:
-        """The mean of the windows recorded since the previous call, as far as they ended by now."""
-        recorded, _ = self._at(gpu)
-        now = self._played()
+        """Return the mean of the recorded windows that ended since the previous call."""
+        recorded, _ = self._current_tick(gpu)
+        now = self._tape_time()
         before = self._counters.get(gpu.uuid)
-        if before is not None and 0 <= now - before < _SHORTEST_ACTIVITY_S:
+        if before is not None and 0 <= now - before < _MIN_ACTIVITY_S:
             return None
         self._counters[gpu.uuid] = now
         if before is None or now < before:
             return None
-        return self._activity(recorded.track, before, now)
+        return self._activity(recorded.series, before, now)
 
-    def forget_activity(self) -> None:
-        """The next call for each GPU is the first again."""
+    def stop_activity(self) -> None:
+        """Treat the next call for each GPU as its first."""
         self._counters.clear()
 
-    def _activity(self, track: Track, after: float, until: float) -> Activity | None:
-        windows = list(self._windows(track, after, until))
+    def _activity(self, series: RecordedSeries, after: float, until: float) -> Activity | None:
+        windows = list(self._windows(series, after, until))
         if not windows:
             return None
         epoch = 0.0 if self._loop else self._opened or 0.0
-        means = {name: _mean(column, windows) for name, column in track.gpm.items()}
+        means = {name: _mean(column, windows) for name, column in series.gpm.items()}
         return Activity(since=epoch + windows[0][0], until=epoch + windows[-1][1], **means)
 
-    def _windows(self, track: Track, after: float, until: float) -> Iterator[tuple[float, float, int]]:
-        """Start, end and number of the windows that ended in (after, until], in order."""
+    def _windows(
+        self, series: RecordedSeries, after: float, until: float
+    ) -> Iterator[tuple[float, float, int]]:
+        """Yield start, end and index of the windows that ended in (after, until], in order."""
         recording = self._recording
         assert recording is not None
         after = max(after, until - recording.duration_s)
-        first_lap, _ = self._place(after)
-        last_lap, _ = self._place(until)
+        first_lap, _ = self._lap_and_position(after)
+        last_lap, _ = self._lap_and_position(until)
         for lap in range(first_lap, last_lap + 1):
             start = lap * recording.duration_s
-            first = bisect_right(track.gpm_until, after - start)
-            last = bisect_right(track.gpm_until, until - start)
+            first = bisect_right(series.gpm_until, after - start)
+            last = bisect_right(series.gpm_until, until - start)
             for number in range(first, last):
-                yield start + track.gpm_since[number], start + track.gpm_until[number], number
+                yield start + series.gpm_since[number], start + series.gpm_until[number], number
 
 
 def _known(value: float) -> float | None:
@@ -239,17 +245,17 @@ def _missing(recorded: RecordedGpu, values: Mapping[str, object]) -> dict[str, s
     return {name: recorded.missing.get(name, files.NOT_RECORDED) for name in unknown}
 
 
-def _interpolated(track: Track, position: float) -> float:
-    after = bisect_right(track.energy_t, position)
-    if after == len(track.energy_t):
-        return track.energy_j[-1]
-    since, until = track.energy_t[after - 1], track.energy_t[after]
+def _interpolated(series: RecordedSeries, position: float) -> float:
+    after = bisect_right(series.energy_t, position)
+    if after == len(series.energy_t):
+        return series.energy_j[-1]
+    since, until = series.energy_t[after - 1], series.energy_t[after]
     share = (position - since) / (until - since)
-    return track.energy_j[after - 1] + share * (track.energy_j[after] - track.energy_j[after - 1])
+    return series.energy_j[after - 1] + share * (series.energy_j[after] - series.energy_j[after - 1])
 
 
 def _mean(column: array[float], windows: list[tuple[float, float, int]]) -> float | None:
-    """Weighted by the windows' lengths, over those in which the counter was read."""
+    """Return the mean weighted by the windows' lengths, over those in which the counter was read."""
     known = [(until - since, column[number]) for since, until, number in windows]
     known = [(seconds, value) for seconds, value in known if not math.isnan(value)]
     total = sum(seconds for seconds, _ in known)

@@ -1,7 +1,7 @@
-"""NVML's bit mask of what holds a GPU's clock down, in words that need no manual.
+"""Names for NVML's bit mask of clock throttle reasons.
 
-The bits are those of nvmlClocksEventReasons in nvml.h (nvidia-smi: clocks_event_reasons), written out
-so that a recording reads the same where NVML is not installed.
+The bits are those of nvmlClocksEventReasons in nvml.h (nvidia-smi: clocks_event_reasons). They are written
+out so that a recording can be shown where NVML is not installed.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ BOARD_LIMIT = 0x200
 RELIABILITY = 0x400
 
 IDLE = "idle"
-"""The word that means there is nothing to do, and so no need of a higher clock."""
+"""The GPU has no work, and so needs no higher clock."""
 
 POWER_CAP = "power cap"
-"""The word that means the power limit is reached, as it is under full load."""
+"""The power limit is reached, as it is under full load."""
 
-# The worst first: where there is room for one word only, it is the first.
-_WORDS = {
+# The worst first: where only one fits, it is the first.
+_NAMES = {
     HW_THERMAL_SLOWDOWN: "too hot (hardware)",
     HW_POWER_BRAKE_SLOWDOWN: "power brake",
     HW_SLOWDOWN: "hardware slowdown",
@@ -43,31 +43,31 @@ _WORDS = {
     DISPLAY_CLOCK_SETTING: "display setting",
     GPU_IDLE: IDLE,
 }
-ALL = tuple(_WORDS.values())
-"""Every word, the worst first."""
-_TROUBLE = (
+ALL_NAMES = tuple(_NAMES.values())
+"""Every name, the worst first."""
+_NEEDS_ATTENTION = (
     HW_THERMAL_SLOWDOWN | HW_POWER_BRAKE_SLOWDOWN | HW_SLOWDOWN | SW_THERMAL_SLOWDOWN | SW_POWER_CAP
-)  # The others are what somebody set, or that there is nothing to do.
-ATTENTION = frozenset(word for bit, word in _WORDS.items() if bit & _TROUBLE)
-"""The words that mean a GPU at work runs slower than it could, for want of power or of cooling."""
+)  # The others are settings, or mean that there is no work.
+NEEDS_ATTENTION = frozenset(name for bit, name in _NAMES.items() if bit & _NEEDS_ATTENTION)
+"""The names that mean that a busy GPU runs slower than it could, for want of power or cooling."""
 
 
-def words(mask: int) -> tuple[str, ...]:
-    """The reasons in ``mask``, the worst first; empty when nothing holds the clock down.
+def reason_names(mask: int) -> tuple[str, ...]:
+    """Return the names of the reasons in ``mask``, the worst first; empty when nothing throttles the clock.
 
-    A bit that newer drivers may add is given by its number, as ``reason 0x800``.
+    A bit that newer drivers may add is shown by its number, as ``reason 0x800``.
     """
     if mask & (HW_THERMAL_SLOWDOWN | HW_POWER_BRAKE_SLOWDOWN):
-        # The driver sets the general bit together with the one that says why.
+        # The driver sets the general bit together with the specific one.
         mask &= ~HW_SLOWDOWN
-    known = [word for bit, word in _WORDS.items() if mask & bit]
+    known = [name for bit, name in _NAMES.items() if mask & bit]
     unnamed = [1 << place for place in range(mask.bit_length()) if mask >> place & 1]
-    return (*known, *(f"reason {bit:#x}" for bit in unnamed if bit not in _WORDS))
+    return (*known, *(f"reason {bit:#x}" for bit in unnamed if bit not in _NAMES))
 
 
-def mask(reasons: Iterable[str]) -> int:
-    """The bits of :func:`words`' words; a word that is none of them adds nothing."""
-    bits = {word: bit for bit, word in _WORDS.items()}
+def reason_mask(reasons: Iterable[str]) -> int:
+    """Return the bits of names from :func:`reason_names`; any other name adds nothing."""
+    bits = {name: bit for bit, name in _NAMES.items()}
     total = 0
     for reason in reasons:
         name, _, number = reason.partition(" 0x")
@@ -76,5 +76,5 @@ def mask(reasons: Iterable[str]) -> int:
 
 
 def needing_attention(reasons: Iterable[str]) -> tuple[str, ...]:
-    """Those of ``reasons`` that a person may want to do something about, in the order given."""
-    return tuple(reason for reason in reasons if reason in ATTENTION)
+    """Return those of ``reasons`` that a person may want to act on, in the order given."""
+    return tuple(reason for reason in reasons if reason in NEEDS_ATTENTION)

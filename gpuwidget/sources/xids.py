@@ -1,13 +1,13 @@
-"""The driver's error numbers (XID) that a user's own program may cause, and what is known of the others.
+"""Names for the driver's error numbers (XID), and which of them a user's program may cause.
 
-Which ones leave the GPU healthy is NVIDIA's own choice, that of its device plugin for Kubernetes:
-https://github.com/NVIDIA/k8s-device-plugin/blob/main/internal/rm/health.go. What each means:
+Which of them leave the GPU healthy is decided by NVIDIA's device plugin for Kubernetes:
+https://github.com/NVIDIA/k8s-device-plugin/blob/main/internal/rm/health.go. Meanings:
 https://docs.nvidia.com/deploy/xid-errors/.
 """
 
 from __future__ import annotations
 
-OF_PROGRAMS = {
+APPLICATION_XIDS = {
     13: "a kernel failed, often by an index out of bounds",
     31: "a kernel read or wrote memory that is not its own",
     43: "a program's work was stopped",
@@ -15,9 +15,9 @@ OF_PROGRAMS = {
     68: "the video engine failed",
     109: "a program did not give the GPU back in time",
 }
-"""By number, what happened: the program that did it fails, the GPU is healthy."""
+"""XIDs after which the program that caused them fails and the GPU is healthy, with their meaning."""
 
-_OF_GPUS = {
+_GPU_XIDS = {
     48: "an uncorrectable memory error",
     63: "memory was set aside after an error; a reset finishes it",
     64: "memory could not be set aside after an error",
@@ -31,6 +31,6 @@ _OF_GPUS = {
 }
 
 
-def meaning(number: int) -> str:
-    """What an XID says, in a few words."""
-    return OF_PROGRAMS.get(number) or _OF_GPUS.get(number, "see NVIDIA's catalogue of XIDs")
+def describe(number: int) -> str:
+    """Return the meaning of an XID in a few words."""
+    return APPLICATION_XIDS.get(number) or _GPU_XIDS.get(number, "see NVIDIA's catalogue of XIDs")

@@ -1,4 +1,4 @@
-"""What this process may use of its host: processor cores, and shared memory for worker processes."""
+"""Limits of this process on its host: processor cores, and shared memory for worker processes."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import NamedTuple
 
 
 class SharedMemory(NamedTuple):
-    """``/dev/shm``, through which a DataLoader's workers hand over their batches, in bytes."""
+    """Size of ``/dev/shm`` in bytes. A DataLoader's workers pass their batches through it."""
 
     total: int
     free: int
 
 
-def cores(root: Path = Path("/")) -> float | None:
-    """How many cores this process may use: its affinity, and the time its container grants it.
+def usable_cores(root: Path = Path("/")) -> float | None:
+    """Return how many cores this process may use, by its affinity and its container's CPU quota.
 
-    None where the system does not say. ``root`` is where ``/proc`` and ``/sys`` are found.
+    None where the system does not report either. ``root`` is the folder with ``/proc`` and ``/sys``.
     """
     try:
         allowed: int | None = len(os.sched_getaffinity(0))
     except (AttributeError, OSError):
         allowed = os.cpu_count()
-    granted = [quota for quota in (_quota(root), allowed) if quota is not None]
+    granted = [quota for quota in (_cpu_quota(root), allowed) if quota is not None]
     return min(granted, default=None)
 
 
 def shared_memory(root: Path = Path("/")) -> SharedMemory | None:
-    """The room in ``/dev/shm``; None where there is none. ``root`` is where ``/dev`` is found."""
+    """Return the size of ``/dev/shm``; None where there is none. ``root`` is the folder with ``/dev``."""
     try:
         room = os.statvfs(root / "dev/shm")
     except (AttributeError, OSError):
@@ -36,10 +36,10 @@ def shared_memory(root: Path = Path("/")) -> SharedMemory | None:
     return SharedMemory(room.f_frsize * room.f_blocks, room.f_frsize * room.f_bavail)
 
 
-def _quota(root: Path) -> float | None:
-    """The tightest limit in cores on the way from this process's control group up to the root of all."""
+def _cpu_quota(root: Path) -> float | None:
+    """Return the lowest CPU quota, in cores, of this process's control group and its parents."""
     quotas = []
-    for folder in _groups(root):
+    for folder in _cgroup_folders(root):
         words = _words(folder / "cpu.max")  # version 2: '200000 100000', or 'max 100000'
         if not words:
             words = [*_words(folder / "cpu.cfs_quota_us"), *_words(folder / "cpu.cfs_period_us")]
@@ -48,7 +48,7 @@ def _quota(root: Path) -> float | None:
     return min(quotas, default=None)
 
 
-def _groups(root: Path) -> list[Path]:
+def _cgroup_folders(root: Path) -> list[Path]:
     found = []
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")
@@ -57,7 +57,7 @@ def _groups(root: Path) -> list[Path]:
             continue
         top = root / "sys/fs/cgroup" / controllers
         folder = top / path.lstrip("/")
-        # Within a container the path may be the host's: then the top is all there is to see.
+        # Within a container the path may be the host's: then only the top folder is visible.
         found += [one for one in (folder, *folder.parents) if one == top or top in one.parents]
     return found
 

@@ -1,7 +1,7 @@
-"""Processes of this machine: who they are, whose children they are, and what memory they hold.
+"""Processes of this machine: identity, descent, CPU time and memory.
 
-The home of psutil. Where there is a ``/proc``, what is asked several times a second is read from it
-directly: one small file, no process object.
+This is the only module that uses psutil. Where there is a ``/proc``, values that are read several times a
+second come from it directly: one small file, no process object.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ import psutil
 
 from gpuwidget.model import command_line
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
+from gpuwidget.model.fork import reset_after_fork
 
 _HOST_PID_NAMESPACE = 0xEFFFFFFC
 """Inode of the kernel's first pid namespace (PROC_PID_INIT_INO of linux/proc_ns.h)."""
-_TRUST_S = 2.0
-"""How long a process id goes on meaning the same process without a look: ids are given out in turn, so
-that one comes back only after all others (tens of thousands at least) were used."""
-_MOST_REMEMBERED = 1024
-_DEEPEST = 256
-"""Generations that are walked up; only ids that changed hands meanwhile could make more of them."""
+_PID_VALID_S = 2.0
+"""How long a process id is taken for the same process without a check. Linux assigns ids in turn, so that
+one returns only after all others (tens of thousands at least) were used."""
+_MAX_CACHED = 1024
+_MAX_GENERATIONS = 256
+"""Most parents to follow; only ids that were reused meanwhile could make the chain longer."""
 _NOTEBOOK = "JPY_SESSION_NAME"
 _CUDA_DEVICE = "/dev/nvidia-uvm"
 _CUDA_DEVICES = (_CUDA_DEVICE, "/dev/dxg")
-"""Of Linux, and of Windows' Linux (WSL)."""
+"""Of Linux, and of the Windows Subsystem for Linux (WSL)."""
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
@@ -40,11 +41,11 @@ class HostMemory(NamedTuple):
 
     total: int
     used: int
-    """What no program could get without another giving it up (total less available)."""
+    """What a program can get only if another frees it (total less available)."""
 
 
 class Identity(NamedTuple):
-    """Who a process is; None for what may not be read."""
+    """User and command line of a process; None for what may not be read."""
 
     user: str | None
     program: str | None
@@ -56,19 +57,19 @@ class Identity(NamedTuple):
 UNKNOWN = Identity(None, None, None)
 
 
-class _Origin(NamedTuple):
-    """What tells a process from a later one with the same id, and who started it."""
+class _StartInfo(NamedTuple):
+    """What distinguishes a process from a later one with the same id, and its parent."""
 
     started: float
     parent: int
     session: int | None = None
-    """Id of its session, which is that of the process that began it; None where nobody says."""
+    """Id of its session, which is the id of the process that created it; None where unknown."""
 
 
 def in_host_pid_namespace() -> bool:
-    """Whether this process's ids are those of the host, which is what a driver reports.
+    """Return whether this process's ids are those of the host, which is what a driver reports.
 
-    False where nobody can say: a container's ids, or a system without pid namespaces.
+    False in a container, and on a system without pid namespaces.
     """
     try:
         return os.stat("/proc/self/ns/pid").st_ino == _HOST_PID_NAMESPACE
@@ -77,8 +78,8 @@ def in_host_pid_namespace() -> bool:
 
 
 @functools.cache
-def started() -> float | None:
-    """When this process began, epoch seconds to about one; None where the system does not say."""
+def start_time() -> float | None:
+    """Return when this process started, epoch seconds to about one; None where unknown."""
     try:
         return float(psutil.Process().create_time())
     except (psutil.Error, OSError):
@@ -86,7 +87,7 @@ def started() -> float | None:
 
 
 def resident_memory() -> int | None:
-    """Bytes of this process that are in memory now (VmRSS); None where the system does not say."""
+    """Return the bytes of this process in memory now (VmRSS); None where unknown."""
     try:
         return int(_read("/proc/self/statm").split()[1]) * _PAGE
     except (OSError, IndexError, ValueError):
@@ -98,7 +99,7 @@ def resident_memory() -> int | None:
 
 
 def peak_resident_memory() -> int | None:
-    """The most bytes of this process that ever were in memory (VmHWM); None where the system does not say."""
+    """Return the most bytes of this process that were ever in memory (VmHWM); None where unknown."""
     try:
         for line in _read("/proc/self/status").splitlines():
             if line.startswith(b"VmHWM:"):
@@ -109,33 +110,33 @@ def peak_resident_memory() -> int | None:
 
 
 def host_memory() -> HostMemory:
-    """The host's memory: what a GPU without memory of its own works in."""
+    """Return the host's memory, which a GPU without its own memory uses."""
     memory = psutil.virtual_memory()
     return HostMemory(int(memory.total), int(memory.total - memory.available))
 
 
 class ChildrenTime(NamedTuple):
-    """CPU time of a process's children and theirs, in seconds."""
+    """CPU time of a process's descendants, in seconds."""
 
     ended: float
-    """Of those that have ended and were waited for, since the process began."""
+    """Of those that ended and were waited for, since the process started."""
     alive: float
-    """Of those alive now and of their children that have ended, since each began."""
+    """Of those alive now and of their ended children, since each started."""
 
 
 def has_children() -> bool:
-    """Whether this process has a child; one system call, where telling which takes several a thread."""
+    """Return whether this process has a child, by one system call; listing them takes several per thread."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
         return False
     except (AttributeError, OSError):
-        pass  # a system without this call
+        pass  # this system lacks the call
     return True
 
 
 def children_cpu_time() -> ChildrenTime:
-    """CPU time that this process's children took, and theirs."""
+    """Return the CPU time of this process's descendants."""
     times = os.times()
     ended = times.children_user + times.children_system
     if not has_children():
@@ -143,7 +144,7 @@ def children_cpu_time() -> ChildrenTime:
     try:
         return ChildrenTime(ended, sum(_cpu_time(pid) for pid in _descendants()))
     except OSError:
-        # A system that does not list the children of a process.
+        # This system does not list the children of a process.
         alive = 0.0
         with suppress(psutil.Error):
             for child in psutil.Process().children(recursive=True):
@@ -156,7 +157,7 @@ def children_cpu_time() -> ChildrenTime:
 
 def _descendants() -> list[int]:
     found = _children(os.getpid())
-    for pid in found:  # which grows meanwhile
+    for pid in found:  # grows during the loop
         with suppress(OSError):
             found += _children(pid)
     return found
@@ -173,161 +174,171 @@ def _children(pid: int) -> list[int]:
 def _cpu_time(pid: int) -> float:
     try:
         fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-        # Its own, and that of its children which have ended.
+        # Its own time, and that of its ended children.
         return sum(map(int, fields[11:15])) / _TICKS
     except (OSError, IndexError, ValueError):
         return 0.0
 
 
-class _Remembered(Generic[_T]):
-    """What was found out about processes, each asked once, as long as its id means the same process."""
+class _ProcessCache(Generic[_T]):
+    """Cached values of processes, found once each, as long as an id means the same process."""
 
     def __init__(
-        self, clock: Clock, find: Callable[[int, _Origin], _T], gone: _T, keep: Callable[[_T], bool]
+        self, clock: Clock, find: Callable[[int, _StartInfo], _T], gone: _T, keep: Callable[[_T], bool]
     ) -> None:
-        """``gone`` is what holds of a process that is not there; ``keep`` says what is forgotten last."""
+        """``gone`` is the value for a process that has ended; values for which ``keep`` holds stay
+        longest."""
         self._clock = clock
         self._find = find
         self._gone = gone
         self._keep = keep
         self._found: dict[int, tuple[float | None, _T, float]] = {}
-        """When it was started (None: not there), what was found, and when."""
+        """Start time (None: has ended), value, and time of the last check."""
 
     def __len__(self) -> int:
         return len(self._found)
 
     def get(self, pid: int) -> _T:
-        """What holds of ``pid``."""
+        """Return the value of ``pid``."""
         now = self._clock.monotonic()
         known = self._found.get(pid)
-        if known is not None and now - known[2] < _TRUST_S:
+        if known is not None and now - known[2] < _PID_VALID_S:
             return known[1]
-        origin = _origin(pid)
-        if origin is None:
+        info = _start_info(pid)
+        if info is None:
             found = self._gone
-        elif known is not None and known[0] == origin.started:
+        elif known is not None and known[0] == info.started:
             found = known[1]
         else:
-            found = self._find(pid, origin)
-        if len(self._found) >= _MOST_REMEMBERED:
-            self.forget_all_but(self._keep)
-            if len(self._found) >= _MOST_REMEMBERED // 2:
+            found = self._find(pid, info)
+        if len(self._found) >= _MAX_CACHED:
+            self.retain(self._keep)
+            if len(self._found) >= _MAX_CACHED // 2:
                 self._found.clear()
-        self._found[pid] = (origin.started if origin is not None else None, found, now)
+        self._found[pid] = (info.started if info is not None else None, found, now)
         return found
 
-    def forget_all_but(self, keep: Callable[[_T], bool]) -> None:
-        """Find out anew about all processes of which ``keep`` does not hold."""
+    def retain(self, keep: Callable[[_T], bool]) -> None:
+        """Drop all values for which ``keep`` does not hold."""
         self._found = {pid: known for pid, known in self._found.items() if keep(known[1])}
 
 
-class Families:
-    """Whose descendants processes are, told by walking up from them, never down from their elders.
+class ProcessTrees:
+    """Finds which of several root processes a process descends from, by following its parents.
 
-    One whose parent has died is another's child by then. It is told by its session where one of the roots
-    began that, as Jupyter has its kernels and its terminals do, and else where it was seen before; a daemon
-    that began a session of its own and lost its parent before it was ever seen is taken for a stranger.
+    A process whose parent has ended becomes another process's child. Its session then identifies it where a
+    root created that session, as Jupyter's kernels and terminals do; else what was found before its parent
+    ended. A daemon that created a session and lost its parent before it was first seen counts as unrelated.
     """
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._roots: dict[int, float] = {}
-        """When each was started."""
-        # What was found to be a root's is forgotten last, since it can't be told again later.
-        self._judged = _Remembered[int | None](
+        """Start time of each."""
+        # What descends from a root stays cached longest, since it may not be found again later.
+        self._roots_found = _ProcessCache[int | None](
             clock, self._ancestor, None, keep=lambda root: root is not None
         )
 
     def set_roots(self, pids: Iterable[int]) -> None:
-        """The processes whose descendants are told apart from now on; those that are gone are left out."""
+        """Set the processes whose descendants are found from now on; those that have ended are left out."""
         before, self._roots = self._roots, {}
         for pid in pids:
-            origin = _origin(pid)
-            if origin is not None:
-                self._roots[pid] = origin.started
+            info = _start_info(pid)
+            if info is not None:
+                self._roots[pid] = info.started
         if self._roots == before:
             return
-        # What belonged to one that is there no longer is judged anew, and so is every stranger.
+        # Forget what descended from a root that is gone, and which processes were unrelated.
         kept = {pid for pid, started in self._roots.items() if before.get(pid) == started}
-        self._judged.forget_all_but(lambda root: root in kept)
+        self._roots_found.retain(lambda root: root in kept)
 
     def root_of(self, pid: int) -> int | None:
-        """The root that ``pid`` is, or descends from, the nearest where there are several; None if none."""
-        return pid if pid in self._roots else self._judged.get(pid)
+        """Return the root that ``pid`` is or descends from, the nearest where there are several; else
+        None."""
+        return pid if pid in self._roots else self._roots_found.get(pid)
 
-    def _ancestor(self, pid: int, origin: _Origin) -> int | None:
-        for _ in range(_DEEPEST):
-            # The number of a session that has members is given to no other process.
-            for elder in (origin.parent, origin.session):
-                if elder is not None and elder in self._roots and self._roots[elder] <= origin.started:
-                    return elder
-            parent = _origin(origin.parent) if origin.parent > 1 else None
-            # A parent is older than its child: a younger one is a stranger with its number.
-            if parent is None or parent.started > origin.started:
+    def _ancestor(self, pid: int, info: _StartInfo) -> int | None:
+        for _ in range(_MAX_GENERATIONS):
+            # No other process gets the id of a session that has members.
+            for ancestor in (info.parent, info.session):
+                if ancestor is not None and ancestor in self._roots and self._roots[ancestor] <= info.started:
+                    return ancestor
+            parent = _start_info(info.parent) if info.parent > 1 else None
+            # A parent is older than its child: a younger process is an unrelated one with the same id.
+            if parent is None or parent.started > info.started:
                 return None
-            origin = parent
+            info = parent
         return None
 
 
-class Family:
+class OwnProcessTree:
     """This process and its descendants."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self.pid = os.getpid()
-        self._families = Families(clock)
-        self._families.set_roots((self.pid,))
+        self._trees = ProcessTrees(clock)
+        self._trees.set_roots((self.pid,))
 
     def contains(self, pid: int) -> bool:
-        """Whether ``pid`` is this process, a child of it, a child's child and so on; False when gone."""
-        return pid == self.pid or self._families.root_of(pid) is not None
+        """Return whether ``pid`` is this process or descends from it; False when it has ended."""
+        return pid == self.pid or self._trees.root_of(pid) is not None
 
 
-_family: Family | None = None
+_own_tree: OwnProcessTree | None = None
 
 
-def family() -> Family:
-    """That of this process, which remembers from run to run who belonged to it."""
-    global _family
-    if _family is None or _family.pid != os.getpid():
-        _family = Family()
-    return _family
+def own_process_tree() -> OwnProcessTree:
+    """Return the tree of this process, which keeps what it found from run to run."""
+    global _own_tree
+    if _own_tree is None:
+        _own_tree = OwnProcessTree()
+    return _own_tree
 
 
-class Directory:
+def _reset_in_child() -> None:
+    global _own_tree
+    _own_tree = None
+
+
+reset_after_fork(_reset_in_child)
+
+
+class ProcessDirectory:
     """User, program and arguments of processes, read once for each."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._known = _Remembered(clock, _identify, UNKNOWN, keep=lambda identity: False)
+        self._known = _ProcessCache(clock, _identify, UNKNOWN, keep=lambda identity: False)
 
     def look_up(self, pid: int) -> Identity:
-        """Who ``pid`` is, as far as this user may read it."""
+        """Return the identity of ``pid``, as far as this user may read it."""
         return self._known.get(pid)
 
 
 @functools.cache
 def own_user() -> str | None:
-    """Return the login name of this process's owner; None where the system does not tell."""
+    """Return the login name of this process's owner; None where unknown."""
     try:
         return str(psutil.Process().username())
     except (psutil.Error, OSError):
         return None
 
 
-def _origin(pid: int) -> _Origin | None:
+def _start_info(pid: int) -> _StartInfo | None:
     if psutil.LINUX:
         try:
-            # The name in parentheses may itself hold spaces and parentheses: count from the last one.
+            # The name in parentheses may contain spaces and parentheses: count from the last one.
             fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-            return _Origin(started=float(fields[19]), parent=int(fields[1]), session=int(fields[3]))
+            return _StartInfo(started=float(fields[19]), parent=int(fields[1]), session=int(fields[3]))
         except (OSError, IndexError, ValueError):
             return None
     try:
         process = psutil.Process(pid)
-        return _Origin(started=process.create_time(), parent=process.ppid())
+        return _StartInfo(started=process.create_time(), parent=process.ppid())
     except (psutil.Error, ValueError):
         return None
 
 
-def _identify(pid: int, origin: _Origin) -> Identity:
+def _identify(pid: int, info: _StartInfo) -> Identity:
     user = None
     try:
         process = psutil.Process(pid)
@@ -339,17 +350,17 @@ def _identify(pid: int, origin: _Origin) -> Identity:
     return Identity(user, shown.program, shown.arguments)
 
 
-def exists(pid: int) -> bool:
-    """Whether a process of that number is there, also one that this user may know nothing else of."""
+def process_exists(pid: int) -> bool:
+    """Return whether a process with that id exists, also one that this user may not read."""
     return bool(psutil.pid_exists(pid))
 
 
 def uses_cuda(pid: int) -> bool | None:
-    """Whether ``pid`` has a CUDA context, as what it has open shows; None where that does not tell.
+    """Return whether ``pid`` has a CUDA context, by its open files and mappings; None where unknown.
 
-    No context is made without CUDA's device, and each maps memory of it, which a forked child does not
-    inherit. To have it open is not enough: on newer drivers (580) NVML opens it too. Nor can be told what is
-    done with WSL's one device, or by another user's process.
+    Creating a context opens CUDA's device, and every context maps memory of it; a forked child does not
+    inherit that mapping. An open device is not enough: on newer drivers (580) NVML opens it too. WSL has one
+    device for all uses, and another user's process can't be read: both are unknown.
     """
     folder = f"/proc/{pid}"
     try:
@@ -370,10 +381,10 @@ def uses_cuda(pid: int) -> bool | None:
 
 
 def notebook_of(pid: int) -> str | None:
-    """File name of the notebook that ``pid`` runs for, as a kernel or as what a cell has started.
+    """Return the file name of the notebook whose kernel is ``pid``, or an ancestor of it.
 
-    Jupyter puts it into a kernel's environment (``JPY_SESSION_NAME``), which is its own user's to read; None
-    where there is none, or where it may not be read.
+    Jupyter puts it into a kernel's environment (``JPY_SESSION_NAME``), which its children inherit and which
+    only its own user may read. None where there is none, or where it may not be read.
     """
     try:
         name = psutil.Process(pid).environ().get(_NOTEBOOK, "")

@@ -1,20 +1,25 @@
-"""What a card folds away: every figure of memory, the highest readings, what is not known and why."""
+"""The details that a card folds away, as names and lines.
+
+They have every memory figure, the highest readings, the lines with most memory (``--lines``) and most time,
+and the reasons for unknown values.
+"""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from itertools import groupby
 from typing import Any
 
 from gpuwidget.model import units
-from gpuwidget.model.report import Advice, GpuReport, Report, Span
-from gpuwidget.views import card_gpus, card_lines
-from gpuwidget.views.card_summary import AT_ONCE_S, clean, gpu_names
-from gpuwidget.views.card_time import time_details
+from gpuwidget.model.report import Advice, CodeTime, GpuReport, LineMemory, LineTime, Report, Span, in_call
+from gpuwidget.model.terminal_text import clean_line
+from gpuwidget.views import card_gpus
+from gpuwidget.views.card_summary import NEGLIGIBLE_WAIT_S, gpu_names
 from gpuwidget.views.holders_view import names as holder_names
 
-_NAMES = {
+_FIELD_NAMES = {
     "device_memory": "memory of the whole GPU",
     "process_memory": "memory of this process",
     "torch": "torch's memory",
@@ -29,26 +34,33 @@ _NAMES = {
     "power_w": "power",
     "energy_j": "energy",
 }
+_CELL = re.compile(r"^In\[(\d+)\]")
+_MAX_MEMORY_LINES = 8
+_MAX_MEMORY_ROWS = 12
+_MAX_TIME_LINES = 4
+_SOURCE_LENGTH = 60
+_ROUNDED = 0.05
+"""Points of utilization within which the card's figure reads 0 or 100 percent."""
 
 
-def details(report: Report, *, each: bool) -> list[tuple[str, str]]:
-    """What is folded away: a name and a line for each.
+def details(report: Report, *, per_gpu: bool) -> list[tuple[str, str]]:
+    """Return the name and the text of each line; a line without a name continues the one above.
 
-    With ``each``, GPUs of which different things are to be said have lines of their own.
+    With ``per_gpu``, GPUs with different figures have separate lines.
     """
     host, cell = report.host_memory, report.cell
     lines = evidence(report)
-    lines += card_gpus.memory_and_highest(report, each=each)
-    lines += card_gpus.beside_utilization(report, each=each)
-    lines += card_lines.details(report)
+    lines += card_gpus.memory_and_maxima(report, per_gpu=per_gpu)
+    lines += card_gpus.extra_means(report, per_gpu=per_gpu)
+    lines += _memory_lines(report)
     lines += [("Left behind", line) for line in left_behind(report)]
-    lines += [("Fragmentation", line) for line in card_gpus.fragmentation(report, each=each)]
+    lines += [("Fragmentation", line) for line in card_gpus.fragmentation(report, per_gpu=per_gpu)]
     lines += time_details(report)
-    lines += [("Not known", line) for line in unknowns(report)]
-    course = f"{units.memory_course(host.start, host.end)}, peak {units.memory(host.peak)}"
-    lines.append(("Host memory", f"{course} of this process"))
+    lines += [("Not known", line) for line in unknown_values(report)]
+    change = f"{units.memory_course(host.start, host.end)}, peak {units.memory(host.peak)}"
+    lines.append(("Host memory", f"{change} of this process"))
     if report.shown:
-        lines.append(("After the code", _tail(cell.gpu_tail_s)))
+        lines.append(("After the code", _gpu_tail(cell.gpu_tail_s)))
     where = f"In [{cell.execution_count}], " if cell.execution_count is not None else ""
     started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(cell.started))
     lines.append(("Started", f"{where}{started}"))
@@ -56,77 +68,41 @@ def details(report: Report, *, each: bool) -> list[tuple[str, str]]:
     return lines
 
 
-def evidence(report: Report) -> list[tuple[str, str]]:
-    """What each piece of advice rests on."""
-    return [(f"Advice {one.rule}", _evidence(one)) for one in report.advice]
-
-
 def left_behind(report: Report) -> list[str]:
-    """Who holds what the run has allocated and left: ``model (Net), also optimizer: 3.2 GiB``."""
+    """Return who holds the memory that the run has left: ``model (Net), also optimizer: 3.2 GiB``."""
     several = len({holder.device for holder in report.holders}) > 1
     found = []
     for holder in report.holders:
         first, also = holder_names(holder)
-        kind = "" if holder.type is None or holder.kind != "variable" else f" ({clean(holder.type, 40)})"
+        named = holder.type is not None and holder.kind == "variable"
+        kind = f" ({clean_line(holder.type or '', 40)})" if named else ""
         on = f" on {holder.device}" if several else ""
         found.append(f"{first}{kind}{f', also {also}' if also else ''}: {units.memory(holder.bytes)}{on}")
     return found
 
 
-def unknowns(report: Report) -> list[str]:
-    """Each value nobody knows, with its reason: ``power, energy: not supported by this GPU``."""
+def unknown_values(report: Report) -> list[str]:
+    """Return the unknown values by their reason: ``power, energy: not supported by this GPU``."""
     reasons: dict[str, dict[str, list[GpuReport]]] = {}
     for gpu in report.shown:
-        for name, words in _NAMES.items():
-            value = getattr(gpu, name)
+        for field, name in _FIELD_NAMES.items():
+            value = getattr(gpu, field)
             if value is None or (isinstance(value, Span) and None in (value.start, value.end, value.peak)):
                 otherwise = "the GPU is lost" if gpu.lost_since is not None else "no reason was given"
-                reason = gpu.missing.get(name, otherwise)
-                reasons.setdefault(reason, {}).setdefault(words, []).append(gpu)
+                reason = gpu.missing.get(field, otherwise)
+                reasons.setdefault(reason, {}).setdefault(name, []).append(gpu)
     found = []
     for reason, fields in reasons.items():
-        for gpus, alike in groupby(fields, key=lambda field: fields[field]):
+        for gpus, names in groupby(fields, key=lambda name: fields[name]):
             where = "" if len(gpus) == len(report.shown) else f" of {gpu_names(gpus)}"
-            found.append(f"{', '.join(alike)}{where}: {reason}")
+            found.append(f"{', '.join(names)}{where}: {reason}")
     return found
 
 
-def _evidence(advice: Advice) -> str:
-    figures = [_figure(name, value) for name, value in advice.evidence.items()]
-    sections = [f"see {advice.link} in gpuwidget's folder"] if advice.link is not None else []
-    return " · ".join([*figures, *sections])
-
-
-_UNITS: tuple[tuple[str, Callable[[float], str]], ...] = (
-    ("_bytes_s", lambda value: f"{units.memory(value)}/s"),
-    ("_bytes", units.memory),
-    ("_w", units.power),
-    ("_s", units.duration),
-)
-"""How the value of a figure is written, by the end of its name; the others are percent and counts."""
-
-
-def _figure(name: str, value: object) -> str:
-    if isinstance(value, Mapping):
-        parts = [_figure(f"{word}_{name.rpartition('_')[2]}", part) for word, part in value.items()]
-        return ", ".join(parts)
-    for end, words in _UNITS:
-        if name.endswith(end):
-            values: list[Any] = list(value) if isinstance(value, (list, tuple)) else [value]
-            return f"{_words(name.removesuffix(end))} {', '.join(words(one) for one in values)}"
-    if isinstance(value, (list, tuple)):
-        return f"{_words(name)} {', '.join(map(str, value))}"
-    return f"{_words(name)} {value}"
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
-
-
-def _tail(seconds: float | None) -> str:
+def _gpu_tail(seconds: float | None) -> str:
     if seconds is None:
         return "not waited for the GPU to finish"
-    if seconds < AT_ONCE_S:
+    if seconds < NEGLIGIBLE_WAIT_S:
         return "the GPU was done at once"
     return f"the GPU went on for {units.duration(seconds)}"
 
@@ -141,7 +117,180 @@ def _environment(report: Report) -> str:
         ("cuDNN", known.cudnn),
         ("default device", known.default_device),
     )
-    parts = [f"{name} {clean(value, 40)}" for name, value in named if value is not None]
+    parts = [f"{name} {clean_line(value, 40)}" for name, value in named if value is not None]
     if known.torch is None:
         parts.append("torch not loaded")
     return " · ".join(parts)
+
+
+# -- advice ----------------------------------------------------------------------------------------------
+
+
+def evidence(report: Report) -> list[tuple[str, str]]:
+    """Return the figures that each advice is based on."""
+    return [(f"Advice {one.rule}", _evidence(one)) for one in report.advice]
+
+
+def _evidence(advice: Advice) -> str:
+    figures = [_figure(name, value) for name, value in advice.evidence.items()]
+    sections = [f"see {advice.link} in gpuwidget's folder"] if advice.link is not None else []
+    return " · ".join([*figures, *sections])
+
+
+_FORMATS: tuple[tuple[str, Callable[[float], str]], ...] = (
+    ("_bytes_s", lambda value: f"{units.memory(value)}/s"),
+    ("_bytes", units.memory),
+    ("_w", units.power),
+    ("_s", units.duration),
+)
+"""How a figure is formatted, by the end of its name; all others are percentages and counts."""
+
+
+def _figure(name: str, value: object) -> str:
+    if isinstance(value, Mapping):
+        suffix = name.rpartition("_")[2]
+        return ", ".join(_figure(f"{key}_{suffix}", part) for key, part in value.items())
+    for suffix, text in _FORMATS:
+        if name.endswith(suffix):
+            values: list[Any] = list(value) if isinstance(value, (list, tuple)) else [value]
+            return f"{_spaced(name.removesuffix(suffix))} {', '.join(text(one) for one in values)}"
+    if isinstance(value, (list, tuple)):
+        return f"{_spaced(name)} {', '.join(map(str, value))}"
+    return f"{_spaced(name)} {value}"
+
+
+def _spaced(name: str) -> str:
+    return name.replace("_", " ")
+
+
+# -- where the memory went -------------------------------------------------------------------------------
+
+
+def memory_rows(report: Report) -> list[list[str]]:
+    """Return the lines with most memory as rows below their header; empty without any."""
+    if not report.lines:
+        return []
+    rows = [
+        [
+            f"{_memory_line_name(line, report)}: {line.source}"[:90],
+            units.memory(line.at_peak),
+            units.memory(line.held),
+            units.memory(line.allocated),
+        ]
+        for line in report.lines[:_MAX_MEMORY_ROWS]
+    ]
+    rows += [[text, "", "", ""] for text in _further_lines(report, _MAX_MEMORY_ROWS)]
+    return [["", "at the peak", "at the end", "in all"], *rows]
+
+
+def _memory_lines(report: Report) -> list[tuple[str, str]]:
+    texts = [_memory_line(line, report) for line in report.lines[:_MAX_MEMORY_LINES]]
+    texts += _further_lines(report, _MAX_MEMORY_LINES)
+    return [("" if n else "Where the memory went", text) for n, text in enumerate(texts)]
+
+
+def _memory_line(line: LineMemory, report: Report) -> str:
+    source = f", {line.source}" if line.file is None else f" `{line.source}`"
+    caller = "" if line.called_from is None else f", called from {_displayed_file(line.called_from)}"
+    return (
+        f"{_memory_line_name(line, report)}{source}: {units.memory(line.at_peak)} at the peak, "
+        f"{units.memory(line.held)} at the end, {units.memory(line.allocated)} in all{caller}"
+    )
+
+
+def _memory_line_name(line: LineMemory, report: Report) -> str:
+    where = "torch" if line.file is None else f"{_displayed_file(line.file)} line {line.line}"
+    if line.function is not None:
+        where += f" in {line.function}"
+    if len({one.device for one in report.lines}) > 1:
+        where += f", {line.device}"
+    return where
+
+
+def _displayed_file(file: str) -> str:
+    """Return ``In [5]`` for a cell, as Jupyter and the rest of the card name it."""
+    return _CELL.sub(r"In [\1]", file)
+
+
+def _further_lines(report: Report, shown: int) -> list[str]:
+    left = len(report.lines) - shown
+    return [f"{left} further lines that held less at the peak"] if left > 0 else []
+
+
+# -- where the time went ---------------------------------------------------------------------------------
+
+
+def time_details(report: Report) -> list[tuple[str, str]]:
+    """Return the lines with most time, CPU time, warm-up and energy while idle, as far as they are known."""
+    found: list[tuple[str, str]] = []
+    time = report.time
+    if time is not None and time.lines:
+        texts = [*map(time_line, time.lines[:_MAX_TIME_LINES]), _limits(time)]
+        found += [("" if n else "Where the time went", text) for n, text in enumerate(texts)]
+        if time.cpu is not None:
+            found.append(("CPU", _cpu(time)))
+    if time is not None and time.warm_up_s is not None:
+        found.append(("Warm-up", f"the steady state began after {units.duration(time.warm_up_s)}"))
+    idle = _idle_energy(report)
+    return found + ([("Energy while idle", idle)] if idle else [])
+
+
+def time_line(line: LineTime) -> str:
+    """Return ``line 7 `for x, y in loader:`: 61 % of the time, GPU 4 % busy, in DataLoader._next_data``."""
+    if line.line is None:
+        where = "none of the cell's lines"
+    elif line.until is not None:
+        where = f"lines {line.line} to {line.until}"
+    else:
+        where = f"line {line.line}"
+    source = clean_line(line.source, _SOURCE_LENGTH)
+    if source and line.until is None:
+        where += f" `{source}`"
+    parts = [f"{units.percent(line.share)} of the time"]
+    if line.gpu_busy is not None:
+        parts.append(f"GPU {units.percent(line.gpu_busy)} busy")
+    if line.frame is not None:
+        # The frame with the largest share.
+        share = line.frames[0].share if line.frames else line.share
+        mostly = "" if share > 0.9 * line.share else f" ({units.percent(share)})"
+        parts.append(f"at {clean_line(line.frame, _SOURCE_LENGTH)}{mostly}")
+    if line.call is not None:
+        call_share = line.call_share
+        mostly = (
+            "" if call_share is None or call_share > 0.9 * line.share else f" ({units.percent(call_share)})"
+        )
+        parts.append(f"{in_call(clean_line(line.call, _SOURCE_LENGTH))}{mostly}")
+    return f"{where}: {', '.join(parts)}"
+
+
+def _limits(time: CodeTime) -> str:
+    # Twice the standard error of a share of one half.
+    error = units.percent_figure(100 / time.samples**0.5)
+    limits = (
+        f"{time.samples} looks: shares within {error} points; patterns shorter than "
+        f"{units.duration(time.resolution_s)} can't be told"
+    )
+    return f"{limits}. {time.reason}" if time.reason is not None else limits
+
+
+def _cpu(time: CodeTime) -> str:
+    own = f"{units.percent(time.cpu)} of a core by this process"
+    if not time.cpu_children:
+        return own
+    return f"{own}, {units.percent(time.cpu_children)} by its child processes"
+
+
+def _idle_energy(report: Report) -> str | None:
+    total = sum(gpu.energy_j or 0.0 for gpu in report.shown)
+    idle = report.energy_idle_j
+    if idle is None or not total:
+        return None
+    # The driver counts a window with a single short kernel as busy, so the idle time is a lower bound.
+    exact = all(
+        gpu.utilization is not None and min(gpu.utilization.mean, 100 - gpu.utilization.mean) < _ROUNDED
+        for gpu in report.shown
+    )
+    if not exact and not idle:
+        return None
+    least = "" if exact else "at least "
+    return f"{least}{units.energy(idle)} of {units.energy(total)} ({units.percent(100 * idle / total)})"

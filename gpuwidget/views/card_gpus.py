@@ -1,107 +1,229 @@
-"""What a card tells of each GPU beside its table: a line for those that say the same, or for all of them."""
+"""The figures of each GPU on the card: the table's columns, and the lines of the details.
+
+A line of the details is about all GPUs with equal figures, or, in a smaller card, about all GPUs at once with
+the lowest and the highest figure.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from gpuwidget.model import units
 from gpuwidget.model.report import GpuReport, Level, Report, Span, TorchMemory
-from gpuwidget.views.card_summary import gpu_names, whose
-from gpuwidget.views.card_table import is_compact
+from gpuwidget.model.terminal_text import clean_line
+from gpuwidget.views.card_summary import DELTA, gpu_names, gpu_number, model_name, process_label
 
-_MUCH_STUCK = 256 * units.MIB
-_MUCH_OF_RESERVED = 0.1
-_Words = Callable[[Sequence[GpuReport]], list[str]]
-"""What is said of one GPU, or of several at once: from the lowest to the highest of them."""
+_MAX_FULL_ROWS = 4
+_MIN_FRAGMENTED = 256 * units.MIB
+_MIN_FRAGMENTED_SHARE = 0.1
+"""Of torch's reserved memory."""
+_Describe = Callable[[Sequence[GpuReport]], list[str]]
+"""Describes one GPU, or the range of several."""
 
 
-def memory_and_highest(report: Report, *, each: bool) -> list[tuple[str, str]]:
-    """Every figure of memory and the highest readings; nothing of so many GPUs that their rows are slight."""
+# -- the table -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class GpuColumn:
+    """One metric of every GPU; its unit stands in the header only."""
+
+    title: str
+    unit: str
+    cells: tuple[str, ...]
+
+
+def is_compact(gpus: Sequence[GpuReport]) -> bool:
+    """Return whether there are too many GPUs for all columns and details."""
+    return len(gpus) > _MAX_FULL_ROWS
+
+
+def row_names(gpus: Sequence[GpuReport]) -> list[str]:
+    """Return the name of each row; for many GPUs of one model only the number."""
+    if not is_compact(gpus) or len({gpu.name for gpu in gpus}) > 1:
+        return [_row_name(gpu, model_name(gpu)) for gpu in gpus]
+    if all(gpu.torch_device in (None, f"cuda:{gpu_number(gpu)}") and gpu.lost_since is None for gpu in gpus):
+        return [gpu_number(gpu) for gpu in gpus]
+    return [_row_name(gpu, "") for gpu in gpus]
+
+
+def table_columns(gpus: Sequence[GpuReport]) -> list[GpuColumn]:
+    """Return the columns of the table, fewer for many GPUs.
+
+    A metric that is unknown for all GPUs has no column: the details contain the reason.
+    """
+    compact = is_compact(gpus)
+    found: list[GpuColumn | None] = []
+    torch = [gpu.torch for gpu in gpus]
+    process = [gpu.process_memory for gpu in gpus]
+    with_process = any(one is not None for one in process)
+    # This process's torch counters exclude the memory of child processes.
+    children = with_process and any(gpu.children for gpu in gpus)
+    with_torch = any(one is not None for one in torch) and not children
+    device = [gpu.device_memory for gpu in gpus]
+    if not compact or not (with_torch or with_process):
+        found.append(_delta("device", device))
+    if with_torch:
+        allocated = [one.allocated if one is not None else None for one in torch]
+        found += [_delta("torch", allocated), _sizes("torch peak", [_span_peak(span) for span in allocated])]
+        if not compact:
+            reserved = [one.reserved.end if one is not None else None for one in torch]
+            found.append(_sizes("reserved", reserved))
+    if children and len(gpus) == 1:
+        # The headline has the process's change and peak.
+        pass
+    elif with_process and not with_torch:
+        found += [_delta("process", process), _sizes("process peak", [_span_peak(span) for span in process])]
+    elif not with_torch:
+        found.append(_sizes("device peak", [_span_peak(span) for span in device]))
+    found.append(_means("util", "%", [gpu.utilization for gpu in gpus], units.percent_figure))
+    found.append(_optional("SM", [gpu.sm_activity for gpu in gpus]))
+    if not compact:
+        found.append(_optional("tensor", [gpu.tensor_activity for gpu in gpus]))
+        found.append(_optional("DRAM", [gpu.dram_activity for gpu in gpus]))
+    found.append(_means("power", "W", [gpu.power_w for gpu in gpus], _watts))
+    energies = [gpu.energy_j for gpu in gpus]
+    unit = units.energy_unit(energies)
+    found.append(GpuColumn("energy", unit, tuple(units.figure(joules, unit) for joules in energies)))
+    return [column for column in found if column is not None]
+
+
+def _row_name(gpu: GpuReport, model: str) -> str:
+    name = f"{gpu_number(gpu)} {model}".rstrip()
+    if gpu.lost_since is not None:
+        name += " (lost)"
+    return name if gpu.torch_device is None else f"{name} · {clean_line(gpu.torch_device, 16)}"
+
+
+def _span_peak(span: Span | None) -> int | None:
+    return None if span is None else span.peak
+
+
+def _delta(title: str, spans: Sequence[Span | None]) -> GpuColumn:
+    changes = [None if span is None else _change(span) for span in spans]
+    unit = units.memory_unit(changes)
+    cells = tuple(units.figure(change, unit, signed=True) for change in changes)
+    return GpuColumn(f"{title} {DELTA}", unit, cells)
+
+
+def _change(span: Span) -> int | None:
+    return None if span.start is None or span.end is None else span.end - span.start
+
+
+def _sizes(title: str, sizes: Sequence[int | None]) -> GpuColumn:
+    unit = units.memory_unit(sizes)
+    return GpuColumn(title, unit, tuple(units.figure(size, unit) for size in sizes))
+
+
+def _means(
+    title: str, unit: str, levels: Sequence[Level | None], figure: Callable[[float], str]
+) -> GpuColumn:
+    cells = tuple(units.UNKNOWN if level is None else figure(level.mean) for level in levels)
+    return GpuColumn(title, unit, cells)
+
+
+def _watts(value: float) -> str:
+    return units.power(value).removesuffix(" W")
+
+
+def _optional(title: str, levels: Sequence[Level | None]) -> GpuColumn | None:
+    if all(level is None for level in levels):
+        return None
+    return _means(title, "%", levels, units.percent_figure)
+
+
+# -- the details -----------------------------------------------------------------------------------------
+
+
+def memory_and_maxima(report: Report, *, per_gpu: bool) -> list[tuple[str, str]]:
+    """Return every memory figure and the highest readings as names and lines; nothing for many GPUs."""
     gpus = report.shown
     if is_compact(gpus):
         return []
 
-    def courses(of: Sequence[GpuReport]) -> list[str]:
-        return _courses(report, of)
+    def spans(of: Sequence[GpuReport]) -> list[str]:
+        return _memory_spans(report, of)
 
-    # One after the other for each GPU, as far as they differ.
+    # The two lines of one group of GPUs stand below each other.
     return [
-        (f"{gpu_names(some)}, {name}", " · ".join(parts))
-        for some in _groups(gpus, lambda of: [*courses(of), *_highest(of)], each)
-        for name, parts in (("memory", courses(some)), ("highest", _highest(some)))
+        (f"{gpu_names(group)}, {name}", " · ".join(parts))
+        for group in _groups(gpus, lambda of: [*spans(of), *_maxima(of)], per_gpu)
+        for name, parts in (("memory", spans(group)), ("highest", _maxima(group)))
         if parts
     ]
 
 
-def beside_utilization(report: Report, *, each: bool) -> list[tuple[str, str]]:
-    """Means for which the table has no column: what utilization does not tell."""
-    each = each and not is_compact(report.shown)
+def extra_means(report: Report, *, per_gpu: bool) -> list[tuple[str, str]]:
+    """Return the means that have no column in the table, which explain the utilization."""
+    per_gpu = per_gpu and not is_compact(report.shown)
     return [
-        (f"{gpu_names(some)}, mean", " · ".join(parts))
-        for some in _groups(report.shown, _beside, each)
-        if (parts := _beside(some))
+        (f"{gpu_names(group)}, mean", " · ".join(parts))
+        for group in _groups(report.shown, _extra_means, per_gpu)
+        if (parts := _extra_means(group))
     ]
 
 
-def fragmentation(report: Report, *, each: bool, only_much: bool = False) -> list[str]:
-    """What torch's cache holds in no tensor, and how much of that could be given back."""
+def fragmentation(report: Report, *, per_gpu: bool, only_large: bool = False) -> list[str]:
+    """Return how much of torch's cache is in no tensor, and how much of that can be freed."""
     gpus = [gpu for gpu in report.shown if _cached(gpu) is not None]
-    if (only_much or is_compact(gpus)) and not any(map(_is_much, gpus)):
+    if (only_large or is_compact(gpus)) and not any(map(_is_fragmented, gpus)):
         return []
-    each = each and not is_compact(gpus)
+    per_gpu = per_gpu and not is_compact(gpus)
     found = []
-    for some in _groups(gpus, _cache, each):
-        on = f" on {'each of ' if len(some) > 1 else ''}{gpu_names(some)}" if len(report.shown) > 1 else ""
-        of, *rest = _cache(some)
-        found.append("; ".join([f"{of}{on}", *rest]))
+    for group in _groups(gpus, _describe_cache, per_gpu):
+        on = f" on {'each of ' if len(group) > 1 else ''}{gpu_names(group)}" if len(report.shown) > 1 else ""
+        first, *rest = _describe_cache(group)
+        found.append("; ".join([f"{first}{on}", *rest]))
     return found
 
 
-def _groups(gpus: Sequence[GpuReport], words: _Words, each: bool) -> list[list[GpuReport]]:
-    """Those of which the same is said, or all of them."""
-    if not each:
+def _groups(gpus: Sequence[GpuReport], describe: _Describe, per_gpu: bool) -> list[list[GpuReport]]:
+    """Return the GPUs in groups with equal descriptions; without ``per_gpu`` in one group."""
+    if not per_gpu:
         return [list(gpus)] if gpus else []
     groups: dict[tuple[str, ...], list[GpuReport]] = {}
     for gpu in gpus:
-        groups.setdefault(tuple(words([gpu])), []).append(gpu)
+        groups.setdefault(tuple(describe([gpu])), []).append(gpu)
     return list(groups.values())
 
 
-def _span_of(values: Sequence[float | None], words: Callable[[float | None], str]) -> str:
-    """``4.4 %``, or ``4.4 to 23 %`` of those that are known; ``n/a`` of none."""
+def _range(values: Sequence[float | None], text: Callable[[float | None], str]) -> str:
+    """Return ``4.4 %``, or ``4.4 to 23 %``, of the values that are known; ``n/a`` if none is."""
     known = [value for value in values if value is not None]
     if not known:
         return units.UNKNOWN
-    low, high = words(min(known)), words(max(known))
+    low, high = text(min(known)), text(max(known))
     if low == high:
         return low
     number, _, unit = low.partition(" ")
-    # The unit once, where it is the same and there is one.
+    # The unit once, if it is the same and there is one.
     return f"{number if high.partition(' ')[2] == unit else low} to {high}"
 
 
-def _courses(report: Report, gpus: Sequence[GpuReport]) -> list[str]:
-    parts = [_course("whole GPU", [gpu.device_memory for gpu in gpus])]
-    parts += [_course(whose(report), [gpu.process_memory for gpu in gpus])]
-    parts += [_course("of which child processes", [gpu.children_memory for gpu in gpus])]
+def _memory_spans(report: Report, gpus: Sequence[GpuReport]) -> list[str]:
     torch = [gpu.torch for gpu in gpus if gpu.torch is not None]
-    parts += [_course("torch allocated", [one.allocated for one in torch])]
-    parts += [_course("torch reserved", [one.reserved for one in torch])]
+    parts = [
+        _memory_span("whole GPU", [gpu.device_memory for gpu in gpus]),
+        _memory_span(process_label(report), [gpu.process_memory for gpu in gpus]),
+        _memory_span("of which child processes", [gpu.children_memory for gpu in gpus]),
+        _memory_span("torch allocated", [one.allocated for one in torch]),
+        _memory_span("torch reserved", [one.reserved for one in torch]),
+    ]
     return [part for part in parts if part]
 
 
-def _course(name: str, spans: Sequence[Span | None]) -> str:
+def _memory_span(name: str, spans: Sequence[Span | None]) -> str:
     known = [span for span in spans if span is not None]
     if not known:
         return ""
-    courses = {units.memory_course(span.start, span.end) for span in known}
-    if len(courses) > 1:
-        changes = [None if None in (s.start, s.end) else (s.end or 0) - (s.start or 0) for s in known]
-        courses = {_span_of(changes, lambda change: units.memory_delta(0, change))}
-    return f"{name} {courses.pop()}, peak {_span_of([span.peak for span in known], units.memory)}"
+    changes = {units.memory_course(span.start, span.end) for span in known}
+    if len(changes) > 1:
+        changes = {_range([_change(span) for span in known], lambda change: units.memory_delta(0, change))}
+    return f"{name} {changes.pop()}, peak {_range([span.peak for span in known], units.memory)}"
 
 
-def _highest(gpus: Sequence[GpuReport]) -> list[str]:
+def _maxima(gpus: Sequence[GpuReport]) -> list[str]:
     return _levels(
         (
             ("utilization", [gpu.utilization for gpu in gpus], units.percent),
@@ -115,7 +237,7 @@ def _highest(gpus: Sequence[GpuReport]) -> list[str]:
     )
 
 
-def _beside(gpus: Sequence[GpuReport]) -> list[str]:
+def _extra_means(gpus: Sequence[GpuReport]) -> list[str]:
     parts = _levels(
         (
             ("SM occupancy", [gpu.sm_occupancy for gpu in gpus], units.percent),
@@ -127,21 +249,21 @@ def _beside(gpus: Sequence[GpuReport]) -> list[str]:
         known = [traffic for traffic in links if traffic is not None]
         if known:
             received, sent = (
-                _span_of([None if one is None else one.mean for one in levels], _rate)
+                _range([None if one is None else one.mean for one in levels], _rate)
                 for levels in ([traffic.rx for traffic in known], [traffic.tx for traffic in known])
             )
             parts.append(f"{name} {received} in, {sent} out")
-    held = _held_down([gpu.throttled for gpu in gpus if gpu.throttled is not None])
-    return [*parts, f"clock held down: {held}"] if held else parts
+    reasons = _throttle_reasons([gpu.throttled for gpu in gpus if gpu.throttled is not None])
+    return [*parts, f"clock held down: {reasons}"] if reasons else parts
 
 
 def _levels(
-    named: Sequence[tuple[str, Sequence[Level | None], Callable[[float | None], str]]],
+    metrics: Sequence[tuple[str, Sequence[Level | None], Callable[[float | None], str]]],
     value: Callable[[Level], float],
 ) -> list[str]:
     return [
-        f"{name} {_span_of([value(level) for level in levels if level is not None], words)}"
-        for name, levels, words in named
+        f"{name} {_range([value(level) for level in levels if level is not None], text)}"
+        for name, levels, text in metrics
         if any(level is not None for level in levels)
     ]
 
@@ -150,55 +272,52 @@ def _rate(value: float | None) -> str:
     return units.UNKNOWN if value is None else f"{units.memory(value)}/s"
 
 
-def _held_down(throttled: Sequence[Mapping[str, float]]) -> str:
-    """By each reason the longest of them."""
+def _throttle_reasons(throttled: Sequence[Mapping[str, float]]) -> str:
+    """Return each reason with its longest duration on any of the GPUs."""
     longest: dict[str, float] = {}
     for reasons in throttled:
-        for word, seconds in reasons.items():
-            longest[word] = max(seconds, longest.get(word, 0.0))
+        for reason, seconds in reasons.items():
+            longest[reason] = max(seconds, longest.get(reason, 0.0))
     up_to = "up to " if any(dict(one) != longest for one in throttled) else ""
-    return ", ".join(f"{word} {up_to}{units.duration(seconds)}" for word, seconds in longest.items())
-
-
-# -- torch's cache ---------------------------------------------------------------------------------------
+    return ", ".join(f"{reason} {up_to}{units.duration(seconds)}" for reason, seconds in longest.items())
 
 
 def _cached(gpu: GpuReport) -> int | None:
-    """Bytes reserved at the end that are in no tensor; None where torch has reserved nothing."""
+    """Return the bytes reserved at the end that are in no tensor; None if torch has reserved nothing."""
     if gpu.torch is None or not gpu.torch.reserved.end or gpu.torch.allocated.end is None:
         return None
     return gpu.torch.reserved.end - gpu.torch.allocated.end
 
 
-def _stuck(torch: TorchMemory, cached: int) -> int | None:
-    """What lies between tensors, by torch's segments or else by its counter."""
+def _fragmented(torch: TorchMemory, cached: int) -> int | None:
+    """Return the cached bytes between tensors, from torch's segments or else from its counter."""
     if torch.returnable is not None:
         return max(0, cached - torch.returnable)
     return None if torch.inactive_split is None else min(torch.inactive_split, cached)
 
 
-def _is_much(gpu: GpuReport) -> bool:
+def _is_fragmented(gpu: GpuReport) -> bool:
     cached = _cached(gpu)
     if gpu.torch is None or cached is None:
         return False
-    stuck = _stuck(gpu.torch, cached) or 0
-    return stuck >= max(_MUCH_STUCK, _MUCH_OF_RESERVED * (gpu.torch.reserved.end or 0))
+    fragmented = _fragmented(gpu.torch, cached) or 0
+    return fragmented >= max(_MIN_FRAGMENTED, _MIN_FRAGMENTED_SHARE * (gpu.torch.reserved.end or 0))
 
 
-def _cache(gpus: Sequence[GpuReport]) -> list[str]:
+def _describe_cache(gpus: Sequence[GpuReport]) -> list[str]:
     torch = [gpu.torch for gpu in gpus if gpu.torch is not None]
     cached = [_cached(gpu) or 0 for gpu in gpus]
-    reserved = _span_of([one.reserved.end for one in torch], units.memory)
-    parts = [f"{_span_of(cached, units.memory)} of the {reserved} that torch has reserved are in no tensor"]
-    stuck = [_stuck(one, size) for one, size in zip(torch, cached, strict=True)]
+    reserved = _range([one.reserved.end for one in torch], units.memory)
+    parts = [f"{_range(cached, units.memory)} of the {reserved} that torch has reserved are in no tensor"]
+    fragmented = [_fragmented(one, size) for one, size in zip(torch, cached, strict=True)]
     returnable = [one.returnable for one in torch if one.returnable is not None]
     if len(returnable) < len(torch):
-        parts += [f"{_span_of(stuck, units.memory)} of it lie beside tensors"] if any(stuck) else []
+        parts += [f"{_range(fragmented, units.memory)} of it lie beside tensors"] if any(fragmented) else []
     elif any(returnable):
-        # Of expandable segments torch may give back less than their free pages.
-        rest = ", the rest lies between tensors" if any(stuck) else ""
+        # Of expandable segments torch may free less than their free pages.
+        rest = ", the rest lies between tensors" if any(fragmented) else ""
         parts.append(f"up to {units.memory(max(returnable))} of it can be given back (%gpu free){rest}")
-    elif any(stuck):
+    elif any(fragmented):
         parts.append("none of it can be given back: it lies between tensors")
     flushes = [one.alloc_retries for one in torch]
     if None in flushes:

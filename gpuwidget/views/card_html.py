@@ -1,49 +1,35 @@
-"""A report as static HTML: no script, no style sheet, nothing loaded, whole without its SVG and styles.
+"""A report as static HTML: no script, no style sheet, nothing loaded, readable without its SVG and styles.
 
-Untrusted notebooks lose the SVG and most styles, other front ends never had the theme's variables: the
-order of the text alone carries the meaning, every colour has a fallback that reads on white and on black,
-and quiet text is the front end's own colour, fainter.
+An untrusted notebook removes the SVG and most styles, so the order of the text alone carries the meaning.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from html import escape
 
 from gpuwidget.measure.notes import gpu_name
 from gpuwidget.model import units
 from gpuwidget.model.report import GpuReport, Mark, Report
-from gpuwidget.views import card_summary as facts
-from gpuwidget.views import card_text
+from gpuwidget.model.terminal_text import clean_line
+from gpuwidget.views import card_summary as summary
+from gpuwidget.views import card_text, styles
 from gpuwidget.views.card_details import details
-from gpuwidget.views.card_table import columns, is_compact, row_names
-from gpuwidget.views.size_budget import Plan
-from gpuwidget.views.sparkline import BUSY, Chart, Lane, hover, svg
+from gpuwidget.views.card_gpus import is_compact, row_names, table_columns
+from gpuwidget.views.size_budget import DetailLevel, bin_ends, bin_maxima, bin_means, make_bins
+from gpuwidget.views.sparkline import Chart, Lane, hover_columns, svg
+from gpuwidget.views.styles import QUIET
 
-_ROOT = "font:13px/1.5 var(--jp-ui-font-family,system-ui,sans-serif);font-variant-numeric:tabular-nums;"
-_QUIET = "opacity:.75"
-_ADVICE = "margin-top:2px;max-width:75em"
+_STATUS_COLORS = {"ok": styles.UTILIZATION, "error": styles.ERROR, "interrupted": styles.WARNING}
+_LEFT = f"style='{styles.LEFT}'"
 _CHIP = "display:inline-block;border:1px solid;border-radius:9px;padding:0 8px"
-_ALERT = {
-    "ok": "var(--jp-warn-color0,#c77700)",
-    "error": "var(--jp-error-color1,#e5393f)",
-    "interrupted": "var(--jp-warn-color0,#c77700)",
-}
-_DOT = "\N{NO-BREAK SPACE}· "
-_BEFORE_UNIT = re.compile(r"(?<=\d) (?=[GMK]iB|B\b|%|[kM]?J\b|W\b|[mµ]?s\b|min\b|h\b)")
-_LEFT = "style='text-align:left'"
-_TABLE = "margin:4px 0 0;text-align:right;table-layout:auto;border-collapse:collapse;"
-_LANES = "position:absolute;left:0;top:0;width:100%;height:100%"
-_FEWEST_POINTS = 3
+_MIN_POINTS = 3
 
 
-def card(report: Report, plan: Plan) -> str:
-    """The full card of ``report``, whose timeline the plan has thinned already."""
-    status = report.cell.status
-    edge = BUSY if status == "ok" else _ALERT[status]
-    gpus = report.shown[: plan.rows]
-    chart = _chart(report, len(gpus))
+def card(report: Report, level: DetailLevel) -> str:
+    """Return the full card of ``report``, which is already reduced to ``level``."""
+    gpus = report.shown[: level.gpus]
+    chart = _chart(report, level)
     beside = chart is not None and len(gpus) == 1
     lead = _lead(report)
     if chart is not None and beside:
@@ -51,198 +37,171 @@ def card(report: Report, plan: Plan) -> str:
         lead = (
             "<div style='display:flex;flex-wrap:wrap;gap:6px 20px'>"
             f"<div style='flex:1 1 380px'>{lead}</div>"
-            f"<div style='position:relative'>{picture}{hover(chart, plan.hover)}</div></div>"
+            f"<div style='position:relative'>{picture}{hover_columns(chart, level.hover_columns)}</div></div>"
         )
-    table = _table(report, plan, None if beside else chart) if gpus else ""
-    return (
-        f"<div style='{_ROOT}border-left:3px solid {edge};padding:2px 0 2px 12px'>"
-        f"{lead}{_advice(report)}{table}{_details(report, plan, chart is not None)}</div>"
+    table = _table(report, level, None if beside else chart) if gpus else ""
+    return styles.frame(
+        f"{lead}{_advice(report)}{table}{_details(report, level, chart is not None)}",
+        _STATUS_COLORS[report.cell.status],
     )
 
 
-def line(report: Report) -> str:
-    """The quiet line under every cell."""
-    status = report.cell.status
-    edge = BUSY if status == "ok" else _ALERT[status]
-    return (
-        f"<div style='{_ROOT}border-left:3px solid {edge};padding:0 0 0 12px'>"
-        f"<span style='{_QUIET}'>{_segments(facts.one_line(report))}</span></div>"
-    )
+def short_line(report: Report) -> str:
+    """Return the one-line form."""
+    text = f"<span style='{QUIET}'>{styles.segments(summary.short_line(report))}</span>"
+    return styles.frame(text, _STATUS_COLORS[report.cell.status], padding="0 0 0 12px")
 
 
 def table(reports: Sequence[Report]) -> str:
-    """Several reports, a row each."""
-    return framed(rows_table(card_text.table_rows(reports), left=2))
-
-
-def framed(inner: str) -> str:
-    """HTML of ours in the card's own type."""
-    return f"<div style='{_ROOT}overflow-x:auto'>{inner}</div>"
-
-
-def rows_table(rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    """Rows of text under their heads, the first ``left`` columns flush left, figures flush right."""
-    head, *body = rows
-    titles = "".join(
-        f"<th scope='col'{f' {_LEFT}' if n < left else ''}>{escape(name)}</th>" for n, name in enumerate(head)
-    )
-    lines = "".join(
-        f"<tr><th scope='row' {_LEFT}>{_segments([row[0]])}</th>"
-        f"{''.join(f'<td {_LEFT}>{escape(cell)}</td>' for cell in row[1:left])}"
-        f"{''.join(f'<td>{_unbroken(cell)}</td>' for cell in row[left:])}</tr>"
-        for row in body
-    )
-    return (
-        f"<table cellpadding='4' style='{_TABLE}font-size:12px'>"
-        f"<thead><tr>{titles}</tr></thead><tbody>{lines}</tbody></table>"
-    )
+    """Return a table with one row per report."""
+    return styles.scrollable(styles.html_table(card_text.table_rows(reports), left=2))
 
 
 def _lead(report: Report) -> str:
     parts = []
     if report.cell.label is not None:
-        parts.append(f"<div style='{_QUIET}'>{escape(facts.clean(report.cell.label, 80))}</div>")
-    first, *rest = facts.headline(report)
-    status = report.cell.status
-    opening = (
-        escape(first) if status == "ok" else f"<span style='color:{_ALERT[status]}'>{escape(first)}</span>"
-    )
-    following = _segments(["", *rest])
-    parts.append(f"<div><b style='font-size:15px'>{opening}{following}</b></div>")
-    second = facts.second_line(report)
+        parts.append(styles.quiet(escape(clean_line(report.cell.label, 80))))
+    first, *rest = summary.headline(report)
+    opening = escape(first)
+    if report.cell.status != "ok":
+        opening = f"<span style='color:{_STATUS_COLORS[report.cell.status]}'>{opening}</span>"
+    parts.append(f"<div><b style='font-size:15px'>{opening}{styles.segments(['', *rest])}</b></div>")
+    second = summary.second_line(report)
     if second:
-        parts.append(f"<div style='{_QUIET}'>{_segments(second)}</div>")
-    for text in facts.warnings(report):
-        parts.append(f"<div style='color:{_ALERT['ok']}'>{escape(text)}</div>")
-    label = facts.recording(report)
-    if label is not None:
-        parts.append(f"<div style='{_QUIET}'><span style='{_CHIP}'>{escape(label)}</span></div>")
-    for text in facts.explanations(report):
-        parts.append(f"<div style='{_QUIET}'><em>{escape(text)}</em></div>")
+        parts.append(styles.quiet(styles.segments(second)))
+    for text in summary.warnings(report):
+        parts.append(f"<div style='color:{styles.WARNING}'>{escape(text)}</div>")
+    recording = summary.recording_label(report)
+    if recording is not None:
+        parts.append(styles.quiet(f"<span style='{_CHIP}'>{escape(recording)}</span>"))
+    for text in summary.explanations(report):
+        parts.append(styles.quiet(f"<em>{escape(text)}</em>"))
     return "".join(parts)
 
 
 def _advice(report: Report) -> str:
-    """A quiet line each, as wide as the card: what was seen, and what to do."""
+    """Return a line per advice, as wide as the card."""
     return "".join(
-        f"<div style='{_ADVICE}'><b>{word}:</b> <span style='{_QUIET}'>{_segments([seen])}</span> "
-        f"{_segments([fix])}</div>"
-        for word, seen, fix in facts.advice(report)
+        f"<div style='margin-top:2px;max-width:75em'><b>{label}:</b> "
+        f"<span style='{QUIET}'>{styles.segments([text])}</span> {styles.segments([fix])}</div>"
+        for label, text, fix in summary.advice(report)
     )
 
 
-def _segments(segments: Sequence[str]) -> str:
-    """Segments in a row that break after the dot between them, never between a number and its unit."""
-    return _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", escape(_DOT.join(segments)))
+# -- the table and its chart -----------------------------------------------------------------------------
 
 
-def _chart(report: Report, rows: int) -> Chart | None:
-    """A lane for each of the first ``rows`` GPUs; None for a course of hardly any points."""
+def _chart(report: Report, level: DetailLevel) -> Chart | None:
+    """Return a chart with a lane per row of the table; None for fewer than three points."""
     timeline, cell = report.timeline, report.cell
-    if timeline is None or len(timeline.t) < _FEWEST_POINTS or not timeline.gpus:
+    if timeline is None or not timeline.gpus:
         return None
-    courses = {course.uuid: course for course in timeline.gpus}
-    unknown = (None,) * len(timeline.t)
+    bins = make_bins(len(timeline.t), level.drawn_points)
+    if len(bins) < _MIN_POINTS:
+        return None
+    t = bin_ends(timeline.t, bins)
+    series = {gpu.uuid: gpu for gpu in timeline.gpus}
+    unknown = (None,) * len(t)
     lanes = tuple(
         Lane(
             name=gpu_name(gpu),
-            utilization=courses[gpu.uuid].utilization if gpu.uuid in courses else unknown,
-            memory=courses[gpu.uuid].device_memory if gpu.uuid in courses else unknown,
+            utilization=bin_means(series[gpu.uuid].utilization, bins) if gpu.uuid in series else unknown,
+            memory=bin_maxima(series[gpu.uuid].device_memory, bins) if gpu.uuid in series else unknown,
             memory_total=gpu.memory_total,
         )
-        for gpu in report.shown[:rows]
+        for gpu in report.shown[: level.gpus]
     )
-    whole = max(cell.duration_s + (cell.gpu_tail_s or 0.0), timeline.t[-1])
-    label = f"Utilization and memory over {units.duration(whole)}"
+    duration = max(cell.duration_s + (cell.gpu_tail_s or 0.0), t[-1])
+    label = f"Utilization and memory over {units.duration(duration)}"
     if len(lanes) == 1:
-        label += f": {', '.join(facts.headline(report)[1:])}"
-    return Chart(timeline.t, whole, lanes, timeline.marks, label)
+        label += f": {', '.join(summary.headline(report)[1:])}"
+    return Chart(t, duration, lanes, timeline.marks, label)
 
 
-def _table(report: Report, plan: Plan, chart: Chart | None) -> str:
-    gpus = report.shown[: plan.rows]
+def _table(report: Report, level: DetailLevel, chart: Chart | None) -> str:
+    gpus = report.shown[: level.gpus]
     more = len(report.shown) - len(gpus)
     after = f"<div>and {more} more GPUs</div>" if more else ""
-    slight = is_compact(gpus)
-    lanes = _lanes(chart, plan, slight) if chart is not None else ""
-    made = _slight_table(gpus, lanes) if slight else _full_table(gpus, lanes)
-    return f"<div style='overflow-x:auto'>{made}</div>{after}"
+    compact = is_compact(gpus)
+    lanes = _lanes(chart, level, compact) if chart is not None else ""
+    table = _compact_table(gpus, lanes) if compact else _full_table(gpus, lanes)
+    return f"<div style='overflow-x:auto'>{table}</div>{after}"
 
 
 def _full_table(gpus: Sequence[GpuReport], lanes: str) -> str:
-    shown = columns(gpus)
-    quiet = "font-weight:400"
-    heads = "".join(f"<th scope='col' style='{quiet}'>{c.title}<br>{c.unit}</th>" for c in shown)
-    tall = "height:44px;" if lanes else ""
+    columns = table_columns(gpus)
+    normal = "font-weight:400"
+    header = "".join(f"<th scope='col' style='{normal}'>{c.title}<br>{c.unit}</th>" for c in columns)
+    height = "height:44px;" if lanes else ""
     rows = []
-    # Of one GPU the second line has told model and device.
-    names = row_names(gpus) if len(gpus) > 1 else [facts.gpu_number(gpus[0])]
-    for place, name in enumerate(names):
-        cells = "".join(f"<td>{_unbroken(column.cells[place])}</td>" for column in shown)
+    # The second line has the model and the device of a single GPU.
+    names = row_names(gpus) if len(gpus) > 1 else [summary.gpu_number(gpus[0])]
+    for row, name in enumerate(names):
+        cells = "".join(f"<td>{styles.unbroken(column.cells[row])}</td>" for column in columns)
         rows.append(
-            f"<tr style='{tall}background:none'><th scope='row' {_LEFT}>{_row_name(name)}</th>"
-            f"{lanes if place == 0 else ''}{cells}</tr>"
+            f"<tr style='{height}background:none'><th scope='row' {_LEFT}>{_row_name(name)}</th>"
+            f"{lanes if row == 0 else ''}{cells}</tr>"
         )
     empty = "<td></td>" if lanes else ""
     return (
-        f"<table cellpadding='3' style='{_TABLE}font-size:12px'><thead><tr style='{_QUIET}'>"
-        f"<th scope='col' style='text-align:left;{quiet}'>GPU</th>{empty}{heads}</tr></thead>"
+        f"<table cellpadding='3' style='{styles.AUTO_TABLE}font-size:12px'><thead><tr style='{QUIET}'>"
+        f"<th scope='col' style='text-align:left;{normal}'>GPU</th>{empty}{header}</tr></thead>"
         f"<tbody>{''.join(rows)}</tbody></table>"
     )
 
 
-def _slight_table(gpus: Sequence[GpuReport], lanes: str) -> str:
-    """Many rows: the end tags that HTML leaves optional, a third of their size, are left out."""
-    shown = columns(gpus)
-    heads = "".join(f"<th scope='col'>{column.title}<br>{column.unit}" for column in shown)
+def _compact_table(gpus: Sequence[GpuReport], lanes: str) -> str:
+    """Return many rows without the end tags that HTML makes optional, which saves a third of the size."""
+    columns = table_columns(gpus)
+    header = "".join(f"<th scope='col'>{column.title}<br>{column.unit}" for column in columns)
     rows = []
-    for place, name in enumerate(row_names(gpus)):
-        cells = "".join(f"<td>{_unbroken(column.cells[place])}" for column in shown)
-        rows.append(f"<tr><th scope='row'>{_unbroken(name)}{cells}{lanes if place == 0 else ''}")
+    for row, name in enumerate(row_names(gpus)):
+        cells = "".join(f"<td>{styles.unbroken(column.cells[row])}" for column in columns)
+        rows.append(f"<tr><th scope='row'>{styles.unbroken(name)}{cells}{lanes if row == 0 else ''}")
     return (
-        f"<table cellpadding='3' style='{_TABLE}font-size:11px'><thead><tr style='{_QUIET}'>"
-        f"<th scope='col'>GPU{heads}{'<td>' if lanes else ''}<tbody>{''.join(rows)}</table>"
+        f"<table cellpadding='3' style='{styles.AUTO_TABLE}font-size:11px'><thead><tr style='{QUIET}'>"
+        f"<th scope='col'>GPU{header}{'<td>' if lanes else ''}<tbody>{''.join(rows)}</table>"
     )
 
 
-def _lanes(chart: Chart, plan: Plan, slight: bool) -> str:
-    """The courses of all rows in one cell beside them, however high a theme makes the rows."""
-    picture = svg(chart, _LANES, 96 if slight else 160, outlined=not slight)
-    # The absolute picture has no width of its own to give to the cell.
+def _lanes(chart: Chart, level: DetailLevel, compact: bool) -> str:
+    """Return one cell with the lanes of all rows, which follows the rows' height in any theme."""
+    style = "position:absolute;left:0;top:0;width:100%;height:100%"
+    picture = svg(chart, style, 96 if compact else 160, outlined=not compact)
+    # The picture, positioned absolutely, gives the cell no width.
     spacer = "<svg height='1' style='width:100%;min-width:60px;max-width:150px'></svg>"
-    over = hover(chart, plan.hover)
-    return f"<td rowspan='{len(chart.lanes)}' style='position:relative'>{picture}{over}{spacer}</td>"
+    hover = hover_columns(chart, level.hover_columns)
+    return f"<td rowspan='{len(chart.lanes)}' style='position:relative'>{picture}{hover}{spacer}</td>"
 
 
 def _row_name(name: str) -> str:
-    """Breaks after the dot, where there is little room."""
-    return _DOT.join(_unbroken(part) for part in name.split(" · "))
+    """Return a row's name as HTML that may break after the dot."""
+    return styles.SEPARATOR.join(styles.unbroken(part) for part in name.split(" · "))
 
 
-def _unbroken(text: str) -> str:
-    return escape(text).replace(" ", "\N{NO-BREAK SPACE}")
+# -- the details -----------------------------------------------------------------------------------------
 
 
-def _details(report: Report, plan: Plan, charted: bool) -> str:
+def _details(report: Report, level: DetailLevel, charted: bool) -> str:
     notes = [("Note", note) for note in report.notes]
-    lines = [*notes, *details(report, each=plan.each)]
+    lines = [*notes, *details(report, per_gpu=level.per_gpu)]
     marks = report.timeline.marks if report.timeline is not None else ()
     if charted:
         legend = "filled: utilization, dashed: memory of the GPU, both 0 to 100 %"
         ticks = "; long ticks: marks, short ones: printed lines" if marks else ""
         lines.append(("Chart", legend + ticks))
     items = "".join(
-        f"<div>{_name(name)}{escape(facts.clean(text, facts.MOST_NOTE))}</div>" for name, text in lines
+        f"<div>{_name(name)}{escape(clean_line(text, summary.NOTE_LENGTH))}</div>" for name, text in lines
     )
     count = f", {len(notes)} note{'s' if len(notes) > 1 else ''}" if notes else ""
     return (
-        f"<details style='{_QUIET};margin-top:4px'><summary>Details{count}</summary>"
-        f"{items}{_marks(marks[: plan.marks])}</details>"
+        f"<details style='{QUIET};margin-top:4px'><summary>Details{count}</summary>"
+        f"{items}{_marks(marks[: level.marks])}</details>"
     )
 
 
 def _name(name: str) -> str:
-    """What stands before a line of the details; a line that goes on with the one above has no name."""
+    """Return the name of a line; a line that continues the one above has none and is indented."""
     return f"<b>{escape(name)}:</b> " if name else "&emsp;"
 
 
@@ -252,8 +211,8 @@ def _marks(marks: Sequence[Mark]) -> str:
     times = [units.duration(mark.t) for mark in marks]
     width = max(map(len, times))
     lines = [
-        f"{at:>{width}}  {'mark  ' if mark.kind == 'mark' else ''}{escape(mark.label)}"
-        for at, mark in zip(times, marks, strict=True)
+        f"{time:>{width}}  {'mark  ' if mark.kind == 'mark' else ''}{escape(mark.label)}"
+        for time, mark in zip(times, marks, strict=True)
     ]
     text = "\n".join(lines)
     return f"<div><b>Marks and printed lines:</b></div><pre style='margin:0;font-size:12px'>{text}</pre>"

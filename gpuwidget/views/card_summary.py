@@ -1,9 +1,7 @@
-"""What a card says of a report, as plain words and figures: the same for HTML, a terminal and a table."""
+"""A report's summary in plain words and figures, shared by the card's HTML, its text and the table."""
 
 from __future__ import annotations
 
-import functools
-import re
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,55 +10,41 @@ from typing import Literal
 from gpuwidget.measure.notes import gpu_name
 from gpuwidget.model import units
 from gpuwidget.model.report import GpuReport, Report, Span
+from gpuwidget.model.terminal_text import clean_line
 
 MemoryKind = Literal["torch", "process", "device"]
 
 DELTA = "\N{GREEK CAPITAL LETTER DELTA}"
-_UNWANTED = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-MOST_NOTE = 400
-"""Characters of a sentence from elsewhere."""
-MOST_ADVICE = 300
-"""Characters of what advice says, and of its remedy."""
-AT_ONCE_S = 1e-3
-"""A wait for the GPU that is shorter says nothing."""
-_MOST_PROGRAMS = 80
-"""Characters of the programs of child processes."""
-_LEAST_TAIL = 0.05
-"""Part of the run's time from which on the GPU's going on after it belongs beside that time."""
+NOTE_LENGTH = 400
+"""Characters of a sentence that a report or a source provides."""
+ADVICE_LENGTH = 300
+"""Characters of an advice's text, and of its fix."""
+NEGLIGIBLE_WAIT_S = 1e-3
+"""A shorter wait for the GPU is within the error of its measurement."""
+_PROGRAMS_LENGTH = 80
+"""Characters of the child processes' programs."""
+_MIN_TAIL_SHARE = 0.05
+"""The time after the code in which the GPU still works is in the headline from this share of the run on."""
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
-    """The memory that a card's first line is about, over all GPUs shown."""
+class MemorySummary:
+    """The memory in a card's headline, over all GPUs shown."""
 
     kind: MemoryKind
-    """``torch`` for what torch has allocated, ``process`` for this process, ``device`` for whole GPUs."""
+    """``torch`` for torch's allocations, ``process`` for this process, ``device`` for whole GPUs."""
     spans: tuple[Span, ...]
-    """One for each GPU shown."""
+    """One per GPU shown."""
     start: int | None
     end: int | None
     peak: int | None
-    """The highest of any one GPU: peaks at different moments add up to nothing."""
+    """The highest peak of any one GPU: peaks at different times can't be added."""
     peak_gpu: GpuReport | None
-    """Where that was."""
-
-
-@functools.lru_cache(maxsize=1024)  # the same names and reasons come again on every card
-def clean(text: str, most: int) -> str:
-    """User text in one printable line of at most ``most`` characters."""
-    line = "".join(c if c.isprintable() else " " for c in _UNWANTED.sub("", text[: 4 * most]))
-    line = " ".join(line.split())
-    return line if len(line) <= most else line[: most - 1].rstrip() + "…"
-
-
-def shortened(path: str, most: int) -> str:
-    """A path in at most ``most`` characters: its end says more than its beginning."""
-    line = clean(path, 1000)
-    return line if len(line) <= most else "…" + line[1 - most :]
+    """The GPU with that peak."""
 
 
 def headline(report: Report) -> list[str]:
-    """The line to read first, in segments: time, memory, utilization, energy."""
+    """Return the card's first line in segments: time, memory, utilization, energy."""
     gpus = report.shown
     first = _time(report)
     if not gpus:
@@ -76,14 +60,14 @@ def headline(report: Report) -> list[str]:
     return [*segments, energy or f"energy {units.UNKNOWN}"]
 
 
-def one_line(report: Report) -> list[str]:
-    """The quiet line under every cell, in segments: only what is known."""
+def short_line(report: Report) -> list[str]:
+    """Return the one-line form of ``%gpu watch on`` in segments, which has only what is known."""
     gpus = report.shown
     segments = [_time(report)]
     if not gpus:
         segments.append("no GPU used" if report.gpus else "no GPU")
     else:
-        memory = memory_shown(report)
+        memory = headline_memory(report)
         whole = "whole " if memory.kind == "device" else ""
         place = f"on {whole}{gpu_name(gpus[0])}" if len(gpus) == 1 else f"over {len(gpus)} {whole}GPUs"
         segments.append(f"{units.memory_delta(memory.start, memory.end)} {place}")
@@ -93,27 +77,27 @@ def one_line(report: Report) -> list[str]:
 
 
 def second_line(report: Report) -> list[str]:
-    """Which GPUs, and whose memory the first line is about, in segments; empty without a GPU."""
+    """Return which GPUs are shown and whose memory the headline has, in segments; empty without a GPU."""
     gpus = report.shown
     if not gpus:
         return []
-    memory = memory_shown(report)
+    memory = headline_memory(report)
     total = _sum(gpu.memory_total for gpu in gpus)
-    segments = [_who(gpus)]
+    segments = [_gpus_and_devices(gpus)]
     if memory.kind == "torch":
         segments.append(f"torch {units.memory_course(memory.start, memory.end)}")
     process = _process_spans(gpus)
     if process is not None:
-        held = f"{whose(report)} {_course_of(process, total)}{_first_use(process)}"
+        held = f"{process_label(report)} {_start_to_end(process, total)}{_first_use(process)}"
         segments.append(", ".join(filter(None, (held, _in_children(gpus)))))
     else:
         whole = "whole GPU" if len(gpus) == 1 else "whole GPUs"
-        segments.append(f"{whole} {_course_of([gpu.device_memory for gpu in gpus], total)}")
+        segments.append(f"{whole} {_start_to_end([gpu.device_memory for gpu in gpus], total)}")
     return segments
 
 
 def warnings(report: Report) -> list[str]:
-    """What a person must see at once: GPUs lost, memory that ran out."""
+    """Return what the card never folds away: lost GPUs and memory that ran out."""
     lost: dict[str, list[GpuReport]] = {}
     for gpu in report.shown:
         if gpu.lost_since is not None:
@@ -131,50 +115,52 @@ def warnings(report: Report) -> list[str]:
 
 
 def advice(report: Report) -> list[tuple[str, str, str]]:
-    """What may be worth a change, the weightiest first: the word before it, what was seen, how to mend it."""
+    """Return the label, the text and the fix of each advice, the most important first."""
     return [
         (
             "Advice" if one.sure else "Advice (unsure)",
-            clean(one.text, MOST_ADVICE),
-            clean(one.fix, MOST_ADVICE),
+            clean_line(one.text, ADVICE_LENGTH),
+            clean_line(one.fix, ADVICE_LENGTH),
         )
         for one in report.advice
     ]
 
 
-def recording(report: Report) -> str | None:
-    """The words that label a recording."""
+def recording_label(report: Report) -> str | None:
+    """Return the sentence that labels a report on a recording; None for live data."""
     label = report.source.recording
     if label is None:
         return None
-    return f"{clean(label, 120)}: the figures are the recording's, not {whose(report)}'s"
+    return f"{clean_line(label, 120)}: the figures are the recording's, not {process_label(report)}'s"
 
 
 def explanations(report: Report) -> list[str]:
-    """Sentences without which the figures would mislead: no GPU, none in use, nobody knows whose."""
+    """Return sentences without which the figures would mislead: no GPU, none in use, unknown owner."""
     found = []
     source = report.source
     if source.reason is not None:
-        found.append(clean(source.reason, MOST_NOTE))
+        found.append(clean_line(source.reason, NOTE_LENGTH))
     if not report.gpus:
         return found or ["No GPU was seen."]
     if not report.shown:
         which = f"any of the {len(report.gpus)} GPUs here" if len(report.gpus) > 1 else "the GPU here"
-        found.append(f"{whose(report).capitalize()} holds no memory on {which}.")
+        found.append(f"{process_label(report).capitalize()} holds no memory on {which}.")
     elif not report.attributed and source.recording is None:
-        found.append(f"Which GPUs {whose(report)} uses can't be told: all that were watched are shown.")
+        found.append(
+            f"Which GPUs {process_label(report)} uses can't be told: all that were watched are shown."
+        )
     return found
 
 
-def memory_shown(report: Report) -> Memory:
-    """torch's allocations where its allocator was used, else this process's memory, else whole GPUs'."""
-    return memory_as(report, memory_kinds(report)[0])
+def headline_memory(report: Report) -> MemorySummary:
+    """Return torch's allocations if its allocator was used, else this process's memory, else whole GPUs'."""
+    return summarize_memory(report, memory_kinds(report)[0])
 
 
 def memory_kinds(report: Report) -> list[MemoryKind]:
-    """Whose memory can be told for all GPUs shown, the nearest to the user's tensors first.
+    """Return the kinds of memory known for every GPU shown, those closest to the user's tensors first.
 
-    The same for all GPUs: sums of different things are no figure.
+    A kind that only some GPUs have is left out: a sum of different kinds has no meaning.
     """
     gpus = report.shown
     torch = [gpu.torch for gpu in gpus if gpu.torch is not None]
@@ -183,28 +169,39 @@ def memory_kinds(report: Report) -> list[MemoryKind]:
     if len(torch) == len(gpus) and any(one.reserved.peak for one in torch):
         found.append("torch")
     if process is not None and any(span.peak is not None for span in process):
-        # Of what child processes hold, torch here knows nothing.
+        # This process's torch counters exclude the memory of child processes.
         found.insert(0 if any(gpu.children for gpu in gpus) else len(found), "process")
     return [*found, "device"]
 
 
-def memory_as(report: Report, kind: MemoryKind) -> Memory:
-    """The memory of that kind, one of those of :func:`memory_kinds`."""
+def summarize_memory(report: Report, kind: MemoryKind) -> MemorySummary:
+    """Return the summary of one of the kinds that :func:`memory_kinds` returns."""
     gpus = report.shown
     if kind == "torch":
-        return _memory(kind, [gpu.torch.allocated for gpu in gpus if gpu.torch is not None], gpus)
-    if kind == "process":
-        return _memory(kind, _process_spans(gpus) or [], gpus)
-    return _memory(kind, [gpu.device_memory for gpu in gpus], gpus)
+        spans = [gpu.torch.allocated for gpu in gpus if gpu.torch is not None]
+    elif kind == "process":
+        spans = _process_spans(gpus) or []
+    else:
+        spans = [gpu.device_memory for gpu in gpus]
+    peaks = [(span.peak, -place) for place, span in enumerate(spans) if span.peak is not None]
+    peak, place = max(peaks, default=(None, 0))
+    return MemorySummary(
+        kind=kind,
+        spans=tuple(spans),
+        start=_sum(span.start for span in spans),
+        end=_sum(span.end for span in spans),
+        peak=peak,
+        peak_gpu=gpus[-place] if peak is not None else None,
+    )
 
 
 def gpu_number(gpu: GpuReport) -> str:
-    """``0``, or ``0:1`` for a MIG slice."""
+    """Return ``0``, or ``0:1`` for a MIG slice."""
     return str(gpu.index) if gpu.mig_index is None else f"{gpu.index}:{gpu.mig_index}"
 
 
 def gpu_names(gpus: Sequence[GpuReport]) -> str:
-    """``GPU 1``, ``GPUs 0, 2, 5``, from three in a row on the first and the last."""
+    """Return ``GPU 1`` or ``GPUs 0, 2, 5``; three or more in a row as a range."""
     if len(gpus) == 1:
         return gpu_name(gpus[0])
     indices = [gpu.index for gpu in gpus]
@@ -213,14 +210,33 @@ def gpu_names(gpus: Sequence[GpuReport]) -> str:
     return f"GPUs {', '.join(gpu_number(gpu) for gpu in gpus)}"
 
 
-def model(gpu: GpuReport) -> str:
-    """The product's name without its maker's."""
-    return clean(gpu.name, 40).removeprefix("NVIDIA ")
+def model_name(gpu: GpuReport) -> str:
+    """Return the product name without the vendor."""
+    return clean_line(gpu.name, 40).removeprefix("NVIDIA ")
 
 
 def clock_time(epoch: float) -> str:
-    """The time of day, as the machine's clock shows it."""
+    """Return the local time of day."""
     return time.strftime("%H:%M:%S", time.localtime(epoch))
+
+
+def process_label(report: Report) -> str:
+    """Return the label of the process that ``process_memory`` belongs to."""
+    return "this notebook" if report.cell.execution_count is not None else "this process"
+
+
+def mean_utilization(gpus: Sequence[GpuReport]) -> str:
+    """Return the mean over the GPUs whose utilization is known."""
+    known = [gpu.utilization.mean for gpu in gpus if gpu.utilization is not None]
+    return units.percent(sum(known) / len(known) if known else None)
+
+
+def total_energy(gpus: Sequence[GpuReport]) -> str:
+    """Return the sum, as ``at least …`` if a GPU's energy is unknown."""
+    known = [gpu.energy_j for gpu in gpus if gpu.energy_j is not None]
+    if not known:
+        return units.UNKNOWN
+    return f"{'at least ' if len(known) < len(gpus) else ''}{units.energy(sum(known))}"
 
 
 # -- the first line --------------------------------------------------------------------------------------
@@ -234,13 +250,13 @@ def _time(report: Report) -> str:
     if cell.status == "interrupted":
         return f"Interrupted after {took}"
     tail = cell.gpu_tail_s
-    if tail is not None and tail >= AT_ONCE_S and tail >= _LEAST_TAIL * cell.duration_s:
+    if tail is not None and tail >= NEGLIGIBLE_WAIT_S and tail >= _MIN_TAIL_SHARE * cell.duration_s:
         return f"{took} + {units.duration(tail)} on the GPU"
     return took
 
 
 def _memory_segment(report: Report) -> str:
-    memory, gpus = memory_shown(report), report.shown
+    memory, gpus = headline_memory(report), report.shown
     whole = "whole " if memory.kind == "device" else ""
     change = units.memory_delta(memory.start, memory.end)
     if change == units.UNKNOWN:
@@ -249,8 +265,8 @@ def _memory_segment(report: Report) -> str:
     return f"{change}{over}, {_peak(memory, gpus)}"
 
 
-def _peak(memory: Memory, gpus: Sequence[GpuReport]) -> str:
-    """The highest of any one GPU, and whether child processes held it."""
+def _peak(memory: MemorySummary, gpus: Sequence[GpuReport]) -> str:
+    """Return the highest peak of any one GPU, and whether child processes held it."""
     gpu = memory.peak_gpu
     peak = f"peak {units.memory(memory.peak)}"
     if gpu is None:
@@ -263,20 +279,6 @@ def _peak(memory: Memory, gpus: Sequence[GpuReport]) -> str:
     return f"{peak} {'in' if children.peak == memory.peak else 'with'} child processes"
 
 
-def mean_utilization(gpus: Sequence[GpuReport]) -> str:
-    """The mean over the GPUs for which it is known."""
-    known = [gpu.utilization.mean for gpu in gpus if gpu.utilization is not None]
-    return units.percent(sum(known) / len(known) if known else None)
-
-
-def energy_sum(gpus: Sequence[GpuReport]) -> str:
-    """The sum, ``at least`` that much where a GPU's part is unknown."""
-    known = [gpu.energy_j for gpu in gpus if gpu.energy_j is not None]
-    if not known:
-        return units.UNKNOWN
-    return f"{'at least ' if len(known) < len(gpus) else ''}{units.energy(sum(known))}"
-
-
 def _busy(gpus: Sequence[GpuReport]) -> str | None:
     known = sum(gpu.utilization is not None for gpu in gpus)
     if not known:
@@ -286,16 +288,16 @@ def _busy(gpus: Sequence[GpuReport]) -> str | None:
 
 
 def _energy(gpus: Sequence[GpuReport]) -> str | None:
-    total = energy_sum(gpus)
+    total = total_energy(gpus)
     return None if total == units.UNKNOWN else total
 
 
 # -- the second line -------------------------------------------------------------------------------------
 
 
-def _who(gpus: Sequence[GpuReport]) -> str:
-    models = {model(gpu) for gpu in gpus}
-    devices = [clean(gpu.torch_device, 16) for gpu in gpus if gpu.torch_device is not None]
+def _gpus_and_devices(gpus: Sequence[GpuReport]) -> str:
+    models = {model_name(gpu) for gpu in gpus}
+    devices = [clean_line(gpu.torch_device, 16) for gpu in gpus if gpu.torch_device is not None]
     name = f"{gpu_names(gpus)} {models.pop()}" if len(models) == 1 else gpu_names(gpus)
     if not devices:
         return name
@@ -305,18 +307,13 @@ def _who(gpus: Sequence[GpuReport]) -> str:
     return f"{name} ({', '.join(devices)})" if len(devices) <= 4 else name
 
 
-def whose(report: Report) -> str:
-    """Whose memory ``process_memory`` is, in words."""
-    return "this notebook" if report.cell.execution_count is not None else "this process"
-
-
-def _course_of(spans: Iterable[Span], total: int | None) -> str:
+def _start_to_end(spans: Iterable[Span], total: int | None) -> str:
     spans = list(spans)
     start, end = _sum(span.start for span in spans), _sum(span.end for span in spans)
-    course = units.memory_course(start, end)
+    change = units.memory_course(start, end)
     if total is None:
-        return course
-    return f"{course.rpartition(units.ARROW)[0]}{units.ARROW} {units.memory_of(end, total)}"
+        return change
+    return f"{change.rpartition(units.ARROW)[0]}{units.ARROW} {units.memory_of(end, total)}"
 
 
 def _first_use(spans: Sequence[Span]) -> str:
@@ -325,41 +322,29 @@ def _first_use(spans: Sequence[Span]) -> str:
 
 
 def _in_children(gpus: Sequence[GpuReport]) -> str:
-    """What child processes held at most, and which: ``in child processes up to 3.7 GiB (python a.py)``."""
+    """Return the child processes' peak and programs: ``in child processes up to 3.7 GiB (python a.py)``."""
     held = [(gpu.children_memory.peak or 0, gpu) for gpu in gpus if gpu.children_memory is not None]
     if not held:
         return ""
     most, where = max(held, key=lambda one: one[0])
     on = f" on {gpu_name(where)}" if len(gpus) > 1 else ""
-    programs = clean(
-        ", ".join(dict.fromkeys(name for _, gpu in held for name in gpu.children)), _MOST_PROGRAMS
+    programs = clean_line(
+        ", ".join(dict.fromkeys(name for _, gpu in held for name in gpu.children)), _PROGRAMS_LENGTH
     )
     return f"in child processes up to {units.memory(most)}{on} ({programs})"
 
 
-# -- memory ----------------------------------------------------------------------------------------------
+# -- helpers ---------------------------------------------------------------------------------------------
 
 
 def _process_spans(gpus: Sequence[GpuReport]) -> list[Span] | None:
+    """Return the process memory of all GPUs; None if that of any GPU is unknown."""
     spans = [gpu.process_memory for gpu in gpus if gpu.process_memory is not None]
     return spans if spans and len(spans) == len(gpus) else None
 
 
-def _memory(kind: MemoryKind, spans: Sequence[Span], gpus: Sequence[GpuReport]) -> Memory:
-    peaks = [(span.peak, -place) for place, span in enumerate(spans) if span.peak is not None]
-    peak, place = max(peaks, default=(None, 0))
-    return Memory(
-        kind=kind,
-        spans=tuple(spans),
-        start=_sum(span.start for span in spans),
-        end=_sum(span.end for span in spans),
-        peak=peak,
-        peak_gpu=gpus[-place] if peak is not None else None,
-    )
-
-
 def _sum(values: Iterable[int | None]) -> int | None:
-    """The sum, unknown where a part of it is."""
+    """Return the sum; None if any value is unknown."""
     total = 0
     for value in values:
         if value is None:
@@ -369,7 +354,7 @@ def _sum(values: Iterable[int | None]) -> int | None:
 
 
 def _counts(found: Sequence[tuple[GpuReport, int]], noun: str) -> str:
-    """``3 times``, ``1 to 3 times`` where the GPUs differ."""
+    """Return ``3 times``, or ``1 to 3 times`` where the GPUs differ."""
     low, high = min(number for _, number in found), max(number for _, number in found)
     number = str(low) if low == high else f"{low} to {high}"
     return f"{number} {noun}" if high == 1 else f"{number} {noun}s"

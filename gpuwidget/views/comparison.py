@@ -1,22 +1,26 @@
-"""Two reports side by side, as plain words and figures: the same for HTML and for a terminal."""
+"""Two reports run by run, as text for a terminal and as static HTML."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from html import escape
+from typing import Any
 
 from gpuwidget.measure.after_warm_up import Course, steady_mean, warm_up
 from gpuwidget.model import units
 from gpuwidget.model.report import GpuReport, Level, Report, Span
-from gpuwidget.views import card_summary as facts
+from gpuwidget.model.terminal_text import clean_line, printable_lines
+from gpuwidget.views import card_summary as summary
+from gpuwidget.views import styles
 from gpuwidget.views.card_summary import MemoryKind
 
-_MOST_NAME = 40
-_LEAST_RATIO = 0.0095
-"""Less would read as next to nothing, or as nothing."""
-_MEMORY: dict[MemoryKind, str] = {"torch": "torch", "process": "process", "device": "whole GPU"}
-"""The nearest to the user's tensors first."""
+_NAME_LENGTH = 40
+_MIN_RATIO = 0.0095
+"""A smaller one would read as 0.01x or 0.00x."""
+_MEMORY_KINDS: dict[MemoryKind, str] = {"torch": "torch", "process": "process", "device": "whole GPU"}
+"""Those closest to the user's tensors first."""
 _ENVIRONMENT = (
     ("driver", "driver", units.UNKNOWN),
     ("driver's CUDA", "cuda_driver", units.UNKNOWN),
@@ -25,62 +29,93 @@ _ENVIRONMENT = (
     ("cuDNN", "cudnn", "not loaded"),
     ("default device", "default_device", "not loaded"),
 )
-_RATES: tuple[tuple[str, Course, Callable[[float | None], str]], ...] = (
+_TIMELINE_METRICS: tuple[tuple[str, Course, Callable[[float | None], str]], ...] = (
     ("utilization", "utilization", units.percent),
     ("SM activity", "sm_activity", units.percent),
     ("power", "power_w", units.power),
 )
-"""Known as a course too, so that the steady part of a run can be told."""
+"""The timeline has these metrics, so that they can be averaged over the steady part of a run."""
+_OTHER_METRICS = (("tensor activity", "tensor_activity"), ("DRAM activity", "dram_activity"))
 _Reasons = dict[tuple[str, str], list[str]]
-"""Which figures of a side are unknown, by that side's name and the reason."""
-_MEANS = (("tensor activity", "tensor_activity"), ("DRAM activity", "dram_activity"))
+"""The metrics that are unknown, by the run's name and the reason."""
+_NONZERO_DIGITS = frozenset("123456789")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One quantity of both."""
+class ComparisonRow:
+    """One metric of both runs."""
 
     name: str
     values: tuple[str, str]
     ratio: str
-    """The second over the first, as ``0.52x``; empty where that says nothing."""
+    """The second over the first, as ``0.52x``; empty where it has no meaning."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
-    """What two runs have in common and what not."""
+    """Two runs run by run; displays as a table."""
 
     names: tuple[str, str]
-    rows: tuple[Row, ...]
-    differences: tuple[Row, ...]
-    """What differed around them: versions, devices, GPUs."""
+    rows: tuple[ComparisonRow, ...]
+    differences: tuple[ComparisonRow, ...]
+    """What differs in the environment: versions, devices, GPUs."""
     notes: tuple[str, ...]
-    """What the figures don't say, and why some are not there."""
+    """What limits the comparison, and why metrics are unknown."""
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        return {"text/plain": str(self), "text/html": self._html()}
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def __str__(self) -> str:
+        lines = styles.text_table(self._table())
+        if self.differences:
+            lines += ["  what differed around them:", *styles.text_table(self._differences(), left=3)]
+        return printable_lines("\n".join([*lines, *(f"  note: {note}" for note in self.notes)]))
+
+    def _html(self) -> str:
+        parts = [styles.html_table(self._table())]
+        if self.differences:
+            parts.append("<div><b>What differed around them</b></div>")
+            parts.append(styles.html_table(self._differences(), left=3))
+        parts += [f"<div><em>{escape(note)}</em></div>" for note in self.notes]
+        return styles.scrollable("".join(parts))
+
+    def _table(self) -> list[list[str]]:
+        return [["", *self.names, "ratio"], *([row.name, *row.values, row.ratio] for row in self.rows)]
+
+    def _differences(self) -> list[list[str]]:
+        return [["", *self.names], *([row.name, *row.values] for row in self.differences)]
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
+class _Run:
     name: str
     report: Report
     gpus: tuple[GpuReport, ...]
     since: float | None
-    """Where its steady part begins, seconds; None where rates are of whole runs."""
+    """Seconds at which the steady part begins; None if rates are over whole runs."""
 
 
-def comparison(first: Report, second: Report, names: tuple[str, str]) -> Comparison:
-    """``second`` against ``first``, which ``names`` call what they are called."""
+def compare_reports(first: Report, second: Report, names: tuple[str, str]) -> Comparison:
+    """Compare ``second`` with ``first``; ``names`` are the headers of their columns."""
     pair = (first, second)
     known = [warm_up(report) for report in pair]
-    # With a beginning told apart in one, the other's whole is its steady part, provided somebody looked.
+    # If only one run has a warm-up, all of the other is steady, provided that its time was sampled.
     steady = any(seconds is not None for seconds in known) and None not in [report.time for report in pair]
-    sides = tuple(
-        _Side(name, report, report.shown, (seconds or 0.0) if steady else None)
+    a, b = (
+        _Run(name, report, report.shown, (seconds or 0.0) if steady else None)
         for name, report, seconds in zip(names, pair, known, strict=True)
     )
-    a, b = sides
     reasons: _Reasons = {}
-    rows = [*_times(a, b), *_memory(a, b), *_rates(a, b, reasons), *_energy(a, b, reasons)]
-    unknown = (f"{name}, {', '.join(what)}: {why}" for (name, why), what in reasons.items())
+    rows = [
+        *_time_rows(a, b),
+        *_memory_rows(a, b),
+        *_metric_rows(a, b, reasons),
+        *_energy_rows(a, b, reasons),
+    ]
+    unknown = (f"{run}, {', '.join(names)}: {reason}" for (run, reason), names in reasons.items())
     return Comparison(
         names=names,
         rows=tuple(rows),
@@ -89,94 +124,91 @@ def comparison(first: Report, second: Report, names: tuple[str, str]) -> Compari
     )
 
 
-def called(report: Report, otherwise: str) -> str:
-    """What a report is called: its cell, its label, or ``otherwise``."""
+def run_name(report: Report, otherwise: str) -> str:
+    """Return the cell number and the label of a report, or ``otherwise`` if it has neither."""
     cell = report.cell
     parts = [] if cell.execution_count is None else [f"In [{cell.execution_count}]"]
-    parts += [] if cell.label is None else [facts.clean(cell.label, _MOST_NAME)]
-    return " ".join(parts) or facts.clean(otherwise, _MOST_NAME)
+    parts += [] if cell.label is None else [clean_line(cell.label, _NAME_LENGTH)]
+    return " ".join(parts) or clean_line(otherwise, _NAME_LENGTH)
 
 
 def ratio(first: float | None, second: float | None) -> str:
-    """The second over the first; empty where one is unknown or nothing."""
+    """Return the second over the first; empty if one is unknown or the first is zero."""
     if first is None or second is None or not (math.isfinite(first) and math.isfinite(second)):
         return ""
     if first <= 0 or second < 0:
         return ""
     value = second / first
-    if 0 < value < _LEAST_RATIO:
+    if 0 < value < _MIN_RATIO:
         return "<0.01x"
     return f"{value:.0f}x" if value >= 99.5 else f"{value:.1f}x" if value >= 9.95 else f"{value:.2f}x"
-
-
-_NOT_NOTHING = frozenset("123456789")
 
 
 # -- rows ------------------------------------------------------------------------------------------------
 
 
 def _row(
-    name: str, first: float | None, second: float | None, words: Callable[[float | None], str]
-) -> Row | None:
+    name: str, first: float | None, second: float | None, text: Callable[[float | None], str]
+) -> ComparisonRow | None:
     if first is None and second is None:
         return None
-    shown = (words(first), words(second))
-    # Of what is nothing but noise in its last digit there is no ratio.
-    told = all(set(one) & _NOT_NOTHING for one in shown)
-    return Row(name, shown, ratio(first, second) if told else "")
+    values = (text(first), text(second))
+    # The ratio of values that round to zero is noise.
+    nonzero = all(set(value) & _NONZERO_DIGITS for value in values)
+    return ComparisonRow(name, values, ratio(first, second) if nonzero else "")
 
 
-def _times(a: _Side, b: _Side) -> list[Row]:
+def _time_rows(a: _Run, b: _Run) -> list[ComparisonRow]:
     first, second = a.report.cell, b.report.cell
     found = [_row("time", first.duration_s, second.duration_s, units.duration)]
     if a.since is not None and b.since is not None:
-        parts = [warm_up(side.report) for side in (a, b)]
+        parts = [warm_up(run.report) for run in (a, b)]
         found.append(_row("of it warm-up", parts[0], parts[1], units.duration))
-        rest = [max(0.0, side.report.cell.duration_s - (side.since or 0.0)) for side in (a, b)]
+        rest = [max(0.0, run.report.cell.duration_s - (run.since or 0.0)) for run in (a, b)]
         found.append(_row("of it the steady part", rest[0], rest[1], units.duration))
     done = [
         None if cell.gpu_tail_s is None else cell.duration_s + cell.gpu_tail_s for cell in (first, second)
     ]
-    if any((cell.gpu_tail_s or 0.0) >= facts.AT_ONCE_S for cell in (first, second)):
+    if any((cell.gpu_tail_s or 0.0) >= summary.NEGLIGIBLE_WAIT_S for cell in (first, second)):
         found.append(_row("time until the GPU was done", done[0], done[1], units.duration))
     return [row for row in found if row is not None]
 
 
-def _memory(a: _Side, b: _Side) -> list[Row]:
+def _memory_rows(a: _Run, b: _Run) -> list[ComparisonRow]:
     host = _row("host memory, peak", a.report.host_memory.peak, b.report.host_memory.peak, units.memory)
     rows = [] if host is None else [host]
     if not a.gpus or not b.gpus:
         return rows
-    kind = _kind(a, b)
-    one, other = facts.memory_as(a.report, kind), facts.memory_as(b.report, kind)
-    above = [_above_start(memory.spans) for memory in (one, other)]
-    whose = _MEMORY[kind]
+    kind = _common_kind(a, b)
+    one, other = summary.summarize_memory(a.report, kind), summary.summarize_memory(b.report, kind)
+    rise = [_rise(memory.spans) for memory in (one, other)]
+    label = _MEMORY_KINDS[kind]
     several = max(len(a.gpus), len(b.gpus)) > 1
     of_one, of_all = (", highest of one GPU", ", sum of all GPUs") if several else ("", "")
-    change = Row(
-        f"{whose} memory, change{of_all}",
+    change = ComparisonRow(
+        f"{label} memory, change{of_all}",
         (units.memory_delta(one.start, one.end), units.memory_delta(other.start, other.end)),
         "",
     )
-    peak = _row(f"{whose} memory, peak{of_one}", one.peak, other.peak, units.memory)
-    own = _row(f"peak above the start{of_one}", above[0], above[1], units.memory)
-    return [row for row in (peak, own, change) if row is not None] + rows
+    peak = _row(f"{label} memory, peak{of_one}", one.peak, other.peak, units.memory)
+    above = _row(f"peak above the start{of_one}", rise[0], rise[1], units.memory)
+    return [row for row in (peak, above, change) if row is not None] + rows
 
 
-def _kind(a: _Side, b: _Side) -> MemoryKind:
-    """The nearest to the tensors that is known of both: torch's beside a whole GPU's is no comparison.
+def _common_kind(a: _Run, b: _Run) -> MemoryKind:
+    """Return the kind of memory closest to the user's tensors that is known for both runs.
 
-    Of what child processes hold, torch here knows nothing, whichever side had them.
+    If either run had child processes it is not torch's, whose counters exclude their memory.
     """
-    known = [set(facts.memory_kinds(side.report)) for side in (a, b)]
-    children = any(gpu.children for side in (a, b) for gpu in side.gpus)
+    known = [set(summary.memory_kinds(run.report)) for run in (a, b)]
+    children = any(gpu.children for run in (a, b) for gpu in run.gpus)
     return next(
-        kind for kind in _MEMORY if kind in known[0] & known[1] and not (children and kind == "torch")
+        kind for kind in _MEMORY_KINDS if kind in known[0] & known[1] and not (children and kind == "torch")
     )
 
 
-def _above_start(spans: Sequence[Span]) -> int | None:
-    """The most that any one GPU's memory rose, unknown where it is of one of them."""
+def _rise(spans: Sequence[Span]) -> int | None:
+    """Return the highest rise of any one GPU's memory; None if that of any GPU is unknown."""
     found = [
         None if None in (span.peak, span.start) else (span.peak or 0) - (span.start or 0) for span in spans
     ]
@@ -184,31 +216,31 @@ def _above_start(spans: Sequence[Span]) -> int | None:
     return max(known) if known and len(known) == len(found) else None
 
 
-def _rates(a: _Side, b: _Side, reasons: _Reasons) -> list[Row]:
+def _metric_rows(a: _Run, b: _Run, reasons: _Reasons) -> list[ComparisonRow]:
     found = []
     steady = a.since is not None
     part = ", steady part" if steady else ""
-    for name, course, words in _RATES:
-        over = sum if course == "power_w" else _mean
-        values = [_over(side, course, over) for side in (a, b)]
-        row = _row(f"{name}{part}", values[0], values[1], words)
+    for name, metric, text in _TIMELINE_METRICS:
+        over = sum if metric == "power_w" else _mean
+        values = [_over_gpus(run, metric, over) for run in (a, b)]
+        row = _row(f"{name}{part}", values[0], values[1], text)
         found += [row] if row is not None else []
-        _explain(a, b, values, course, name, reasons)
-    for name, field in _MEANS:
-        values = [_mean_level([getattr(gpu, field) for gpu in side.gpus]) for side in (a, b)]
+        _explain(a, b, values, metric, name, reasons)
+    for name, field in _OTHER_METRICS:
+        values = [_mean_level([getattr(gpu, field) for gpu in run.gpus]) for run in (a, b)]
         row = _row(f"{name}{', whole run' if steady else ''}", values[0], values[1], units.percent)
         found += [row] if row is not None else []
         _explain(a, b, values, field, name, reasons)
     return found
 
 
-def _over(side: _Side, field: Course, over: Callable[[list[float]], float]) -> float | None:
-    """A rate over the side's GPUs, unknown where it is of one of them."""
+def _over_gpus(run: _Run, metric: Course, over: Callable[[list[float]], float]) -> float | None:
+    """Return a metric over the run's GPUs; None if that of any GPU is unknown."""
     found: list[float | None] = []
-    for gpu in side.gpus:
-        level: Level | None = getattr(gpu, field)
-        if side.since is not None and level is not None:
-            found.append(steady_mean(side.report, gpu.uuid, field, side.since))
+    for gpu in run.gpus:
+        level: Level | None = getattr(gpu, metric)
+        if run.since is not None and level is not None:
+            found.append(steady_mean(run.report, gpu.uuid, metric, run.since))
         else:
             found.append(None if level is None else level.mean)
     known = [value for value in found if value is not None]
@@ -224,31 +256,31 @@ def _mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
-def _energy(a: _Side, b: _Side, reasons: _Reasons) -> list[Row]:
+def _energy_rows(a: _Run, b: _Run, reasons: _Reasons) -> list[ComparisonRow]:
     sums = []
-    for side in (a, b):
-        known = [gpu.energy_j for gpu in side.gpus if gpu.energy_j is not None]
-        sums.append(sum(known) if known and len(known) == len(side.gpus) else None)
+    for run in (a, b):
+        known = [gpu.energy_j for gpu in run.gpus if gpu.energy_j is not None]
+        sums.append(sum(known) if known and len(known) == len(run.gpus) else None)
     row = _row(f"energy{', whole run' if a.since is not None else ''}", sums[0], sums[1], units.energy)
     _explain(a, b, sums, "energy_j", "energy", reasons)
     return [] if row is None else [row]
 
 
 def _explain(
-    a: _Side, b: _Side, values: Sequence[float | None], field: str, name: str, reasons: _Reasons
+    a: _Run, b: _Run, values: Sequence[float | None], field: str, name: str, reasons: _Reasons
 ) -> None:
-    """Why a figure is there on neither side, or on one alone."""
-    for side, value in zip((a, b), values, strict=True):
-        if value is None and side.gpus:
-            told = [gpu.missing[field] for gpu in side.gpus if field in gpu.missing]
-            why = told[0] if told else "its course tells too little of the steady part"
-            reasons.setdefault((side.name, facts.clean(why, facts.MOST_NOTE)), []).append(name)
+    """Add the reason for each run in which the metric is unknown."""
+    for run, value in zip((a, b), values, strict=True):
+        if value is None and run.gpus:
+            known = [gpu.missing[field] for gpu in run.gpus if field in gpu.missing]
+            reason = known[0] if known else "its course tells too little of the steady part"
+            reasons.setdefault((run.name, clean_line(reason, summary.NOTE_LENGTH)), []).append(name)
 
 
-# -- what differed ---------------------------------------------------------------------------------------
+# -- environment and notes -------------------------------------------------------------------------------
 
 
-def _differences(a: _Side, b: _Side) -> list[Row]:
+def _differences(a: _Run, b: _Run) -> list[ComparisonRow]:
     first, second = a.report, b.report
     found = [
         (name, *(getattr(report.environment, field) or otherwise for report in (first, second)))
@@ -256,9 +288,9 @@ def _differences(a: _Side, b: _Side) -> list[Row]:
     ]
     found.append(("source", _source(first), _source(second)))
     found.append(("GPU model", _models(a.gpus), _models(b.gpus)))
-    found.append(("GPUs", _which(a.gpus), _which(b.gpus)))
+    found.append(("GPUs", _gpus(a.gpus), _gpus(b.gpus)))
     return [
-        Row(name, (facts.clean(one, 80), facts.clean(other, 80)), "")
+        ComparisonRow(name, (clean_line(one, 80), clean_line(other, 80)), "")
         for name, one, other in found
         if one != other
     ]
@@ -269,48 +301,48 @@ def _source(report: Report) -> str:
 
 
 def _models(gpus: Sequence[GpuReport]) -> str:
-    return ", ".join(dict.fromkeys(facts.model(gpu) for gpu in gpus)) or "none"
+    return ", ".join(dict.fromkeys(summary.model_name(gpu) for gpu in gpus)) or "none"
 
 
-def _which(gpus: Sequence[GpuReport]) -> str:
-    # With a piece of the UUID: the same number may be another GPU, on another machine.
-    return ", ".join(f"{facts.gpu_number(gpu)} ({gpu.uuid[:12]})" for gpu in gpus) or "none"
+def _gpus(gpus: Sequence[GpuReport]) -> str:
+    # The start of the UUID: on another machine the same number is another GPU.
+    return ", ".join(f"{summary.gpu_number(gpu)} ({gpu.uuid[:12]})" for gpu in gpus) or "none"
 
 
-def _notes(a: _Side, b: _Side) -> list[str]:
+def _notes(a: _Run, b: _Run) -> list[str]:
     found = []
-    for side in (a, b):
-        status = side.report.cell.status
+    for run in (a, b):
+        status = run.report.cell.status
         if status != "ok":
             ended = "stopped by an error" if status == "error" else "interrupted"
-            found.append(f"{side.name} was {ended}: its figures are of the part that ran.")
-        if not side.gpus:
+            found.append(f"{run.name} was {ended}: its figures are of the part that ran.")
+        if not run.gpus:
             found.append(
-                f"{side.name} used no GPU that is known of: of it there is only time and host memory."
+                f"{run.name} used no GPU that is known of: of it there is only time and host memory."
             )
-        if side.report.source.recording is not None:
-            found.append(f"{side.name}: the figures are a recording's, not the code's.")
-        elif side.gpus and not side.report.attributed:
-            found.append(f"{side.name}: which GPUs it used can't be told, so all that were watched count.")
+        if run.report.source.recording is not None:
+            found.append(f"{run.name}: the figures are a recording's, not the code's.")
+        elif run.gpus and not run.report.attributed:
+            found.append(f"{run.name}: which GPUs it used can't be told, so all that were watched count.")
     if _models(a.gpus) != _models(b.gpus) and a.gpus and b.gpus:
         found.append("The GPUs are of different models: the ratios compare them as much as the code.")
     if len(a.gpus) != len(b.gpus) and a.gpus and b.gpus:
         found.append(
             "The numbers of GPUs differ: energy and power are sums over them, activity is their mean."
         )
-    return found + _of_warm_up(a, b)
+    return found + _warm_up_notes(a, b)
 
 
-def _of_warm_up(a: _Side, b: _Side) -> list[str]:
+def _warm_up_notes(a: _Run, b: _Run) -> list[str]:
     if a.since is not None:
-        whole = [side.name for side in (a, b) if warm_up(side.report) is None]
+        whole = [run.name for run in (a, b) if warm_up(run.report) is None]
         note = "Rates are of the steady part, after the warm-up"
         return [f"{note}; {whole[0]} shows no warm-up and is taken whole." if whole else f"{note}."]
-    for side, other in ((a, b), (b, a)):
-        seconds = warm_up(side.report)
+    for run, other in ((a, b), (b, a)):
+        seconds = warm_up(run.report)
         if seconds is not None:
             return [
-                f"{side.name} began with {units.duration(seconds)} of warm-up; of {other.name} nobody knows: "
+                f"{run.name} began with {units.duration(seconds)} of warm-up; of {other.name} nobody knows: "
                 "all figures are of the whole runs."
             ]
     return []

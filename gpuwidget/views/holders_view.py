@@ -10,8 +10,9 @@ from typing import Any
 from gpuwidget.measure.memory_holders import DEBUGGER, LAST_ERROR, CellMemory, DeviceMemory
 from gpuwidget.model import units
 from gpuwidget.model.report import Holder
-from gpuwidget.model.terminal_text import printable_lines
-from gpuwidget.views.card_summary import clean
+from gpuwidget.model.terminal_text import clean_line, printable_lines
+from gpuwidget.views import styles
+from gpuwidget.views.styles import LEFT, QUIET
 
 MOST_ROWS = 30
 """Holders with a row of their own, on each device."""
@@ -20,13 +21,10 @@ _MOST_NAME = 60
 _MOST_SOURCE = 70
 _NOTEBOOK = "kept by the notebook itself"
 _UNKNOWN = "autograd or unknown"
-_STYLE = "font:13px/1.5 var(--jp-ui-font-family,system-ui,sans-serif);font-variant-numeric:tabular-nums"
-_QUIET = "opacity:.75"
-_TABLE = "margin:4px 0 0;text-align:right;border-collapse:collapse;font-size:12px"
-_LEFT = "text-align:left"
+_TABLE = f"{styles.TABLE}font-size:12px"
 
 _HEAD = "".join(
-    f"<th scope='col' style='{'' if name == 'memory' else f'{_LEFT};'}font-weight:400'>{name}</th>"
+    f"<th scope='col' style='{'' if name == 'memory' else f'{LEFT};'}font-weight:400'>{name}</th>"
     for name in ("held by", "type", "cell", "memory")
 )
 
@@ -82,7 +80,7 @@ def names(holder: Holder) -> tuple[str, str]:
     """A holder's first name in words, and its other names."""
     if holder.kind == "unknown":
         return _UNKNOWN, ""
-    first, *others = (clean(name, _MOST_NAME) for name in holder.names)
+    first, *others = (clean_line(name, _MOST_NAME) for name in holder.names)
     also = ", ".join(others[:_MOST_NAMES])
     if len(others) > _MOST_NAMES:
         also += f" and {len(others) - _MOST_NAMES} more"
@@ -109,15 +107,15 @@ def html(view: View) -> str:
     parts = []
     for section in view.sections:
         rows = "".join(_row(row, "") for row in section.rows)
-        rows += "".join(_row(row, f" style='{_QUIET}'") for row in section.outside)
-        remarks = "".join(f"<div style='{_QUIET}'>{escape(remark)}</div>" for remark in section.remarks)
+        rows += "".join(_row(row, f" style='{QUIET}'") for row in section.outside)
+        remarks = "".join(f"<div style='{QUIET}'>{escape(remark)}</div>" for remark in section.remarks)
         parts.append(
             f"<div style='margin-top:6px'><b>{escape(section.title)}</b></div>"
             f"<div style='overflow-x:auto'><table cellpadding='4' style='{_TABLE}'>"
-            f"<thead><tr style='{_QUIET}'>{_HEAD}</tr></thead><tbody>{rows}</tbody></table></div>{remarks}"
+            f"<thead><tr style='{QUIET}'>{_HEAD}</tr></thead><tbody>{rows}</tbody></table></div>{remarks}"
         )
-    parts += [f"<div style='{_QUIET}'>{escape(note)}</div>" for note in view.notes]
-    return f"<div style='{_STYLE}'>{''.join(parts)}</div>"
+    parts += [f"<div style='{QUIET}'>{escape(note)}</div>" for note in view.notes]
+    return f"<div style='{styles.FONT}'>{''.join(parts)}</div>"
 
 
 def cells_bundle(view: View, *, attached: bool) -> dict[str, str]:
@@ -129,7 +127,7 @@ def cells_bundle(view: View, *, attached: bool) -> dict[str, str]:
     rows = [
         (
             f"In [{cell.cell}]" if cell.cell is not None else "",
-            clean(cell.source, _MOST_SOURCE),
+            clean_line(cell.source, _MOST_SOURCE),
             cell.device if several else "",
             units.memory(cell.bytes),
         )
@@ -142,16 +140,16 @@ def cells_bundle(view: View, *, attached: bool) -> dict[str, str]:
         for row in rows
     ]
     body = "".join(
-        f"<tr style='background:none'><td style='{_LEFT}'>{escape(number).replace(' ', '&nbsp;')}</td>"
-        f"<td style='{_LEFT}'><code>{escape(source)}</code></td>"
-        f"{f'<td>{escape(device)}</td>' if several else ''}<td>{_unbroken(size)}</td></tr>"
+        f"<tr style='background:none'><td style='{LEFT}'>{escape(number).replace(' ', '&nbsp;')}</td>"
+        f"<td style='{LEFT}'><code>{escape(source)}</code></td>"
+        f"{f'<td>{escape(device)}</td>' if several else ''}<td>{styles.unbroken(size)}</td></tr>"
         for number, source, device, size in rows
     )
     table = f"<table cellpadding='4' style='{_TABLE}'><tbody>{body}</tbody></table>"
-    remarks = "".join(f"<div style='{_QUIET}'>{escape(note)}</div>" for note in notes)
+    remarks = "".join(f"<div style='{QUIET}'>{escape(note)}</div>" for note in notes)
     return {
         "text/plain": printable_lines("\n".join([*lines, *notes])),
-        "text/html": f"<div style='{_STYLE}'>{table if rows else ''}{remarks}</div>",
+        "text/html": f"<div style='{styles.FONT}'>{table if rows else ''}{remarks}</div>",
     }
 
 
@@ -178,11 +176,11 @@ def _graphs(holders: Any, device: str) -> Iterator[str]:
     saved = sorted((one for one in holders.saved if one[1] == device), key=lambda one: -one[2])
     for name, _, size in saved[:_MOST_NAMES]:
         yield (
-            f"{clean(name, _MOST_NAME)}: {units.memory(size)} of it is saved in an autograd graph, for "
+            f"{clean_line(name, _MOST_NAME)}: {units.memory(size)} of it is saved in an autograd graph, for "
             "backward()."
         )
     if holders.graphs and any(holder.kind == "unknown" for holder in holders.on(device)):
-        some = ", ".join(clean(graph, _MOST_NAME) for graph in holders.graphs[:_MOST_NAMES])
+        some = ", ".join(clean_line(graph, _MOST_NAME) for graph in holders.graphs[:_MOST_NAMES])
         yield f"{_UNKNOWN}: the autograd graph behind {some} may hold some of it."
 
 
@@ -209,7 +207,7 @@ def _of_holder(holder: Holder) -> Row:
     if holder.kind == "outside torch":
         kind = "outside torch"
     cell = f"In [{holder.cell}]" if holder.cell is not None else ""
-    return Row(first, also, clean(kind, _MOST_NAME), cell, units.memory(holder.bytes))
+    return Row(first, also, clean_line(kind, _MOST_NAME), cell, units.memory(holder.bytes))
 
 
 def _cells_of(row: Row) -> tuple[str, str, str, str]:
@@ -217,13 +215,9 @@ def _cells_of(row: Row) -> tuple[str, str, str, str]:
 
 
 def _row(row: Row, style: str) -> str:
-    also = f" <span style='{_QUIET}'>also {escape(row.also)}</span>" if row.also else ""
+    also = f" <span style='{QUIET}'>also {escape(row.also)}</span>" if row.also else ""
     return (
-        f"<tr style='background:none'><td style='{_LEFT}'><span{style}>{escape(row.what)}</span>{also}</td>"
-        f"<td style='{_LEFT}'>{escape(row.type)}</td><td style='{_LEFT}'>{_unbroken(row.cell)}</td>"
-        f"<td>{_unbroken(row.size)}</td></tr>"
+        f"<tr style='background:none'><td style='{LEFT}'><span{style}>{escape(row.what)}</span>{also}</td>"
+        f"<td style='{LEFT}'>{escape(row.type)}</td><td style='{LEFT}'>{styles.unbroken(row.cell)}</td>"
+        f"<td>{styles.unbroken(row.size)}</td></tr>"
     )
-
-
-def _unbroken(text: str) -> str:
-    return escape(text).replace(" ", "\N{NO-BREAK SPACE}")

@@ -16,10 +16,10 @@ from gpuwidget.measure.out_of_memory import (
     remedies,
 )
 from gpuwidget.model import units
-from gpuwidget.model.terminal_text import printable_lines
-from gpuwidget.views.card_summary import clean
-from gpuwidget.views.card_text import aligned
+from gpuwidget.model.terminal_text import clean_line, printable_lines
+from gpuwidget.views import styles
 from gpuwidget.views.sparkline import Chart, Lane, svg
+from gpuwidget.views.styles import LEFT, QUIET
 
 _MOST_HOLDERS = 10
 _MOST_CELLS = 5
@@ -44,11 +44,7 @@ _IN_GENERAL = (
     "before it is tried."
 )
 
-_STYLE = "font:13px/1.5 var(--jp-ui-font-family,system-ui,sans-serif);font-variant-numeric:tabular-nums;"
-_EDGE = "border-left:3px solid var(--jp-error-color1,#e5393f);padding:2px 0 2px 12px"
-_QUIET = "opacity:.75"
-_TABLE = "margin:4px 0 0;text-align:right;border-collapse:collapse;font-size:12px"
-_LEFT = "text-align:left"
+_TABLE = f"{styles.TABLE}font-size:12px"
 _CODE = "display:inline-block"
 """Goes to the next line whole, where it fits there."""
 
@@ -85,13 +81,13 @@ def text(story: Story) -> str:
     lines = [_title(story)]
     rows = _rows(story)
     if rows:
-        lines += aligned([[row.who, row.cell, row.size] for row in rows], left=2)
+        lines += styles.text_table([[row.who, row.cell, row.size] for row in rows], left=2)
     by_cell = _by_cell(story)
     lines += [f"  By cell: {by_cell}."] if by_cell else []
     course = _course(story)
     lines += [f"  {course}"] if course else []
     lines += [f"  {line}" for line in _advice_lines(story.facts)]
-    lines += [f"  Not known: {clean(reason, 200)}." for reason in story.unknown]
+    lines += [f"  Not known: {clean_line(reason, 200)}." for reason in story.unknown]
     return printable_lines("\n".join(lines))
 
 
@@ -100,25 +96,25 @@ def html(story: Story) -> str:
     rows = "".join(_html_row(row) for row in _rows(story))
     head = "".join(
         f"<th scope='col' style='font-weight:400;{style}'>{name}</th>"
-        for name, style in (("held by", _LEFT), ("from cell", _LEFT), ("memory", ""))
+        for name, style in (("held by", LEFT), ("from cell", LEFT), ("memory", ""))
     )
     table = (
         f"<div style='overflow-x:auto'><table cellpadding='4' style='{_TABLE}'><thead><tr "
-        f"style='{_QUIET}'>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+        f"style='{QUIET}'>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
     by_cell = _by_cell(story)
     parts = [
         f"<div><b style='font-size:15px'>{escape(_title(story))}</b></div>",
         table if rows else "",
-        f"<div style='{_QUIET}'>By cell: {escape(by_cell)}.</div>" if by_cell else "",
+        f"<div style='{QUIET}'>By cell: {escape(by_cell)}.</div>" if by_cell else "",
         _picture(story),
         _html_advice(story.facts),
         *(
-            f"<div style='{_QUIET}'>Not known: {escape(clean(reason, 200))}.</div>"
+            f"<div style='{QUIET}'>Not known: {escape(clean_line(reason, 200))}.</div>"
             for reason in story.unknown
         ),
     ]
-    return f"<div style='{_STYLE}{_EDGE}'>{''.join(parts)}</div>"
+    return styles.frame("".join(parts), styles.ERROR)
 
 
 # -- what happened ---------------------------------------------------------------------------------------
@@ -128,7 +124,7 @@ def _title(story: Story) -> str:
     facts = story.facts
     where = facts.device or "the GPU"
     if story.gpu is not None:
-        where += f" ({clean(story.gpu, _NAME)})"
+        where += f" ({clean_line(story.gpu, _NAME)})"
     parts = []
     if facts.requested is not None:
         parts.append(f"{units.memory(facts.requested)} asked for")
@@ -158,7 +154,8 @@ def _rows(story: Story) -> list[_Row]:
     if facts.stuck:
         rows.append(_Row("torch: reserved, in no tensor", "", facts.stuck, aside=True))
     rows += [
-        _Row(clean(other.name, _NAME), "", other.bytes, aside=True) for other in facts.others[:_MOST_OTHERS]
+        _Row(clean_line(other.name, _NAME), "", other.bytes, aside=True)
+        for other in facts.others[:_MOST_OTHERS]
     ]
     if len(facts.others) > _MOST_OTHERS:
         left = facts.others[_MOST_OTHERS:]
@@ -168,7 +165,7 @@ def _rows(story: Story) -> list[_Row]:
 
 
 def _held(held: Held) -> _Row:
-    names = [clean(name, _NAME) for name in held.holder.names]
+    names = [clean_line(name, _NAME) for name in held.holder.names]
     also = f" and {len(names) - _MOST_NAMES} more names" if len(names) > _MOST_NAMES else ""
     who = " = ".join(names[:_MOST_NAMES]) + also
     if held.is_error:
@@ -200,7 +197,7 @@ def _by_cell(story: Story) -> str:
         return ""
     parts = [
         f"In [{share.cell}] {units.memory(share.bytes)}"
-        + (f" ({clean(share.source, _SOURCE)})" if share.source else "")
+        + (f" ({clean_line(share.source, _SOURCE)})" if share.source else "")
         for share in known
     ]
     other = sum(share.bytes for share in story.cells if share not in known)
@@ -241,7 +238,7 @@ def _picture(story: Story) -> str:
     style = "display:block;width:300px;height:36px;margin:6px 0 0;border-top:1px dotted"
     top = story.facts.total or max(size for _, size in story.recent if size is not None)
     key = f"Dashed: memory in use, from 0 at the bottom to {units.memory(top)} at the top."
-    return f"{svg(chart, style, 240, outlined=True)}<div style='{_QUIET}'>{escape(words)} {escape(key)}</div>"
+    return f"{svg(chart, style, 240, outlined=True)}<div style='{QUIET}'>{escape(words)} {escape(key)}</div>"
 
 
 # -- what to do ------------------------------------------------------------------------------------------
@@ -271,20 +268,20 @@ def _html_advice(facts: Facts) -> str:
     before = f"<div>{_html_remedy(first)}</div>" if first is not None else ""
     return (
         f"<div style='margin-top:4px'><b>{escape(opening)}</b></div>{made}{before}"
-        f"<div style='{_QUIET}'>{escape(_IN_GENERAL)}</div>"
+        f"<div style='{QUIET}'>{escape(_IN_GENERAL)}</div>"
     )
 
 
 def _html_remedy(remedy: Remedy) -> str:
     code = "" if remedy.code is None else f" <code style='{_CODE}'>{escape(remedy.code)}</code>"
-    return f"{escape(clean(remedy.text, 600))}{code}"
+    return f"{escape(clean_line(remedy.text, 600))}{code}"
 
 
 def _html_row(row: _Row) -> str:
-    style = f"background:none;{_QUIET}" if row.aside else "background:none"
+    style = f"background:none;{QUIET}" if row.aside else "background:none"
     style += "" if row.of is None else ";border-top:1px solid"
-    size = escape(row.size).replace(" ", "\N{NO-BREAK SPACE}")
+    size = styles.unbroken(row.size)
     return (
-        f"<tr style='{style}'><td style='{_LEFT}'>{escape(row.who)}</td>"
-        f"<td style='{_LEFT}'>{escape(row.cell)}</td><td>{size}</td></tr>"
+        f"<tr style='{style}'><td style='{LEFT}'>{escape(row.who)}</td>"
+        f"<td style='{LEFT}'>{escape(row.cell)}</td><td>{size}</td></tr>"
     )

@@ -1,14 +1,21 @@
-"""Keeping a card small: a saved notebook has many, and 240 points of 16 GPUs alone are 160 kB."""
+"""Reducing a report to what a card of 20 kB can hold: 240 points of 16 GPUs alone are 160 kB.
+
+A card uses the first of five detail levels that fits. Each level omits more than the one before: first points
+and lines per GPU, last the notes, what advice is based on, and the lines of code. A new list of a report gets
+a count in each level.
+"""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from gpuwidget.measure.notes import gpu_name
 from gpuwidget.model.report import (
+    MIME_TYPE,
     Advice,
     CodeTime,
     FrameTime,
@@ -22,409 +29,488 @@ from gpuwidget.model.report import (
     Timeline,
     Traffic,
 )
-from gpuwidget.views.card_summary import MOST_ADVICE, clean, shortened
+from gpuwidget.model.terminal_text import clean_line, shorten_path
+from gpuwidget.views.card_summary import ADVICE_LENGTH
 
 LIMIT = 20_000
 """Bytes of a whole bundle as JSON."""
-_LONGEST_SOURCE = 100
-_LONGEST_PATH = 60
-_LONGEST_FUNCTION = 40
-_MOST_HOLDERS_NAMES = 4
-_MOST_HOLDERS_NAME = 40
-_LEAST_GPU = 500
-"""Bytes below which no GPU's figures come out as JSON."""
-_LEAST_POINT = 24
-"""Bytes below which no point of a GPU's courses comes out as JSON."""
-_SHORT_ADVICE = 150
-_MOST_ADVICE = 3
-SPARED = (
+_POINT_SIZE = 24
+"""Bytes: a lower bound of one point of one GPU's series as JSON."""
+_ROW_SIZE = 60
+"""Bytes: a lower bound of a GPU's row in the HTML."""
+_SOURCE_LENGTH = 100
+_PATH_LENGTH = 60
+_FUNCTION_LENGTH = 40
+_HOLDER_NAMES = 4
+_HOLDER_NAME_LENGTH = 40
+_SHORT_ADVICE_LENGTH = 150
+_MAX_ADVICE = 3
+OPTIONAL_FIELDS = (
     *("memory_reserved", "bursts", "memory_utilization", "fp32_activity", "pcie", "nvlink"),
     *("power_limit_w", "throttled"),
 )
-"""Of each GPU: what a tight card's JSON does without. What advice rests on of it is in the advice."""
-_SPARED_OF_TORCH = ("inactive_split", "returnable")
-_NO_ROOM = "left out of this card"
-Without = Literal["", "null", "absent"]
+"""The GPU fields that the JSON of a small card omits; an advice keeps the figures that it is based on."""
+_OPTIONAL_TORCH_FIELDS = ("inactive_split", "returnable")
+_OMITTED = "left out of this card"
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """How much of a report a card has room for."""
+class DetailLevel:
+    """How much of a report a card contains."""
 
+    name: str
     points: int
-    """Points of each course in the JSON; 0 leaves the timeline out."""
-    drawn: int
+    """Points of each series in the JSON; 0 omits the timeline."""
+    drawn_points: int
     """Points of each line in the picture."""
-    hover: int
-    """Columns of values to hover over."""
+    hover_columns: int
     marks: int
-    label: int
+    mark_length: int
     """Characters of a mark's label."""
-    reason: int
-    """Characters of the reason for a missing value."""
+    reason_length: int
+    """Characters of the reason for an unknown value."""
     holders: int
-    """Holders of what the run has left behind."""
-    code: int = 8
-    """Lines of where the time went, those with the largest share first."""
-    lines: int = 15
-    """Lines of code whose memory is told."""
-    note: int = 300
+    time_lines: int
+    """Lines of code with their time, those with the largest share first."""
+    memory_lines: int
+    """Lines of code with their memory."""
+    note_length: int
     """Characters of a note."""
-    advice: int = _MOST_ADVICE
+    advice: int = _MAX_ADVICE
     evidence: bool = True
-    """Whether the details say what advice rests on, or the JSON alone."""
-    rows: int = 64
-    """GPUs, those shown first."""
-    each: bool = True
-    """Whether GPUs have lines of their own in the details; else one line has the lowest and the highest."""
+    """Whether the details show the figures that advice is based on, or only the JSON contains them."""
+    gpus: int = 64
+    """GPUs, those in use first."""
+    per_gpu: bool = True
+    """Whether GPUs have separate lines in the details; else one line has the lowest and the highest value."""
     terse: bool = False
-    """Whether figures lose the digits that no card shows, and reasons are given once for all GPUs."""
-    without: Without = ""
-    """Of the JSON's :data:`SPARED`: whether they are null, or are left out altogether."""
-    brief: bool = False
-    """Whether the text form is without what else only the details tell."""
+    """Whether figures lose the digits that no card shows, and the JSON has each reason once."""
+    optional_fields: Literal["kept", "null", "absent"] = "kept"
+    """What the JSON does with :data:`OPTIONAL_FIELDS`."""
+    brief_text: bool = False
+    """Whether the text form omits evidence, time, unknown values and notes."""
 
 
-_ROOMY = (
-    Plan(points=120, drawn=120, hover=40, marks=60, label=80, reason=300, holders=10),
-    Plan(points=80, drawn=120, hover=32, marks=40, label=80, reason=300, holders=8, lines=10),
-    Plan(points=60, drawn=120, hover=24, marks=30, label=60, reason=300, holders=8, lines=8),
-    Plan(points=60, drawn=120, hover=16, marks=30, label=60, reason=300, holders=8, lines=8, each=False),
-    Plan(points=40, drawn=120, hover=12, marks=24, label=48, reason=200, holders=6, lines=6, each=False),
-    Plan(points=24, drawn=100, hover=8, marks=16, label=40, reason=160, holders=5, lines=5, each=False),
+FULL = DetailLevel(
+    "full",
+    points=80,
+    drawn_points=120,
+    hover_columns=40,
+    marks=60,
+    mark_length=80,
+    reason_length=300,
+    holders=10,
+    time_lines=8,
+    memory_lines=15,
+    note_length=300,
 )
-_TIGHT = replace(_ROOMY[-1], points=16, drawn=80, hover=0, code=6, note=200, terse=True)
-_TIGHTER = replace(_TIGHT, points=0, drawn=60, marks=12, reason=120, holders=4, code=4, lines=4)
-_BRIEF = replace(
-    _TIGHTER, drawn=30, marks=6, label=32, holders=3, lines=3, note=120, without="null", brief=True
+REDUCED = DetailLevel(
+    "reduced",
+    points=16,
+    drawn_points=60,
+    hover_columns=6,
+    marks=20,
+    mark_length=40,
+    reason_length=160,
+    holders=5,
+    time_lines=5,
+    memory_lines=4,
+    note_length=200,
+    per_gpu=False,
+    terse=True,
 )
-_BARE = replace(_BRIEF, drawn=16, marks=0, reason=40, holders=1, code=2, lines=2, advice=1, without="absent")
-_BAREST = replace(_BARE, drawn=0, holders=0, code=1, lines=0, note=40, reason=24, evidence=False)
-PLANS = (
-    *_ROOMY,
-    _TIGHT,
-    replace(_TIGHT, points=12, drawn=60, marks=12, reason=120),
-    _TIGHTER,
-    replace(_TIGHTER, drawn=30, marks=6, without="null"),
-    _BRIEF,
-    replace(_BRIEF, drawn=16, marks=3, reason=80, holders=2, code=3),
-    replace(_BRIEF, drawn=16, marks=0, reason=80, holders=2, code=2),
-    replace(_BRIEF, drawn=16, marks=0, reason=80, holders=2, code=2, without="absent"),
-    _BARE,
-    replace(_BARE, holders=0, code=1, lines=0, note=80, reason=24),
-    _BAREST,
-    replace(_BAREST, note=24, rows=12),
-    replace(_BAREST, note=24, rows=8, reason=16, code=0),
+COMPACT = replace(
+    REDUCED,
+    name="compact",
+    points=0,
+    drawn_points=30,
+    hover_columns=0,
+    marks=6,
+    mark_length=32,
+    reason_length=80,
+    holders=2,
+    time_lines=3,
+    memory_lines=3,
+    note_length=120,
+    optional_fields="null",
+    brief_text=True,
 )
-"""From roomy to bare; a card is made by the first that fits.
-
-First go points and what is said of each GPU, last the notes, what advice rests on and the lines asked for.
-"""
+BRIEF = replace(
+    COMPACT, name="brief", drawn_points=16, marks=0, time_lines=2, memory_lines=2, optional_fields="absent"
+)
+MINIMAL = replace(
+    BRIEF,
+    name="minimal",
+    drawn_points=0,
+    reason_length=24,
+    holders=0,
+    time_lines=1,
+    memory_lines=0,
+    note_length=40,
+    advice=1,
+    evidence=False,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
-    """A report cut to a plan, twice: what is stored, and what is drawn."""
+class ReducedReport:
+    """A report reduced to a detail level, in two versions."""
 
+    level: DetailLevel
     stored: Report
-    """For the JSON: fewer points, and fewer GPUs where not all fit."""
+    """For the JSON: fewer points, and only the GPUs that fit."""
     drawn: Report
-    """For reading: every GPU, and as many points as the picture shows."""
+    """For text and HTML: every GPU, and all points, of which the picture shows fewer."""
 
 
-def fitted(report: Report, plan: Plan) -> Fitted:
-    """``report`` with what ``plan`` has room for, and a note that says what was left out.
+Bundle = dict[str, Any]
+Bins = Sequence[tuple[int, int]]
 
-    Sizes in bytes stay exact; other figures are rounded to what the sensors can tell.
+
+def fit(report: Report, render: Callable[[ReducedReport], dict[str, str]]) -> Bundle:
+    """Return the most detailed bundle of at most 20 kB: what ``render`` returns, and the JSON."""
+    for level in _candidates(report):
+        bundle, size = _bundle(reduce(report, level), render)
+        if size <= LIMIT:
+            return bundle
+    gpus = len(report.gpus)
+    while size > LIMIT and gpus > 1:
+        gpu_size = len(json.dumps(bundle[MIME_TYPE]["gpus"])) // gpus + _ROW_SIZE
+        gpus = max(1, gpus - math.ceil((size - LIMIT) / gpu_size))
+        bundle, size = _bundle(reduce(report, replace(MINIMAL, gpus=gpus)), render)
+    return bundle
+
+
+def _bundle(reduced: ReducedReport, render: Callable[[ReducedReport], dict[str, str]]) -> tuple[Bundle, int]:
+    """Return the bundle and its size; only the JSON if that alone is too large."""
+    data = {MIME_TYPE: to_json(reduced)}
+    size = len(json.dumps(data))
+    if size > LIMIT:
+        return data, size
+    bundle = {**render(reduced), **data}
+    return bundle, len(json.dumps(bundle))
+
+
+def _candidates(report: Report) -> Iterator[DetailLevel]:
+    """Yield the levels that may fit: the user waits while a card is made."""
+    timeline = report.timeline
+    count = len(timeline.t) * len(timeline.gpus) if timeline is not None else 0
+    size = len(json.dumps(to_json(reduce(report, COMPACT)))) + _ROW_SIZE * len(report.shown)
+    for level in (FULL, REDUCED, COMPACT):
+        if size + _POINT_SIZE * min(count, level.points * len(report.gpus)) <= LIMIT:
+            yield level
+    yield from (BRIEF, MINIMAL)
+
+
+def reduce(report: Report, level: DetailLevel) -> ReducedReport:
+    """Return ``report`` with what ``level`` contains, and a note that lists what is omitted.
+
+    Sizes in bytes stay exact; other figures are rounded to the precision of the sensors.
     """
-    gpus = tuple(_rounded(gpu, plan) for gpu in report.gpus)
-    first = sorted(gpus, key=lambda gpu: not gpu.shown)[: plan.rows]
-    kept = tuple(gpu for gpu in gpus if gpu in first)
-    marks = _some_marks(report.timeline.marks, plan) if report.timeline is not None else ()
+    gpus = tuple(_rounded(gpu, level) for gpu in report.gpus)
+    first = sorted(range(len(gpus)), key=lambda place: not gpus[place].shown)[: level.gpus]
+    kept = tuple(gpus[place] for place in sorted(first))
+    timeline = report.timeline
+    if timeline is not None:
+        timeline = replace(timeline, marks=_select_marks(timeline.marks, level))
     cell = replace(
         report.cell,
-        label=None if report.cell.label is None else clean(report.cell.label, 80),
+        label=None if report.cell.label is None else clean_line(report.cell.label, 80),
         started=round(report.cell.started, 3),
-        duration_s=_significant(report.cell.duration_s),
-        gpu_tail_s=None if report.cell.gpu_tail_s is None else _significant(report.cell.gpu_tail_s),
+        duration_s=_six_digits(report.cell.duration_s),
+        gpu_tail_s=None if report.cell.gpu_tail_s is None else _six_digits(report.cell.gpu_tail_s),
     )
-    notes = tuple(clean(note, plan.note) for note in report.notes)
-    left_out = _left_out(report, plan, len(marks), len(kept))
-    if left_out:
-        notes += (f"To keep the notebook small, this card leaves out {', '.join(left_out)}.",)
+    notes = tuple(clean_line(note, level.note_length) for note in report.notes)
+    omitted = _omitted(report, level, len(timeline.marks) if timeline is not None else 0, len(kept))
+    if omitted:
+        notes += (f"To keep the notebook small, this card leaves out {', '.join(omitted)}.",)
     drawn = replace(
         report,
         gpus=gpus,
         cell=cell,
         notes=notes,
-        holders=_some_holders(report.holders, plan),
-        advice=tuple(_tidy(one, plan) for one in report.advice[: plan.advice]),
-        timeline=_timeline(report.timeline, plan.drawn, marks),
-        lines=tuple(_short_line(line) for line in report.lines[: plan.lines]),
-        time=_code_time(report.time, plan),
+        holders=tuple(map(_reduce_holder, report.holders[: level.holders])),
+        advice=tuple(_reduce_advice(one, level) for one in report.advice[: level.advice]),
+        timeline=timeline,
+        lines=tuple(map(_reduce_line, report.lines[: level.memory_lines])),
+        time=_reduce_time(report.time, level),
         energy_idle_j=None if report.energy_idle_j is None else _short(report.energy_idle_j),
     )
-    return Fitted(
+    return ReducedReport(
+        level=level,
         stored=replace(
             drawn,
-            gpus=_once(kept) if plan.terse else kept,
-            timeline=_timeline(report.timeline, plan.points, marks),
+            gpus=_reasons_once(kept) if level.terse else kept,
+            timeline=None if timeline is None or not level.points else resample(timeline, level.points),
         ),
-        drawn=drawn if plan.evidence else _without_evidence(drawn),
+        drawn=drawn if level.evidence else _without_evidence(drawn),
     )
 
 
-def as_json(fitted: Fitted, plan: Plan) -> dict[str, Any]:
-    """The JSON of what is stored."""
-    values = fitted.stored.to_dict()
-    gpus = values["gpus"] if plan.without else []
-    for place, gpu in enumerate(gpus):
-        _spare(gpu, SPARED, plan)
+def to_json(reduced: ReducedReport) -> dict[str, Any]:
+    """Return the JSON of the stored version."""
+    values = reduced.stored.to_dict()
+    optional = reduced.level.optional_fields
+    if optional == "kept":
+        return values
+    for place, gpu in enumerate(values["gpus"]):
+        _omit(gpu, OPTIONAL_FIELDS, optional)
         if gpu["torch"] is not None:
-            _spare(gpu["torch"], _SPARED_OF_TORCH, plan)
-        for name in SPARED:
+            _omit(gpu["torch"], _OPTIONAL_TORCH_FIELDS, optional)
+        for name in OPTIONAL_FIELDS:
             gpu["missing"].pop(name, None)
-        if plan.without == "null" and not place:
-            # Once: there are seven for each GPU.
-            gpu["missing"] |= dict.fromkeys(SPARED, _NO_ROOM)
-        if plan.without == "absent" and not gpu["children"]:
+        if optional == "null" and not place:
+            # The reason stands once for all GPUs.
+            gpu["missing"] |= dict.fromkeys(OPTIONAL_FIELDS, _OMITTED)
+        if optional == "absent" and not gpu["children"]:
             del gpu["children"], gpu["children_memory"]
     return values
 
 
-def _spare(values: dict[str, Any], names: Sequence[str], plan: Plan) -> None:
+def _omit(values: dict[str, Any], names: Sequence[str], how: str) -> None:
     for name in names:
-        if plan.without == "null":
+        if how == "null":
             values[name] = None
         else:
             del values[name]
 
 
-def may_fit(report: Report, plan: Plan) -> bool:
-    """False where the stored courses alone are certain to be too large; spares the making of the rest."""
-    points = min(plan.points, len(report.timeline.t)) if report.timeline is not None else 0
-    return _LEAST_GPU * min(plan.rows, len(report.gpus)) + _LEAST_POINT * points * len(report.shown) < LIMIT
+def _omitted(report: Report, level: DetailLevel, marks: int, gpus: int) -> list[str]:
+    found = []
+    if report.timeline is not None and marks < len(report.timeline.marks):
+        total = len(report.timeline.marks)
+        found.append(f"{total - marks} of {total} marks and printed lines")
+    if gpus < len(report.gpus):
+        found.append(f"{len(report.gpus) - gpus} of {len(report.gpus)} GPUs")
+    if len(report.lines) > level.memory_lines:
+        found.append(f"{len(report.lines) - level.memory_lines} of {len(report.lines)} lines of code")
+    if level.holders < len(report.holders):
+        found.append(f"{len(report.holders) - level.holders} of {len(report.holders)} holders")
+    advice = min(len(report.advice), _MAX_ADVICE) - level.advice
+    if advice > 0:
+        found.append(f"{advice} pieces of advice")
+    fields = ["the course"] if report.timeline is not None and level.points == 0 else []
+    fields += ["links", "clocks"] if level.optional_fields != "kept" and report.gpus else []
+    if fields:
+        found.append(f"from its JSON {' and '.join(fields)}")
+    return found
 
 
-def resampled(timeline: Timeline, points: int) -> Timeline:
-    """At most ``points`` of each course: of what falls together, the highest memory, else the mean."""
-    count = len(timeline.t)
-    if count <= points:
-        bins = [(n, n + 1) for n in range(count)]
-    else:
-        bins = [(n * count // points, (n + 1) * count // points) for n in range(points)]
+# -- the timeline ----------------------------------------------------------------------------------------
+
+
+def resample(timeline: Timeline, points: int) -> Timeline:
+    """Return at most ``points`` of each series."""
+    bins = make_bins(len(timeline.t), points)
     return Timeline(
-        t=tuple(round(timeline.t[until - 1], 3) for _, until in bins),
+        t=tuple(round(t, 3) for t in bin_ends(timeline.t, bins)),
         marks=timeline.marks,
         gpus=tuple(
             GpuTimeline(
                 uuid=gpu.uuid,
-                utilization=_means(gpu.utilization, bins),
-                device_memory=_highest(gpu.device_memory, bins),
-                power_w=_means(gpu.power_w, bins),
-                sm_activity=_means(gpu.sm_activity, bins),
+                utilization=bin_means(gpu.utilization, bins),
+                device_memory=bin_maxima(gpu.device_memory, bins),
+                power_w=bin_means(gpu.power_w, bins),
+                sm_activity=bin_means(gpu.sm_activity, bins),
             )
             for gpu in timeline.gpus
         ),
     )
 
 
-def _timeline(timeline: Timeline | None, points: int, marks: tuple[Mark, ...]) -> Timeline | None:
-    if timeline is None or points == 0:
-        return None
-    return resampled(replace(timeline, marks=marks), points)
+def make_bins(count: int, points: int) -> Bins:
+    """Return the start and end indices of at most ``points`` bins of equal length."""
+    points = min(count, points)
+    return [(n * count // points, (n + 1) * count // points) for n in range(points)]
 
 
-def _code_time(time: CodeTime | None, plan: Plan) -> CodeTime | None:
-    if time is None:
-        return None
-
-    def short(value: float | None) -> float | None:
-        return None if value is None or not math.isfinite(value) else _short(value)
-
-    def named(text: str | None) -> str | None:
-        return None if text is None else clean(text, 60)
-
-    lines = tuple(
-        replace(
-            line,
-            source=clean(line.source, 80),
-            share=_short(line.share),
-            gpu_busy=short(line.gpu_busy),
-            call=named(line.call),
-            frame=named(line.frame),
-            call_share=short(line.call_share),
-            frames=tuple(
-                FrameTime(
-                    clean(frame.frame, 60),
-                    _short(frame.share),
-                    short(frame.gpu_busy),
-                    named(frame.call),
-                    short(frame.call_share),
-                )
-                for frame in line.frames[: plan.code // 2]
-            ),
-        )
-        for line in time.lines[: plan.code]
-    )
-    return replace(
-        time,
-        lines=lines,
-        resolution_s=_significant(round(time.resolution_s, 3)),
-        reason=None if time.reason is None else clean(time.reason, plan.reason),
-        cpu=short(time.cpu),
-        cpu_children=short(time.cpu_children),
-        warm_up_s=None if time.warm_up_s is None else round(time.warm_up_s, 2),
-    )
+def bin_ends(t: Sequence[float], bins: Bins) -> tuple[float, ...]:
+    """Return the last time in each bin."""
+    return tuple(t[end - 1] for _, end in bins)
 
 
-def _left_out(report: Report, plan: Plan, marks: int, gpus: int) -> list[str]:
-    found = []
-    if report.timeline is not None and marks < len(report.timeline.marks):
-        missing, set_ = len(report.timeline.marks) - marks, len(report.timeline.marks)
-        found.append(f"{missing} of {set_} marks and printed lines")
-    if gpus < len(report.gpus):
-        found.append(f"{len(report.gpus) - gpus} of {len(report.gpus)} GPUs")
-    if len(report.lines) > plan.lines:
-        found.append(f"{len(report.lines) - plan.lines} of {len(report.lines)} lines of code")
-    if plan.holders < len(report.holders):
-        found.append(f"{len(report.holders) - plan.holders} of {len(report.holders)} holders")
-    if plan.advice < len(report.advice[:_MOST_ADVICE]):
-        found.append(f"{len(report.advice[:_MOST_ADVICE]) - plan.advice} pieces of advice")
-    json = ["the course"] if report.timeline is not None and plan.points == 0 else []
-    json += ["links", "clocks"] if plan.without and report.gpus else []
-    if json:
-        found.append(f"from its JSON {' and '.join(json)}")
-    return found
+def bin_means(values: Sequence[float | None], bins: Bins) -> tuple[float | None, ...]:
+    """Return the rounded mean of the known values in each bin."""
+    try:
+        # Without gaps, as most series are; a check of each value would take most of the card's time.
+        means = [sum(values[start:end]) / (end - start) for start, end in bins]  # type: ignore[arg-type]
+        return tuple(_short(mean) for mean in means)
+    except (TypeError, ValueError, OverflowError):  # None, NaN or infinity
+        known = [
+            [value for value in values[start:end] if value is not None and math.isfinite(value)]
+            for start, end in bins
+        ]
+        return tuple(_short(sum(part) / len(part)) if part else None for part in known)
 
 
-def _some_marks(marks: Sequence[Mark], plan: Plan) -> tuple[Mark, ...]:
-    """The user's own marks before printed lines, evenly chosen, in the order of time."""
+def bin_maxima(values: Sequence[int | None], bins: Bins) -> tuple[int | None, ...]:
+    """Return the highest known value in each bin, so that a peak stays visible."""
+    try:
+        return tuple(max(values[start:end]) for start, end in bins)  # type: ignore[type-var]
+    except TypeError:  # None
+        known = [[value for value in values[start:end] if value is not None] for start, end in bins]
+        return tuple(max(part, default=None) for part in known)
+
+
+def _select_marks(marks: Sequence[Mark], level: DetailLevel) -> tuple[Mark, ...]:
+    """Return the user's marks before printed lines, evenly selected, in the order of time."""
     own = [mark for mark in marks if mark.kind == "mark"]
     printed = [mark for mark in marks if mark.kind != "mark"]
-    kept = _evenly(own, plan.marks)
-    kept += _evenly(printed, plan.marks - len(kept))
+    kept = _evenly(own, level.marks)
+    kept += _evenly(printed, level.marks - len(kept))
     return tuple(
-        replace(mark, t=round(mark.t, 3), label=clean(mark.label, plan.label))
+        replace(mark, t=round(mark.t, 3), label=clean_line(mark.label, level.mark_length))
         for mark in sorted(kept, key=lambda mark: mark.t)
     )
 
 
-def _some_holders(holders: Sequence[Holder], plan: Plan) -> tuple[Holder, ...]:
-    return tuple(
+def _evenly(marks: Sequence[Mark], count: int) -> list[Mark]:
+    if len(marks) <= count:
+        return list(marks)
+    return [marks[n * len(marks) // count] for n in range(count)]
+
+
+# -- the parts of a report -------------------------------------------------------------------------------
+
+
+def _reduce_time(time: CodeTime | None, level: DetailLevel) -> CodeTime | None:
+    if time is None:
+        return None
+    lines = tuple(
         replace(
-            holder,
-            names=tuple(clean(name, _MOST_HOLDERS_NAME) for name in holder.names[:_MOST_HOLDERS_NAMES]),
-            type=None if holder.type is None else clean(holder.type, _MOST_HOLDERS_NAME),
+            line,
+            source=clean_line(line.source, 80),
+            share=_short(line.share),
+            gpu_busy=_short_or_none(line.gpu_busy),
+            call=_name_or_none(line.call),
+            frame=_name_or_none(line.frame),
+            call_share=_short_or_none(line.call_share),
+            frames=tuple(
+                FrameTime(
+                    clean_line(frame.frame, 60),
+                    _short(frame.share),
+                    _short_or_none(frame.gpu_busy),
+                    _name_or_none(frame.call),
+                    _short_or_none(frame.call_share),
+                )
+                for frame in line.frames[: level.time_lines // 2]
+            ),
         )
-        for holder in holders[: plan.holders]
+        for line in time.lines[: level.time_lines]
+    )
+    return replace(
+        time,
+        lines=lines,
+        resolution_s=_six_digits(round(time.resolution_s, 3)),
+        reason=None if time.reason is None else clean_line(time.reason, level.reason_length),
+        cpu=_short_or_none(time.cpu),
+        cpu_children=_short_or_none(time.cpu_children),
+        warm_up_s=None if time.warm_up_s is None else round(time.warm_up_s, 2),
     )
 
 
-def _evenly(marks: Sequence[Mark], most: int) -> list[Mark]:
-    if len(marks) <= most:
-        return list(marks)
-    return [marks[n * len(marks) // most] for n in range(most)]
+def _reduce_holder(holder: Holder) -> Holder:
+    return replace(
+        holder,
+        names=tuple(clean_line(name, _HOLDER_NAME_LENGTH) for name in holder.names[:_HOLDER_NAMES]),
+        type=None if holder.type is None else clean_line(holder.type, _HOLDER_NAME_LENGTH),
+    )
 
 
-def _short_line(line: LineMemory) -> LineMemory:
+def _reduce_line(line: LineMemory) -> LineMemory:
     return replace(
         line,
-        file=None if line.file is None else shortened(line.file, _LONGEST_PATH),
-        function=None if line.function is None else clean(line.function, _LONGEST_FUNCTION),
-        source=clean(line.source, _LONGEST_SOURCE),
+        file=None if line.file is None else shorten_path(line.file, _PATH_LENGTH),
+        function=None if line.function is None else clean_line(line.function, _FUNCTION_LENGTH),
+        source=clean_line(line.source, _SOURCE_LENGTH),
     )
 
 
-def _means(values: Sequence[float | None], bins: Sequence[tuple[int, int]]) -> tuple[float | None, ...]:
-    found: list[float | None] = []
-    for since, until in bins:
-        known = [value for value in values[since:until] if value is not None and math.isfinite(value)]
-        found.append(_short(sum(known) / len(known)) if known else None)
-    return tuple(found)
-
-
-def _highest(values: Sequence[int | None], bins: Sequence[tuple[int, int]]) -> tuple[int | None, ...]:
-    return tuple(
-        max((value for value in values[since:until] if value is not None), default=None)
-        for since, until in bins
-    )
-
-
-def _tidy(advice: Advice, plan: Plan) -> Advice:
-    """Advice holds names and source lines of the user's."""
-    most = MOST_ADVICE if plan.advice > 1 else _SHORT_ADVICE
-    text, fix = clean(advice.text, most), clean(advice.fix, most)
+def _reduce_advice(advice: Advice, level: DetailLevel) -> Advice:
+    """Return advice of limited length, which contains the user's names and source lines."""
+    length = ADVICE_LENGTH if level.advice > 1 else _SHORT_ADVICE_LENGTH
     evidence = {
-        name: clean(value, 80) if isinstance(value, str) else value for name, value in advice.evidence.items()
+        name: clean_line(value, 80) if isinstance(value, str) else value
+        for name, value in advice.evidence.items()
     }
-    return replace(advice, text=text, fix=fix, evidence=evidence)
+    return replace(
+        advice, text=clean_line(advice.text, length), fix=clean_line(advice.fix, length), evidence=evidence
+    )
 
 
 def _without_evidence(report: Report) -> Report:
     return replace(report, advice=tuple(replace(one, evidence={}) for one in report.advice))
 
 
-def _once(gpus: tuple[GpuReport, ...]) -> tuple[GpuReport, ...]:
-    """A reason that an earlier GPU has given already, by that GPU's name."""
+def _reasons_once(gpus: tuple[GpuReport, ...]) -> tuple[GpuReport, ...]:
+    """Return the GPUs with each repeated reason replaced by a reference to the first GPU that has it."""
     first: dict[tuple[str, str], str] = {}
     return tuple(
         replace(
             gpu,
             missing={
-                name: as_before if (as_before := first.setdefault((name, text), named)) != named else text
+                name: reference if (reference := first.setdefault((name, text), own)) != own else text
                 for name, text in gpu.missing.items()
             },
         )
-        for gpu, named in ((gpu, f"as for {gpu_name(gpu)}") for gpu in gpus)
+        for gpu, own in ((gpu, f"as for {gpu_name(gpu)}") for gpu in gpus)
     )
 
 
-def _rounded(gpu: GpuReport, plan: Plan) -> GpuReport:
-    short = _terse if plan.terse else _short
+def _rounded(gpu: GpuReport, level: DetailLevel) -> GpuReport:
+    short = _as_shown if level.terse else _short
 
-    def level(value: Level | None) -> Level | None:
+    def rounded(value: Level | None) -> Level | None:
         if value is None or not (math.isfinite(value.mean) and math.isfinite(value.max)):
             return None
         return Level(short(value.mean), short(value.max))
 
     def traffic(value: Traffic | None) -> Traffic | None:
-        return None if value is None else Traffic(level(value.tx), level(value.rx))
-
-    energy = gpu.energy_j
+        return None if value is None else Traffic(rounded(value.tx), rounded(value.rx))
 
     return replace(
         gpu,
-        name=clean(gpu.name, 60),
-        utilization=level(gpu.utilization),
-        sm_activity=level(gpu.sm_activity),
-        sm_occupancy=level(gpu.sm_occupancy),
-        tensor_activity=level(gpu.tensor_activity),
-        fp32_activity=level(gpu.fp32_activity),
-        dram_activity=level(gpu.dram_activity),
-        memory_utilization=level(gpu.memory_utilization),
+        name=clean_line(gpu.name, 60),
+        utilization=rounded(gpu.utilization),
+        sm_activity=rounded(gpu.sm_activity),
+        sm_occupancy=rounded(gpu.sm_occupancy),
+        tensor_activity=rounded(gpu.tensor_activity),
+        fp32_activity=rounded(gpu.fp32_activity),
+        dram_activity=rounded(gpu.dram_activity),
+        memory_utilization=rounded(gpu.memory_utilization),
         pcie=traffic(gpu.pcie),
         nvlink=traffic(gpu.nvlink),
-        power_w=level(gpu.power_w),
+        power_w=rounded(gpu.power_w),
         throttled=None if gpu.throttled is None else {w: _short(s) for w, s in gpu.throttled.items()},
-        energy_j=_short(energy) if energy is not None and math.isfinite(energy) else None,
-        missing={name: clean(text, plan.reason) for name, text in gpu.missing.items()},
-        children=tuple(clean(command, min(60, plan.reason)) for command in gpu.children),
+        energy_j=_short_or_none(gpu.energy_j),
+        missing={name: clean_line(text, level.reason_length) for name, text in gpu.missing.items()},
+        children=tuple(clean_line(command, min(60, level.reason_length)) for command in gpu.children),
     )
 
 
+# -- rounding --------------------------------------------------------------------------------------------
+
+
 def _short(value: float) -> float:
-    """Whole from 100 on, with one decimal from 1 on, with two below: no sensor tells more."""
+    """Round to integers from 100 on, one decimal from 1 on, else two: no sensor is more precise."""
     magnitude = abs(value)
     rounded = round(value, 0 if magnitude >= 100 else 1 if magnitude >= 1 else 2)
-    # 96 is two bytes shorter than 96.0, and there are many.
+    # In JSON, 96 is two bytes shorter than 96.0.
     return int(rounded) if rounded == int(rounded) else rounded
 
 
-def _terse(value: float) -> float:
-    """As the card shows it: whole from 10 on."""
+def _as_shown(value: float) -> float:
+    """Round as the card does: to integers from 10 on."""
     return round(value) if abs(value) >= 9.95 else _short(value)
 
 
-def _significant(seconds: float) -> float:
+def _short_or_none(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else _short(value)
+
+
+def _name_or_none(text: str | None) -> str | None:
+    return None if text is None else clean_line(text, 60)
+
+
+def _six_digits(seconds: float) -> float:
     return float(f"{seconds:.6g}")

@@ -1,8 +1,8 @@
-"""The course of a run as a small static SVG: a lane a GPU, utilization a filled line, memory a dashed one.
+"""A run's utilization and memory as a small static SVG with one lane per GPU.
 
-All of a report's lanes are one SVG of integer coordinates, so that 16 of them stay small. Values to hover
-over are HTML titles of empty elements above it: an untrusted notebook loses the SVG with its container's
-height, and the text of SVG titles would be left over as words without a picture.
+Utilization is a filled line, memory a dashed one. All lanes are one SVG with integer coordinates, so that 16
+of them stay small. The values shown on hover are the HTML titles of empty elements above the SVG: when an
+untrusted notebook removes the SVG, the text of SVG titles would remain as words without a picture.
 """
 
 from __future__ import annotations
@@ -13,82 +13,80 @@ from html import escape
 
 from gpuwidget.model import units
 from gpuwidget.model.report import Mark
+from gpuwidget.views.styles import MEMORY, UTILIZATION
 
-BUSY = "var(--jp-brand-color1,#1976d2)"
-MEMORY = "#ab47bc"
-"""Readable on white and on black: the themes have no colour for a second line."""
-_LANE = 20
-"""Units of height of one lane; a line keeps a unit of distance to the lane's edges."""
-_HOVER_LABEL = 48
+_LANE_HEIGHT = 20
+"""Units; a line keeps one unit of distance from the lane's edges."""
+_HOVER_LABEL_LENGTH = 48
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One GPU's course, a value for each ``t`` of the chart."""
+    """The series of one GPU, with one value for each ``t`` of the chart."""
 
     name: str
     utilization: tuple[float | None, ...]
     """Percent."""
     memory: tuple[int | None, ...]
-    """Bytes in use of the whole GPU."""
+    """Bytes in use on the whole GPU."""
     memory_total: int | None
-    """Bytes; the highest value stands in for it where it is unknown."""
+    """Bytes; if None, the highest value fills the lane."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """All GPUs' courses over one run."""
+    """The series of all GPUs over one run."""
 
     t: tuple[float, ...]
-    """Seconds since the run's start, rising."""
+    """Seconds since the start of the run, ascending."""
     duration: float
-    """Seconds that the chart's width stands for."""
+    """Seconds over the width of the chart."""
     lanes: tuple[Lane, ...]
     marks: tuple[Mark, ...]
     label: str
-    """What a reader who does not see it is told."""
+    """The description for screen readers."""
 
 
 def svg(chart: Chart, style: str, width: int, *, outlined: bool) -> str:
-    """The picture. ``width`` is its resolution in units, whatever size it is shown at.
+    """Return the picture. ``width`` is its resolution in units, independent of its size on the screen.
 
-    Without ``outlined`` utilization is a filled shape alone: in low lanes that reads better, and is smaller.
+    Without ``outlined`` utilization is only a filled shape, which is easier to read in low lanes and smaller.
     """
-    height = _LANE * len(chart.lanes)
+    height = _LANE_HEIGHT * len(chart.lanes)
     xs = [round(width * min(1.0, max(0.0, t / chart.duration))) for t in chart.t]
-    fill, busy, memory = "", "", ""
-    for place, lane in enumerate(chart.lanes):
-        bottom = _LANE * (place + 1) - 1
+    fill, utilization, memory = "", "", ""
+    for row, lane in enumerate(chart.lanes):
+        bottom = _LANE_HEIGHT * (row + 1) - 1
         highest = lane.memory_total or max((size for size in lane.memory if size is not None), default=0) or 1
         for run in _runs(xs, lane.utilization, 100.0, bottom):
-            busy += _path(run)
+            utilization += _path(run)
             fill += f"{_path([(run[0][0], bottom), *run, (run[-1][0], bottom)])}z"
         for run in _runs(xs, lane.memory, highest, bottom):
             memory += _path(run)
     thin = "fill='none' vector-effect='non-scaling-stroke'"
-    outline = ground = ""
+    outline = baselines = ""
     if outlined:
-        lines = "".join(f"M0 {_LANE * (place + 1) - 1}h{width}" for place in range(len(chart.lanes)))
-        ground = f"<path d='{lines}' {thin} stroke='currentColor' opacity='.25'/>"
-        outline = f"<path d='{busy}' {thin} style='stroke:{BUSY}' stroke-width='1.4'/>"
+        lines = "".join(f"M0 {_LANE_HEIGHT * (row + 1) - 1}h{width}" for row in range(len(chart.lanes)))
+        baselines = f"<path d='{lines}' {thin} stroke='currentColor' opacity='.25'/>"
+        outline = f"<path d='{utilization}' {thin} style='stroke:{UTILIZATION}' stroke-width='1.4'/>"
     return (
         f"<svg role='img' aria-label='{escape(chart.label)}' viewBox='0 0 {width} {height}' "
-        f"preserveAspectRatio='none' style='{style}'>{ground}{_ticks(chart, width, height, thin)}"
-        f"<path d='{fill}' style='fill:{BUSY}' opacity='{'.16' if outlined else '.5'}'/>{outline}"
+        f"preserveAspectRatio='none' style='{style}'>{baselines}{_ticks(chart, width, height, thin)}"
+        f"<path d='{fill}' style='fill:{UTILIZATION}' opacity='{'.16' if outlined else '.5'}'/>{outline}"
         f"<path d='{memory}' {thin} stroke='{MEMORY}' stroke-width='1.3' stroke-dasharray='3 2'/></svg>"
     )
 
 
-def hover(chart: Chart, count: int) -> str:
-    """``count`` invisible columns that say, when pointed at, what was so at that time."""
+def hover_columns(chart: Chart, count: int) -> str:
+    """Return ``count`` invisible columns whose tooltips contain the values at that time."""
     if count == 0:
         return ""
-    columns = "".join(f"<i title='{escape(text)}' style='flex:1'></i>" for text in _columns(chart, count))
+    columns = "".join(f"<i title='{escape(text)}' style='flex:1'></i>" for text in _tooltips(chart, count))
     return f"<div style='position:absolute;left:0;top:0;width:100%;height:100%;display:flex'>{columns}</div>"
 
 
 def _ticks(chart: Chart, width: int, height: int, line: str) -> str:
-    """The user's marks over the whole height, printed lines as short ticks from above."""
+    """Return the user's marks as ticks over the full height, printed lines as short ticks at the top."""
     full: set[int] = set()
     short: set[int] = set()
     for mark in chart.marks:
@@ -106,7 +104,7 @@ def _ticks(chart: Chart, width: int, height: int, line: str) -> str:
 def _runs(
     xs: Sequence[int], values: Sequence[float | None], highest: float, bottom: int
 ) -> Iterator[list[tuple[int, int]]]:
-    """The points of each stretch of known values; what is unknown is a gap, not a line along the ground."""
+    """Yield the points of each stretch of known values; unknown values leave a gap."""
     run: list[tuple[int, int]] = []
     for x, value in zip(xs, values, strict=True):
         if value is None:
@@ -114,7 +112,7 @@ def _runs(
                 yield run
             run = []
             continue
-        point = (x, bottom - round((_LANE - 2) * min(1.0, max(0.0, value / highest))))
+        point = (x, bottom - round((_LANE_HEIGHT - 2) * min(1.0, max(0.0, value / highest))))
         if len(run) > 1 and run[-2][1] == run[-1][1] == point[1]:
             run[-1] = point
         elif not run or run[-1] != point:
@@ -124,11 +122,11 @@ def _runs(
 
 
 def _path(points: Sequence[tuple[int, int]]) -> str:
-    """SVG path data, relative after the first point, which is shorter."""
+    """Return SVG path data, relative after the first point, which is shorter."""
     x, y = points[0]
     data = [f"M{x} {y}"]
     if len(points) == 1:
-        # A lone known value would leave nothing to see.
+        # A single point draws nothing.
         data.append("h1")
     for next_x, next_y in points[1:]:
         dx, dy = next_x - x, next_y - y
@@ -142,8 +140,8 @@ def _path(points: Sequence[tuple[int, int]]) -> str:
     return "".join(data)
 
 
-def _columns(chart: Chart, count: int) -> Iterator[str]:
-    """What each column says: its time, every lane's values there, and the marks in it."""
+def _tooltips(chart: Chart, count: int) -> Iterator[str]:
+    """Yield the text of each column: its time, every lane's values and the marks in it."""
     width = chart.duration / count
     for column in range(count):
         since, until = column * width, (column + 1) * width
@@ -155,13 +153,12 @@ def _columns(chart: Chart, count: int) -> Iterator[str]:
         lines = [units.duration(middle)]
         for lane in chart.lanes:
             name = f"{lane.name}: " if len(chart.lanes) > 1 else ""
-            busy = [lane.utilization[n] for n in inside]
-            known = [value for value in busy if value is not None]
+            known = [value for n in inside if (value := lane.utilization[n]) is not None]
             mean = units.percent(sum(known) / len(known) if known else None)
             memory = max((size for n in inside if (size := lane.memory[n]) is not None), default=None)
             lines.append(f"{name}{mean} busy, {units.memory(memory)}")
         lines += [
-            mark.label[:_HOVER_LABEL]
+            mark.label[:_HOVER_LABEL_LENGTH]
             for mark in chart.marks
             if since <= mark.t < until or (last and mark.t >= until)
         ][:3]

@@ -15,29 +15,31 @@ export const KERNEL_REPLY = 'gpuwidget_reply';
 /** Errors of the driver (XID) that a user's own program may cause: the GPU is healthy. */
 export const XIDS_OF_PROGRAMS = [13, 31, 43, 45, 68, 109];
 
-/** Where the numbers come from. */
+/** The source of the readings. */
 export interface Origin {
   /** `nvml` for a driver's GPUs, `replay` for a recording, `none` where there is no GPU. */
   readonly kind: 'nvml' | 'replay' | 'none';
   /** Why there is no GPU and what to do, or null. */
   readonly reason: string | null;
-  /** For a recording, the words that label it wherever it is shown; null for live GPUs. */
+  /** The label of a recording, shown wherever its values are; null for live GPUs. */
   readonly recording: string | null;
   /** Driver version, nvmlSystemGetDriverVersion (nvidia-smi: Driver Version). */
   readonly driver: string | null;
-  /** Newest CUDA it runs, as "13.0", nvmlSystemGetCudaDriverVersion_v2 (nvidia-smi: CUDA Version). */
+  /**
+   * Newest CUDA version it supports, as "13.0", nvmlSystemGetCudaDriverVersion_v2 (nvidia-smi: CUDA Version).
+   */
   readonly cuda_driver: string | null;
 }
 
-/** Who a GPU, or a MIG slice of one, is: what does not change while it is there. */
+/** Identity and constants of a GPU or MIG slice. */
 export interface Gpu {
   /** `GPU-…` or `MIG-…`, nvmlDeviceGetUUID (nvidia-smi -L). The key that joins everything. */
   readonly uuid: string;
-  /** NVML's index, nvidia-smi's number; a MIG slice has that of its parent. */
+  /** NVML's index, nvidia-smi's number; a MIG slice has its parent's. */
   readonly index: number;
   /** Index of a MIG slice within its parent (nvidia-smi -L: MIG Device), null for a whole GPU. */
   readonly mig_index: number | null;
-  /** UUID of the GPU that a MIG slice is cut from, null for a whole GPU. */
+  /** UUID of the GPU that a MIG slice is part of, null for a whole GPU. */
   readonly mig_parent: string | null;
   /** Product name, nvmlDeviceGetName. */
   readonly name: string;
@@ -46,20 +48,20 @@ export interface Gpu {
   /** Bytes of memory, nvmlDeviceGetMemoryInfo_v2 total. */
   readonly memory_total: number | null;
   /**
-   * Bytes of it that the driver keeps and `memory_used` leaves out, nvmlDeviceGetMemoryInfo_v2 reserved; 0
+   * Bytes of it that the driver reserves and `memory_used` leaves out, nvmlDeviceGetMemoryInfo_v2 reserved; 0
    * where it counts them as used.
    */
   readonly memory_reserved: number | null;
-  /** true where the GPU has no memory of its own and `memory_*` are the host's (GB10, Jetson). */
+  /** Whether the GPU uses the host's memory, so that `memory_*` are the host's (GB10, Jetson). */
   readonly unified_memory: boolean;
   /** As "9.0", nvmlDeviceGetCudaComputeCapability. */
   readonly compute_capability: string | null;
 }
 
 /**
- * What the hardware did between two GPU performance-monitoring (GPM) samples; Hopper and later.
+ * Hardware activity between two GPU performance-monitoring (GPM) samples; Hopper and later.
  *
- * All ratios are percent of the window. A value the counters did not give is null.
+ * All ratios are percent of the window. A value without a counter is null.
  */
 export interface Activity {
   /** Start of the window, epoch seconds. */
@@ -89,16 +91,18 @@ export interface Activity {
   readonly nvlink_rx: number | null;
 }
 
-/** One process that has a context on a GPU. */
+/** One process with a context on a GPU. */
 export interface Process {
-  /** Process id as NVML reports it: the host's, which in a container may name nobody or a stranger. */
+  /**
+   * Process id on the host, as NVML reports it; in a container it may match no process or an unrelated one.
+   */
   readonly pid: number;
-  /** Which of NVML's lists it is in; a process in both is listed once, as compute. */
+  /** NVML's list that contains it; a process in both is listed once, as compute. */
   readonly kind: 'compute' | 'graphics';
-  /** Bytes it holds, usedGpuMemory; null where the driver does not say (WSL, WDDM). */
+  /** Bytes it holds, usedGpuMemory; null where the driver does not report it (WSL, WDDM). */
   readonly memory: number | null;
   /**
-   * Login name of its owner; null where unreadable or where process ids do not match. Left out of `repr`,
+   * Login name of its owner; null where unreadable or where process ids do not match. Not part of `repr`,
    * which a notebook saves.
    */
   readonly user: string | null;
@@ -108,32 +112,32 @@ export interface Process {
    */
   readonly program: string | null;
   /**
-   * Its other arguments, shortened and without what may be secret; null where `program` is. Left out of
+   * Its other arguments, shortened and without what may be secret; null where `program` is. Not part of
    * `repr`.
    */
   readonly arguments: string | null;
 }
 
-/** What one GPU read at one moment, put together from calls made at different rates. */
+/** The values of one GPU at one moment, assembled from calls made at different rates. */
 export interface Reading {
   readonly uuid: string;
-  /** When the GPU last answered, epoch seconds; null when it has not yet. */
+  /** When a call to the GPU last succeeded, epoch seconds; null before the first. */
   readonly answered: number | null;
   /** Since when a call to it has not returned, epoch seconds; null while it answers. */
   readonly silent_since: number | null;
-  /** Since when the driver calls it lost (fell off the bus, needs a reset), epoch seconds, or null. */
+  /** Since when the driver reports it lost (off the bus, needs a reset), epoch seconds, or null. */
   readonly lost_since: number | null;
   /**
-   * When `utilization`, `memory_utilization` and `power_w` were read, epoch seconds; between two such reads a
-   * sample may bring new `memory_used` only. null before the first.
+   * When `utilization`, `memory_utilization` and `power_w` were read, epoch seconds; a sample between two
+   * such reads may have a new `memory_used` only. null before the first.
    */
   readonly measured: number | null;
   /**
    * Percent of the driver's last window in which any kernel ran, nvmlDeviceGetUtilizationRates gpu
-   * (nvidia-smi: utilization.gpu). Says nothing about how much of the GPU worked: see `activity`.
+   * (nvidia-smi: utilization.gpu). It does not measure how much of the GPU worked: see `activity`.
    */
   readonly utilization: number | null;
-  /** Seconds of the window that `utilization` is taken over (200 ms on H200), null where unknown. */
+  /** Seconds of the window that `utilization` is averaged over (200 ms on H200), null where unknown. */
   readonly utilization_window: number | null;
   /** Percent of that window in which device memory was read or written (nvidia-smi: utilization.memory). */
   readonly memory_utilization: number | null;
@@ -154,40 +158,40 @@ export interface Reading {
   /** Performance state, 0 the fastest to 15, nvmlDeviceGetPerformanceState (nvidia-smi: pstate). */
   readonly pstate: number | null;
   /**
-   * What holds the clock down, in words; empty when nothing does (nvmlDeviceGetCurrentClocksEventReasons,
+   * Reasons why the clock is throttled; empty when it is not (nvmlDeviceGetCurrentClocksEventReasons,
    * nvidia-smi: clocks_event_reasons).
    */
   readonly throttle: readonly string[] | null;
-  /** Joules since the driver was loaded, nvmlDeviceGetTotalEnergyConsumption, read seldom. */
+  /** Joules since the driver was loaded, nvmlDeviceGetTotalEnergyConsumption, read once a minute. */
   readonly energy_j: number | null;
   /**
    * Uncorrected memory errors since the driver was loaded, nvmlDeviceGetTotalEccErrors uncorrected volatile
-   * (nvidia-smi: ecc.errors.uncorrected.volatile.total), read seldom.
+   * (nvidia-smi: ecc.errors.uncorrected.volatile.total), read once a minute.
    */
   readonly ecc_uncorrected: number | null;
   /**
-   * Number of the newest error that the driver reported while this source watched (XID,
-   * nvmlEventTypeXidCriticalError), read seldom, and told of a lost GPU too; null where there was none, or
-   * where nobody can say: then with its reason in `missing`.
+   * Number of the newest error that the driver reported since this source was opened (XID,
+   * nvmlEventTypeXidCriticalError), read once a minute, kept for a lost GPU. null where there was none, or
+   * where it is unknown: then with its reason in `missing`.
    */
   readonly xid: number | null;
-  /** When that error was noticed, up to a minute after it was reported, epoch seconds; null without one. */
+  /** When that error was read, up to a minute after it was reported, epoch seconds; null without one. */
   readonly xid_time: number | null;
-  /** The newest window of the hardware's own counters, null without GPM or while nobody asks for it. */
+  /** The newest window of the hardware counters, null without GPM or while no view shows it. */
   readonly activity: Activity | null;
-  /** Who has a context on it, null where the driver does not say. */
+  /** Processes with a context on it, null where the driver does not list them. */
   readonly processes: readonly Process[] | null;
-  /** For each field that is null for good or for now: why, by field name. */
+  /** The reason for each field that is null, by field name. */
   readonly missing: Readonly<Record<string, string>>;
 }
 
 /** All GPUs at one moment. */
 export interface Sample {
   readonly schema: number;
-  /** When it was put together, epoch seconds. */
+  /** When it was assembled, epoch seconds. */
   readonly time: number;
   readonly origin: Origin;
-  /** Every GPU the source knows, lost ones included, in NVML's order, a parent before its MIG slices. */
+  /** Every GPU of the source, lost ones included, in NVML's order, a parent before its MIG slices. */
   readonly gpus: readonly Gpu[];
   /** One for each of `gpus`, in the same order. */
   readonly readings: readonly Reading[];
@@ -260,25 +264,25 @@ export interface RateRequest {
   readonly interval_s: number;
 }
 
-/** The default torch device of one kernel: what was chosen, and what torch says. */
+/** The default torch device of one kernel: the choice, and torch's own value. */
 export interface DeviceState {
-  /** `cpu` or `cuda:N` as last chosen, null for torch's own default. */
+  /** The last choice, `cpu` or `cuda:N`; null for torch's own default. */
   readonly chosen: string | null;
-  /** Whether new tensors go there too (torch.set_default_device), or only the current CUDA device moves. */
+  /** Whether new tensors go there too (torch.set_default_device), or only the current CUDA device changes. */
   readonly new_tensors: boolean;
-  /** Whether the choice is stored and not applied yet: it holds from the next cell. */
+  /** Whether the choice is stored and not applied yet: it applies from the next cell. */
   readonly pending: boolean;
-  /** torch's default device on the cells' thread when a cell last began or ended; null while unknown. */
+  /** torch's default device on the cells' thread when a cell last started or ended; null while unknown. */
   readonly present: string | null;
-  /** A sentence that the reader should know, or null. */
+  /** A sentence for the user, or null. */
   readonly note: string | null;
 }
 
-/** A device that can be chosen, and the GPU behind it. */
+/** A device to choose, and the GPU behind it. */
 export interface DeviceChoice {
   /** `cpu` or `cuda:N`, torch's name. */
   readonly device: string;
-  /** NVML's UUID of the GPU, null for the CPU and where it is not known which GPU it will be. */
+  /** NVML's UUID of the GPU; null for the CPU and while it is unknown which GPU it will be. */
   readonly uuid: string | null;
   /** NVML's index, nvidia-smi's number. */
   readonly index: number | null;
@@ -288,32 +292,32 @@ export interface DeviceChoice {
   readonly compute_capability: string | null;
   /** Bytes. */
   readonly memory_total: number | null;
-  /** Bytes that nobody uses; null where not known. */
+  /** Bytes that no process uses; null where unknown. */
   readonly memory_free: number | null;
   /**
-   * Who has a context on it: "this notebook" and others; empty where not known. Others have the name of their
-   * user and of their notebook only in a `KernelState`, which no notebook saves.
+   * The processes with a context on it: "this notebook" and others; empty where unknown. The names of other
+   * users and of their notebooks are only in a `KernelState`, which no notebook saves.
    */
   readonly holders: readonly string[];
 }
 
-/** What this kernel has on one GPU. */
+/** This kernel's share of one GPU. */
 export interface KernelGpu {
   readonly uuid: string;
-  /** `cuda:N` of this kernel; null where it is none, or not known. */
+  /** `cuda:N` in this kernel; null where it is no torch device, or unknown. */
   readonly torch_device: string | null;
-  /** Bytes that the kernel and its children hold, null where nobody can say. */
+  /** Bytes held by the kernel and its children, null where unknown. */
   readonly process_memory: number | null;
   /**
-   * Bytes that torch's allocator in the kernel's own process has taken from the driver, its cache included
-   * and the CUDA context not; null where torch is not loaded, CUDA is not up or nobody can say.
+   * Bytes that torch's allocator in the kernel's own process has reserved, with its cache and without the
+   * CUDA context; null where torch is not loaded, CUDA is not initialized or the value is unknown.
    */
   readonly torch_reserved: number | null;
   /** Whether the kernel is known to have a CUDA context there, which stays until its process ends. */
   readonly context: boolean;
 }
 
-/** One of torch's switches that trade speed for precision or repeatability. */
+/** One of torch's switches that trade speed for precision or reproducibility. */
 export interface Switch {
   /** As `cudnn.benchmark`. */
   readonly name: string;

@@ -173,7 +173,7 @@ def test_the_drivers_windows_have_its_own_times() -> None:
         while time.time() < until:
             x @ x
             torch.cuda.synchronize()
-        windows = source.read_windows(gpu)
+        windows = source.read_utilization_windows(gpu)
         result = {"now": time.time(), "windows": [[w.until, w.utilization] for w in windows]}
         """
     )

@@ -181,7 +181,7 @@ def test_interrupt_after_the_end(kernel: Kernel) -> None:
     """An interrupt that comes when the code has ended, as the card is made, has nothing left to stop."""
     kernel.setup(SETUP)
     kernel.setup(
-        "from gpuwidget.kernel import card\nmade = card.bundle\n"
+        "from gpuwidget.views import card\nmade = card.bundle\n"
         "def slow_bundle(report):\n    reached()\n    while not os.path.exists('go'): time.sleep(0.002)\n"
         "    return made(report)\n"
         "card.bundle = slow_bundle"

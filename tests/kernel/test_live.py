@@ -199,7 +199,7 @@ def test_place_takes_what_must_not_clear(kernel: Kernel) -> None:
     """Where clear_output(wait=True) still waits at the end, a card in the chart's place clears nothing."""
     code = """
 r = Run(); v = start(r); r.wait(5); print("stays"); clear_output(wait=True); v.stop()
-if v.place.clear_pending: v.place.fill({"text/plain": "card"})
+if v.slot.clear_pending: v.slot.fill({"text/plain": "card"})
 """
     ran = kernel.ok(code)
     last = [m for m in ran.messages if not m.type.startswith("comm_")][-1]

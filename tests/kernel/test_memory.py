@@ -158,8 +158,8 @@ def test_cells_within_cells_and_lost_ends(kernel: Kernel) -> None:
     cells = dict(held(kernel, "names[0], cell"))
     assert (cells["a"], cells["b"]) == (1, 1)
     hook = (
-        "from gpuwidget.kernel.attribution.cell_memory import CELLS\n"
-        "get_ipython().events.{}('post_run_cell', CELLS.after)\n"
+        "from gpuwidget.kernel import magics\n"
+        "get_ipython().events.{}('post_run_cell', magics._loaded._running.after)\n"
     )
     kernel.ok(hook.format("unregister"))
     ran = kernel.ok(hook.format("register") + "c = gpu.empty(3000)\nget_ipython().displayhook.prompt_count")
@@ -251,10 +251,10 @@ def test_unloading_forgets(kernel: Kernel) -> None:
 
 def test_an_interrupted_look_keeps_nothing_alive(kernel: Kernel) -> None:
     """After an interrupt of %gpu memory, a variable that is deleted is gone."""
-    kernel.ok("import gpuwidget.heap.names as s\nx, behind = [gpu.empty(1000)], s.behind")
-    kernel.setup("def stop(*_):\n    raise KeyboardInterrupt\ns.behind = stop")
+    kernel.ok("import gpuwidget.heap.reachability as s\nx, reachable = [gpu.empty(1000)], s.reachable")
+    kernel.setup("def stop(*_):\n    raise KeyboardInterrupt\ns.reachable = stop")
     assert kernel.run("%gpu memory").reply["ename"] == "KeyboardInterrupt"
-    kernel.setup("s.behind = behind")
+    kernel.setup("s.reachable = reachable")
     kernel.ok("del x")
     assert kernel.value("gpu.allocated") == "0"
 
@@ -270,7 +270,7 @@ def test_a_search_that_fails_is_not_tried_after_every_cell(kernel: Kernel) -> No
     """Where storages can't be looked for, cells are known as far as the blocks' addresses tell."""
     kernel.setup(
         "import gpuwidget.kernel.attribution.cell_memory as c\nasked = []\n"
-        "def fail(*a, **k):\n    asked.append(1)\n    raise ValueError\nc.remember_storages = fail"
+        "def fail(*a, **k):\n    asked.append(1)\n    raise ValueError\nc.find_storages = fail"
     )
     kernel.ok("x = gpu.empty(1000)")
     kernel.ok("1 + 1")

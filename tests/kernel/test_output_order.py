@@ -16,14 +16,14 @@ class Tee:
     def write(self, text): self.log.append(text); return self.stream.write(text)
     def flush(self): self.flushed += 1; self.stream.flush()
 """
-PLACE = """
-from gpuwidget.kernel.shell.output_slot import CellPlace
+SLOT = """
+from gpuwidget.kernel.shell.output_slot import OutputSlot
 {before}
-place = CellPlace.keep(get_ipython())
+slot = OutputSlot.reserve(get_ipython())
 {after}
-thread = threading.Thread(target=place.renew, args=({{"text/plain": "chart"}},))
+thread = threading.Thread(target=slot.renew, args=({{"text/plain": "chart"}},))
 thread.start(); thread.join()
-place.release()
+slot.close()
 """
 
 
@@ -57,7 +57,7 @@ def test_the_card_stands_below_the_text(kernel: Kernel, lines: tuple[str, ...], 
 def test_a_chart_stands_below_the_text_before_it(kernel: Kernel) -> None:
     """A chart comes below what was printed before it, at the cell's beginning and after a clearing."""
     kernel.setup(SETUP)
-    ran = kernel.ok(PLACE.format(before="print('before')", after="print('after')"))
+    ran = kernel.ok(SLOT.format(before="print('before')", after="print('after')"))
     kinds = [message.type for message in ran.messages if message.type in ("stream", "display_data")]
     assert kinds == ["stream", "display_data", "stream", "display_data"]
     assert shown(ran.messages) == ["before\n", "after\n", "chart"]
@@ -68,7 +68,7 @@ def test_a_chart_leaves_the_users_stream_alone(kernel: Kernel) -> None:
     kernel.setup(SETUP)
     ran = kernel.ok(
         "with contextlib.redirect_stdout(Tee(sys.stdout)) as tee:"
-        + PLACE.format(before="", after="").replace("\n", "\n    ")
+        + SLOT.format(before="", after="").replace("\n", "\n    ")
         + "\nassert tee.flushed == 0"
     )
     assert shown(ran.messages) == ["chart"]

@@ -115,7 +115,9 @@ def test_an_interrupt_while_it_waits(busy: Kernel, body: str) -> None:
 )
 def test_a_cell_whose_memory_can_not_be_checked(busy: Kernel, cell: str) -> None:
     """An error of gpuwidget's own skips the cell with one line, and the next cell runs."""
-    busy.setup("ran = False\nfrom gpuwidget.kernel import waiting\nwaiting.targets = lambda *_: 1 / 0")
+    busy.setup(
+        "ran = False\nfrom gpuwidget.kernel.cells import wait_for_memory as w\nw.targets = lambda *_: 1 / 0"
+    )
     assert_refused(busy.run(cell), "(ZeroDivisionError: division by zero)")
     assert busy.value("ran") == "False"
     assert busy.run("6 * 7").result == "42"
@@ -123,7 +125,7 @@ def test_a_cell_whose_memory_can_not_be_checked(busy: Kernel, cell: str) -> None
 
 def test_a_cell_that_can_not_be_watched_runs(busy: Kernel) -> None:
     """With its memory confirmed a cell runs, without a card, though gpuwidget fails to watch it."""
-    busy.setup("from gpuwidget.kernel import watching\nwatching.new_run = lambda *_: 1 / 0")
+    busy.setup("from gpuwidget.kernel.cells import watch_api as w\nw.new_run = lambda *_: 1 / 0")
     ran = busy.run("%%gpuwatch --need 10GiB\n6 * 7")
     assert (ran.result, ran.cards) == ("42", [])
 

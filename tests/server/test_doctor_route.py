@@ -20,7 +20,7 @@ from gpuwidget.diagnostics import isolated_run
 from gpuwidget.diagnostics.run_checks import diagnose
 from gpuwidget.model.diagnosis import Diagnosis
 from gpuwidget.model.errors import DoctorError
-from gpuwidget.model.to_json import plain
+from gpuwidget.model.to_json import to_json
 from gpuwidget.server.cached_diagnosis import CachedDiagnosis
 
 FOUND = diagnose(results(place="server"))
@@ -55,8 +55,8 @@ def examinations(monkeypatch: pytest.MonkeyPatch) -> Examinations:
 
 async def test_the_answer_is_the_diagnosis(examinations: Examinations, server: Server) -> None:
     """All of it, as JSON; asked again within a moment it costs nothing, later it is made anew."""
-    assert await server.post("doctor") == (200, plain(FOUND))
-    assert await server.post("doctor") == (200, plain(FOUND))
+    assert await server.post("doctor") == (200, to_json(FOUND))
+    assert await server.post("doctor") == (200, to_json(FOUND))
     assert examinations.count == 1
     assert server.clock is not None
     server.clock.advance(10.0)

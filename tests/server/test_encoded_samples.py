@@ -11,7 +11,7 @@ import pytest
 from helpers_samples import LIVE, h200, reading
 
 from gpuwidget.model.samples import SCHEMA, Sample
-from gpuwidget.model.to_json import plain
+from gpuwidget.model.to_json import to_json
 from gpuwidget.server.encoded_samples import EncodedSample
 
 GPUS = (h200(0), h200(1))
@@ -35,8 +35,8 @@ def test_changes_have_only_what_is_new() -> None:
         "time": 100.2,
         "readings": [{"utilization": None, "missing": {"utilization": "the GPU is lost"}}, {}],
     }
-    assert json.loads(encoded.message) == {"type": "sample", "sample": plain(now)}
-    assert encoded.whole == json.dumps(plain(now), separators=(",", ":")).encode()
+    assert json.loads(encoded.message) == {"type": "sample", "sample": to_json(now)}
+    assert encoded.whole == json.dumps(to_json(now), separators=(",", ":")).encode()
 
 
 def test_what_is_not_json_is_unknown() -> None:

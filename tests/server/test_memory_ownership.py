@@ -342,7 +342,7 @@ async def test_a_machine_that_does_not_answer(
     stream = await server.stream()
     assert len(held(await stream.usage())) == 1
     begun, go_on = threading.Event(), threading.Event()
-    origin = processes._origin
+    origin = processes._start_info
 
     def hang(pid: int) -> Any:
         if not go_on.is_set():
@@ -350,7 +350,7 @@ async def test_a_machine_that_does_not_answer(
             go_on.wait(60.0)
         return origin(pid)
 
-    monkeypatch.setattr(processes, "_origin", hang)
+    monkeypatch.setattr(processes, "_start_info", hang)
     try:
         usage = await stream.usage()
         assert begun.is_set()
@@ -492,7 +492,7 @@ async def test_proof_by_an_open_device(
     assert held(await stream.usage()) == []
     source.processes[0] = (ours,)
     usage = await usage_where(stream, held)
-    who = processes.Directory().look_up(own)
+    who = processes.ProcessDirectory().look_up(own)
     assert held(usage) == [(None, None, own, who.user, who.program, who.arguments, 2 * GIB, "driver")]
 
 
@@ -576,7 +576,7 @@ async def test_a_kernel_that_hangs_keeps_nobody_waiting(
         source.memory[1] = 3 * GIB
         usage = await usage_where(stream, lambda one: one["gpus"][1]["unattributed"] == 3 * GIB)
         assert held(usage) == []
-        assert asked[hung].asking is not None
+        assert asked[hung].task is not None
         stream.close()
         await server.until(lambda: not asked)
     finally:

@@ -20,7 +20,7 @@ from helpers_server import Server
 from test_exposition import whole
 from test_memory_ownership import connected, pid_of, start_session
 
-from gpuwidget.sources.xids import OF_PROGRAMS
+from gpuwidget.sources.xids import APPLICATION_XIDS
 from gpuwidget.system import processes
 from tools import prometheus
 
@@ -229,7 +229,7 @@ def test_the_rules_tell_what_they_are_for(programs: dict[str, str], tmp_path: Pa
 def test_errors_of_users_programs_are_no_alert() -> None:
     """The rule leaves out the very XIDs that the panel and the doctor do."""
     (line,) = re.findall(r"gpuwidget_gpu_xid (!= .*)", ALERTS.read_text())
-    assert [int(number) for number in re.findall(r"!= (\d+)", line)] == list(OF_PROGRAMS)
+    assert [int(number) for number in re.findall(r"!= (\d+)", line)] == list(APPLICATION_XIDS)
 
 
 @pytest.mark.parametrize("path", [ALERTS, DASHBOARD, DOCS / "prometheus.md"], ids=lambda path: path.name)

@@ -12,7 +12,7 @@ from helpers_server import TICK_S, USAGE, Server
 import gpuwidget
 from gpuwidget.model import installation
 from gpuwidget.model.errors import GpuLostError
-from gpuwidget.model.to_json import plain
+from gpuwidget.model.to_json import to_json
 from gpuwidget.server import wire
 
 
@@ -53,7 +53,7 @@ async def test_a_sample_is_sent_whole_once(server: Server, source: FakeSource) -
     ):
         sample = (await other.next())["sample"]
         newest = server.hub._newest
-    assert sample == plain(newest.sample)
+    assert sample == to_json(newest.sample)
 
 
 async def test_a_late_client_starts_with_the_past(server: Server, source: FakeSource) -> None:

@@ -9,10 +9,10 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpuwidget.heap.find_holders import remember_storages, uncollected
-from gpuwidget.heap.storages import Storage
+from gpuwidget.heap.find_holders import find_storages, gc_paused
+from gpuwidget.heap.storages import StorageWeakRef
 from gpuwidget.kernel.shell import shell_references
-from gpuwidget.kernel.shell.deferred_interrupts import deaf_to_interrupts
+from gpuwidget.kernel.shell.interrupts import defer_interrupts
 from gpuwidget.kernel.shell.running_cells import RunningCells
 from gpuwidget.measure.cell_allocations import BEFORE, BETWEEN, CellBlocks
 from gpuwidget.pytorch import allocator
@@ -20,8 +20,8 @@ from gpuwidget.pytorch.allocator import DeviceBlocks
 
 _LOG = logging.getLogger(__name__)
 
-_MOST_OBJECTS = 20_000
-_WITHIN_S = 0.05
+_MAX_OBJECTS = 20_000
+_TIME_LIMIT_S = 0.05
 """Objects looked at after a cell, to find the storages that are there, and the time for it."""
 
 
@@ -33,42 +33,37 @@ class CellMemory:
         self._blocks = CellBlocks()
         self._to_be_watched = False
         """Whether there are new blocks whose storages are not remembered yet."""
-        self._running = RunningCells[int]()
-        """Each with its number, or what stands for it."""
+        self._running: RunningCells | None = None
 
     @property
     def attached(self) -> bool:
         """Whether cells are looked at."""
         return self._shell is not None
 
-    def attach(self, shell: Any) -> None:
+    def attach(self, shell: Any, running: RunningCells) -> None:
         """Begin: what there is now was there before."""
         self._shell = shell
         self._blocks = CellBlocks()
-        self._running = RunningCells[int]()
+        self._running = running
         self._quietly(BEFORE)
 
     def detach(self) -> None:
         """Look no longer, and forget."""
         self._shell = None
         self._blocks = CellBlocks()
-        self._running = RunningCells[int]()
+        self._running = None
 
     def before(self, info: Any) -> None:
         """``pre_run_cell``."""
-        self._running.forget_lost()
-        # What a thread or a callback did meanwhile is not this cell's.
-        if not self._running:
+        # Allocations by a thread or a callback since the last cell are not this cell's.
+        if self._running is not None and len(self._running) == 1:
             self._quietly(BETWEEN)
-        stored = getattr(info, "store_history", False)
-        self._running.begin(info, self._shell.displayhook.prompt_count if stored else BETWEEN)
 
     def after(self, result: Any) -> None:
         """``post_run_cell``."""
-        # A cell within a cell is the outer one's doing.
-        if len(self._running) <= 1:
+        # Allocations of a cell within a cell belong to the outer one.
+        if self._running is not None and len(self._running) <= 1:
             self._quietly(self._number)
-        self._running.end(getattr(result, "info", None))
 
     def settle(self, *, watch: bool = True) -> CellBlocks:
         """The origins as of now, what the cell that runs has allocated so far included.
@@ -95,8 +90,8 @@ class CellMemory:
 
     @property
     def _number(self) -> int:
-        outermost = self._running.outermost
-        return BETWEEN if outermost is None else outermost
+        outermost = None if self._running is None else self._running.outermost
+        return BETWEEN if outermost is None or outermost.number is None else outermost.number
 
     def _quietly(self, cell: int, *, watch: bool = True) -> None:
         try:
@@ -104,7 +99,7 @@ class CellMemory:
             idle = self._blocks.idle(churn)
             if idle and not (watch and self._to_be_watched):
                 return
-            with deaf_to_interrupts(later=True):
+            with defer_interrupts():
                 blocks = allocator.snapshot()
                 if not idle:
                     self._to_be_watched |= self._blocks.settle(cell, blocks, churn)
@@ -116,14 +111,19 @@ class CellMemory:
     def _watch(self, blocks: Mapping[int, DeviceBlocks]) -> None:
         """Remember the storages that names lead to: the next cell may use their addresses again."""
         self._to_be_watched = False  # what fails now would fail after every cell
-        walls = shell_references.walls(self._shell)
-        with uncollected():
+        excluded = shell_references.excluded_objects(self._shell)
+        with gc_paused():
             roots = [*shell_references.variables(self._shell), *shell_references.notebook(self._shell)]
-            remember_storages(
-                roots, blocks, self.remember, barred=walls, most_objects=_MOST_OBJECTS, within_s=_WITHIN_S
+            find_storages(
+                roots,
+                blocks,
+                self.remember,
+                excluded=excluded,
+                max_objects=_MAX_OBJECTS,
+                time_limit_s=_TIME_LIMIT_S,
             )
 
-    def remember(self, index: int, address: int, storage: Callable[[], Storage]) -> None:
+    def remember(self, index: int, address: int, storage: Callable[[], StorageWeakRef]) -> None:
         """``storage`` gives what lies at ``address`` now."""
         self._to_be_watched = False
         self._blocks.watch(index, address, storage)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpuwidget.kernel.shell.deferred_interrupts import deaf_to_interrupts
+from gpuwidget.kernel.shell.interrupts import defer_interrupts
 from gpuwidget.measure.line_allocations import Code, Lines, Requested, by_line
 from gpuwidget.model import units
 from gpuwidget.model.report import Report
@@ -12,7 +12,7 @@ from gpuwidget.pytorch.allocation_history import HISTORY, MOST_EVENTS, Count, Li
 from gpuwidget.sampler import Subscription, process_sampler
 
 
-class LineWitness:
+class LineCollector:
     """Looks at what torch allocates during one run; see :class:`gpuwidget.measure.collector.Witness`."""
 
     def __init__(self, code: Code) -> None:
@@ -22,7 +22,7 @@ class LineWitness:
 
     def start(self) -> None:
         """Begin to record."""
-        with deaf_to_interrupts(later=True):
+        with defer_interrupts():
             self._listener = HISTORY.open()
         if not self._listener.joined:
             # The cell may import torch itself: look for it now and then.

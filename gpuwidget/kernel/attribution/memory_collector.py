@@ -7,15 +7,15 @@ from typing import Any
 
 from gpuwidget.kernel.attribution import memory_holders
 from gpuwidget.kernel.attribution.cell_memory import CELLS
-from gpuwidget.measure.memory_holders import rank
+from gpuwidget.measure.memory_holders import rank_holders
 from gpuwidget.model.report import Report
 
 _MOST = 30
-_WITHIN_S = 0.3
+_TIME_LIMIT_S = 0.3
 """For the look at what the cell has left behind."""
 
 
-class MemoryWitness:
+class HolderCollector:
     """Looks only once the cell has ended, and only where something of its own is left."""
 
     def __init__(self, shell: Any) -> None:
@@ -32,9 +32,9 @@ class MemoryWitness:
         cell = CELLS.number
         if cell is None or not CELLS.settle(watch=False).has(cell):
             return report
-        seen = memory_holders.search(self._shell, within_s=_WITHIN_S)
+        seen = memory_holders.search(self._shell, time_limit_s=_TIME_LIMIT_S)
         assert seen.origins is not None
-        found = rank(seen.roots, seen.reached, seen.blocks, seen.origins.cell, only=cell)
+        found = rank_holders(seen.roots, seen.reached, seen.blocks, seen.origins.cell, only=cell)
         return replace(report, holders=tuple(found[:_MOST]))
 
     def abandon(self) -> None:

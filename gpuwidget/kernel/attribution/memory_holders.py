@@ -11,15 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpuwidget.heap.find_holders import Reached, reach, uncollected
-from gpuwidget.heap.limits import MOST_OBJECTS
-from gpuwidget.heap.roots import Root
+from gpuwidget.heap.find_holders import FoundHolders, find_holders, gc_paused
+from gpuwidget.heap.heap_walk import MAX_OBJECTS, Root
 from gpuwidget.kernel.attribution.cell_memory import CELLS
 from gpuwidget.kernel.devices import non_torch_memory
 from gpuwidget.kernel.shell import shell_references
-from gpuwidget.kernel.shell.deferred_interrupts import without_its_frames
+from gpuwidget.kernel.shell.interrupts import drop_frames_on_interrupt
 from gpuwidget.measure.cell_allocations import BEFORE, BETWEEN, CellBlocks
-from gpuwidget.measure.memory_holders import CellMemory, DeviceMemory, rank
+from gpuwidget.measure.memory_holders import CellMemory, DeviceMemory, rank_holders
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.report import Holder
 from gpuwidget.pytorch import allocator, cuda_state
@@ -72,7 +71,7 @@ class Look:
 
     blocks: Mapping[int, DeviceBlocks]
     roots: Sequence[Root]
-    reached: Reached
+    reached: FoundHolders
     origins: CellBlocks | None
     """Which cell made each block; None where no cells were looked at."""
 
@@ -85,7 +84,7 @@ def holders() -> Holders:
     return look(_shell())
 
 
-@without_its_frames
+@drop_frames_on_interrupt
 def look(shell: Any, *, outside: bool = True) -> Holders:
     """As :func:`holders`, of a shell (None: a plain Python program); never raises.
 
@@ -100,17 +99,19 @@ def look(shell: Any, *, outside: bool = True) -> Holders:
         return failed
 
 
-@without_its_frames
-def search(shell: Any, *, within_s: float | None = None) -> Look:
-    """torch's blocks now, and who leads to them, as far as ``within_s`` seconds suffice to find it."""
+@drop_frames_on_interrupt
+def search(shell: Any, *, time_limit_s: float | None = None) -> Look:
+    """torch's blocks now, and who leads to them, as far as ``time_limit_s`` seconds suffice to find it."""
     # Memory that a garbage collection frees after the snapshot would be listed as held by no name.
-    with uncollected():
+    with gc_paused():
         origins = CELLS.settle(watch=False) if CELLS.attached else None
         blocks = allocator.snapshot()
         remember = CELLS.remember if origins is not None else None
         roots = [*shell_references.variables(shell), *shell_references.notebook(shell)]
-        walls = shell_references.walls(shell)
-        reached = reach(roots, blocks, barred=walls, within_s=within_s, remember=remember)
+        excluded = shell_references.excluded_objects(shell)
+        reached = find_holders(
+            roots, blocks, excluded=excluded, time_limit_s=time_limit_s, on_storage=remember
+        )
     return Look(blocks, roots, reached, origins)
 
 
@@ -146,13 +147,13 @@ def _look(shell: Any, outside: bool) -> Holders:
         for index, device in seen.blocks.items()
     )
     cell_of = seen.origins.cell if seen.origins is not None else None
-    found += rank(seen.roots, seen.reached, seen.blocks, cell_of)
+    found += rank_holders(seen.roots, seen.reached, seen.blocks, cell_of)
     found.saved = tuple(
         (seen.roots[root].name, seen.blocks[index].name, size)
-        for root, sizes in seen.reached.saved.items()
+        for root, sizes in seen.reached.saved_for_backward.items()
         for index, size in sizes.items()
     )
-    found.graphs = tuple(seen.reached.graphs)
+    found.graphs = tuple(seen.reached.unreadable_graphs)
     found.cells = tuple(_cells(seen.blocks.values(), seen.origins)) if seen.origins is not None else ()
     notes = [] if seen.reached.complete else [_too_many()]
     if outside:
@@ -188,7 +189,7 @@ def _source(cell: int) -> str:
 
 def _too_many() -> str:
     return (
-        f"There is more to look through than one look takes on (up to {MOST_OBJECTS:,} objects): what lies "
+        f"There is more to look through than one look takes on (up to {MAX_OBJECTS:,} objects): what lies "
         "behind the rest counts as unknown."
     )
 

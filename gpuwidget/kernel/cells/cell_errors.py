@@ -1,8 +1,8 @@
-"""The moment at which an error leaves a cell's code: before IPython explains it, which takes its time.
+"""Detects an error as it leaves a cell's code, before IPython spends time on formatting the traceback.
 
-IPython notes the error in the cell's result, then makes the traceback and shows it. The result of one cell is
-given a class that tells of the note, and its own back at once, or when the cell has ended; nothing of the
-shell's is replaced. Where IPython does otherwise nobody is told.
+IPython stores the error in the cell's result, then formats and shows the traceback. The result of one cell
+gets a subclass that reports the assignment, and its original class back right after it or when the cell has
+ended. Nothing in the shell is replaced. If IPython changes how it does this, the callback is never called.
 """
 
 from __future__ import annotations
@@ -13,25 +13,27 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from gpuwidget.kernel.shell.running_cells import RUNS_A_CELL
+from gpuwidget.kernel.shell.running_cells import RUN_CELL
 
-Told = Callable[[Any], None]
+_Callback = Callable[[Any], None]
 
-_NOTE = "error_in_exec"
-_TOLD = "_gpuwidget_told"
+_ERROR = "error_in_exec"
+"""The result's attribute for an error of the code."""
+_CALLBACK = "_gpuwidget_on_error"
 
 
-def tell_of_error(info: object, told: Told) -> Callable[[], None]:
-    """``pre_run_cell``: have ``told``, which must not raise, called with the result once the code has failed.
+def listen_for_error(info: object, callback: _Callback) -> Callable[[], None]:
+    """In ``pre_run_cell``: call ``callback`` with the cell's result once its code has raised an error.
 
-    What is returned takes that back; safe to call at any time, and twice.
+    ``callback`` must not raise. Return a function that stops listening; it is safe to call at any time and
+    twice.
     """
-    result = _result_of(info)
-    kind: Any = type(result)
+    result = _find_result(info)
+    original: Any = type(result)
     try:
-        result.__class__ = _telling(kind)
-        vars(result)[_TOLD] = told
-    except TypeError:  # there is none, or it is of a kind that can't be told apart
+        result.__class__ = _listening_class(original)
+        vars(result)[_CALLBACK] = callback
+    except TypeError:  # there is no result, or its class does not allow this
         return lambda: None
 
     def stop() -> None:
@@ -40,34 +42,38 @@ def tell_of_error(info: object, told: Told) -> Callable[[], None]:
     return stop
 
 
-def _result_of(info: object) -> Any:
-    """What IPython will note the cell's end in, a variable of the function that runs it; None without one."""
+def _find_result(info: object) -> Any:
+    """Return the result object, a local variable of the function that runs the cell; None if not found."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if frame.f_code.co_name == RUNS_A_CELL and frame.f_locals.get("info") is info:
+        if frame.f_code.co_name == RUN_CELL and frame.f_locals.get("info") is info:
             return frame.f_locals.get("result")
         frame = frame.f_back
     return None
 
 
 @functools.cache
-def _telling(kind: Any) -> Any:
-    """``kind`` by its name and in all else but that it tells of the note."""
+def _listening_class(original: Any) -> Any:
+    """Return a subclass of the same name that calls the callback when an error is assigned."""
 
     def __setattr__(self: Any, name: str, value: object) -> None:
-        kind.__setattr__(self, name, value)
-        if name == _NOTE and value is not None:
-            told = _restore(self)
-            if told is not None:
-                told(self)
+        original.__setattr__(self, name, value)
+        if name == _ERROR and value is not None:
+            callback = _restore(self)
+            if callback is not None:
+                callback(self)
 
-    names = {"__setattr__": __setattr__, "__module__": kind.__module__, "__qualname__": kind.__qualname__}
-    return type(kind.__name__, (kind,), names)
+    members = {
+        "__setattr__": __setattr__,
+        "__module__": original.__module__,
+        "__qualname__": original.__qualname__,
+    }
+    return type(original.__name__, (original,), members)
 
 
-def _restore(result: Any) -> Told | None:
-    """Give ``result`` its own class back; who was to be told, the first time."""
-    told: Told | None = vars(result).pop(_TOLD, None)
-    if told is not None:
+def _restore(result: Any) -> _Callback | None:
+    """Give ``result`` its original class back; return the callback the first time."""
+    callback: _Callback | None = vars(result).pop(_CALLBACK, None)
+    if callback is not None:
         result.__class__ = type(result).__base__
-    return told
+    return callback

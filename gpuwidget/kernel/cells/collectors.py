@@ -1,4 +1,4 @@
-"""Who looks at a watched cell beside its samples."""
+"""The collectors of a watched cell: what is measured besides the samples of its GPUs."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import functools
 import linecache
 from typing import Any
 
-from gpuwidget.kernel.attribution.line_memory import LineWitness
-from gpuwidget.kernel.attribution.memory_collector import MemoryWitness
+from gpuwidget.kernel.attribution.line_memory import LineCollector
+from gpuwidget.kernel.attribution.memory_collector import HolderCollector
 from gpuwidget.kernel.cells.options import WatchOptions
-from gpuwidget.kernel.shell.cell_filenames import is_cell, name_of
-from gpuwidget.kernel.shell.magic_bodies import cell_text
-from gpuwidget.kernel.shell.user_code import UserCode
+from gpuwidget.kernel.shell.user_code import UserCode, cell_label, is_cell_file
 from gpuwidget.measure.collector import Witness
+from gpuwidget.model.cell_source import CellSource
 from gpuwidget.profiler.code_places import Places
 from gpuwidget.profiler.counter_windows import SampledWindows
 from gpuwidget.profiler.sampling_profiler import CodeWitness
@@ -20,32 +19,31 @@ from gpuwidget.pytorch.stream_activity import DefaultStreams
 from gpuwidget.sampler import process_sampler
 
 
-def witnesses(options: WatchOptions, shell: Any, cell: str) -> list[Witness]:
-    """Those that the options of the cell with that text ask for, in the order in which they testify."""
-    found: list[Witness] = [code_witness(shell, cell), MemoryWitness(shell)]
+def collectors(options: WatchOptions, shell: Any, raw_cell: str) -> list[Witness]:
+    """Return the collectors for the cell's options, in the order in which they annotate the report."""
+    found: list[Witness] = [_profiler(shell, raw_cell), HolderCollector(shell)]
     if options.lines:
-        found.append(LineWitness(UserCode(shell)))
+        found.append(LineCollector(UserCode(shell)))
     return found
 
 
-def code_witness(shell: Any, cell: str) -> CodeWitness:
-    """Looks at where the cell's code is."""
-    text = cell_text(cell)
-
-    def a_cells(file: str) -> bool:
-        return is_cell(shell, file)
+def _profiler(shell: Any, raw_cell: str) -> CodeWitness:
+    source = CellSource.parse(raw_cell)
 
     @functools.cache
-    def cell_name(file: str) -> str | None:
-        return name_of(shell, file)
+    def label(file: str) -> str | None:
+        return cell_label(shell, file)
 
-    def source(file: str, line: int) -> str:
-        """As its author wrote it, where IPython has not joined lines: ``%time f(x)``."""
-        as_written = len(text.bodies) > 1 or len(linecache.getlines(file)) == len(text.lines)
+    def line_text(file: str, line: int) -> str:
+        """Return the line as the user wrote it, unless IPython joined lines, as for ``%time f(x)``."""
+        as_written = len(source.bodies) > 1 or len(linecache.getlines(file)) == len(source.lines)
         if as_written:
-            return text.lines[line - 1] + "\n" if line <= len(text.lines) else ""
+            return source.lines[line - 1] + "\n" if line <= len(source.lines) else ""
         return linecache.getline(file, line)
 
     return CodeWitness(
-        Places(a_cells, cell_name, text), source, DefaultStreams(), windows=SampledWindows(process_sampler())
+        Places(lambda file: is_cell_file(shell, file), label, source),
+        line_text,
+        DefaultStreams(),
+        windows=SampledWindows(process_sampler()),
     )

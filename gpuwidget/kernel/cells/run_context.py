@@ -54,7 +54,7 @@ class Around:
             can_use_cuda=cuda_state.loaded() is not None and cuda_state.without_cuda() is None,
             cuda_up=cuda_state.cuda_initialized(),
             other_gpu_work=_known(_other_gpu_work, False),
-            cores=_known(host_limits.cores, None),
+            cores=_known(host_limits.usable_cores, None),
             shared_memory=_known(host_limits.shared_memory, None),
             process_cpu=cpu,
             earlier=earlier,

@@ -61,7 +61,7 @@ def targets(options: WatchOptions, sample: Sample | None) -> tuple[list[Target],
 
 def _order(sample: Sample) -> Sequence[str] | None:
     """UUIDs in the order of CUDA's devices; None where nobody can tell."""
-    devices = cuda_state.devices() if sample.origin.kind == "nvml" else ()
+    devices = cuda_state.devices() if sample.origin.live else ()
     if not devices:
         return cuda_order(sample.gpus, os.environ)
     found = []

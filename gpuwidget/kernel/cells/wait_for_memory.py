@@ -17,8 +17,8 @@ from gpuwidget.kernel.cells.options import WatchOptions
 from gpuwidget.kernel.cells.target_gpus import Target, targets
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.device_choices import free_memory
-from gpuwidget.kernel.shell.deferred_interrupts import Presses, deaf_to_interrupts
-from gpuwidget.kernel.shell.output_slot import EMPTY, CellPlace
+from gpuwidget.kernel.shell.interrupts import InterruptState, ignore_interrupts
+from gpuwidget.kernel.shell.output_slot import EMPTY, OutputSlot
 from gpuwidget.measure.collector import Witness
 from gpuwidget.measure.run import OPEN_TIMEOUT_S
 from gpuwidget.model import units
@@ -26,12 +26,11 @@ from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.report import Report
 from gpuwidget.model.samples import Gpu, Reading, Sample
-from gpuwidget.model.terminal_text import printable_lines
+from gpuwidget.model.terminal_text import clean_line, printable_lines
 from gpuwidget.pytorch import allocator
 from gpuwidget.sampler import Sampler, process_sampler
-from gpuwidget.views.card_summary import clean
 
-log = logging.getLogger("gpuwidget")
+_LOG = logging.getLogger(__name__)
 
 _CHECK_INTERVAL_S = 0.25
 _READ_TIMEOUT_S = 1.0
@@ -59,15 +58,15 @@ def wait_for_memory(options: WatchOptions, shell: Any) -> str | None:
 
 def check_failed(error: Exception) -> OptionError:
     """Return the error for a cell whose ``--need`` could not be checked."""
-    log.debug("--need could not be checked", exc_info=error)
+    _LOG.debug("--need could not be checked", exc_info=error)
     return OptionError(
         "The cell was not run: gpuwidget could not check whether the GPU has the memory that --need asks for "
-        f"({clean(f'{type(error).__name__}: {error}', 200)})."
+        f"({clean_line(f'{type(error).__name__}: {error}', 200)})."
     )
 
 
-def witnesses(note: str | None) -> list[Witness]:
-    """Return the witness that adds ``note`` to the cell's card; none for None."""
+def collectors(note: str | None) -> list[Witness]:
+    """Return the collector that adds ``note`` to the cell's card; none for None."""
     return [] if note is None else [_WaitNote(note)]
 
 
@@ -113,17 +112,17 @@ class MemoryWait:
 
     def wait(self) -> str | None:
         """Return the card's note once the memory is free. Raise OptionError if the cell must not run."""
-        with deaf_to_interrupts() as presses:
+        with ignore_interrupts() as state:
             try:
-                return self._wait(presses)
+                return self._wait(state)
             finally:
                 self._line.close()
 
-    def _wait(self, presses: Presses) -> str | None:
+    def _wait(self, state: InterruptState) -> str | None:
         self._sampler.wait_until_open(OPEN_TIMEOUT_S)
         sample = self._read()
         found, chosen_as = targets(self._options, sample)
-        recorded = ", a recording" if sample is not None and sample.origin.kind == "replay" else ""
+        recorded = ", a recording" if sample is not None and sample.origin.recorded else ""
         gpus = [target.gpu for target in found]
         wanted = f"{units.memory(self._need)} free on {_names(gpus)} ({chosen_as}{recorded})"
         _refuse_impossible(self._need, wanted, gpus)
@@ -132,7 +131,7 @@ class MemoryWait:
             sample = self._read()
             memory = [_gpu_memory(target, self._need, sample, self._requested) for target in found]
             short = [one for one in memory if not one.has(self._need)]
-            self._check_interrupt(presses, wanted)
+            self._check_interrupt(state, wanted)
             if not short:
                 break
             self._pause_or_give_up(wanted, "; ".join(one.describe(len(found) > 1) for one in short))
@@ -158,9 +157,9 @@ class MemoryWait:
         with self._pause:
             self._clock.wait(self._pause, min(_CHECK_INTERVAL_S, limit - elapsed))
 
-    def _check_interrupt(self, presses: Presses, wanted: str) -> None:
+    def _check_interrupt(self, state: InterruptState, wanted: str) -> None:
         """Raise OptionError if the user interrupted the wait."""
-        if presses.pressed:
+        if state.interrupted:
             elapsed = units.duration(self._elapsed())
             raise OptionError(f"Interrupted after {elapsed} of waiting for {wanted}: the cell was not run.")
 
@@ -235,7 +234,7 @@ def _gpu_memory(target: Target, need: int, sample: Sample | None, requested: flo
     if reading.memory_used is not None and (reading.measured is None or reading.measured < requested):
         return _GpuMemory(target.gpu, None, "the driver has not answered in time", (), 0)
     fallback = "the GPU is lost" if reading.lost_since is not None else "the driver does not report it"
-    reason = clean(reading.missing.get("memory_used", fallback), 120)
+    reason = clean_line(reading.missing.get("memory_used", fallback), 120)
     free = free_memory(target.gpu, reading)
     cached = _returnable_cache(target) if free is not None and free < need else 0
     return _GpuMemory(target.gpu, free, reason, _holders(reading), cached)
@@ -243,7 +242,9 @@ def _gpu_memory(target: Target, need: int, sample: Sample | None, requested: flo
 
 def _holders(reading: Reading) -> tuple[str, ...]:
     """Return who holds the GPU's memory and how much, the largest first."""
-    found = [(clean(name, _NAME_LENGTH), size) for name, size in default_device.observer().holders(reading)]
+    found = [
+        (clean_line(name, _NAME_LENGTH), size) for name, size in default_device.observer().holders(reading)
+    ]
     ranked = sorted(found, key=lambda item: -(item[1] or 0))
     named = [f"{name} {units.memory(size)}" if size is not None else name for name, size in ranked]
     more = len(named) - _HOLDERS_SHOWN
@@ -257,7 +258,7 @@ def _returnable_cache(target: Target) -> int:
     try:
         blocks = allocator.snapshot().get(target.cuda_index)
     except Exception:  # this torch has another snapshot format
-        log.debug("torch's cache could not be read", exc_info=True)
+        _LOG.debug("torch's cache could not be read", exc_info=True)
         return 0
     return 0 if blocks is None else blocks.returnable
 
@@ -268,7 +269,7 @@ def _seconds(seconds: float) -> str:
 
 def _names(gpus: Sequence[Gpu]) -> str:
     numbers = ", ".join(map(_number, gpus))
-    kinds = ", ".join(dict.fromkeys(clean(gpu.name, 40).removeprefix("NVIDIA ") for gpu in gpus))
+    kinds = ", ".join(dict.fromkeys(clean_line(gpu.name, 40).removeprefix("NVIDIA ") for gpu in gpus))
     return f"GPU{'s' if len(gpus) > 1 else ''} {numbers} {kinds}"
 
 
@@ -284,7 +285,7 @@ class StatusLine:
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
-        self._place: CellPlace | None = None
+        self._slot: OutputSlot | None = None
         self._shown: tuple[str, str] | None = None
 
     def show(self, text: str, progress: str) -> None:
@@ -293,18 +294,18 @@ class StatusLine:
             return
         first, self._shown = self._shown is None, (text, progress)
         if first:
-            self._place = CellPlace.keep(self._shell)
+            self._slot = OutputSlot.reserve(self._shell)
         style = "border-left:3px solid #c77700;padding:2px 10px"
         page = f"<div style='{style}'>{html.escape(text)} <b>{html.escape(progress)}</b></div>"
         data = {"text/plain": printable_lines(f"{text} {progress}"), "text/html": page}
-        if self._place is not None:
-            self._place.fill(data)
+        if self._slot is not None:
+            self._slot.fill(data)
         elif first:
             self._shell.display_pub.publish(data=data, metadata={})
 
     def close(self) -> None:
         """Remove the line. Safe to call twice."""
-        if self._place is not None:
-            self._place.release()
-            self._place.fill(EMPTY)
-            self._place = None
+        if self._slot is not None:
+            self._slot.close()
+            self._slot.fill(EMPTY)
+            self._slot = None

@@ -13,7 +13,7 @@ from types import MethodType, TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from gpuwidget.kernel.cells.run_context import Around
-from gpuwidget.kernel.shell.deferred_interrupts import leave_out_our_frames
+from gpuwidget.kernel.shell.interrupts import hide_own_frames
 from gpuwidget.measure.collector import Witness
 from gpuwidget.measure.gpu_selection import choose
 from gpuwidget.measure.run import OPEN_TIMEOUT_S, Run, RunOptions
@@ -116,7 +116,7 @@ class Watch:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         run, token = self._leave()
-        leave_out_our_frames(error)
+        hide_own_frames(error)
         try:
             run.end(status_of(error))
             with suppress(ValueError):

@@ -1,33 +1,33 @@
-"""Watching cells: a run is armed before the cell and settled after it, outside the user's code.
+"""Watching cells: a run starts before the cell and is reported after it, outside the user's code.
 
-The cell itself runs as it always does. IPython's ``pre_run_cell`` and ``post_run_cell`` bracket it; nested
-cells (a cell that runs a cell) bracket each other, some cells reach only one of the two, and a cancelled
-one has no result: :mod:`gpuwidget.kernel.shell.running_cells` sorts that out.
+The cell itself runs as it would without gpuwidget. IPython's ``pre_run_cell`` and ``post_run_cell`` events
+start and end the run. Where these do not see ``%%gpuwatch``, the registered magic runs its body with the same
+:class:`CellWatch`.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from gpuwidget.kernel.cells import skip_cell, wait_for_memory, watch_api
-from gpuwidget.kernel.cells.card_output import CardPlace
-from gpuwidget.kernel.cells.cell_errors import tell_of_error
-from gpuwidget.kernel.cells.collectors import witnesses
+from gpuwidget.kernel.cells.cell_errors import listen_for_error
+from gpuwidget.kernel.cells.collectors import collectors
 from gpuwidget.kernel.cells.options import WatchOptions, find_in_cell, parse
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.switch_requests import SWITCHES
 from gpuwidget.kernel.live import live_display
-from gpuwidget.kernel.shell.deferred_interrupts import (
-    deaf_to_interrupts,
+from gpuwidget.kernel.shell.interrupts import (
+    defer_interrupts,
+    hide_own_frames,
+    ignore_interrupts,
     interrupt_soon,
-    leave_out_our_frames,
 )
-from gpuwidget.kernel.shell.running_cells import RunningCells, cells_on_this_thread
+from gpuwidget.kernel.shell.output_slot import OutputSlot
+from gpuwidget.kernel.shell.running_cells import RunningCell, RunningCells
 from gpuwidget.measure.run import Run, RunOptions
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.report import Report, Status
@@ -35,202 +35,73 @@ from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.pytorch.device_switch import SWITCH
 from gpuwidget.views import card
 
-log = logging.getLogger("gpuwidget")
+_LOG = logging.getLogger(__name__)
 
 _EVERY_CELL = WatchOptions(run=RunOptions(), live=False, quiet=False, label=None, device=None)
+"""Options of a cell that only ``%gpu watch on`` watches."""
 
 
-@dataclass(slots=True)
-class _Armed:
-    """One cell that runs now, and what watches it, if anything does."""
-
-    run: Run | None = None
-    view: live_display.LiveView | None = None
-    place: CardPlace | None = None
-    render: Callable[[Report], dict[str, Any]] | None = None
-    """How its card is made; None for no card."""
-    asked: bool = True
-    """Whether the cell itself asked to be watched."""
-    leave_device: Callable[[], str | None] | None = None
-    """Takes back the torch device that the cell asked for."""
-    needs_memory: bool = False
-    """Whether the cell must not run yet: ``--need`` asks for free memory that is not confirmed."""
-    stop_listening: Callable[[], None] = lambda: None
-    """Ends that the cell's first word of an error is heard."""
-
-    def stop_showing(self, *, followed: bool = False) -> None:
-        """Take the chart away, and what watches over the card's place."""
-        if self.view is not None:
-            self.view.stop()
-        if self.place is not None:
-            self.place.stop(followed=followed)
-
-    def restore_device(self) -> None:
-        """Put torch's default device back to what it was before the cell. Safe to call twice."""
-        leave, self.leave_device = self.leave_device, None
-        if leave is not None:
-            left = leave()
-            if left is not None:
-                log.warning("%s", printable_lines(left))
-
-    def fail(self, result: Any) -> None:
-        """The cell's code has failed: its time is over, though it may be some until the cell has ended."""
-        try:
-            with deaf_to_interrupts(later=True):
-                leave_out_our_frames(result.error_in_exec)
-                if self.run is not None:
-                    self.run.end(_status(result))
-        except Exception:
-            log.debug("a failed cell's run could not be ended", exc_info=True)
-
-    def abandon(self) -> None:
-        """Stop watching, without a card. Safe to call twice."""
-        self.stop_listening()
-        if self.run is not None:
-            self.run.abandon()
-            watch_api.leave_cell(self.run)
-        self.stop_showing()
-        self.run = self.view = self.place = None
-
-    def give_up(self) -> None:
-        """The cell ended unheard of: leave nothing of its own behind."""
-        try:
-            self.abandon()
-            self.restore_device()
-        except Exception:
-            log.debug("a cell that was lost could not be let go of", exc_info=True)
-
-
-class CellWatcher:
-    """Arms and settles the runs of one shell's cells."""
+class CellWatch:
+    """Watches one cell, or the body of one ``%%gpuwatch`` magic: its run, chart, card and torch device."""
 
     def __init__(self, shell: Any) -> None:
+        self.run: Run | None = None
+        self.requested = True
+        """Whether the cell has ``%%gpuwatch``."""
+        self.needs_memory = False
+        """Whether the cell must not run yet, because ``--need`` is not confirmed."""
+        self.stop_listening: Callable[[], None] = lambda: None
+        """Stops listening for the cell's error."""
         self._shell = shell
-        self._armed = RunningCells[_Armed](_Armed.give_up)
-        self._loading = threading.get_ident() if cells_on_this_thread() else None
-        """The thread of the cell that loads us: it runs, and nobody has told of its beginning."""
-        self.every_cell = False
-        """Whether cells without ``%%gpuwatch`` leave a one-line card."""
+        self._view: live_display.LiveView | None = None
+        self._slot: OutputSlot | None = None
+        self._render: Callable[[Report], dict[str, Any]] | None = None
+        """Makes the card; None for no card."""
+        self._restore_device: Callable[[], str | None] | None = None
 
-    @property
-    def busy(self) -> bool:
-        """Whether a cell is running."""
-        return bool(self._armed) or self._loading is not None
+    def enter_device(self, device: str) -> None:
+        """Make ``device`` torch's default until :meth:`restore_device`."""
+        name = default_device.checked(device) or "cpu"
+        with defer_interrupts():
+            self._restore_device = SWITCH.enter(name)
 
-    def before(self, info: Any) -> None:
-        """``pre_run_cell``: start watching the cell if it asks for that."""
-        armed = _Armed()
-        if self._loading == threading.get_ident() and cells_on_this_thread() == 1:
-            self._loading = None  # its end went unheard of
-        self._armed.forget_lost()
-        self._armed.begin(info, armed)
-        try:
-            with deaf_to_interrupts(later=True):
-                SWITCH.before_cell()
-                if len(self._armed) == 1 and self._loading is None:  # in the middle of no other cell
-                    SWITCHES.before_cell()
-            self._arm(armed, info)
-        except KeyboardInterrupt:
-            # Stop was pressed before the cell's own code began. IPython takes no exception from here: the
-            # interrupt is delivered again, to the code it was meant for.
-            armed.abandon()
-            armed.restore_device()
-            if armed.needs_memory:  # the interrupt would come only after that code has started
-                skip_cell.refuse(self._shell, "Interrupted before it began: the cell was not run.")
-            else:
-                interrupt_soon()
-        except Exception as error:
-            log.debug("a cell could not be watched", exc_info=True)
-            if armed.needs_memory:
-                skip_cell.refuse(self._shell, str(wait_for_memory.check_failed(error)))
-            armed.abandon()
+    def restore_device(self) -> None:
+        """Restore torch's default device. Safe to call twice."""
+        restore, self._restore_device = self._restore_device, None
+        if restore is not None:
+            warning = restore()
+            if warning is not None:
+                _LOG.warning("%s", printable_lines(warning))
 
-    def failed(self, result: Any) -> None:
-        """``post_run_cell``, first of all: the time that explaining a failure takes is not the cell's."""
-        if getattr(result, "error_in_exec", None) is not None:
-            armed = self._armed.find(getattr(result, "info", None))
-            if armed is not None:
-                armed.stop_listening()
-                armed.fail(result)
-
-    def after(self, result: Any) -> None:
-        """``post_run_cell``: settle the run, and show its card."""
-        skip_cell.withdraw(self._shell)
-        armed = self._armed.end(getattr(result, "info", None))
-        if armed is None and self._loading == threading.get_ident():
-            self._loading = None
-        if armed is None or armed.run is None:
-            self._device_after(armed)
-            if armed is not None:
-                armed.abandon()
-            return
-        interrupted = False
-        try:
-            status = _status(result)
-            ended_on_output = status != "ok" or getattr(result, "result", None) is not None
-            self._settle(armed, armed.run, status, ended_on_output)
-            interrupted = armed.run.wait_interrupted
-        except Exception:
-            log.debug("a watched cell could not be reported", exc_info=True)
-        finally:
-            self._device_after(armed)
-            armed.abandon()
-        if interrupted:
-            # Stop was pressed while the GPU finished: that ends the wait, and is meant for Run All too.
-            interrupt_soon()
-
-    def abandon_all(self) -> None:
-        """Stop watching whatever runs, without a card."""
-        self._armed.clear()
-
-    def _arm(self, armed: _Armed, info: Any) -> None:
-        line = find_in_cell(info.raw_cell or "")
-        # A cell within a cell, as %%capture makes of its body, is the outer one's doing: one line for both.
-        if line is None and (not self.every_cell or len(self._armed) > 1):
-            return
-        try:
-            options = parse(line) if line is not None else _EVERY_CELL
-            armed.needs_memory = options.need is not None
-            check(options)
-        except OptionError:
-            # The body does not run either: what stands in its place shows the error.
-            return
-        wait_note = None
-        if armed.needs_memory and runs_at_all(self._shell, info):
-            try:
-                wait_note = wait_for_memory.wait_for_memory(options, self._shell)
-            except OptionError as error:
-                skip_cell.refuse(self._shell, str(error))
-                return
-            armed.needs_memory = False
-        if options.device is not None:
-            try:
-                armed.leave_device = enter_device(options.device)
-            except Exception as error:
-                log.warning(
-                    "The cell runs without --device %s: %s", options.device, printable_lines(str(error))
-                )
-        with_chart = options.live and self._prepare_chart()
-        armed.asked = line is not None
-        armed.render = None if options.quiet else card.bundle if line is not None else card.line_bundle
-        # IPython 9 has counted shell.execution_count up by now, older ones not yet; Out[N] is the cell's N.
-        stored = getattr(info, "store_history", False)
-        count = self._shell.displayhook.prompt_count if stored else None
-        looking = [
-            *witnesses(options, self._shell, info.raw_cell or ""),
-            *wait_for_memory.witnesses(wait_note),
-        ]
-        run = watch_api.new_run(options.run, options.label, count, looking, info.raw_cell)
-        armed.run = run
-        if armed.render is not None:
-            armed.place = CardPlace(self._shell)
-            armed.place.start()
-        if with_chart:
-            armed.view = live_display.LiveView(run.progress, self._shell)
-            armed.view.start()
-        watch_api.enter_cell(run)
-        armed.stop_listening = tell_of_error(info, armed.fail)
-        run.start()
+    def start(
+        self,
+        options: WatchOptions,
+        raw_cell: str,
+        number: int | None = None,
+        *,
+        wait_note: str | None = None,
+        info: object = None,
+    ) -> None:
+        """Start the run; ``info`` is IPython's for a cell, and None for the body of a magic."""
+        show_chart = info is not None and options.live and self._prepare_chart()
+        if not options.quiet:
+            self._render = card.bundle if self.requested else card.line_bundle
+        self.run = watch_api.new_run(
+            options.run,
+            options.label,
+            number,
+            [*collectors(options, self._shell, raw_cell), *wait_for_memory.collectors(wait_note)],
+            raw_cell,
+        )
+        if info is not None and self._render is not None:
+            self._slot = OutputSlot.at_end(self._shell)
+        if show_chart:
+            self._view = live_display.LiveView(self.run.progress, self._shell)
+            self._view.start()
+        watch_api.enter_cell(self.run)
+        if info is not None:
+            self.stop_listening = listen_for_error(info, self.end_failed)
+        self.run.start()
 
     def _prepare_chart(self) -> bool:
         if not has_front_end(self._shell):
@@ -238,72 +109,245 @@ class CellWatcher:
         try:
             live_display.prepare()
         except live_display.LiveUnavailable as error:
-            log.warning("%s", printable_lines(str(error)))
+            _LOG.warning("%s", printable_lines(str(error)))
             return False
         return True
 
-    def _device_after(self, armed: _Armed | None) -> None:
-        with deaf_to_interrupts():
-            try:
-                if armed is not None:
-                    armed.restore_device()
-            except Exception:
-                log.warning("The cell's --device could not be put back", exc_info=True)
-            SWITCH.after_cell()
+    def end_failed(self, result: Any) -> None:
+        """End the run when the cell's code has raised: formatting the traceback is not the cell's time."""
+        try:
+            with defer_interrupts():
+                hide_own_frames(result.error_in_exec)
+                if self.run is not None:
+                    self.run.end(_status(result))
+        except Exception:
+            _LOG.debug("the run of a failed cell could not be ended", exc_info=True)
 
-    def _settle(self, armed: _Armed, run: Run, status: Status, ended_on_output: bool) -> None:
+    def finish(self, status: Status, *, cell_has_result: bool = False, keep: bool = True) -> None:
+        """End the run, if it has not ended, and show the card; without ``keep``, discard the report."""
+        run = self.run
+        assert run is not None
         run.end(status)
-        with deaf_to_interrupts():
+        with ignore_interrupts():
             watch_api.leave_cell(run)
             try:
                 report = run.report()
             finally:
-                armed.stop_showing(followed=ended_on_output)
-            if not armed.asked and not self.every_cell:
-                return  # the cell that said `%gpu watch off`
+                self._close_outputs(cell_has_result=cell_has_result)
+            if not keep:
+                return
             watch_api.keep(report)
-            if report is not None and armed.render is not None and armed.place is not None:
-                armed.place.show(armed.render(report))
+            if report is not None and self._render is not None:
+                self._show(self._render(report))
+
+    def _show(self, bundle: dict[str, Any]) -> None:
+        if self._slot is not None:
+            self._slot.append(bundle)
+        else:
+            self._shell.display_pub.publish(data=bundle, metadata={})
+
+    def _close_outputs(self, *, cell_has_result: bool = False) -> None:
+        if self._view is not None:
+            self._view.stop()
+        if self._slot is not None:
+            self._slot.close(cell_has_result=cell_has_result)
+
+    def abandon(self) -> None:
+        """Stop watching, without a card. Safe to call twice."""
+        self.stop_listening()
+        if self.run is not None:
+            self.run.abandon()
+            watch_api.leave_cell(self.run)
+        self._close_outputs()
+        self.run = self._view = self._slot = None
+
+    def discard(self) -> None:
+        """Stop watching a cell that ended without an event. Never raises."""
+        try:
+            self.abandon()
+            self.restore_device()
+        except Exception:
+            _LOG.debug("the watch of a lost cell could not be discarded", exc_info=True)
+
+
+class CellWatcher:
+    """Starts and finishes the watches of one shell's cells."""
+
+    def __init__(self, shell: Any, running: RunningCells) -> None:
+        self._shell = shell
+        self._running = running
+        self._watches: WeakKeyDictionary[RunningCell, CellWatch] = WeakKeyDictionary()
+        self.every_cell = False
+        """Whether cells without ``%%gpuwatch`` get a one-line card."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a cell runs."""
+        return self._running.busy
+
+    def before(self, info: Any) -> None:
+        """``pre_run_cell``: start watching the cell if it asks for that."""
+        cell = self._running.find(info)
+        if cell is None:
+            return
+        watch = self._watches[cell] = CellWatch(self._shell)
+        cell.on_lost.append(watch.discard)
+        try:
+            with defer_interrupts():
+                SWITCH.before_cell()
+                if not self._running.nested:
+                    SWITCHES.before_cell()
+            self._start(watch, cell)
+        except KeyboardInterrupt:
+            # Interrupted before the cell's code began. IPython ignores exceptions from here, so that the
+            # interrupt is sent again, to the code it was meant for.
+            watch.abandon()
+            watch.restore_device()
+            if watch.needs_memory:  # the interrupt would arrive only after that code has started
+                skip_cell.skip(self._shell, "Interrupted before it began: the cell was not run.")
+            else:
+                interrupt_soon()
+        except Exception as error:
+            _LOG.debug("a cell could not be watched", exc_info=True)
+            if watch.needs_memory:
+                skip_cell.skip(self._shell, str(wait_for_memory.check_failed(error)))
+            watch.abandon()
+
+    def failed(self, result: Any) -> None:
+        """``post_run_cell``, before the other hooks: end the run of a cell that failed."""
+        if getattr(result, "error_in_exec", None) is not None:
+            watch = self._watch_of(result)
+            if watch is not None:
+                watch.stop_listening()
+                watch.end_failed(result)
+
+    def after(self, result: Any) -> None:
+        """``post_run_cell``: finish the run, and show its card."""
+        skip_cell.clear(self._shell)
+        watch = self._watch_of(result)
+        interrupted = False
+        try:
+            if watch is not None and watch.run is not None:
+                status = _status(result)
+                watch.finish(
+                    status,
+                    cell_has_result=status != "ok" or getattr(result, "result", None) is not None,
+                    keep=watch.requested or self.every_cell,  # not the cell with `%gpu watch off`
+                )
+                interrupted = watch.run.wait_interrupted
+        except Exception:
+            _LOG.debug("a watched cell could not be reported", exc_info=True)
+        finally:
+            self._restore_device(watch)
+            if watch is not None:
+                watch.abandon()
+        if interrupted:
+            # Interrupted while the GPU finished: that ends the wait, and Run All too.
+            interrupt_soon()
+
+    def begin_body(self, options: WatchOptions, body: str) -> CellWatch:
+        """Start watching the body of a ``%%gpuwatch`` magic. Raise OptionError if it must not run."""
+        watch = CellWatch(self._shell)
+        try:
+            wait_note = wait_for_memory.wait_for_memory(options, self._shell)
+            if options.device is not None:
+                watch.enter_device(options.device)
+            watch.start(options, body, wait_note=wait_note)
+        except BaseException:
+            watch.abandon()
+            watch.restore_device()
+            raise
+        return watch
+
+    def end_body(self, watch: CellWatch, error: BaseException | None) -> None:
+        """Finish a watch from :meth:`begin_body`; ``error`` is what the body raised."""
+        run = watch.run
+        try:
+            watch.finish(watch_api.status_of(error))
+        finally:
+            watch.restore_device()
+            watch.abandon()
+        if run is not None and run.wait_interrupted:
+            interrupt_soon()
+
+    def _watch_of(self, result: Any) -> CellWatch | None:
+        cell = self._running.find(getattr(result, "info", None))
+        return None if cell is None else self._watches.get(cell)
+
+    def _start(self, watch: CellWatch, cell: RunningCell) -> None:
+        info: Any = cell.info
+        raw_cell: str = info.raw_cell or ""
+        line = find_in_cell(raw_cell)
+        # A cell within a cell, such as the body of %%capture, belongs to the outer one: one line for both.
+        if line is None and (not self.every_cell or len(self._running) > 1):
+            return
+        try:
+            options = parse(line) if line is not None else _EVERY_CELL
+            watch.needs_memory = options.need is not None
+            check(options)
+        except OptionError:
+            # The body does not run either: the code that replaces it shows the error.
+            return
+        wait_note = None
+        if watch.needs_memory and self._compiles(info):
+            try:
+                wait_note = wait_for_memory.wait_for_memory(options, self._shell)
+            except OptionError as error:
+                skip_cell.skip(self._shell, str(error))
+                return
+            watch.needs_memory = False
+        if options.device is not None:
+            try:
+                watch.enter_device(options.device)
+            except Exception as error:
+                _LOG.warning(
+                    "The cell runs without --device %s: %s", options.device, printable_lines(str(error))
+                )
+        watch.requested = line is not None
+        watch.start(options, raw_cell, cell.number, wait_note=wait_note, info=info)
+
+    def _compiles(self, info: Any) -> bool:
+        """Return whether the cell is valid Python: one that is not need not wait for memory."""
+        try:
+            code = getattr(info, "transformed_cell", None)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the shell compiles it again, and shows them then
+                self._shell.compile.ast_parse(
+                    self._shell.transform_cell(info.raw_cell) if code is None else code
+                )
+        except Exception:
+            return False
+        return True
+
+    def _restore_device(self, watch: CellWatch | None) -> None:
+        with ignore_interrupts():
+            try:
+                if watch is not None:
+                    watch.restore_device()
+            except Exception:
+                _LOG.warning("The cell's --device could not be put back", exc_info=True)
+            SWITCH.after_cell()
 
 
 def check(options: WatchOptions) -> None:
-    """Raise OptionError where a GPU or a device that ``options`` name can't be used."""
+    """Raise OptionError if a GPU or a device that ``options`` name can't be used."""
     watch_api.check(options.run)
     if options.device is not None:
         default_device.check_for_cell(options.device)
 
 
-def runs_at_all(shell: Any, info: Any) -> bool:
-    """Whether the cell is Python that can be compiled: for one that is not, nobody need wait."""
-    try:
-        cell = getattr(info, "transformed_cell", None)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the shell compiles it again, and says them then
-            shell.compile.ast_parse(shell.transform_cell(info.raw_cell) if cell is None else cell)
-    except Exception:
-        return False
-    return True
-
-
-def enter_device(device: str) -> Callable[[], str | None]:
-    """Use ``device`` until what is returned is called; see :meth:`DeviceSwitch.enter`."""
-    name = default_device.checked(device) or "cpu"
-    with deaf_to_interrupts(later=True):
-        return SWITCH.enter(name)
-
-
 def has_front_end(shell: Any) -> bool:
-    """Whether a notebook may be listening: a live chart needs a kernel's messages."""
+    """Return whether a notebook may be connected: a live chart needs a kernel's messages."""
     return getattr(shell, "kernel", None) is not None
 
 
 def _status(result: Any) -> Status:
     if result is None:
-        # The cell's task was cancelled: that is how an interrupt ends an `await`.
+        # The cell's task was cancelled, which is how an interrupt ends an `await`.
         return "interrupted"
     error = result.error_before_exec or result.error_in_exec
     if type(error).__name__ == "CancelledError":
         return "interrupted"
     if isinstance(error, GeneratorExit):
-        return "error"  # which ends a generator as it should, but no cell
+        return "error"  # it ends a generator normally, but not a cell
     return watch_api.status_of(error)

@@ -16,10 +16,10 @@ from gpuwidget.diagnostics.probe_process import ProbeEnvironment
 from gpuwidget.diagnostics.target import NotebookState
 from gpuwidget.model.diagnosis import Diagnosis, EnvironmentKind
 from gpuwidget.model.errors import OptionError
-from gpuwidget.model.to_json import plain
+from gpuwidget.model.to_json import to_json
 from gpuwidget.pytorch import cuda_state, torch_switches
 from gpuwidget.version import __version__
-from gpuwidget.views import diagnosis_html, diagnosis_text
+from gpuwidget.views import diagnosis_view
 
 _WIDTH = 100
 _USAGE = "%gpu doctor: why torch does not use the GPU, link by link. It takes no words."
@@ -39,7 +39,7 @@ class DiagnosisDisplay:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        values: dict[str, Any] = plain(self.doctor)
+        values: dict[str, Any] = to_json(self.doctor)
         return values
 
     def to_json(self, indent: int | None = 2) -> str:
@@ -47,10 +47,10 @@ class DiagnosisDisplay:
         return json.dumps(self.to_dict(), indent=indent)
 
     def __repr__(self) -> str:
-        return diagnosis_text.render(self.doctor, _WIDTH)
+        return diagnosis_view.text(self.doctor, _WIDTH)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        return {"text/plain": repr(self), "text/html": diagnosis_html.html(self.doctor)}
+        return {"text/plain": repr(self), "text/html": diagnosis_view.html(self.doctor)}
 
 
 def doctor() -> DiagnosisDisplay:
@@ -68,13 +68,13 @@ def command(shell: Any, words: Sequence[str]) -> None:
     shell.display_pub.publish(data=doctor()._repr_mimebundle_(), metadata={})
 
 
-class CachedDiagnosis:
+class SharedDiagnosis:
     """The examination for a view: one at a time, and who asks meanwhile gets the same."""
 
     def __init__(self) -> None:
         self._under_way: asyncio.Task[Diagnosis] | None = None
 
-    async def doctor(self) -> Diagnosis:
+    async def diagnosis(self) -> Diagnosis:
         """What :func:`doctor` says, without holding up the loop. Raises DoctorError."""
         if self._under_way is None or self._under_way.done():
             self._under_way = asyncio.ensure_future(isolated_run.run_in_thread(_examine))

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpuwidget.heap.roots import Root
+from gpuwidget.heap.heap_walk import Root
 from gpuwidget.kernel.attribution import memory_holders
 from gpuwidget.kernel.attribution.memory_holders import Look
 from gpuwidget.kernel.devices import driver_memory
@@ -71,7 +71,7 @@ def _release(shell: Any) -> list[str]:
     held = _held(seen)
     before, allocated, reserved = driver_memory.look(), _allocated(), _reserved()
     losses = _losses(seen, held)
-    roots = [seen.roots[number] for owner in held for number in seen.reached.ways[owner]]
+    roots = [seen.roots[number] for owner in held for number in seen.reached.leading_roots[owner]]
     shell_references.release(shell, [root for root in roots if root.kind == "notebook"])
     del seen, roots, held
     gc.collect()  # frames and the errors that hold them refer to each other
@@ -133,7 +133,7 @@ def _named(seen: Look, root: int) -> Sequence[str]:
 def _losses(seen: Look, held: Mapping[int, int]) -> list[str]:
     lost: list[str] = []
     for owner in held:
-        for number in seen.reached.ways[owner]:
+        for number in seen.reached.leading_roots[owner]:
             root: Root = seen.roots[number]
             if root.name in (LAST_ERROR, DEBUGGER):
                 lost.append("%debug and %tb of the last error")
@@ -144,9 +144,9 @@ def _losses(seen: Look, held: Mapping[int, int]) -> list[str]:
 
 def _named_too(seen: Look, held: Mapping[int, int]) -> list[str]:
     """What the notebook holds of the user's own variables: freeing it would release nothing."""
-    going = {seen.roots[number].name for owner in held for number in seen.reached.ways[owner]}
+    going = {seen.roots[number].name for owner in held for number in seen.reached.leading_roots[owner]}
     found = []
-    for owner, numbers in seen.reached.ways.items():
+    for owner, numbers in seen.reached.leading_roots.items():
         if seen.roots[owner].kind == "variable":
             kept = [seen.roots[n].name for n in numbers if seen.roots[n].kind == "notebook"]
             kept = [name for name in dict.fromkeys(kept) if name == LAST_ERROR or name.startswith("Out[")]

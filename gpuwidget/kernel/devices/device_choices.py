@@ -15,14 +15,14 @@ from typing import Literal
 from gpuwidget.measure.gpu_selection import cuda_order
 from gpuwidget.measure.process_memory import Attribution
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
-from gpuwidget.model.command_line import in_one_line
+from gpuwidget.model.command_line import full_command
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.kernel_state import DeviceChoice, KernelGpu
 from gpuwidget.model.samples import Gpu, Process, Reading, Sample
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.device_switch import cuda_index
 from gpuwidget.sampler import Sampler, Subscription
-from gpuwidget.system.processes import Family, Identity, in_host_pid_namespace, notebook_of, own_user
+from gpuwidget.system.processes import Identity, OwnProcessTree, in_host_pid_namespace, notebook_of, own_user
 
 CPU = DeviceChoice("cpu", None, None, None, None, None, None, ())
 THIS_NOTEBOOK = "this notebook"
@@ -64,7 +64,7 @@ class Observer:
         self._clock = clock
         self._looking: Subscription | None = None
         self._attribution: Attribution | None = None
-        self._family = Family(clock)
+        self._family = OwnProcessTree(clock)
 
     def look(self, timeout_s: float = _FIRST_WAIT_S) -> Sample | None:
         """What the driver says now; where it takes longer than ``timeout_s``, what it last said.
@@ -234,7 +234,7 @@ def _group(process: Process) -> ProcessGroup:
 def _live_name(process: Process) -> str:
     """What a view that is not saved calls a process: its user, and its notebook or else its command line."""
     notebook = notebook_of(process.pid) if in_host_pid_namespace() else None
-    command = in_one_line(process.program, process.arguments)
+    command = full_command(process.program, process.arguments)
     known = [process.user, command if notebook is None else f"notebook {notebook}"]
     return ": ".join(word for word in known if word is not None) or f"process {process.pid}"
 
@@ -272,7 +272,7 @@ def _unavailable(sample: Sample | None) -> str | None:
         return f"{without[0].upper()}{without[1:]}: there is only the CPU."
     if cuda_state.cuda_initialized() or sample is None:
         return None
-    if sample.origin.kind == "none" and not cuda_state.is_rocm():
+    if not (sample.origin.live or sample.origin.recorded) and not cuda_state.is_rocm():
         return sample.origin.reason or "No NVIDIA GPU is visible here."
     return None
 
@@ -290,7 +290,7 @@ def _cuda_uuids(sample: Sample | None) -> Sequence[str | None] | None:
     """UUIDs in the order of CUDA's devices, None for one that can't be told; None where nobody can count."""
     if cuda_state.cuda_initialized():
         return [device.uuid for device in cuda_state.devices()]
-    if sample is None or sample.origin.kind != "nvml" or cuda_state.is_rocm():
+    if sample is None or not sample.origin.live or cuda_state.is_rocm():
         return None  # a recording's GPUs are not this machine's
     order = cuda_order(sample.gpus, os.environ)
     if order is not None:

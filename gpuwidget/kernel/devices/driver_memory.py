@@ -30,7 +30,7 @@ def look(clock: Clock = SYSTEM_CLOCK) -> dict[str, InUse] | None:
     began, now = clock.monotonic(), clock.time()
     sample = observer.look(_PATIENCE_S)
     # One that takes longer may tell of the time before it was asked.
-    if sample is None or sample.origin.kind != "nvml" or clock.monotonic() - began >= _PATIENCE_S:
+    if sample is None or not sample.origin.local_processes or clock.monotonic() - began >= _PATIENCE_S:
         return None
     observer.gpus(sample)  # may prove that process ids are this machine's
     in_use = cuda_state.devices_with_context()

@@ -42,7 +42,7 @@ def look(known: Sequence[DeviceMemory]) -> tuple[dict[str, Outside], str | None]
     sample = observer.look(_PATIENCE_S)
     if sample is None:
         return {}, "What lies outside torch is not known: the driver did not answer in time."
-    if sample.origin.kind != "nvml":
+    if not sample.origin.local_processes:
         reason = sample.origin.reason or "a recording's processes are not this machine's."
         return {}, f"What lies outside torch is not known: {reason}"
     observer.gpus(sample)  # may prove that process ids are this machine's

@@ -17,7 +17,7 @@ from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.pytorch import torch_switches
 from gpuwidget.pytorch.torch_switches import KINDS, Kind, Value, kind_of
 
-_LOG = logging.getLogger("gpuwidget")
+_LOG = logging.getLogger(__name__)
 
 _USAGE = "%gpu switches: torch's switches, and what they trade; %gpu switches NAME VALUE: set one."
 _NO_TORCH = Value(None, "torch is not imported yet.")

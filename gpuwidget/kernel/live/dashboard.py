@@ -20,7 +20,7 @@ from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.device_choices import Choices
 from gpuwidget.kernel.live import live_display
 from gpuwidget.kernel.live.time_axis import TimeAxis
-from gpuwidget.kernel.shell.iopub_channel import CellChannel
+from gpuwidget.kernel.shell.output_slot import IOPubChannel
 from gpuwidget.measure.progress import GpuProgress, Progress
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.errors import GpuWidgetError
@@ -209,7 +209,7 @@ class Dashboard:
     def _start(self) -> None:
         if getattr(self._shell, "kernel", None) is None:
             return  # a terminal shows its text
-        channel = CellChannel.of_this_cell(self._shell)
+        channel = IOPubChannel.of_running_cell(self._shell)
         live_display.prepare()
         from gpuwidget.kernel.live.dashboard_widgets import DashboardView
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gpuwidget.kernel.shell.output_slot import EMPTY, CellPlace
+from gpuwidget.kernel.shell.output_slot import EMPTY, OutputSlot
 from gpuwidget.measure.progress import Progress
 from gpuwidget.model.errors import GpuWidgetError
 
@@ -74,7 +74,7 @@ class LiveView:
         self._thread: threading.Thread | None = None
         self._shown = False
         self._renewed_at = float("-inf")
-        self.place: CellPlace | None = None
+        self.slot: OutputSlot | None = None
         """Where the chart stands; None before :meth:`start`, and where there is no chart."""
 
     def start(self) -> None:
@@ -85,9 +85,9 @@ class LiveView:
         if not ready():
             return
         try:
-            self.place = CellPlace.keep(self._shell)
-            if self.place is not None:
-                run = self.place.channel.in_context(self._run)
+            self.slot = OutputSlot.reserve(self._shell)
+            if self.slot is not None:
+                run = self.slot.channel.in_context(self._run)
                 self._thread = threading.Thread(target=run, name="gpuwidget-live", daemon=True)
                 self._thread.start()
         except Exception:
@@ -100,8 +100,8 @@ class LiveView:
         """
         self._stopping.set()
         try:
-            if self.place is not None:
-                self.place.release()
+            if self.slot is not None:
+                self.slot.close()
             if self._thread is not None:
                 self._thread.join(_STOP_TIMEOUT_S)
                 if self._thread.is_alive():
@@ -129,7 +129,8 @@ class LiveView:
         from gpuwidget.kernel.live.live_chart import LiveChart
 
         progress = self._progress()
-        if progress.origin is None or progress.origin.kind == "none" or self._stopping.is_set():
+        origin = progress.origin
+        if origin is None or not (origin.live or origin.recorded) or self._stopping.is_set():
             return chart
         if chart is not None and not chart.fits(progress):
             self._empty()
@@ -144,22 +145,22 @@ class LiveView:
 
     def _show(self, chart: LiveChart) -> None:
         """Put the chart into its place, and into a new one after the cell cleared its outputs."""
-        place = self.place
-        assert place is not None
-        if self._stopping.is_set() or (self._shown and not place.cleared) or place.captured:
+        slot = self.slot
+        assert slot is not None
+        if self._stopping.is_set() or (self._shown and not slot.cleared) or slot.captured:
             return
-        if not place.cleared:
-            place.fill(chart.bundle())
+        if not slot.cleared:
+            slot.fill(chart.bundle())
             self._shown = True
-        elif not place.clear_pending and time.monotonic() - self._renewed_at >= _RENEW_EVERY_S:
-            place.renew(chart.bundle())
+        elif not slot.clear_pending and time.monotonic() - self._renewed_at >= _RENEW_EVERY_S:
+            slot.renew(chart.bundle())
             self._shown = True
             self._renewed_at = time.monotonic()
 
     def _empty(self) -> None:
-        if self._shown and self.place is not None:
+        if self._shown and self.slot is not None:
             self._shown = False
-            self.place.fill(EMPTY)
+            self.slot.fill(EMPTY)
 
     def _end(self, chart: LiveChart | None) -> None:
         try:

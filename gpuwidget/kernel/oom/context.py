@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from gpuwidget.heap.find_holders import reach, uncollected
-from gpuwidget.heap.roots import Root
+from gpuwidget.heap.find_holders import find_holders, gc_paused
+from gpuwidget.heap.heap_walk import Root
 from gpuwidget.kernel.attribution import memory_holders
 from gpuwidget.kernel.attribution.cell_memory import CELLS
 from gpuwidget.kernel.attribution.memory_holders import Look
 from gpuwidget.kernel.devices import non_torch_memory
 from gpuwidget.kernel.devices.device_choices import group_of
-from gpuwidget.kernel.shell.names_read_first import needed
-from gpuwidget.kernel.shell.shell_references import walls
+from gpuwidget.kernel.shell.name_references import names_read
+from gpuwidget.kernel.shell.shell_references import excluded_objects
 from gpuwidget.kernel.shell.user_code import UserCode
 from gpuwidget.measure.cell_allocations import UNKNOWN
 from gpuwidget.measure.memory_holders import LAST_ERROR, DeviceMemory
@@ -40,7 +40,7 @@ _NO_DRIVER = "other processes: the driver was not asked, or did not answer"
 _NO_COUNTERS = "who holds torch's memory"
 _NOT_FOUND = f"{_NO_COUNTERS}: gpuwidget could not look through the variables"
 _EARLIER = "an earlier error's frames, not collected yet"
-_WITHIN_S = 0.15
+_TIME_LIMIT_S = 0.15
 """Of this thread's CPU: the card stands there within 300 ms of the error, whatever the notebook holds."""
 _WORTH_A_LOOK = units.MIB
 """Bytes that no name leads to, from which on what Python has not collected yet is looked through."""
@@ -69,7 +69,7 @@ def gather(shell: Any, error: BaseException, cell: FailedCell | None) -> Story:
     said = parse(message)
     index = said.index if said.index is not None else _only_device()
     # Memory that a garbage collection frees in between would be listed as held by no name.
-    with uncollected():
+    with gc_paused():
         books = oom_error.books(index) if index is not None else _NO_BOOKS
         blocks, held, failed = _holders(shell, index, error, cell)
     unknown = [failed] if failed is not None else []
@@ -157,7 +157,7 @@ def _holders(
 ) -> tuple[_Blocks | None, list[Held], str | None]:
     """The device's blocks and who holds them; why they are not known, where looking failed."""
     try:
-        seen = memory_holders.search(shell, within_s=_WITHIN_S)
+        seen = memory_holders.search(shell, time_limit_s=_TIME_LIMIT_S)
         blocks = _blocks(seen, index)
         return blocks, _held(shell, seen, blocks, error, cell), None
     except Exception:
@@ -262,7 +262,7 @@ def _left_over(shell: Any, blocks: _Blocks, error: BaseException) -> frozenset[i
         trace = trace.tb_next
     found = [one for one in gc.get_objects() if type(one) is TracebackType and id(one) not in own]
     roots = [Root(_EARLIER, one, "notebook") for one in found]
-    reached = reach(roots, {blocks.index: blocks.blocks}, barred=walls(shell))
+    reached = find_holders(roots, {blocks.index: blocks.blocks}, excluded=excluded_objects(shell))
     led_to = zip(reached.owners[blocks.index], blocks.blocks.addresses, strict=True)
     return frozenset(address for owner, address in led_to if owner is not None and address in nobodys)
 
@@ -271,9 +271,9 @@ def _needed(shell: Any, error: BaseException, cell: FailedCell | None) -> frozen
     """The variables that the failing code reads; None where that can't be told."""
     source = cell.source if cell is not None else ""
     namespace: Mapping[str, object] = vars(sys.modules["__main__"]) if shell is None else shell.user_ns
-    barred = [] if shell is None else [*walls(shell), *shell.user_ns_hidden.values()]
+    excluded = [] if shell is None else [*excluded_objects(shell), *shell.user_ns_hidden.values()]
     try:
-        return needed(source, error.__traceback__, UserCode(shell), namespace, barred)
+        return names_read(source, error.__traceback__, UserCode(shell), namespace, excluded)
     except Exception:
         _LOG.debug("what the failed code reads was not found", exc_info=True)
         return None
@@ -285,9 +285,9 @@ def _variables_to(
     """The variables without which nothing leads there; None where one may not be spared, or is none."""
     if names_needed is None:
         return None
-    ways = [seen.roots[way] for number in numbers for way in seen.reached.ways[number]]
+    ways = [seen.roots[way] for number in numbers for way in seen.reached.leading_roots[number]]
     names = dict.fromkeys(root.name for root in ways if root.kind == "variable")
-    named = all(name.isidentifier() for name in names) and not any(root.attributes for root in ways)
+    named = all(name.isidentifier() for name in names) and not any(root.is_namespace for root in ways)
     return tuple(names) if names and named and not names_needed.intersection(names) else None
 
 
@@ -336,7 +336,7 @@ def _beside(index: int | None, books: Books) -> tuple[str | None, tuple[Other, .
 
 def _in_message(said: Said) -> tuple[Other, ...]:
     """The processes that torch's own message tells of."""
-    directory = processes.Directory()
+    directory = processes.ProcessDirectory()
     known = processes.in_host_pid_namespace()
     found = []
     for pid, size in said.others:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import logging
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from gpuwidget.kernel.oom.context import FailedCell, gather
-from gpuwidget.kernel.shell.deferred_interrupts import deaf_to_interrupts
-from gpuwidget.kernel.shell.running_cells import RunningCells
+from gpuwidget.kernel.shell.interrupts import ignore_interrupts
+from gpuwidget.kernel.shell.running_cells import RunningCell, RunningCells
 from gpuwidget.pytorch import oom_error
 from gpuwidget.views import oom_card
 
@@ -20,20 +21,21 @@ _LOG = logging.getLogger(__name__)
 class OutOfMemoryCards:
     """Looks at a shell's failed cells."""
 
-    def __init__(self, shell: Any) -> None:
+    def __init__(self, shell: Any, running: RunningCells) -> None:
         self._shell = shell
-        self._running = RunningCells[FailedCell]()
+        self._running = running
+        self._cells: WeakKeyDictionary[RunningCell, FailedCell] = WeakKeyDictionary()
         self._shown: int | None = None
         """Identity of the error that was shown last: an outer cell may fail with the same."""
 
     def before(self, info: Any) -> None:
         """``pre_run_cell``: note how much is allocated. Costs 8 µs a device in use."""
-        stored = getattr(info, "store_history", False)
-        cell = FailedCell(info, self._shell.displayhook.prompt_count if stored else None)
-        self._running.forget_lost()
-        if not self._running:
+        running = self._running.find(info)
+        if running is None:
+            return
+        cell = self._cells[running] = FailedCell(info, running.number)
+        if len(self._running) == 1:
             self._shown = None
-        self._running.begin(info, cell)
         try:
             cell.at_start = oom_error.allocated()
         except Exception:
@@ -41,12 +43,13 @@ class OutOfMemoryCards:
 
     def after(self, result: Any) -> None:
         """``post_run_cell``: show a card where the cell ran out of memory."""
-        cell = self._running.end(getattr(result, "info", None))
         error = getattr(result, "error_in_exec", None)
         if error is None:
             return
+        running = self._running.find(getattr(result, "info", None))
+        cell = None if running is None else self._cells.get(running)
         try:
-            with deaf_to_interrupts():
+            with ignore_interrupts():
                 self._explain(error, cell)
         except Exception:
             _LOG.debug("an out-of-memory error was not explained", exc_info=True)

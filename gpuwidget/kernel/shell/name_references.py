@@ -1,13 +1,17 @@
-"""Which variables functions read, those among them that other functions of the user's call.
+"""Names that failed code reads before it assigns them: deleting one of these variables would break it.
 
-Goes from objects to whatever they lead to, and runs none of the user's code.
+The cell's source gives the names that it reads itself. Following the functions that it reads, and the frames
+on the traceback, gives the names that the user's functions read. Nothing here runs user code.
 """
 
 from __future__ import annotations
 
+import ast
 import builtins
 import gc
+import re
 import sys
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from types import (
@@ -22,13 +26,16 @@ from types import (
 from typing import Any
 
 from gpuwidget.kernel.shell.user_code import UserCode
+from gpuwidget.model.cell_source import TIMED_FILES
 from gpuwidget.model.raw_attributes import class_dict, class_module, class_mro, module_dict
 
-_MOST_OBJECTS = 20_000
-_MOST_ITEMS = 1_000
-"""Of a container so many are looked at: those of a huge one are alike."""
-# By identity: to look a class up in a set may run its metaclass's code.
-_LEADS_NOWHERE = frozenset(
+_MAX_FRAMES = 200
+_MAX_OBJECTS = 20_000
+_MAX_ITEMS = 1_000
+"""Items that are followed per container: a larger one rarely has items of other kinds."""
+_NAME = re.compile(r"[^\W\d]\w*")
+# By identity: a lookup of a class in a set may run its metaclass's code.
+_LEAVES = frozenset(
     map(
         id,
         (
@@ -40,89 +47,208 @@ _LEADS_NOWHERE = frozenset(
 _CONTAINERS = frozenset(map(id, (list, tuple, dict, set, frozenset)))
 
 
-class Reads:
-    """Collects the variables of one namespace that code may read."""
+def names_read(
+    cell: str,
+    trace: TracebackType | None,
+    code: UserCode,
+    namespace: Mapping[str, object],
+    excluded: Iterable[object] = (),
+) -> frozenset[str] | None:
+    """Return the names that a cell and the functions it calls read before they assign them.
 
-    def __init__(self, namespace: Mapping[str, object], code: UserCode, barred: Iterable[object]) -> None:
+    Functions are followed from the names that the cell reads and from the frames on the traceback, but not
+    through the objects in ``excluded``. Return None if there are too many objects to follow.
+    """
+    references = _References(namespace, code, excluded)
+    for name in _names_read_first(cell):
+        references.add_name(name)
+    for _ in range(_MAX_FRAMES):
+        if trace is None:
+            break
+        frame = trace.tb_frame
+        if not _is_cell_body(frame, code) and (
+            frame.f_globals is namespace or code.name(frame.f_code.co_filename) is not None
+        ):
+            references.add_frame(frame)
+        trace = trace.tb_next
+    return frozenset(references.names) if references.follow() else None
+
+
+def _is_cell_body(frame: FrameType, code: UserCode) -> bool:
+    """Return whether a frame runs a cell's top-level lines, whose names come from the source, in order."""
+    file, name = frame.f_code.co_filename, frame.f_code.co_name
+    is_cell = (code.name(file) or "").startswith("In[")
+    return file in TIMED_FILES or (is_cell and name.startswith(("<module>", "<cell line")))
+
+
+# -- names in the cell's source --------------------------------------------------------------------------
+
+
+def _names_read_first(cell: str) -> set[str]:
+    """Return the names read before they are certainly assigned; all names if the source can't be parsed."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the user saw them when the cell ran
+            tree = ast.parse(cell)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set(_NAME.findall(cell))
+    visitor = _ReadBeforeAssigned()
+    try:
+        visitor.visit(tree)
+    except RecursionError:
+        return set(_NAME.findall(cell))
+    return visitor.read
+
+
+class _ReadBeforeAssigned(ast.NodeVisitor):
+    """Visits code in the order in which it runs, and collects the names that are read first."""
+
+    def __init__(self) -> None:
+        self.read: set[str] = set()
+        self._assigned: set[str] = set()
+        self._certain = True
+        """Whether the visited code runs in any case."""
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        if isinstance(node.value, str):
+            # A string may be code: IPython puts the bodies of magics into strings.
+            self.read.update(_names_read_first(node.value) - self._assigned)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if not isinstance(node.ctx, ast.Store):
+            if node.id not in self._assigned:
+                self.read.add(node.id)
+        elif self._certain:
+            self._assigned.add(node.id)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        self.visit(node.value)
+        for target in node.targets:
+            self.visit(target)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self.visit(node.value)
+            self.visit(node.target)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        if isinstance(node.target, ast.Name) and node.target.id not in self._assigned:
+            self.read.add(node.target.id)
+        self.generic_visit(node)
+
+    def visit_For(self, node: ast.For) -> None:
+        self.visit(node.iter)
+        self._visit_uncertain(node.target, *node.body, *node.orelse)
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
+        self.visit(node.value)
+        self._visit_uncertain(node.target)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        self._visit_uncertain(*node.decorator_list, node.args, *node.body)
+
+    def generic_visit(self, node: ast.AST) -> None:
+        branches = (ast.If, ast.While, ast.Try, ast.AsyncFunctionDef, ast.AsyncFor, ast.ClassDef, ast.Lambda)
+        comprehensions = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.IfExp, ast.BoolOp)
+        if isinstance(node, (*branches, *comprehensions, ast.Match)):
+            self._visit_uncertain(*ast.iter_child_nodes(node))
+        else:
+            super().generic_visit(node)
+
+    def _visit_uncertain(self, *nodes: ast.AST) -> None:
+        """Visit code that may not run, whose assignments therefore do not count."""
+        certain, self._certain = self._certain, False
+        for node in nodes:
+            self.visit(node)
+        self._certain = certain
+
+
+# -- names in the functions that it uses -----------------------------------------------------------------
+
+
+class _References:
+    """Collects the variables of one namespace that functions read, following objects to further functions."""
+
+    def __init__(self, namespace: Mapping[str, object], code: UserCode, excluded: Iterable[object]) -> None:
         self._namespace = namespace
         self._code = code
-        self._kept: list[object] = [namespace, vars(builtins), *barred]
-        """Alive as long as their identities are compared."""
-        self._met = {id(one) for one in self._kept}
-        self._ahead: list[object] = []
+        self._visited: list[object] = [namespace, vars(builtins), *excluded]
+        """Keeps the objects alive while their identities are compared."""
+        self._visited_ids = {id(value) for value in self._visited}
+        self._pending: list[object] = []
         self.names: set[str] = set()
 
-    def name(self, name: str) -> None:
-        """A variable is read: so is what the functions read that it leads to."""
+    def add_name(self, name: str) -> None:
+        """Add a variable that is read, and the functions that its value leads to."""
         if name not in self.names:
             self.names.add(name)
             if name in self._namespace:
                 self._push(self._namespace[name])
 
-    def frame(self, frame: FrameType) -> None:
-        """A frame on the way to the error: its code, and what its local variables lead to."""
-        self._read(frame.f_code, frame.f_globals)
-        for one in gc.get_referents(frame):
-            if one is not frame.f_globals:
-                self._push(one)
+    def add_frame(self, frame: FrameType) -> None:
+        """Add what a frame's code reads, and the functions that its local variables lead to."""
+        self._add_code(frame.f_code, frame.f_globals)
+        for value in gc.get_referents(frame):
+            if value is not frame.f_globals:
+                self._push(value)
 
     def follow(self) -> bool:
-        """Go wherever it leads; False where that was too much to look at."""
-        while self._ahead:
-            if len(self._kept) > _MOST_OBJECTS:
+        """Follow all references; return False if there are too many objects."""
+        while self._pending:
+            if len(self._visited) > _MAX_OBJECTS:
                 return False
-            for one in self._behind(self._ahead.pop()):
-                self._push(one)
+            for value in self._referents(self._pending.pop()):
+                self._push(value)
         return True
 
-    def _push(self, one: object) -> None:
-        kind = type(one)
-        if id(kind) in _LEADS_NOWHERE or id(one) in self._met or issubclass(kind, FrameType):
+    def _push(self, value: object) -> None:
+        kind = type(value)
+        if id(kind) in _LEAVES or id(value) in self._visited_ids or issubclass(kind, FrameType):
             return
-        self._met.add(id(one))
-        self._kept.append(one)
-        self._ahead.append(one)
+        self._visited_ids.add(id(value))
+        self._visited.append(value)
+        self._pending.append(value)
 
-    def _behind(self, one: Any) -> Iterator[object]:
-        kind = type(one)
+    def _referents(self, value: Any) -> Iterator[object]:
+        kind = type(value)
         if issubclass(kind, ModuleType):
-            own = module_dict(one)
-            if self._is_users(own.get("__file__")):
-                values = list(own.values())
-                yield from (value for value in values if issubclass(type(value), (FunctionType, type)))
+            namespace = module_dict(value)
+            if self._is_user_file(namespace.get("__file__")):
+                members = list(namespace.values())
+                yield from (member for member in members if issubclass(type(member), (FunctionType, type)))
         elif issubclass(kind, type):
             yield kind
-            for cls in class_mro(one):
-                if self._is_users_class(cls):
+            for cls in class_mro(value):
+                if self._is_user_class(cls):
                     yield from list(class_dict(cls).values())
         elif kind is FunctionType:
-            around = one.__globals__
-            if around is self._namespace or self._is_users(one.__code__.co_filename):
-                self._read(one.__code__, around)
-            yield from (value for value in gc.get_referents(one) if value is not around)
+            module_globals = value.__globals__
+            if module_globals is self._namespace or self._is_user_file(value.__code__.co_filename):
+                self._add_code(value.__code__, module_globals)
+            yield from (referent for referent in gc.get_referents(value) if referent is not module_globals)
         elif kind is GeneratorType:
-            if one.gi_frame is not None:
-                self.frame(one.gi_frame)
-        elif id(kind) in _CONTAINERS and len(one) > _MOST_ITEMS:
-            yield from list(islice(one.values() if kind is dict else one, _MOST_ITEMS))
+            if value.gi_frame is not None:
+                self.add_frame(value.gi_frame)
+        elif id(kind) in _CONTAINERS and len(value) > _MAX_ITEMS:
+            yield from list(islice(value.values() if kind is dict else value, _MAX_ITEMS))
         else:
             yield kind
-            yield from gc.get_referents(one)[:_MOST_ITEMS]
+            yield from gc.get_referents(value)[:_MAX_ITEMS]
 
-    def _read(self, code: CodeType, around: Mapping[str, object]) -> None:
-        """The names in a function's code are variables, or lead to other code in its module."""
-        found = set(_names(code))
-        if around is self._namespace or "__main__" in found:
+    def _add_code(self, code: CodeType, module_globals: Mapping[str, object]) -> None:
+        """Add the names in a function's code, or in another module, follow them to its functions."""
+        found = set(_names_in(code))
+        if module_globals is self._namespace or "__main__" in found:
             for name in found:
-                self.name(name)
+                self.add_name(name)
         else:
-            for name in found.intersection(around):
-                self._push(around[name])
+            for name in found.intersection(module_globals):
+                self._push(module_globals[name])
 
-    def _is_users(self, file: object) -> bool:
+    def _is_user_file(self, file: object) -> bool:
         return type(file) is str and self._code.name(file) is not None
 
-    def _is_users_class(self, cls: type) -> bool:
+    def _is_user_class(self, cls: type) -> bool:
         try:
             name = class_module(cls)
         except AttributeError:  # deleted
@@ -132,13 +258,13 @@ class Reads:
         module = sys.modules.get(name)
         if name == "__main__" or not issubclass(type(module), ModuleType):
             return True
-        return self._is_users(module_dict(module).get("__file__"))
+        return self._is_user_file(module_dict(module).get("__file__"))
 
 
-def _names(code: CodeType) -> Iterator[str]:
-    """What a function's code names beside its own variables, with the functions written within it."""
+def _names_in(code: CodeType) -> Iterator[str]:
+    """Return the global and free names in a function's code and in the functions nested in it."""
     yield from code.co_names
     yield from code.co_freevars
     for constant in code.co_consts:
         if type(constant) is CodeType:
-            yield from _names(constant)
+            yield from _names_in(constant)

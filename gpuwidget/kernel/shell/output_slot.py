@@ -1,74 +1,265 @@
-"""A place among a cell's outputs that is kept before the cell puts out anything of its own.
+"""Outputs that gpuwidget adds to a cell without disturbing the cell's outputs.
 
-It is an empty output, which takes no space, filled later by an update. An update never splits the output of
-a progress bar in two and never sets off a ``clear_output(wait=True)``, as a new output would.
+An empty output takes no space. :class:`OutputSlot` sends one early and fills it later with an update: unlike
+a new output, an update never splits the output of a progress bar and never triggers a pending
+``clear_output(wait=True)``.
 """
 
 from __future__ import annotations
 
+import contextvars
+import logging
+import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpuwidget.kernel.shell.clear_output_watch import ClearWatch, is_captured
-from gpuwidget.kernel.shell.iopub_channel import CellChannel
+from gpuwidget.measure.printed_lines import PRINTED
 
-DISPLAY_ID_PREFIX = "gpuwidget-live-"
-"""How the display ids of such places begin."""
+_LOG = logging.getLogger(__name__)
 
 EMPTY: Mapping[str, Any] = {}
+"""The mime bundle of an empty output."""
+
+_IDENT = b"display_data"
+"""First frame of a message on the IOPub socket: the topic that subscribers filter by."""
+_Message = dict[str, Any]
 
 
-class CellPlace:
-    """The first output of one cell; kept and released on the thread that runs it, filled from any."""
+class OutputSlot:
+    """One output in the running cell. Create and close it on the thread that runs the cell."""
 
-    def __init__(self, shell: Any, channel: CellChannel) -> None:
+    def __init__(self, shell: Any, channel: IOPubChannel, *, at_end: bool) -> None:
         self.channel = channel
-        self._clears = ClearWatch(shell, channel.message_id)
-        self._display_id = new_display_id()
+        self._shell = shell
+        self._display_id: str | None = None
+        """Id of the empty output; None until it is sent."""
+        self._clears = _ClearOutputWatch(
+            shell, channel.message_id, self._reserve_after_text if at_end else lambda: None
+        )
+        self._clear_pending_at_end = False
+        self._open = True
 
     @classmethod
-    def keep(cls, shell: Any) -> CellPlace | None:
-        """Keep a place in the cell that the calling thread runs; None outside a Jupyter kernel."""
-        channel = CellChannel.of_this_cell(shell)
+    def reserve(cls, shell: Any) -> OutputSlot | None:
+        """Send the empty output now; return None outside a Jupyter kernel."""
+        channel = IOPubChannel.of_running_cell(shell)
         if channel is None:
             return None
-        place = cls(shell, channel)
-        channel.display(EMPTY, place._display_id)
-        place._clears.start()
-        return place
+        slot = cls(shell, channel, at_end=False)
+        slot._send_new(EMPTY)
+        slot._clears.start()
+        return slot
 
-    def release(self) -> None:
-        """Watch no longer whether the cell clears it."""
-        self._clears.stop()
+    @classmethod
+    def at_end(cls, shell: Any) -> OutputSlot | None:
+        """Return a slot for :meth:`append`; None outside a Jupyter kernel.
+
+        If a cell ends with ``clear_output(wait=True)``, its outputs stay until a new output arrives, which
+        the card would be. So the empty output is sent just before each such call.
+        """
+        channel = IOPubChannel.of_running_cell(shell)
+        if channel is None:
+            return None
+        slot = cls(shell, channel, at_end=True)
+        slot._clears.start()
+        return slot
+
+    def close(self, *, cell_has_result: bool = False) -> None:
+        """Stop watching for cleared outputs. Safe to call twice.
+
+        ``cell_has_result`` is true if the cell ended with a result or a traceback, which triggered a pending
+        clear.
+        """
+        if self._open:
+            self._open = False
+            self._clear_pending_at_end = self._clears.pending and not cell_has_result
+            self._clears.stop()
 
     @property
     def cleared(self) -> bool:
-        """Whether the cell cleared its outputs, and this place with them."""
+        """Whether the cell cleared its outputs, and with them the slot."""
         return self._clears.cleared
 
     @property
     def clear_pending(self) -> bool:
-        """Whether the next new output of anyone clears all before it: then only :meth:`fill` is harmless."""
+        """Whether the next new output clears all outputs; until then only :meth:`fill` is safe."""
         return self._clears.pending
 
     @property
     def captured(self) -> bool:
-        """Whether an Output widget would swallow what is put here now."""
-        return is_captured(self.channel.message_id)
+        """Whether an Output widget captures the cell's outputs now."""
+        return _is_captured(self.channel.message_id)
 
     def fill(self, data: Mapping[str, Any]) -> None:
-        """Show that mime bundle here, in place of what was here."""
-        self.channel.update(data, self._display_id)
+        """Replace the slot's content. Works from any thread."""
+        if self._display_id is not None:
+            self.channel.update(data, self._display_id)
 
     def renew(self, data: Mapping[str, Any]) -> None:
-        """Show that mime bundle in a new place at the outputs' end, after this one was cleared."""
+        """Show a new output below the others, after the cell cleared the slot. Works from any thread."""
         self._clears.cleared = False
         self.fill(EMPTY)
-        self._display_id = new_display_id()
+        self._send_new(data)
+
+    def append(self, data: Mapping[str, Any]) -> None:
+        """Show an output below the cell's outputs, after :meth:`close`."""
+        if self._clear_pending_at_end and self._display_id is not None:
+            self.fill(data)
+        else:
+            self._shell.display_pub.publish(data=dict(data), metadata={})
+
+    def _reserve_after_text(self) -> None:
+        # The publisher flushes both streams before it sends the clear. They may be the user's streams:
+        # flushing them here puts text that they pass on to the kernel's streams above the card.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._send_new(EMPTY)
+
+    def _send_new(self, data: Mapping[str, Any]) -> None:
+        self._display_id = f"gpuwidget-live-{uuid.uuid4().hex}"
         self.channel.display(data, self._display_id)
 
 
-def new_display_id() -> str:
-    """A display id of ours, never used before."""
-    return f"{DISPLAY_ID_PREFIX}{uuid.uuid4().hex}"
+class IOPubChannel:
+    """Sends display messages of the running cell from any thread, bypassing whatever captures its outputs.
+
+    A cell's messages carry the header of the execute request. ipykernel keeps the request in context
+    variables (7) or in a global (6), and ``%%capture`` replaces the shell's publisher. So request and context
+    are copied on the cell's thread, and messages go directly to the kernel's socket.
+    """
+
+    def __init__(self, kernel: Any, parent: Mapping[str, Any]) -> None:
+        self._kernel = kernel
+        self._parent = dict(parent)
+        self._context = contextvars.copy_context()
+        self.message_id: str = parent["header"]["msg_id"]
+        """Id of the execute request."""
+
+    @classmethod
+    def of_running_cell(cls, shell: Any) -> IOPubChannel | None:
+        """Return the channel of the cell that this thread runs; None outside a Jupyter kernel."""
+        kernel = getattr(shell, "kernel", None)
+        if kernel is None or not hasattr(shell, "get_parent"):
+            return None
+        parent = shell.get_parent()
+        return cls(kernel, parent) if parent and parent.get("header", {}).get("msg_id") else None
+
+    def in_context(self, function: Callable[[], None]) -> Callable[[], None]:
+        """Return ``function`` for another thread, in the context where widgets find the cell's request."""
+        return lambda: self._context.run(function)
+
+    def display(self, data: Mapping[str, Any], display_id: str) -> None:
+        """Send a new output, below the text that the cell has printed so far."""
+        # Printed text waits in the kernel's streams for a timer. A user's stream is not flushed: this may be
+        # another thread than the cell's.
+        for stream in (sys.stdout, sys.stderr):
+            if type(stream).__module__ == "ipykernel.iostream":
+                stream.flush()
+        self._send("display_data", data, display_id)
+
+    def update(self, data: Mapping[str, Any], display_id: str) -> None:
+        """Replace the output with this id; does nothing if it was cleared."""
+        self._send("update_display_data", data, display_id)
+
+    def _send(self, message_type: str, data: Mapping[str, Any], display_id: str) -> None:
+        content = {"data": dict(data), "metadata": {}, "transient": {"display_id": display_id}}
+        self._kernel.session.send(
+            self._kernel.iopub_socket, message_type, content, parent=self._parent, ident=_IDENT
+        )
+
+
+class _ClearOutputWatch:
+    """Detects when a cell's ``clear_output`` calls take effect.
+
+    ``clear_output(wait=True)`` takes effect with the next output of anyone.
+    """
+
+    def __init__(self, shell: Any, message_id: str, before_pending: Callable[[], None]) -> None:
+        """``before_pending`` is called just before a ``clear_output(wait=True)`` is sent."""
+        self._message_id = message_id
+        self._before_pending = before_pending
+        self._publisher: Any = shell.display_pub
+        self._original: Callable[..., Any] = self._publisher.clear_output
+        self._previous_override = vars(self._publisher).get("clear_output")
+        self._override: Callable[..., Any] = self._clear_output
+        # %%capture installs a publisher without hooks, which keeps all messages.
+        self._has_hooks = hasattr(self._publisher, "register_hook")
+        self.pending = False
+        """Whether a ``clear_output(wait=True)`` has not taken effect yet."""
+        self.cleared = False
+        """Whether the outputs so far were cleared; reset by the sender of a new one."""
+
+    def start(self) -> None:
+        """Start on the thread that runs the cell: the publisher's hooks are thread-local.
+
+        The hooks of older ipykernels do not see ``clear_output``, so that the method is overridden.
+        """
+        if not self._has_hooks:
+            return
+        self._publisher.clear_output = self._override
+        self._publisher.register_hook(self._on_message)
+        PRINTED.listen(self._on_text, whole_lines=False)
+
+    def stop(self) -> None:
+        """Stop on the same thread. If other code has overridden the method since, it stays overridden."""
+        if not self._has_hooks:
+            return
+        PRINTED.leave(self._on_text)
+        self._publisher.unregister_hook(self._on_message)
+        if vars(self._publisher).get("clear_output") == self._override:
+            if self._previous_override is None:
+                del self._publisher.clear_output
+            else:
+                self._publisher.clear_output = self._previous_override
+
+    def _clear_output(self, *args: Any, **kwargs: Any) -> Any:
+        wait = kwargs.get("wait", args[0] if args else False)
+        if wait and not self.pending:
+            try:
+                if self._is_from_cell(self._publisher.parent_header):
+                    self._before_pending()
+            except Exception:
+                _LOG.debug("the output slot could not be reserved", exc_info=True)
+        result = self._original(*args, **kwargs)
+        try:
+            if self._is_from_cell(self._publisher.parent_header):
+                self.pending = bool(wait)
+                self.cleared = self.cleared or not wait
+        except Exception:
+            _LOG.debug("clear_output could not be observed", exc_info=True)
+        return result
+
+    def _on_message(self, message: _Message) -> _Message:
+        try:
+            displayed = self.pending and message["header"]["msg_type"] == "display_data"
+            if displayed and self._is_from_cell(message["parent_header"]):
+                self._take_effect()
+        except Exception:
+            _LOG.debug("a message of the cell could not be read", exc_info=True)
+        return message
+
+    def _on_text(self, text: str) -> None:
+        if text and self.pending and not _is_captured(self._message_id):
+            self._take_effect()
+
+    def _take_effect(self) -> None:
+        self.pending = False
+        self.cleared = True
+
+    def _is_from_cell(self, parent: Mapping[str, Any]) -> bool:
+        return parent.get("msg_id") == self._message_id and not _is_captured(self._message_id)
+
+
+def _is_captured(message_id: str) -> bool:
+    """Return whether an Output widget captures the outputs of the request now (``with out:``)."""
+    ipywidgets = sys.modules.get("ipywidgets")
+    if ipywidgets is None:
+        return False
+    module = ipywidgets.widgets.widget
+    # All widgets of this kernel by model id; ipywidgets 7 keeps them on the class.
+    instances = module._instances if hasattr(module, "_instances") else ipywidgets.Widget.widgets
+    return any(
+        isinstance(widget, ipywidgets.Output) and widget.msg_id == message_id
+        for widget in tuple(instances.values())
+    )

@@ -1,8 +1,8 @@
-"""The cells that run now: which end belongs to which beginning.
+"""The running cells of this kernel, and which ``post_run_cell`` event belongs to which ``pre_run_cell``.
 
-IPython's events do not always come in pairs: an empty cell and the one that loads the extension only end, a
-cancelled one ends without a result, one that an exception leaves altogether ends under another info object,
-and some never end.
+IPython's events do not always come in pairs. An empty cell, and the cell that loads the extension, only end.
+A cancelled cell ends without a result. A cell that an exception leaves ends with another info object. Some
+cells never end.
 """
 
 from __future__ import annotations
@@ -10,90 +10,113 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass, field
+from typing import Any
 
-T = TypeVar("T")
-
-RUNS_A_CELL = "run_cell_async"
-"""The function of IPython's that runs every cell, and says so from within."""
+RUN_CELL = "run_cell_async"
+"""Name of the IPython function that runs every cell."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Cell(Generic[T]):
+@dataclass(eq=False)
+class RunningCell:
+    """One cell that runs."""
+
     info: object
+    """IPython's ExecutionInfo."""
     thread: int
-    known: T
+    number: int | None
+    """The N of its In[N]; None for a cell that is not stored in the history."""
+    on_lost: list[Callable[[], None]] = field(default_factory=list)
+    """Called if the cell has ended without an event; must not raise."""
 
 
-class RunningCells(Generic[T]):
-    """The cells that run, outermost first, and what is known about each."""
+class RunningCells:
+    """The running cells, outermost first.
 
-    def __init__(self, on_lost: Callable[[T], None] = lambda known: None) -> None:
-        """``on_lost`` is told of each cell whose end was never heard of, the innermost first."""
-        self._cells: list[_Cell[T]] = []
-        self._on_lost = on_lost
+    :meth:`before` is the first of the ``pre_run_cell`` hooks, :meth:`ending` the first and :meth:`after` the
+    last of the ``post_run_cell`` hooks, so that the other hooks find their cell with :meth:`find`.
+    """
 
-    def __bool__(self) -> bool:
-        return bool(self._cells)
+    def __init__(self, shell: Any) -> None:
+        self._shell = shell
+        self._cells: list[RunningCell] = []
+        self._loading_thread = threading.get_ident() if cells_on_this_thread() else None
+        """Thread of the cell that loads the extension, for which there was no ``pre_run_cell``."""
 
     def __len__(self) -> int:
         return len(self._cells)
 
     @property
-    def outermost(self) -> T | None:
-        """What is known about the outermost one."""
-        return self._cells[0].known if self._cells else None
+    def busy(self) -> bool:
+        """Whether a cell runs."""
+        return bool(self._cells) or self._loading_thread is not None
 
-    def forget_lost(self) -> None:
-        """``pre_run_cell``, before :meth:`begin`: let go of cells of this thread that ended unheard of."""
-        here = self._of_this_thread()
-        running = cells_on_this_thread() if here else 0
-        if running:  # this one is among them
-            self._lose(here[running - 1 :])
+    @property
+    def nested(self) -> bool:
+        """Whether a cell runs inside another one."""
+        return len(self._cells) > 1 or (bool(self._cells) and self._loading_thread is not None)
 
-    def begin(self, info: object, known: T) -> None:
-        """``pre_run_cell``."""
-        self._cells.append(_Cell(info, threading.get_ident(), known))
+    @property
+    def outermost(self) -> RunningCell | None:
+        """The outermost cell."""
+        return self._cells[0] if self._cells else None
 
-    def end(self, info: object) -> T | None:
-        """``post_run_cell``, with the result's ``info``: what is known about that cell; None without it."""
-        ended = next(self._candidates(info), None)
-        if ended is None:
-            return None
-        here = self._of_this_thread()
-        # What began later on this thread never heard of its end.
-        self._lose(here[here.index(ended) + 1 :] if ended in here else [])
-        self._cells.remove(ended)
-        return ended.known
+    def before(self, info: Any) -> None:
+        """``pre_run_cell``: add the cell, and remove those of this thread that ended without an event."""
+        depth = cells_on_this_thread()
+        if self._loading_thread == threading.get_ident() and depth == 1:
+            self._loading_thread = None
+        if depth:  # the new cell is among them
+            self._lose(self._on_this_thread()[depth - 1 :])
+        stored = getattr(info, "store_history", False)
+        # IPython 9 has already incremented shell.execution_count here, older versions have not.
+        number = self._shell.displayhook.prompt_count if stored else None
+        self._cells.append(RunningCell(info, threading.get_ident(), number))
 
-    def find(self, info: object) -> T | None:
-        """What is known about the cell that :meth:`end` would end."""
-        found = next(self._candidates(info), None)
-        return None if found is None else found.known
+    def ending(self, result: Any) -> None:
+        """``post_run_cell``, first: remove cells inside the ending one that never had an event."""
+        ending = self.find(getattr(result, "info", None))
+        on_thread = self._on_this_thread()
+        if ending is not None and ending in on_thread:
+            self._lose(on_thread[on_thread.index(ending) + 1 :])
+
+    def after(self, result: Any) -> None:
+        """``post_run_cell``, last: remove the cell."""
+        ended = self.find(getattr(result, "info", None))
+        if ended is not None:
+            self._cells.remove(ended)
+        elif self._loading_thread == threading.get_ident():
+            self._loading_thread = None
+
+    def find(self, info: object) -> RunningCell | None:
+        """Return the cell with this info object, or the newest of this thread with the same code.
+
+        For None, which is what a cancelled cell has, return the newest cell of this thread.
+        """
+        return next(self._candidates(info), None)
 
     def clear(self) -> None:
-        """Let go of all of them, as of cells that were lost."""
+        """Remove all cells, as if they had ended without an event."""
         self._lose(list(self._cells))
 
-    def _candidates(self, info: object) -> Iterator[_Cell[T]]:
-        """The newest comes first: the cell itself, else one of this thread with the same code."""
+    def _candidates(self, info: object) -> Iterator[RunningCell]:
         if info is None:
-            yield from reversed(self._of_this_thread())
+            yield from reversed(self._on_this_thread())
             return
         yield from (cell for cell in reversed(self._cells) if cell.info is info)
         code = _code(info)
         if code:
-            yield from (cell for cell in reversed(self._of_this_thread()) if _code(cell.info) == code)
+            yield from (cell for cell in reversed(self._on_this_thread()) if _code(cell.info) == code)
 
-    def _of_this_thread(self) -> list[_Cell[T]]:
-        here = threading.get_ident()
-        return [cell for cell in self._cells if cell.thread == here]
+    def _on_this_thread(self) -> list[RunningCell]:
+        thread = threading.get_ident()
+        return [cell for cell in self._cells if cell.thread == thread]
 
-    def _lose(self, cells: list[_Cell[T]]) -> None:
+    def _lose(self, cells: list[RunningCell]) -> None:
         for cell in reversed(cells):
             self._cells.remove(cell)
-            self._on_lost(cell.known)
+            for callback in cell.on_lost:
+                callback()
 
 
 def _code(info: object) -> str:
@@ -102,9 +125,9 @@ def _code(info: object) -> str:
 
 
 def cells_on_this_thread() -> int:
-    """How many cells run here, one within the other; 0 where something else than IPython runs them."""
+    """Return how many cells run on this thread, one inside the other; 0 if IPython runs none."""
     frame, found = sys._getframe(1), 0
     while frame.f_back is not None:
         frame = frame.f_back
-        found += frame.f_code.co_name == RUNS_A_CELL
+        found += frame.f_code.co_name == RUN_CELL
     return found

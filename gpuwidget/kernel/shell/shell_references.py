@@ -14,9 +14,9 @@ from gc import is_tracked
 from types import ModuleType, TracebackType
 from typing import Any
 
-from gpuwidget.heap.object_references import attributes
-from gpuwidget.heap.roots import Root
-from gpuwidget.heap.user_modules import is_users as is_users_module
+from gpuwidget.heap.heap_walk import Root
+from gpuwidget.heap.object_references import instance_dict
+from gpuwidget.heap.user_modules import is_user_module
 from gpuwidget.measure.memory_holders import DEBUGGER, LAST_ERROR
 from gpuwidget.model.raw_attributes import module_dict
 
@@ -39,15 +39,15 @@ def variables(shell: Any) -> list[Root]:
         if (name in hidden or name[:1] == "_" or name in _OWN) and _hidden(shell, name, value):
             continue
         if issubclass(type(value), ModuleType):
-            if is_users_module(value) and id(value) not in modules:
+            if is_user_module(value) and id(value) not in modules:
                 modules.add(id(value))
-                found.append(Root(name, module_dict(value), "variable", attributes=True))
+                found.append(Root(name, module_dict(value), "variable", is_namespace=True))
         else:
             found.append(Root(name, value, "variable"))
     for name, module in list(sys.modules.items()):
-        if id(module) not in modules and name != "__main__" and is_users_module(module):
+        if id(module) not in modules and name != "__main__" and is_user_module(module):
             modules.add(id(module))
-            found.append(Root(name, module_dict(module), "variable", attributes=True))
+            found.append(Root(name, module_dict(module), "variable", is_namespace=True))
     return found
 
 
@@ -59,16 +59,16 @@ def is_users(shell: Any, name: str) -> bool:
 def notebook(shell: Any) -> list[Root]:
     """What the notebook itself keeps: results, each under all its names, then the last error."""
     if shell is None:
-        return [Root(LAST_ERROR, getattr(sys, name, None), "notebook", parts=False) for name in _LAST]
+        return [Root(LAST_ERROR, getattr(sys, name, None), "notebook", names_parts=False) for name in _LAST]
     found = [Root(name, value, "notebook") for name, value in _results(shell)]
-    found += [Root(LAST_ERROR, value, "notebook", parts=False) for value in _error(shell)]
+    found += [Root(LAST_ERROR, value, "notebook", names_parts=False) for value in _error(shell)]
     debugged = getattr(getattr(shell, "InteractiveTB", None), "pdb", None)
     if debugged is not None:
-        found.append(Root(DEBUGGER, attributes(debugged), "notebook", parts=False))
+        found.append(Root(DEBUGGER, instance_dict(debugged), "notebook", names_parts=False))
     return found
 
 
-def walls(shell: Any) -> list[object]:
+def excluded_objects(shell: Any) -> list[object]:
     """What no search for the user's variables goes behind: all those places themselves."""
     if shell is None:
         return []
@@ -126,7 +126,7 @@ def _error(shell: Any) -> Iterator[object]:
     yield getattr(last, "error_in_exec", None)
     yield getattr(last, "error_before_exec", None)
     for formatter in _formatters(shell):
-        for value in (attributes(formatter) or {}).values():
+        for value in (instance_dict(formatter) or {}).values():
             if issubclass(type(value), (BaseException, TracebackType)):
                 yield value
 
@@ -181,6 +181,6 @@ def _release_error(shell: Any) -> None:
     if last is not None and (last.error_in_exec is not None or last.error_before_exec is not None):
         shell.last_execution_result = None
     for formatter in _formatters(shell):
-        for name, value in list((attributes(formatter) or {}).items()):
+        for name, value in list((instance_dict(formatter) or {}).items()):
             if issubclass(type(value), (BaseException, TracebackType)):
                 setattr(formatter, name, None)

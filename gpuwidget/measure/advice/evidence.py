@@ -10,12 +10,12 @@ from typing import Any
 from gpuwidget.measure.notes import gpu_name
 from gpuwidget.model.report import (
     Advice,
-    CellFacts,
     CodeTime,
     GpuReport,
     Level,
     LineTime,
     Report,
+    RunInfo,
     Timeline,
     Traffic,
     in_call,
@@ -105,7 +105,7 @@ class Facts:
             gpu_s=measured_s(report.cell),
             time=report.time,
             around=around,
-            recorded=report.source.kind == "replay",
+            recorded=report.source.recorded,
             timeline=report.timeline,
         )
 
@@ -181,7 +181,7 @@ def own_gpus(gpus: Sequence[GpuReport], attributed: bool) -> tuple[GpuReport, ..
     return tuple(gpu for gpu in gpus if not attributed or not _others(gpu))
 
 
-def measured_s(cell: CellFacts) -> float:
+def measured_s(cell: RunInfo) -> float:
     """Seconds that the GPUs' figures of a run tell of."""
     return cell.duration_s + (cell.gpu_tail_s or 0.0)
 

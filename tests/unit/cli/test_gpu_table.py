@@ -9,13 +9,13 @@ import pytest
 from fakes import EPOCH
 from helpers_samples import GIB, LIVE, h200, process, reading, sample
 
-from gpuwidget.cli.gpu_table import render
+from gpuwidget.cli.gpu_table import render_table
 from gpuwidget.model.samples import Origin, Sample
 
 
 def lines(one: Sample, width: int = 80) -> list[str]:
     """The table, line by line, with its times in UTC."""
-    return render(one, width=width, tz=timezone.utc).splitlines()
+    return render_table(one, width=width, tz=timezone.utc).splitlines()
 
 
 def test_all_gpus_and_their_processes_read_in_eighty_columns() -> None:
@@ -147,7 +147,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     """Long names, reasons and commands are cut with an ellipsis, wide characters counted as two."""
     one = h200(0, name="NVIDIA GeForce RTX 4090 Laptop GPU")
     wide = process(1, GIB, user="a" * 40, program="python 训练.py " + "x" * 300)
-    made = render(
+    made = render_table(
         sample((one, reading(one, throttle=("too hot (hardware)", "power cap"), processes=(wide,)))),
         width=width,
     )
@@ -182,7 +182,7 @@ def test_colour_marks_the_rows_that_need_a_person_and_nothing_else() -> None:
         (gpus[2], reading(gpus[2], throttle=("power cap",))),
         (gpus[3], reading(gpus[3], throttle=("idle", "clock setting"))),
     )
-    plain = render(one).splitlines()
-    coloured = render(one, colour=True).splitlines()
+    plain = render_table(one).splitlines()
+    coloured = render_table(one, color=True).splitlines()
     expected = [f"\x1b[33m{line}\x1b[0m" if place in (3, 4, 5) else line for place, line in enumerate(plain)]
     assert coloured == expected

@@ -156,7 +156,7 @@ def test_a_source_that_does_not_exist_is_explained(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slip in GPUWIDGET_SOURCE is wrong use, not a machine without a GPU."""
-    monkeypatch.setattr("gpuwidget.sampler.singleton._sampler", None)
+    monkeypatch.setattr("gpuwidget.sampler.sampler._sampler", None)
     monkeypatch.setenv("GPUWIDGET_SOURCE", "nvlm")
     assert main([]) == 2
     assert capsys.readouterr().err == (
@@ -287,7 +287,7 @@ def test_a_recording_stopped_by_a_signal_is_whole(
     assert (process.returncode, errors) == (0, "")
     recording = read(path)
     assert recording.gpus[0].gpu.name == "NVIDIA H200"
-    assert recording.gpus[0].track.ticks["mem_used"][0] == 1024**3
+    assert recording.gpus[0].series.ticks["mem_used"][0] == 1024**3
 
 
 def test_recording_over_a_file_is_refused(replay: Path) -> None:

@@ -24,7 +24,7 @@ from helpers_doctor import (
 
 from gpuwidget.diagnostics.packages import InstalledPackage
 from gpuwidget.diagnostics.probe_process import ProbeResult
-from gpuwidget.sources import nvml_messages as words
+from gpuwidget.sources import nvml_messages
 from gpuwidget.sources.nvml_diagnostics import NO_BINDING
 
 OLDER = "'torch>=2.0,<2.8'"
@@ -120,7 +120,10 @@ def test_one_driver_runs_all_minor_versions_of_its_cuda() -> None:
 def test_what_cuda_gets_along_with_is_not_broken() -> None:
     """Where CUDA starts and shows a GPU, a trouble of NVML's or of files is a warning; and an old driver that
     a forward-compatibility package makes do is none."""
-    odd: dict[str, Any] = {"nvml": no_driver(999, words.cannot_start(999, "")), "machine": {"devices": ()}}
+    odd: dict[str, Any] = {
+        "nvml": no_driver(999, nvml_messages.start_error(999, "")),
+        "machine": {"devices": ()},
+    }
     one = results(**odd)
     assert [check_of(which, one).status for which in ("driver", "device_files")] == ["warning", "warning"]
     broken = results(torch={"cu_init": None, "cu_count": None}, **odd)
@@ -135,7 +138,7 @@ def test_what_cuda_gets_along_with_is_not_broken() -> None:
 
 def test_libraries_and_kernel_module_that_do_not_fit() -> None:
     """After an update without a restart; the module that is still loaded is named."""
-    broken = no_driver(18, words.cannot_start(18, ""))
+    broken = no_driver(18, nvml_messages.start_error(18, ""))
     one = results(torch=NO_CUDA, nvml=broken, machine={"module": "570.86.15"})
     assert told(check_of("driver", one)) == (
         "broken",
@@ -148,14 +151,18 @@ def test_libraries_and_kernel_module_that_do_not_fit() -> None:
 @pytest.mark.parametrize("code", [4, 9, 12, 15, 17, 999, 77])
 def test_every_other_error_of_nvml_has_its_remedy(code: int) -> None:
     """The words are those that every view has for it, as reason and remedy."""
-    one = check_of("driver", results(torch=NO_CUDA, nvml=no_driver(code, words.cannot_start(code, "odd"))))
+    one = check_of(
+        "driver", results(torch=NO_CUDA, nvml=no_driver(code, nvml_messages.start_error(code, "odd")))
+    )
     assert one.status == "broken"
-    assert f"{one.reason} {one.remedy}" == words.cannot_start(code, "odd")
+    assert f"{one.reason} {one.remedy}" == nvml_messages.start_error(code, "odd")
 
 
 def test_a_missing_binding_is_not_a_broken_driver() -> None:
     """Without nvidia-ml-py torch works; the driver's version is the kernel module's."""
-    one = check_of("driver", results(nvml=no_driver(NO_BINDING, words.NO_PYNVML), packages={"binding": ()}))
+    one = check_of(
+        "driver", results(nvml=no_driver(NO_BINDING, nvml_messages.NO_PYNVML), packages={"binding": ()})
+    )
     assert (one.status, one.found) == ("unknown", "580.95.05, for CUDA up to 13.0")
     assert one.remedy == f"Install it: {PIP} install --force-reinstall --no-deps nvidia-ml-py."
 
@@ -163,7 +170,7 @@ def test_a_missing_binding_is_not_a_broken_driver() -> None:
 def test_another_module_pynvml() -> None:
     """The old fork is replaced only after it is certain that NVIDIA's own package can be had."""
     both = (InstalledPackage("nvidia-ml-py", "13.580.65", "pip"), InstalledPackage("pynvml", "11.4.1", "pip"))
-    foreign = no_driver(NO_BINDING, words.FOREIGN_PYNVML)
+    foreign = no_driver(NO_BINDING, nvml_messages.FOREIGN_PYNVML)
     again = f"{PIP} install --force-reinstall --no-deps nvidia-ml-py==13.580.65"
     assert check_of("driver", results(nvml=foreign, packages={"binding": both})).command == (
         f"{again} --dry-run && {PIP} uninstall -y pynvml && {again}"
@@ -283,7 +290,7 @@ def test_device_files_that_are_missing() -> None:
     assert told(check_of("device_files", no_gpu))[1] == (
         "There are the driver's files, but none of a GPU (/dev/nvidia0)."
     )
-    broken = no_driver(9, words.cannot_start(9, ""))
+    broken = no_driver(9, nvml_messages.start_error(9, ""))
     loaded = results(torch=NO_CUDA, machine={"devices": ()}, nvml=broken)
     assert told(check_of("device_files", loaded))[1] == "The driver is loaded, but there is no /dev/nvidia*."
     absent = results(torch=NO_CUDA, machine={"devices": (), "module": None}, nvml=broken)

@@ -18,7 +18,7 @@ from helpers_doctor import (
 
 from gpuwidget.diagnostics.run_checks import diagnose
 from gpuwidget.diagnostics.target import NotebookState
-from gpuwidget.sources.nvml_diagnostics import Peer
+from gpuwidget.sources.nvml_diagnostics import PeerAccess
 
 # -- the GPUs --------------------------------------------------------------------------------------------
 
@@ -312,7 +312,7 @@ def test_the_matrix_of_gpus() -> None:
     }
     three = (*pair, h200(2))
     some = tuple(
-        Peer(one, other, nvlink=False, reads=2 not in (one, other))
+        PeerAccess(one, other, nvlink=False, reads=2 not in (one, other))
         for one in range(3)
         for other in range(3)
         if one != other
@@ -322,7 +322,7 @@ def test_the_matrix_of_gpus() -> None:
         "Some GPUs can't read each other's memory: 0 and 2, 1 and 2; copies go through the host.",
         "Put GPUs that work together where they reach each other: nvidia-smi topo -m.",
     )
-    none = tuple(Peer(one, 1 - one, nvlink=False, reads=False) for one in range(2))
+    none = tuple(PeerAccess(one, 1 - one, nvlink=False, reads=False) for one in range(2))
     assert check_of("peers", results(nvml=nvml(*pair, peers=none))).status == "ok"
-    unsaid = tuple(Peer(one, 1 - one, nvlink=None, reads=None) for one in range(2))
+    unsaid = tuple(PeerAccess(one, 1 - one, nvlink=None, reads=None) for one in range(2))
     assert check_of("peers", results(nvml=nvml(*pair, peers=unsaid))).status == "unknown"

@@ -25,11 +25,10 @@ from gpuwidget.diagnostics.run_checks import diagnose
 from gpuwidget.diagnostics.target import NotebookState
 from gpuwidget.kernel.commands import doctor_command
 from gpuwidget.model.diagnosis import Diagnosis
-from gpuwidget.model.to_json import plain
+from gpuwidget.model.to_json import to_json
 from gpuwidget.pytorch import cuda_state, torch_switches
 from gpuwidget.pytorch.cuda_state import TorchDevice
-from gpuwidget.views import diagnosis_html
-from gpuwidget.views.diagnosis_text import render
+from gpuwidget.views import diagnosis_view
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m'\"&"
 WELL = diagnose(results())
@@ -38,7 +37,7 @@ ILL = diagnose(results(torch={"cuda": None, "version": "2.13.0+cpu"}))
 
 def test_as_text() -> None:
     """A line for each check; what is wrong in a sentence, and what to do, below it."""
-    lines = render(ILL, 90).splitlines()
+    lines = diagnosis_view.text(ILL, 90).splitlines()
     assert lines[:8] == [
         "Broken: PyTorch. This build of PyTorch can't use a GPU: it has no CUDA.",
         "",
@@ -50,7 +49,7 @@ def test_as_text() -> None:
         "skipped  CUDA runtime     none in this build of PyTorch",
         "skipped  cuDNN            comes with PyTorch for CUDA",
     ]
-    assert len(render(WELL, 90).splitlines()) == 2 + len(WELL.links)
+    assert len(diagnosis_view.text(WELL, 90).splitlines()) == 2 + len(WELL.links)
 
 
 def test_what_others_named_controls_no_terminal_and_no_page() -> None:
@@ -63,7 +62,7 @@ def test_what_others_named_controls_no_terminal_and_no_page() -> None:
             packages={"torch": TorchFiles(HOSTILE, (), HOSTILE, None)},
         )
     )
-    text, page = render(hostile), diagnosis_html.html(hostile)
+    text, page = diagnosis_view.text(hostile), diagnosis_view.html(hostile)
     assert "\x1b" not in text
     assert "\x1b" not in page
     assert "<script" not in page
@@ -92,7 +91,7 @@ class Tags(HTMLParser):
 
 def test_as_html() -> None:
     """Static and whole: nothing that a front end would take out of an untrusted notebook carries meaning."""
-    tags = Tags(diagnosis_html.html(ILL))
+    tags = Tags(diagnosis_view.html(ILL))
     assert tags.open == []
     assert tags.seen <= {
         *("div", "table", "tbody", "tr", "td", "th", "b", "code", "details", "summary"),
@@ -116,7 +115,7 @@ def test_as_html() -> None:
 
 def test_json_is_stable_and_comes_back() -> None:
     """The names of the fields, and a diagnosis that was written is the one that is read."""
-    values = json.loads(json.dumps(plain(ILL)))
+    values = json.loads(json.dumps(to_json(ILL)))
     assert list(values) == [
         *("schema", "version", "time", "place", "python", "variables", "status", "summary", "unfinished"),
         "links",
@@ -154,14 +153,14 @@ def test_what_changed_since_yesterday() -> None:
         "Visible GPUs: all: CUDA_VISIBLE_DEVICES is not set → none (broken)",
         "variable CUDA_VISIBLE_DEVICES: nothing → ''",
     ]
-    text = render(after, 100, compare(before, after))
+    text = diagnosis_view.text(after, 100, compare(before, after))
     assert text.splitlines()[-8] == "Changed since then:"
 
 
 def test_nothing_changes_by_itself() -> None:
     """Time alone is no change."""
     assert compare(WELL, replace(WELL, time=WELL.time + 86400)) == ()
-    assert render(WELL, 100, ()).splitlines()[-1] == "Nothing has changed since then."
+    assert diagnosis_view.text(WELL, 100, ()).splitlines()[-1] == "Nothing has changed since then."
 
 
 def test_a_link_that_only_one_of_them_has() -> None:
@@ -198,7 +197,7 @@ def test_the_exit_status_says_whether_all_is_found(
     examined: list[Diagnosis], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """0 where nothing is broken, warnings or not; 1 where something is, or where a check did not finish."""
-    assert run([], capsys)[:2] == (0, f"{render(WELL, 110)}\n")
+    assert run([], capsys)[:2] == (0, f"{diagnosis_view.text(WELL, 110)}\n")
     examined[0] = diagnose(results(nvml=nvml(h200(pcie_width=8))))
     assert run([], capsys)[0] == 0
     examined[0] = diagnose(results(ending="hung", torch=dict.fromkeys(TORCH) | {"step": "import"}))
@@ -283,7 +282,7 @@ def test_a_diagnosis_that_lacks_what_it_was_read_from(
     examined: list[Diagnosis], capsys: pytest.CaptureFixture[str], tmp_path: Path, part: str
 ) -> None:
     """Somebody took it out before sending it: that is wrong use, not a crash."""
-    values = plain(WELL)
+    values = to_json(WELL)
     (values if part == "variables" else values["links"][3])[part] = None
     file = tmp_path / "x"
     file.write_text(json.dumps(values))

@@ -1,9 +1,10 @@
-"""What the user's names lead to, and which of them owns it: everything found, and none of their code run."""
+"""Follow the user's names to blocks: what is found, which name owns it, where the walk stops."""
 
 from __future__ import annotations
 
 import gc
 import sys
+import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,19 +14,20 @@ from typing import Any
 
 import pytest
 from helpers_allocator import ROUND, StandInGpu
-from helpers_search import briefly, found
+from helpers_heap import holders_of, names_and_bytes
 
 from gpuwidget.heap import heap_walk, object_references
-from gpuwidget.heap.find_holders import reach
-from gpuwidget.heap.roots import Root
-from gpuwidget.measure.memory_holders import rank
+from gpuwidget.heap.find_holders import find_holders
+from gpuwidget.heap.heap_walk import BlockOwners, Limits, Root
+from gpuwidget.measure.memory_holders import rank_holders
 from gpuwidget.pytorch import allocator
+from gpuwidget.pytorch.allocator import DeviceBlocks
 
 torch: Any = pytest.importorskip("torch")
 
 
 def test_every_way_to_keep_a_tensor(gpu: StandInGpu) -> None:
-    """Containers, attributes, slots, closures, defaults, generators, errors, classes: found, and named."""
+    """Tensors in containers, attributes, slots, closures, generators, errors and classes are found."""
 
     class Slots:
         __slots__ = ("kept",)
@@ -72,31 +74,33 @@ def test_every_way_to_keep_a_tensor(gpu: StandInGpu) -> None:
         "a_method": gpu.empty(1).numel,
         "deep": [[[[[{"x": [gpu.empty(1)]}]]]]],
     }
-    holders = found(gpu, ways)
+    holders = holders_of(gpu, ways)
     assert {holder.names for holder in holders} == {(name,) for name in ways}
     assert {holder.bytes for holder in holders} == {ROUND}
 
 
 def test_the_shallowest_name_is_the_owner(gpu: StandInGpu) -> None:
-    """A variable of its own comes before a container of it, whatever was defined first."""
+    """The variable with the shorter path owns the tensor, whichever was defined first."""
     x = gpu.empty(1)
     deep = {"a": {"b": x}}
-    assert briefly(found(gpu, {"deep": deep, "near": [x]})) == [(("near", "deep['a']['b']"), ROUND)]
+    assert names_and_bytes(holders_of(gpu, {"deep": deep, "near": [x]})) == [
+        (("near", "deep['a']['b']"), ROUND)
+    ]
 
 
-def test_what_a_variable_names_is_not_the_notebooks(gpu: StandInGpu) -> None:
-    """A result that a variable holds too is the variable's: freeing the result would release nothing."""
+def test_a_variable_owns_before_the_notebook(gpu: StandInGpu) -> None:
+    """A result that a variable also holds belongs to the variable: freeing the result releases nothing."""
     x, other = gpu.empty(1), gpu.empty(1000)
-    holders = found(gpu, {"x": x}, {"Out[3]": x, "_3": x, "Out[4]": other, "_": other})
+    holders = holders_of(gpu, {"x": x}, {"Out[3]": x, "_3": x, "Out[4]": other, "_": other})
     assert [(holder.kind, holder.names) for holder in holders] == [
         ("notebook", ("Out[4]", "_")),
         ("variable", ("x", "Out[3]", "_3")),
     ]
 
 
-def test_no_code_of_the_users_runs(gpu: StandInGpu) -> None:
-    """Properties, __getattr__, __len__, __iter__, __eq__, __class__ of hostile classes are never asked, nor
-    what their metaclasses make of comparing and hashing classes."""
+def test_no_user_code_runs(gpu: StandInGpu) -> None:
+    """A search calls no property, __getattr__, __len__, __iter__, __eq__ or __class__ of a user's class, and
+    no __eq__ or __hash__ of its metaclass."""
 
     def forbidden(*_: object) -> Any:
         raise AssertionError("user code ran")
@@ -129,7 +133,7 @@ def test_no_code_of_the_users_runs(gpu: StandInGpu) -> None:
     own_tensor = type("OwnTensor", (torch.Tensor,), {"device": property(forbidden)})
     tensor = torch.Tensor._make_subclass(own_tensor, gpu.empty(4))
     ways = {"hostile": hostile, "a_list": a_list, "a_dict": a_dict, "one": one, "tensor": tensor}
-    holders = found(gpu, {**ways, "other": other, "unnamed": unnamed, "nameless": unnamed()})
+    holders = holders_of(gpu, {**ways, "other": other, "unnamed": unnamed, "nameless": unnamed()})
     assert {holder.names for holder in holders} == {
         *(("a_list",), ("a_dict",), ("tensor",)),
         ("one", "other"),
@@ -137,7 +141,7 @@ def test_no_code_of_the_users_runs(gpu: StandInGpu) -> None:
 
 
 def test_odd_tensors(gpu: StandInGpu) -> None:
-    """Sparse, quantized, nested, meta, fake, wrapped and functorch's tensors are counted or left unknown."""
+    """Sparse, nested, meta, fake, wrapper, functorch and MKL-DNN tensors are counted or left unknown."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     indices, values = gpu.empty(1, 3, dtype=torch.int64), gpu.empty(3)
@@ -171,24 +175,24 @@ def test_odd_tensors(gpu: StandInGpu) -> None:
         "mkldnn": torch.zeros(4, 4).to_mkldnn() if torch.backends.mkldnn.is_available() else None,
     }
     del indices, values, crow, col, data, inner
-    assert {holder.names: holder.bytes for holder in found(gpu, odd)} == {
+    assert {holder.names: holder.bytes for holder in holders_of(gpu, odd)} == {
         ("sparse",): 2 * ROUND,
         ("csr",): 3 * ROUND,
         ("wrapper",): ROUND,
     }
 
 
-def test_gradients_are_touched_only_where_memory_is_unexplained(gpu: StandInGpu) -> None:
-    """Looking makes no lasting Python object of a gradient while everything is accounted for without it."""
+def test_gradients_are_read_only_where_blocks_have_no_owner(gpu: StandInGpu) -> None:
+    """A search creates no lasting Python object for a gradient while every block has an owner without it."""
     x = gpu.empty(4).requires_grad_()
-    (x * 2).sum().backward()  # its gradient is on the CPU: nothing of the device is unexplained
-    before = tensors()
-    assert briefly(found(gpu, {"x": x})) == [(("x",), ROUND)]
-    assert tensors() == before
+    (x * 2).sum().backward()  # its gradient is on the CPU: every block has an owner
+    before = count_tensors()
+    assert names_and_bytes(holders_of(gpu, {"x": x})) == [(("x",), ROUND)]
+    assert count_tensors() == before
 
 
 def test_gradients_of_wrapped_parameters(gpu: StandInGpu) -> None:
-    """A parameter that wraps others, as FSDP's and DTensor's do, has its gradient counted for it too."""
+    """The gradient of a parameter that wraps others, as with FSDP and DTensor, belongs to the parameter."""
 
     class Wrapper(torch.Tensor):  # type: ignore[misc]
         inner: Any
@@ -207,10 +211,13 @@ def test_gradients_of_wrapped_parameters(gpu: StandInGpu) -> None:
 
     parameter = torch.nn.Parameter(Wrapper(gpu.empty(1000)))
     parameter.grad = Wrapper(gpu.empty(1000))
-    assert briefly(found(gpu, {"parameter": parameter})) == [(("parameter",), 2 * 4096)]
-    gradient, hidden = parameter.grad.inner, gpu.empty(1)  # what is unexplained makes us look at gradients
+    assert names_and_bytes(holders_of(gpu, {"parameter": parameter})) == [(("parameter",), 2 * 4096)]
+    gradient, hidden = (
+        parameter.grad.inner,
+        gpu.empty(1),
+    )  # a block without an owner makes the search read gradients
     names = {"parameter": parameter, "gradient": gradient}
-    assert briefly(found(gpu, names)) == [
+    assert names_and_bytes(holders_of(gpu, names)) == [
         (("gradient", "parameter.grad.inner"), 4096),
         (("parameter",), 4096),
         ((), ROUND),
@@ -218,84 +225,133 @@ def test_gradients_of_wrapped_parameters(gpu: StandInGpu) -> None:
     del hidden
 
 
-def test_infrastructure_is_a_wall(gpu: StandInGpu) -> None:
-    """What reaches the shell, as a widget does, holds nothing of what the shell holds; nor does a function
-    hold what its module holds."""
+def test_excluded_objects_are_not_followed(gpu: StandInGpu) -> None:
+    """An object that refers to the shell, such as a widget, does not own what the shell holds; a function
+    does not own its module's variables."""
     shell = SimpleNamespace(result=gpu.empty(1))
-    roots = [Root("widget", [shell], "variable"), Root("function", found, "variable")]
+    roots = [Root("widget", [shell], "variable"), Root("function", holders_of, "variable")]
     globals()["_kept"] = gpu.empty(1)
     try:
         blocks = allocator.snapshot()
-        reached = reach(roots, blocks, barred=[shell])
+        reached = find_holders(roots, blocks, excluded=[shell])
         assert reached.owners[0] == [None, None]
     finally:
         del globals()["_kept"]
 
 
-def test_a_users_module_is_looked_into(gpu: StandInGpu) -> None:
-    """A tensor in a module of the user's is named as its attribute."""
+def test_a_user_module(gpu: StandInGpu) -> None:
+    """A tensor in a user's module is named as an attribute of the module."""
     module = {"CACHE": [gpu.empty(1)], "x": None}
     x = gpu.empty(1000)
     module["x"] = x
-    roots = [Root("x", x, "variable"), Root("mine", module, "variable", attributes=True)]
+    roots = [Root("x", x, "variable"), Root("mine", module, "variable", is_namespace=True)]
     blocks = allocator.snapshot()
-    holders = rank(roots, reach(roots, blocks), blocks)
-    assert briefly(holders) == [(("x", "mine.x"), 4096), (("mine",), ROUND)]
+    holders = rank_holders(roots, find_holders(roots, blocks), blocks)
+    assert names_and_bytes(holders) == [(("x", "mine.x"), 4096), (("mine",), ROUND)]
 
 
-def test_classes_of_the_users_modules(gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a class in a module of the user's keeps is found; one of an installed module is no way."""
+def test_classes_of_user_modules(gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tensor in a class of a user's module is found; classes of installed modules are not followed."""
     holders = []
     for name, file in (("mine", "/home/ada/mine.py"), ("theirs", "/usr/lib/site-packages/theirs.py")):
         module = ModuleType(name)
         module.__file__ = file
         monkeypatch.setitem(sys.modules, name, module)
         config = type("Config", (), {"__module__": name, "cache": [gpu.empty(1)]})
-        holders += briefly(found(gpu, {name: config}))
+        holders += names_and_bytes(holders_of(gpu, {name: config}))
         del config
         gc.collect()
     assert holders == [(("mine",), ROUND), ((), ROUND)]
 
 
-def test_the_walk_is_bounded(gpu: StandInGpu) -> None:
-    """Beyond the bound memory is unknown, the sum still exact, and the search says that it stopped."""
+def test_the_walk_is_limited(gpu: StandInGpu) -> None:
+    """Beyond the object limit memory is unknown, the sum stays exact, and the search is incomplete."""
     far: object = [gpu.empty(1)]
     for _ in range(50):
         far = [far]
-    assert briefly(found(gpu, {"far": far}, most_objects=20)) == [((), ROUND)]
+    assert names_and_bytes(holders_of(gpu, {"far": far}, max_objects=20)) == [((), ROUND)]
     roots = [Root("far", far, "variable")]
-    assert reach(roots, allocator.snapshot(), most_objects=20).complete is False
-    assert reach(roots, allocator.snapshot()).complete is True
+    assert find_holders(roots, allocator.snapshot(), max_objects=20).complete is False
+    assert find_holders(roots, allocator.snapshot()).complete is True
 
 
-def test_no_more_is_noted_than_is_looked_at(gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large data set costs what the bound allows, in objects and in items of containers, and no more."""
-    looked: list[int] = []
+def test_a_large_data_set_costs_no_more_than_the_limit(
+    gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search of a large data set reads no more objects and container items than the limit allows."""
+    counts: list[int] = []
 
     def referents(*values: object) -> list[object]:
         found = get_referents(*values)
-        looked.append(len(found))
+        counts.append(len(found))
         return found
 
     monkeypatch.setattr(heap_walk, "get_referents", referents)
     monkeypatch.setattr(object_references, "get_referents", referents)
     data = [[[n] for n in range(1000)] for _ in range(100)]
     roots = [Root("data", data, "variable"), Root("x", gpu.empty(1), "variable")]
-    reached = reach(roots, allocator.snapshot(), most_objects=100)
+    reached = find_holders(roots, allocator.snapshot(), max_objects=100)
     assert (reached.complete, reached.owners) == (False, {0: [1]})
-    assert sum(looked) <= 2 * 100 * 20
+    assert sum(counts) <= 2 * 100 * 20
 
 
-def test_graphs_that_may_hold_more(gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where torch does not say what a graph saves, variables with one are named beside what is unknown."""
-    monkeypatch.setattr(heap_walk, "can_look", lambda torch: False)
+def test_unreadable_graphs(gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where torch cannot list saved tensors, the search names the variables with an autograd graph."""
+    monkeypatch.setattr(heap_walk, "can_read_saved_tensors", lambda torch: False)
     x = torch.zeros(3, requires_grad=True)
     loss = (x * 2).sum()
     roots = [Root(name, value, "variable") for name, value in {"x": x, "loss": loss, "n": 3}.items()]
-    assert reach(roots, {}).graphs == ("loss",)
+    assert find_holders(roots, {}).unreadable_graphs == ("loss",)
 
 
-def tensors() -> int:
-    """Python's tensor objects."""
+def count_tensors() -> int:
+    """Return how many tensor objects Python has."""
     gc.collect()
     return sum(issubclass(type(one), torch.Tensor) for one in gc.get_objects())
+
+
+def test_items_end_a_search() -> None:
+    """A search may read twenty container items for each object that it may visit, and not one more."""
+    limits = Limits(10, None)
+    limits.items_left -= 200
+    assert (limits.max_objects, limits.exceeded()) == (10, False)
+    limits.items_left -= 1
+    assert limits.exceeded() is True
+
+
+def test_time_ends_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time limit counts CPU time of the searching thread: other load on the machine does not count."""
+    now = [3.0]
+    monkeypatch.setattr(time, "thread_time", lambda: now[0])
+    limits = Limits(10, 0.5)
+    now[0] = 3.4
+    assert limits.exceeded() is False
+    now[0] = 3.5
+    assert limits.exceeded() is True
+
+
+def device(index: int, *blocks: tuple[int, int]) -> DeviceBlocks:
+    """Return a device with blocks, each given as address and size."""
+    addresses, sizes = tuple(one for one, _ in blocks), tuple(size for _, size in blocks)
+    return DeviceBlocks(index, addresses, sizes, sizes, sum(sizes), 0, 0, 0)
+
+
+def test_the_first_root_owns_a_block() -> None:
+    """A block belongs to the first root that leads to any address in it. Later references are recorded."""
+    owners = BlockOwners({0: device(0, (1000, 512), (2000, 512)), 1: device(1, (9000, 512))})
+    assert owners.devices_with_unowned_blocks() == {0, 1}
+    assert owners.claim(7, 2, 2100) == 0
+    assert owners.claim(8, 1, 2000) == 0
+    assert owners.claim(9, 1, 9511) == 1
+    assert owners.by_device == {0: [None, 2], 1: [1]}
+    assert owners.devices_with_unowned_blocks() == {0}
+    assert owners.references == [(7, 0, 1), (8, 0, 1), (9, 1, 0)]
+    firsts = [(number, blocks.index, position) for number, blocks, position in owners.first_references()]
+    assert firsts == [(7, 0, 1), (9, 1, 0)]
+
+
+def test_addresses_outside_all_blocks() -> None:
+    """An address before, between or after the blocks, or on the CPU, has no device and owns nothing."""
+    owners = BlockOwners({0: device(0, (1000, 512), (2000, 512)), 1: device(1)})
+    assert [owners.claim(1, 0, address) for address in (0, 999, 1512, 2512)] == [None] * 4
+    assert (owners.by_device, owners.references) == ({0: [None, None], 1: []}, [])

@@ -1,53 +1,101 @@
-"""What an object has and refers to, told without asking it."""
+"""The kind of an object and what it refers to, without running its code."""
 
 from __future__ import annotations
 
+import json
+import logging
 import sys
-from collections import deque
+from collections import OrderedDict, deque
 from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
 from helpers_allocator import ROUND, StandInGpu
-from helpers_search import briefly, found
+from helpers_heap import holders_of, names_and_bytes
 
 from gpuwidget.heap import object_references
+from gpuwidget.heap.object_references import ObjectKind, ObjectKinds
+
+torch: Any = pytest.importorskip("torch")
+
+
+def frame() -> object:
+    """Return a frame."""
+    return sys._getframe()
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (torch.nn.Parameter(torch.zeros(1)), ObjectKind.TENSOR),
+        (torch.zeros(1).untyped_storage(), ObjectKind.STORAGE),
+        (torch.nn.Linear(1, 1), ObjectKind.MODULE),
+        (torch.optim.SGD([torch.zeros(1)]), ObjectKind.OPTIMIZER),
+        (OrderedDict(), ObjectKind.CONTAINER),
+        (type("Derived", (list,), {})(), ObjectKind.CONTAINER),
+        (frame, ObjectKind.FUNCTION),
+        (frame(), ObjectKind.FRAME),
+        (SimpleNamespace, ObjectKind.CLASS),
+        (SimpleNamespace(), ObjectKind.OTHER),
+        (1.5, ObjectKind.SKIPPED),
+        ("text", ObjectKind.SKIPPED),
+        (None, ObjectKind.SKIPPED),
+        (json, ObjectKind.SKIPPED),
+        (logging.getLogger(), ObjectKind.SKIPPED),
+    ],
+)
+def test_kinds(value: object, kind: ObjectKind) -> None:
+    """The type decides, subclasses included. Leaves, and objects that lead to the shell, are skipped."""
+    kinds = ObjectKinds(torch)
+    assert kinds.kind_of(value) is kind
+    assert kinds.by_type_id[id(type(value))] is kind
+
+
+def test_a_type_that_cannot_be_compared() -> None:
+    """Neither the hash nor the comparison of a metaclass is called."""
+
+    def forbidden(*_: object) -> Any:
+        raise AssertionError("user code ran")
+
+    odd = type("Meta", (type,), {"__eq__": forbidden, "__hash__": None})("Odd", (), {})
+    kinds = ObjectKinds(torch)
+    assert (kinds.kind_of(odd()), kinds.kind_of(odd)) == (ObjectKind.OTHER, ObjectKind.CLASS)
 
 
 def forbidden(*_: object) -> Any:
-    """Of the user's, and not to be run."""
+    """Stand for user code, which must not run."""
     raise AssertionError("user code ran")
 
 
 class Slots:
-    """Keeps its attributes in two slots, the second never assigned."""
+    """Stores its attributes in two slots. The second is never assigned."""
 
     __slots__ = ("kept", "never")
     kept: object
 
 
-def test_attributes_are_pythons_own() -> None:
-    """An object's dictionary, whatever its class says it has; None where it keeps none, or a made up one."""
+def test_instance_dict() -> None:
+    """The real ``__dict__`` is returned, whatever the class overrides; None where there is none."""
     hostile = type("Hostile", (), {"__getattribute__": forbidden, "__getattr__": forbidden})()
     object.__setattr__(hostile, "kept", 1)
     made_up = type("MadeUp", (), {"__dict__": property(forbidden)})()
-    assert object_references.attributes(hostile) == {"kept": 1}
-    assert [object_references.attributes(one) for one in (made_up, Slots(), 1, "text")] == [None] * 4
+    assert object_references.instance_dict(hostile) == {"kept": 1}
+    assert [object_references.instance_dict(one) for one in (made_up, Slots(), 1, "text")] == [None] * 4
 
 
-def test_which_attribute_it_is() -> None:
-    """An attribute or a slot is told by what is in it; other things have no such name."""
+def test_attribute_names() -> None:
+    """An attribute or slot is found by its value; other objects have no attribute name."""
     slots, part = Slots(), object()
     slots.kept = part
     space = SimpleNamespace(first=1.5, part=part)
     assert object_references.attribute_name(slots, None, part) == "kept"
-    assert object_references.attribute_name(space, object_references.attributes(space), part) == "part"
+    assert object_references.attribute_name(space, object_references.instance_dict(space), part) == "part"
     assert object_references.attribute_name(space, None, part) is None
     assert object_references.attribute_name(slots, None, object()) is None
 
 
-def test_the_name_of_a_type() -> None:
-    """A type's own name, where its class or metaclass pretends another."""
+def test_type_name() -> None:
+    """The real name of a type is returned, whatever its class or metaclass overrides."""
     odd = type("Meta", (type,), {"__name__": property(forbidden)})(
         "Odd", (), {"__class__": property(forbidden)}
     )
@@ -55,37 +103,37 @@ def test_the_name_of_a_type() -> None:
 
 
 @pytest.mark.parametrize("kind", [list, deque])
-def test_a_huge_container_is_looked_at_in_part(gpu: StandInGpu, kind: Any) -> None:
-    """A list of millions costs no copy of it; its first hundred thousand items are looked at."""
+def test_a_huge_container_is_followed_in_part(gpu: StandInGpu, kind: Any) -> None:
+    """Only the first 100,000 items of a huge list are followed, and the list is not copied."""
     huge = kind([gpu.empty(1), *([0] * 100_000), gpu.empty(1)])
-    assert briefly(found(gpu, {"huge": huge})) == [((), ROUND), (("huge",), ROUND)]
+    assert names_and_bytes(holders_of(gpu, {"huge": huge})) == [((), ROUND), (("huge",), ROUND)]
 
 
-def test_containers_of_the_users_are_read_as_pythons() -> None:
-    """A class derived from a container does not say how many items there are, nor which."""
+def test_container_subclasses() -> None:
+    """The items of a user's container class are read without its ``__len__``, ``__iter__`` and ``values``."""
     body = {"__len__": forbidden, "__iter__": forbidden, "values": forbidden}
     part = [1]
     derived = type("List", (list,), body)()
     list.append(derived, part)
-    assert part in object_references.items(derived)
+    assert part in object_references.container_items(derived)
     huge = type("Dict", (dict,), body)()
-    dict.update(huge, dict.fromkeys(range(object_references.MOST_ITEMS + 1), part))
-    assert object_references.items(huge) == [part] * object_references.MOST_ITEMS
+    dict.update(huge, dict.fromkeys(range(object_references.MAX_ITEMS + 1), part))
+    assert object_references.container_items(huge) == [part] * object_references.MAX_ITEMS
 
 
-def test_functions_and_frames_end_at_their_module() -> None:
-    """A function leads to what it closes over and its defaults, a frame to its local variables; neither to
-    the variables of its module, nor a frame to its caller."""
+def test_functions_and_frames_do_not_lead_to_their_module() -> None:
+    """A function leads to its closure and its defaults, a frame to its local variables. Neither leads to the
+    module's variables, and a frame does not lead to its caller."""
     kept, default = ["kept"], ["default"]
 
     def function(value: object = default) -> tuple[object, FrameType]:
         return (kept, value), sys._getframe()
 
     _, frame = function()
-    of_function = [id(one) for one in object_references.of_function(function)]
+    of_function = [id(one) for one in object_references.function_references(function)]
     assert id(function.__closure__) in of_function
     assert id(function.__defaults__) in of_function
     assert id(globals()) not in of_function
-    of_frame = [id(one) for one in object_references.of_frame(frame)]
+    of_frame = [id(one) for one in object_references.frame_references(frame)]
     assert id(default) in of_frame
     assert not {id(globals()), id(sys._getframe())} & set(of_frame)

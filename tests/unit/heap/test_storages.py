@@ -1,21 +1,25 @@
-"""Where a tensor's memory is, and whether it is still there."""
+"""torch's storages: addresses, weak references, sparse tensors and what autograd saves."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from helpers_allocator import StandInGpu
+from helpers_allocator import ROUND, StandInGpu
+from helpers_heap import holders_of, names_and_bytes
 
-from gpuwidget.heap.storages import Storage, address_of, components
+from gpuwidget.heap.find_holders import find_holders
+from gpuwidget.heap.heap_walk import Root
+from gpuwidget.heap.storages import StorageWeakRef, sparse_components, storage_address_function
+from gpuwidget.pytorch import allocator
 
 torch: Any = pytest.importorskip("torch")
 
 
 def test_a_storage_is_not_kept_alive(gpu: StandInGpu) -> None:
-    """What knows whether a storage lives holds none of its memory."""
+    """A weak reference to a storage keeps none of its memory alive."""
     x = gpu.empty(1000)
-    storage = Storage(torch, x)
+    storage = StorageWeakRef(torch, x)
     view = x[1:]
     del x
     assert (storage.expired(), gpu.allocated) == (False, 4096)
@@ -23,28 +27,78 @@ def test_a_storage_is_not_kept_alive(gpu: StandInGpu) -> None:
     assert (storage.expired(), gpu.allocated) == (True, 0)
 
 
-def test_a_storage_that_lies_elsewhere_now(gpu: StandInGpu) -> None:
-    """One that outlives its memory, as FSDP's do, no longer speaks for the place where it was."""
+def test_a_storage_whose_memory_moved(gpu: StandInGpu) -> None:
+    """A storage that outlives its memory, as with FSDP, counts as expired."""
     storage = gpu.empty(100).untyped_storage()
-    seen = Storage(torch, storage)
+    reference = StorageWeakRef(torch, storage)
     gone = torch.UntypedStorage(0)
-    storage._swap_data_ptr_(gone)  # what this device has cannot be resized
-    assert seen.expired() is True
+    storage._swap_data_ptr_(gone)  # the stand-in's storages cannot be resized
+    assert reference.expired() is True
 
 
-def test_where_a_tensor_begins(gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A view is where its storage is; so it is told by a torch that has no shorter way."""
+def test_storage_addresses(gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A view has the address of its storage, also with a torch without ``_data_address``."""
     x = gpu.empty(100)
-    assert [address_of(torch)(one) for one in (x, x[7:])] == [x.data_ptr()] * 2
+    assert [storage_address_function(torch)(one) for one in (x, x[7:])] == [x.data_ptr()] * 2
     monkeypatch.delattr(torch._C, "_data_address", raising=False)
-    assert [address_of(torch)(one) for one in (x, x[7:])] == [x.data_ptr()] * 2
+    assert [storage_address_function(torch)(one) for one in (x, x[7:])] == [x.data_ptr()] * 2
 
 
-def test_what_a_sparse_tensor_is_made_of() -> None:
-    """Its indices and values are where they lie; a tensor that is not sparse has no such parts."""
+def test_sparse_components() -> None:
+    """The components of a sparse tensor are its indices and values, not copies; other tensors have none."""
     values = torch.ones(2)
     sparse = torch.sparse_coo_tensor(torch.tensor([[0, 1]]), values, (4,), check_invariants=False)
-    parts: list[Any] = components(torch, sparse)
+    parts: list[Any] = sparse_components(torch, sparse)
     assert [tuple(part.shape) for part in parts] == [(1, 2), (2,)]
     assert parts[1].data_ptr() == values.data_ptr()
-    assert components(torch, values) == []
+    assert sparse_components(torch, values) == []
+
+
+def test_tensors_saved_for_backward(gpu: StandInGpu) -> None:
+    """A loss in a list owns what its autograd graph keeps alive; after backward() that is nothing."""
+    weight = gpu.empty(4, 4).requires_grad_()
+    losses, batch = [], gpu.empty(2, 4)
+    hidden = batch @ weight @ weight
+    losses.append((hidden * gpu.empty(2, 4)).sum())
+    del batch, hidden
+    names = {"weight": weight, "losses": losses}
+    assert names_and_bytes(holders_of(gpu, names)) == [
+        (("losses",), 2 * ROUND),
+        (("weight", "losses[0].grad_fn…"), ROUND),
+    ]
+    blocks = allocator.snapshot()
+    roots = [Root(name, value, "variable") for name, value in names.items()]
+    assert find_holders(roots, blocks).saved_for_backward == {1: {0: 2 * ROUND}}
+    losses[0].backward()
+    assert names_and_bytes(holders_of(gpu, names)) == [(("weight",), ROUND)]
+
+
+def test_hooks_on_saved_tensors_are_not_called(gpu: StandInGpu) -> None:
+    """A search finds what a user's hook packed and does not call the unpack hook."""
+    unpacked: list[object] = []
+
+    def unpack(packed: object) -> Any:
+        unpacked.append(packed)
+        return x.detach()
+
+    x = gpu.empty(1000).requires_grad_()
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: {"packed": gpu.empty(10)}, unpack):
+        loss = (x * 2).exp().sum()
+    assert names_and_bytes(holders_of(gpu, {"loss": loss})) == [((), 4096), (("loss",), ROUND)]
+    assert unpacked == []
+    loss.backward()
+    assert len(unpacked) == 1
+
+
+def test_autograd_functions_in_python(gpu: StandInGpu) -> None:
+    """What a user's autograd.Function saves, or stores on its context, belongs to the result."""
+
+    class Scale(torch.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.save_for_backward(gpu.empty(1000))
+            ctx.table = [gpu.empty(2000)]
+            return x * 2
+
+    result = Scale.apply(torch.zeros(3, requires_grad=True))
+    assert names_and_bytes(holders_of(gpu, {"result": result})) == [(("result",), 4096 + 8192)]

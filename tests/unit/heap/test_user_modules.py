@@ -1,4 +1,4 @@
-"""Which modules and classes are the user's own."""
+"""Which modules and classes are the user's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuwidget.heap import user_modules
 
 
 def module(name: str, file: str | None) -> ModuleType:
-    """A module that says so of itself."""
+    """Return a module with that ``__name__`` and ``__file__``."""
     made = ModuleType(name)
     made.__file__ = file
     return made
@@ -34,18 +34,18 @@ def module(name: str, file: str | None) -> ModuleType:
         (None, False),
     ],
 )
-def test_whose_a_module_is(what: Any, expected: bool) -> None:
-    """The user's are those with a file that was not installed, and that belong to no tool of ours."""
-    assert user_modules.is_users(what) is expected
+def test_user_modules(what: Any, expected: bool) -> None:
+    """User modules have a file outside the installation, and are not torch, IPython or gpuwidget."""
+    assert user_modules.is_user_module(what) is expected
 
 
-def test_whose_a_class_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of a notebook and of the user's modules are; one that names none, or a strange one, is not."""
+def test_user_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Classes of a notebook and of user modules are the user's; one without ``__module__`` is not."""
     monkeypatch.setitem(sys.modules, "train", module("train", "/home/ada/work/train.py"))
     named = {
         name: type("Made", (), {"__module__": name}) for name in ("__main__", "train", "json", "gone", 3)
     }
-    assert {name: user_modules.is_users_class(made) for name, made in named.items()} == {
+    assert {name: user_modules.is_user_class(made) for name, made in named.items()} == {
         "__main__": True,
         "train": True,
         "json": False,
@@ -54,9 +54,9 @@ def test_whose_a_class_is(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     nameless = type("Meta", (type,), {})("Made", (), {})
     del nameless.__module__
-    assert [user_modules.module_name(made) for made in (named["train"], named[3], nameless)] == [
+    assert [user_modules.class_module_name(made) for made in (named["train"], named[3], nameless)] == [
         "train",
         "",
         "",
     ]
-    assert user_modules.is_users_class(nameless) is False
+    assert user_modules.is_user_class(nameless) is False

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuwidget.kernel.cells.cell_errors import tell_of_error
+from gpuwidget.kernel.cells.cell_errors import listen_for_error
 
 
 class Result:
@@ -37,7 +37,7 @@ def test_the_first_error_is_told() -> None:
     info, heard = object(), list[Any]()
 
     def listen() -> None:
-        tell_of_error(info, lambda result: heard.append((type(result), str(result.error_in_exec))))
+        listen_for_error(info, lambda result: heard.append((type(result), str(result.error_in_exec))))
 
     result = run_cell_async(info, Result(), listen)
     assert heard == [(Result, "no")]
@@ -49,8 +49,8 @@ def test_a_cell_within_a_cell() -> None:
     outer, inner, heard = object(), object(), list[str]()
 
     def listen() -> None:
-        tell_of_error(outer, lambda result: heard.append("outer"))
-        run_cell_async(inner, Result(), lambda: tell_of_error(inner, lambda result: heard.append("inner")))
+        listen_for_error(outer, lambda result: heard.append("outer"))
+        run_cell_async(inner, Result(), lambda: listen_for_error(inner, lambda result: heard.append("inner")))
         assert heard == ["inner"]
 
     run_cell_async(outer, Result(), listen)
@@ -62,7 +62,7 @@ def test_taken_back() -> None:
     info, heard = object(), list[Any]()
 
     def listen() -> None:
-        stop = tell_of_error(info, heard.append)
+        stop = listen_for_error(info, heard.append)
         stop()
         stop()
 
@@ -74,7 +74,7 @@ def test_taken_back() -> None:
 def test_where_it_cannot_be_told(result: Any) -> None:
     """The cell goes on as ever, with whatever notes its end, and also outside of a cell."""
     info, heard = object(), list[Any]()
-    run_cell_async(info, result, lambda: tell_of_error(info, heard.append)())
-    run_cell_async(info, result, lambda: tell_of_error(object(), heard.append)())
-    tell_of_error(info, heard.append)()
+    run_cell_async(info, result, lambda: listen_for_error(info, heard.append)())
+    run_cell_async(info, result, lambda: listen_for_error(object(), heard.append)())
+    listen_for_error(info, heard.append)()
     assert heard == []

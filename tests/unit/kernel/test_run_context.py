@@ -46,7 +46,7 @@ def test_the_users_variables_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> N
     assert [(one.name, one.on_cpu) for one in found.models] == [("model", 80)]
     assert found.switches is not None
     assert found.can_use_cuda is (torch.version.cuda is not None)
-    assert (found.cores, found.cell) == (host_limits.cores(), "for x in loader: model(x)")
+    assert (found.cores, found.cell) == (host_limits.usable_cores(), "for x in loader: model(x)")
     assert found.process_cpu is not None
 
 
@@ -63,7 +63,7 @@ def test_an_odd_variable_silences_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     def fails() -> None:
         raise OSError
 
-    monkeypatch.setattr(host_limits, "cores", fails)
+    monkeypatch.setattr(host_limits, "usable_cores", fails)
     found = Around("model(x)")(ended(0, 1))
     assert found.cores is None
     assert [one.name for one in found.models] == ["model"]
@@ -89,7 +89,7 @@ def test_a_short_code_after_which_the_gpu_goes_on_is_looked_up() -> None:
 
 def test_of_a_short_run_nothing_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty cell costs next to nothing; what it left is remembered all the same."""
-    monkeypatch.setattr(host_limits, "cores", lambda: pytest.fail("looked up"))
+    monkeypatch.setattr(host_limits, "usable_cores", lambda: pytest.fail("looked up"))
     found = Around("x = 1")(ended(1, 2, duration=0.01))
     assert (found.loaders, found.cores, found.process_cpu) == ((), None, None)
     assert found.earlier == {UUID: (Ends(1, 2),)}

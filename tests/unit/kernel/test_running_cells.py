@@ -1,88 +1,149 @@
-"""Which cell has ended: told even where IPython's events do not come in pairs."""
+"""The running cells are known exactly, even if IPython's events do not come in pairs."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from types import SimpleNamespace
 
 from gpuwidget.kernel.shell.running_cells import RunningCells
 
-
-def info(code: str = "pass") -> SimpleNamespace:
-    """What IPython says of a cell."""
-    return SimpleNamespace(raw_cell=code)
+SHELL = SimpleNamespace(displayhook=SimpleNamespace(prompt_count=7))
 
 
-def run_cell_async(cells: RunningCells[str], name: str, *inner: str, heard: bool = True) -> None:
-    """Run a cell, with others inside it, as IPython's function of that name; its end may be unheard of."""
-    cells.forget_lost()
-    about = info(name)
-    cells.begin(about, name)
+def info(code: str = "pass", *, stored: bool = False) -> SimpleNamespace:
+    """Return what IPython passes to ``pre_run_cell``."""
+    return SimpleNamespace(raw_cell=code, store_history=stored)
+
+
+def begin(cells: RunningCells, about: SimpleNamespace, lost: list[str] | None = None) -> None:
+    """Run ``pre_run_cell``; the cell's code is added to ``lost`` if its end has no event."""
+    cells.before(about)
+    if lost is not None:
+        cell = cells.find(about)
+        assert cell is not None
+        cell.on_lost.append(lambda: lost.append(about.raw_cell))
+
+
+def end(cells: RunningCells, about: SimpleNamespace | None) -> str | None:
+    """Run ``post_run_cell``; return the code of the cell that has ended."""
+    result = None if about is None else SimpleNamespace(info=about)
+    cells.ending(result)
+    cell = cells.find(about)
+    cells.after(result)
+    return None if cell is None else str(getattr(cell.info, "raw_cell", None))
+
+
+def outermost(cells: RunningCells) -> str | None:
+    """Return the code of the outermost cell."""
+    return None if cells.outermost is None else str(getattr(cells.outermost.info, "raw_cell", None))
+
+
+def run_cell_async(
+    cells: RunningCells, code: str, *inner: str, ends: bool = True, lost: list[str] | None = None
+) -> None:
+    """Run a cell, with others inside it, in a function of the name that IPython's has."""
+    about = info(code)
+    begin(cells, about, lost)
     if inner:
         run_cell_async(cells, *inner)
-    if heard:
-        assert cells.end(about) == name
+    if ends:
+        assert end(cells, about) == code
 
 
 def test_cells_within_cells() -> None:
-    """The outermost cell stays that until it has ended, whatever it runs."""
-    cells = RunningCells[str]()
+    """The outermost cell stays the outermost until it has ended, whatever it runs."""
+    cells = RunningCells(SHELL)
     outer, inner = info("outer"), info("inner")
-    cells.begin(outer, "outer")
-    cells.begin(inner, "inner")
-    assert (cells.outermost, len(cells)) == ("outer", 2)
-    assert cells.end(inner) == "inner"
-    assert cells.end(info(" \n")) is None  # an empty cell only ends
-    assert cells.outermost == "outer"
-    assert cells.end(outer) == "outer"
-    assert not cells
-    assert cells.end(info()) is None  # so does the one that loads the extension
+    begin(cells, outer)
+    assert (cells.busy, cells.nested) == (True, False)
+    begin(cells, inner)
+    assert (outermost(cells), len(cells), cells.nested) == ("outer", 2, True)
+    assert end(cells, inner) == "inner"
+    assert end(cells, info(" \n")) is None  # an empty cell only ends
+    assert outermost(cells) == "outer"
+    assert end(cells, outer) == "outer"
+    assert (len(cells), cells.busy) == (0, False)
+    assert end(cells, info()) is None  # so does the cell that loads the extension
+
+
+def test_the_number_of_a_cell() -> None:
+    """A cell has the N of its In[N]; one that is not stored in the history has none."""
+    cells = RunningCells(SHELL)
+    numbered, inner = info("numbered", stored=True), info("inner")
+    begin(cells, numbered)
+    begin(cells, inner)
+    assert [cell.number for cell in map(cells.find, (numbered, inner)) if cell is not None] == [7, None]
 
 
 def test_a_cancelled_cell() -> None:
-    """An end without a result is the newest cell's of its thread."""
-    cells = RunningCells[str]()
-    cells.begin(info(), "cancelled")
-    elsewhere = threading.Thread(target=cells.begin, args=(info(), "another thread's"))
-    elsewhere.start()
-    elsewhere.join()
-    assert cells.end(None) == "cancelled"
-    assert cells.outermost == "another thread's"
-    assert cells.end(None) is None
+    """An end without a result ends the newest cell of its thread."""
+    cells = RunningCells(SHELL)
+    begin(cells, info("cancelled"))
+    other = threading.Thread(target=begin, args=(cells, info("another thread's")))
+    other.start()
+    other.join()
+    assert end(cells, None) == "cancelled"
+    assert outermost(cells) == "another thread's"
+    assert end(cells, None) is None
 
 
 def test_a_cell_that_an_exception_leaves() -> None:
-    """Its end comes under another info object with the same code, and takes what ran in it along."""
-    cells = RunningCells[str]()
-    for name in ("outer", "await forever()", "inner"):
-        cells.begin(info(name), name)
-    assert cells.end(info("await forever()")) == "await forever()"
-    assert (cells.outermost, len(cells)) == ("outer", 1)
+    """Its end comes with another info object for the same code, and ends the cells that ran in it."""
+    cells = RunningCells(SHELL)
+    for code in ("outer", "await forever()", "inner"):
+        begin(cells, info(code))
+    assert end(cells, info("await forever()")) == "await forever()"
+    assert (outermost(cells), len(cells)) == ("outer", 1)
 
 
-def test_a_cell_whose_end_nobody_heard_of() -> None:
-    """It is gone as the next one begins, which is then the outermost; who keeps something for it is told."""
+def test_a_cell_whose_end_has_no_event() -> None:
+    """It is removed, and its callbacks are called, when the next cell begins or the outer cell ends."""
     lost: list[str] = []
-    cells = RunningCells[str](lost.append)
-    run_cell_async(cells, "lost", heard=False)
-    assert (cells.outermost, lost) == ("lost", [])
-    run_cell_async(cells, "next", "within the next")
+    cells = RunningCells(SHELL)
+    run_cell_async(cells, "lost", ends=False, lost=lost)
+    assert (outermost(cells), lost) == ("lost", [])
+    run_cell_async(cells, "next", "within the next", lost=lost)
     assert (len(cells), lost) == (0, ["lost"])
     outer = info("outer")
-    cells.begin(outer, "outer")
-    cells.begin(info("inner"), "inner")
-    assert (cells.find(outer), lost) == ("outer", ["lost"])
-    assert (cells.end(outer), lost) == ("outer", ["lost", "inner"])
-    cells.begin(outer, "outer")
+    begin(cells, outer, lost)
+    begin(cells, info("inner"), lost)
+    assert lost == ["lost"]
+    assert (end(cells, outer), lost) == ("outer", ["lost", "inner"])
+    begin(cells, outer, lost)
     cells.clear()
     assert (len(cells), lost) == (0, ["lost", "inner", "outer"])
 
 
-def test_only_what_is_lost_is_forgotten() -> None:
-    """A cell that runs others keeps its place, and so do cells that something else than IPython runs."""
-    cells = RunningCells[str]()
+def test_only_lost_cells_are_removed() -> None:
+    """A cell that runs others stays, and so do cells that another program than IPython runs."""
+    cells = RunningCells(SHELL)
     run_cell_async(cells, "outer", "middle", "inner")
-    assert not cells
-    cells.begin(info("of another shell"), "of another shell")
-    cells.forget_lost()
-    assert cells.outermost == "of another shell"
+    assert len(cells) == 0
+    begin(cells, info("of another shell"))
+    begin(cells, info("the next"))
+    assert (outermost(cells), len(cells)) == ("of another shell", 2)
+
+
+def test_the_cell_that_loads_the_extension() -> None:
+    """The kernel is busy until that cell has ended, and cells in it are nested."""
+
+    def run_cell_async(code: Callable[[], RunningCells]) -> RunningCells:
+        return code()
+
+    def load() -> RunningCells:
+        cells = RunningCells(SHELL)
+        assert (cells.busy, len(cells)) == (True, 0)
+        return run_cell_async(lambda: nested(cells))
+
+    def nested(cells: RunningCells) -> RunningCells:
+        inner = info("inner")
+        begin(cells, inner)
+        assert cells.nested
+        assert end(cells, inner) == "inner"
+        return cells
+
+    cells = run_cell_async(load)
+    assert cells.busy
+    assert end(cells, info("%load_ext gpuwidget")) is None
+    assert not cells.busy

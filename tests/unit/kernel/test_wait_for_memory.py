@@ -74,7 +74,7 @@ class Bench:
             # Not while a reading is under way: on a slow machine the time for it would be over.
             fast = self.sampler._fast
             while not over.wait(0.001):
-                if fast.answered(fast._wanted):
+                if fast.is_done(fast._requested):
                     self.clock.advance(0.1)
 
         ticking = threading.Thread(target=tick)
@@ -120,7 +120,7 @@ def test_room_is_there(bench: Bench) -> None:
     """With room enough the cell begins at once, and its card says nothing of it."""
     assert bench.wait("--need 20GiB --wait 10m") is None
     assert bench.line.shown == []
-    assert wait_for_memory.witnesses(None) == []
+    assert wait_for_memory.collectors(None) == []
 
 
 def test_looking_once(bench: Bench) -> None:
@@ -162,7 +162,7 @@ def test_waiting_until_there_is_room(bench: Bench) -> None:
     assert note.startswith("Waited ")
     assert note.endswith("s for 20.0 GiB free on GPU 1 H200 (--gpu).")
     assert bench.line.closed > 0
-    assert len(wait_for_memory.witnesses(note)) == 1
+    assert len(wait_for_memory.collectors(note)) == 1
 
 
 def test_in_vain(bench: Bench) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from helpers_allocator import StandInGpu
 
-from gpuwidget.heap.find_holders import reach
-from gpuwidget.heap.roots import Root
+from gpuwidget.heap.find_holders import find_holders
+from gpuwidget.heap.heap_walk import Root
 from gpuwidget.measure.cell_allocations import BEFORE, UNKNOWN, CellBlocks
 from gpuwidget.pytorch import allocator
 
@@ -28,7 +28,7 @@ class Notebook:
         new = self.blocks.settle(cell, found, allocator.churn())
         if watched:
             roots = [Root(name, value, "variable") for name, value in self.variables.items()]
-            reach(roots, found, remember=self.blocks.watch)
+            find_holders(roots, found, on_storage=self.blocks.watch)
         return new
 
     def origin(self, tensor: Any) -> int:

@@ -31,7 +31,7 @@ class Code:
     def source(self, filename: str, line: int) -> str:
         return f"source of {line}"
 
-    def above(self, filename: str) -> int | None:
+    def lines_above_timed(self, filename: str) -> int | None:
         return {CELL: 2}.get(filename)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwidget.model.terminal_text import cells, printable, printable_lines
+from gpuwidget.model.terminal_text import display_width, printable, printable_lines
 
 
 @pytest.mark.parametrize(
@@ -37,4 +37,4 @@ def test_lines_stay() -> None:
 def test_wide_and_combining_characters_keep_their_width() -> None:
     """A line of names in any script is as wide as before."""
     for text in ("训练.ipynb", "e\u0301t\u0301", "\uff27\uff30\uff35"):
-        assert cells(printable(text)) == cells(text)
+        assert display_width(printable(text)) == display_width(text)

@@ -10,7 +10,7 @@ from helpers_frames import PRINTING, STEPPING, WAITING, Watched, lines, said
 
 from gpuwidget.profiler.activity_check import UNCHECKED
 from gpuwidget.profiler.counter_windows import WindowMean
-from gpuwidget.sources import Window
+from gpuwidget.sources import UtilizationWindow
 
 SHORT_KERNELS = (
     "kernels of a few microseconds end before a query sees them, or the work ran on other streams or in "
@@ -47,10 +47,10 @@ def test_kernels_too_short_to_be_seen() -> None:
     """
     watched = Watched()
     stepping(watched)
-    driver = [Window(now(watched), 17.0)]
+    driver = [UtilizationWindow(now(watched), 17.0)]
     for _ in range(20):
         stepping(watched, 20)
-        driver.append(Window(now(watched), 17.0))
+        driver.append(UtilizationWindow(now(watched), 17.0))
     watched.windows.windows = driver
     watched.witness.open()
     time = said(watched, utilization=17.0)
@@ -85,10 +85,10 @@ def test_only_matching_windows_are_compared() -> None:
 def test_the_drivers_windows_where_there_is_no_gpm() -> None:
     """Before Hopper the driver's windows are compared with the queries in each of them."""
     watched = Watched()
-    driver = [Window(now(watched), 0.0)]
+    driver = [UtilizationWindow(now(watched), 0.0)]
     for number in range(10):
         stepping(watched, 20, busy=number % 2)
-        driver.append(Window(now(watched), 100.0 * (number % 2)))
+        driver.append(UtilizationWindow(now(watched), 100.0 * (number % 2)))
     watched.windows.windows = driver
     watched.witness.open()
     time = said(watched, utilization=20.0)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from helpers_frames import CELL, KERNEL, NAMES, OTHER_CELL, stack
 
-from gpuwidget.kernel.shell.magic_bodies import cell_text
+from gpuwidget.model.cell_source import CellSource
 from gpuwidget.model.report import WAITING_FOR_CHILD, in_call
 from gpuwidget.profiler.code_places import Places
 
@@ -23,7 +23,7 @@ SLEEP = ("/lib/site-packages/lib.py", "sleep", 2)
 
 def where(text: str, *frames: tuple[str, str, int]) -> tuple[int | None, str | None, str | None]:
     """The cell's line, the user's frame below it and the call."""
-    places = Places(NAMES.__contains__, NAMES.get, cell_text(text))
+    places = Places(NAMES.__contains__, NAMES.get, CellSource.parse(text))
     places.begin(stack(KERNEL), None)
     place = places.find(stack(KERNEL, *frames))
     user = places.frame(place.user, places.line(place.user, place.user_at)) if place.user else None

@@ -30,7 +30,7 @@ from gpuwidget.model.report import CodeTime, LineTime
 from gpuwidget.profiler.code_places import Places
 from gpuwidget.profiler.counter_windows import WindowMean
 from gpuwidget.profiler.sampling_profiler import CodeWitness
-from gpuwidget.sources import Window
+from gpuwidget.sources import UtilizationWindow
 
 
 def alone(streams: Any) -> CodeWitness:
@@ -215,11 +215,11 @@ def test_without_streams_the_drivers_windows_tell() -> None:
     """Where the streams can't be asked, windows that hold different mixtures give each line its activity."""
     watched = Watched(bits=None, reason="torch is not loaded")
     parts = [0.1, 0.9, 0.5, 0.2, 0.8, 0.0, 1.0, 0.3, 0.7, 0.4, 0.6, 1.0, 0.0]
-    windows = [Window(EPOCH + 0.0001, 0.0)]
+    windows = [UtilizationWindow(EPOCH + 0.0001, 0.0)]
     for part in parts:
         for number in range(20):
             watched.look(STEPPING if number < 20 * part else WAITING, busy=None)
-        windows.append(Window(EPOCH + watched.clock.monotonic() + 0.0001, 100 * part))
+        windows.append(UtilizationWindow(EPOCH + watched.clock.monotonic() + 0.0001, 100 * part))
     watched.windows.windows = windows
     watched.witness.open()
     time = said(watched)
@@ -230,11 +230,11 @@ def test_without_streams_the_drivers_windows_tell() -> None:
 def test_windows_that_are_all_alike_tell_nothing() -> None:
     """Loops shorter than a window give no figure: any would fit."""
     watched = Watched(bits=None, reason="torch is not loaded")
-    windows = [Window(EPOCH + 0.0001, 0.0)]
+    windows = [UtilizationWindow(EPOCH + 0.0001, 0.0)]
     for _ in range(20):
         for number in range(20):
             watched.look(STEPPING if number % 2 else WAITING, busy=None)
-        windows.append(Window(EPOCH + watched.clock.monotonic() + 0.0001, 50.0))
+        windows.append(UtilizationWindow(EPOCH + watched.clock.monotonic() + 0.0001, 50.0))
     watched.windows.windows = windows
     watched.witness.open()
     time = said(watched)

@@ -9,7 +9,7 @@ from typing import Any
 import helpers_reports as reports
 import pytest
 
-from gpuwidget.model.report import GpuTimeline, Mark, Report, SourceFacts, Timeline
+from gpuwidget.model.report import GpuTimeline, Mark, Report, SourceInfo, Timeline
 from gpuwidget.profiler.steady_state import steady, warm_up
 
 
@@ -62,7 +62,7 @@ def test_what_others_begin_is_no_warm_up() -> None:
     assert warm_up(run(course)) == 6.0
     assert warm_up(strangers) is None
     assert warm_up(replace(run(course, Mark(3.0, "steady", "mark")), attributed=False)) == 3.0
-    assert warm_up(replace(strangers, source=SourceFacts("replay", None, "recorded"))) == 6.0
+    assert warm_up(replace(strangers, source=SourceInfo("replay", None, "recorded"))) == 6.0
 
 
 @pytest.mark.parametrize(

@@ -107,8 +107,8 @@ def test_it_holds_the_package_and_nothing_else(wheel: Path) -> None:
 def test_it_brings_the_notebooks(installed: Path, tmp_path: Path) -> None:
     """``gpuwidget examples`` copies out what lies in the sources' folder, without a second copy there."""
     program = (
-        "from pathlib import Path; from gpuwidget.cli.examples import copy_out\n"
-        f"print(sorted(path.name for path in copy_out(Path({str(tmp_path)!r}))))"
+        "from pathlib import Path; from gpuwidget.cli.examples import copy_notebooks\n"
+        f"print(sorted(path.name for path in copy_notebooks(Path({str(tmp_path)!r}))))"
     )
     sources = sorted((ROOT / "notebooks").glob("*.ipynb"))
     assert run(installed, program) == str([path.name for path in sources])
@@ -252,9 +252,9 @@ def test_it_changes_no_package_of_an_image(
 
 
 def test_why_an_image_with_ipywidgets_7_needs_the_constraint(wheel: Path, tmp_path: Path) -> None:
-    """Without it pip takes the newest bqplot, and ipywidgets 8 with it: README names the constraint."""
+    """Without it pip takes the newest bqplot, and ipywidgets 8 with it: docs/install.md names the constraint."""
     assert would_install(wheel, tmp_path, OLD_IMAGE, [])["ipywidgets"] == "8.1.9"
-    assert "'bqplot<0.13'" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "'bqplot<0.13'" in (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
 
 
 def would_install(wheel: Path, folder: Path, image: dict[str, str], asked: list[str]) -> dict[str, str]:

@@ -238,7 +238,7 @@ def test_a_forked_child_records_nothing(torch: Any) -> None:
     torch.cuda.init()
     history = History()
     listener = history.open()
-    history.begin_anew_in_child()
+    history.reset_in_child()
     history.close(listener)
     assert [call[0] for call in torch.allocator.calls] == ["all"]
     assert torch._C._cuda_record_memory_history == torch.allocator.switch

@@ -138,7 +138,7 @@ def test_a_child_of_a_fork_has_no_run(torch: FakeTorch) -> None:
     ledger = Ledger()
     ledger.open()
     ledger._lock.acquire()
-    ledger.begin_anew_in_child()
+    ledger.reset_in_child()
     assert torch._C._cuda_resetPeakMemoryStats is before
     account = ledger.open()
     assert ledger.close(account)[0].allocated_peak == 0

@@ -352,7 +352,7 @@ def test_a_forked_child_waits_for_nobody(torch: Any, switch: DeviceSwitch) -> No
     held = threading.Thread(target=switch._lock.acquire)
     held.start()
     held.join()
-    switch.begin_anew_in_child()
+    switch.reset_in_child()
     switch.choose("cuda:0")
     assert str(torch.get_default_device()) == "cuda:0"
     switch.choose(None)

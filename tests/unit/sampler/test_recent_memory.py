@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from gpuwidget.sampler.recent_memory import Recent
+from gpuwidget.sampler.sampler import RecentMemory
 
 
 def sample(time: float, **memory: int | None) -> Any:
@@ -15,18 +15,18 @@ def sample(time: float, **memory: int | None) -> Any:
 
 def test_the_last_minute() -> None:
     """Seconds ago and bytes of one GPU, the oldest first; what is older than a minute is gone."""
-    recent = Recent()
+    recent = RecentMemory()
     for time, size in ((5.0, 1), (50.0, 2), (100.0, None), (101.0, 4)):
         recent.add(sample(time, a=size, b=7))
     assert recent.memory("a", 102.0) == ((52.0, 2), (2.0, None), (1.0, 4))
     assert recent.memory("b", 102.0) == ((52.0, 7), (2.0, 7), (1.0, 7))
     assert recent.memory("c", 102.0) == ((52.0, None), (2.0, None), (1.0, None))
-    assert Recent().memory("a", 102.0) == ()
+    assert RecentMemory().memory("a", 102.0) == ()
 
 
 def test_it_stays_small() -> None:
     """However often is sampled: four a second are kept."""
-    recent = Recent()
+    recent = RecentMemory()
     for n in range(10_000):
         recent.add(sample(n / 100, a=n))
     assert len(recent.memory("a", 99.99)) == 240
@@ -34,6 +34,6 @@ def test_it_stays_small() -> None:
 
 def test_a_clock_that_was_set_back() -> None:
     """What seems to come from the future is not shown."""
-    recent = Recent()
+    recent = RecentMemory()
     recent.add(sample(500.0, a=1))
     assert recent.memory("a", 100.0) == ()

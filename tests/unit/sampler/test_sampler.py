@@ -12,7 +12,7 @@ from fakes import EPOCH, FakeClock, FakeSource
 from gpuwidget.model.errors import GpuLostError, SourceLostError
 from gpuwidget.model.samples import Gpu, Sample
 from gpuwidget.sampler import Sampler
-from gpuwidget.sources import Slow, Window, Xid
+from gpuwidget.sources import SlowReadings, UtilizationWindow, Xid
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_windows_are_read_only_of_gpus_that_someone_asks_for(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:
     """The driver's windows are read every two seconds, of those GPUs only, and no more when nobody asks."""
-    held = (Window(EPOCH - 0.2, 40.0), Window(EPOCH, 60.0))
+    held = (UtilizationWindow(EPOCH - 0.2, 40.0), UtilizationWindow(EPOCH, 60.0))
     source.windows = {0: (), 1: held}
     uuid = source.gpus[1].uuid
     with sampler.subscribe() as subscription:
@@ -238,7 +238,7 @@ def test_what_was_not_looked_at_yet(sampler: Sampler, source: FakeSource, clock:
     go_on = threading.Event()
     read_slow = source.read_slow
 
-    def late(one: Gpu) -> Slow:
+    def late(one: Gpu) -> SlowReadings:
         go_on.wait(20.0)
         return read_slow(one)
 

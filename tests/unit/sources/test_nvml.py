@@ -10,8 +10,7 @@ from helpers_nvml import H200_MEMORY, STRANGER, UUIDS, Machine, in_a_process
 from nvml_standin import Standin
 
 from gpuwidget.model.samples import Process
-from gpuwidget.sources import Steady
-from gpuwidget.sources import nvml_messages as words
+from gpuwidget.sources import StatusReadings, nvml_messages
 
 # -- who is there ----------------------------------------------------------------------------------------
 
@@ -89,7 +88,7 @@ def test_a_driver_without_gpus_is_explained_and_let_go_of(machine: Machine) -> N
     """No GPU at all is said, with the driver's version, and keeps nothing open."""
     machine.says("gpus=0")
     origin = machine.source().open().origin
-    assert (origin.kind, origin.reason, origin.driver) == ("none", words.NO_GPU, "580.159.04")
+    assert (origin.kind, origin.reason, origin.driver) == ("none", nvml_messages.NO_GPU, "580.159.04")
     calls = machine.calls()
     assert calls["nvmlInitWithFlags"] == calls["nvmlShutdown"] == 1
 
@@ -97,11 +96,11 @@ def test_a_driver_without_gpus_is_explained_and_let_go_of(machine: Machine) -> N
 def test_a_driver_that_fails_after_starting_is_explained(machine: Machine) -> None:
     """A driver that goes away while it is being read is no error either."""
     machine.says("nvmlDeviceGetCount_v2=error 9")
-    assert machine.source().open().origin.reason == words.cannot_start(9, "")
+    assert machine.source().open().origin.reason == nvml_messages.start_error(9, "")
     machine.says("nvmlDeviceGetUUID=error 18")
-    assert machine.source().open().origin.reason == words.cannot_start(18, "")
+    assert machine.source().open().origin.reason == nvml_messages.start_error(18, "")
     machine.says("nvmlDeviceGetMaxMigDeviceCount=error 9")
-    assert machine.source().open().origin.reason == words.cannot_start(9, "")
+    assert machine.source().open().origin.reason == nvml_messages.start_error(9, "")
 
 
 def test_a_binding_that_misbehaves_breaks_nothing(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,12 +123,12 @@ def test_a_machine_without_the_library_is_told_what_to_install(library: Path, tm
         print(json.dumps(NvmlSource().open().origin.reason))
         """,
     )
-    assert reason == words.cannot_start(12, "")
+    assert reason == nvml_messages.start_error(12, "")
 
 
 @pytest.mark.parametrize(
     ("module", "sentence"),
-    [("raise ImportError", words.NO_PYNVML), ("nvmlInit = None", words.FOREIGN_PYNVML)],
+    [("raise ImportError", nvml_messages.NO_PYNVML), ("nvmlInit = None", nvml_messages.FOREIGN_PYNVML)],
 )
 def test_a_wrong_binding_is_explained(library: Path, tmp_path: Path, module: str, sentence: str) -> None:
     """Without nvidia-ml-py, or with an old fork of pynvml in its place, the sentence says what to do."""
@@ -175,7 +174,7 @@ def test_an_old_driver_works_with_what_it_has(old_machine: Machine) -> None:
     assert inventory.origin.cuda_driver == "11.4"
     (gpu,) = inventory.gpus
     assert source.read_fast(gpu).missing == {}
-    assert source.read_steady(gpu) == Steady(700.0, 29.0, 33.0, 345.0, 0, ("power cap",), {})
+    assert source.read_status(gpu) == StatusReadings(700.0, 29.0, 33.0, 345.0, 0, ("power cap",), {})
     assert source.read_processes(gpu) == (Process(STRANGER, "compute", 1, None, None, None),)
     assert source.read_slow(gpu).missing == {}
     assert source.read_activity(gpu) is None

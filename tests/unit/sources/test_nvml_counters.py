@@ -9,8 +9,7 @@ from helpers_nvml import EPOCH, GIB, STRANGER, UUIDS, Machine
 
 from gpuwidget.model.errors import GpuLostError
 from gpuwidget.model.samples import Activity, Process
-from gpuwidget.sources import Slow
-from gpuwidget.sources import nvml_messages as words
+from gpuwidget.sources import SlowReadings, nvml_messages
 from gpuwidget.sources.nvml import NvmlSource
 from gpuwidget.sources.nvml_device import SLOW_VALUES
 
@@ -82,7 +81,7 @@ def test_a_gpu_without_counters_says_so(machine: Machine) -> None:
     machine.calls()
     assert source.read_activity(gpu) is None
     assert machine.calls() == {}
-    assert source.read_fast(gpu).missing == {"activity": words.NO_GPM}
+    assert source.read_fast(gpu).missing == {"activity": nvml_messages.NO_GPM}
 
 
 def test_counters_that_fail_for_now_are_read_again(machine: Machine) -> None:
@@ -102,7 +101,7 @@ def test_counters_that_fail_for_now_are_read_again(machine: Machine) -> None:
     assert source.read_fast(gpu).missing == {}
 
 
-@pytest.mark.parametrize("end", [NvmlSource.forget_activity, NvmlSource.close])
+@pytest.mark.parametrize("end", [NvmlSource.stop_activity, NvmlSource.close])
 def test_counters_are_given_back(machine: Machine, end: Callable[[NvmlSource], None]) -> None:
     """When nobody asks any more, or at the end, both samples of each GPU are freed, once."""
     machine.says("gpus=2")
@@ -122,7 +121,7 @@ def test_after_being_forgotten_the_counters_begin_anew(machine: Machine) -> None
     source = machine.source()
     (gpu,) = source.open().gpus
     source.read_activity(gpu)
-    source.forget_activity()
+    source.stop_activity()
     machine.clock.now = 5.0
     assert source.read_activity(gpu) is None
     machine.clock.now = 6.0
@@ -155,14 +154,16 @@ def test_a_slice_has_memory_and_processes_but_no_utilization(machine: Machine) -
     fast = source.read_fast(slice_)
     assert (fast.utilization, fast.memory_used, fast.power_w) == (None, GIB, None)
     assert fast.missing == dict.fromkeys(
-        ("utilization", "memory_utilization", "power_w"), words.OF_THE_WHOLE_GPU
+        ("utilization", "memory_utilization", "power_w"), nvml_messages.NOT_PER_MIG_SLICE
     )
     assert machine.calls() == {"nvmlDeviceGetMemoryInfo_v2": 1}
     assert source.read_processes(slice_) == (Process(STRANGER, "compute", 3, None, None, None),)
     machine.calls()
-    steady, slow = source.read_steady(slice_), source.read_slow(slice_)
-    assert (steady.throttle, steady.missing["throttle"]) == (None, words.OF_THE_WHOLE_GPU)
-    assert slow == Slow(None, None, None, None, None, dict.fromkeys(SLOW_VALUES, words.OF_THE_WHOLE_GPU))
+    steady, slow = source.read_status(slice_), source.read_slow(slice_)
+    assert (steady.throttle, steady.missing["throttle"]) == (None, nvml_messages.NOT_PER_MIG_SLICE)
+    assert slow == SlowReadings(
+        None, None, None, None, None, dict.fromkeys(SLOW_VALUES, nvml_messages.NOT_PER_MIG_SLICE)
+    )
     assert machine.calls() == {}
 
 

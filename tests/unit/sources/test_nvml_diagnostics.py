@@ -9,8 +9,8 @@ from helpers_nvml import Machine
 from nvml_standin import Standin
 
 from gpuwidget.sources import nvml_diagnostics as health
-from gpuwidget.sources import nvml_messages as words
-from gpuwidget.sources.nvml_diagnostics import Peer
+from gpuwidget.sources import nvml_messages
+from gpuwidget.sources.nvml_diagnostics import PeerAccess
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def standin(machine: Machine) -> Standin:
 def test_a_healthy_gpu(standin: Standin) -> None:
     """All that NVML says of it, in the words of nvidia-smi; NVML is closed again."""
     standin.scenario("driver=580.95.05", "cuda=13010", "gpu.0.throttle=1")
-    found = health.examine()
+    found = health.query_health()
     assert (found.error, found.driver, found.cuda_driver, found.lost, found.peers) == (
         *(None, "580.95.05", "13.1"),
         *((), ()),
@@ -38,7 +38,7 @@ def test_a_gpu_with_troubles(standin: Standin) -> None:
         *("gpu.0.mig=0 2", "gpu.0.compute_mode=3", "gpu.0.persistence=0", "gpu.0.ecc=2", "gpu.0.remapped=1"),
         *("gpu.0.remap_pending=1", "gpu.0.remap_failed=1", "gpu.0.pcie_width=8", "gpu.0.mig_mode_pending=0"),
     )
-    (gpu,) = health.examine().gpus
+    (gpu,) = health.query_health().gpus
     assert (gpu.mig, gpu.mig_pending, len(gpu.slices)) == (True, False, 2)
     assert (gpu.compute_mode, gpu.persistence, gpu.ecc_uncorrected) == ("exclusive process", False, 2)
     assert (gpu.remapped, gpu.remap_pending, gpu.remap_failed) == (1, True, True)
@@ -49,8 +49,8 @@ def test_what_a_gpu_does_not_say_is_unknown(standin: Standin) -> None:
     """As on a consumer card: None with the reason, and the rest is there."""
     names = ("RemappedRows", "EccMode", "TotalEccErrors", "MigMode")
     standin.scenario(*(f"gpu.0.nvmlDeviceGet{name}=error 3" for name in names))
-    (gpu,) = health.examine().gpus
-    reason = words.PERMANENT[3]
+    (gpu,) = health.query_health().gpus
+    reason = nvml_messages.PERMANENT[3]
     assert gpu.missing == dict.fromkeys(("mig", "ecc", "remapped", "ecc_uncorrected"), reason)
     assert (gpu.ecc_uncorrected, gpu.remap_failed, gpu.mig) == (None, None, None)
     assert gpu.pcie_width == 16
@@ -59,14 +59,14 @@ def test_what_a_gpu_does_not_say_is_unknown(standin: Standin) -> None:
 def test_a_lost_gpu_hides_no_other(standin: Standin) -> None:
     """It is told in a sentence; pairs are of those that answer."""
     standin.scenario("gpus=3", "gpu.1.nvmlDeviceGetMigMode=error 15", "gpu.0.p2p.2.2=5")
-    found = health.examine()
+    found = health.query_health()
     assert [gpu.index for gpu in found.gpus] == [0, 2]
     assert found.lost == (
         "GPU 1 fell off the bus or lost its power; a reboot of the machine usually brings it back.",
     )
     assert found.peers == (
-        Peer(one=0, other=2, nvlink=False, reads=True),
-        Peer(one=2, other=0, nvlink=True, reads=True),
+        PeerAccess(one=0, other=2, nvlink=False, reads=True),
+        PeerAccess(one=2, other=0, nvlink=True, reads=True),
     )
 
 
@@ -74,12 +74,12 @@ def test_a_lost_gpu_hides_no_other(standin: Standin) -> None:
 def test_a_driver_that_does_not_start(standin: Standin, code: int) -> None:
     """Its error, with what it means and what to do."""
     standin.scenario(f"nvmlInitWithFlags=error {code}")
-    found = health.examine()
-    assert (found.error, found.reason, found.gpus) == (code, words.cannot_start(code, ""), ())
+    found = health.query_health()
+    assert (found.error, found.reason, found.gpus) == (code, nvml_messages.start_error(code, ""), ())
 
 
 def test_an_old_fork_of_the_binding(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is named, and not taken for a broken driver."""
     monkeypatch.delattr(pynvml, "_nvmlGetFunctionPointer")
-    found = health.examine()
-    assert (found.error, found.reason) == (health.NO_BINDING, words.FOREIGN_PYNVML)
+    found = health.query_health()
+    assert (found.error, found.reason) == (health.NO_BINDING, nvml_messages.FOREIGN_PYNVML)

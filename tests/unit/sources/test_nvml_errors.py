@@ -8,7 +8,7 @@ import pytest
 from helpers_nvml import Hung, Machine
 
 from gpuwidget.model.errors import GpuLostError, SourceLostError
-from gpuwidget.sources import nvml_messages as words
+from gpuwidget.sources import nvml_messages
 from gpuwidget.sources.nvml import NvmlSource
 
 # -- losing a GPU or the driver --------------------------------------------------------------------------
@@ -17,7 +17,7 @@ READERS: list[Callable[..., object]] = [
     NvmlSource.read_fast,
     NvmlSource.read_memory,
     NvmlSource.read_processes,
-    NvmlSource.read_steady,
+    NvmlSource.read_status,
     NvmlSource.read_slow,
     NvmlSource.read_activity,
 ]
@@ -135,7 +135,7 @@ def test_counters_in_use_are_freed_only_by_their_user(machine: Machine) -> None:
     hung = Hung(machine, "nvmlGpmSampleGet", lambda: source.read_activity(first))
     assert source.read_activity(second) is not None
     machine.calls()
-    source.forget_activity()
+    source.stop_activity()
     assert machine.calls() == {"nvmlGpmSampleFree": 2}
     hung.let_go(machine)
     calls = machine.calls()
@@ -150,9 +150,9 @@ def test_a_reader_does_not_wait_for_an_opening_that_hangs(machine: Machine) -> N
     first, _ = source.open().gpus
     hung = Hung(machine, "nvmlDeviceGetHandleByIndex_v2", source.open)
     fast = source.read_fast(first)
-    assert (fast.memory_used, fast.missing["memory_used"]) == (None, words.REOPENING)
-    assert source.read_steady(first).missing["pstate"] == words.REOPENING
-    assert source.read_slow(first).missing["energy_j"] == words.REOPENING
+    assert (fast.memory_used, fast.missing["memory_used"]) == (None, nvml_messages.REOPENING)
+    assert source.read_status(first).missing["pstate"] == nvml_messages.REOPENING
+    assert source.read_slow(first).missing["energy_j"] == nvml_messages.REOPENING
     assert (source.read_memory(first), source.read_processes(first)) == (None, None)
     assert source.read_activity(first) is None
     hung.let_go(machine)

@@ -8,7 +8,7 @@ import pytest
 from helpers_nvml import STRANGER, Machine
 
 from gpuwidget.model.samples import Process
-from gpuwidget.sources import nvml_messages as words
+from gpuwidget.sources import nvml_messages
 from gpuwidget.system import processes
 
 
@@ -17,7 +17,9 @@ def test_processes_are_listed_once_with_user_and_program(
 ) -> None:
     """A process in both lists is one, as compute; names come from this machine; two calls."""
     names = {7: processes.Identity("ada", "python train.py", "--lr 1")}
-    monkeypatch.setattr(processes.Directory, "look_up", lambda self, pid: names.get(pid, processes.UNKNOWN))
+    monkeypatch.setattr(
+        processes.ProcessDirectory, "look_up", lambda self, pid: names.get(pid, processes.UNKNOWN)
+    )
     machine.says("gpu.0.compute=7:1024 8", "gpu.0.graphics=8:2048 9:4096 7:1024")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -36,7 +38,7 @@ def test_this_process_is_found_by_its_pid(machine: Machine) -> None:
     source = machine.source()
     (gpu,) = source.open().gpus
     listed = source.read_processes(gpu)
-    identity = processes.Directory().look_up(os.getpid())
+    identity = processes.ProcessDirectory().look_up(os.getpid())
     assert identity.program is not None
     assert listed == (Process(os.getpid(), "compute", 5, *identity),)
 
@@ -107,5 +109,7 @@ def test_drivers_that_scramble_processes_are_not_believed(
     machine.says(f"driver={driver}", f"gpu.0.compute={STRANGER}:1")
     source = machine.source()
     (gpu,) = source.open().gpus
-    assert source.read_fast(gpu).missing == ({"processes": words.SCRAMBLED} if scrambled else {})
+    assert source.read_fast(gpu).missing == (
+        {"processes": nvml_messages.SCRAMBLED_PROCESS_LISTS} if scrambled else {}
+    )
     assert (source.read_processes(gpu) is None) == scrambled

@@ -11,8 +11,7 @@ import pytest
 from helpers_nvml import EPOCH, GIB, H200_RESERVED, Hung, Machine
 from nvml_standin import build
 
-from gpuwidget.sources import Fast, Slow, Steady
-from gpuwidget.sources import nvml_messages as words
+from gpuwidget.sources import FastReadings, SlowReadings, StatusReadings, nvml_messages
 from gpuwidget.system import processes
 
 # -- the fast calls --------------------------------------------------------------------------------------
@@ -24,7 +23,7 @@ def test_fast_readings_are_three_calls(machine: Machine) -> None:
     source = machine.source()
     (gpu,) = source.open().gpus
     machine.calls()
-    assert source.read_fast(gpu) == Fast(97.0, 41.0, GIB, 649.25, {})
+    assert source.read_fast(gpu) == FastReadings(97.0, 41.0, GIB, 649.25, {})
     assert machine.calls() == {
         "nvmlDeviceGetUtilizationRates": 1,
         "nvmlDeviceGetMemoryInfo_v2": 1,
@@ -76,11 +75,11 @@ def test_one_metric_never_spoils_the_others(machine: Machine) -> None:
     source = machine.source()
     (gpu,) = source.open().gpus
     late = "the driver did not answer in time"
-    assert source.read_fast(gpu) == Fast(
+    assert source.read_fast(gpu) == FastReadings(
         None, None, GIB, 76.0, {"utilization": late, "memory_utilization": late}
     )
     machine.says("gpu.0.util=5")
-    assert source.read_fast(gpu) == Fast(5.0, 0.0, 0, 76.0, {})
+    assert source.read_fast(gpu) == FastReadings(5.0, 0.0, 0, 76.0, {})
 
 
 def test_an_error_without_words_of_ours_is_told_in_the_drivers(machine: Machine) -> None:
@@ -91,7 +90,9 @@ def test_an_error_without_words_of_ours_is_told_in_the_drivers(machine: Machine)
     assert source.read_fast(gpu).missing["utilization"] == "the driver says: Insufficient Memory"
 
 
-@pytest.mark.parametrize(("code", "reason"), [(3, words.PERMANENT[3]), (13, words.PERMANENT[13])])
+@pytest.mark.parametrize(
+    ("code", "reason"), [(3, nvml_messages.PERMANENT[3]), (13, nvml_messages.PERMANENT[13])]
+)
 def test_what_a_gpu_does_not_have_is_not_asked_again(machine: Machine, code: int, reason: str) -> None:
     """Not supported, or too old a driver: remembered for that value of that GPU only."""
     machine.says("gpus=2", f"gpu.0.nvmlDeviceGetUtilizationRates=error {code}")
@@ -168,7 +169,7 @@ def test_steady_readings(machine: Machine) -> None:
     source = machine.source()
     (gpu,) = source.open().gpus
     machine.calls()
-    assert source.read_steady(gpu) == Steady(650.0, 61.0, 72.0, 1755.0, 2, ("power cap",), {})
+    assert source.read_status(gpu) == StatusReadings(650.0, 61.0, 72.0, 1755.0, 2, ("power cap",), {})
     assert sum(machine.calls().values()) == 6
 
 
@@ -184,7 +185,7 @@ def test_every_steady_value_can_be_missing(machine: Machine) -> None:
     )
     source = machine.source()
     (gpu,) = source.open().gpus
-    assert source.read_steady(gpu) == Steady(
+    assert source.read_status(gpu) == StatusReadings(
         None,
         None,
         None,
@@ -213,7 +214,7 @@ def test_temperature_goes_on_when_its_old_call_is_gone(
     machine.says("gpu.0.temperature=44")
     source = machine.source()
     (gpu,) = source.open().gpus
-    assert source.read_steady(gpu).temperature_c == 44.0
+    assert source.read_status(gpu).temperature_c == 44.0
 
 
 def test_a_binding_without_the_deprecated_calls_works(
@@ -224,7 +225,7 @@ def test_a_binding_without_the_deprecated_calls_works(
     machine.says("gpu.0.throttle=4")
     source = machine.source()
     (gpu,) = source.open().gpus
-    assert source.read_steady(gpu).throttle == ("power cap",)
+    assert source.read_status(gpu).throttle == ("power cap",)
 
 
 def test_energy_and_the_utilization_window(machine: Machine) -> None:
@@ -233,8 +234,8 @@ def test_energy_and_the_utilization_window(machine: Machine) -> None:
     source = machine.source()
     (gpu,) = source.open().gpus
     machine.calls()
-    assert source.read_slow(gpu) == Slow(2706.5, 0.167, 0, None, None, {})
-    assert source.read_slow(gpu) == Slow(2706.5, 0.167, 0, None, None, {})
+    assert source.read_slow(gpu) == SlowReadings(2706.5, 0.167, 0, None, None, {})
+    assert source.read_slow(gpu) == SlowReadings(2706.5, 0.167, 0, None, None, {})
     calls = machine.calls()
     assert (calls["nvmlDeviceGetTotalEnergyConsumption"], calls["nvmlDeviceGetSamples"]) == (2, 2)
 
@@ -327,11 +328,11 @@ def test_the_drivers_windows_of_utilization(machine: Machine) -> None:
     machine.says("gpus=2", "gpu.0.util=37", "gpu.0.window=0.2", "gpu.1.samples=0")
     source = machine.source()
     first, second = source.open().gpus
-    windows = source.read_windows(first)
+    windows = source.read_utilization_windows(first)
     assert {window.utilization for window in windows} == {37.0}
     steps = {round(later.until - earlier.until, 3) for earlier, later in pairwise(windows)}
     assert steps == {0.2}
-    assert source.read_windows(second) == ()
+    assert source.read_utilization_windows(second) == ()
 
 
 @pytest.mark.parametrize("line", ["gpu.0.samples=0", "gpu.0.samples=3"])
@@ -340,7 +341,7 @@ def test_a_window_that_is_not_known_yet_is_asked_for_again(machine: Machine, lin
     machine.says(line, "gpu.0.nvmlDeviceGetTotalEnergyConsumption=error 3")
     source = machine.source()
     (gpu,) = source.open().gpus
-    assert source.read_slow(gpu) == Slow(
+    assert source.read_slow(gpu) == SlowReadings(
         None,
         None,
         0,

@@ -16,10 +16,10 @@ WORDS = ROOT / "labextension" / "src" / "panel" / "words.ts"
 def test_the_panel_is_warm_where_the_other_views_are() -> None:
     """What holds a clock down is a worry in the panel if and only if it is one in the table."""
     (quiet,) = re.findall(r"QUIET_THROTTLES[^[]*\[([^]]*)\]", WORDS.read_text(encoding="utf-8"))
-    every = set(throttle_reasons.words((1 << 11) - 1)) | set(
-        throttle_reasons.words(throttle_reasons.HW_SLOWDOWN)
+    every = set(throttle_reasons.reason_names((1 << 11) - 1)) | set(
+        throttle_reasons.reason_names(throttle_reasons.HW_SLOWDOWN)
     )
-    assert set(re.findall(r"'([^']*)'", quiet)) == every - throttle_reasons.ATTENTION
+    assert set(re.findall(r"'([^']*)'", quiet)) == every - throttle_reasons.NEEDS_ATTENTION
 
 
 def test_the_panel_has_the_package_s_version() -> None:

@@ -14,7 +14,7 @@ from helpers_samples import LIVE, h200, process, reading, sample
 from gpuwidget.cli.recorder import RecordingWriter, write_samples
 from gpuwidget.model.errors import RecordingError
 from gpuwidget.model.samples import Activity, Sample
-from gpuwidget.sources import Fast, Slow, Steady
+from gpuwidget.sources import FastReadings, SlowReadings, StatusReadings
 from gpuwidget.sources.recording import NOT_RECORDED, read
 from gpuwidget.sources.replay import SHIPPED, ReplaySource
 
@@ -65,10 +65,10 @@ def test_what_is_recorded_replays_the_same(tmp_path: Path, name: str) -> None:
     found = source.open()
     assert found.gpus == (one, slice_)
     assert (found.origin.driver, found.origin.cuda_driver) == (LIVE.driver, LIVE.cuda_driver)
-    assert source.read_fast(one) == Fast(97.0, 40.0, first.memory_used, 612.4, {})
-    steady = Steady(700.0, 51.0, 55.0, 1980.0, None, ("power cap", "idle"), why)
-    assert source.read_steady(one) == steady
-    assert source.read_slow(one) == Slow(
+    assert source.read_fast(one) == FastReadings(97.0, 40.0, first.memory_used, 612.4, {})
+    steady = StatusReadings(700.0, 51.0, 55.0, 1980.0, None, ("power cap", "idle"), why)
+    assert source.read_status(one) == steady
+    assert source.read_slow(one) == SlowReadings(
         1000.0, 0.2, None, None, None, dict.fromkeys(("ecc_uncorrected", "xid"), NOT_RECORDED)
     )
     shown = source.read_processes(one)
@@ -81,7 +81,7 @@ def test_what_is_recorded_replays_the_same(tmp_path: Path, name: str) -> None:
     assert source.read_fast(slice_).utilization is None
     assert source.read_activity(one) is None
     clock.now = 1000.5
-    assert source.read_fast(one) == Fast(12.5, 40.0, 7, 99.123, {})
+    assert source.read_fast(one) == FastReadings(12.5, 40.0, 7, 99.123, {})
     assert source.read_slow(one).energy_j == 1306.25
     activity = source.read_activity(one)
     assert activity is not None
@@ -129,7 +129,7 @@ def test_lost_gpus_and_graphics_processes_come_back_as_such(tmp_path: Path) -> N
         sample((one, reading(one, processes=(drawing,)))),
         sample((one, reading(one, lost_since=EPOCH)), time=EPOCH - 100),
     )
-    track = read(path).gpus[0].track
+    track = read(path).gpus[0].series
     assert track.processes == [(drawing,), None]
     assert list(track.lost) == [0, 1]
     assert list(read(path).times) == [0.0, 0.0]
@@ -265,7 +265,7 @@ def test_an_empty_file_and_one_without_readings_are_said_to_be(tmp_path: Path) -
             "one UUID",
         ),
         (b'{"meta": {"gpus": [{"name": "A"}]}}\n{"t": 0, "gpus": [{"util": [1]}]}\n', "line 2: float"),
-        (gzip.compress(b"text\n"), "line 1: not JSON"),
+        (gzip.compress(b"text\n", mtime=0), "line 1: not JSON"),
         (b"\x1f\x8b no gzip after all", "Unknown compression method"),
     ],
 )

@@ -10,7 +10,7 @@ from helpers_recordings import GPM, SetClock, meta, tick, values, write
 
 from gpuwidget.model.errors import GpuLostError, SourceLostError
 from gpuwidget.model.samples import Activity, Process
-from gpuwidget.sources import Fast, Slow, Steady, open_source
+from gpuwidget.sources import FastReadings, SlowReadings, StatusReadings, open_source
 from gpuwidget.sources.replay import ReplaySource
 
 NOT_RECORDED = "not in the recording"
@@ -53,10 +53,10 @@ def test_every_value_of_a_tick_comes_in_the_units_of_the_model(clock: SetClock, 
     path = write(tmp_path / "x.jsonl", meta(), tick(0, values(throttle=0x25)))
     source = ReplaySource(str(path), loop=True, clock=clock)
     gpu = source.open().gpus[0]
-    assert source.read_fast(gpu) == Fast(50.0, 5.0, 1024, 100.0, {})
+    assert source.read_fast(gpu) == FastReadings(50.0, 5.0, 1024, 100.0, {})
     assert source.read_memory(gpu) == 1024
     assert source.read_processes(gpu) == (Process(7, "compute", 1000, None, None, None),)
-    assert source.read_steady(gpu) == Steady(
+    assert source.read_status(gpu) == StatusReadings(
         power_limit_w=700.0,
         temperature_c=30.0,
         memory_temperature_c=35.0,
@@ -65,7 +65,7 @@ def test_every_value_of_a_tick_comes_in_the_units_of_the_model(clock: SetClock, 
         throttle=("too hot", "power cap", "idle"),
         missing={"pstate": NOT_RECORDED},
     )
-    assert source.read_slow(gpu) == Slow(
+    assert source.read_slow(gpu) == SlowReadings(
         None, 0.2, None, None, None, dict.fromkeys(("energy_j", "ecc_uncorrected", "xid"), NOT_RECORDED)
     )
     assert source.read_activity(gpu) is None
@@ -92,7 +92,7 @@ def test_what_was_unknown_stays_unknown(clock: SetClock, tmp_path: Path) -> None
         assert fast.missing == expected
         assert source.read_memory(gpu) is None
         assert source.read_processes(gpu) is None
-        assert source.read_steady(gpu) == Steady(
+        assert source.read_status(gpu) == StatusReadings(
             None,
             None,
             None,
@@ -241,12 +241,12 @@ def test_activity_is_the_mean_of_the_windows_since_the_last_call(clock: SetClock
 
 
 def test_activity_begins_anew_after_nobody_asked_for_it(clock: SetClock, counters: str) -> None:
-    """After forget_activity the next call is the first again; a clock set back does no harm."""
+    """After stop_activity the next call is the first again; a clock set back does no harm."""
     clock.now = 100.0
     source = ReplaySource(counters, loop=True, clock=clock)
     gpu = source.open().gpus[0]
     source.read_activity(gpu)
-    source.forget_activity()
+    source.stop_activity()
     clock.now = 104.5
     assert source.read_activity(gpu) is None
     clock.now = 90.0
@@ -345,4 +345,4 @@ def test_the_shipped_recording_tells_what_utilization_alone_hides(clock: SetCloc
 def test_a_recording_has_no_windows_of_the_driver() -> None:
     """What was recorded five times a second has no times of the driver's own."""
     source = open_source("replay")
-    assert source.read_windows(source.open().gpus[0]) == ()
+    assert source.read_utilization_windows(source.open().gpus[0]) == ()

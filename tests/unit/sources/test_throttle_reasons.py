@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwidget.sources.throttle_reasons import mask, needing_attention, words
+from gpuwidget.sources.throttle_reasons import needing_attention, reason_mask, reason_names
 
 
 @pytest.mark.parametrize(
@@ -27,29 +27,34 @@ from gpuwidget.sources.throttle_reasons import mask, needing_attention, words
 )
 def test_each_reason_has_its_word_and_the_worst_comes_first(mask: int, expected: tuple[str, ...]) -> None:
     """Nobody has to look up a bit mask."""
-    assert words(mask) == expected
+    assert reason_names(mask) == expected
 
 
 def test_the_general_slowdown_gives_way_to_the_one_that_says_why() -> None:
     """One cause is named once."""
-    assert words(0x8 | 0x40) == ("too hot (hardware)",)
-    assert words(0x8 | 0x80) == ("power brake",)
+    assert reason_names(0x8 | 0x40) == ("too hot (hardware)",)
+    assert reason_names(0x8 | 0x80) == ("power brake",)
 
 
 def test_a_reason_of_a_newer_driver_is_not_hidden() -> None:
     """A bit without a word is shown by its number."""
-    assert words(0x800 | 0x4) == ("power cap", "reason 0x800")
+    assert reason_names(0x800 | 0x4) == ("power cap", "reason 0x800")
 
 
 def test_idle_and_settings_are_no_trouble() -> None:
     """Only a want of power or cooling calls for a person."""
-    assert needing_attention(words(0x1FF)) == ("too hot (hardware)", "power brake", "too hot", "power cap")
-    assert needing_attention(words(0x1 | 0x2 | 0x10 | 0x100)) == ()
-    assert needing_attention(words(0x8)) == ("hardware slowdown",)
+    assert needing_attention(reason_names(0x1FF)) == (
+        "too hot (hardware)",
+        "power brake",
+        "too hot",
+        "power cap",
+    )
+    assert needing_attention(reason_names(0x1 | 0x2 | 0x10 | 0x100)) == ()
+    assert needing_attention(reason_names(0x8)) == ("hardware slowdown",)
 
 
 @pytest.mark.parametrize("bits", [0x0, 0x1, 0x4, 0x8, 0x40, 0x1 | 0x2 | 0x10 | 0x20 | 0x100, 0x604, 0x804])
 def test_words_can_be_written_down_as_bits_again(bits: int) -> None:
     """A recording made from words plays the same words."""
-    assert mask(words(bits)) == bits
-    assert mask(("somebody else's word",)) == 0
+    assert reason_mask(reason_names(bits)) == bits
+    assert reason_mask(("somebody else's word",)) == 0

@@ -49,12 +49,12 @@ def test_cores_are_bounded_by_affinity_and_by_the_containers_share(
     tmp_path: Path, cgroup: str, files: dict[str, str], cores: float
 ) -> None:
     """The tighter of the two, in either version of control groups, at any level."""
-    assert host_limits.cores(group(tmp_path, cgroup, files)) == cores
+    assert host_limits.usable_cores(group(tmp_path, cgroup, files)) == cores
 
 
 def test_without_control_groups_the_affinity_counts(tmp_path: Path) -> None:
     """As on a machine that has no /proc."""
-    assert host_limits.cores(tmp_path) == 8
+    assert host_limits.usable_cores(tmp_path) == 8
 
 
 def test_shared_memory_has_a_size_where_there_is_any() -> None:

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from gpuwidget.system import processes
-from gpuwidget.system.processes import UNKNOWN, Directory, Families, Family, Identity
+from gpuwidget.system.processes import UNKNOWN, Identity, OwnProcessTree, ProcessDirectory, ProcessTrees
 
 ME = os.getpid()
 
@@ -43,12 +43,12 @@ class Table:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, rows: dict[int, tuple[float, int]]) -> None:
         self.rows = rows
         self.looks = 0
-        monkeypatch.setattr(processes, "_origin", self._origin)
+        monkeypatch.setattr(processes, "_start_info", self._start_info)
 
-    def _origin(self, pid: int) -> processes._Origin | None:
+    def _start_info(self, pid: int) -> processes._StartInfo | None:
         self.looks += 1
         row = self.rows.get(pid)
-        return None if row is None else processes._Origin(*row)
+        return None if row is None else processes._StartInfo(*row)
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_a_child_and_its_child_belong_to_this_process() -> None:
     assert child.stdout is not None
     try:
         grandchild = int(child.stdout.readline())
-        family = Family()
+        family = OwnProcessTree()
         assert [family.contains(pid) for pid in (ME, child.pid, grandchild, os.getppid(), 1)] == [
             True,
             True,
@@ -80,7 +80,7 @@ def test_a_child_and_its_child_belong_to_this_process() -> None:
         ]
     finally:
         child.communicate("x\n")
-    assert Family().contains(child.pid) is False
+    assert OwnProcessTree().contains(child.pid) is False
 
 
 def test_a_reused_pid_is_not_taken_for_family(
@@ -89,7 +89,7 @@ def test_a_reused_pid_is_not_taken_for_family(
     """A stranger that got the number of a dead child is a stranger, and the other way round."""
     rows = table({50: (20.0, ME), 60: (20.0, 7), 7: (5.0, 1)}).rows
     clock = ManualClock()
-    family = Family(clock)
+    family = OwnProcessTree(clock)
     assert (family.contains(50), family.contains(60)) == (True, False)
     rows[50], rows[60] = (30.0, 7), (30.0, ME)
     clock.now = 2.0
@@ -101,7 +101,7 @@ def test_a_parent_younger_than_its_child_is_a_stranger(
 ) -> None:
     """The number of a dead parent that somebody else has got does not lead to this process."""
     table({50: (20.0, 40), 40: (25.0, ME), 51: (20.0, 41)})
-    family = Family(ManualClock())
+    family = OwnProcessTree(ManualClock())
     assert (family.contains(50), family.contains(51), family.contains(99)) == (False, False, False)
 
 
@@ -119,14 +119,14 @@ def test_an_orphan_is_told_by_its_session(
 ) -> None:
     """What a kernel started belongs to it though its parent died, unless it began a session of its own."""
     table(rows)
-    assert Family(ManualClock()).contains(50) is ours
+    assert OwnProcessTree(ManualClock()).contains(50) is ours
 
 
 def test_who_was_ours_stays_ours(table: Callable[[dict[int, tuple[float, int]]], Table]) -> None:
     """A worker that was seen before its parent died goes on counting, in later runs too."""
     rows = table({50: (20.0, 40), 40: (15.0, ME)}).rows
     clock = ManualClock()
-    family = Family(clock)
+    family = OwnProcessTree(clock)
     assert family.contains(50)
     del rows[40]
     rows[50] = (20.0, 1)
@@ -136,18 +136,18 @@ def test_who_was_ours_stays_ours(table: Callable[[dict[int, tuple[float, int]]],
         family.contains(pid)
     clock.now = 200.0
     assert family.contains(50)
-    assert processes.family() is processes.family()
+    assert processes.own_process_tree() is processes.own_process_tree()
 
 
 def test_a_daemon_of_a_session_leader() -> None:
     """A program that outlives the one that started it, as `nohup program &` does, is still its kernel's."""
     code = (
         "import os, subprocess\n"
-        "from gpuwidget.system.processes import Family\n"
+        "from gpuwidget.system.processes import OwnProcessTree\n"
         "subprocess.run(['sh', '-c', 'sleep 60 >/dev/null 2>&1 & echo $! >pid'])\n"
         "orphan = int(open('pid').read())\n"
         "parent = int(open(f'/proc/{orphan}/stat').read().rpartition(')')[2].split()[1])\n"
-        "print(parent != os.getpid(), Family().contains(orphan))\n"
+        "print(parent != os.getpid(), OwnProcessTree().contains(orphan))\n"
         "os.kill(orphan, 9)\n"
     )
     with tempfile.TemporaryDirectory() as folder:
@@ -179,7 +179,7 @@ def test_several_families_are_told_apart(
         400: (20.0, 1),
     }
     table(rows)
-    families = Families(ManualClock())
+    families = ProcessTrees(ManualClock())
     families.set_roots([100, 200, 300, 999])
     found = {pid: families.root_of(pid) for pid in (*rows, 999, ME)}
     theirs = {100: 100, 101: 100, 102: 100, 200: 200, 201: 200, 300: 300, 301: 300}
@@ -189,7 +189,7 @@ def test_several_families_are_told_apart(
 def test_families_come_and_go(table: Callable[[dict[int, tuple[float, int]]], Table]) -> None:
     """A restarted kernel does not inherit its forerunner's orphans, also where it got the same number."""
     rows: dict[int, Any] = table({100: (20.0, ME), 50: (21.0, 100), 51: (21.0, 60), 60: (20.0, 1)}).rows
-    families = Families(ManualClock())
+    families = ProcessTrees(ManualClock())
     families.set_roots([100])
     assert (families.root_of(50), families.root_of(51)) == (100, None)
     families.set_roots([100, 60])
@@ -206,7 +206,7 @@ def test_families_come_and_go(table: Callable[[dict[int, tuple[float, int]]], Ta
 def test_a_circle_of_parents_ends(table: Callable[[dict[int, tuple[float, int]]], Table]) -> None:
     """Numbers that change hands during the walk can't keep it going for ever."""
     table({50: (20.0, 51), 51: (20.0, 50)})
-    assert Family(ManualClock()).contains(50) is False
+    assert OwnProcessTree(ManualClock()).contains(50) is False
 
 
 def test_family_is_looked_up_once_in_a_while(
@@ -215,7 +215,7 @@ def test_family_is_looked_up_once_in_a_while(
     """Many questions about the same process cost one look in two seconds; about ourselves, none."""
     counted = table({50: (20.0, 40), 40: (15.0, ME)})
     clock = ManualClock()
-    family = Family(clock)
+    family = OwnProcessTree(clock)
     counted.looks = 0
     for _ in range(100):
         assert family.contains(50)
@@ -232,16 +232,16 @@ def test_a_long_lived_process_remembers_only_so_much(
     """However many processes come and go, what is remembered of them stays small."""
     monkeypatch.setattr(processes, "_identify", lambda pid, origin: Identity("ada", str(pid), ""))
     table(dict.fromkeys(range(2, 5000), (20.0, 1)))
-    family, directory = Family(ManualClock()), Directory(ManualClock())
+    family, directory = OwnProcessTree(ManualClock()), ProcessDirectory(ManualClock())
     for pid in range(2, 5000):
         family.contains(pid)
         directory.look_up(pid)
-    assert len(family._families._judged) <= 1024
+    assert len(family._trees._roots_found) <= 1024
     table(dict.fromkeys(range(2, 5000), (20.0, ME)))
-    kin = Family(ManualClock())
+    kin = OwnProcessTree(ManualClock())
     for pid in range(2, 5000):
         kin.contains(pid)
-    assert len(kin._families._judged) <= 1024
+    assert len(kin._trees._roots_found) <= 1024
     assert len(directory._known) <= 1024
 
 
@@ -254,7 +254,7 @@ def test_user_program_and_arguments_of_a_process(tmp_path: Path) -> None:
     try:
         assert child.stdout is not None
         child.stdout.readline()  # before it has begun, the system may not have its arguments yet
-        found = Directory().look_up(child.pid)
+        found = ProcessDirectory().look_up(child.pid)
     finally:
         child.communicate(b"\n")
     program = f"{os.path.basename(sys.executable)} train.py"
@@ -299,7 +299,7 @@ def test_names_are_asked_once_for_each_process(
     monkeypatch.setattr(processes, "_identify", identify)
     rows = table({50: (20.0, 1)}).rows
     clock = ManualClock()
-    directory = Directory(clock)
+    directory = ProcessDirectory(clock)
     for clock.now in (0.0, 1.0, 2.0, 10.0):
         assert directory.look_up(50) == Identity("ada", "call 1", "")
     rows[50] = (30.0, 1)
@@ -319,9 +319,9 @@ def test_a_process_that_may_not_be_read_is_unknown(monkeypatch: pytest.MonkeyPat
 
     user = psutil.Process().username()
     monkeypatch.setattr(psutil.Process, "cmdline", denied)
-    assert Directory().look_up(ME) == Identity(user, None, None)
+    assert ProcessDirectory().look_up(ME) == Identity(user, None, None)
     monkeypatch.setattr(psutil.Process, "username", denied)
-    assert Directory().look_up(ME) == UNKNOWN
+    assert ProcessDirectory().look_up(ME) == UNKNOWN
 
 
 @pytest.mark.parametrize(("inode", "ours"), [(0xEFFFFFFC, True), (4026532321, False)])
@@ -382,11 +382,11 @@ def test_family_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psutil, "LINUX", False)
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        assert Family().contains(child.pid)
-        assert not Family().contains(os.getppid())
+        assert OwnProcessTree().contains(child.pid)
+        assert not OwnProcessTree().contains(os.getppid())
     finally:
         child.communicate(b"\n")
-    assert not Family().contains(child.pid)
+    assert not OwnProcessTree().contains(child.pid)
 
 
 def test_host_memory_is_what_no_program_could_get() -> None:
@@ -447,4 +447,4 @@ def test_who_has_a_cuda_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     assert processes.uses_cuda(gone.pid) is None
-    assert (processes.exists(ME), processes.exists(gone.pid)) == (True, False)
+    assert (processes.process_exists(ME), processes.process_exists(gone.pid)) == (True, False)

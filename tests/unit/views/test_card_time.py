@@ -9,8 +9,8 @@ from typing import Any
 import helpers_reports as reports
 
 from gpuwidget.model.report import MIME_TYPE, CodeTime, FrameTime, Level, LineTime, Report
-from gpuwidget.views import card, card_text
-from gpuwidget.views.card_time import line, time_details
+from gpuwidget.views import card
+from gpuwidget.views.card_details import time_details, time_line
 
 LOADER = LineTime(7, "for x, y in loader:", 61.2, 4.1, "DataLoader._next_data", None)
 
@@ -34,7 +34,7 @@ def timed(*lines: LineTime, **changes: Any) -> Report:
 
 def test_a_line_in_words() -> None:
     """The line, its source, its share, the GPU's activity there and the call it was in."""
-    assert line(LOADER) == (
+    assert time_line(LOADER) == (
         "line 7 `for x, y in loader:`: 61 % of the time, GPU 4.1 % busy, in DataLoader._next_data"
     )
 
@@ -46,34 +46,36 @@ def test_a_line_whose_time_is_in_the_users_modules() -> None:
         FrameTime("train.py:33 step", 10.0, None, None),
     )
     one = LineTime(2, "step(x)", 30.0, None, None, "train.py:31 step", frames=frames)
-    assert line(one) == "line 2 `step(x)`: 30 % of the time, at train.py:31 step (20 %)"
-    assert line(replace(one, frames=frames[:1], share=21.0)).endswith("at train.py:31 step")
+    assert time_line(one) == "line 2 `step(x)`: 30 % of the time, at train.py:31 step (20 %)"
+    assert time_line(replace(one, frames=frames[:1], share=21.0)).endswith("at train.py:31 step")
 
 
 def test_a_call_with_a_part_of_its_lines_time() -> None:
     """The call that a line was in most has its own part beside it, where it is not nearly all."""
-    assert line(replace(LOADER, call_share=60.0)).endswith("in DataLoader._next_data")
-    assert line(replace(LOADER, call_share=20.0)).endswith("in DataLoader._next_data (20 %)")
+    assert time_line(replace(LOADER, call_share=60.0)).endswith("in DataLoader._next_data")
+    assert time_line(replace(LOADER, call_share=20.0)).endswith("in DataLoader._next_data (20 %)")
 
 
 def test_lines_that_can_not_be_told_apart() -> None:
     """Several lines in one row are named as several; what is no line of the cell says so."""
-    assert line(replace(LOADER, until=9, call=None)) == "lines 7 to 9: 61 % of the time, GPU 4.1 % busy"
-    assert line(LineTime(None, "", 3.0, None, None, None)) == "none of the cell's lines: 3.0 % of the time"
+    assert time_line(replace(LOADER, until=9, call=None)) == "lines 7 to 9: 61 % of the time, GPU 4.1 % busy"
+    assert (
+        time_line(LineTime(None, "", 3.0, None, None, None)) == "none of the cell's lines: 3.0 % of the time"
+    )
 
 
 def test_what_the_details_hold() -> None:
     """The largest lines, what limits them, CPU, warm-up and the energy while idle."""
     made = timed(LOADER, LineTime(8, "step(x)", 38.0, 96.0, None, None))
     assert time_details(made) == [
-        ("Where the time went", line(LOADER)),
+        ("Where the time went", time_line(LOADER)),
         ("", "line 8 `step(x)`: 38 % of the time, GPU 96 % busy"),
         ("", "1890 looks: shares within 2.3 points; patterns shorter than 20 ms can't be told"),
         ("CPU", "104 % of a core by this process, 382 % by its child processes"),
         ("Warm-up", "the steady state began after 2.5 s"),
         ("Energy while idle", "at least 1.6 kJ of 2.3 kJ (70 %)"),
     ]
-    text = card_text.card(made, 1)
+    text = card.bundle(made)["text/plain"]
     assert "  where the time went: line 7 `for x, y in loader:`: 61 % of the time" in text
     html = card.bundle(made)["text/html"]
     assert html.index("<summary>") < html.index("Where the time went")

@@ -13,10 +13,10 @@ from helpers_reports import HOSTILE, bare_gpu, cell, gib, gpu, report
 
 from gpuwidget.kernel.cells import watch_api
 from gpuwidget.kernel.commands import compare_command
-from gpuwidget.kernel.commands.compare_command import CardComparison, compare
+from gpuwidget.kernel.commands.compare_command import compare
 from gpuwidget.model.errors import OptionError
-from gpuwidget.model.report import CodeTime, Environment, Level, Report
-from gpuwidget.views.comparison import ratio
+from gpuwidget.model.report import CodeTime, Level, Report, SoftwareVersions
+from gpuwidget.views.comparison import Comparison, ratio
 
 BEFORE = report(gpu(0), cell=cell(14.0, execution_count=5))
 AFTER = report(
@@ -39,7 +39,7 @@ def _no_past() -> Iterator[None]:
     watch_api._reports.clear()
 
 
-def rows(made: CardComparison) -> dict[str, tuple[str, str, str]]:
+def rows(made: Comparison) -> dict[str, tuple[str, str, str]]:
     """Each row by its name: both values and their ratio."""
     return {row.name: (*row.values, row.ratio) for row in made.rows}
 
@@ -70,7 +70,7 @@ def test_what_differed_around_them() -> None:
     """Versions, devices and GPUs that differ are listed, those that are alike are not."""
     other = replace(
         AFTER,
-        environment=Environment("590.10", "13.0", None, None, None, None),
+        environment=SoftwareVersions("590.10", "13.0", None, None, None, None),
         gpus=(gpu(1, name="NVIDIA A100-SXM4-80GB"),),
     )
     made = compare(BEFORE, other)
@@ -230,10 +230,10 @@ def test_what_names_a_run() -> None:
     for one in (older, BEFORE, AFTER, labelled):
         watch_api.keep(one)
     variables: dict[str, object] = {"kept": older, "five": 5}
-    assert compare_command._found("5", variables) is BEFORE
-    assert compare_command._found("In[9]", variables) is AFTER
-    assert compare_command._found("big batch", variables) is labelled
-    assert compare_command._found("kept", variables) is older
+    assert compare_command._find("5", variables) is BEFORE
+    assert compare_command._find("In[9]", variables) is AFTER
+    assert compare_command._find("big batch", variables) is labelled
+    assert compare_command._find("kept", variables) is older
     assert compare(5, "repaired").names == ("In [5]", "In [9] repaired")
     assert compare(numpy.int64(5), "repaired").names == ("In [5]", "In [9] repaired")
     watch = gpuwidget_watch(older)
@@ -269,7 +269,7 @@ def test_what_has_no_report_yet() -> None:
     with pytest.raises(
         OptionError, match=r"^'step' is a watched function that has no report yet: .* ended\.$"
     ):
-        compare_command._found("step", {"step": function})
+        compare_command._find("step", {"step": function})
 
 
 def test_two_of_one_name_are_told_apart() -> None:

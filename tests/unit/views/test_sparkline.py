@@ -6,7 +6,7 @@ import re
 
 from gpuwidget.model.report import Mark
 from gpuwidget.model.units import GIB
-from gpuwidget.views.sparkline import Chart, Lane, hover, svg
+from gpuwidget.views.sparkline import Chart, Lane, hover_columns, svg
 
 
 def chart(*lanes: Lane, marks: tuple[Mark, ...] = ()) -> Chart:
@@ -73,7 +73,7 @@ def test_marks_are_ticks() -> None:
 def test_hover_says_time_values_and_marks() -> None:
     """Each column speaks for its own stretch of time, the last one for the end too."""
     marks = (Mark(0.5, "begin", "mark"), Mark(4.0, "<end>", "printed"))
-    titles = re.findall(r"title='([^']*)'", hover(chart(lane(), marks=marks), 2))
+    titles = re.findall(r"title='([^']*)'", hover_columns(chart(lane(), marks=marks), 2))
     assert titles == [
         "1.0 s\n0 % busy, 1.0 GiB\nbegin",
         "3.0 s\n67 % busy, 2.0 GiB\n&lt;end&gt;",
@@ -83,10 +83,10 @@ def test_hover_says_time_values_and_marks() -> None:
 def test_hover_over_several_gpus_names_them() -> None:
     """With more than one lane each value has its GPU, and an unknown one reads n/a."""
     silent = Lane("GPU 1", (None,) * 4, (None,) * 4, None)
-    titles = re.findall(r"title='([^']*)'", hover(chart(lane(), silent), 1))
+    titles = re.findall(r"title='([^']*)'", hover_columns(chart(lane(), silent), 1))
     assert titles == ["2.0 s\nGPU 0: 50 % busy, 2.0 GiB\nGPU 1: n/a busy, n/a"]
 
 
 def test_no_hover_where_there_is_no_room() -> None:
     """The picture of many GPUs has none."""
-    assert hover(chart(lane()), 0) == ""
+    assert hover_columns(chart(lane()), 0) == ""

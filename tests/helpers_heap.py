@@ -1,4 +1,4 @@
-"""Who holds what of a stand-in device, by names that a test hands in."""
+"""Find the holders of a stand-in device's memory among names that a test defines."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from typing import Any
 
 from helpers_allocator import StandInGpu
 
-from gpuwidget.heap.find_holders import reach
-from gpuwidget.heap.roots import Root
-from gpuwidget.measure.memory_holders import rank
+from gpuwidget.heap.find_holders import find_holders
+from gpuwidget.heap.heap_walk import Root
+from gpuwidget.measure.memory_holders import rank_holders
 from gpuwidget.model.report import Holder
 from gpuwidget.pytorch import allocator
 
 
-def found(
+def holders_of(
     gpu: StandInGpu, variables: dict[str, object], notebook: dict[str, object] | None = None, **options: Any
 ) -> list[Holder]:
-    """The holders, of which the sum is checked in every test."""
+    """Return the holders, and check in every test that they add up to what is allocated."""
     roots = [Root(name, value, "variable") for name, value in variables.items()]
     roots += [Root(name, value, "notebook") for name, value in (notebook or {}).items()]
     blocks = allocator.snapshot()
-    reached = reach(roots, blocks, barred=[variables], **options)
-    holders = rank(roots, reached, blocks)
+    reached = find_holders(roots, blocks, excluded=[variables], **options)
+    holders = rank_holders(roots, reached, blocks)
     assert sum(holder.bytes for holder in holders) == gpu.allocated
     return holders
 
 
-def briefly(holders: list[Holder]) -> list[tuple[tuple[str, ...], int]]:
-    """Names and bytes."""
+def names_and_bytes(holders: list[Holder]) -> list[tuple[tuple[str, ...], int]]:
+    """Return the names and bytes of each holder."""
     return [(holder.names, holder.bytes) for holder in holders]

@@ -1,4 +1,4 @@
-"""Who holds torch's memory: sums exact to the byte, every name, and what nobody is known for."""
+"""Which names hold torch's memory, with sums exact to the byte."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from helpers_allocator import ROUND, StandInGpu
-from helpers_search import briefly, found
+from helpers_heap import holders_of, names_and_bytes
 
 from gpuwidget.model.report import Holder
 
@@ -14,10 +14,10 @@ torch: Any = pytest.importorskip("torch")
 
 
 def test_bytes_are_the_allocators_blocks(gpu: StandInGpu) -> None:
-    """A tensor of one byte holds the 512 that torch takes for it: the sum is torch's own figure."""
+    """A tensor of one byte holds the 512 bytes of its block, so the sum equals torch's counter."""
     x = gpu.empty(1, dtype=torch.uint8)
     big = gpu.empty(1000)
-    assert found(gpu, {"x": x, "big": big}) == [
+    assert holders_of(gpu, {"x": x, "big": big}) == [
         Holder("variable", ("big",), "Tensor", "cuda:0", 4096, None),
         Holder("variable", ("x",), "Tensor", "cuda:0", ROUND, None),
     ]
@@ -33,11 +33,11 @@ def test_views_and_shared_storages_count_once(gpu: StandInGpu) -> None:
         "same": x,
         "raw": x.untyped_storage(),
     }
-    assert briefly(found(gpu, names)) == [(("x", "batch['a'][0]", "flat", "same", "raw"), 1024)]
+    assert names_and_bytes(holders_of(gpu, names)) == [(("x", "batch['a'][0]", "flat", "same", "raw"), 1024)]
 
 
 def test_a_model_and_its_optimizer(gpu: StandInGpu) -> None:
-    """Parameters and gradients are the model's, the state is the optimizer's, and both names are said."""
+    """The model owns parameters and gradients and lists both names. The optimizer owns its state."""
     model = gpu.move(torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.BatchNorm1d(64)))
     model[1].num_batches_tracked.data = gpu.empty(1, dtype=torch.int64)
     optimizer = torch.optim.AdamW(model.parameters())
@@ -50,8 +50,8 @@ def test_a_model_and_its_optimizer(gpu: StandInGpu) -> None:
         }
     weights = 16384 + 3 * ROUND
     buffers = 3 * ROUND
-    holders = found(gpu, {"optimizer": optimizer, "model": model})
-    assert briefly(holders) == [
+    holders = holders_of(gpu, {"optimizer": optimizer, "model": model})
+    assert names_and_bytes(holders) == [
         (("model", "optimizer"), 2 * weights + buffers),
         (("optimizer",), 2 * weights),
     ]
@@ -59,12 +59,12 @@ def test_a_model_and_its_optimizer(gpu: StandInGpu) -> None:
 
 
 def test_the_rest_is_unknown(gpu: StandInGpu) -> None:
-    """What no name leads to is one holder of its own, never left out of the sum."""
+    """Memory that no name leads to is one holder of kind unknown, so it is part of the sum."""
     x = gpu.empty(1000)
     hidden = gpu.empty(5000)
-    assert [(holder.kind, holder.names, holder.bytes) for holder in found(gpu, {"x": x})] == [
+    assert [(holder.kind, holder.names, holder.bytes) for holder in holders_of(gpu, {"x": x})] == [
         ("unknown", (), 20480),
         ("variable", ("x",), 4096),
     ]
     del hidden
-    assert briefly(found(gpu, {"x": x})) == [(("x",), 4096)]
+    assert names_and_bytes(holders_of(gpu, {"x": x})) == [(("x",), 4096)]

@@ -1,0 +1,101 @@
+"""Interrupts that arrive outside the cell's code: ignored, or deferred until the work is done."""
+
+from __future__ import annotations
+
+import functools
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import ParamSpec, TypeVar
+
+_DELIVERY_DELAY_S = 0.05
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+class InterruptState:
+    """Whether an interrupt arrived while interrupts were held back."""
+
+    def __init__(self) -> None:
+        self.interrupted = False
+
+
+@contextmanager
+def ignore_interrupts() -> Iterator[InterruptState]:
+    """Ignore interrupts in this block.
+
+    A second click on the stop button, milliseconds after the cell's end, has nothing left to stop.
+    """
+    state = InterruptState()
+    if threading.current_thread() is not threading.main_thread():
+        yield state
+        return
+
+    def record(number: int, frame: FrameType | None) -> None:
+        state.interrupted = True
+
+    previous = signal.getsignal(signal.SIGINT)
+    if previous is None:  # a handler that Python did not set can't be restored
+        yield state
+        return
+    signal.signal(signal.SIGINT, record)
+    try:
+        yield state
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+@contextmanager
+def defer_interrupts() -> Iterator[InterruptState]:
+    """Deliver interrupts after this block, which must not be left half done."""
+    state = InterruptState()
+    try:
+        with ignore_interrupts() as state:
+            yield state
+    finally:
+        if state.interrupted:
+            interrupt_soon()
+
+
+def interrupt_soon() -> None:
+    """Interrupt the code that the main thread runs in 50 ms; an idle kernel ignores it."""
+    main = threading.main_thread().ident
+    if main is None or threading.current_thread() is not threading.main_thread():
+        return
+    timer = threading.Timer(_DELIVERY_DELAY_S, signal.pthread_kill, (main, signal.SIGINT))
+    timer.daemon = True
+    timer.start()
+
+
+def drop_frames_on_interrupt(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Raise interrupts of ``function`` without its frames, which would keep its objects alive."""
+
+    @functools.wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            return function(*args, **kwargs)
+        except KeyboardInterrupt:
+            pass
+        raise KeyboardInterrupt  # a new one, with the traceback from here
+
+    return call
+
+
+def hide_own_frames(error: object) -> None:
+    """Cut gpuwidget's frames off the end of an interrupt's traceback, so that it ends at the user's call.
+
+    IPython hides frames with ``__tracebackhide__``, but never the last one.
+    """
+    if not isinstance(error, KeyboardInterrupt):
+        return
+    trace = error.__traceback__
+    last_user_entry = None
+    while trace is not None:
+        # The namespace's __name__ may be any object.
+        if not str(trace.tb_frame.f_globals.get("__name__")).startswith("gpuwidget."):
+            last_user_entry = trace
+        trace = trace.tb_next
+    if last_user_entry is not None:
+        last_user_entry.tb_next = None

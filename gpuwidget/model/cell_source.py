@@ -1,0 +1,102 @@
+"""The source of a cell, and the file names that IPython gives to the code that its magics compile."""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import CodeType
+
+TIMED_FILES = ("<timed exec>", "<timed eval>")
+"""File names of the code that ``%time`` and ``%%time`` compile."""
+MAGIC_FILES = frozenset({*TIMED_FILES, "<magic-timeit>"})
+"""File names of the code that a magic compiles from the text that follows it."""
+
+_CELL_MAGIC = re.compile(r"\s*%%(?P<name>[\w.]+)")
+# The body of %%timeit is not here: IPython wraps it in a function, so its line numbers differ.
+_BODY_FILES = {"time": TIMED_FILES, "prun": ("<string>",)}
+
+
+@dataclass(frozen=True, slots=True)
+class MagicBody:
+    """A part of a cell that IPython compiles separately, such as the lines below ``%%time``."""
+
+    lines_above: int
+    """Number of the cell's lines above the first line of the body."""
+    has_file: Callable[[str], bool]
+    """Whether the body's code has this file name."""
+
+
+def _any_file(file: str) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class CellSource:
+    """The lines of a cell, and its bodies, outermost first; the first body is the whole cell."""
+
+    lines: tuple[str, ...] = ()
+    bodies: tuple[MagicBody, ...] = (MagicBody(0, _any_file),)
+
+    @classmethod
+    def parse(cls, raw_cell: str) -> CellSource:
+        """Return the source with IPython's line numbers: blank lines at the beginning do not count."""
+        lines = raw_cell.splitlines()
+        while lines and not lines[0].strip():
+            del lines[0]
+        at = _skip_to_code(lines, 0)
+        bodies = [MagicBody(at, _any_file)]
+        while at < len(lines):
+            magic = _CELL_MAGIC.match(lines[at])
+            if magic is None or magic["name"] == "gpuwatch":
+                break
+            at = _skip_to_code(lines, at + 1)
+            bodies.append(MagicBody(at, _file_test(magic["name"], lines[at:])))
+        return cls(tuple(lines), tuple(bodies))
+
+    def defines(self, body: MagicBody, code: CodeType) -> bool:
+        """Return whether the lines at the code's position in the body define a function of its name.
+
+        The bodies of all cells have the same file name, so that the code may be from another cell.
+        """
+        first = body.lines_above + code.co_firstlineno
+        last = body.lines_above + max((line or 0 for _, _, line in code.co_lines()), default=0)
+        text = "\n".join(self.lines[first - 1 : last])
+        if code.co_name.startswith("<"):
+            return {"<lambda>": "lambda", "<module>": ""}.get(code.co_name, " for ") in text and bool(text)
+        return f"def {code.co_name}" in text or f"class {code.co_name}" in text
+
+
+UNKNOWN_SOURCE = CellSource()
+"""The source of a cell whose text is unknown."""
+
+
+def _skip_to_code(lines: Sequence[str], start: int) -> int:
+    """Return the first line from ``start`` that is not blank and no ``%%gpuwatch`` above a magic."""
+    at = start
+    while at < len(lines):
+        following = next((n for n in range(at + 1, len(lines)) if lines[n].strip()), len(lines))
+        magic = _CELL_MAGIC.match(lines[at])
+        watch = magic is not None and magic["name"] == "gpuwatch"
+        above_magic = watch and following < len(lines) and _CELL_MAGIC.match(lines[following]) is not None
+        if lines[at].strip() and not above_magic:
+            return at
+        at = following
+    return at
+
+
+def _file_test(magic: str, body: Sequence[str]) -> Callable[[str], bool]:
+    """Return a function that tests whether a file name is that of the body of ``magic``."""
+    files = _BODY_FILES.get(magic)
+    if files is not None:
+        return lambda file: file in files
+
+    def is_nested_cell(file: str) -> bool:
+        # Magics such as %%capture run their body as a cell. The text is compared because any cell may have
+        # the name; %%capture transforms the text first, so that only the number of lines is comparable.
+        compiled = [line.rstrip() for line in linecache.getlines(file)]
+        written = [line.rstrip() for line in body]
+        return compiled == written if magic != "capture" else len(compiled) == len(written)
+
+    return is_nested_cell

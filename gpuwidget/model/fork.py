@@ -1,0 +1,35 @@
+"""The registry of state that a forked child must reset.
+
+No thread survives a fork, and a lock that another thread of the parent held stays locked in the child.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable
+from types import MethodType
+from typing import Any
+
+_functions: list[Callable[[], object]] = []
+_methods: weakref.WeakKeyDictionary[object, Callable[[Any], object]] = weakref.WeakKeyDictionary()
+"""By object, the method that resets it."""
+
+
+def reset_after_fork(reset: Callable[[], object]) -> None:
+    """Call ``reset`` in every child that this process forks; a method only while its object exists."""
+    if isinstance(reset, MethodType):
+        _methods[reset.__self__] = reset.__func__
+    else:
+        _functions.append(reset)
+
+
+def _reset_all() -> None:
+    for reset in _functions:
+        reset()
+    for owner, method in list(_methods.items()):
+        method(owner)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_reset_all)

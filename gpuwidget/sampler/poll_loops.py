@@ -1,0 +1,233 @@
+"""The fast and the slow poll loop: when the next poll is due, and what it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gpuwidget.model.clock import Clock
+from gpuwidget.sampler.gpu_state import GpuState
+from gpuwidget.sampler.guarded_source import GuardedSource
+from gpuwidget.sampler.subscriptions import INTERVAL_S, Subscriptions
+
+_NOW = float("-inf")
+_NEVER = float("inf")
+
+_STATUS_INTERVAL_S = 2.0
+_PROCESSES_INTERVAL_S = 1.0
+_PROCESSES_MAX_AGE_S = 10.0
+"""Age up to which a requested poll reuses the list of processes, as long as the memory in use is the same."""
+_NO_GPU_INTERVAL_S = 1.0
+_MAX_TIME_SHARE = 0.1
+"""Largest share of the fast thread's time that memory-only polls take, however slow the driver."""
+
+_SLOW_INTERVAL_S = 60.0
+_WINDOWS_INTERVAL_S = 2.0
+_ACTIVITY_INTERVAL_S = 0.5
+_ACTIVITY_DELAY_S = 0.1
+"""Short cells end before a first whole window of the counters, so they do not pay for them."""
+_ACTIVITY_LATER_AFTER_S = 5.0
+_ACTIVITY_LATER_INTERVAL_S = 1.0
+"""Later windows are longer: a run of many seconds has enough of them, and each costs 0.2 ms per GPU."""
+_ACTIVITY_MAX_AGE_S = 2.5
+"""How long a window of the counters is shown when no new one arrives."""
+
+
+@dataclass(frozen=True, slots=True)
+class FastPoll:
+    """One poll of the fast loop over all GPUs."""
+
+    number: int
+    """Its number, or that of the last full poll."""
+    started: float
+    """Monotonic seconds."""
+    full: bool
+    """Whether it reads more than memory."""
+    requested: bool
+    """Whether a caller waits for it."""
+    states: list[GpuState]
+
+
+class FastPollLoop:
+    """Schedules and makes the fast polls. :meth:`read` runs without the sampler's lock, the rest hold it.
+
+    A full poll makes all cheap calls; a poll between two full ones reads memory only. Full polls have
+    numbers, so that a caller can wait for one that started after its request.
+    """
+
+    def __init__(self, source: GuardedSource, subscriptions: Subscriptions, clock: Clock) -> None:
+        self._source = source
+        self._subscriptions = subscriptions
+        self._clock = clock
+        self._next_full = _NOW
+        self._next_memory = _NOW
+        self._requested = 0
+        self._started = 0
+        self._done = 0
+
+    # -- schedule ------------------------------------------------------------------------------------
+
+    @property
+    def due(self) -> float:
+        """When the next poll is due, monotonic seconds."""
+        if self._requested > self._started:
+            return _NOW
+        if self._subscriptions.memory_interval_s is None:
+            return self._next_full
+        return min(self._next_full, self._next_memory)
+
+    def restart(self) -> None:
+        """Poll at once: the first subscription was added."""
+        self._next_full = self._next_memory = _NOW
+
+    def poll_by(self, deadline: float) -> None:
+        """Make a full poll by ``deadline`` at the latest (monotonic seconds)."""
+        self._next_full = min(self._next_full, deadline)
+
+    def request(self) -> int:
+        """Request a full poll that starts after this call; return its number for :meth:`is_done`."""
+        number = self._started + 1
+        self._requested = max(self._requested, number)
+        return number
+
+    def is_done(self, number: int) -> bool:
+        """Return whether the poll of that number, or a later one, has ended."""
+        return self._done >= number
+
+    def skip(self) -> None:
+        """Skip the poll that is due, as opening the source hangs; a waiting caller runs into its timeout."""
+        self._next_full = self._clock.monotonic() + _NO_GPU_INTERVAL_S
+        self._started = self._requested
+
+    def start_poll(self) -> FastPoll:
+        """Return the poll that is due now."""
+        now = self._clock.monotonic()
+        requested = self._requested > self._started
+        full = requested or now >= self._next_full
+        if full:
+            self._started += 1
+        return FastPoll(self._started, now, full, requested, self._source.states)
+
+    def end_poll(self, poll: FastPoll) -> float:
+        """Schedule the next poll; return when this one ended, monotonic seconds."""
+        ended = self._clock.monotonic()
+        if poll.full:
+            self._done = max(self._done, poll.number)
+            interval = self._subscriptions.interval_s
+            step = interval if poll.states else max(interval, _NO_GPU_INTERVAL_S)
+            # The next poll is due one interval after the previous one was due, not after it ended, so that
+            # the rate holds. A poll that takes longer than the interval is followed by one poll at once.
+            on_grid = self._next_full if not poll.requested and self._next_full > _NOW else poll.started
+            self._next_full = max(on_grid + step, ended)
+        took = ended - poll.started
+        rest = took * (1 / _MAX_TIME_SHARE - 1)
+        memory_interval = self._subscriptions.memory_interval_s
+        self._next_memory = ended + max(
+            (INTERVAL_S if memory_interval is None else memory_interval) - took, rest
+        )
+        return ended
+
+    # -- calls ---------------------------------------------------------------------------------------
+
+    def read(self, poll: FastPoll, state: GpuState) -> None:
+        """Make the calls of one GPU in that poll; raises what the source raises."""
+        if poll.full:
+            self._read_all(state, poll.requested)
+        else:
+            state.memory_used = self._source.source.read_memory(state.gpu)
+
+    def _read_all(self, state: GpuState, requested: bool) -> None:
+        source, gpu = self._source.source, state.gpu
+        now = self._clock.monotonic()
+        fast = source.read_fast(gpu)
+        changed = fast.memory_used is None or fast.memory_used != state.memory_at_processes
+        max_age = _PROCESSES_MAX_AGE_S if requested else _PROCESSES_INTERVAL_S
+        if changed or now - state.processes_read_at >= max_age:
+            # Which processes hold memory changes when the amount does; else an occasional read is enough.
+            processes = source.read_processes(gpu)
+            state.processes_read_at = now
+            state.memory_at_processes = fast.memory_used
+        else:
+            processes = state.processes
+        # A caller waits for a requested poll: what changes slowly is left to the next one.
+        if now - state.status_read_at >= _STATUS_INTERVAL_S and not (requested and state.has_status):
+            state.status = source.read_status(gpu)
+            state.status_read_at = now
+        state.fast = fast
+        state.measured = self._clock.time()
+        state.memory_used = fast.memory_used
+        state.processes = processes
+
+
+@dataclass(frozen=True, slots=True)
+class SlowPoll:
+    """What the slow thread does now."""
+
+    reads: tuple[Callable[[GpuState], None], ...]
+    """Each is called for each GPU; raises what the source raises."""
+    stop_activity: bool
+    """Whether no subscription wants the counters any more: their samples are freed first."""
+    states: list[GpuState]
+
+
+class SlowPollLoop:
+    """Schedules and makes the slow polls. The reads of a poll run without the sampler's lock."""
+
+    def __init__(self, source: GuardedSource, subscriptions: Subscriptions, clock: Clock) -> None:
+        self._source = source
+        self._subscriptions = subscriptions
+        self._clock = clock
+        self._next_slow = _NOW
+        self._next_windows = _NOW
+        self._next_activity = _NOW
+        self._activity_since = _NOW
+        self._activity_on = False
+
+    @property
+    def due(self) -> float:
+        """When the next poll is due, monotonic seconds."""
+        if not self._source.opened or not (self._subscriptions or self._activity_on):
+            return _NEVER
+        due = min(self._next_slow, self._next_windows if self._subscriptions.windows else _NEVER)
+        if self._subscriptions.activity:
+            return min(self._next_activity, due)
+        return _NOW if self._activity_on else due
+
+    def start_activity(self) -> None:
+        """Read the hardware counters soon: a new subscription wants them."""
+        self._activity_since = self._clock.monotonic()
+        self._next_activity = self._activity_since + _ACTIVITY_DELAY_S
+
+    def start_poll(self) -> SlowPoll:
+        """Return the poll that is due now."""
+        now = self._clock.monotonic()
+        wanted = self._subscriptions.activity
+        stop_activity = self._activity_on and not wanted
+        self._activity_on = wanted
+        reads = []
+        if wanted and now >= self._next_activity:
+            early = now - self._activity_since < _ACTIVITY_LATER_AFTER_S
+            self._next_activity = now + (_ACTIVITY_INTERVAL_S if early else _ACTIVITY_LATER_INTERVAL_S)
+            reads.append(self._read_activity)
+        if self._subscriptions.windows and now >= self._next_windows:
+            self._next_windows = now + _WINDOWS_INTERVAL_S
+            reads.append(self._read_windows)
+        if now >= self._next_slow:
+            self._next_slow = now + _SLOW_INTERVAL_S
+            reads.append(self._read_slow)
+        return SlowPoll(tuple(reads), stop_activity, self._source.states)
+
+    def _read_activity(self, state: GpuState) -> None:
+        window = self._source.source.read_activity(state.gpu)
+        shown = state.activity
+        if window is not None:
+            state.add_activity(window)
+        elif shown is None or self._clock.time() - shown.until >= _ACTIVITY_MAX_AGE_S:
+            state.activity = None
+
+    def _read_windows(self, state: GpuState) -> None:
+        if state.gpu.uuid in self._subscriptions.windows:
+            state.windows = self._source.source.read_utilization_windows(state.gpu)
+
+    def _read_slow(self, state: GpuState) -> None:
+        state.set_slow(self._source.source.read_slow(state.gpu))

@@ -1,0 +1,134 @@
+"""A diagnosis as text for a terminal and as static HTML that is readable without styles."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from html import escape
+
+from gpuwidget.diagnostics.compare import Change
+from gpuwidget.model.diagnosis import Check, Diagnosis
+from gpuwidget.model.terminal_text import clean_line, printable
+from gpuwidget.views import styles
+
+_STATUS_WORDS = {
+    "ok": "found",
+    "broken": "BROKEN",
+    "warning": "warning",
+    "unknown": "unknown",
+    "skipped": "skipped",
+}
+"""The status as a word, so that it needs no colour or icon."""
+_STATUS_COLORS = {"broken": styles.ERROR, "warning": styles.WARNING}
+_CELL = "text-align:left;vertical-align:top"
+_MIN_WIDTH = 60
+_TEXT_LENGTH = 600
+
+
+# -- text ------------------------------------------------------------------------------------------------
+
+
+def text(doctor: Diagnosis, width: int = 100, changes: Sequence[Change] | None = None) -> str:
+    """Return the diagnosis as lines of at most ``width`` cells, except for longer words and commands.
+
+    ``changes`` since an earlier diagnosis come last.
+    """
+    width = max(width, _MIN_WIDTH)
+    title_width = max(len(check.title) for check in doctor.links)
+    status_width = max(map(len, _STATUS_WORDS.values()))
+    lines = textwrap.wrap(printable(doctor.summary), width)
+    lines.append("")
+    for check in doctor.links:
+        lines += _text_lines(check, title_width, status_width, width)
+    if changes is not None:
+        lines += ["", "Changed since then:" if changes else "Nothing has changed since then."]
+        for change in changes:
+            lines += textwrap.wrap(
+                printable(str(change)), width, initial_indent="  ", subsequent_indent="    "
+            )
+    return "\n".join(lines)
+
+
+def _text_lines(check: Check, title_width: int, status_width: int, width: int) -> list[str]:
+    indent = " " * (status_width + title_width + 4)
+    start = f"{_STATUS_WORDS[check.status]:<{status_width}}  {check.title:<{title_width}}  "
+    lines = textwrap.wrap(printable(check.found), width, initial_indent=start, subsequent_indent=indent)
+    # Below the title: a sentence is hard to read in a narrow column, and a command hard to copy.
+    indent = " " * (status_width + 4)
+    for sentence in (check.reason, check.remedy and f"To do: {check.remedy}"):
+        if sentence and check.command and check.command in sentence:
+            before, _, after = sentence.partition(check.command)
+            # On one line of any length, so that it is copied as a whole.
+            lines += [*_wrapped(before, indent, width), f"{indent}  {printable(check.command)}"]
+            lines += _wrapped(after.lstrip(".,; "), indent, width)
+        elif sentence:
+            lines += _wrapped(sentence, indent, width)
+    return lines
+
+
+def _wrapped(sentence: str, indent: str, width: int) -> list[str]:
+    return textwrap.wrap(
+        printable(sentence),
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+
+
+# -- HTML ------------------------------------------------------------------------------------------------
+
+
+def html(doctor: Diagnosis) -> str:
+    """Return the summary, a row per check, and the evidence folded away."""
+    rows = "".join(_html_row(check) for check in doctor.links)
+    return styles.frame(
+        f"<div><b>{_cleaned(doctor.summary)}</b></div>"
+        "<div style='overflow-x:auto'><table cellpadding='4' style='margin:4px 0 0;text-align:left;"
+        f"border-collapse:collapse;font-size:13px'><tbody>{rows}</tbody></table></div>{_evidence(doctor)}",
+        _STATUS_COLORS.get(doctor.status, styles.SUCCESS),
+    )
+
+
+def _html_row(check: Check) -> str:
+    color = _STATUS_COLORS.get(check.status)
+    status = escape(_STATUS_WORDS[check.status])
+    if color is not None:
+        status = f"<b style='color:{color}'>{status}</b>"
+    result = _cleaned(check.found)
+    if check.reason:
+        result += f"<div>{_cleaned(check.reason)}</div>"
+    if check.remedy:
+        result += f"<div><b>To do:</b> {_fix(check.remedy, check.command)}</div>"
+    quiet = f";{styles.QUIET}" if check.status == "skipped" else ""
+    return (
+        f"<tr style='background:none{quiet}'><td style='{_CELL}'>{status}</td>"
+        f"<th scope='row' style='{_CELL};font-weight:600'>{escape(check.title)}</th>"
+        f"<td style='{_CELL};overflow-wrap:anywhere'>{result}</td></tr>"
+    )
+
+
+def _fix(fix: str, command: str | None) -> str:
+    if not command or command not in fix:
+        return _cleaned(fix)
+    before, _, after = fix.partition(command)
+    # At full length: a shortened command must not be copied.
+    code = escape(clean_line(command, len(command)))
+    return f"{_cleaned(before)} <code>{code}</code>{_cleaned(after)}"
+
+
+def _evidence(doctor: Diagnosis) -> str:
+    lines = [("interpreter", doctor.python), *doctor.variables.items()]
+    lines += [
+        (f"{check.title}, {name}", value) for check in doctor.links for name, value in check.evidence.items()
+    ]
+    items = "".join(f"<div><b>{_cleaned(name)}:</b> {_cleaned(value)}</div>" for name, value in lines)
+    return (
+        f"<details style='{styles.QUIET};margin-top:4px'><summary>What was read</summary>"
+        f"<div style='overflow-wrap:anywhere'>{items}</div></details>"
+    )
+
+
+def _cleaned(value: str) -> str:
+    return escape(clean_line(value, _TEXT_LENGTH))

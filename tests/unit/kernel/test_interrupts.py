@@ -1,0 +1,46 @@
+"""Interrupts that arrive in the middle of work that must not be left half done."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import weakref
+
+import pytest
+
+from gpuwidget.kernel.shell.interrupts import defer_interrupts, drop_frames_on_interrupt
+
+
+def test_a_deferred_interrupt_arrives_afterwards() -> None:
+    """A click on stop while the device is switched takes effect after the switch is complete."""
+    done: list[bool] = []
+
+    def switch_device() -> None:
+        with defer_interrupts():
+            signal.raise_signal(signal.SIGINT)
+            done.append(True)
+        threading.Event().wait(10)
+
+    with pytest.raises(KeyboardInterrupt):
+        switch_device()
+    assert done == [True]
+
+
+def test_an_interrupt_keeps_no_objects_alive() -> None:
+    """Objects of the interrupted function are freed: the traceback does not refer to its frames."""
+
+    class Tensor:
+        pass
+
+    references: list[weakref.ref[Tensor]] = []
+
+    @drop_frames_on_interrupt
+    def search() -> None:
+        tensor = Tensor()
+        references.append(weakref.ref(tensor))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as raised:
+        search()
+    assert (raised.value.__context__, references[0]()) == (None, None)
+    assert drop_frames_on_interrupt(lambda n: n + 1)(2) == 3

@@ -1,0 +1,81 @@
+"""Which files are the user's code, how they are named, and the source of their lines."""
+
+from __future__ import annotations
+
+import importlib.util
+import linecache
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from gpuwidget.kernel.shell.user_code import CHANGED, UserCode
+
+
+def test_names_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cells are named by number, the user's modules by a short path; libraries have no name."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/ann")
+    cell = "/tmp/ipykernel_7/123.py"
+    code = UserCode(SimpleNamespace(compile=SimpleNamespace(_filename_map={cell: 5})))
+    assert code.name(cell) == "In[5]"
+    assert code.name("<ipython-input-12-0a1b2c>") == "In[12]"
+    assert code.name(str(tmp_path / "src" / "model.py")) == "src/model.py"
+    assert code.name("/home/ann/lib/model.py") == "~/lib/model.py"
+    assert code.name("/srv/shared/model.py") == "/srv/shared/model.py"
+    for library in (
+        linecache.__file__,
+        "/env/lib/python3.11/site-packages/torch/nn/modules/linear.py",
+        "/usr/lib/python3/dist-packages/thing.py",
+        "/tmp/torchinductor_ann/ab/cab.py",
+        sys.modules["gpuwidget"].__file__ or "",
+        "<string>",
+        "<frozen runpy>",
+        "",
+    ):
+        assert code.name(library) is None
+
+
+def test_the_source_of_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The source is the line without its indentation; empty if there is no such line."""
+    module = imported(tmp_path / "model.py", "def f():\n    return 1\n", monkeypatch)
+    code = UserCode(SimpleNamespace())
+    assert code.source(module, 2) == "return 1"
+    assert code.source(module, 99) == ""
+    assert code.source(str(tmp_path / "gone.py"), 1) == ""
+    assert code.source(linecache.__file__, 1).startswith('"""')
+
+
+def test_the_source_of_wrapped_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Functions inside decorators, classes and functions are compared with the changed file too."""
+    text = (
+        "import functools\n"
+        "def outer(f):\n    @functools.wraps(f)\n    def inner(): return f()\n    return inner\n"
+        "@outer\ndef one():\n    return 1\n"
+        "class Two:\n    @staticmethod\n    def two():\n        return 2\n"
+        "    @property\n    def three(self):\n        return 3\n"
+    )
+    module = imported(tmp_path / "model.py", text, monkeypatch)
+    assert [UserCode(SimpleNamespace()).source(module, n) for n in (4, 8, 12, 15)] == [
+        "def inner(): return f()",
+        "return 1",
+        "return 2",
+        "return 3",
+    ]
+    Path(module).write_text(text.replace("return 2", "return 22 "), encoding="utf-8")
+    assert [UserCode(SimpleNamespace()).source(module, n) for n in (8, 12)] == ["return 1", CHANGED]
+    Path(module).write_text(text[:-2] + "(", encoding="utf-8")
+    assert UserCode(SimpleNamespace()).source(module, 8) == CHANGED
+
+
+def imported(path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Import a user's module that is written after this process started; return its path."""
+    path.write_text(text, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, path.stem, module)
+    spec.loader.exec_module(module)
+    return str(path)
