@@ -1,4 +1,5 @@
-"""The links of how well things are: errors of GPUs, their connections, shared memory, and our own package."""
+"""Checks of the condition of the machine: GPU errors, connections, shared memory, and gpuwidget's own
+files."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ SHM = ("shm", "Shared memory")
 PACKAGE = ("package", "gpuwidget")
 
 _MIN_SHM = units.GIB
-"""Docker gives 64 MiB unless told otherwise; a DataLoader's workers hand whole batches through it."""
+"""Docker's default is 64 MiB; the worker processes of a DataLoader pass whole batches through it."""
 _RESET = "sudo nvidia-smi --gpu-reset"
 _ENABLE_PERSISTENCE = "sudo systemctl enable --now nvidia-persistenced"
 _ENLARGE_SHM = "sudo mount -o remount,size=50% /dev/shm"
@@ -32,7 +33,7 @@ _REPLACE = "Have the GPU replaced, and do not use it until then."
 
 
 def check_health(results: ProbeResults) -> Check:
-    """Memory errors, what holds the clocks down, persistence."""
+    """Check for memory errors, throttling and persistence mode."""
     if not results.gpus:
         return skipped_check(HEALTH, "no GPU to be seen")
     issues: list[Issue] = []
@@ -76,7 +77,7 @@ def _memory_error_issues(gpu: GpuHealth, remap_status: Literal["broken", "warnin
 
 
 def _throttle_issues(gpu: GpuHealth) -> list[Issue]:
-    # Under full load the power limit is reached: that is how it is meant.
+    # Reaching the power limit under full load is normal.
     reasons = [reason for reason in needing_attention(gpu.throttle or ()) if reason != POWER_CAP]
     if not reasons:
         return []
@@ -87,7 +88,7 @@ def _throttle_issues(gpu: GpuHealth) -> list[Issue]:
 
 
 def _xid_issues(results: ProbeResults) -> list[Issue]:
-    """Errors that the driver reported since the machine was started, but those of users' programs."""
+    """Return an issue for errors that the driver has logged since boot, without those of users' programs."""
     of_hardware = [xid for xid in _unique(results.machine.xids or ()) if xid[1] not in xids.APPLICATION_XIDS]
     if not of_hardware:
         return []
@@ -97,7 +98,7 @@ def _xid_issues(results: ProbeResults) -> list[Issue]:
 
 
 def _unique(logged: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Each once, the newest last."""
+    """Return each entry once, the newest last."""
     return list(reversed(dict.fromkeys(reversed(logged))))
 
 
@@ -131,7 +132,7 @@ def _memory_summary(gpu: GpuHealth) -> str:
 
 
 def check_pcie(results: ProbeResults) -> Check:
-    """Whether each GPU has all the lanes it could have. Its generation falls while it is idle: no fault."""
+    """Check that each GPU uses all its PCIe lanes. Its generation drops while it is idle, which is normal."""
     known = [gpu for gpu in results.gpus if gpu.pcie_width is not None and gpu.pcie_width_max is not None]
     if not known:
         return skipped_check(PCIE, "not told" if results.gpus else "no GPU to be seen")
@@ -161,7 +162,7 @@ def check_pcie(results: ProbeResults) -> Check:
 
 
 def check_peers(results: ProbeResults) -> Check:
-    """Which GPUs reach each other, and how."""
+    """Check which GPUs can access each other's memory, and how."""
     peers = results.nvml.peers if results.nvml is not None else ()
     if not peers:
         return skipped_check(PEERS, "one GPU" if len(results.gpus) == 1 else "no GPU to be seen")
@@ -182,7 +183,7 @@ def check_peers(results: ProbeResults) -> Check:
         fix = f"Put GPUs that work together where they reach each other: {_TOPOLOGY}."
         return build_check(PEERS, found, [Issue("warning", reason, fix, _TOPOLOGY)], evidence)
     if cut:
-        # As on most consumer cards: how they were made, and no fault.
+        # No fault: most consumer GPUs are made without it.
         return build_check(PEERS, "through the host: these GPUs have no direct access", [], evidence)
     return build_check(PEERS, found, [], evidence)
 
@@ -195,11 +196,11 @@ def _peer_path(nvlink: bool | None, reads: bool | None) -> str:
     return "PCIe" if reads else "host"
 
 
-# -- around them -----------------------------------------------------------------------------------------
+# -- shared memory and gpuwidget -------------------------------------------------------------------------
 
 
 def check_shared_memory(results: ProbeResults) -> Check:
-    """The shm through which a DataLoader's workers hand over batches, and NCCL talks."""
+    """Check the size of /dev/shm, through which DataLoader workers pass batches and NCCL communicates."""
     shm = results.machine.shm
     if shm is None:
         return skipped_check(SHM, "no /dev/shm on this system")
@@ -226,7 +227,7 @@ def check_shared_memory(results: ProbeResults) -> Check:
 
 
 def check_package(results: ProbeResults) -> Check:
-    """gpuwidget itself: whether its files are its own."""
+    """Check whether the files of gpuwidget are those that were installed."""
     installed = results.packages
     evidence = {
         "distribution": f"{packages.OUR_DISTRIBUTION} {installed.ours}"

@@ -1,4 +1,4 @@
-"""The links below CUDA: the driver and its device files."""
+"""Checks of what CUDA needs below it: the driver and its device files."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _START_FABRIC = "sudo systemctl start nvidia-fabricmanager"
 _CREATE_DEVICE_FILES = "sudo nvidia-modprobe -c 0 -u"
 _JOIN_GROUP = "sudo usermod -aG video $USER"
 _STUB, _NOT_READY, _MISMATCH, _NO_COMPAT = 34, 802, 803, 804
-"""Of CUresult, cuda.h."""
+"""Values of CUresult in cuda.h."""
 
 
 def check_driver(results: ProbeResults) -> Check:
-    """NVIDIA's driver: loaded, in order, and new enough for torch's CUDA."""
+    """Check that NVIDIA's driver is loaded, works, and is new enough for torch's CUDA."""
     nvml, machine, driver = results.nvml, results.machine, results.driver
     newest = nvml.cuda_driver if nvml is not None else None
     if newest is None and isinstance(results.libcuda.get("cuda_driver"), int):
@@ -57,14 +57,14 @@ def check_driver(results: ProbeResults) -> Check:
 
 
 def _downgrade_if_cuda_works(results: ProbeResults, issues: list[Issue]) -> list[Issue]:
-    """What CUDA gets along with is no break of the chain: readings may be missing for it."""
+    """Turn broken issues into warnings if CUDA works anyway: then only readings may be missing."""
     if not results.cuda_works:
         return issues
     return [replace(one, status="warning") if one.status == "broken" else one for one in issues]
 
 
 def _nvml_issues(results: ProbeResults) -> list[Issue]:
-    """What NVML says of the driver."""
+    """Return the issues that NVML reports about the driver."""
     nvml, result = results.nvml, results.nvml_result
     if results.missing_gpus_in_container and (nvml is None or nvml.error is not None):
         return [
@@ -122,12 +122,12 @@ def _container_gpus_fix(results: ProbeResults) -> str:
 
 
 def _version_issues(results: ProbeResults) -> list[Issue]:
-    """Whether the driver is new enough for the CUDA that torch was built with."""
+    """Return an issue if the driver is too old for the CUDA that torch was built with."""
     cuda, driver = results.cuda, results.driver
     if cuda is None or driver is None or not cuda_versions.driver_too_old(driver, cuda):
         return []
     if results.torch.get("available") and not results.variables.get("PYTORCH_NVML_BASED_CUDA_CHECK"):
-        # As with NVIDIA's forward-compatibility package, which brings a newer libcuda than the driver's own.
+        # As with NVIDIA's forward-compatibility package, which contains a newer libcuda than the driver's.
         return []
     minimum = cuda_versions.minimum_driver(cuda)
     wheel = cuda_versions.torch_wheel(driver, results.capabilities, arm=results.arm)
@@ -143,13 +143,13 @@ def _version_issues(results: ProbeResults) -> list[Issue]:
     )
     newest = cuda_versions.torch_wheel(None, results.capabilities, arm=results.arm)
     if newest is not None and version_tuple(cuda_versions.wheel_cuda(newest))[0] < version_tuple(cuda)[0]:
-        # No driver helps GPUs that this CUDA has no code for any more.
+        # No driver helps: this CUDA version dropped these GPUs.
         return [Issue("broken", reason, f"Install {other}", command)]
     return [Issue("broken", reason, f"{fix}, or install {other}", command)]
 
 
 def _libcuda_issues(results: ProbeResults) -> list[Issue]:
-    """What CUDA's own driver library says when it starts."""
+    """Return the issues of CUDA's driver library."""
     nvml_works = results.nvml is not None and results.nvml.error is None
     error = results.libcuda.get("libcuda_error")
     if error and nvml_works:
@@ -193,7 +193,7 @@ def _cu_init_issues(results: ProbeResults, code: object) -> list[Issue]:
 
 
 def check_device_files(results: ProbeResults) -> Check:
-    """The files under /dev through which a program reaches the driver."""
+    """Check the files under /dev through which a program reaches the driver."""
     machine = results.machine
     files = machine.devices
     evidence = {one.path: one.mode for one in files}
@@ -238,7 +238,7 @@ def check_device_files(results: ProbeResults) -> Check:
 
 
 def _device_files_fix(results: ProbeResults) -> tuple[str, str | None]:
-    """Remedy and command."""
+    """Return the fix and its command."""
     return (
         (_START_WITH_GPUS, None)
         if results.machine.container
@@ -248,7 +248,7 @@ def _device_files_fix(results: ProbeResults) -> tuple[str, str | None]:
 
 def _missing_files_issue(results: ProbeResults) -> Issue:
     if results.gpus:
-        # A driver that nvml_works has files somewhere: only this look does not see them.
+        # A working driver has device files somewhere, but not where this process can see them.
         return Issue("unknown", "No /dev/nvidia* is to be seen, though the driver answers.", None)
     if results.machine.container is not None:
         host = f" (the host's driver is {results.machine.module})" if results.machine.module else ""
@@ -261,13 +261,13 @@ def _missing_files_issue(results: ProbeResults) -> Issue:
 
 
 def _mig_file_issues(results: ProbeResults) -> list[Issue]:
-    """With MIG, each slice has a file of its own."""
+    """Return the issues of the files of MIG slices: each slice has one."""
     forbidden = [
         one.path
         for one in results.machine.devices
         if one.path.startswith("/dev/nvidia-caps/") and not one.usable
     ]
-    # One of them is for the administration of slices, which is the administrator's alone.
+    # One of the files manages the slices, and only root may use it.
     if not any(gpu.mig for gpu in results.gpus) or results.libcuda.get("cu_init") in (0, None):
         return []
     if forbidden:

@@ -1,4 +1,4 @@
-"""The links of the GPUs themselves: which there are, and who may share them."""
+"""Checks of the GPUs: which ones exist, whether torch supports them, and who may share them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _RELOAD_UVM = "sudo rmmod nvidia_uvm; sudo modprobe nvidia_uvm"
 _ONE_SLICE = "sudo nvidia-smi mig -cgi 0 -C"
 _RESET = "sudo nvidia-smi --gpu-reset"
 _NO_DEVICE, _UNAVAILABLE, _UNKNOWN_ERROR = 100, 46, 999
-"""Of CUresult, cuda.h."""
+"""Values of CUresult in cuda.h."""
 
 
 def check_gpu(results: ProbeResults) -> Check:
-    """What GPUs there are, and whether torch's code runs on them."""
+    """Check that there are GPUs and that torch has code for them."""
     nvml, torch = results.nvml, results.torch
     evidence = {
         f"GPU {gpu.index}": f"{gpu.name}, {gpu.compute_capability or 'n/a'}, {gpu.uuid}"
@@ -66,14 +66,14 @@ def _lost_gpus(results: ProbeResults) -> tuple[str, ...]:
 
 
 def _capabilities(results: ProbeResults) -> list[tuple[str, str]]:
-    """Each kind of GPU with its compute capability, by NVML or else by CUDA."""
+    """Return each GPU model with its compute capability, by NVML or else by CUDA."""
     known = [(gpu.name, gpu.compute_capability) for gpu in results.gpus if gpu.compute_capability is not None]
     devices = results.libcuda.get("cu_devices") or []
     return list(dict.fromkeys(known or [(one["name"], one["capability"]) for one in devices]))
 
 
 def _architecture_issues(gpu: str, capability: str, archs: list[str], results: ProbeResults) -> list[Issue]:
-    """Whether torch has code for this GPU: made for it, for an older one of its family, or to be compiled."""
+    """Return an issue unless torch has binary code for this GPU, or for an older one of its major version."""
     if not archs:
         return []
     target = version_tuple(capability)
@@ -100,13 +100,14 @@ def _architecture_issues(gpu: str, capability: str, archs: list[str], results: P
 
 
 def _parse_arch(arch: str, kind: str) -> tuple[int, ...] | None:
-    """``sm_90`` as (9, 0); None for another kind, and for one that runs on its own GPU only (``sm_90a``)."""
+    """Return ``sm_90`` as (9, 0); None for another kind, and for an architecture-specific one
+    (``sm_90a``)."""
     found = re.fullmatch(rf"{kind}_(\d+)(\d)", arch)
     return (int(found[1]), int(found[2])) if found is not None else None
 
 
 def _cuda_start_issues(results: ProbeResults) -> list[Issue]:
-    """What CUDA says of the GPUs when it starts."""
+    """Return the issues that CUDA reports when it starts."""
     code, torch = results.libcuda.get("cu_init"), results.torch
     if code == _UNAVAILABLE:
         return [
@@ -139,7 +140,7 @@ def _reported_by_driver_check(code: object) -> bool:
 
 
 def _none_usable(results: ProbeResults) -> bool:
-    """Whether each is of no use by itself, which the check of sharing says."""
+    """Return whether no GPU can be used, each for a reason that the sharing check reports."""
     return all(gpu.compute_mode == "prohibited" or (gpu.mig and not gpu.slices) for gpu in results.gpus)
 
 
@@ -147,7 +148,7 @@ def _none_usable(results: ProbeResults) -> bool:
 
 
 def check_sharing(results: ProbeResults) -> Check:
-    """Whether others may use a GPU at the same time, and whether there is something to use."""
+    """Check whether several processes may use a GPU at once, and whether there is a GPU or slice to use."""
     gpus, mps = results.gpus, results.machine.mps
     if not gpus:
         return skipped_check(SHARING, "no GPU to be seen")

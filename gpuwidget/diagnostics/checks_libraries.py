@@ -1,4 +1,4 @@
-"""The links of the libraries that come with torch: the CUDA runtime, cuDNN and NCCL."""
+"""Checks of the libraries that come with torch: the CUDA runtime, cuDNN and NCCL."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _CUDA_LIBRARIES = (
 
 
 def check_cuda(results: ProbeResults) -> Check:
-    """The CUDA that comes with torch, and whether its libraries are those."""
+    """Check that the CUDA libraries are the ones that come with torch."""
     cuda = results.cuda
     evidence: dict[str, str | None] = {
         "libraries": _mapped_files(results, *_CUDA_LIBRARIES),
@@ -67,9 +67,9 @@ def check_cuda(results: ProbeResults) -> Check:
 
 
 def _shadowed_issues(results: ProbeResults, libraries: tuple[str, ...]) -> list[Issue]:
-    """Where LD_LIBRARY_PATH brought another file than the one torch came with.
+    """Return an issue if LD_LIBRARY_PATH replaces a library that comes with torch.
 
-    A build that brings none, as in NVIDIA's containers, is meant to take the system's.
+    A build without such packages, as in NVIDIA's containers, is meant to use the system's libraries.
     """
     if not results.package("nvidia-"):
         return []
@@ -85,7 +85,7 @@ def _shadowed_issues(results: ProbeResults, libraries: tuple[str, ...]) -> list[
 
 
 def _second_cudnn_issues(results: ProbeResults) -> list[Issue]:
-    """cuDNN loads its parts when they are first needed, by the library path before its own folder."""
+    """Return an issue for a second cuDNN: it loads its parts when needed, from LD_LIBRARY_PATH first."""
     if not results.package("nvidia-cudnn"):
         return []
     for folder, name in results.on_library_path("libcudnn").items():
@@ -100,12 +100,12 @@ def _in_library_path(entry: str, folder: str) -> str:
 
 
 def _belongs_to_torch(folder: str, results: ProbeResults) -> bool:
-    """Whether this folder, by any of its names, is one that torch came with."""
+    """Return whether torch was installed with this folder, under any of the folder's names."""
     files = results.packages.torch
     known = (results.torch.get("file"), files.real if files is not None else None)
     sites = {PurePosixPath(file).parents[1] for file in known if isinstance(file, str)}
     entry = results.in_library_path(folder)
-    # The first one is the folder itself, those after it are where links in it lead.
+    # The first name is the folder itself; the later ones are targets of symbolic links in it.
     real = next((name for name, of in results.machine.real_folders.items() if of == folder), None)
     return any(sites & {*PurePosixPath(name).parents} for name in (folder, entry, real) if name)
 
@@ -118,7 +118,7 @@ def _mapped_files(results: ProbeResults, *libraries: str) -> str:
 
 
 def check_cudnn(results: ProbeResults) -> Check:
-    """The library of convolutions: there, switched on, and one of it."""
+    """Check that cuDNN is installed once, enabled and consistent."""
     torch = results.torch
     versions = _installed_copies(results, "cudnn")
     evidence = {
@@ -153,7 +153,7 @@ def check_cudnn(results: ProbeResults) -> Check:
 
 
 def check_nccl(results: ProbeResults) -> Check:
-    """The library through which GPUs talk to each other."""
+    """Check NCCL, the library for communication between GPUs."""
     torch = results.torch
     versions = _installed_copies(results, "nccl")
     evidence = {"libraries": _mapped_files(results, "libnccl"), "packages": ", ".join(versions)}
@@ -182,7 +182,8 @@ def check_nccl(results: ProbeResults) -> Check:
 
 
 def _mixed_issues(results: ProbeResults, library: str, name: str) -> list[Issue]:
-    """Parts of one library from several folders do not fit each other."""
+    """Return an issue if parts of one library were loaded from several folders: they do not fit each
+    other."""
     folders = sorted({str(PurePosixPath(path).parent) for path in results.mapped(f"lib{library}")})
     if len(folders) < 2:
         return []
@@ -198,7 +199,7 @@ def _mixed_issues(results: ProbeResults, library: str, name: str) -> list[Issue]
 
 
 def _installed_copies(results: ProbeResults, library: str) -> list[str]:
-    """The packages that bring the library: one a CUDA by pip, and one by conda in however many parts."""
+    """Return the packages that contain the library: one per CUDA version from pip, and one from conda."""
     pip = re.compile(rf"nvidia-{library}(-cu\d+)?")
     condas = [one for one in results.packages.cuda if one.name in (library, f"lib{library}")]
     found = [one for one in results.packages.cuda if pip.fullmatch(one.name)] + condas[:1]
@@ -206,7 +207,8 @@ def _installed_copies(results: ProbeResults, library: str) -> list[str]:
 
 
 def _duplicate_issues(results: ProbeResults, library: str, name: str) -> list[Issue]:
-    """Copies by pip and by conda, or for two CUDAs: which one is loaded is a matter of order."""
+    """Return an issue if the library is installed several times: the order of the path decides which is
+    loaded."""
     versions = _installed_copies(results, library)
     if len(versions) < 2:
         return []
@@ -215,7 +217,7 @@ def _duplicate_issues(results: ProbeResults, library: str, name: str) -> list[Is
 
 
 def _keep_one_fix(results: ProbeResults, library: str, name: str) -> Fix:
-    """Keep the package that torch requires, where there are two of pip's that own the same files."""
+    """Return how to keep the package that torch requires if two of pip's packages own the same files."""
     own = re.compile(rf"nvidia-{library}(-cu\d+)?")
     by_pip = [one.name for one in results.packages.cuda if own.fullmatch(one.name)]
     right = [one for one in by_pip if one in results.packages.required]
@@ -228,7 +230,7 @@ def _keep_one_fix(results: ProbeResults, library: str, name: str) -> Fix:
 
 
 def _shared_file_issues(results: ProbeResults) -> list[Issue]:
-    """Other libraries than cuDNN and NCCL that are installed for two versions of CUDA, in the same folder."""
+    """Return issues for libraries that are installed for two CUDA versions in the same folder."""
     found = []
     for names in results.shared:
         right = [one for one in names if one in results.packages.required]

@@ -1,4 +1,4 @@
-"""The check of PyTorch itself: whether it can be imported, and is built for CUDA."""
+"""The check of PyTorch: whether it can be imported and is built for CUDA."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MISSING_GLIBC = re.compile(r"GLIBC(?:XX)?_[\d.]+")
 
 
 def check_torch(results: ProbeResults) -> Check:
-    """Whether torch can be imported and is built for CUDA."""
+    """Check that torch can be imported and is built for CUDA."""
     files, result, torch = results.packages.torch, results.torch_result, results.torch
     evidence = {
         "file": torch.get("file") or (files.origin if files is not None else None),
@@ -73,7 +73,7 @@ def check_torch(results: ProbeResults) -> Check:
 
 
 def _stale_module_issues(results: ProbeResults) -> list[Issue]:
-    """Installing another one does not change what a notebook has loaded."""
+    """Return an issue if the notebook loaded another version than the one that is installed now."""
     loaded, installed = results.notebook.torch, results.torch.get("version")
     if loaded is None or loaded == installed:
         return []
@@ -92,7 +92,7 @@ def _duplicate_issues(results: ProbeResults) -> list[Issue]:
 
 
 def _numpy_issues(results: ProbeResults) -> list[Issue]:
-    """Without numpy torch works, but neither ``from_numpy_issues()`` nor ``Tensor.numpy()`` does."""
+    """Return an issue if numpy fails: then neither ``from_numpy()`` nor ``Tensor.numpy()`` works."""
     error = results.torch.get("numpy_error")
     if error is None:
         return []
@@ -161,7 +161,7 @@ def _hidden_torch_issue(results: ProbeResults) -> Issue | None:
 def _import_issue(results: ProbeResults) -> Issue:
     result, torch = results.torch_result, results.torch
     if result.ending == "hung":
-        # No proof that it is broken: the first import from a cold or a network disk takes that long.
+        # Not "broken": a first import from a cold or a network disk takes that long.
         return Issue(
             "unknown",
             f"'import torch' did not finish within {results.timeout_s:.0f} s.",
@@ -201,7 +201,7 @@ def _import_issue(results: ProbeResults) -> Issue:
 
 
 def _blame_package(reason: str, kind: str, results: ProbeResults) -> tuple[str, str, str | None]:
-    """Reason, fix and command by the package that is damaged, is missing or raised the error."""
+    """Return reason, fix and command for the package that is damaged, is missing or raised the error."""
     name = normalize_name(str(results.torch.get("import_error_package") or "torch"))
     damaged = results.damaged
     if damaged and name not in {one.name for one in damaged}:

@@ -1,4 +1,8 @@
-"""The check of CUDA_VISIBLE_DEVICES: which GPUs it leaves, and to whom."""
+"""The check of CUDA_VISIBLE_DEVICES, which CUDA reads from the left up to the first entry that names no GPU.
+
+Source: CUDA programming guide, environment variables
+(https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html).
+"""
 
 from __future__ import annotations
 
@@ -13,11 +17,11 @@ from gpuwidget.model.diagnosis import Check
 VISIBLE = ("visible", "Visible GPUs")
 
 _NO_DEVICE = 100
-"""Of CUresult, cuda.h."""
+"""Value of CUresult in cuda.h."""
 
 
 def check_visible_devices(results: ProbeResults) -> Check:
-    """Which GPUs CUDA_VISIBLE_DEVICES leaves."""
+    """Check which GPUs CUDA_VISIBLE_DEVICES makes visible."""
     value = results.variables.get("CUDA_VISIBLE_DEVICES")
     count, in_notebook = results.libcuda.get("cu_count"), results.notebook.devices
     evidence = {
@@ -60,13 +64,14 @@ def check_visible_devices(results: ProbeResults) -> Check:
 
 
 def hides_all(results: ProbeResults) -> bool:
-    """Whether it leaves none of the GPUs there are."""
+    """Return whether CUDA_VISIBLE_DEVICES hides all GPUs."""
     parsed = _parse_variable(results)
     return parsed is not None and not parsed.named
 
 
 def _changed_after_start_issue(results: ProbeResults) -> Issue | None:
-    """Whether the variable was changed after the notebook's CUDA had read it; a child reads it now."""
+    """Return an issue if the variable changed after CUDA started in the notebook; a new process reads it
+    anew."""
     in_notebook, now = results.notebook.devices, _currently_visible(results)
     if (
         not in_notebook
@@ -77,7 +82,7 @@ def _changed_after_start_issue(results: ProbeResults) -> Issue | None:
         return None
     value = results.variables.get("CUDA_VISIBLE_DEVICES")
     if value is None and len(in_notebook) > len(now):
-        return None  # what is not set hides none
+        return None  # an unset variable hides none
     reordered = len(in_notebook) == len(now) and "CUDA_DEVICE_ORDER" in results.variables
     what = "CUDA_VISIBLE_DEVICES was " + ("unset" if value is None else f"set to {value!r}")
     if reordered:
@@ -87,7 +92,7 @@ def _changed_after_start_issue(results: ProbeResults) -> Issue | None:
 
 
 def _currently_visible(results: ProbeResults) -> list[str] | None:
-    """UUIDs of the GPUs that CUDA shows to who starts it now; None where that is not known."""
+    """Return the UUIDs of the GPUs that a new process would see; None if unknown."""
     code, devices = results.libcuda.get("cu_init"), results.libcuda.get("cu_devices")
     if code == 0 and devices is not None:
         return [one["uuid"] for one in devices]
@@ -95,7 +100,7 @@ def _currently_visible(results: ProbeResults) -> list[str] | None:
 
 
 def _same_devices(in_notebook: Sequence[str | None], now: Sequence[str]) -> bool:
-    """Whether these are the same GPUs in the same order; where torch does not say which, as many."""
+    """Return whether these are the same GPUs in the same order; by number where torch has no UUIDs."""
     return len(in_notebook) == len(now) and all(
         one is None or _uuid_digits(one) == _uuid_digits(other)
         for one, other in zip(in_notebook, now, strict=True)
@@ -103,12 +108,12 @@ def _same_devices(in_notebook: Sequence[str | None], now: Sequence[str]) -> bool
 
 
 def _uuid_digits(uuid: str) -> str:
-    """NVML has GPU- before it, CUDA's own has no hyphens."""
+    """Return the UUID without NVML's prefix and without hyphens, which CUDA's own UUIDs do not have."""
     return uuid.lower().removeprefix("gpu-").removeprefix("mig-").replace("-", "")
 
 
 def _parse_variable(results: ProbeResults) -> VisibleDevices | None:
-    """What CUDA makes of the variable; None where it is not set."""
+    """Return how CUDA reads the variable; None if it is not set."""
     value = results.variables.get("CUDA_VISIBLE_DEVICES")
     if value is None:
         return None
@@ -121,36 +126,36 @@ def _visible_count(parsed: VisibleDevices | None, results: ProbeResults) -> str:
     return f"{named} of {pluralize(len(results.gpus), 'GPU')}"
 
 
-# -- how CUDA reads the variable ----
+# -- how CUDA reads the variable -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class VisibleDevices:
-    """Which GPUs are left, and why not more."""
+    """The GPUs that the variable makes visible."""
 
     named: tuple[str, ...]
-    """The entries that CUDA takes."""
+    """The entries that CUDA accepts."""
     bad: str | None
-    """The first that it does not take, which also ends the list; None where there is none."""
+    """The first entry that CUDA rejects, which ends the list; None if it accepts all."""
     why: str | None
-    """What is wrong with that one."""
+    """Why CUDA rejects that entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class NameableDevices:
-    """What can be named: the UUIDs of GPUs, in NVML's order, and those of the slices of each."""
+    """The devices that an entry can name: UUIDs of GPUs in NVML's order, and of their MIG slices."""
 
     gpus: Sequence[str]
     slices: Sequence[str]
 
 
 def parse_visible_devices(value: str, known: NameableDevices) -> VisibleDevices:
-    """What CUDA makes of ``value``."""
+    """Return how CUDA reads ``value``."""
     named: list[str] = []
     taken: set[str] = set()
     entries = [entry.strip() for entry in value.split(",")]
     while len(entries) > 1 and not entries[-1]:
-        entries.pop()  # a comma at the end names nothing, and hides nothing
+        entries.pop()  # CUDA ignores a comma at the end
     for entry in entries:
         target, why = _resolve(entry, known)
         if target is None:
@@ -167,7 +172,7 @@ def _resolve(entry: str, known: NameableDevices) -> tuple[str | None, str | None
     if not entry:
         return None, "it is empty"
     number = re.match(r"[+-]?\d+", entry)
-    if number is not None:  # what follows the digits, CUDA passes over
+    if number is not None:  # CUDA ignores what follows the digits
         index = int(number[0])
         if index < 0:
             return None, "a negative number ends the list"
@@ -176,7 +181,7 @@ def _resolve(entry: str, known: NameableDevices) -> tuple[str | None, str | None
         return known.gpus[index], None
     older = re.match(r"MIG-(GPU-[^/]+)/\d+/\d+$", entry)
     if older is not None and older[1] in known.gpus:
-        return entry, None  # as drivers before 470 name a slice; which of the GPU's it is, nobody says
+        return entry, None  # the format of drivers before 470; it does not name the slice by its UUID
     for word, candidates in (("MIG-", known.slices), ("GPU-", known.gpus)):
         if entry.startswith(word):
             matches = [uuid for uuid in candidates if uuid.startswith(entry)]

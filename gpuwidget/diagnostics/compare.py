@@ -1,4 +1,4 @@
-"""What is another than in an earlier diagnosis: 'it ran yesterday'."""
+"""Compare two diagnoses, for 'it worked yesterday'."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _NOTHING = "nothing"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing that changed."""
+    """One difference."""
 
     what: str
     before: str | None
-    """None for what was not there."""
+    """None for something that was added."""
     after: str | None
 
     def __str__(self) -> str:
@@ -26,7 +26,7 @@ class Change:
 
 
 def compare(before: Diagnosis, after: Diagnosis) -> tuple[Change, ...]:
-    """All that differs, the links in their order, then what they were read from."""
+    """Return all differences: the checks in their order, then the variables and the environment."""
     old = {check.id: check for check in before.links}
     found: list[Change] = []
     for check in after.links:

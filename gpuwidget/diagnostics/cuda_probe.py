@@ -1,6 +1,6 @@
-"""In a child: start CUDA's driver library on its own, without torch, step by step.
+"""In a probe process: start CUDA's driver library without torch, step by step.
 
-No CUDA context is made: ``cuInit`` and counting devices need none.
+It creates no CUDA context: ``cuInit`` and counting devices need none.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ STEPS = {
     "init": ("driver", "CUDA initialisation (cuInit)"),
     "devices": ("gpu", "listing CUDA devices"),
 }
-"""Each step in its order: the check whose problem it is, and its name on the screen."""
+"""The steps in order: the id of the check that they belong to, and their text on the screen."""
 _ATTRIBUTE_MAJOR, _ATTRIBUTE_MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_…
 
 
 def main(_path: Sequence[str]) -> None:
-    """Load the library, initialise it and list its devices."""
+    """Load the library, initialize it and list its devices."""
     lower_priority()
     begin_step("load")
     name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
@@ -31,7 +31,7 @@ def main(_path: Sequence[str]) -> None:
         library = ctypes.CDLL(name)
         send(mapped=mapped_libraries())
         _initialize(library)
-    except (AttributeError, OSError) as error:  # none, a stub, or another library of that name
+    except (AttributeError, OSError) as error:  # no library, a stub, or another library of that name
         send(libcuda_error=error_text(error))
     finish()
 

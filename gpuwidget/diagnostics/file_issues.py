@@ -1,4 +1,4 @@
-"""What the installed files add to the links of PyTorch and its libraries: damage, and wrong versions."""
+"""Issues of the installed files of PyTorch and its libraries: damage and wrong versions."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _NVIDIA_PACKAGES = ("nvidia-", "triton", "pytorch-triton", "cuda-toolkit")
 
 
 def damaged_packages(results: ProbeResults, check: str) -> list[Issue]:
-    """Return a issue for each package of that check whose files are not as recorded when it was installed.
+    """Return an issue for each package of a check whose files differ from those recorded at installation.
 
-    A missing or short shared library breaks the chain; so does any damage where torch can't be imported.
+    A missing or short shared library is broken; so is any damage if torch can't be imported.
     """
     found = []
     for package in results.damaged:
@@ -37,7 +37,7 @@ def damaged_packages(results: ProbeResults, check: str) -> list[Issue]:
 
 
 def describe_damage(package: CheckedPackage) -> str:
-    """Return a sentence about the damaged files of package package."""
+    """Return a sentence about the damaged files of a package."""
     first, others = package.damaged[0], package.count - 1
     more = (
         f", and {pluralize(others, 'other file')} of it {'is' if others == 1 else 'are'} damaged"
@@ -48,7 +48,7 @@ def describe_damage(package: CheckedPackage) -> str:
 
 
 def wrong_version_issues(results: ProbeResults, check: str) -> list[Issue]:
-    """Return a issue for each NVIDIA library, and Triton, that is not of the version torch requires."""
+    """Return an issue for each NVIDIA library, and Triton, of another version than torch requires."""
     found = []
     for name, specifier in results.packages.required.items():
         if not name.startswith(_NVIDIA_PACKAGES) or _check_of(name) != check:
@@ -66,12 +66,12 @@ def wrong_version_issues(results: ProbeResults, check: str) -> list[Issue]:
 
 
 def file_issues(results: ProbeResults, check: str) -> list[Issue]:
-    """Return all that the files and versions add to package check."""
+    """Return all issues of files and versions that belong to a check."""
     return [*damaged_packages(results, check), *wrong_version_issues(results, check)]
 
 
 def _import_fails(results: ProbeResults) -> bool:
-    """Whether torch can't be imported; package whose import is only slow may be well."""
+    """Return whether torch can't be imported; a slow import does not count."""
     return "import_error" in results.torch or results.torch_result.ending == "crashed"
 
 

@@ -1,7 +1,7 @@
-"""In a child: compare the files of torch and of what it requires with the lists that their wheels came with.
+"""In a probe process: compare the files of torch and its requirements with the RECORD of their wheels.
 
-Only existence and size are compared. To hash them would read gigabytes, and a download that broke off or a
-disk that was full leaves files that are missing, empty or too short.
+Only existence and size are compared. Hashing would read gigabytes, and an interrupted download or a full disk
+leaves files that are missing, empty or too short.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _MAX_FILES = 5
 
 @dataclass(frozen=True, slots=True)
 class DamagedFile:
-    """One file that is not as its wheel's list has it."""
+    """One file that differs from its record."""
 
     path: str
-    """Relative to the folder of packages."""
+    """Relative to site-packages."""
     problem: str
     """``is missing``, ``is empty`` or ``has 10 of 20 bytes``."""
     library: bool
@@ -34,20 +34,21 @@ class DamagedFile:
 
 @dataclass(frozen=True, slots=True)
 class CheckedPackage:
-    """What the comparison of one package found."""
+    """The result for one package."""
 
     name: str
     version: str
     files: int | None
-    """How many files were compared; None where the package has no list to compare with."""
+    """Number of compared files; None for a package without a RECORD."""
     damaged: tuple[DamagedFile, ...]
     """The first five that differ, shared libraries first."""
     count: int
-    """How many differ."""
+    """Number of files that differ."""
 
 
 def main(path: Sequence[str]) -> None:
-    """Send a :class:`CheckedPackage` for each package, then which packages own the same shared libraries."""
+    """Send a :class:`CheckedPackage` for each package, and the packages that own the same shared
+    libraries."""
     lower_priority()
     begin_step("reading the packages' file lists")
     found = torch_distributions(path)
@@ -64,16 +65,16 @@ def main(path: Sequence[str]) -> None:
 
 
 def _recorded_sizes(one: metadata.Distribution) -> dict[str, int] | None:
-    """Return each file's recorded size; None where no list, or that of an editable installation, is there."""
+    """Return each file's recorded size; None without a RECORD, and for an editable installation."""
     text, source = one.read_text("RECORD"), one.read_text("direct_url.json") or ""
     if text is None or '"editable": true' in source:
         return None
     found = {}
-    # Not Distribution.files, which makes an object of each line: torch has 15,000.
+    # Not Distribution.files, which creates an object per line: torch has 15,000.
     for line in text.splitlines():
         file, _, size = line.rpartition(",")
         file = file.rpartition(",")[0].strip('"')
-        # Scripts are outside of the package; caches of bytecode and the list itself have no size.
+        # Scripts are outside of the package; bytecode caches and RECORD itself have no size.
         if size.isdecimal() and not file.startswith(("../", "/")) and not file.endswith(".pyc"):
             found[file] = int(size)
     return found

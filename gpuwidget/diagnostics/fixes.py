@@ -1,8 +1,7 @@
-"""What is to be done, in the words that several links share.
+"""The fixes that several checks share.
 
-A command that is offered leaves a whole installation. It changes one package, to the version that the
-installed torch asks for, and where it has to uninstall something, it first makes sure that what it installs
-after that can be had.
+A command must leave a complete installation. It changes one package, to the version that the installed torch
+requires. Before it uninstalls something, it makes sure that the replacement is available.
 """
 
 from __future__ import annotations
@@ -38,25 +37,25 @@ _PACKAGES = {
     "libnvrtc": "cuda-nvrtc",
     "libnvshmem_host": "nvshmem",
 }
-"""NVIDIA's package of each shared library, without ``nvidia-`` and the CUDA version."""
+"""NVIDIA's package for each shared library, without ``nvidia-`` and the CUDA version."""
 
 
 class Fix(NamedTuple):
-    """A text as a :class:`gpuwidget.diagnostics.issues.Issue` has it."""
+    """The text and the command of a fix, as in :class:`gpuwidget.diagnostics.issues.Issue`."""
 
     text: str
     command: str | None = None
 
 
 def missing_library(results: ProbeResults) -> str | None:
-    """The shared library for which importing torch failed, as ``libcudnn.so.9``."""
+    """Return the shared library that made the import of torch fail, such as ``libcudnn.so.9``."""
     error = results.torch.get("import_error")
     found = _LIBRARY_FILE.search(error) if isinstance(error, str) else None
     return None if found is None else found[0]
 
 
 def missing_library_fix(library: str, results: ProbeResults) -> Fix:
-    """The text of a shared library that is missing or does not fit."""
+    """Return the fix for a shared library that is missing or does not fit."""
     if library.startswith("libcuda.so"):
         return Fix("That is a part of the driver: see there.")
     shadow = results.on_library_path(library.partition(".")[0])
@@ -66,7 +65,7 @@ def missing_library_fix(library: str, results: ProbeResults) -> Fix:
 
 
 def library_path_fix(folder: str) -> Fix:
-    """The text of a folder in LD_LIBRARY_PATH."""
+    """Return the fix for a folder in LD_LIBRARY_PATH."""
     return Fix(
         f"Take {folder} out of LD_LIBRARY_PATH, whose files come before those PyTorch was built with, and "
         "start the kernel's server anew."
@@ -74,9 +73,9 @@ def library_path_fix(folder: str) -> Fix:
 
 
 def reinstall_libraries(results: ProbeResults, library: str | None = None) -> Fix:
-    """The text of libraries that do not fit: what is put before them, else the package of ``library``.
+    """Return the fix for libraries that do not fit: unset what overrides them, else reinstall a package.
 
-    Without a library, or where no package is known for it, that is torch itself.
+    That is the package of ``library``, or torch if there is none.
     """
     preload = results.variables.get("LD_PRELOAD")
     if preload:
@@ -89,7 +88,7 @@ def reinstall_libraries(results: ProbeResults, library: str | None = None) -> Fi
 
 
 def _required_package(library: str, results: ProbeResults) -> str | None:
-    """Return the required package that brings the library; None where none does."""
+    """Return the required package that contains the library; None if there is none."""
     stem = library.partition(".")[0]
     name = _PACKAGES.get("libcudnn" if stem.startswith("libcudnn") else stem)
     if name is None:
@@ -102,7 +101,7 @@ def _required_package(library: str, results: ProbeResults) -> str | None:
 
 
 def reinstall(results: ProbeResults, name: str) -> Fix:
-    """Return how to install one package again, in the version that is right here, and nothing else."""
+    """Return how to reinstall one package in the version that torch requires, and nothing else."""
     requirement, index = _requirement(results, name), _index_options(results, name)
     by = _installer_of(results, name)
     if requirement is None:
@@ -131,7 +130,7 @@ def reinstall(results: ProbeResults, name: str) -> Fix:
 
 
 def replace_package(results: ProbeResults, wrong: str, right: str) -> Fix:
-    """Return how to uninstall ``wrong``, which owns files of ``right``, and keep ``right`` whole."""
+    """Return how to uninstall ``wrong``, which owns files of ``right``, and keep ``right`` complete."""
     dependents = results.packages.required_by.get(wrong, ())
     if dependents:
         users = " and ".join(dependents)
@@ -141,7 +140,7 @@ def replace_package(results: ProbeResults, wrong: str, right: str) -> Fix:
     remove = _uninstall_arguments(results, by, wrong)
     if install is None or remove is None or _installer_of(results, wrong) not in ("pip", by):
         return Fix(f"Uninstall {wrong} with what installed it, then install {requirement or right} again.")
-    # Offline, or without that version, nothing is uninstalled.
+    # The dry run fails offline, or without that version on the index; then nothing is uninstalled.
     lines = [[*install, "--dry-run"], remove, install]
     return _command_fix(
         f"Keep {right}, which this PyTorch requires, and uninstall {wrong}; they own the same files, so the "
@@ -151,7 +150,7 @@ def replace_package(results: ProbeResults, wrong: str, right: str) -> Fix:
 
 
 def remove_duplicate_torch(results: ProbeResults) -> Fix:
-    """Return how to uninstall the first of several torches, or to repair two that share a folder."""
+    """Return how to uninstall the first of several torch packages, or to repair two in one folder."""
     first, second = results.packages.torch_copies[:2]
     by = _installer_of(results, "torch")
     remove = _uninstall_arguments(results, by, "torch")
@@ -181,7 +180,7 @@ def remove_duplicate_torch(results: ProbeResults) -> Fix:
 
 
 def conda_cuda_build(results: ProbeResults) -> Fix:
-    """Return how to install conda's build with CUDA in place of the one for the CPU, in the same version."""
+    """Return how to install conda's CUDA build in place of its CPU build, in the same version."""
     version = _torch_version(results)
     package = f"pytorch-gpu={version.partition('+')[0]}" if version else "pytorch-gpu"
     words = ["conda", "install", "--prefix", _environment_prefix(results), package]
@@ -189,7 +188,7 @@ def conda_cuda_build(results: ProbeResults) -> Fix:
 
 
 def install_nvml_binding(results: ProbeResults) -> Fix:
-    """Return how to install NVIDIA's own Python binding, in place of another package with its module."""
+    """Return how to install nvidia-ml-py in place of another package that contains the module pynvml."""
     known = {one.name: one for one in results.packages.binding}
     ours, other = known.get("nvidia-ml-py"), known.get("pynvml")
     by = (ours or other or known.get("torch") or packages.InstalledPackage("", "", "pip")).by
@@ -210,7 +209,7 @@ def install_nvml_binding(results: ProbeResults) -> Fix:
 
 
 def reinstall_gpuwidget(results: ProbeResults) -> Fix:
-    """Return how to install gpuwidget again after another package's files were put over its own."""
+    """Return how to reinstall gpuwidget after another package has overwritten its files."""
     other = results.packages.other
     documented = installation.documentation()
     where = f"as {documented} says" if documented else f"({installation.README})"
@@ -235,7 +234,7 @@ def reinstall_gpuwidget(results: ProbeResults) -> Fix:
 
 
 def install_required(results: ProbeResults, name: str) -> Fix:
-    """Return how to install a package that torch requires and that is missing, with what it needs."""
+    """Return how to install a missing package that torch requires, with its dependencies."""
     requirement = f"{name}{results.packages.required.get(name, '')}"
     by = _installer_of(results, "torch")
     if by not in ("pip", "uv"):
@@ -267,10 +266,11 @@ def install_torch(
     always_index: bool = False,
     capabilities: Sequence[str] | None = None,
 ) -> Fix:
-    """To install a build of PyTorch that runs here, with ``what`` before it; else what must come first.
+    """Return how to install a build of PyTorch that works here, with ``what`` before it; else what to do
+    first.
 
-    Where a torch is installed its version stays, if that has such a build.
-    The newest build needs no address, unless another index may be configured here (``always_index``).
+    An installed version stays if it has such a build. The newest build needs no index address unless another
+    index may be configured here (``always_index``).
     """
     here = results.capabilities if capabilities is None else capabilities
     wheel = cuda_versions.torch_wheel(results.driver, here, arm=results.arm, version=_torch_version(results))
@@ -283,7 +283,7 @@ def install_torch(
         return Fix(
             "PyTorch's builds have no code for this GPU any more: use another GPU, or build it from source."
         )
-    # For these PyPI has, or long had, the build for the CPU.
+    # PyPI has, or long had, only the CPU build for these.
     elsewhere = results.arm or results.machine.system == "win32"
     if (
         _torch_version(results) is None
@@ -302,10 +302,11 @@ def install_torch(
 
 
 def build_command(results: ProbeResults, wheel: str) -> str | None:
-    """Return the command that installs this build; None where torch was installed by another tool than pip.
+    """Return the command that installs this build; None if another tool than pip or uv installed torch.
 
-    The installed version stays where it comes in that build: only torch, and libraries that are missing or
-    of another version than it requires, are installed. If it is that build, a newer version of it is.
+    The installed version stays if it has that build: then pip only changes torch, and libraries that are
+    missing or of another version than torch requires. If that build is installed already, the command
+    upgrades it.
     """
     version, by = _torch_version(results), _installer_of(results, "torch")
     if by not in ("pip", "uv"):
@@ -332,7 +333,7 @@ def build_command(results: ProbeResults, wheel: str) -> str | None:
 
 
 def last_release_note(wheel: str) -> str:
-    """What must be known of a build that newer versions do not come in; empty for others."""
+    """Return a note about a build that newer versions do not have; empty for others."""
     version = cuda_versions.wheel_last_torch(wheel)
     return "" if version is None else f" PyTorch {version} is the last with such a build."
 
@@ -344,7 +345,7 @@ def _command_fix(what: str, command: str) -> Fix:
 def _reinstall_arguments(
     results: ProbeResults, by: str, requirement: str, index: Sequence[str]
 ) -> list[str] | None:
-    """Return the words that install exactly this requirement again; None for a tool that is not known."""
+    """Return the words that reinstall exactly this requirement; None for an unknown installer."""
     if by not in ("pip", "uv"):
         return None
     force = "--force-reinstall" if by == "pip" else "--reinstall"
@@ -388,7 +389,7 @@ def _environment_prefix(results: ProbeResults) -> str:
 
 
 def _installer_of(results: ProbeResults, name: str) -> str:
-    """Return who installed the package, or torch where that is not installed."""
+    """Return the installer of the package, or of torch if the package is not installed."""
     if name == "torch" and packages.is_conda_torch(results.packages):
         return "conda"
     known = {one.name: one for one in results.packages.cuda} | dict(results.packages.installed)
@@ -397,13 +398,13 @@ def _installer_of(results: ProbeResults, name: str) -> str:
 
 
 def _torch_version(results: ProbeResults) -> str | None:
-    """Return the version by torch's metadata, which is the one that pip compares, else by its files."""
+    """Return the version in torch's metadata, which pip compares, else the one in its files."""
     one = results.packages.installed.get("torch")
     return one.version if one is not None else results.torch_version
 
 
 def _requirement(results: ProbeResults, name: str) -> str | None:
-    """Return the package with the version that belongs here; None where no index has that build of torch."""
+    """Return the package with the version that torch requires; None if no index has that build of torch."""
     if name == "torch":
         one = results.packages.installed.get("torch")
         version = "" if one is None else one.version
@@ -418,7 +419,7 @@ def _requirement(results: ProbeResults, name: str) -> str | None:
 
 
 def _index_options(results: ProbeResults, name: str) -> list[str]:
-    """Return the options for the index that has this build of torch; none where that is pip's own."""
+    """Return the options for the index that has this build of torch; none if it is pip's own."""
     version = _torch_version(results) if name == "torch" else None
     local = "" if version is None else version.partition("+")[2]
     nightly = "/nightly" if version is not None and ".dev" in version else ""

@@ -1,4 +1,4 @@
-"""The examination in a process of its own: nobody is held up or disturbed, and it ends in time."""
+"""Run the checks in a subprocess, so that they neither block nor disturb the caller and end in time."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _NO_NOTEBOOK = NotebookState()
 
 
 def main(_path: Sequence[str]) -> None:
-    """In the process: examine the environment that it was given."""
-    # Not above: who sends the process needs nothing of it.
+    """In the subprocess: run the checks with the arguments of the caller."""
+    # Imported here, since the caller needs none of it.
     from gpuwidget.diagnostics.run_checks import run_checks
 
     lower_priority()
@@ -45,7 +45,7 @@ def main(_path: Sequence[str]) -> None:
 
 
 def _remaining_s(timeout_s: float, elapsed_s: float) -> float:
-    """What is left of the probes' time after this process's start, unless the clock was set meanwhile."""
+    """Return the time left for the probes after this process's start, unless the clock was set meanwhile."""
     return max(_MIN_TIMEOUT_S, timeout_s - elapsed_s) if 0.0 <= elapsed_s <= RUN_TIMEOUT_S else timeout_s
 
 
@@ -57,10 +57,10 @@ def run_in_subprocess(
     notebook: NotebookState = _NO_NOTEBOOK,
     timeout_s: float = PROBE_TIMEOUT_S,
 ) -> Diagnosis:
-    """Examine that environment; takes seconds, at most 20. Raises DoctorError where it comes to no end.
+    """Run the checks for an environment; takes at most 20 s. Raises DoctorError if they do not finish.
 
-    A notebook or a command finds modules in its working directory, which is why the examination gets the
-    path with it: it looks which file comes first there, but runs none. A server does not.
+    A notebook or a command can import modules from its working directory. So the checks get the path with it:
+    they find out which file comes first there, but run none. A server's path has no working directory.
     """
     path = list(environment.path) if place != "server" else without_working_directory(environment.path)
     arguments = {
@@ -88,11 +88,12 @@ def run_in_subprocess(
 
 
 def parse_diagnosis(values: Any) -> Diagnosis:
-    """A diagnosis from its JSON, without fields of a newer version. Raises DoctorError for what is none."""
+    """Return a diagnosis from its JSON, without fields of a newer version. Raises DoctorError if it is
+    invalid."""
     try:
         if values["schema"] != SCHEMA:
             raise DoctorError(f"It is a diagnosis of another version (schema {values['schema']!r}).")
-        # Versions before these fields were added did not write them.
+        # Older versions did not write these fields.
         links = tuple(Check(**_select_fields(Check, {"command": None, **check})) for check in values["links"])
         if not all(
             isinstance(one, dict) for one in (values["variables"], *(check.evidence for check in links))
@@ -109,9 +110,9 @@ def _select_fields(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]
 
 
 async def run_in_thread(function: Callable[[], Diagnosis]) -> Diagnosis:
-    """What ``function`` returns or raises, without holding up the loop.
+    """Return or raise the function's result without blocking the event loop.
 
-    The thread is a daemon: an examination that goes on does not hold up the end of the process.
+    The thread is a daemon, so that a run in progress does not delay the end of the process.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Diagnosis] = loop.create_future()
@@ -133,7 +134,7 @@ async def run_in_thread(function: Callable[[], Diagnosis]) -> Diagnosis:
         try:
             loop.call_soon_threadsafe(finish, doctor, failed)
         except RuntimeError:
-            return  # The loop has ended, and with it who asked.
+            return  # the event loop is closed
 
     threading.Thread(target=run, name="gpuwidget-doctor", daemon=True).start()
     return await future

@@ -1,4 +1,4 @@
-"""A check, put together from what was found to be wrong with it: the worst first, and its remedy the one."""
+"""Build a check from its issues: the worst one is shown with its fix, the others are in the evidence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Issue:
     reason: str
     fix: str | None
     command: str | None = None
-    """The command line in the remedy's text that can be run as it is; None where it has none."""
+    """The command line in the fix's text that can be run as it is; None without one."""
 
 
 def build_check(
@@ -28,10 +28,10 @@ def build_check(
     issues: Sequence[Issue] = (),
     evidence: Mapping[str, str | None] | None = None,
 ) -> Check:
-    """The check ``which``, id and title; ``ok`` where nothing was found to be wrong.
+    """Return the check with this id and title; ``ok`` without issues.
 
-    Of several things the worst is fields with its remedy, the others stand in the evidence: most often they
-    are gone with it.
+    The worst of several issues is shown with its fix, the others are in the evidence: most often its fix also
+    solves them.
     """
     known = {name: value for name, value in (evidence or {}).items() if value}
     if not issues:
@@ -43,7 +43,7 @@ def build_check(
 
 
 def add_issues(check: Check, issues: Sequence[Issue]) -> Check:
-    """Return the check with more issues: the worst of all is fields, the others stand in the evidence."""
+    """Return the check with more issues: the worst of all is shown, the others are in the evidence."""
     if not issues:
         return check
     worst = min(issues, key=lambda one: _WORST_FIRST.index(one.status))
@@ -64,11 +64,11 @@ def add_issues(check: Check, issues: Sequence[Issue]) -> Check:
 def skipped_check(
     which: tuple[str, str], found: str, evidence: Mapping[str, str | None] | None = None
 ) -> Check:
-    """There is nothing to look at, and that is no fault."""
+    """Return a check that does not apply here, which is no fault."""
     known = {name: value for name, value in (evidence or {}).items() if value}
     return Check(*which, "skipped", found, None, None, None, known)
 
 
 def pluralize(number: int, what: str) -> str:
-    """``1 GPU``, ``4 GPUs``."""
+    """Return ``1 GPU``, ``4 GPUs``."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,4 +1,5 @@
-"""What the machine shows without its driver: device files, container, shared memory, libraries."""
+"""The state of the machine without its driver: device files, container, shared memory, libraries, kernel
+log."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ VARIABLES = (
     "PYTORCH_NVML_BASED_CUDA_CHECK",
     "VIRTUAL_ENV",
 )
-"""The environment variables that are looked at and shown; no other one is."""
+"""The environment variables that are read and shown; no others are."""
 _CONTAINERS = re.compile(r"docker|kubepods|containerd|crio|libpod|lxc|podman")
 _GPU_FILE = re.compile(r"nvidia\d+")
 _CONTROL_FILES = ("nvidiactl", "nvidia-uvm")
@@ -57,7 +58,7 @@ class DeviceFile:
     usable: bool
     """Whether this user may read and write it."""
     mode: str
-    """As ``ls -l`` writes it, with owner and group by number."""
+    """As ``ls -l`` shows it, with owner and group as numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,28 +69,29 @@ class MachineState:
     """``linux``, ``wsl``, ``jetson``, ``darwin``, ``win32``."""
     architecture: str
     container: str | None
-    """How it is known that this is a container; None outside one."""
+    """The sign that this is a container; None outside a container."""
     devices: tuple[DeviceFile, ...]
-    """GPUs' files and those that control them, in the order of their names."""
+    """The files of the GPUs and their control files, ordered by name."""
     expected: tuple[str, ...]
-    """Control files that are not there though a GPU's is."""
+    """Control files that are missing although a GPU's file exists."""
     module: str | None
-    """Version of the kernel module that is loaded; in a container, the host's."""
+    """Version of the loaded kernel module; in a container, the host's."""
     shm: host_limits.SharedMemory | None
     mps: str | None
-    """Folder of a running MPS daemon's pipes."""
+    """Folder of the pipes of a running MPS daemon."""
     nvcc: str | None
-    """Path of CUDA's compiler, which nothing here needs."""
+    """Path of CUDA's compiler, which is not needed."""
     xids: tuple[tuple[str, int], ...] | None
-    """PCI address and number of the errors in the kernel's log; None where it may not be read."""
+    """PCI address and number of the errors in the kernel log; None if it may not be read."""
     libraries: Mapping[str, tuple[str, ...]]
-    """Files of CUDA's libraries in each folder of LD_LIBRARY_PATH that has some, as that spells it."""
+    """Files of CUDA libraries in each folder of LD_LIBRARY_PATH that has some, spelled as in the variable."""
     real_folders: Mapping[str, str] = field(default_factory=dict)
-    """The same folders by their real names, and the real ones of the files in them where links lead on."""
+    """The spelling in the variable by real path, of these folders and of the targets of links in them."""
 
 
 def inspect(variables: Mapping[str, str], root: Path, names: Sequence[str]) -> MachineState:
-    """What there is under ``root``, ``/`` but for tests; ``names`` are the libraries' beginnings."""
+    """Return the state of the machine under ``root``, which only tests change; ``names`` are library
+    names."""
     devices = _device_files(root)
     present = {Path(one.path).name for one in devices}
     libraries = _cuda_libraries(variables.get("LD_LIBRARY_PATH", ""), names)
@@ -119,7 +121,7 @@ def _system(root: Path) -> str:
 
 
 def select_variables(variables: Mapping[str, str]) -> dict[str, str]:
-    """Those of the list above that are set."""
+    """Return those of ``VARIABLES`` that are set."""
     return {name: variables[name][:_MAX_VALUE_LENGTH] for name in VARIABLES if name in variables}
 
 
@@ -171,14 +173,14 @@ def _mps_pipes(variables: Mapping[str, str], root: Path) -> str | None:
     place = root / folder.lstrip("/")
     if not (place / "control").exists():
         return None
-    # A daemon that died leaves its files. In a container its number is one of the host's.
+    # A daemon that died leaves its files. In a container its process id is the host's.
     number = _read_text(place / "nvidia-cuda-mps-control.pid").strip()
     gone = number.isdecimal() and _detect_container(variables, root) is None and not _is_running(int(number))
     return None if gone else folder
 
 
 def _is_running(pid: int) -> bool:
-    if sys.platform == "win32":  # where signal 0 is none
+    if sys.platform == "win32":  # Windows has no signal 0
         return True
     try:
         os.kill(pid, 0)
@@ -206,25 +208,26 @@ def _cuda_libraries(paths: str, names: Sequence[str]) -> dict[str, tuple[str, ..
 
 
 def _real_folders(libraries: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """By real name: /usr/local/cuda/lib64 is links all over, and the kernel names what they lead to."""
+    """Return the folders by real path: in /usr/local/cuda/lib64 all files are links, and the kernel resolves
+    them."""
     found: dict[str, str] = {}
     for folder, names in libraries.items():
         real = [os.path.realpath(os.path.join(folder, name)) for name in names]
         for one in (os.path.realpath(folder), *map(os.path.dirname, real)):
-            found.setdefault(one, folder)  # the first one in the variable is the one that counts
+            found.setdefault(one, folder)  # the first folder in the variable is searched first
     return found
 
 
 def _stem(name: str) -> str:
-    """``libcudnn`` of ``libcudnn_ops.so.9``."""
+    """Return ``libcudnn`` of ``libcudnn_ops.so.9``."""
     stem = name.partition(".")[0]
     return stem.partition("_")[0] if stem.startswith("libcudnn") else stem
 
 
 def _logged_xids(root: Path) -> tuple[tuple[str, int], ...] | None:
-    """PCI address and number of each, oldest first; None where this user may not read the log.
+    """Return PCI address and number of each XID in the kernel log, oldest first; None if it may not be read.
 
-    Nothing else of the log is kept: it names other users' programs.
+    Nothing else of the log is kept: it contains names of other users' programs.
     """
     try:
         log = os.open(root / "dev/kmsg", os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
@@ -236,7 +239,7 @@ def _logged_xids(root: Path) -> tuple[tuple[str, int], ...] | None:
             try:
                 record = os.read(log, _MAX_RECORD_BYTES)
             except BrokenPipeError:
-                continue  # it was overwritten while it was read: the next one is the oldest now
+                continue  # the record was overwritten; the next read returns the oldest one left
             except OSError:
                 break  # the end, or no permission
             if not record:

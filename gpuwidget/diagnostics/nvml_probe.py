@@ -1,4 +1,4 @@
-"""In a child: what NVML says, which may hang with a broken driver."""
+"""In a probe process: query NVML, which may hang with a broken driver."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from gpuwidget.sources.nvml_diagnostics import query_health
 
 
 def main(_path: Sequence[str]) -> None:
-    """Say all of it; each call that may hang is announced by its name."""
+    """Send all that NVML returns; each call that may hang is announced by its name."""
     send(nvml=to_json(query_health(begin_step)))
     finish()

@@ -1,13 +1,12 @@
-"""A look that may crash, hang or raise, taken in a process of its own: it says what it finds as it goes.
+"""A probe that may crash, hang or raise, run in a process that sends its results step by step.
 
-No shell is in between. The child is this environment's interpreter with the paths and the variables given;
-Python's own modules come before those paths until its ``main(path)`` puts them as they were given, so that a
-json.py of the user's breaks what it breaks, and not the look. What a child says is lines of JSON with a mark
-before them: whatever else a library prints is passed over. What it result before it crashed or was given up
-counts.
+The process runs the environment's interpreter with the given path and variables, without a shell. Standard
+modules come first on the path until the probe's ``main(path)`` sets it as given, so that a user's json.py can
+break what it would break in the notebook, but not the probe. Messages are lines of JSON after a marker; other
+output is ignored. Messages sent before a crash or a timeout count.
 
-The working directory is never on a child's path: a notebook server often starts in a folder that other
-people can write to, and a torch.py there must not run. gpuwidget itself is loaded from its own folder.
+The working directory is never on the path: a notebook server often starts in a folder that other people can
+write to, and a torch.py there must not run. gpuwidget itself is loaded from its own folder.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 _MARK = b"gpuwidget doctor: "
-# os is loaded by then, whatever files there are.
+# os is already imported, so no user's file can replace it.
 _BOOTSTRAP = """
 import os, sys
 package, n = sys.argv[1], int(sys.argv[2])
@@ -55,26 +54,27 @@ Ending = Literal["ended", "crashed", "hung", "not started"]
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """What a child result, and how it ended."""
+    """What a probe sent, and how it ended."""
 
     ending: Ending
     how: str
-    """The signal or the exit status of a crash, with its last words; the error of one that could not start;
-    empty else."""
+    """The signal or exit status of a crash with the last line of stderr, or why it did not start; else
+    empty."""
     values: Mapping[str, Any] = field(default_factory=dict)
     silent_s: float = 0.0
-    """Seconds from its last message until it was killed; 0 for a child that ended by itself."""
+    """Seconds from its last message until it was killed; 0 if it ended by itself."""
 
     @property
     def unfinished(self) -> str | None:
-        """The step that it announced last and did not finish; empty before the first; None if all ended."""
+        """The step that it began last and did not finish; empty before the first; None if all are
+        finished."""
         step = str(self.values.get("step", ""))
         return None if step == _FINISHED else step
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeEnvironment:
-    """Whose eyes a child looks with."""
+    """Interpreter, ``sys.path`` and environment that a probe process uses."""
 
     python: str
     path: Sequence[str]
@@ -82,9 +82,9 @@ class ProbeEnvironment:
 
     @classmethod
     def current(cls) -> ProbeEnvironment:
-        """This process's, as it is now."""
+        """Return this process's environment."""
         variables = dict(os.environ)
-        # The loader read these when this process began; what was set since has had no effect here.
+        # The loader read these when this process started; later changes have no effect here.
         at_start = _variables_at_start()
         for name in ("LD_LIBRARY_PATH", "LD_PRELOAD"):
             if at_start is not None:
@@ -96,7 +96,7 @@ class ProbeEnvironment:
 def without_working_directory(path: Sequence[str]) -> list[str]:
     """Return the entries of ``path`` that are not the working directory.
 
-    The folders that belong to the environment stay, even if one of them is the working directory.
+    The environment's own folders stay, even if one of them is the working directory.
     """
     try:
         here = os.path.realpath(os.getcwd())
@@ -112,23 +112,25 @@ def _environment_folders() -> list[str]:
 
 
 def send(**values: Any) -> None:
-    """In a child: hand over these values at once, before whatever comes next may crash."""
+    """In a probe process: send values at once, since the next step may crash."""
     sys.stdout.write(f"\n{_MARK.decode()}{json.dumps(values)}\n")
     sys.stdout.flush()
 
 
 def begin_step(step: str) -> None:
-    """In a child: name the step that begins now, so that a hang or a crash is known by its step."""
+    """In a probe process: send the name of the step that begins now, so that a hang or crash is attributed to
+    it."""
     send(step=step)
 
 
 def finish() -> None:
-    """In a child: state that no step is left."""
+    """In a probe process: send that all steps are finished."""
     send(step=_FINISHED)
 
 
 def run_step(step: str, value: Callable[[], Any]) -> None:
-    """In a child: begin_step the step, send its value as ``<step>`` or its exception as ``<step>_start_error``."""
+    """In a probe process: run a step and send its value as ``<step>``, or its exception as
+    ``<step>_error``."""
     begin_step(step)
     try:
         send(**{step: value()})
@@ -142,7 +144,8 @@ def error_text(error: BaseException) -> str:
 
 
 def lower_priority() -> None:
-    """In a child: give way to what is measured, be the first to end where memory runs out, leave no core."""
+    """In a probe process: lower its priority, let the kernel kill it first when memory runs out, write no
+    core."""
     with suppress(ImportError, OSError, ValueError):
         import resource
 
@@ -154,18 +157,18 @@ def lower_priority() -> None:
 
 
 def exit_with_parent() -> None:
-    """In a child that own_session: end with all of its own once who started it is no more."""
+    """Kill the probe's process group when its parent exits."""
 
     def wait() -> None:
         with suppress(OSError):
-            os.read(0, 1)  # nobody writes: it returns when the other end is closed
+            os.read(0, 1)  # nothing is written: it returns when the parent's end is closed
         os.killpg(os.getpgrp(), signal.SIGKILL)
 
     threading.Thread(target=wait, name="gpuwidget-doctor-parent", daemon=True).start()
 
 
 class ProbeProcess:
-    """One look under way, from its start to :meth:`said`."""
+    """A running probe, from its start to :meth:`wait`."""
 
     def __init__(
         self,
@@ -175,14 +178,14 @@ class ProbeProcess:
         *,
         own_session: bool = False,
     ) -> None:
-        """Run ``module``'s ``main`` with the path as it was given, without the working directory.
+        """Run ``main`` of ``module`` with the path as given, without the working directory.
 
-        With ``own_session`` its own children end with it when it is given up, and all of them with this process.
+        With ``own_session``, killing it also kills its children, and all of them end with this process.
         """
         self._own_session = own_session
         self._messages: list[bytes] = []
         self._line = b""
-        """The last line heard, as far as it has come."""
+        """The last line received, as far as it has come."""
         self._stderr = b""
         self._start_error = ""
         self._received_at = time.monotonic()
@@ -197,13 +200,13 @@ class ProbeProcess:
                 stdin=subprocess.PIPE if own_session else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                # Interrupting a cell interrupts the kernel's group: not this.
+                # Interrupting a cell interrupts the kernel's process group, which must not include the probe.
                 start_new_session=own_session,
             )
         except (OSError, ValueError) as error:
             self._start_error = str(error)
             return
-        # Threads, since what the child starts may keep the pipes open for longer than it lives.
+        # Threads, since children of the probe may keep the pipes open for longer than it runs.
         pipes = ((self._process.stdout, self._receive), (self._process.stderr, self._receive_stderr))
         self._readers = [
             (
@@ -224,17 +227,17 @@ class ProbeProcess:
         self._messages += messages
         if messages:
             self._received_at = time.monotonic()
-        # Of a line that is no word of the child's, the beginning tells so as well as all of it.
+        # The first bytes are enough of a line that is no message.
         self._line = last if last.startswith(_MARK) else last[: len(_MARK)]
 
     def _receive_stderr(self, part: bytes) -> None:
         self._stderr = (self._stderr + part)[-_MAX_STDERR:]
 
     def wait(self, deadline: float) -> ProbeResult:
-        """What it says until it ends, or until ``deadline`` (time.monotonic()): then it is given up.
+        """Wait until it ends, and return what it sent; kill it at ``deadline`` (time.monotonic()).
 
-        A child that can't be killed, since it hangs in the driver, is waited for ``_KILL_TIMEOUT_S`` after the
-        deadline: several children with one deadline cost that time once.
+        A process that hangs in the driver can't be killed. It is waited for until ``_KILL_TIMEOUT_S`` after
+        the deadline: with one deadline for several processes, that time passes once.
         """
         if self._process is None:
             return ProbeResult("not started", self._start_error)
@@ -257,19 +260,19 @@ class ProbeProcess:
         if status == 0:
             return ProbeResult("ended", "", values)
         how = _signal_name(-status) if status < 0 else f"exit status {status}"
-        # Other signals come without a word: what stands there last is about something else.
+        # With other signals the last line on stderr is about something else.
         words = self._last_stderr_line() if status > 0 or status == -signal.SIGABRT else ""
         return ProbeResult("crashed", f"{how}: {words}" if words else how, values)
 
     def kill(self, until: float | None = None) -> None:
-        """Kill it where it still runs, and wait for its end until ``until`` (time.monotonic())."""
+        """Kill it if it still runs, and wait for its end until ``until`` (time.monotonic())."""
         if self._process is not None and self._process.poll() is None:
             self._kill(time.monotonic() + _KILL_TIMEOUT_S if until is None else until)
 
     def _wait(self, deadline: float) -> int | None:
         assert self._process is not None
         while (left := deadline - time.monotonic()) > 0:
-            # In small steps: on some systems a wait with a time-out is not interrupted by Ctrl-C.
+            # In small steps: on some systems Ctrl-C does not interrupt a wait with a timeout.
             with suppress(subprocess.TimeoutExpired):
                 return self._process.wait(min(left, _POLL_S))
         return self._process.poll()
@@ -281,7 +284,7 @@ class ProbeProcess:
                 os.killpg(self._process.pid, signal.SIGKILL)
             else:
                 self._process.kill()
-        # One that hangs in the driver does not die of it, and is waited for no longer.
+        # A process that hangs in the driver survives SIGKILL; the wait ends without it.
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(max(0.0, until - time.monotonic()))
 
@@ -305,9 +308,9 @@ def _read_pipe(pipe: IO[bytes], receive: Callable[[bytes], object]) -> None:
 
 
 def _child_variables(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables with a PYTHONPATH that does not lead to the working directory.
+    """Return the variables without the working directory in PYTHONPATH.
 
-    The child gets its path as arguments, but Python imports sitecustomize before it reads those.
+    The process gets its path as arguments, but Python imports sitecustomize before it reads those.
     """
     cleaned = dict(variables)
     folders = without_working_directory(cleaned.pop("PYTHONPATH", "").split(os.pathsep))

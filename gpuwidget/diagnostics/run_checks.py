@@ -1,6 +1,6 @@
-"""The examination: probes in processes side by side, the machine's files meanwhile, then check by check.
+"""Run all checks: the probes in parallel processes, and meanwhile the reading of files.
 
-It imports neither torch nor NVML's binding, and makes no CUDA context.
+This process imports neither torch nor NVML's binding, and creates no CUDA context.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from gpuwidget.model.diagnosis import SCHEMA, Check, Diagnosis
 _TOOLKIT_LIBRARIES = tuple(
     name for name in LIBRARIES if name not in ("libcuda", "libtorch_cuda", "libtorch_cpu")
 )
-"""What must not come from LD_LIBRARY_PATH. The driver's own library may: some containers have it there."""
+"""Libraries that must not come from LD_LIBRARY_PATH. The driver's own may: some containers have it there."""
 _PROBES = ("torch_probe", "cuda_probe", "nvml_probe", "files_probe")
 
 
 def run_checks(target: Target) -> Diagnosis:
-    """Examine the environment; takes as long as importing torch, ``timeout_s`` and a second at most."""
+    """Run the checks; takes as long as importing torch, at most ``timeout_s`` and a second."""
     environment = target.environment
     deadline = time.monotonic() + target.timeout_s
     processes = [ProbeProcess(f"gpuwidget.diagnostics.{probe}", environment) for probe in _PROBES]
@@ -45,7 +45,7 @@ def run_checks(target: Target) -> Diagnosis:
         )
     finally:
         for process in processes:
-            process.kill(deadline)  # interrupted, the others would go on
+            process.kill(deadline)  # if this one is interrupted
     results = ProbeResults(
         place=target.place,
         version=target.version,
@@ -65,7 +65,7 @@ def run_checks(target: Target) -> Diagnosis:
 
 
 def diagnose(results: ProbeResults) -> Diagnosis:
-    """What is made of the results."""
+    """Build the diagnosis from the probes' results."""
     checked = (
         checks_torch.check_torch(results),
         checks_libraries.check_cuda(results),

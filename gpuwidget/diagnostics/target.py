@@ -1,4 +1,4 @@
-"""Who is examined, and how long at most."""
+"""The environment that the checks run for, and their time limits."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from gpuwidget.diagnostics.probe_process import ProbeEnvironment
 from gpuwidget.model.diagnosis import EnvironmentKind
 
 PROBE_TIMEOUT_S = 15.0
-"""How long the probes may take, all of them together. A first import of torch from a network disk may take
-longer: it is reported as not finished, and not as broken."""
+"""The timeout of all probes together. A first import of torch from a network disk may take longer: it is
+reported as unfinished, not as broken."""
 RUN_TIMEOUT_S = 19.0
-"""How long the whole examination may take before it is killed, which itself takes up to a second."""
+"""The timeout of a whole run; killing it afterwards takes up to a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotebookState:
-    """What only the notebook's own process knows."""
+    """State that only the notebook's own process has."""
 
     torch: str | None = None
-    """Version of the torch that it has loaded; None where it has none."""
+    """Version of the torch module that it imported; None without one."""
     cudnn_off: bool = False
-    """Whether that has ``torch.backends.cudnn.enabled = False``."""
+    """Whether ``torch.backends.cudnn.enabled`` is False there."""
     devices: Sequence[str | None] | None = None
-    """UUIDs of the GPUs that its CUDA has, as torch says them; None where CUDA is not up there."""
+    """UUIDs of the notebook's CUDA devices according to torch; None before CUDA is initialized."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is examined, and how."""
+    """The environment to check, and how."""
 
     place: EnvironmentKind
     version: str
-    """gpuwidget's."""
+    """Version of gpuwidget."""
     environment: ProbeEnvironment
     notebook: NotebookState = field(default_factory=NotebookState)
     root: Path = Path("/")
-    """Where the machine's files are found."""
+    """The root of the machine's files."""
     timeout_s: float = PROBE_TIMEOUT_S

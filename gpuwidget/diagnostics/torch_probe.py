@@ -1,6 +1,6 @@
-"""In a child: import torch and ask it, step by step; any step may raise, crash or hang.
+"""In a probe process: import torch and query it, step by step; any step may raise, crash or hang.
 
-No CUDA context is made: counting devices needs none. The steps that may start CUDA come last.
+It creates no CUDA context: counting devices needs none. The steps that may start CUDA come last.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STEPS = {
     "available": ("gpu", "torch.cuda.is_available()"),
     "count": ("gpu", "torch.cuda.device_count()"),
 }
-"""Each step in its order: the check whose problem it is, and its name on the screen."""
+"""The steps in order: the id of the check that they belong to, and their text on the screen."""
 
 LIBRARIES = (
     "libcudart",
@@ -51,15 +51,15 @@ LIBRARIES = (
     "libtorch_cuda",
     "libtorch_cpu",
 )
-"""Shared libraries whose files are told, by the beginning of their names."""
+"""Name prefixes of the shared libraries whose files are reported."""
 _MAX_TEXT = 2000
 
 
 def main(path: Sequence[str]) -> None:
-    """Run the steps; each is announced before it begins, so that a hang or a crash is known by its step."""
+    """Run the steps; each is announced before it begins, so that a hang or crash is attributed to it."""
     lower_priority()
     begin_step("import")
-    # From here on as in the notebook, with whatever of the user's comes before Python's own modules.
+    # From here on the path is the notebook's, with the user's files before the standard modules.
     sys.path[:] = path
     torch = _import()
     if torch is not None:
@@ -72,7 +72,7 @@ def _import() -> Any:
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             torch = importlib.import_module("torch")
-    except BaseException as error:  # also SystemExit: whatever a broken installation does
+    except BaseException as error:  # also SystemExit: a broken installation may raise anything
         send(
             import_error=error_text(error),
             import_error_type=type(error).__name__,
@@ -95,7 +95,7 @@ def _blamed_package(error: BaseException) -> str | None:
     traceback, name = error.__traceback__, None
     while traceback is not None:
         module = str(traceback.tb_frame.f_globals.get("__name__", ""))
-        # What importlib raises is about the module that asked for the import.
+        # importlib's own frames are about the module that imports.
         if not module.startswith(("importlib", "_frozen_importlib", __name__)):
             name = module.partition(".")[0]
         traceback = traceback.tb_next
@@ -126,7 +126,7 @@ def _query(torch: Any) -> None:
 
 
 def _use_numpy(torch: Any) -> str:
-    """Import numpy, give torch an array, return numpy's version. Raises what numpy or torch raises."""
+    """Import numpy, pass torch an array, return numpy's version. Raises what numpy or torch raises."""
     numpy = importlib.import_module("numpy")
     torch.from_numpy(numpy.zeros(1))
     return str(numpy.__version__)
@@ -142,7 +142,7 @@ def _attribute_text(of: Any, name: str) -> str | None:
 
 
 def mapped_libraries() -> list[str]:
-    """The files of the libraries above that are mapped into this process, as the kernel names them."""
+    """Return the files of ``LIBRARIES`` that are mapped into this process, with the kernel's paths."""
     found = set()
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:

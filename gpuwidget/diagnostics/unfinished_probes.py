@@ -1,4 +1,4 @@
-"""Problems of the examination itself: probe steps that hung, crashed, raised or were never reached."""
+"""Issues of the probes themselves: steps that hung, crashed, raised or were not reached."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuwidget.diagnostics.probe_process import ProbeResult
 from gpuwidget.diagnostics.probe_results import ProbeResults
 
 _MIN_SILENCE_S = 2.0
-"""A step that was killed after less was short of time, and nothing is known against it."""
+"""A step that was killed sooner had too little time, which says nothing about it."""
 _PYTHON_START = "starting Python"
 _HUNG_FIX = (
     "Run the doctor again. If it still does not return, see whether nvidia-smi hangs too and what the kernel "
@@ -19,24 +19,24 @@ _HUNG_FIX = (
 )
 _CRASHED_FIX = "See what the kernel log (dmesg) says, and whether the driver and PyTorch's libraries fit."
 _REQUIRED_STEPS = ("available", "count")
-"""Steps of torch without whose result it can't use a GPU."""
+"""Steps of the torch probe without which it can't use a GPU."""
 _CUDA_STEPS = ("cudnn", "available", "count")
-"""Steps of torch that start CUDA."""
+"""Steps of the torch probe that start CUDA."""
 _CHECKED_SEPARATELY = ("import", "cudnn", "numpy")
-"""Steps whose own failure the check of PyTorch or of cuDNN explains in detail."""
+"""Steps whose failure the check of PyTorch or of cuDNN explains in detail."""
 _Steps = Mapping[str, tuple[str, str]]
 
 
 def unfinished_steps(results: ProbeResults) -> tuple[str, ...]:
-    """Return the step at which each incomplete probe stopped, by its name on the screen."""
+    """Return the step at which each unfinished probe stopped, by its text on the screen."""
     probes = _probes(results)
     return tuple(_step_name(result, steps) for result, steps in probes if result.unfinished is not None)
 
 
 def probe_issues(results: ProbeResults) -> dict[str, list[Issue]]:
-    """Return the issues about unfinished and failed steps, by the id of the check that they belong to.
+    """Return the issues of unfinished and failed steps, by the id of the check that they belong to.
 
-    Every step without a result has one, so that no check reads as found that was not checked.
+    Every step without a result has one, so that no check is ``ok`` without having been checked.
     """
     found: dict[str, list[Issue]] = {}
     for result, steps in _probes(results):
@@ -49,7 +49,7 @@ def probe_issues(results: ProbeResults) -> dict[str, list[Issue]]:
         name = _step_name(results.files_result, {})
         reason = f"Not all installed files were compared: {name} {_ending_text(results.files_result)}."
         found.setdefault("torch", []).append(Issue("unknown", reason, None))
-    # Without an answer of NVML the driver's check has told so.
+    # Without a reply of NVML the driver's check reports it.
     if results.nvml_result.unfinished is not None and results.nvml is not None:
         issue = _step_issue(results.nvml_result, _step_name(results.nvml_result, {}))
         found.setdefault("driver", []).append(replace(issue, status="unknown"))
@@ -83,7 +83,7 @@ def _step_name(result: ProbeResult, steps: _Steps) -> str:
 
 
 def _unfinished_issues(result: ProbeResult, steps: _Steps) -> list[tuple[str, Issue]]:
-    """The issues about one probe: the step at which it stopped, and what was not reached after it."""
+    """Return the issues of one probe: the step at which it stopped, and the steps after it."""
     step = result.unfinished
     if step is None or not steps:
         return []
