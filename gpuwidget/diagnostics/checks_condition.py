@@ -248,7 +248,8 @@ def check_package(results: ProbeResults) -> Check:
         issues.append(Issue("warning", reason, *reinstall_gpuwidget(results)))
     elif installed.other:
         reason = (
-            f"The package {packages.OTHER_DISTRIBUTION} {installed.other}, somebody else's, is installed beside "
+            f"The package {packages.OTHER_DISTRIBUTION} {installed.other}, somebody else's, "
+            "is installed beside "
             f"{packages.OUR_DISTRIBUTION}: both "
             "have the import name gpuwidget."
         )

@@ -78,7 +78,8 @@ def _nvml_issues(results: ProbeResults) -> list[Issue]:
         return [
             Issue(
                 "broken",
-                f"The driver did not answer within {results.timeout_s:.0f} s: {_unfinished_step(result)} did not return.",
+                f"The driver did not answer within {results.timeout_s:.0f} s: "
+                f"{_unfinished_step(result)} did not return.",
                 "See whether nvidia-smi hangs too; the kernel log (dmesg) names the GPU that "
                 "is stuck. A restart "
                 "of the machine usually helps.",

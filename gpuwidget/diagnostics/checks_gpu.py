@@ -171,7 +171,8 @@ def check_sharing(results: ProbeResults) -> Check:
         issues.append(Issue("warning" if usable else "broken", reason, fix, _ONE_SLICE))
     forbidden = [gpu for gpu in gpus if gpu.compute_mode == "prohibited"]
     if forbidden:
-        reason = f"The compute mode of {_gpu_list(forbidden)} is 'prohibited': CUDA can't use {_pronoun(forbidden)}."
+        gpu_list, pronoun = _gpu_list(forbidden), _pronoun(forbidden)
+        reason = f"The compute mode of {gpu_list} is 'prohibited': CUDA can't use {pronoun}."
         allow_sharing = _allow_sharing_command(forbidden[0])
         fix = f"Allow it: {allow_sharing}."
         issues.append(

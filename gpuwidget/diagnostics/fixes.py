@@ -214,7 +214,8 @@ def reinstall_gpuwidget(results: ProbeResults) -> Fix:
     documented = installation.documentation()
     where = f"as {documented} says" if documented else f"({installation.README})"
     manual = Fix(
-        f"Uninstall {packages.OTHER_DISTRIBUTION} if it is there, then install {packages.OUR_DISTRIBUTION} again {where}."
+        f"Uninstall {packages.OTHER_DISTRIBUTION} if it is there, "
+        f"then install {packages.OUR_DISTRIBUTION} again {where}."
     )
     try:
         words = installation.pip_arguments(

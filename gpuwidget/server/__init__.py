@@ -65,8 +65,8 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
         # Once the event loop runs: the driver may take seconds to open, and the server's start must not wait.
         serverapp.io_loop.add_callback(hub.stay_on)
     base = serverapp.web_app.settings["base_url"].rstrip("/")
-    # Tornado expects a pattern, and a user name in JupyterHub's base URL may contain a +. Prometheus escapes an
-    # address differently: it requests /user/a+b where the server's base URL is /user/a%2Bb.
+    # Tornado expects a pattern, and a user name in JupyterHub's base URL may contain a +. Prometheus escapes
+    # an address differently: it requests /user/a+b where the server's base URL is /user/a%2Bb.
     base = f"(?:{re.escape(base)}|{re.escape(unquote(base))})"
     serverapp.web_app.add_handlers(
         ".*$",

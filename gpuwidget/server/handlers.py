@@ -1,4 +1,4 @@
-"""The HTTP routes under ``gpuwidget``. All require authentication, and none counts as activity of the user."""
+"""The HTTP routes under ``gpuwidget``. All require authentication; none counts as activity of the user."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _may_execute: Callable[[Any], Any] = authorized(action="execute")
 
 _SAMPLE_TIMEOUT_S = 5.0
 _NO_SAMPLE = (
-    f"The driver has not answered within {_SAMPLE_TIMEOUT_S:g} seconds. Where nothing keeps it initialised it may "
-    "take longer to come up: ask again. If nvidia-smi hangs too, the driver or a GPU is stuck: look into the "
-    "kernel log (dmesg)."
+    f"The driver has not answered within {_SAMPLE_TIMEOUT_S:g} seconds. Where nothing keeps it initialised it "
+    "may take longer to come up: ask again. If nvidia-smi hangs too, the driver or a GPU is stuck: look into "
+    "the kernel log (dmesg)."
 )
 
 
@@ -43,7 +43,7 @@ class GpuWidgetHandler(JupyterHandler):
         value: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
-        """Log a failure without the query string, which Tornado logs and which may contain the user's token."""
+        """Log a failure without the query string, which may contain the user's token."""
         # An HTTPError is in the server's request log, which leaves tokens out.
         if not isinstance(value, web.HTTPError):
             self.log.error("gpuwidget could not answer %s", self.request.path, exc_info=value)
@@ -102,7 +102,7 @@ class DoctorHandler(GpuWidgetHandler, APIHandler):
     @web.authenticated
     @_may_execute
     async def post(self) -> None:
-        """Return a :class:`~gpuwidget.model.diagnosis.Diagnosis`, after seconds; 503 if it does not finish."""
+        """Return a :class:`~gpuwidget.model.diagnosis.Diagnosis`; 503 if the checks do not finish."""
         try:
             diagnosis = await self._cached_diagnosis.diagnosis()
         except DoctorError as error:

@@ -92,7 +92,7 @@ def _concatenate(arrays: Sequence[npt.NDArray[_T]], kind: type[_T]) -> npt.NDArr
 
 
 def _values(slices: Sequence[_Slice], uuid: str, metric: str) -> Values | None:
-    """Return one metric of one GPU in all slices, with the axes stats and ticks; None if it was never known."""
+    """Return one metric of one GPU in all slices (axes: stats, ticks); None if it was never known."""
     parts = [chunk.values(uuid, metric) for chunk, _, _ in slices]
     stats = next((len(part) for part in parts if part is not None), None)
     if stats is None:

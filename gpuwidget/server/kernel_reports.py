@@ -2,9 +2,9 @@
 
 The request is the panel's (:mod:`~gpuwidget.model.kernel_requests`), on the control channel: a kernel replies
 while a cell runs, and the request does not count as activity. A kernel that has not loaded gpuwidget never
-replies and logs a line about an unknown request in the server's log, so requests are rare: the next one follows
-after activity of the kernel, and then after growing intervals. A kernel that has replied before and is silent
-during a long call is queried at least every half minute.
+replies and logs a line about an unknown request in the server's log, so requests are rare: the next one
+follows after activity of the kernel, and then after growing intervals. A kernel that has replied before and
+is silent during a long call is queried at least every half minute.
 """
 
 from __future__ import annotations

@@ -11,8 +11,9 @@ these applies, so in a container the ids count as matching only with proof:
   device mapped, as every context has, or it belongs to a kernel that reports a context on that GPU.
 
 A kernel that reports a context while none of the driver's ids is in its process tree disproves nothing, since
-the list may be a moment old; and without proof nothing is attributed anyway. Ids that matched once match until
-the server ends. A false match needs a process here for every id of the host's list, one of which uses CUDA.
+the list may be a moment old; and without proof nothing is attributed anyway. Ids that matched once match
+until the server ends. A false match needs a process here for every id of the host's list, one of which uses
+CUDA.
 """
 
 from __future__ import annotations
@@ -141,7 +142,7 @@ class OwnershipResolver:
 
 
 class PidMatching:
-    """Whether the driver's process ids are this server's, updated with each sample. For one thread at a time."""
+    """Whether the driver's process ids are this server's. For use by one thread at a time."""
 
     def __init__(self) -> None:
         self.in_host_namespace = processes.in_host_pid_namespace()

@@ -16,7 +16,8 @@ _MIN_COVERAGE = 0.95
 """The share of a window that must have been sampled for its mean to be known."""
 _MAX_GAP_S = 5.0
 _MAX_GAP_INTERVALS = 2.5
-"""A value counts until the next sample, unless that comes later than both limits: then sampling had stopped."""
+"""A value counts until the next sample, unless that comes later than both limits: then sampling had
+stopped."""
 
 
 class RollingMeans:

@@ -28,8 +28,8 @@ _MAX_ARRIVED = 64
 _MIN_BATCH = 4
 _BATCHES = 16
 _BATCH_PAUSE_S = 0.002
-"""A hundred messages at once would delay other requests by milliseconds. They are sent in batches with a pause
-between them, and all of a tick's within ``_BATCHES`` pauses unless older ones wait."""
+"""A hundred messages at once would delay other requests by milliseconds. They are sent in batches with a
+pause between them, and all of a tick's within ``_BATCHES`` pauses unless older ones wait."""
 _TIME_SLICE_S = 0.001
 """How long a history query is encoded before other requests run; a single part may take a little longer. It
 runs on the event loop and not on a thread because the JSON encoder holds the GIL until it has finished."""
@@ -274,7 +274,8 @@ class SampleHub:
         self._update_subscription()
 
     def _send_sample(self, encoded: EncodedSample, due: set[StreamClient]) -> None:
-        """Send the changes to the due clients that were sent the sample before, the whole one to the others."""
+        """Send the changes to due clients that were sent the sample before, and the whole one to the
+        others."""
         previous = None if self._newest is None else self._newest.sample
         # While the loop was busy, the sample before this one may have been dropped.
         follows = encoded.changes is not None and encoded.previous is previous

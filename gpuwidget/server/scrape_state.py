@@ -1,8 +1,8 @@
 """Sampling between the scrapes of a Prometheus, which connects every few seconds and keeps no connection.
 
-Opening the driver for each scrape would cost more than leaving it open, would lose the errors reported between
-scrapes, and would never have the slow readings. So sampling continues for a while after each scrape at a low
-rate, which costs a fraction of an open panel.
+Opening the driver for each scrape would cost more than leaving it open, would lose the errors reported
+between scrapes, and would never have the slow readings. So sampling continues for a while after each scrape
+at a low rate, which costs a fraction of an open panel.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _INTERVAL_S = 2.0
 _STALE_INTERVALS = 5.0
 """After this many intervals without a sample, the newest one is stale."""
 _KEEP_SAMPLING_S = 150.0
-"""How long sampling continues after a scrape: Prometheus scrapes every minute by default, and may miss one."""
+"""How long sampling continues after a scrape: Prometheus scrapes every minute by default, and may miss
+one."""
 _COMPLETE_TIMEOUT_S = 1.5
 """How long the first scrape waits for the slow readings and for the owners of the memory."""
 

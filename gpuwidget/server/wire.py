@@ -1,4 +1,4 @@
-"""What the server sends besides samples, and what it receives. The labextension's types are generated from it."""
+"""What the server sends and receives besides samples. The labextension's types are generated from it."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class MetricHistory:
 
 @dataclass(frozen=True, slots=True)
 class ActivityRequest:
-    """A client's request for the hardware counters, which are read while at least one client requests them."""
+    """A client's request for the hardware counters, which are read while any client requests them."""
 
     type: Literal["activity"]
     wanted: bool
@@ -225,8 +225,8 @@ class MemoryHolder:
     memory: int | None
     """Bytes; None if unknown."""
     source: Literal["driver", "torch"]
-    """Source of ``memory``: the driver's process list, or torch in the kernel (its reserved bytes, without the
-    CUDA context) if process ids can't be matched."""
+    """Source of ``memory``: the driver's process list, or torch in the kernel (its reserved bytes, without
+    the CUDA context) if process ids can't be matched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +256,7 @@ class GpuMemoryOwnership:
 
 @dataclass(frozen=True, slots=True)
 class MemoryOwnership:
-    """A message of a stream: who owns the memory. Sent after the initial message, and resent when it changes."""
+    """A message of a stream: who owns the memory. Sent after the initial message, resent when it changes."""
 
     type: Literal["usage"]
     time: float

@@ -251,7 +251,7 @@ export interface MetricHistory {
   readonly gpus: readonly GpuMetricHistory[];
 }
 
-/** A client's request for the hardware counters, which are read while at least one client requests them. */
+/** A client's request for the hardware counters, which are read while any client requests them. */
 export interface ActivityRequest {
   readonly type: 'activity';
   readonly wanted: boolean;
@@ -466,7 +466,7 @@ export interface GpuMemoryOwnership {
   readonly means: readonly MeanUtilization[];
 }
 
-/** A message of a stream: who owns the memory. Sent after the initial message, and resent when it changes. */
+/** A message of a stream: who owns the memory. Sent after the initial message, resent when it changes. */
 export interface MemoryOwnership {
   readonly type: 'usage';
   /** Epoch seconds. */

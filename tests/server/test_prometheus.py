@@ -17,8 +17,8 @@ from helpers_prometheus import Prometheus
 from helpers_recordings import meta, tick, values, write
 from helpers_samples import GIB, process
 from helpers_server import Server
-from test_prometheus_text import whole
 from test_memory_ownership import connected, pid_of, start_session
+from test_prometheus_text import whole
 
 from gpuwidget.sources.xids import APPLICATION_XIDS
 from gpuwidget.system import processes
