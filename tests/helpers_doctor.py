@@ -1,4 +1,4 @@
-"""A healthy H200 machine as the doctor's results, with what a test makes wrong; a fake torch, a fake driver."""
+"""Probe results of a healthy H200 machine, with what a test changes; a fake torch and a fake driver."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ LAST = "is the last with such a build."
 
 
 def build(wheel: str, wanted: str | None = None) -> str:
-    """The command that installs this build, in the version that is there unless another one is ``wanted``."""
+    """Return the command that installs this build, in the installed version unless another one is
+    ``wanted``."""
     return f"{PIP} install {wanted or f'torch==2.13.0+{wheel}'} --index-url {WHEELS}/{wheel}"
 
 
 NO_CUDA = {"cu_init": None, "cu_count": None, "available": False}
-"""What the child says where CUDA does not start."""
+"""What the probes send if CUDA does not start."""
 UUIDS = [f"GPU-{index}0000000-0000-4000-8000-000000000000" for index in range(8)]
 
 TORCH: dict[str, Any] = {
@@ -61,7 +62,7 @@ TORCH: dict[str, Any] = {
         "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05",
     ],
 }
-"""What the child says of a torch that works."""
+"""What the torch probe sends about a working torch."""
 CUDA: dict[str, Any] = {
     "step": "end",
     "cuda_driver": 13000,
@@ -69,11 +70,11 @@ CUDA: dict[str, Any] = {
     "cu_text": None,
     "cu_count": 1,
 }
-"""What CUDA's driver library says in a child of its own."""
+"""What the CUDA probe sends about a working driver library."""
 
 
 def h200(index: int = 0, **results: Any) -> GpuHealth:
-    """A healthy one."""
+    """Return a healthy GPU."""
     whole = GpuHealth(
         index=index,
         uuid=UUIDS[index],
@@ -102,7 +103,7 @@ def h200(index: int = 0, **results: Any) -> GpuHealth:
 
 
 def nvml(*gpus: GpuHealth, **values: Any) -> NvmlHealth:
-    """A driver that answers, with NVLink between all GPUs."""
+    """Return a working driver, with NVLink between all GPUs."""
     peers = tuple(
         PeerAccess(one.index, other.index, nvlink=True, reads=True)
         for one in gpus
@@ -113,12 +114,12 @@ def nvml(*gpus: GpuHealth, **values: Any) -> NvmlHealth:
 
 
 def no_driver(error: int, reason: str) -> NvmlHealth:
-    """A driver that does not start."""
+    """Return a driver that does not start."""
     return NvmlHealth(error, reason, None, None, (), (), ())
 
 
 def devices(*names: str, usable: bool = True) -> tuple[DeviceFile, ...]:
-    """Files under /dev."""
+    """Return files under /dev."""
     return tuple(DeviceFile(f"/dev/{name}", usable, "crw-rw-rw- 0:0") for name in names)
 
 
@@ -168,7 +169,7 @@ def results(
     packages: Mapping[str, Any] | None = None,
     **values: Any,
 ) -> ProbeResults:
-    """A machine on which all is found, with the values given in place of its own."""
+    """Return the results of a healthy machine, with these values in place of its own."""
     told = dict(torch or {})
     of_cuda = {*CUDA, "cu_devices", "libcuda_error"} - {"step"}
     whole = ProbeResults(
@@ -194,21 +195,21 @@ def results(
 
 
 def check_of(which: str, of: ProbeResults) -> Check:
-    """One check of what is made of the results."""
+    """Return one check that is built from the results."""
     return next(one for one in diagnose(of).links if one.id == which)
 
 
 def no_import(error: str, kind: str = "ImportError") -> dict[str, Any]:
-    """What the child says of a torch whose import raises."""
+    """What the torch probe sends if the import raises."""
     nothing = dict.fromkeys((*TORCH, "imported"))
     return {**nothing, "step": "end", "import_error": error, "import_error_type": kind, "mapped": []}
 
 
-# -- what real children look at --------------------------------------------------------------------------
+# -- for real probe processes ----------------------------------------------------------------------------
 
 
 def fake_torch(folder: Path, body: str, *, version: str = "2.10.0", cuda: str | None = "12.8") -> Path:
-    """A package torch in ``folder`` whose import runs ``body``; the folder, to be put on the path."""
+    """Make a package torch in ``folder`` whose import runs ``body``; return the folder for the path."""
     package = folder / "torch"
     package.mkdir(parents=True)
     (package / "version.py").write_text(f"__version__ = {version!r}\ncuda: str | None = {cuda!r}\n")
@@ -234,7 +235,7 @@ cuda = _Names(
 )
 print("a library that talks")
 """
-"""A torch that has CUDA and says so."""
+"""A torch with working CUDA."""
 
 _LIBCUDA = r"""
 #include <stdlib.h>
@@ -258,7 +259,8 @@ int cuDeviceGetAttribute(int *out, int which, int on) { (void)on; *out = which =
 
 
 def build_libcuda(folder: Path) -> Path:
-    """A CUDA driver library with one H200; the variable FAKE_CUINIT is what cuInit returns, or ``hang``."""
+    """Build a CUDA driver library with one H200; cuInit returns the variable FAKE_CUINIT, or hangs for
+    ``hang``."""
     source = folder / "libcuda.c"
     source.write_text(_LIBCUDA)
     library = folder / "libcuda.so.1"
@@ -274,9 +276,9 @@ NO_GPUS: dict[str, Any] = {
     "nvml": no_driver(12, nvml_messages.start_error(12, "")),
     "torch": {"cu_init": None, "libcuda_error": "libcuda.so.1: cannot open", "available": False},
 }
-"""No driver, and so no GPU."""
+"""No driver, so no GPU."""
 
 
 def told(one: Check) -> tuple[str, str | None, str | None]:
-    """Status, reason and remedy."""
+    """Return status, reason and fix."""
     return one.status, one.reason, one.remedy

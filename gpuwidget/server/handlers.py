@@ -21,9 +21,9 @@ _may_execute: Callable[[Any], Any] = authorized(action="execute")
 
 _SAMPLE_TIMEOUT_S = 5.0
 _NO_SAMPLE = (
-    f"The driver has not answered within {_SAMPLE_TIMEOUT_S:g} seconds. Where nothing keeps it initialised it "
-    "may take longer to come up: ask again. If nvidia-smi hangs too, the driver or a GPU is stuck: look into "
-    "the kernel log (dmesg)."
+    f"The driver has not answered within {_SAMPLE_TIMEOUT_S:g} seconds. Where nothing keeps it initialised "
+    "it may take longer to come up: ask again. If nvidia-smi hangs too, the driver or a GPU is stuck: look "
+    "into the kernel log (dmesg)."
 )
 
 

@@ -1,4 +1,4 @@
-"""The doctor's links around the chain: the machine, the packages and the notebook, word by word."""
+"""The checks of the machine's condition, the packages and the summary, word by word."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gpuwidget.system.host_limits import SharedMemory
 
 
 def test_where_all_is_found_nothing_is_to_do() -> None:
-    """Every check says what it found, in the chain's order."""
+    """Every check has a result, in a fixed order."""
     doctor = diagnose(results())
     assert (doctor.status, doctor.summary) == ("ok", "All links were found, from PyTorch to the GPU.")
     assert [(one.id, one.status, one.found) for one in doctor.links] == [
@@ -46,14 +46,14 @@ def test_where_all_is_found_nothing_is_to_do() -> None:
 
 
 def test_no_toolkit_is_no_fault() -> None:
-    """PyTorch brings its own CUDA: nvcc is neither needed nor missed."""
+    """PyTorch contains its own CUDA: nvcc is neither needed nor reported as missing."""
     assert check_of("cuda", results()).evidence["CUDA toolkit (nvcc)"] == "none, and none is needed"
     with_it = results(machine={"nvcc": "/usr/local/cuda/bin/nvcc"})
     assert check_of("cuda", with_it).evidence["CUDA toolkit (nvcc)"] == "/usr/local/cuda/bin/nvcc"
 
 
 def test_small_shared_memory() -> None:
-    """Docker's 64 MiB are too few for a DataLoader's workers."""
+    """Docker's default of 64 MiB is too small for a DataLoader's workers."""
     small = {"shm": SharedMemory(64 * 1024**2, 64 * 1024**2)}
     docker = check_of("shm", results(machine={**small, "container": "/.dockerenv"}))
     assert told(docker) == (
@@ -71,7 +71,7 @@ def test_small_shared_memory() -> None:
 
 
 def test_another_packages_files_over_ours() -> None:
-    """PyPI's older gpuwidget has our import name: what it overwrote is named, and how to get it back."""
+    """PyPI's older gpuwidget has our import name: the files that it overwrote are named, with the fix."""
     anew = (
         "Uninstall gpuwidget if it is there, then install jupyterlab-gpuwidget again "
         '(see "Install it" in gpuwidget\'s README).'
@@ -92,8 +92,8 @@ def test_another_packages_files_over_ours() -> None:
 
 
 def test_how_the_administrator_has_gpuwidget_installed() -> None:
-    """Where the server's configuration names a wheel or an index, the command installs that; where it can't
-    be read, the documentation is named and no command is offered."""
+    """If the server's configuration names a wheel or an index, the command installs that; if it is invalid,
+    the documentation is named and no command is offered."""
     again = f"{PIP} install --force-reinstall --no-deps '/srv/my wheels/x.whl[lab]'"
     wheel = {"GPUWIDGET_INSTALL_REQUIREMENT": "'/srv/my wheels/x.whl[lab]'"}
     changed = {"changed": ("gpuwidget/__init__.py",)}
@@ -114,7 +114,7 @@ def test_how_the_administrator_has_gpuwidget_installed() -> None:
 
 
 def test_a_recording_is_not_this_machine() -> None:
-    """Where charts play a recording, the doctor says that it looked at the machine."""
+    """If charts play a recording, the doctor reports that it checked the machine's own GPUs."""
     assert told(check_of("package", results(variables={"GPUWIDGET_SOURCE": "replay"}))) == (
         "warning",
         "GPUWIDGET_SOURCE is 'replay': charts do not show this machine's GPUs. The doctor looked at those.",
@@ -123,7 +123,7 @@ def test_a_recording_is_not_this_machine() -> None:
 
 
 def test_the_summary_names_what_to_mend_first() -> None:
-    """The first broken check with its reason, and how many more."""
+    """The summary has the first broken check with its reason, and the number of others."""
     broken = diagnose(results(machine={"container": "/.dockerenv", "devices": ()}, **NO_GPUS))
     assert (broken.status, broken.summary) == (
         "broken",
@@ -137,7 +137,7 @@ def test_the_summary_names_what_to_mend_first() -> None:
 
 
 def test_no_secret_is_shown() -> None:
-    """Of the environment's variables only those on the list are looked at."""
+    """Only the environment variables on the list are read."""
     variables = {"AWS_SECRET_ACCESS_KEY": "s3cret", "CUDA_VISIBLE_DEVICES": "0", "HF_TOKEN": "s3cret"}
     doctor = diagnose(results(variables=variables))
     assert doctor.variables == {"CUDA_VISIBLE_DEVICES": "0"}
@@ -145,7 +145,7 @@ def test_no_secret_is_shown() -> None:
 
 
 def test_a_fact_that_nobody_knows_breaks_no_link() -> None:
-    """With nothing known of anything, every check says something, and none is called broken for that alone."""
+    """If nothing is known, every check has a result, and none is broken for that alone."""
     unknown: dict[str, Any] = {
         field.name: None for field in fields(GpuHealth) if str(field.type).endswith("| None")
     }

@@ -1,4 +1,4 @@
-"""The doctor's links of the driver and its device files: the reason and the one remedy, word by word."""
+"""The checks of the driver and its device files: reason and fix, word by word."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gpuwidget.sources import nvml_messages
 from gpuwidget.sources.nvml_diagnostics import NO_BINDING
 
 OLDER = "'torch>=2.0,<2.8'"
-"""The versions that come in the build for CUDA 11.8."""
+"""The versions that have the build for CUDA 11.8."""
 
 # -- the driver ------------------------------------------------------------------------------------------
 
@@ -41,7 +41,7 @@ OLDER = "'torch>=2.0,<2.8'"
     ],
 )
 def test_a_driver_too_old_for_torchs_cuda(driver: str, cuda: str, least: str, older: str) -> None:
-    """Which is needed, and the two ways out of it."""
+    """The required version is named, with both ways to fix it."""
     one = results(
         torch={
             "cuda": cuda,
@@ -59,7 +59,7 @@ def test_a_driver_too_old_for_torchs_cuda(driver: str, cuda: str, least: str, ol
 
 
 def test_where_no_build_runs_only_the_driver_is_named() -> None:
-    """A driver before CUDA 11's, or one that is too old for a new GPU's only builds."""
+    """A driver from before CUDA 11, or one that is too old for a new GPU's only builds."""
     for driver, capability in (("440.33", "8.0"), ("515.65.01", "12.0")):
         there = nvml(h200(compute_capability=capability), driver=driver)
         too_old = results(torch={"cuda": "12.8", "available": False}, nvml=there)
@@ -78,7 +78,8 @@ def test_where_no_build_runs_only_the_driver_is_named() -> None:
 
 
 def test_no_driver_is_named_for_a_gpu_that_this_cuda_has_dropped() -> None:
-    """A Volta with a PyTorch for CUDA 13: a newer driver would run that, but it has no code for the GPU."""
+    """A Volta with a PyTorch for CUDA 13: a newer driver supports that CUDA, but it has no code for the
+    GPU."""
     there = nvml(h200(compute_capability="7.0"), driver="570.86")
     one = results(torch={"cuda": "13.2", "available": False}, nvml=there)
     assert told(check_of("driver", one)) == (
@@ -89,7 +90,7 @@ def test_no_driver_is_named_for_a_gpu_that_this_cuda_has_dropped() -> None:
 
 
 def test_on_arm_the_builds_are_others() -> None:
-    """None of them is for a GPU before Ampere."""
+    """No ARM build supports a GPU before Ampere."""
     there, arm = nvml(h200(compute_capability="7.5"), driver="580.95.05"), {"architecture": "aarch64"}
     assert told(check_of("torch", results(torch={"cuda": None}, nvml=there, machine=arm)))[2] == (
         "PyTorch's builds have no code for this GPU any more: use another GPU, or build it from source."
@@ -98,13 +99,13 @@ def test_on_arm_the_builds_are_others() -> None:
 
 @pytest.mark.parametrize("machine", [{"architecture": "aarch64"}, {"system": "win32"}])
 def test_where_the_build_without_an_address_is_for_the_cpu(machine: dict[str, Any]) -> None:
-    """On a GH200, and on Windows, pip needs the address also for the newest build."""
+    """On a GH200, and on Windows, pip needs the index address for the newest build too."""
     one = results(machine=machine, **NOT_INSTALLED)
     assert told(check_of("torch", one))[2] == f"Install it: {PIP} install torch --index-url {WHEELS}/cu130."
 
 
 def test_an_installation_brings_a_build_that_runs_here() -> None:
-    """Without an address pip takes the newest one, for which a driver may be too old."""
+    """Without an index address pip installs the newest build, for which a driver may be too old."""
     there = nvml(h200(), driver="535.183.01")
     assert told(check_of("torch", results(nvml=there, **NOT_INSTALLED)))[2] == (
         f"Install it: {build('cu126', 'torch')}. PyTorch 2.14 {LAST}"
@@ -112,14 +113,14 @@ def test_an_installation_brings_a_build_that_runs_here() -> None:
 
 
 def test_one_driver_runs_all_minor_versions_of_its_cuda() -> None:
-    """CUDA 12.9 runs with driver 525, though nvidia-smi then says 12.0."""
+    """CUDA 12.9 works with driver 525, although nvidia-smi then shows 12.0."""
     one = results(torch={"cuda": "12.9"}, nvml=nvml(h200(), driver="525.60.13", cuda_driver="12.0"))
     assert told(check_of("driver", one)) == ("ok", None, None)
 
 
 def test_what_cuda_gets_along_with_is_not_broken() -> None:
-    """Where CUDA starts and shows a GPU, a trouble of NVML's or of files is a warning; and an old driver that
-    a forward-compatibility package makes do is none."""
+    """If CUDA works and shows a GPU, issues of NVML or of device files are warnings; an old driver with a
+    forward-compatibility package is no issue."""
     odd: dict[str, Any] = {
         "nvml": no_driver(999, nvml_messages.start_error(999, "")),
         "machine": {"devices": ()},
@@ -137,7 +138,7 @@ def test_what_cuda_gets_along_with_is_not_broken() -> None:
 
 
 def test_libraries_and_kernel_module_that_do_not_fit() -> None:
-    """After an update without a restart; the module that is still loaded is named."""
+    """After a driver update without a restart, the version of the loaded module is named."""
     broken = no_driver(18, nvml_messages.start_error(18, ""))
     one = results(torch=NO_CUDA, nvml=broken, machine={"module": "570.86.15"})
     assert told(check_of("driver", one)) == (
@@ -150,7 +151,7 @@ def test_libraries_and_kernel_module_that_do_not_fit() -> None:
 
 @pytest.mark.parametrize("code", [4, 9, 12, 15, 17, 999, 77])
 def test_every_other_error_of_nvml_has_its_remedy(code: int) -> None:
-    """The words are those that every view has for it, as reason and remedy."""
+    """The messages are the same as in every other view, as reason and fix."""
     one = check_of(
         "driver", results(torch=NO_CUDA, nvml=no_driver(code, nvml_messages.start_error(code, "odd")))
     )
@@ -168,7 +169,7 @@ def test_a_missing_binding_is_not_a_broken_driver() -> None:
 
 
 def test_another_module_pynvml() -> None:
-    """The old fork is replaced only after it is certain that NVIDIA's own package can be had."""
+    """The old fork is replaced only after a dry run has found NVIDIA's own package."""
     both = (InstalledPackage("nvidia-ml-py", "13.580.65", "pip"), InstalledPackage("pynvml", "11.4.1", "pip"))
     foreign = no_driver(NO_BINDING, nvml_messages.FOREIGN_PYNVML)
     again = f"{PIP} install --force-reinstall --no-deps nvidia-ml-py==13.580.65"
@@ -180,7 +181,7 @@ def test_another_module_pynvml() -> None:
 
 
 def test_a_driver_that_hangs() -> None:
-    """It is result how long it was waited for; the links beside it are examined all the same."""
+    """The reason has the timeout; the other checks still run."""
     one = results(torch=NO_CUDA, nvml=None, nvml_result=ProbeResult("hung", "", {"step": "nvmlInit"}))
     assert told(check_of("driver", one))[:2] == (
         "broken",
@@ -204,7 +205,7 @@ def test_a_driver_that_hangs() -> None:
     ],
 )
 def test_a_container_without_gpus(variables: dict[str, str], remedy: str) -> None:
-    """No library, no device files, a container: that is how it shows, though the host has a driver."""
+    """A container without the GPUs has no library and no device files, though the host has a driver."""
     one = results(machine={"container": "/.dockerenv", "devices": ()}, variables=variables, **NO_GPUS)
     assert told(check_of("driver", one)) == (
         "broken",
@@ -244,7 +245,7 @@ def test_a_container_without_gpus(variables: dict[str, str], remedy: str) -> Non
     ],
 )
 def test_cuda_that_does_not_start(code: int, which: str, reason: str) -> None:
-    """The error of CUDA's own driver library, with what it means where that is known."""
+    """The error of CUDA's driver library is shown, with its meaning if known."""
     one = results(
         torch={"cu_init": code, "cu_text": "CUDA_ERROR: words", "cu_count": None, "available": False}
     )
@@ -252,7 +253,7 @@ def test_cuda_that_does_not_start(code: int, which: str, reason: str) -> None:
 
 
 def test_a_container_with_the_tools_but_without_cuda() -> None:
-    """nvidia-smi works there, and torch does not: the container's capabilities are short of 'compute'."""
+    """If nvidia-smi works and torch does not, the container lacks the capability 'compute'."""
     one = results(
         torch={"libcuda_error": "libcuda.so.1: cannot open shared object file", "cu_init": None},
         machine={"container": "/.dockerenv"},
@@ -269,7 +270,7 @@ def test_a_container_with_the_tools_but_without_cuda() -> None:
 
 
 def test_device_files_without_permission() -> None:
-    """Which, and how they are set."""
+    """The files that the user may not use are named, with their permissions."""
     one = results(torch=NO_CUDA, machine={"devices": devices("nvidia0", "nvidiactl", usable=False)})
     found = check_of("device_files", one)
     assert (found.status, found.reason) == (
@@ -279,7 +280,7 @@ def test_device_files_without_permission() -> None:
 
 
 def test_device_files_that_are_missing() -> None:
-    """None of a GPU's, none to control it, none at all with the driver loaded or not."""
+    """Missing files of a GPU, missing control files, and no files at all, with the driver loaded or not."""
     uvm = results(torch=NO_CUDA, machine={"expected": ("/dev/nvidia-uvm",)})
     assert told(check_of("device_files", uvm)) == (
         "broken",
@@ -302,7 +303,7 @@ def test_device_files_that_are_missing() -> None:
 
 
 def test_wsl_has_another_file() -> None:
-    """The GPU comes through /dev/dxg there."""
+    """In WSL the GPU is behind /dev/dxg."""
     there = results(machine={"system": "wsl", "devices": devices("dxg")})
     assert (check_of("device_files", there).status, check_of("device_files", there).found) == (
         "ok",

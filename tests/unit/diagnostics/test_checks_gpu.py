@@ -1,4 +1,4 @@
-"""The doctor's links of the GPUs and of how well they are: the reason and the one remedy, word by word."""
+"""The checks of the GPUs and their condition: reason and fix, word by word."""
 
 from __future__ import annotations
 
@@ -36,13 +36,14 @@ from gpuwidget.sources.nvml_diagnostics import PeerAccess
     ],
 )
 def test_code_for_this_gpu(capability: str, archs: str, status: str) -> None:
-    """Made for it or an older one of its family; else compiled from PTX; else none."""
+    """Torch has code for the GPU or an older one of its major version; else it compiles PTX; else it has
+    none."""
     gpu = h200(compute_capability=capability, name="NVIDIA X")
     assert check_of("gpu", results(torch={"archs": archs.split()}, nvml=nvml(gpu))).status == status
 
 
 def test_no_code_for_a_gpu_says_which_way_to_go() -> None:
-    """A newer torch for a newer GPU, an older one for an older GPU."""
+    """A newer GPU needs a newer torch, an older GPU an older one."""
     newest = build("cu128", "'torch>=2.7,<2.12'")
     newer = results(
         torch={"archs": ["sm_80", "sm_90"]},
@@ -64,7 +65,7 @@ def test_no_code_for_a_gpu_says_which_way_to_go() -> None:
 
 
 def test_a_lost_gpu_among_others() -> None:
-    """It is named, and the others are there."""
+    """A lost GPU is named, and the others are listed."""
     lost = ("GPU 1 fell off the bus or lost its power; a reboot of the machine usually brings it back.",)
     found = check_of("gpu", results(nvml=nvml(h200(), lost=lost)))
     assert (found.status, found.reason) == ("warning", lost[0])
@@ -72,7 +73,7 @@ def test_a_lost_gpu_among_others() -> None:
 
 
 def test_torch_that_cannot_use_a_cuda_that_starts() -> None:
-    """Its own warning is the reason."""
+    """Torch's own warning is the reason."""
     one = results(torch={"available": False, "warnings": ["CUDA initialization: Unexpected error."]})
     assert told(check_of("gpu", one))[:2] == (
         "broken",
@@ -82,7 +83,7 @@ def test_torch_that_cannot_use_a_cuda_that_starts() -> None:
 
 @pytest.mark.parametrize("cu", [{"cu_init": 100, "cu_count": None}, {"cu_init": 0, "cu_count": 0}])
 def test_cuda_that_finds_no_gpu(cu: dict[str, Any]) -> None:
-    """Told once: by what hides or forbids them all, else by the GPU's own check."""
+    """The issue is reported once: by the check that explains it, else by the GPU check."""
     nothing = {**cu, "available": False}
     unexplained = results(torch=nothing, variables={"CUDA_VISIBLE_DEVICES": "0"})
     assert told(check_of("gpu", unexplained))[:2] == (
@@ -112,14 +113,14 @@ def test_cuda_that_finds_no_gpu(cu: dict[str, Any]) -> None:
     ],
 )
 def test_cuda_visible_devices(value: str, status: str, found: str) -> None:
-    """What it leaves of the GPUs."""
+    """The check has the number of GPUs that the variable leaves."""
     one = results(variables={"CUDA_VISIBLE_DEVICES": value}, nvml=nvml(h200(0), h200(1)))
     visible = check_of("visible", one)
     assert (visible.status, visible.found) == (status, found)
 
 
 def shown(*indices: int) -> dict[str, Any]:
-    """What the child says where CUDA shows these GPUs to it."""
+    """What the CUDA probe sends if it sees these GPUs."""
     if not indices:
         return {"cu_init": 100, "cu_count": None, "available": False}
     cuda = [
@@ -142,7 +143,7 @@ def shown(*indices: int) -> dict[str, Any]:
 def test_a_variable_that_was_set_after_cuda_was_started(
     value: str | None, mine: tuple[int, ...], now: tuple[int, ...], what: str, found: str
 ) -> None:
-    """The notebook goes on with the GPUs that it has: nothing is broken, and nothing is hidden."""
+    """The notebook keeps the GPUs that it has: nothing is broken, and nothing is hidden."""
     one = results(
         torch=shown(*now),
         variables={} if value is None else {"CUDA_VISIBLE_DEVICES": value},
@@ -159,7 +160,7 @@ def test_a_variable_that_was_set_after_cuda_was_started(
 
 
 def test_a_variable_that_was_set_in_time() -> None:
-    """The notebook has what CUDA shows now; nor is a GPU that was lost since a variable's work."""
+    """The notebook has what CUDA shows now; and a GPU that was lost since is no change of the variable."""
     two = nvml(h200(0), h200(1))
     mine = NotebookState("2.13.0", devices=[UUIDS[1][4:]])
     value = {"CUDA_VISIBLE_DEVICES": "1"}
@@ -173,7 +174,7 @@ def test_a_variable_that_was_set_in_time() -> None:
 
 
 def test_a_bad_entry_of_cuda_visible_devices_is_named() -> None:
-    """And what becomes of those after it."""
+    """The bad entry is named, and what happens to the entries after it."""
     one = results(variables={"CUDA_VISIBLE_DEVICES": "0,7,1"}, nvml=nvml(h200(0), h200(1)))
     assert told(check_of("visible", one)) == (
         "warning",
@@ -186,7 +187,7 @@ def test_a_bad_entry_of_cuda_visible_devices_is_named() -> None:
 
 
 def test_mig_without_a_slice() -> None:
-    """Such a GPU can't be used at all; beside others that can, it is a warning."""
+    """Such a GPU can't be used; beside other GPUs it is a warning."""
     empty = h200(0, mig=True, mig_pending=True)
     assert told(check_of("sharing", results(nvml=nvml(empty)))) == (
         "broken",
@@ -200,7 +201,7 @@ def test_mig_without_a_slice() -> None:
 
 
 def test_compute_modes_and_mps() -> None:
-    """'prohibited' breaks, 'exclusive process' is to be known, unless MPS shares the GPU."""
+    """'prohibited' is broken, 'exclusive process' a warning, unless MPS shares the GPU."""
     assert told(check_of("sharing", results(nvml=nvml(h200(compute_mode="prohibited")))))[:2] == (
         "broken",
         "The compute mode of GPU 0 is 'prohibited': CUDA can't use it.",
@@ -214,7 +215,7 @@ def test_compute_modes_and_mps() -> None:
     assert (shared.status, shared.found) == ("ok", "whole GPUs, MPS runs")
 
 
-# -- how well they are -----------------------------------------------------------------------------------
+# -- condition of the GPUs -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -253,12 +254,12 @@ def test_compute_modes_and_mps() -> None:
     ],
 )
 def test_what_ails_a_gpu(trouble: dict[str, Any], status: str, reason: str) -> None:
-    """Memory errors, heat, a driver that nothing keeps ready."""
+    """Memory errors, throttling by heat, and persistence mode that is off are reported."""
     assert told(check_of("health", results(nvml=nvml(h200(**trouble)))))[:2] == (status, reason)
 
 
 def test_one_bad_gpu_among_good_ones_breaks_nothing() -> None:
-    """torch computes on the others; the one is named."""
+    """If only one GPU has broken memory, torch works on the others: the check names it and is a warning."""
     one = results(nvml=nvml(h200(0), h200(1, remap_failed=True)))
     assert told(check_of("health", one)) == (
         "warning",
@@ -277,7 +278,7 @@ def test_what_is_meant_to_be_so_ails_nobody(throttle: tuple[str, ...] | None) ->
 
 
 def test_errors_in_the_kernels_log() -> None:
-    """Those of GPUs are told with what they mean; those of users' programs are read and no fault."""
+    """XIDs of GPUs are reported with their meaning; those of users' programs are listed and no fault."""
     one = results(machine={"xids": (("0000:17:00", 31), ("0000:17:00", 79), ("0000:17:00", 79))})
     found = check_of("health", one)
     assert found.reason == "The driver has reported XID 79 of 0000:17:00 (the GPU fell off the bus)."
@@ -294,7 +295,7 @@ def test_errors_in_the_kernels_log() -> None:
 
 
 def test_pcie_with_fewer_lanes_than_it_could_have() -> None:
-    """Its width is a fault; a generation that falls while it is idle is none."""
+    """A reduced width is a fault; a generation that drops while the GPU is idle is none."""
     assert told(check_of("pcie", results(nvml=nvml(h200(pcie_width=8)))))[:2] == (
         "warning",
         "GPU 0 has 8 of its 16 PCIe lanes: copies to and from it are slower.",
@@ -304,7 +305,8 @@ def test_pcie_with_fewer_lanes_than_it_could_have() -> None:
 
 
 def test_the_matrix_of_gpus() -> None:
-    """Who reaches whom, and how; consumer cards that all go through the host are no fault."""
+    """The check shows which GPUs access each other; consumer GPUs that all go through the host are no
+    fault."""
     pair = (h200(0), h200(1))
     assert check_of("peers", results(nvml=nvml(*pair))).evidence == {
         "GPU 0": "1:NVLink",

@@ -1,4 +1,4 @@
-"""The doctor's links from PyTorch to cuDNN and NCCL: the reason and the one remedy, word by word."""
+"""The checks of PyTorch, CUDA's libraries, cuDNN and NCCL: reason and fix, word by word."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gpuwidget.diagnostics.target import NotebookState
 
 
 def anew(package: str) -> str:
-    """The remedy that installs one package again."""
+    """Return the fix that reinstalls one package."""
     name = package.partition("==")[0]
     command = f"{PIP} install --force-reinstall --no-deps {package}."
     return f"Install {name} again, in the version that belongs here: {command}"
@@ -40,7 +40,7 @@ ANEW = anew("torch==2.13.0")
 
 
 def test_torch_that_is_not_installed() -> None:
-    """A notebook or a shell is told how to install it into this very environment; a server needs none."""
+    """A notebook or a shell gets the command for its own environment; a server needs no torch."""
     assert told(check_of("torch", results(**NOT_INSTALLED))) == (
         "broken",
         "PyTorch is not installed in this environment.",
@@ -61,7 +61,8 @@ def test_torch_that_is_not_installed() -> None:
     ],
 )
 def test_the_cpu_build(driver: str, capability: str, command: str, last: str) -> None:
-    """The build that this driver and this GPU can run, in the installed version where it has such a build."""
+    """The command installs a build for this driver and this GPU, in the installed version if it has such a
+    build."""
     one = results(
         torch={"cuda": None, "version": "2.13.0+cpu"},
         nvml=nvml(h200(compute_capability=capability), driver=driver),
@@ -75,7 +76,7 @@ def test_the_cpu_build(driver: str, capability: str, command: str, last: str) ->
 
 
 def test_builds_for_something_else() -> None:
-    """AMD's, Apple's, and conda's for the CPU."""
+    """Builds for AMD, for macOS, and conda's for the CPU."""
     amd = results(torch={"cuda": None, "hip": "6.2"})
     assert told(check_of("torch", amd))[1] == "This build of PyTorch is for AMD's GPUs: it has no CUDA."
     apple = results(torch={"cuda": None}, machine={"system": "darwin"})
@@ -98,7 +99,7 @@ def test_builds_for_something_else() -> None:
     [("/home/anna/torch.py", (), "/home/anna/torch.py"), (None, ("/home/anna/torch",), "/home/anna/torch")],
 )
 def test_a_file_of_ones_own_in_the_way(origin: str | None, folders: tuple[str, ...], what: str) -> None:
-    """A torch.py beside the notebook is named: otherwise nobody finds that."""
+    """A torch.py beside the notebook is named as the module that is imported."""
     one = results(
         torch={"imported": True, "version": None}, packages={"torch": TorchFiles(origin, folders, None, None)}
     )
@@ -119,8 +120,8 @@ def test_a_file_of_ones_own_in_the_way(origin: str | None, folders: tuple[str, .
     ],
 )
 def test_an_import_that_lacks_a_library(library: str, which: str, package: str) -> None:
-    """torch is broken, and so is the check whose library it is; the remedy is that library's package alone, in
-    the version that torch requires, and torch where no package of it is known."""
+    """The checks of torch and of the library are broken; the fix is the library's package alone, in the
+    version that torch requires, or torch if no package of it is known."""
     error = f"{library}: cannot open shared object file: No such file or directory"
     required = {"nvidia-cudnn-cu13": "==9.10.2.21", "nvidia-nccl-cu13": "==2.27.5"}
     cublas = {"nvidia-cublas": "==13.1.0.*"}
@@ -158,7 +159,7 @@ def test_an_import_that_fails_by_the_library_path() -> None:
 
 
 def test_other_failures_of_the_import() -> None:
-    """A system that is too old, a crash, one that does not end, and an exception of any kind."""
+    """A system that is too old, a crash, a timeout, and an exception of any kind."""
     old = results(torch=no_import("/lib/libc.so.6: version `GLIBC_2.28' not found"))
     assert told(check_of("torch", old))[2] == (
         "This system is older than that build of PyTorch: install an older PyTorch."
@@ -187,13 +188,13 @@ def test_other_failures_of_the_import() -> None:
 
 
 def test_an_import_that_ends_python_without_a_word() -> None:
-    """There is no exception to tell, and no crash."""
+    """Torch ended Python without an exception and without a crash."""
     silent = replace(results(), torch_result=ProbeResult("ended", "", {"step": "import"}))
     assert told(check_of("torch", silent))[1] == "'import torch' ends Python without a word."
 
 
 def test_a_torch_that_was_loaded_before_another_was_installed() -> None:
-    """pip install in a cell changes nothing until the kernel is restarted."""
+    """pip install in a cell has no effect until the kernel is restarted."""
     assert told(check_of("torch", results(notebook=NotebookState("2.9.0")))) == (
         "warning",
         "This notebook has PyTorch 2.9.0 loaded, while 2.13.0 is installed by now.",
@@ -203,7 +204,7 @@ def test_a_torch_that_was_loaded_before_another_was_installed() -> None:
 
 
 def test_two_torches_on_the_path() -> None:
-    """One in the user's own folder comes before that of the environment."""
+    """A torch in the user's folder comes before the environment's."""
     copies = (TorchCopy("2.9.0", "/home/anna/.local/lib"), TorchCopy("2.13.0", SITE))
     assert told(check_of("torch", results(packages={"torch_copies": copies}))) == (
         "warning",
@@ -214,7 +215,7 @@ def test_two_torches_on_the_path() -> None:
 
 
 def test_another_cudnn_in_the_library_path_that_is_not_loaded_yet() -> None:
-    """Its parts are loaded at the first convolution: that is told before."""
+    """cuDNN loads its parts at the first convolution: a second cuDNN is reported before that."""
     one = results(machine={"libraries": {"/opt/cudnn8": ("libcudnn.so.8", "libcudnn_ops_infer.so.8")}})
     assert told(check_of("cudnn", one))[:2] == (
         "warning",
@@ -223,7 +224,7 @@ def test_another_cudnn_in_the_library_path_that_is_not_loaded_yet() -> None:
 
 
 def test_memory_that_is_too_little_for_the_import() -> None:
-    """Killed for it, or not given what it asked for."""
+    """The import was killed for lack of memory, or could not allocate it."""
     killed = replace(results(), torch_result=ProbeResult("crashed", "SIGKILL", {"step": "import"}))
     assert told(check_of("torch", killed))[1:] == (
         "'import torch' was killed (SIGKILL), as happens where memory runs out.",
@@ -243,7 +244,7 @@ def test_memory_that_is_too_little_for_the_import() -> None:
     [results(torch={"cudnn_enabled": False}), results(notebook=NotebookState("2.13.0", cudnn_off=True))],
 )
 def test_cudnn_switched_off(one: ProbeResults) -> None:
-    """By the environment, or by this notebook: it works, and is slow."""
+    """cuDNN that is disabled by the environment, or by this notebook, works slowly."""
     assert told(check_of("cudnn", one)) == (
         "warning",
         "cuDNN is switched off (torch.backends.cudnn.enabled is False): convolutions are slow.",
@@ -252,7 +253,7 @@ def test_cudnn_switched_off(one: ProbeResults) -> None:
 
 
 def test_cudnn_of_another_version_than_the_build() -> None:
-    """torch's own words, in their first line."""
+    """The reason is the first line of torch's own error."""
     error = (
         "cuDNN version incompatibility: PyTorch was compiled against (9, 10, 2) but found (8, 9, 7).\nMore"
     )
@@ -261,7 +262,7 @@ def test_cudnn_of_another_version_than_the_build() -> None:
 
 
 def test_cudnn_from_two_folders_at_once() -> None:
-    """Parts of two versions don't fit each other; the one that LD_LIBRARY_PATH brings is the stranger."""
+    """Parts of two versions do not fit each other; the fix removes the one from LD_LIBRARY_PATH."""
     other = "/usr/lib/cudnn8"
     one = results(
         torch={"mapped": [CUDNN_FILE, f"{other}/libcudnn_ops.so.9"]},
@@ -279,7 +280,7 @@ def test_cudnn_from_two_folders_at_once() -> None:
 
 
 def test_copies_by_pip_and_by_conda() -> None:
-    """Both are named with who installed them; a helper package of Python's is no copy."""
+    """Both packages are named with their installers; a Python package for cuDNN is no copy."""
     cuda = (
         InstalledPackage("cudnn", "9.3.0", "conda"),
         InstalledPackage("libcudnn", "9.3.0", "conda"),
@@ -294,7 +295,7 @@ def test_copies_by_pip_and_by_conda() -> None:
 
 
 def test_a_library_that_shadows_torchs_own() -> None:
-    """Which file was really loaded is known, and that it is another than torch came with."""
+    """The file that was loaded is known, and that it is not the one that torch came with."""
     folder = "/usr/local/cuda/lib64"
     one = results(
         torch={"mapped": [f"{folder}/libcudart.so.13"]}, machine={"libraries": {folder: ("libcudart.so.13",)}}
@@ -311,7 +312,7 @@ def test_a_library_that_shadows_torchs_own() -> None:
 
 
 def test_a_library_path_that_leads_there_by_links() -> None:
-    """The kernel names the real folder; what is to be taken out is named as the variable has it."""
+    """The kernel has the real folder; the fix has it as the variable spells it."""
     spelt, real = "/usr/local/cuda/lib64/", "/usr/local/cuda-13.0/targets/x86_64-linux/lib"
     path = {"libraries": {spelt: ("libcudart.so.13",)}, "real_folders": {real: spelt}}
     found = check_of("cuda", results(torch={"mapped": [f"{real}/libcudart.so.13"]}, machine=path))
@@ -326,7 +327,7 @@ def test_a_library_path_that_leads_there_by_links() -> None:
 
 
 def test_a_library_path_that_leads_to_torchs_own_by_links() -> None:
-    """That is no stranger, by whatever name: of the folder, or of torch's."""
+    """Torch's own folder is no issue under any of its names."""
     own, spelt = CUDNN_FILE.rpartition("/")[0], "/home/anna/cudnn"
     path = {"libraries": {spelt: ("libcudnn.so.9",)}, "real_folders": {own: spelt}}
     assert check_of("cudnn", results(machine=path)).status == "ok"
@@ -339,7 +340,7 @@ def test_a_library_path_that_leads_to_torchs_own_by_links() -> None:
 
 
 def test_nccl() -> None:
-    """A build without it is none for several GPUs, and no fault; a switch that makes it slow is named."""
+    """A build without NCCL is no fault; a variable that makes it slow is named."""
     assert check_of("nccl", results(torch={"nccl": None})).status == "skipped"
     assert told(check_of("nccl", results(variables={"NCCL_P2P_DISABLE": "1"})))[:2] == (
         "warning",

@@ -1,4 +1,4 @@
-"""A diagnosis as text, as HTML, as JSON, beside an earlier one, and by the command."""
+"""A diagnosis as text, HTML and JSON, compared with an earlier one, and from the command."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ILL = diagnose(results(torch={"cuda": None, "version": "2.13.0+cpu"}))
 
 
 def test_as_text() -> None:
-    """A line for each check; what is wrong in a sentence, and what to do, below it."""
+    """Each check has a line; below it are the reason and the fix."""
     lines = diagnosis_view.text(ILL, 90).splitlines()
     assert lines[:8] == [
         "Broken: PyTorch. This build of PyTorch can't use a GPU: it has no CUDA.",
@@ -53,7 +53,7 @@ def test_as_text() -> None:
 
 
 def test_what_others_named_controls_no_terminal_and_no_page() -> None:
-    """A hostile path or error is text, wherever it is shown."""
+    """A hostile path or error is shown as text everywhere."""
     hostile = diagnose(
         results(
             python=HOSTILE,
@@ -69,7 +69,7 @@ def test_what_others_named_controls_no_terminal_and_no_page() -> None:
 
 
 class Tags(HTMLParser):
-    """Which elements and attributes there are, and whether each is closed."""
+    """Collects the elements and attributes, and checks that each is closed."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -90,7 +90,8 @@ class Tags(HTMLParser):
 
 
 def test_as_html() -> None:
-    """Static and whole: nothing that a front end would take out of an untrusted notebook carries meaning."""
+    """The HTML is static and complete: it needs nothing that a front end removes from an untrusted
+    notebook."""
     tags = Tags(diagnosis_view.html(ILL))
     assert tags.open == []
     assert tags.seen <= {
@@ -114,7 +115,7 @@ def test_as_html() -> None:
 
 
 def test_json_is_stable_and_comes_back() -> None:
-    """The names of the fields, and a diagnosis that was written is the one that is read."""
+    """The field names are fixed, and a diagnosis that was written can be read back."""
     values = json.loads(json.dumps(to_json(ILL)))
     assert list(values) == [
         *("schema", "version", "time", "place", "python", "variables", "status", "summary", "unfinished"),
@@ -128,11 +129,11 @@ def test_json_is_stable_and_comes_back() -> None:
     assert isolated_run.parse_diagnosis(values) == ILL
 
 
-# -- it ran yesterday ------------------------------------------------------------------------------------
+# -- compared with an earlier one ------------------------------------------------------------------------
 
 
 def test_what_changed_since_yesterday() -> None:
-    """Versions, the driver, a variable, a check that broke: from what to what."""
+    """Changes of versions, the driver, a variable and a check are shown with both values."""
     older = {
         "torch": TorchFiles("/env/lib/python3.12/site-packages/torch/__init__.py", ("/x",), "2.9.0", "12.8")
     }
@@ -158,13 +159,13 @@ def test_what_changed_since_yesterday() -> None:
 
 
 def test_nothing_changes_by_itself() -> None:
-    """Time alone is no change."""
+    """A different time is no change."""
     assert compare(WELL, replace(WELL, time=WELL.time + 86400)) == ()
     assert diagnosis_view.text(WELL, 100, ()).splitlines()[-1] == "Nothing has changed since then."
 
 
 def test_a_link_that_only_one_of_them_has() -> None:
-    """Of another version of gpuwidget: it came, or it went."""
+    """A check that only another version of gpuwidget has was added or removed."""
     fewer = replace(WELL, links=WELL.links[1:])
     assert compare(fewer, WELL) == (Change("PyTorch", None, "2.13.0, built for CUDA 13.0"),)
     assert compare(WELL, fewer) == (Change("PyTorch", "2.13.0, built for CUDA 13.0", None),)
@@ -175,7 +176,7 @@ def test_a_link_that_only_one_of_them_has() -> None:
 
 @pytest.fixture
 def examined(monkeypatch: pytest.MonkeyPatch) -> list[Diagnosis]:
-    """What the next examinations find, in order; nothing is really examined."""
+    """The diagnoses of the next runs, in order; nothing is really checked."""
     found = [WELL]
 
     def run_in_shell(place: str, version: str, environment: ProbeEnvironment) -> Diagnosis:
@@ -187,7 +188,7 @@ def examined(monkeypatch: pytest.MonkeyPatch) -> list[Diagnosis]:
 
 
 def run(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    """Exit status, output and errors."""
+    """Return exit status, output and errors."""
     status = main(["doctor", *arguments])
     shown = capsys.readouterr()
     return status, shown.out, shown.err
@@ -196,7 +197,7 @@ def run(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> tuple[i
 def test_the_exit_status_says_whether_all_is_found(
     examined: list[Diagnosis], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """0 where nothing is broken, warnings or not; 1 where something is, or where a check did not finish."""
+    """The status is 0 if nothing is broken, with or without warnings; 1 if something is, or is unfinished."""
     assert run([], capsys)[:2] == (0, f"{diagnosis_view.text(WELL, 110)}\n")
     examined[0] = diagnose(results(nvml=nvml(h200(pcie_width=8))))
     assert run([], capsys)[0] == 0
@@ -212,7 +213,7 @@ def test_the_exit_status_says_whether_all_is_found(
 def test_diff_compares_with_a_file(
     examined: list[Diagnosis], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """As text, and as JSON with the changes beside it; the status is that of today."""
+    """Text, and JSON with the changes beside the diagnosis; the status is the new diagnosis's."""
     file = tmp_path / "yesterday.json"
     file.write_text(run(["--json"], capsys)[1])
     assert run(["--diff", str(file)], capsys)[1].endswith("\nNothing has changed since then.\n")
@@ -236,7 +237,7 @@ def test_diff_compares_with_a_file(
 def test_a_file_that_is_no_diagnosis_is_wrong_use(
     examined: list[Diagnosis], capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, why: str
 ) -> None:
-    """Exit status 2, with what to do; nothing is examined first."""
+    """Exit status 2, with what to do; no check runs before."""
     file = tmp_path / "x"
     file.write_text(text)
     examined.clear()
@@ -249,7 +250,7 @@ def test_a_file_that_is_no_diagnosis_is_wrong_use(
 def test_options_of_a_look_are_not_silently_dropped(
     examined: list[Diagnosis], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`gpuwidget -i 5 doctor` is wrong use; `gpuwidget --json doctor` is what it says."""
+    """`gpuwidget -i 5 doctor` is an error; `gpuwidget --json doctor` works."""
     assert main(["-i", "5", "doctor"]) == 2
     assert capsys.readouterr().err == "gpuwidget: doctor takes no --interval.\n"
     assert main(["--json", "doctor"]) == 0
@@ -259,7 +260,7 @@ def test_options_of_a_look_are_not_silently_dropped(
 def test_a_source_that_does_not_exist_hinders_no_doctor(
     examined: list[Diagnosis], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is one of the things that are wrong: the doctor runs all the same."""
+    """An invalid source is an issue, and the doctor still runs."""
     monkeypatch.setenv("GPUWIDGET_SOURCE", "nvlm")
     assert run([], capsys)[0] == 0
 
@@ -267,7 +268,7 @@ def test_a_source_that_does_not_exist_hinders_no_doctor(
 def test_a_file_written_by_another_shell(
     examined: list[Diagnosis], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Output is ASCII, which no terminal's encoding breaks; an editor's mark before it is no fault."""
+    """The output is ASCII, which every terminal can encode; a byte order mark before it is accepted."""
     examined[0] = diagnose(results(variables={"CUDA_VISIBLE_DEVICES": "\N{SNOWMAN}"}))
     out = run(["--json"], capsys)[1]
     assert out.isascii()
@@ -281,7 +282,7 @@ def test_a_file_written_by_another_shell(
 def test_a_diagnosis_that_lacks_what_it_was_read_from(
     examined: list[Diagnosis], capsys: pytest.CaptureFixture[str], tmp_path: Path, part: str
 ) -> None:
-    """Somebody took it out before sending it: that is wrong use, not a crash."""
+    """A diagnosis with fields removed is an error of usage, not a crash."""
     values = to_json(WELL)
     (values if part == "variables" else values["links"][3])[part] = None
     file = tmp_path / "x"
@@ -294,7 +295,7 @@ def test_a_diagnosis_that_lacks_what_it_was_read_from(
 
 
 def test_from_python_nothing_is_imported_or_started(tmp_path: Path) -> None:
-    """`gpuwidget.doctor()` tells of a torch that it never brings into the process."""
+    """`gpuwidget.doctor()` reports on a torch that it never imports into this process."""
     fake_torch(tmp_path, WORKING)
     code = (
         "import gpuwidget, json, sys\n"
@@ -316,7 +317,7 @@ def test_from_python_nothing_is_imported_or_started(tmp_path: Path) -> None:
 
 
 def test_a_switch_of_the_notebooks_own_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the notebook did to its own torch, a child would not know."""
+    """The notebook's own torch settings reach the diagnosis, since a probe process can't know them."""
     asked: list[NotebookState] = []
 
     def run(place: str, version: str, environment: object, *, notebook: NotebookState) -> Diagnosis:

@@ -1,4 +1,4 @@
-"""Every command that the doctor offers, executed: it leaves a whole installation, and the problem is gone."""
+"""Every command that the doctor offers is executed: the installation is complete, and the issue is gone."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NCCL13 = "nvidia-nccl-cu13==2.27.5"
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """A virtual environment, made once: that takes seconds."""
+    """A virtual environment, created once since that takes seconds."""
     return Installation(tmp_path_factory.mktemp("installation"))
 
 
@@ -58,7 +58,7 @@ class FakeMachine:
         return next(one for one in self.examine().links if one.id == which)
 
     def follow(self, which: str, expected: str) -> None:
-        """Do what the check says; it is well after that, and every package is whole."""
+        """Run the check's command; after that the check has no issue, and every package is complete."""
         before = self.check(which)
         assert before.command is not None, before
         assert before.remedy is not None
@@ -73,7 +73,7 @@ class FakeMachine:
 
 @pytest.fixture
 def machine(environment: Installation, tmp_path: Path, library: Path) -> Iterator[FakeMachine]:
-    """With one H200 and a driver for CUDA 13."""
+    """A machine with one H200 and a driver for CUDA 13."""
     environment.clear()
     standin = Standin(library, tmp_path / "driver", "gpus=1\ndriver=580.95.05")
     build_libcuda(standin.folder)
@@ -86,7 +86,7 @@ def machine(environment: Installation, tmp_path: Path, library: Path) -> Iterato
 
 
 def on_the_index(wheels: Path) -> None:
-    """cuDNN and NCCL for two versions of CUDA, which own the same files, and a torch that requires one."""
+    """cuDNN and NCCL for two CUDA versions, which own the same files, and a torch that requires one."""
     for requirement, file in ((CU13, CUDNN_FILE), (CU12, CUDNN_FILE), (NCCL13, NCCL_FILE)):
         name, version = requirement.split("==")
         make_wheel(wheels, name, version, {file: content(name)})
@@ -116,7 +116,7 @@ def instead(wrong: str, right: str) -> str:
 def test_two_packages_with_the_same_files(
     machine: FakeMachine, which: str, wrong: str, right: str, order: tuple[str, str]
 ) -> None:
-    """To uninstall one takes the files of both away: the one that torch requires is installed again."""
+    """Uninstalling one removes the files of both, so the one that torch requires is reinstalled."""
     pip = machine.environment.pip
     on_the_index(machine.environment.wheels)
     pip("install", "torch")
@@ -127,7 +127,7 @@ def test_two_packages_with_the_same_files(
 
 
 def test_where_another_package_requires_the_other_one(machine: FakeMachine) -> None:
-    """No command is offered that would break that package."""
+    """No command is offered that would break a package that requires the other one."""
     on_the_index(machine.environment.wheels)
     make_wheel(machine.environment.wheels, "jax-cuda12", "0.5", {"jax.py": b"\n"}, ["nvidia-cudnn-cu12"])
     machine.environment.pip("install", "torch", "jax-cuda12")
@@ -140,7 +140,7 @@ def test_where_another_package_requires_the_other_one(machine: FakeMachine) -> N
 
 
 def test_other_libraries_with_the_same_files(machine: FakeMachine) -> None:
-    """The same holds for every library that NVIDIA packs once a CUDA version."""
+    """The same applies to every library that NVIDIA packages per CUDA version."""
     wheels = machine.environment.wheels
     on_the_index(wheels)
     right = "nvidia-cusparselt-cu13==0.8.0"
@@ -153,7 +153,8 @@ def test_other_libraries_with_the_same_files(machine: FakeMachine) -> None:
 
 @pytest.mark.parametrize("left", [None, b"", b"half"])
 def test_a_library_that_is_missing_empty_or_cut_off(machine: FakeMachine, left: bytes | None) -> None:
-    """A full disk or a broken download: the file is named with its package, and that alone is installed."""
+    """After a full disk or a broken download, the file and its package are named, and only that is
+    reinstalled."""
     on_the_index(machine.environment.wheels)
     machine.environment.pip("install", "torch")
     file = machine.environment.site / CUDNN_FILE
@@ -167,7 +168,7 @@ def test_a_library_that_is_missing_empty_or_cut_off(machine: FakeMachine, left: 
 
 
 def test_a_library_that_no_import_needs(machine: FakeMachine) -> None:
-    """torch can be imported, and would fail later: that is found all the same."""
+    """A library that torch loads later is checked although the import works."""
     on_the_index(machine.environment.wheels)
     torch_wheel(machine.environment.wheels, "2.13.0+cu130", "13.0", (CU13, NCCL13), files=())
     machine.environment.pip("install", "torch")
@@ -178,7 +179,7 @@ def test_a_library_that_no_import_needs(machine: FakeMachine) -> None:
 
 
 def test_a_damaged_torch(machine: FakeMachine) -> None:
-    """Its own build in its own version, from the index that has that build; its libraries stay."""
+    """The same build in the same version is installed from its index; its libraries stay."""
     on_the_index(machine.environment.wheels)
     torch_wheel(machine.environment.wheels, "2.15.0+cu130", "13.0", (CU13, NCCL13))
     machine.environment.pip("install", "torch==2.13.0+cu130")
@@ -194,7 +195,7 @@ def test_a_damaged_torch(machine: FakeMachine) -> None:
 
 @pytest.mark.parametrize("installed", [None, "9.8.0.87"])
 def test_a_library_of_another_version(machine: FakeMachine, installed: str | None) -> None:
-    """None, or another than torch requires: the one that its metadata names."""
+    """A missing library, or one of another version, is installed in the version of torch's metadata."""
     wheels = machine.environment.wheels
     on_the_index(wheels)
     make_wheel(wheels, "nvidia-cudnn-cu13", "9.8.0.87", {CUDNN_FILE: content("nvidia-cudnn-cu13")})
@@ -216,7 +217,7 @@ def numpy_wheel(wheels: Path, version: str) -> None:
 
 @pytest.mark.parametrize("imports", ["", "import numpy"])
 def test_a_broken_numpy_is_numpys(machine: FakeMachine, imports: str) -> None:
-    """Where torch itself imports it, and where only arrays fail: numpy alone is installed again."""
+    """Only numpy is reinstalled, whether the import of torch or only the conversion of arrays fails."""
     wheels = machine.environment.wheels
     on_the_index(wheels)
     numpy_wheel(wheels, "2.1.0")
@@ -236,7 +237,7 @@ def test_a_broken_numpy_is_numpys(machine: FakeMachine, imports: str) -> None:
 
 
 def test_a_numpy_that_is_too_new(machine: FakeMachine) -> None:
-    """An older torch was built with numpy 1: the remedy is not to install the same numpy again."""
+    """An older torch was built with numpy 1: reinstalling the same numpy would not help."""
     wheels = machine.environment.wheels
     on_the_index(wheels)
     numpy_wheel(wheels, "2.1.0")
@@ -249,7 +250,7 @@ def test_a_numpy_that_is_too_new(machine: FakeMachine) -> None:
 
 @pytest.mark.parametrize("left", ["nothing", "metadata"])
 def test_a_package_that_torch_requires_is_missing(machine: FakeMachine, left: str) -> None:
-    """It is named, with the versions that torch asks for; what else is there stays."""
+    """The missing package is installed in the required version; nothing else changes."""
     wheels = machine.environment.wheels
     on_the_index(wheels)
     for version in ("1.12", "1.14"):
@@ -268,7 +269,7 @@ def test_a_package_that_torch_requires_is_missing(machine: FakeMachine, left: st
 
 
 def test_two_torches_in_two_folders(machine: FakeMachine, tmp_path: Path) -> None:
-    """One of them is uninstalled, and the other one remains as it was."""
+    """One torch is uninstalled, and the other one stays as it was."""
     on_the_index(machine.environment.wheels)
     torch_wheel(machine.environment.wheels, "2.12.0+cu130", "13.0", (CU13, NCCL13))
     machine.extra.append(str(tmp_path / "other"))
@@ -278,7 +279,7 @@ def test_two_torches_in_two_folders(machine: FakeMachine, tmp_path: Path) -> Non
 
 
 def test_two_torches_one_of_which_pip_leaves_alone(machine: FakeMachine, tmp_path: Path) -> None:
-    """A virtual environment's pip uninstalls nothing outside of it: no command is offered for that."""
+    """A virtual environment's pip uninstalls nothing outside of it, so no command is offered."""
     on_the_index(machine.environment.wheels)
     other = str(tmp_path / "other")
     machine.environment.pip("install", "--target", other, "torch")
@@ -293,7 +294,7 @@ def test_two_torches_one_of_which_pip_leaves_alone(machine: FakeMachine, tmp_pat
 
 
 def test_two_torches_in_one_folder(machine: FakeMachine) -> None:
-    """Their files are the same: to uninstall one would take those of the other away."""
+    """Two torches in one folder share their files: uninstalling one would damage the other."""
     site = machine.environment.site
     on_the_index(machine.environment.wheels)
     torch_wheel(machine.environment.wheels, "2.12.0+cu130", "13.0", (CU13, NCCL13))
@@ -313,7 +314,7 @@ INDEX = "--index-url https://download.pytorch.org/whl"
 
 
 def test_a_build_for_the_cpu_gets_cuda_in_its_own_version(machine: FakeMachine) -> None:
-    """The build changes, its missing libraries come with it, and a newer torch does not."""
+    """The build changes, its missing libraries are installed, and torch's version stays."""
     on_the_index(machine.environment.wheels)
     torch_wheel(machine.environment.wheels, "2.13.0+cpu", None, files=())
     torch_wheel(machine.environment.wheels, "2.15.0+cu130", "13.0", (CU13, NCCL13))
@@ -322,8 +323,8 @@ def test_a_build_for_the_cpu_gets_cuda_in_its_own_version(machine: FakeMachine) 
 
 
 def test_a_driver_that_is_too_old_for_the_build(machine: FakeMachine) -> None:
-    """The same version for an older CUDA; the library that the old build leaves behind is the next issue,
-    and its command leaves all whole too."""
+    """The same version for an older CUDA; the old build's leftover library is the next issue, and its command
+    leaves the installation complete too."""
     on_the_index(machine.environment.wheels)
     make_wheel(
         machine.environment.wheels,
@@ -335,7 +336,7 @@ def test_a_driver_that_is_too_old_for_the_build(machine: FakeMachine) -> None:
     machine.standin.scenario("gpus=1\ndriver=570.86.15")
     machine.environment.pip("install", "torch==2.13.0+cu130")
     torch = machine.environment.site / "torch/__init__.py"
-    # The list of sizes goes with the change: this torch only answers as one with too old a driver does.
+    # The list of sizes changes too: this torch only simulates one for which the driver is too old.
     torch.write_text(
         torch.read_text().replace("is_available=lambda: True, d", "is_available=lambda: not 1, d")
     )
@@ -348,13 +349,13 @@ def test_a_driver_that_is_too_old_for_the_build(machine: FakeMachine) -> None:
 
 
 def test_an_environment_without_torch(machine: FakeMachine) -> None:
-    """The build that this driver runs."""
+    """The installed build is one that this driver supports."""
     on_the_index(machine.environment.wheels)
     machine.follow("torch", "pip install torch")
 
 
 def test_another_package_over_ours(machine: FakeMachine) -> None:
-    """What the administrator configured is installed once the other package is gone."""
+    """The configured package is installed after the other one is gone."""
     wheels = machine.environment.wheels
     on_the_index(wheels)
     ours = make_wheel(wheels, "jupyterlab-gpuwidget", "0.1.0", {"gpuwidget/__init__.py": b"ours = 1\n"})
@@ -366,7 +367,7 @@ def test_another_package_over_ours(machine: FakeMachine) -> None:
 
 
 def test_a_module_pynvml_that_is_not_nvidias(machine: FakeMachine) -> None:
-    """The old fork goes, and NVIDIA's own package is whole after it."""
+    """The old fork is removed, and NVIDIA's own package is complete after it."""
     wheels = machine.environment.wheels
     on_the_index(wheels)
     real = (machine.environment.borrowed / "pynvml.py").read_bytes()
@@ -377,7 +378,7 @@ def test_a_module_pynvml_that_is_not_nvidias(machine: FakeMachine) -> None:
     machine.follow("driver", instead("pynvml", "nvidia-ml-py==13.580.65"))
 
 
-# -- none is forgotten -----------------------------------------------------------------------------------
+# -- completeness ----------------------------------------------------------------------------------------
 
 EXECUTED: dict[str, Callable[..., None]] = {
     "build_command": test_a_driver_that_is_too_old_for_the_build,
@@ -390,7 +391,7 @@ EXECUTED: dict[str, Callable[..., None]] = {
     "replace_package": test_two_packages_with_the_same_files,
     "install_required": test_a_package_that_torch_requires_is_missing,
 }
-"""Functions of fixes.py that put a command together, with the test that executes it."""
+"""The functions of fixes.py that build a command, with the test that executes it."""
 NOT_EXECUTED = {
     "conda_cuda_build": "needs conda and its channels",
     "reinstall_libraries": "offers what reinstall() does",
@@ -411,13 +412,13 @@ CHANGES_THE_MACHINE = {
     "_ONE_SLICE": "sudo nvidia-smi mig: needs a GPU with MIG",
     "allow_sharing": "sudo nvidia-smi -c: needs a GPU",
 }
-"""Commands that the links offer besides, and why no test executes them."""
+"""Other commands of the checks, with the reason why no test executes them."""
 DERIVED = {"command": "one of build_command() or of the constants, chosen by the check"}
 DIAGNOSTICS = Path(gpuwidget.diagnostics.__file__ or "").parent
 
 
 def test_every_command_is_executed_or_says_why_not() -> None:
-    """A new remedy with a command is a new entry here, with its test or the reason that there is none."""
+    """A new fix with a command needs an entry here, with its test or the reason that there is none."""
     tree = ast.parse((DIAGNOSTICS / "fixes.py").read_text(encoding="utf-8"))
     offering = {
         one.name
@@ -431,13 +432,13 @@ def test_every_command_is_executed_or_says_why_not() -> None:
 
 
 def test_every_other_command_has_its_reason() -> None:
-    """Each fourth argument of a issue is a command."""
+    """The fourth argument of every Issue is a command that is listed here."""
     found = set()
     for file in DIAGNOSTICS.glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "Issue":
                 found |= {ast.unparse(one) for one in node.args[3:]}
                 found |= {ast.unparse(one.value) for one in node.keywords if one.arg == "command"}
-    # Of one of several, the others are named where they are chosen.
+    # Commands that are chosen from several are named where they are chosen.
     chosen = {"_ENLARGE_SHM", "_LOAD"}
     assert found | chosen == {*CHANGES_THE_MACHINE, *DERIVED}

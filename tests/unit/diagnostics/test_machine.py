@@ -1,4 +1,4 @@
-"""What is read of files: devices, containers, the kernel's log, packages' metadata."""
+"""Reading files: device files, containers, the kernel log, package metadata."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpuwidget.diagnostics.torch_probe import LIBRARIES
 
 
 def files(root: Path, **texts: str) -> Path:
-    """A machine's files, ``__`` in a name for a slash."""
+    """Create a machine's files; ``__`` in a name stands for a slash."""
     for name, text in texts.items():
         path = root / name.replace("__", "/")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -28,12 +28,12 @@ def files(root: Path, **texts: str) -> Path:
 
 
 def look(root: Path, **variables: str) -> machine.MachineState:
-    """That machine, with these environment variables."""
+    """Return the state of that machine with these environment variables."""
     return machine.inspect(variables, root, LIBRARIES)
 
 
 def test_device_files_in_the_order_of_their_numbers(tmp_path: Path) -> None:
-    """GPUs first, the control files, the slices'; a file that is missing beside a GPU's is told."""
+    """GPUs first, then control files and MIG slices; a file that is missing beside a GPU's is reported."""
     names = ("nvidia10", "nvidia2", "nvidiactl", "nvidia-caps/nvidia-cap1", "nvidia-modeset", "sda")
     for name in names:
         files(tmp_path, **{f"dev/{name}": ""})
@@ -64,7 +64,7 @@ def test_device_files_in_the_order_of_their_numbers(tmp_path: Path) -> None:
 def test_how_a_container_is_known(
     tmp_path: Path, texts: dict[str, str], variables: dict[str, str], container: str | None
 ) -> None:
-    """By the marks that the common ones leave."""
+    """Common containers are recognized."""
     assert look(files(tmp_path, **texts), **variables).container == container
 
 
@@ -76,13 +76,13 @@ def test_how_a_container_is_known(
     ],
 )
 def test_the_kernel_module_of_either_flavour(tmp_path: Path, text: str) -> None:
-    """NVIDIA's own and the open one."""
+    """The proprietary and the open kernel module."""
     assert look(files(tmp_path, proc__driver__nvidia__version=text)).module == "580.95.05"
     assert look(files(tmp_path / "none")).module is None
 
 
 def test_a_machine_with_mps_in_wsl(tmp_path: Path) -> None:
-    """The daemon by its pipe, WSL by its kernel's name."""
+    """The MPS daemon is recognized by its pipe, WSL by its kernel's name."""
     files(tmp_path, tmp__nvidia_mps__control="", proc__sys__kernel__osrelease="6.6-microsoft-standard-WSL2\n")
     (tmp_path / "tmp/nvidia_mps").rename(tmp_path / "tmp/nvidia-mps")
     found = look(tmp_path)
@@ -91,7 +91,7 @@ def test_a_machine_with_mps_in_wsl(tmp_path: Path) -> None:
 
 
 def test_what_a_dead_mps_daemon_left(tmp_path: Path) -> None:
-    """Its pipe stays behind; in a container the daemon is the host's, and not to be seen."""
+    """A pipe may be left over; in a container the daemon runs on the host, and can't be seen."""
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     for where, number, runs in (("dead", ended.pid, False), ("alive", os.getpid(), True)):
@@ -103,7 +103,7 @@ def test_what_a_dead_mps_daemon_left(tmp_path: Path) -> None:
 
 
 def test_libraries_in_the_library_path(tmp_path: Path) -> None:
-    """CUDA's only, by folder; folders without any, or that are not there, are left out."""
+    """Only CUDA's libraries by folder; folders without any, or that do not exist, are left out."""
     names = ("libcudnn_ops.so.9", "libcublasLt.so.12", "libfoo.so", "libcudnn.a")
     for name in names:
         files(tmp_path / "cuda", **{name: ""})
@@ -115,7 +115,7 @@ def test_libraries_in_the_library_path(tmp_path: Path) -> None:
 
 
 def test_the_library_path_by_its_real_names(tmp_path: Path) -> None:
-    """/usr/local/cuda/lib64 is a check, and so may be its files: both lead back to how it was written."""
+    """/usr/local/cuda/lib64 and its files may be links: both lead back to the spelling in the variable."""
     root = tmp_path.resolve()
     files(root / "cuda-13.0/lib", **{"libcudart.so.13": ""})
     files(root / "elsewhere", **{"libcudnn.so.9.10": ""})
@@ -128,7 +128,7 @@ def test_the_library_path_by_its_real_names(tmp_path: Path) -> None:
 
 
 def test_errors_of_the_driver_in_the_kernels_log(tmp_path: Path) -> None:
-    """Address and number; nothing of the program's name that stands beside them."""
+    """Address and number are read, and nothing of the program's name beside them."""
     text = (
         "6,1,100,-;Linux version 6.1\n"
         "4,9,200,-;NVRM: Xid (PCI:0000:17:00): 31, pid=77, name=secret.py, Ch 00000008\n"
@@ -142,7 +142,7 @@ def test_errors_of_the_driver_in_the_kernels_log(tmp_path: Path) -> None:
 
 
 def install(site: Path, name: str, version: str, texts: Mapping[str, str] | None = None) -> None:
-    """A package with its metadata, as pip leaves it."""
+    """A package with metadata as pip writes it."""
     record = []
     for path, text in (texts or {}).items():
         file = site / path
@@ -158,7 +158,7 @@ def install(site: Path, name: str, version: str, texts: Mapping[str, str] | None
 
 
 def test_what_is_installed(tmp_path: Path) -> None:
-    """torch and NVIDIA's packages; of two copies on the path the one that is imported."""
+    """Torch and NVIDIA's packages; of two copies on the path the imported one."""
     install(tmp_path / "a", "torch", "2.10.0")
     install(tmp_path / "b", "torch", "2.9.0")
     install(tmp_path / "b", "nvidia-cudnn-cu12", "9.10.2.21")
@@ -183,7 +183,7 @@ def test_what_is_installed(tmp_path: Path) -> None:
 
 
 def test_one_torch_is_not_two(tmp_path: Path) -> None:
-    """An environment with lib64 as a check to lib, what pip left behind, metadata without a package."""
+    """An environment with lib64 as a link to lib, pip's leftovers, and metadata without a package."""
     install(tmp_path / "lib", "torch", "2.9.0")
     fake_torch(tmp_path / "lib", "")
     (tmp_path / "lib64").symlink_to("lib")
@@ -197,7 +197,7 @@ def test_one_torch_is_not_two(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "cuda = 12", "this is no Python (", "cuda = None"])
 def test_a_version_file_that_says_nothing(tmp_path: Path, text: str) -> None:
-    """It is unknown then, and nothing fails."""
+    """Invalid metadata is unknown, and nothing fails."""
     fake_torch(tmp_path, "")
     (tmp_path / "torch/version.py").write_text(text)
     found = packages.inspect([str(tmp_path)]).torch
@@ -206,7 +206,7 @@ def test_a_version_file_that_says_nothing(tmp_path: Path, text: str) -> None:
 
 
 def test_another_package_over_our_files(tmp_path: Path) -> None:
-    """Our files against what was recorded of them: the older gpuwidget's installed over ours is seen."""
+    """Files that differ from their record are found: the older gpuwidget was installed over ours."""
     first, second = "gpuwidget/__init__.py", "gpuwidget/cli.py"
     install(tmp_path, "jupyterlab-gpuwidget", "0.1.0", {first: "ours", second: "ours"})
     found = packages.inspect([str(tmp_path)])

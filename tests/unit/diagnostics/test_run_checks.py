@@ -1,4 +1,4 @@
-"""The examination with real children: a torch that raises, crashes, hangs or works; a stand-in for NVML."""
+"""Runs with real probe processes: a torch that raises, crashes, hangs or works, and a stand-in for NVML."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LIBCUDNN = "libcudnn.so.9: cannot open shared object file: No such file or direc
 
 
 class FakeEnvironment:
-    """An environment with a torch of its own, on a machine with files and a driver of its own."""
+    """An environment with a fake torch, on a machine with its own files and driver."""
 
     def __init__(self, folder: Path, standin: Standin) -> None:
         self.folder = folder
@@ -41,7 +41,7 @@ class FakeEnvironment:
         self.path = [str(folder / "site"), *sys.path]
 
     def torch(self, body: str, **results: str | None) -> None:
-        """The package that ``import torch`` finds there."""
+        """Make the package that ``import torch`` finds."""
         fake_torch(self.folder / "site", body, **results)  # type: ignore[arg-type]
 
     @property
@@ -54,19 +54,19 @@ class FakeEnvironment:
 
 @pytest.fixture
 def fake(tmp_path: Path, library: Path) -> Iterator[FakeEnvironment]:
-    """A machine with two H200s whose driver answers."""
+    """A machine with two H200s and a working driver."""
     standin = Standin(library, tmp_path / "driver", "gpus=2\ndriver=580.95.05")
     yield FakeEnvironment(tmp_path, standin)
     standin.scenario()
 
 
 def links(doctor: Diagnosis) -> dict[str, Check]:
-    """By id."""
+    """Return the checks by id."""
     return {check.id: check for check in doctor.links}
 
 
 def test_a_torch_that_works_is_found_from_top_to_bottom(fake: FakeEnvironment) -> None:
-    """Versions by torch itself, the driver by NVML and by CUDA; what libraries print is passed over."""
+    """Versions are torch's, the driver's are NVML's and CUDA's; what libraries print is ignored."""
     build_libcuda(fake.standin.folder)
     fake.torch(WORKING)
     found = links(fake.examine())
@@ -91,7 +91,7 @@ def test_a_torch_that_works_is_found_from_top_to_bottom(fake: FakeEnvironment) -
 
 
 def test_a_torch_that_lacks_cudnn_is_told_by_its_name(fake: FakeEnvironment) -> None:
-    """`import torch` raises: which check that is, its version all the same, and what is below it."""
+    """If `import torch` raises, the missing library's check is named, and the checks below it still run."""
     fake.torch(f"raise ImportError({LIBCUDNN!r})")
     found = links(fake.examine())
     assert found["torch"].found == "2.10.0, which can't be imported"
@@ -105,7 +105,7 @@ def test_a_torch_that_lacks_cudnn_is_told_by_its_name(fake: FakeEnvironment) -> 
 
 
 def test_where_some_containers_have_the_driver_is_no_stranger(fake: FakeEnvironment) -> None:
-    """libcuda in the library path is how it gets there: taking it out would hide the GPU."""
+    """libcuda in the library path is how some containers provide it: removing it would hide the GPU."""
     build_libcuda(fake.standin.folder)
     fake.torch(f"raise ImportError({LIBCUDNN!r})")
     remedy = links(fake.examine())["torch"].remedy
@@ -114,7 +114,7 @@ def test_where_some_containers_have_the_driver_is_no_stranger(fake: FakeEnvironm
 
 
 def test_a_torch_that_crashes_python_is_survived(fake: FakeEnvironment) -> None:
-    """A segmentation fault in the import ends the look, not the doctor."""
+    """A segmentation fault in the import ends the probe, not the doctor."""
     fake.torch("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
     found = links(fake.examine())
     assert found["torch"].reason == "'import torch' crashes Python (SIGSEGV)."
@@ -122,7 +122,7 @@ def test_a_torch_that_crashes_python_is_survived(fake: FakeEnvironment) -> None:
 
 
 def test_a_torch_that_hangs_is_given_up(fake: FakeEnvironment) -> None:
-    """After its patience the doctor tells what is known without it."""
+    """After the timeout the diagnosis has what is known without it."""
     fake.torch("import time; time.sleep(600)")
     found = links(fake.examine(timeout_s=3.0))
     assert found["torch"].reason == "'import torch' did not finish within 3 s."
@@ -130,7 +130,7 @@ def test_a_torch_that_hangs_is_given_up(fake: FakeEnvironment) -> None:
 
 
 def test_a_driver_that_hangs_is_given_up(fake: FakeEnvironment) -> None:
-    """NVML does not return: torch is examined all the same."""
+    """If NVML does not return, torch is still checked."""
     fake.torch(WORKING)
     fake.standin.scenario("nvmlInitWithFlags=hang")
     found = links(fake.examine(timeout_s=4.0))
@@ -139,7 +139,7 @@ def test_a_driver_that_hangs_is_given_up(fake: FakeEnvironment) -> None:
 
 
 def test_libraries_and_kernel_module_that_do_not_fit(fake: FakeEnvironment) -> None:
-    """NVML's error 18; the version of the module that is still loaded is read beside it."""
+    """NVML's error 18 is shown with the version of the module that is still loaded."""
     fake.torch(WORKING)
     fake.standin.scenario("nvmlInitWithFlags=error 18")
     version = fake.root / "proc/driver/nvidia/version"
@@ -154,7 +154,7 @@ def test_libraries_and_kernel_module_that_do_not_fit(fake: FakeEnvironment) -> N
 
 
 def test_cuda_that_does_not_start(fake: FakeEnvironment) -> None:
-    """The error of the driver's own library for CUDA, in its words."""
+    """The error of CUDA's driver library is shown with its text."""
     build_libcuda(fake.standin.folder)
     fake.torch(WORKING)
     fake.variables["FAKE_CUINIT"] = "719"
@@ -164,12 +164,12 @@ def test_cuda_that_does_not_start(fake: FakeEnvironment) -> None:
 
 
 NAMES = {"json", "queue", "random", "select", "signal", "subprocess", "token", "types", "ast", "inspect"}
-"""Modules of Python that a user's file can hide, if the interpreter does not have them built in."""
+"""Standard modules that a user's file can hide, if the interpreter does not have them built in."""
 
 
 @pytest.mark.parametrize("name", sorted(NAMES - {*sys.builtin_module_names}))
 def test_files_of_the_users_named_like_pythons_own_do_no_harm(fake: FakeEnvironment, name: str) -> None:
-    """A json.py in front of the path may break the notebook, not the way to the child; it is named."""
+    """A json.py first on the path may break the notebook, but not the probe; it is reported."""
     user = fake.folder / "user"
     user.mkdir()
     (user / f"{name}.py").write_text("raise RuntimeError('the user has a file of that name')\n")
@@ -182,7 +182,7 @@ def test_files_of_the_users_named_like_pythons_own_do_no_harm(fake: FakeEnvironm
 
 
 def test_a_file_of_the_users_that_breaks_the_import_is_its_reason(fake: FakeEnvironment) -> None:
-    """torch finds it as the notebook would: then it is the remedy."""
+    """Torch imports the file as it would in the notebook, so the fix is to rename it."""
     user = fake.folder / "user"
     user.mkdir()
     (user / "calendar.py").write_text("mine = True\n")
@@ -208,17 +208,17 @@ def test_permissions_of_device_files(fake: FakeEnvironment) -> None:
 
 
 def test_an_interpreter_that_is_not_there(fake: FakeEnvironment) -> None:
-    """Nothing could be asked, and that is result."""
+    """Without an interpreter nothing can be probed, and the checks are unknown."""
     nowhere = ProbeEnvironment("/nowhere/python", fake.path, fake.variables)
     found = links(run_checks(Target("shell", "0.1.0", nowhere, root=fake.root)))
     assert found["driver"].status == "unknown"
 
 
-# -- in a child of its own -------------------------------------------------------------------------------
+# -- in a subprocess -------------------------------------------------------------------------------------
 
 
 def test_a_visit_brings_back_the_whole_diagnosis(fake: FakeEnvironment) -> None:
-    """What a kernel and a server get is what the command prints."""
+    """Kernel and server get the diagnosis that the command prints."""
     fake.torch(WORKING)
     doctor = isolated_run.run_in_subprocess(
         "kernel", "0.1.0", fake.environment, notebook=NotebookState("2.9.0", cudnn_off=True)
@@ -230,7 +230,8 @@ def test_a_visit_brings_back_the_whole_diagnosis(fake: FakeEnvironment) -> None:
 
 
 def test_a_run_that_fails_says_so(fake: FakeEnvironment) -> None:
-    """An environment without the packages that gpuwidget needs, or without Python, is no reason to hang."""
+    """An environment without gpuwidget's requirements, or without Python, raises an error and does not
+    hang."""
     nowhere = ProbeEnvironment("/nowhere/python", fake.path, fake.variables)
     with pytest.raises(DoctorError, match="No such file or directory"):
         isolated_run.run_in_subprocess("kernel", "0.1.0", nowhere)
@@ -243,13 +244,13 @@ def test_a_run_that_fails_says_so(fake: FakeEnvironment) -> None:
     "values", [None, [], {}, {"schema": 1}, {"schema": 1, "links": [{}]}, {"schema": 2, "links": []}]
 )
 def test_what_is_no_diagnosis_is_refused(values: object) -> None:
-    """A file of something else, or of another version."""
+    """A file of something else, or of another version, is rejected."""
     with pytest.raises(DoctorError):
         isolated_run.parse_diagnosis(values)
 
 
 def test_a_child_that_is_given_up_takes_its_children_along(tmp_path: Path) -> None:
-    """Nothing of an examination that was interrupted goes on in the background."""
+    """Nothing of an interrupted run continues in the background."""
     (tmp_path / "parent_of_one.py").write_text(
         "import subprocess, sys\n"
         "from gpuwidget.diagnostics.probe_process import send\n"
@@ -270,7 +271,7 @@ def test_a_child_that_is_given_up_takes_its_children_along(tmp_path: Path) -> No
 
 
 def test_a_child_ends_with_who_started_it(tmp_path: Path) -> None:
-    """A kernel that is killed meanwhile leaves no examination behind, nor what that started."""
+    """A kernel that is killed meanwhile leaves neither the run nor its processes behind."""
     gate = tmp_path / "gate"
     (tmp_path / "looks_long.py").write_text(
         "import os, subprocess, sys, time\n"
@@ -300,7 +301,7 @@ def test_a_child_ends_with_who_started_it(tmp_path: Path) -> None:
 
 
 def test_libraries_of_the_loader_are_those_of_the_process_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A LD_LIBRARY_PATH set in a cell has no effect on that process, and so none on the look."""
+    """An LD_LIBRARY_PATH set in a cell has no effect on that process, so the probes must not use it."""
     monkeypatch.setenv("LD_LIBRARY_PATH", "/set/in/a/cell")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     variables = ProbeEnvironment.current().variables
@@ -309,7 +310,7 @@ def test_libraries_of_the_loader_are_those_of_the_process_start(monkeypatch: pyt
 
 
 def test_a_look_gives_way(fake: FakeEnvironment) -> None:
-    """It is the first to end where memory runs out, lets the notebook's cells go first, leaves no core."""
+    """A probe is killed first when memory runs out, has a lower priority than cells, and leaves no core."""
     fake.torch(
         "import os, resource\n"
         "text = open('/proc/self/oom_score_adj').read().strip()\n"
@@ -319,7 +320,7 @@ def test_a_look_gives_way(fake: FakeEnvironment) -> None:
 
 
 def test_how_a_child_ended(tmp_path: Path) -> None:
-    """By itself, by an exit status, by a signal: what it result before counts."""
+    """A probe that ends by itself, with an exit status or by a signal: what it sent before counts."""
     (tmp_path / "ends.py").write_text(
         "import os, sys\n"
         "from gpuwidget.diagnostics.probe_process import send\n"
@@ -343,7 +344,7 @@ def test_how_a_child_ended(tmp_path: Path) -> None:
 
 
 def test_a_child_that_prints_without_end_costs_no_memory(tmp_path: Path) -> None:
-    """A file of the user's that prints for a minute is passed over, and not kept; what is result counts."""
+    """What a user's file prints for a minute is not stored; messages still count."""
     (tmp_path / "prints.py").write_text(
         "import os\n"
         "from gpuwidget.diagnostics.probe_process import send\n"
@@ -366,7 +367,7 @@ def test_a_child_that_prints_without_end_costs_no_memory(tmp_path: Path) -> None
 
 
 def test_the_last_words_of_a_child_that_failed(tmp_path: Path) -> None:
-    """Its exception, or what the C library wrote: not only that it failed."""
+    """The exception, or what the C library wrote, is part of the result."""
     (tmp_path / "fails.py").write_text(
         "import os, sys\n"
         "def main(path):\n"

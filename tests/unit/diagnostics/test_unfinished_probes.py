@@ -1,4 +1,4 @@
-"""Steps of the doctor's probes that hang, crash or raise: each is a problem with its own name."""
+"""Steps of the probes that hang, crash or raise: each is reported by its name."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def told_until(probe: str, step: str) -> dict[str, Any]:
 
 
 def everything_said(doctor: Diagnosis) -> str:
-    """All reasons, those in the evidence included."""
+    """Return all reasons, including those in the evidence."""
     return "\n".join(
         text for one in doctor.links for text in (one.reason or "", one.remedy or "", *one.evidence.values())
     )
@@ -54,7 +54,7 @@ def everything_said(doctor: Diagnosis) -> str:
 @pytest.mark.parametrize("ending", ["hung", "crashed", "ended", "not started"])
 @pytest.mark.parametrize(("probe", "step"), STEPS)
 def test_every_step_that_does_not_finish_is_named(probe: str, step: str, ending: Ending) -> None:
-    """Whatever a probe stops at, the doctor names it, never says that all was found, and is not content."""
+    """Whichever step a probe stops at, the doctor names it, and does not report that all was found."""
     how = {"crashed": "SIGSEGV", "not started": "No such file"}.get(ending, "")
     values = {} if ending == "not started" else told_until(probe, step)
     changes: dict[str, Any] = {probe: ProbeResult(ending, how, values, 9.0 if ending == "hung" else 0.0)}
@@ -73,7 +73,7 @@ def test_every_step_that_does_not_finish_is_named(probe: str, step: str, ending:
 
 @pytest.mark.parametrize("probe", ["nvml_result", "files_result"])
 def test_a_server_without_torch_is_examined_whole_too(probe: str) -> None:
-    """Where most links are skipped, what did not finish is still told."""
+    """Unfinished steps are reported even if most checks are skipped."""
     one = results(place="server", **NOT_INSTALLED)
     changed: dict[str, Any] = {probe: ProbeResult("crashed", "SIGSEGV", {"step": "odd"})}
     doctor = diagnose(replace(one, **changed))
@@ -83,14 +83,14 @@ def test_a_server_without_torch_is_examined_whole_too(probe: str) -> None:
 
 
 def test_all_that_finishes_is_all_found() -> None:
-    """The sentence is there for a machine on which every step has its result."""
+    """The sentence is there only if every step has its result."""
     doctor = diagnose(results())
     assert (doctor.summary, doctor.unfinished, doctor.ok) == (ALL_FOUND, (), True)
 
 
 @pytest.mark.parametrize("step", [step for step in torch_probe.STEPS if step not in ("import", "libraries")])
 def test_every_step_that_raises_is_named(step: str) -> None:
-    """Its exception stands in its check, and the check is not found."""
+    """The exception of a step is in its check, which is not ok."""
     which, name = torch_probe.STEPS[step]
     doctor = diagnose(results(torch={step: None, f"{step}_error": "RuntimeError: odd"}))
     one = next(one for one in doctor.links if one.id == which)
@@ -103,7 +103,7 @@ def test_every_step_that_raises_is_named(step: str) -> None:
 
 
 def test_what_was_not_reached_is_not_found() -> None:
-    """Links whose steps come after one that hangs are unknown, with the reason."""
+    """Checks whose steps come after one that hangs are unknown, with the reason."""
     values = {**told_until("torch_result", "distributed")}
     one = replace(results(), torch_result=ProbeResult("hung", "", values, 9.0))
     assert check_of("nccl", one).reason == "torch.distributed.is_available() did not return within 9 s."
@@ -126,7 +126,7 @@ def test_an_import_that_takes_long_is_not_called_broken() -> None:
 
 
 def test_a_step_that_had_no_time_left_is_not_called_broken() -> None:
-    """After a slow import nothing is known against the step in which the time was up."""
+    """After a slow import the step in which the time ran out is not reported as broken."""
     one = replace(
         results(), torch_result=ProbeResult("hung", "", told_until("torch_result", "available"), 0.4)
     )
@@ -142,12 +142,12 @@ def test_the_examination_ends_within_20_seconds() -> None:
     assert target.RUN_TIMEOUT_S + probe_process._KILL_TIMEOUT_S <= 20.0
 
 
-# -- real children ---------------------------------------------------------------------------------------
+# -- real probe processes --------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def environment(tmp_path: Path, library: Path) -> ProbeEnvironment:
-    """One with a torch that works, a driver that answers and CUDA's library."""
+    """An environment with a working torch, driver and CUDA library."""
     standin = Standin(library, tmp_path / "driver", "gpus=2\ndriver=580.95.05")
     build_libcuda(standin.folder)
     fake_torch(tmp_path / "site", WORKING)
@@ -157,7 +157,7 @@ def environment(tmp_path: Path, library: Path) -> ProbeEnvironment:
 
 @pytest.mark.parametrize("probe", [torch_probe, cuda_probe])
 def test_each_step_is_announced_before_it_begins(probe: Any, environment: ProbeEnvironment) -> None:
-    """The table that names the steps has those that the probe takes, in their order."""
+    """The table of step names has the steps that the probe takes, in their order."""
     child = ProbeProcess(probe.__name__, environment)
     assert child.wait(time.monotonic() + 60.0).unfinished is None
     result = [json.loads(line.removeprefix(probe_process._MARK)) for line in child._messages]
@@ -165,8 +165,7 @@ def test_each_step_is_announced_before_it_begins(probe: Any, environment: ProbeE
 
 
 def test_cuda_that_hangs_is_a_broken_driver(tmp_path: Path, environment: ProbeEnvironment) -> None:
-    """As with torch 2.13, whose question for cuDNN's version starts CUDA: both are named, and what is known
-    without CUDA is told."""
+    """In torch 2.13, querying cuDNN's version starts CUDA: both steps are named, and the rest is known."""
     hanging = WORKING.replace("version=lambda: 91002", "version=lambda: __import__('time').sleep(600)")
     (tmp_path / "site/torch/__init__.py").write_text(hanging)
     hung = replace(environment, variables={**environment.variables, "FAKE_CUINIT": "hang"})
