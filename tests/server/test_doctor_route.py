@@ -1,4 +1,4 @@
-"""``POST gpuwidget/api/doctor``: the server's own environment, one examination at a time."""
+"""``POST gpuwidget/api/doctor``: the server's own environment, one run of the checks at a time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FOUND = diagnose(results(place="server"))
 
 
 class Examinations:
-    """Counts them; each waits until it may end."""
+    """Counts the runs; each waits until it may end."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -45,7 +45,7 @@ class Examinations:
 
 @pytest.fixture
 def examinations(monkeypatch: pytest.MonkeyPatch) -> Examinations:
-    """In place of those that start processes."""
+    """Runs without processes."""
     made = Examinations()
     monkeypatch.setattr(
         gpuwidget.server, "CachedDiagnosis", lambda clock: CachedDiagnosis(clock, made), raising=True
@@ -54,7 +54,7 @@ def examinations(monkeypatch: pytest.MonkeyPatch) -> Examinations:
 
 
 async def test_the_answer_is_the_diagnosis(examinations: Examinations, server: Server) -> None:
-    """All of it, as JSON; asked again within a moment it costs nothing, later it is made anew."""
+    """The whole diagnosis is returned as JSON; for a moment it is cached, later it is made again."""
     assert await server.post("doctor") == (200, to_json(FOUND))
     assert await server.post("doctor") == (200, to_json(FOUND))
     assert examinations.count == 1
@@ -65,7 +65,7 @@ async def test_the_answer_is_the_diagnosis(examinations: Examinations, server: S
 
 
 async def test_who_asks_meanwhile_gets_the_same(examinations: Examinations, server: Server) -> None:
-    """One at a time, however many ask; other requests are answered meanwhile."""
+    """Several requests share one run; other requests are answered meanwhile."""
     examinations.may_end.clear()
     asked = [asyncio.ensure_future(server.post("doctor")) for _ in range(3)]
     await server.until(lambda: examinations.count == 1)
@@ -76,7 +76,7 @@ async def test_who_asks_meanwhile_gets_the_same(examinations: Examinations, serv
 
 
 async def test_an_examination_that_fails_says_why(examinations: Examinations, server: Server) -> None:
-    """503 with a sentence, which is not kept: the next one may go well."""
+    """A failed run returns 503 with a sentence, and is not cached: the next one may succeed."""
     examinations.fails = True
     status, answer = await server.post("doctor")
     assert (status, answer["message"]) == (
@@ -103,7 +103,7 @@ async def test_a_link_to_it_examines_nothing(examinations: Examinations, server:
 async def test_a_page_of_another_site_examines_nothing(
     examinations: Examinations, server: Server, jp_auth_header: dict[str, str]
 ) -> None:
-    """The user's cookie alone does not do: the XSRF token that only Jupyter's own pages have is asked for."""
+    """The user's cookie is not enough: the XSRF token that only Jupyter's own pages have is required."""
     answer = await server.fetch("api", "status")
     cookies = [one.partition(";")[0] for one in answer.headers.get_list("Set-Cookie")]
     jp_auth_header.clear()
@@ -116,7 +116,7 @@ async def test_a_page_of_another_site_examines_nothing(
 
 
 async def test_the_right_to_read_is_not_enough(examinations: Examinations, server: Server) -> None:
-    """Examining runs code, so an authorizer is asked for the right to execute."""
+    """The checks run code, so an authorizer is called for the action execute."""
 
     async def only_read(handler: Any, user: Any, action: str, resource: str) -> bool:
         return action == "read"
@@ -130,7 +130,7 @@ async def test_the_right_to_read_is_not_enough(examinations: Examinations, serve
 async def test_the_folder_of_the_server_runs_nothing(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server is started in a folder where others can write: their torch.py there is not run."""
+    """A server may be started in a folder where others can write: their torch.py there does not run."""
     ran = tmp_path / "ran"
     for name in ("torch", "pynvml", "packaging", "sitecustomize"):
         (tmp_path / f"{name}.py").write_text(f"open({str(ran)!r}, 'a').write({name!r})\n")
@@ -145,13 +145,13 @@ async def test_the_folder_of_the_server_runs_nothing(
 
 
 async def test_the_servers_own_environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A real examination, in processes of its own: the server is named as its place."""
+    """A real run in a subprocess: the diagnosis is of the server's environment."""
     status, doctor = await server.post("doctor")
     assert (status, doctor["place"], len(doctor["links"])) == (200, "server", 14)
 
 
 def test_the_examination_is_the_servers(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
-    """What is examined without a test's own."""
+    """Without a replacement, the checks run for the server."""
     asked: list[Any] = []
 
     def run(place: str, version: str, environment: object) -> Diagnosis:

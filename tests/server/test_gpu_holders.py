@@ -1,4 +1,5 @@
-"""Who holds one GPU's memory: every sum and every sentence, from what a driver and kernels say."""
+"""The holders of one GPU's memory: every sum and every sentence, from the driver's list and kernels'
+reports."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def told(
     gpu: Any = GPU,
     **values: Any,
 ) -> GpuMemoryOwnership:
-    """What is told of one GPU, of which 60 GiB are in use."""
+    """Return the ownership of one GPU, of which 60 GiB are used."""
     context = ProcessContext(
         owner=lambda pid: OWNERS.get(pid, ProcessOwner(None, None)),
         identity=lambda one: Identity(one.user, one.program, one.arguments),
@@ -60,7 +61,7 @@ def told(
 
 
 def test_a_share_each_the_largest_first() -> None:
-    """Kernels and terminals are one each, with all that belongs to them; others are told one by one."""
+    """Kernels and terminals are one holder each, with their child processes; other processes are separate."""
     usage = told(
         process(20, 2 * GIB, program="bash"),
         process(21, 3 * GIB, program="python train.py"),
@@ -86,12 +87,12 @@ def test_a_share_each_the_largest_first() -> None:
 
 
 def test_nobody_is_on_it() -> None:
-    """What is in use on a GPU that nobody is on belongs to nobody; that is no riddle."""
+    """Memory of a GPU without processes is unattributed, without a reason."""
     assert (told().holdings, told().unattributed, told().reason) == ((), 60 * GIB, None)
 
 
 def test_never_less_than_nothing() -> None:
-    """Lists and sums are read one after the other: what is left over is never negative."""
+    """Lists and sums are read one after the other: the unattributed rest is never negative."""
     assert told(process(10, 61 * GIB)).unattributed == 0
 
 
@@ -118,13 +119,13 @@ def test_never_less_than_nothing() -> None:
     ],
 )
 def test_what_a_driver_does_not_say(values: dict[str, Any], unattributed: int | None, reason: str) -> None:
-    """Nothing is made up for it, and a sentence says why."""
+    """Unknown memory stays unknown, with a sentence that gives the reason."""
     usage = told(**values)
     assert (usage.holdings, usage.unattributed, usage.reason) == ((), unattributed, reason)
 
 
 def test_torch_fills_in_where_no_process_is_listed() -> None:
-    """A slice or GPU whose processes the driver does not list: kernels' own reports, less than all of it."""
+    """If the driver does not list a slice's or GPU's processes, the kernels' reports are used."""
     reports = {"k1": KernelUsage(True, 20 * GIB), "k2": KernelUsage(True, 0), "k3": KernelUsage(False, None)}
     usage = told(gpu=SLICE, processes=None, reports=reports)
     assert usage.holdings == (
@@ -138,7 +139,7 @@ def test_torch_fills_in_where_no_process_is_listed() -> None:
 
 
 def test_torch_fills_in_where_ids_do_not_match() -> None:
-    """Ids that are not this server's name nobody, and are counted nowhere twice."""
+    """Process ids that do not match this server's are not shown, and nothing is counted twice."""
     usage = told(process(10, 30 * GIB), pids_match=False, reports={"k2": KernelUsage(True, 20 * GIB)})
     assert usage.holdings == (MemoryHolder("k2", None, None, None, None, None, 20 * GIB, "torch"),)
     assert (usage.unattributed, usage.reason) == (40 * GIB, f"{FOREIGN} {BY_TORCH}")
@@ -146,14 +147,14 @@ def test_torch_fills_in_where_ids_do_not_match() -> None:
 
 
 def test_a_kernel_that_can_not_say() -> None:
-    """A kernel that is on the GPU and can't tell how much leaves the rest unknown too."""
+    """If a kernel uses the GPU and does not know how much, the rest is unknown too."""
     usage = told(pids_match=False, reports={"k1": KernelUsage(True, None), "k2": KernelUsage(True, GIB)})
     assert [(one.kernel, one.memory) for one in usage.holdings] == [("k2", GIB), ("k1", None)]
     assert usage.unattributed is None
 
 
 def test_a_driver_without_sizes() -> None:
-    """Torch's count stands in, labelled, for a kernel's own process without a size, beside its children."""
+    """Torch's count, labelled, replaces the unknown size of a kernel's own process, beside its children."""
     reports = {"k1": KernelUsage(True, 20 * GIB)}
     listed = (process(10, None), process(11, 5 * GIB))
     usage = told(*listed, reports=reports)
@@ -171,7 +172,7 @@ def test_a_driver_without_sizes() -> None:
 
 @pytest.mark.parametrize("own", [(process(10, 30 * GIB),), ()])
 def test_a_child_without_a_size(own: tuple[Process, ...]) -> None:
-    """Torch in a kernel knows nothing of a child's memory, and never stands for it."""
+    """Torch in a kernel has no count of a child's memory, and never replaces it."""
     usage = told(*own, process(11, None), reports={"k1": KernelUsage(True, 5 * GIB)})
     (holding,) = usage.holdings
     assert (holding.kernel, holding.memory, holding.source) == ("k1", None, "driver")
@@ -180,14 +181,14 @@ def test_a_child_without_a_size(own: tuple[Process, ...]) -> None:
 
 
 def test_in_a_container_that_sees_its_own() -> None:
-    """What others outside may hold is said to be theirs to hold, where something is left over."""
+    """Processes outside the container may hold the rest, and the reason says so if there is one."""
     outside = "Processes outside this container, which are not listed here, may hold some of it."
     assert told(process(10, GIB), in_container=True).reason == outside
     assert told(process(10, 60 * GIB), in_container=True).reason is None
 
 
 def test_remote_kernels() -> None:
-    """A remote kernel has no process here: where others hold memory, one of them may be its."""
+    """A remote kernel has no process here: it may be one of the other processes."""
     one = "One kernel of this server runs elsewhere: what it holds can't be told from what others hold."
     two = "2 kernels of this server run elsewhere: what they hold can't be told from what others hold."
     assert told(process(30, GIB), remote_kernels=1).reason == one
@@ -196,7 +197,8 @@ def test_remote_kernels() -> None:
 
 
 def test_an_impossible_report_of_a_kernel() -> None:
-    """Where only the kernel could say what it holds, that is unknown with the reason, and so is the rest."""
+    """If only the kernel could report its memory and does not, that is unknown with the reason, as is the
+    rest."""
     invalid = {"k1": KernelUsage(False, None, invalid=True), "k2": KernelUsage(True, 5 * GIB)}
     usage = told(process(10, None), reports=invalid, pids_match=False)
     assert usage.holdings == (
@@ -213,7 +215,7 @@ def test_an_impossible_report_of_a_kernel() -> None:
 
 
 def test_an_impossible_report_that_is_not_needed() -> None:
-    """Where the driver says what the kernel holds, its own report does not matter."""
+    """If the driver reports the kernel's memory, the kernel's own report does not matter."""
     usage = told(process(10, 20 * GIB), reports={"k1": KernelUsage(True, None, invalid=True)})
     assert usage.holdings == (MemoryHolder("k1", None, 10, None, None, None, 20 * GIB, "driver"),)
     assert (usage.unattributed, usage.reason) == (40 * GIB, None)

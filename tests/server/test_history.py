@@ -1,4 +1,4 @@
-"""The store: what is held, for how long, and as what it is sent."""
+"""The history: which samples are stored, for how long, and how they are sent."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ ONE, OTHER = h200(0), h200(1)
 
 
 def at(seconds: float, *indexes: int, **values: Any) -> Sample:
-    """A sample so many seconds after the epoch of the tests."""
+    """Return a sample this many seconds after the tests' epoch."""
     return sample(*((h200(index), reading(h200(index), **values)) for index in indexes), time=EPOCH + seconds)
 
 
 def told(store: HistoryStore, since: float = 0.0) -> Any:
-    """What is sent, decoded, its times counted from the epoch of the tests."""
+    """Return the decoded JSON, with times relative to the tests' epoch."""
     whole = json.loads(store.encode_recent(EPOCH + since))
     return {**whole, "t": [round(time - EPOCH, 3) for time in whole["t"]]}
 
@@ -52,7 +52,7 @@ def test_values_are_sent_as_they_were_read() -> None:
 
 @pytest.mark.parametrize("ticks", [1, 63, 64, 65, 200])
 def test_every_tick_is_held_in_order(ticks: int) -> None:
-    """At full rate, whatever the number of ticks, and cut at any moment."""
+    """Every tick is stored at full rate, for any number of ticks and any start time."""
     store = HistoryStore(600.0, 0.2)
     for tick in range(ticks):
         store.add(at(float(tick), 0, power_w=float(tick)))
@@ -75,7 +75,7 @@ def test_gpus_come_and_go() -> None:
 
 
 def test_a_gpu_that_went_is_forgotten_with_its_time() -> None:
-    """Once the time in which it was there is over, nothing is left of it."""
+    """A GPU is dropped with the last sample that it is in."""
     store = HistoryStore(60.0, 1.0)
     store.add(at(0.0, 0, 1))
     for tick in range(1, 200):
@@ -84,7 +84,7 @@ def test_a_gpu_that_went_is_forgotten_with_its_time() -> None:
 
 
 def test_it_is_bounded_in_time_and_in_number() -> None:
-    """What is older than asked for is let go of, a chunk of 64 ticks at a time, however fast they come."""
+    """What is older than configured is dropped, a chunk of 64 ticks at a time, at any sampling rate."""
     store = HistoryStore(60.0, 0.2)
     for tick in range(5_000):
         store.add(at(tick / 5, 0))
@@ -96,7 +96,7 @@ def test_it_is_bounded_in_time_and_in_number() -> None:
 
 
 def test_a_pause_leaves_a_gap() -> None:
-    """Times in which nobody looked hold no values, and old ones end when somebody looks again."""
+    """Times without clients have no values, and old samples are dropped when sampling resumes."""
     store = HistoryStore(60.0, 0.2)
     store.add(at(0.0, 0))
     store.add(at(30.0, 0))
@@ -106,7 +106,7 @@ def test_a_pause_leaves_a_gap() -> None:
 
 
 def test_a_clock_set_back_begins_anew() -> None:
-    """Times always rise: what was before the clock was set back can't be placed and is let go of."""
+    """Times always rise: samples from before the clock was set far back are dropped."""
     store = HistoryStore(600.0, 0.2)
     store.add(at(100.0, 0))
     store.add(at(40.0, 0))
@@ -117,7 +117,7 @@ def test_a_clock_set_back_begins_anew() -> None:
 @pytest.mark.parametrize("seconds", [20, 63, 64, 65, 130, 190])
 @pytest.mark.parametrize("back", [0, 1, 3, 59])
 def test_a_clock_set_back_a_little(seconds: int, back: int) -> None:
-    """Only what lies after the new time is let go of; all before is kept, at full rate and by seconds."""
+    """If the clock is set back a little, only samples after the new time are dropped, in both resolutions."""
     store, seconds = HistoryStore(600.0, 1.0), max(seconds, back + 1)
     for second in range(seconds):
         store.add(at(float(second), 0, power_w=float(second)))

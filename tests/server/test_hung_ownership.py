@@ -1,4 +1,4 @@
-"""Who holds what where the process table hangs: nothing old is told as new, and it goes on by itself."""
+"""The memory's owners while reading processes hangs: old data is not sent as new, and it recovers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ProcessContext(KernelInventory):
 
 
 class Machine:
-    """Looks at its processes hang while ``stuck``; what was told, newest last."""
+    """A machine where resolutions hang while ``stuck``; ``told`` has the messages, newest last."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
@@ -54,27 +54,27 @@ class Machine:
         self.told.append(json.loads(message))
 
     def hang(self) -> None:
-        """Called by every look."""
+        """Called by every resolution."""
         gate = threading.Event()
         self.gates.append(gate)
         if self.stuck:
             gate.wait(60.0)
 
     async def run(self, seconds: float) -> None:
-        """Let samples come for so long."""
+        """Send samples for this many seconds."""
         for _ in range(round(seconds / STEP_S)):
             self.clock.advance(STEP_S)
             self.see()
             await asyncio.sleep(0)
 
     def see(self) -> None:
-        """One sample."""
+        """Send one sample."""
         gpu = h200(0)
         newest = reading(gpu, memory_used=self.used, processes=(process(3_999_999, 2 * GIB),))
         self.watch.add_sample(sample((gpu, newest), time=self.clock.time()), self.clock.monotonic())
 
     async def until_told(self, reason: str | None) -> Any:
-        """Samples come until that is the reason; what is told then."""
+        """Send samples until the message has that reason; return it."""
         for _ in range(2000):
             await self.run(STEP_S)
             if self.told and self.told[-1]["gpus"][0]["reason"] == reason:
@@ -85,11 +85,11 @@ class Machine:
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    """One whose looks hang."""
+    """A machine whose resolutions hang."""
     machines: list[Machine] = []
 
     class Hanging(memory_ownership.OwnershipResolver):
-        """A machine's own: a thread of one test that runs late is not another's."""
+        """A subclass per machine, so that a late thread of one test does not affect another."""
 
         def resolve(self, request: Any) -> Any:
             machines[0].hang()
@@ -105,12 +105,12 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
 
 
 def kernel(name: str) -> ServerKernel:
-    """A notebook's."""
+    """Return a notebook's kernel."""
     return ServerKernel(name, "python3", "idle", 1.0, None, None, None, f"{name}.ipynb")
 
 
 async def test_while_it_hangs_all_else_is_as_of_now(machine: Machine) -> None:
-    """After ten seconds it is said; memory and kernels go on being told as they are, not as they were."""
+    """After ten seconds the reason is sent; memory and kernels in it are current."""
     machine.context.kernels = (kernel("old"),)
     machine.watch.enable(True)
     machine.see()
@@ -128,7 +128,7 @@ async def test_while_it_hangs_all_else_is_as_of_now(machine: Machine) -> None:
 
 
 async def test_it_is_tried_again_by_few_threads(machine: Machine) -> None:
-    """A look that hangs is left behind for another, three in all; the first that answers ends the silence."""
+    """A hung resolution is abandoned for another, three in all; the first that returns ends the timeout."""
     before = threading.active_count()
     machine.watch.enable(True)
     machine.see()
@@ -145,7 +145,7 @@ async def test_it_is_tried_again_by_few_threads(machine: Machine) -> None:
 
 
 async def test_who_comes_later_is_not_told_what_was(machine: Machine) -> None:
-    """Hours after a look hung, who comes then gets a look of its own, or hears that there is none."""
+    """Hours after a resolution hung, a new client gets a new one, or the timeout's reason."""
     machine.context.kernels = (kernel("old"),)
     machine.watch.enable(True)
     machine.see()
@@ -167,7 +167,7 @@ async def test_who_comes_later_is_not_told_what_was(machine: Machine) -> None:
         SILENT,
     )
     assert machine.clock.time() - told["time"] <= 2.0
-    # What the first one says at last is of no use any more.
+    # The late result of the first one is discarded.
     machine.gates[0].set()
     await machine.run(3.0)
     assert {one["gpus"][0]["reason"] for one in machine.told} == {SILENT}

@@ -1,4 +1,4 @@
-"""What Jupyter's managers of any kind tell of their kernels, and which kernels are asked, and when."""
+"""Reading Jupyter's managers of any kind, and which kernels are queried when."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WHEN = datetime.fromtimestamp(EPOCH, timezone.utc)
 
 
 def local(pid: int, returncode: int | None = None) -> LocalProvisioner:
-    """A kernel's process here."""
+    """A kernel's process on this machine."""
     made = LocalProvisioner()
     made.process = SimpleNamespace(pid=pid, returncode=returncode)  # type: ignore[assignment]
     return made
@@ -36,7 +36,7 @@ def kernel(provisioner: Any, state: str = "idle", **facts: Any) -> Any:
 
 
 class Managers:
-    """Jupyter's manager of all kernels, and that of the sessions."""
+    """Jupyter's manager of all kernels, and of the sessions."""
 
     def __init__(self, **kernels: Any) -> None:
         self.kernels = kernels
@@ -60,7 +60,7 @@ class Managers:
 
 
 def session(name: str, kernel_id: str, kind: str = "notebook") -> dict[str, Any]:
-    """As Jupyter lists it."""
+    """A session as Jupyter lists it."""
     return {"id": f"s-{name}", "path": f"w/{name}", "name": name, "type": kind, "kernel": {"id": kernel_id}}
 
 
@@ -69,7 +69,7 @@ def inventory(managers: Managers, clock: FakeClock, **settings: Any) -> KernelIn
 
 
 async def test_every_kind_of_kernel(clock: FakeClock) -> None:
-    """Only a child of the server that was not waited for has a process here; others are elsewhere or gone."""
+    """Only a running child of the server has a process here; other kernels are remote or gone."""
     managers = Managers(
         here=kernel(local(10), "busy"),
         ended=kernel(local(11, returncode=-9)),
@@ -95,7 +95,7 @@ async def test_every_kind_of_kernel(clock: FakeClock) -> None:
 
 
 async def test_one_kernel_is_looked_up_without_the_others(clock: FakeClock) -> None:
-    """With 50 kernels that are asked for their word, the event loop is not kept busy by 2500 look-ups."""
+    """With 50 kernels to query, the event loop is not blocked by 2500 look-ups."""
     managers = Managers(a=kernel(local(10)), vanished=KeyError("vanished"), lost=None)
     made = inventory(managers, clock)
     managers.list_kernel_ids = None  # type: ignore[assignment,method-assign]
@@ -104,7 +104,7 @@ async def test_one_kernel_is_looked_up_without_the_others(clock: FakeClock) -> N
 
 
 async def test_terminals_that_were_closed(clock: FakeClock) -> None:
-    """A shell that was waited for has a number that may be another's by now."""
+    """The process id of a terminated shell may be another process's."""
 
     def shell(pid: int, terminated: bool) -> Any:
         return SimpleNamespace(ptyproc=SimpleNamespace(pid=pid, terminated=terminated))
@@ -115,7 +115,7 @@ async def test_terminals_that_were_closed(clock: FakeClock) -> None:
 
 
 async def test_sessions_are_listed_seldom(clock: FakeClock) -> None:
-    """Every five seconds, and at once for a new kernel; meanwhile, and where that fails, the last hold."""
+    """Sessions are listed every five seconds, and at once for a new kernel; until then the old ones stay."""
     managers = Managers(a=kernel(local(10)))
     managers.rows = [session("a.ipynb", "a")]
     made = inventory(managers, clock)
@@ -139,7 +139,7 @@ async def test_sessions_are_listed_seldom(clock: FakeClock) -> None:
 
 
 async def test_a_listing_that_takes_its_time(clock: FakeClock) -> None:
-    """A manager that asks another server is waited for by nobody, and not asked a second time meanwhile."""
+    """A manager that queries another server does not block, and is not called a second time meanwhile."""
     managers = Managers(a=kernel(local(10)))
     answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     managers.rows = answer
@@ -155,7 +155,7 @@ async def test_a_listing_that_takes_its_time(clock: FakeClock) -> None:
 
 
 async def test_odd_sessions(clock: FakeClock) -> None:
-    """Sessions without a kernel, without a name or of another front end's kind do no harm."""
+    """Sessions without a kernel, without a name or of another front end's type do no harm."""
     managers = Managers(a=kernel(local(10)), b=kernel(local(11)))
     managers.rows = [
         {"id": "1", "kernel": None},
@@ -177,14 +177,14 @@ async def test_odd_sessions(clock: FakeClock) -> None:
     )
 
 
-# -- who is asked, and when ------------------------------------------------------------------------------
+# -- which kernels are queried, and when -----------------------------------------------------------------
 
 USAGE = {"GPU-1": KernelUsage(True, 5)}
 STATE_REPLY = {"status": "ok", "state": {"gpus": [{"uuid": "GPU-1", "context": True, "torch_reserved": 5}]}}
 
 
 class QueriedKernels:
-    """Kernels' answers, set by a test; who was asked."""
+    """Kernels whose replies a test sets; counts the queries."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, clock: FakeClock, managers: Managers) -> None:
         self.count = 0
@@ -200,7 +200,7 @@ class QueriedKernels:
         return self.reply
 
     async def query(self, pid: int | None = 10) -> int:
-        """How often the kernel ``a`` has been asked by now."""
+        """Return how often the kernel ``a`` has been queried."""
         self.reports.query({"a": pid})
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -210,7 +210,7 @@ class QueriedKernels:
 async def test_a_silent_kernel_is_queried_less_and_less(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A kernel that never answers is asked again only when it has done something, and ever later."""
+    """A kernel that never replies is queried again only after activity, at growing intervals."""
     manager = kernel(local(10))
     queries = QueriedKernels(monkeypatch, clock, Managers(a=manager))
     assert await queries.query() == 1
@@ -224,7 +224,7 @@ async def test_a_silent_kernel_is_queried_less_and_less(
 
 
 async def test_a_report_expires(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that answers is asked every five seconds; when it stops, its bytes are told for half a minute."""
+    """A kernel that replies is queried every five seconds; its last report counts for half a minute."""
     queries = QueriedKernels(monkeypatch, clock, Managers(a=kernel(local(10), "busy")))
     queries.reply = STATE_REPLY
     assert (await queries.query(), queries.reports.newest({"a": 10})) == (1, {"a": USAGE})
@@ -244,7 +244,7 @@ async def test_a_report_expires(clock: FakeClock, monkeypatch: pytest.MonkeyPatc
 async def test_a_kernel_that_has_replied_is_queried_again(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A kernel that is known to be able to answer is asked on though it was silent and has run nothing."""
+    """A kernel that has replied before is queried again although it was silent and has run nothing."""
     queries = QueriedKernels(monkeypatch, clock, Managers(a=kernel(local(10))))
     queries.reply = STATE_REPLY
     await queries.query()
@@ -260,7 +260,7 @@ async def test_a_kernel_that_has_replied_is_queried_again(
 async def test_a_kernel_that_is_silent_in_a_long_call(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A kernel that has answered is asked every half minute at least, and at once when it does something."""
+    """A kernel that has replied is queried at least every half minute, and at once after activity."""
     manager = kernel(local(10), "busy")
     queries = QueriedKernels(monkeypatch, clock, Managers(a=manager))
     queries.reply = STATE_REPLY
@@ -282,7 +282,8 @@ async def test_a_kernel_that_is_silent_in_a_long_call(
 
 
 async def test_the_report_of_an_invisible_process(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a kernel elsewhere said is believed for five minutes; then it is asked rarely, as one unknown."""
+    """The report of a remote kernel counts for five minutes; then it is queried as rarely as an unknown
+    one."""
     queries = QueriedKernels(monkeypatch, clock, Managers(a=kernel(SimpleNamespace(pid=None))))
     queries.reply = STATE_REPLY
     await queries.query(None)
@@ -301,7 +302,7 @@ async def test_the_report_of_an_invisible_process(clock: FakeClock, monkeypatch:
 async def test_the_report_of_a_kernel_that_restarts(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
-    """A restart that Jupyter tells of ends what was said, also where the process can't be seen."""
+    """A restart that Jupyter reports discards the report, even if the process is not visible."""
     manager = kernel(SimpleNamespace(pid=None))
     queries = QueriedKernels(monkeypatch, clock, Managers(a=manager))
     queries.reply = STATE_REPLY
@@ -326,7 +327,7 @@ async def test_the_report_of_a_kernel_that_restarts(
 async def test_kernels_that_are_never_queried(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch, manager: Any
 ) -> None:
-    """No kernel of another language, none that is not up, and none behind a gateway."""
+    """Kernels of another language, kernels that do not run, and a gateway's kernels are not queried."""
     assert await QueriedKernels(monkeypatch, clock, Managers(a=manager)).query() == 0
 
 
@@ -342,14 +343,14 @@ async def test_kernels_that_are_never_queried(
 async def test_answers_that_say_nothing(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch, answer: Mapping[str, Any]
 ) -> None:
-    """What is no answer is none."""
+    """An invalid reply is ignored."""
     queries = QueriedKernels(monkeypatch, clock, Managers(a=kernel(local(10))))
     queries.reply = answer
     assert (await queries.query(), queries.reports.newest({"a": 10})) == (1, {})
 
 
 async def test_an_older_gpuwidget(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel whose gpuwidget does not know the number yet is known to be there, and no more."""
+    """A kernel whose older gpuwidget does not send the number has a context and unknown memory."""
     queries = QueriedKernels(monkeypatch, clock, Managers(a=kernel(local(10))))
     queries.reply = {"status": "ok", "state": {"gpus": [{"uuid": "GPU-1", "context": True}]}}
     assert (await queries.query(), queries.reports.newest({"a": 10})) == (
@@ -369,7 +370,7 @@ async def test_an_older_gpuwidget(clock: FakeClock, monkeypatch: pytest.MonkeyPa
 async def test_impossible_sizes_are_unknown(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch, sent: object
 ) -> None:
-    """A kernel's torch memory that is no possible number of bytes is discarded; its other GPUs count."""
+    """A size that is no possible number of bytes is discarded; the kernel's other GPUs count."""
     gpus = [
         {"uuid": "GPU-1", "context": True, "torch_reserved": sent},
         {"uuid": "GPU-2", "context": False, "torch_reserved": 2**53 - 1},

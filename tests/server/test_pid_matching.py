@@ -1,4 +1,4 @@
-"""Whether the driver's process ids are this server's: only on proof."""
+"""Whether the driver's process ids are this server's: only with proof."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GPU = h200(0)
 
 @pytest.fixture
 def matching(monkeypatch: pytest.MonkeyPatch) -> PidMatching:
-    """In a container in which 5 and 6 are processes, 6 with a CUDA context."""
+    """A container in which 5 and 6 are processes, 6 with a CUDA context."""
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
     monkeypatch.setattr(processes, "exists", lambda pid: pid in (5, 6))
     monkeypatch.setattr(processes, "uses_cuda", lambda pid: pid == 6)
@@ -22,7 +22,7 @@ def matching(monkeypatch: pytest.MonkeyPatch) -> PidMatching:
 
 
 def listed(*pids: int | None) -> list[Reading]:
-    """Two GPUs, the other of which lists nobody and does not say so."""
+    """Return two GPUs, the second without a process list."""
     found = [process(pid, 1) for pid in pids if pid is not None]
     other = h200(1)
     return [reading(GPU, processes=tuple(found)), reading(other, processes=None)]
@@ -41,20 +41,21 @@ def listed(*pids: int | None) -> list[Reading]:
     ],
 )
 def test_on_proof_alone(matching: PidMatching, pids: tuple[int, ...], word: bool, proven: bool) -> None:
-    """All that are listed are there, and one is known to be on a GPU; one that is not there stops it."""
+    """All listed processes exist, and one is known to use a GPU; a listed id without a process prevents the
+    proof."""
     matching.update(listed(*pids), lambda pid, uuid: word and (pid, uuid) == (5, GPU.uuid))
     assert (matching.proven, matching.in_host_namespace) == (proven, False)
 
 
 def test_a_proof_holds(matching: PidMatching) -> None:
-    """Once proven it stays so, also while a process that has just ended is still listed."""
+    """A proof stays valid, even while a process that has just ended is still listed."""
     matching.update(listed(6), lambda pid, uuid: False)
     matching.update(listed(6, 7), lambda pid, uuid: False)
     assert matching.proven
 
 
 def test_with_the_hosts_ids_there_is_nothing_to_prove(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where this server has the host's ids, they are the driver's, whoever is listed."""
+    """In the host's PID namespace the ids match without proof."""
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: True)
     made = PidMatching()
     assert (made.proven, made.in_host_namespace) == (True, True)

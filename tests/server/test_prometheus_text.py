@@ -1,4 +1,4 @@
-"""The text that a Prometheus reads: names, labels and values to the letter, and nothing that is not known."""
+"""The text that a Prometheus reads: exact names, labels and values, and nothing that is unknown."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ WINDOW = Activity(
 
 
 def holding(memory: int | None, *, kernel: str | None = None, terminal: str | None = None) -> MemoryHolder:
-    """What the driver says that somebody holds."""
+    """Return a holder whose memory the driver reports."""
     return MemoryHolder(kernel, terminal, None, None, None, None, memory, "driver")
 
 
 def usage(
     *gpus: GpuMemoryOwnership, kernels: tuple[ServerKernel, ...] = (NOTEBOOK, CONSOLE, HOLDS_NOTHING)
 ) -> MemoryOwnership:
-    """Who holds what of these GPUs."""
+    """Return the memory's owners on these GPUs."""
     return MemoryOwnership("usage", EPOCH, kernels, gpus)
 
 
 def series(text: bytes, name: str) -> list[tuple[dict[str, str], float]]:
-    """Labels and value of each series of one metric, without the labels that say which GPU it is."""
+    """Return labels and value of each series of one metric, without the GPU's labels."""
     return [
         ({key: value for key, value in one.labels.items() if key not in ("UUID", "model")}, one.value)
         for family in text_string_to_metric_families(text.decode())
@@ -65,12 +65,12 @@ def series(text: bytes, name: str) -> list[tuple[dict[str, str], float]]:
 
 
 def names(text: bytes) -> set[str]:
-    """The metrics that are there."""
+    """Return the names of the metrics."""
     return set(re.findall(r"^(\w+)[{ ]", text.decode(), re.MULTILINE))
 
 
 def whole() -> bytes:
-    """A machine with all that there can be."""
+    """A machine with all kinds of values."""
     return metrics_text(
         sample(
             (ZERO, reading(ZERO, throttle=("power cap",), xid=79, xid_time=EPOCH - 30, activity=WINDOW)),
@@ -101,12 +101,12 @@ def whole() -> bytes:
 
 
 def test_the_text_is_this() -> None:
-    """Names, labels, types and values are those of docs/prometheus.md, to the letter."""
+    """Names, labels, types and values are exactly those of docs/prometheus.md."""
     assert whole().decode() == GOLDEN.read_text(encoding="utf-8").replace("VERSION", gpuwidget.__version__)
 
 
 def test_user_text_stays_within_its_quotes() -> None:
-    """A notebook's name may hold quotes, backslashes, line breaks and bytes that are no text."""
+    """A notebook's name may contain quotes, backslashes, line breaks and bytes that are no text."""
     nasty = 'a "b"\\c\nd{}=,\udcff é.ipynb'
     kernel = replace(NOTEBOOK, path=nasty, name=nasty)
     text = metrics_text(
@@ -119,7 +119,7 @@ def test_user_text_stays_within_its_quotes() -> None:
 
 
 def test_what_is_unknown_is_absent() -> None:
-    """A GPU that says nothing has neither zeros nor NaN, only who it is."""
+    """A GPU without readings has neither zeros nor NaN, only its labels."""
     nothing = dict.fromkeys(
         (
             *("answered", "measured", "utilization", "memory_utilization", "memory_used", "power_w"),
@@ -155,7 +155,7 @@ def test_a_gpu_that_does_not_answer_is_not_up(state: str) -> None:
 
 
 def test_no_gpu_is_told() -> None:
-    """Where there is no GPU, the scrape says so."""
+    """Without a GPU, the scrape reports zero GPUs."""
     text = metrics_text(sample(origin=replace(LIVE, kind="none", driver=None, cuda_driver=None)), usage())
     ((labels, _),) = series(text, "gpuwidget_build_info")
     assert labels == {"version": gpuwidget.__version__, "source": "none", "driver": "", "cuda_driver": ""}
@@ -164,14 +164,14 @@ def test_no_gpu_is_told() -> None:
 
 
 def test_a_recording_is_labelled() -> None:
-    """Numbers of a recording are not taken for this machine's."""
+    """Numbers of a recording are labelled as such."""
     origin = Origin("replay", None, "Recording of NVIDIA H200", "580.1", "13.0")
     text = metrics_text(sample((ZERO, reading(ZERO)), origin=origin), None)
     assert series(text, "gpuwidget_build_info")[0][0]["source"] == "replay"
 
 
 def test_memory_that_is_not_known_is_not_summed() -> None:
-    """Where the driver does not say what one of the processes holds, their sum is absent too."""
+    """If the memory of one process is unknown, the sum is left out too."""
     text = metrics_text(
         sample((ZERO, reading(ZERO))),
         usage(
@@ -191,12 +191,12 @@ def test_memory_that_is_not_known_is_not_summed() -> None:
 
 
 def test_names_of_files_that_hold_nothing_stay_here() -> None:
-    """Only inventory that hold GPU memory are named."""
+    """Only kernels that hold GPU memory are named."""
     assert b"secret" not in whole()
 
 
 def test_a_reason_of_a_newer_driver() -> None:
-    """A reason for a low clock that has no word yet is there by its number."""
+    """An unknown throttle reason is there by its number."""
     text = metrics_text(sample((ZERO, reading(ZERO, throttle=("reason 0x800",)))), None)
     on = [labels["reason"] for labels, value in series(text, "gpuwidget_gpu_throttle_reason") if value]
     assert on == ["reason 0x800"]
@@ -204,7 +204,7 @@ def test_a_reason_of_a_newer_driver() -> None:
 
 
 def test_who_holds_what_of_a_gpu_that_has_gone() -> None:
-    """A GPU that left between the two is left out."""
+    """A GPU that left between sample and ownership is left out."""
     text = metrics_text(
         sample((ZERO, reading(ZERO))),
         usage(GpuMemoryOwnership(ONE.uuid, (holding(GIB, kernel="k-1"),), 0, None, ())),
@@ -213,7 +213,7 @@ def test_who_holds_what_of_a_gpu_that_has_gone() -> None:
 
 
 def test_what_is_held_in_a_slice_counts_once() -> None:
-    """The driver may tell of a slice's processes on its parent too: a sum over all series is right."""
+    """If the driver lists a slice's processes on its parent too, a sum over all series counts them once."""
     held = (holding(GIB, kernel="k-1"), holding(2 * GIB))
     text = metrics_text(
         sample((ONE, reading(ONE)), (SLICE, reading(SLICE))),

@@ -1,4 +1,4 @@
-"""Clients that want fewer samples than there are."""
+"""Clients that request fewer samples than the server takes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuwidget.server.rate_limit import RateLimit
 
 
 def sent(interval_s: float, moments: list[float]) -> list[float]:
-    """Which samples that came at ``moments`` are sent to a client with that wish, of a server at 5 Hz."""
+    """Return which samples at ``moments`` a client with that interval receives, from a server at 5 Hz."""
     rate_limit: RateLimit[str] = RateLimit(0.2)
     rate_limit.set_interval("client", interval_s)
     return [moment for moment in moments if rate_limit.due("client", moment)]
@@ -32,17 +32,17 @@ CHUNK_TICKS = [round(0.2 * tick, 1) for tick in range(16)]
     ],
 )
 def test_whole_steps_and_never_faster_than_the_server(interval_s: float, moments: list[float]) -> None:
-    """A client gets the first sample, and then as few as it wants."""
+    """A client gets the first sample, and then samples at its interval."""
     assert sent(interval_s, CHUNK_TICKS) == moments
 
 
 def test_a_late_sample_costs_no_other() -> None:
-    """Samples that come a little early or late, as real ones do, are no reason to leave one out."""
+    """Samples that come a little early or late, as real ones do, are not skipped for it."""
     assert sent(0.4, [0.0, 0.2, 0.43, 0.6, 0.79, 1.0, 1.2]) == [0.0, 0.43, 0.79, 1.2]
 
 
 def test_each_client_has_its_own() -> None:
-    """One tab's wish is no other's, and ends with it."""
+    """Each client has its own limit, which ends with it."""
     rate_limit: RateLimit[str] = RateLimit(0.2)
     rate_limit.set_interval("slow", 10.0)
     assert [rate_limit.due(client, 0.0) for client in ("slow", "quick")] == [True, True]
@@ -56,7 +56,8 @@ def test_each_client_has_its_own() -> None:
 
 
 async def test_a_client_may_have_fewer_samples(server: Server) -> None:
-    """Who asks for one a second gets each fifth, and another tab still all; nonsense changes nothing."""
+    """A client that requests one per second gets each fifth, and another still all; invalid requests do
+    nothing."""
     slow, quick = await server.stream(), await server.stream()
     for stream in (slow, quick):
         await stream.next()
@@ -71,7 +72,7 @@ async def test_a_client_may_have_fewer_samples(server: Server) -> None:
     all_of_them = [(await quick.next())["sample"]["time"]]
     while all_of_them[-1] < few[-1]:
         all_of_them.append((await quick.next())["sample"]["time"])
-    # Those that were under way when it was said came before.
+    # Samples that were on their way at the time of the request came before.
     assert [round(later - sooner, 1) for sooner, later in pairwise(few[-4:])] == [1.0, 1.0, 1.0]
     assert {time for time in few if time >= all_of_them[0]} <= set(all_of_them)
     slow.close()

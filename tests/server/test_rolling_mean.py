@@ -1,4 +1,4 @@
-"""How busy a GPU was lately: told for whole windows only."""
+"""The mean utilization of a GPU: known for completely sampled windows only."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ GPU = h200(0)
 
 
 def at(seconds: float, utilization: float | None) -> Sample:
-    """One moment."""
+    """Return a sample at this time."""
     return sample((GPU, reading(GPU, utilization=utilization)), time=EPOCH + seconds)
 
 
 def fed(
     made: RollingMeans, since: int, until: int, utilization: float | None, every: int = 1
 ) -> RollingMeans:
-    """With a reading every second or so."""
+    """Add samples every second or so."""
     for second in range(since, until, every):
         made.add(at(second, utilization), second)
     return made
 
 
 def told(made: RollingMeans) -> list[float | None]:
-    """The mean over 10, 30 and 60 minutes."""
+    """Return the means over 10, 30 and 60 minutes."""
     assert [one.seconds for one in made.means(GPU.uuid)] == [600.0, 1800.0, 3600.0]
     return [one.utilization for one in made.means(GPU.uuid)]
 
 
 def test_each_window_from_when_it_was_read() -> None:
-    """Nothing is said of ten minutes before ten minutes were read, and so on."""
+    """The mean over ten minutes is unknown before ten minutes were sampled, and so on."""
     made = RollingMeans(1.0)
     assert told(made) == [None, None, None]
     assert told(fed(made, 0, 300, 20.0)) == [None, None, None]
@@ -46,7 +46,7 @@ def test_each_window_from_when_it_was_read() -> None:
 
 
 def test_time_counts_not_samples() -> None:
-    """A reading holds until the next, however close to each other they are."""
+    """A value counts until the next sample, however short the time is."""
     made = RollingMeans(1.0)
     for second in range(0, 700, 2):
         made.add(at(second, 90.0), second)
@@ -57,7 +57,7 @@ def test_time_counts_not_samples() -> None:
 
 
 def test_what_was_not_read_is_not_made_up() -> None:
-    """A gap of a minute in ten leaves them unknown; so does a GPU that does not say, or was not there."""
+    """A gap of a minute in ten makes them unknown; so does a GPU without a value, or one that was absent."""
     made = fed(RollingMeans(1.0), 0, 300, 50.0)
     assert told(fed(made, 360, 660, 50.0))[0] is None
     assert told(fed(made, 660, 990, 50.0))[0] == 50.0
@@ -70,14 +70,14 @@ def test_what_was_not_read_is_not_made_up() -> None:
 
 
 def test_a_few_seconds_more_or_less_do_not_matter() -> None:
-    """Half a minute that a driver was silent in ten minutes leaves them known."""
+    """Half a minute without values in ten minutes leaves them known."""
     made = fed(fed(RollingMeans(1.0), 0, 300, 50.0), 300, 325, None)
     assert told(fed(made, 325, 620, 50.0))[0] == 50.0
 
 
 @pytest.mark.parametrize("step", [-5000.0, -1.0, 3.0, 5000.0])
 def test_a_clock_that_is_set(step: float) -> None:
-    """Set back or forth, by however much: the means are of the time that has passed, and go on."""
+    """The system clock may be set forward or back: the means follow the elapsed time."""
     made = fed(RollingMeans(1.0), 0, 700, 50.0)
     for second in range(700, 1311):
         assert told(made)[0] is not None
@@ -86,7 +86,7 @@ def test_a_clock_that_is_set(step: float) -> None:
 
 
 def test_a_pause() -> None:
-    """What was long ago is not told as the last ten minutes."""
+    """Samples from long ago do not count as the last ten minutes."""
     made = fed(RollingMeans(1.0), 0, 700, 50.0)
     made.add(at(10**6, 40.0), 10**6)
     made.add(at(10**6 + 20, 40.0), 10**6 + 20)
@@ -94,13 +94,13 @@ def test_a_pause() -> None:
 
 
 def test_slow_sampling() -> None:
-    """At the slowest rate of a minute, an hour is an hour too."""
+    """At the slowest rate of one sample a minute, the means are known too."""
     made = fed(RollingMeans(60.0), 0, 3700, 30.0, every=60)
     assert told(made) == [30.0, 30.0, 30.0]
 
 
 def test_it_stays_small() -> None:
-    """However long it is fed, it holds an hour, and only the GPUs that are there."""
+    """However long it runs, it stores an hour, and only the present GPUs."""
     made = fed(RollingMeans(1.0), 0, 20_000, 30.0, every=5)
     assert len(made._gpus[GPU.uuid]._spans) == 360
     other = replace(GPU, uuid="GPU-other")

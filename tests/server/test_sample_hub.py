@@ -1,4 +1,4 @@
-"""The hub on a server that is busy: messages go out in portions, and do not pile up."""
+"""The hub on a busy server: messages are sent in batches, and do not pile up."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpuwidget.server.sample_hub import SampleHub
 
 
 class Client:
-    """Takes everything."""
+    """A client that accepts every message."""
 
     def __init__(self) -> None:
         self.got: list[bytes] = []
@@ -46,7 +46,8 @@ class Nobody(KernelInventory):
 
 @pytest.mark.parametrize("turns", [2, 13])
 async def test_messages_do_not_pile_up_on_a_busy_server(monkeypatch: pytest.MonkeyPatch, turns: int) -> None:
-    """A hundred clients, and so few turns of the event loop a sample: nobody falls ever further behind."""
+    """With a hundred clients and few turns of the event loop per sample, no client falls ever further
+    behind."""
     clock = FakeClock()
     hub = SampleHub(Sampler(FakeSource(), clock), Nobody(), clock, interval_s=0.2, history_s=600.0)
     clients = [Client() for _ in range(100)]
@@ -68,7 +69,7 @@ async def test_messages_do_not_pile_up_on_a_busy_server(monkeypatch: pytest.Monk
 
 
 class Gone(Client):
-    """Takes what it gets with its hello, and nothing after that."""
+    """A client that accepts the initial message, and nothing after it."""
 
     def send(self, message: bytes) -> bool:
         super().send(message)
@@ -79,7 +80,7 @@ class Gone(Client):
 
 
 async def test_after_a_dropped_sample_comes_a_whole_one() -> None:
-    """SampleChanges are sent only to a client that was sent the sample they are relative to."""
+    """Changes are sent only to a client that was sent the sample they are relative to."""
     clock = FakeClock()
     hub = SampleHub(Sampler(FakeSource(), clock), Nobody(), clock, interval_s=0.2, history_s=600.0)
     first, second, third, fourth = [sample((h200(0), reading(h200(0))), time=10.0 + n) for n in range(4)]

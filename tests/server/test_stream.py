@@ -1,4 +1,4 @@
-"""The stream: what a client sees, when sampling runs, and what becomes of a client that is too slow."""
+"""The stream: what a client receives, when sampling runs, and what happens to a slow client."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpuwidget.server import wire
 
 
 async def test_hello_comes_first_then_every_sample(server: Server) -> None:
-    """A client learns versions, rate and store at once, and then gets one message a sample."""
+    """A client gets versions, rate and history at once, and then one message per sample."""
     stream = await server.stream()
     hello = await stream.next()
     assert hello == {
@@ -39,7 +39,7 @@ async def test_hello_comes_first_then_every_sample(server: Server) -> None:
 
 
 async def test_a_sample_is_sent_whole_once(server: Server, source: FakeSource) -> None:
-    """After one whole sample a client is sent what changed, and that is enough to have the newest sample."""
+    """After one whole sample, the changes are enough for a client to have the newest sample."""
     stream = await server.stream()
     types = [json.loads(str(await stream.next_text()))["type"] for _ in range(4)]
     assert types == ["hello", "sample", "changes", "changes"]
@@ -57,7 +57,7 @@ async def test_a_sample_is_sent_whole_once(server: Server, source: FakeSource) -
 
 
 async def test_a_late_client_starts_with_the_past(server: Server, source: FakeSource) -> None:
-    """Who opens the panel later sees the course since the first one did, up to the newest sample."""
+    """A client that connects later gets the history from the first one on, up to the newest sample."""
     first = await server.stream()
     await first.next()
     seen = [(await first.next())["sample"]]
@@ -97,19 +97,19 @@ async def test_no_past_where_none_is_asked_for(server: Server) -> None:
 
 
 async def test_all_clients_get_the_same_tick(server: Server) -> None:
-    """Two tabs show the same numbers, read once from the driver and encoded once."""
+    """Two tabs show the same numbers, read from the driver once and encoded once."""
     one, other = await server.stream(), await server.stream()
     await one.next()
     await other.next()
     ticks = [await other.next_text() for _ in range(3)]
     first = await one.next_text()
-    while first != ticks[0]:  # It came earlier, and has seen more.
+    while first != ticks[0]:  # It connected earlier, and has more samples.
         first = await one.next_text()
     assert [first, await one.next_text(), await one.next_text()] == ticks
 
 
 async def test_sampling_runs_while_somebody_looks(server: Server, source: FakeSource) -> None:
-    """Without a client the driver is not asked; the last to leave ends the sampling, a new one begins it."""
+    """Without a client the driver is not read; the last to leave ends the sampling, a new one starts it."""
     sampler = server.hub._sampler
     assert (sampler.running, source.calls["open"]) == (False, 0)
     one, other = await server.stream(), await server.stream()
@@ -149,13 +149,13 @@ async def test_a_lost_gpu_is_told_and_spoils_no_other(server: Server, source: Fa
 
 
 def time_of(message: bytes) -> float:
-    """When the sample was put together that a message brings, whole or as changes."""
+    """Return the time of the sample in a message, whole or as changes."""
     said = json.loads(message)
     return float(said["time"] if said["type"] == "changes" else said["sample"]["time"])
 
 
 class Slow:
-    """A client whose network takes so many messages and no more."""
+    """A client whose network accepts a limited number of messages."""
 
     def __init__(self, takes: int) -> None:
         self.left = takes
@@ -175,7 +175,7 @@ class Slow:
 
 
 async def test_a_slow_client_is_dropped_and_nobody_waits_for_it(server: Server) -> None:
-    """A tab behind a stalled network is let go of; the others get every sample all the while."""
+    """A tab behind a stalled network is disconnected; the others get every sample all the while."""
     slow = Slow(takes=3)
     quick = await server.stream()
     await quick.next()
@@ -194,7 +194,7 @@ async def test_a_slow_client_is_dropped_and_nobody_waits_for_it(server: Server) 
 
 
 async def test_every_client_of_many_gets_every_sample_in_order(server: Server) -> None:
-    """However many tabs are open, each has all samples since its hello, in the order they were read."""
+    """However many tabs are open, each gets all samples after its initial message, in order."""
     many = [Slow(takes=10_000) for _ in range(100)]
     for one in many:
         server.hub.join(one, 0.0)
@@ -210,7 +210,7 @@ async def test_every_client_of_many_gets_every_sample_in_order(server: Server) -
 
 
 async def test_a_server_that_was_busy_catches_up(server: Server, source: FakeSource) -> None:
-    """Samples that came while the server did something else are sent in order, and in bounded number."""
+    """Samples that came while the server was busy are sent in order, and in limited number."""
     late = Slow(takes=10_000)
     server.hub.join(late, 0.0)
     await server.until(lambda: len(late.got) >= 2)
@@ -224,7 +224,7 @@ async def test_a_server_that_was_busy_catches_up(server: Server, source: FakeSou
 
 
 async def test_a_client_that_is_gone_before_hello_leaves_nothing_running(server: Server) -> None:
-    """A tab that closes while it connects starts no sampling for nobody."""
+    """A tab that closes while it connects starts no sampling."""
     gone = Slow(takes=0)
     server.hub.join(gone, 0.0)
     assert (gone.dropped, server.hub._sampler.wanted) == (1, False)
@@ -232,7 +232,7 @@ async def test_a_client_that_is_gone_before_hello_leaves_nothing_running(server:
 
 @pytest.mark.parametrize("history", ["601", "-1", "nan", "inf", "x", ""])
 async def test_a_past_out_of_range_is_refused(server: Server, history: str) -> None:
-    """A query that makes no sense gets 400 with a sentence, and starts nothing."""
+    """An invalid query gets 400 with a sentence, and starts nothing."""
     assert await server.refused(history=history) == (
         400,
         {"message": "history must be a number of seconds from 0 to 600."},

@@ -1,4 +1,4 @@
-"""A part of the store in steps: which step is told, and that no spike and no gap gets lost in one."""
+"""A history query: which step is used, and that no spike and no gap is lost in one."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ RATE_S = 0.2
 
 
 def at(seconds: float, *indexes: int, **values: Any) -> Sample:
-    """A sample so many seconds after the epoch of the tests."""
+    """Return a sample this many seconds after the tests' epoch."""
     return sample(*((h200(index), reading(h200(index), **values)) for index in indexes), time=EPOCH + seconds)
 
 
 def course(
     store: HistoryStore, since: float, until: float, *names: str, points: int = 600
 ) -> tuple[list[float], dict[str, Any], Any]:
-    """Times from the epoch of the tests, metrics of each GPU by UUID, and the whole answer."""
+    """Return the times relative to the tests' epoch, the metrics of each GPU by UUID, and the whole reply."""
     asked = HistoryQuery(EPOCH + since, EPOCH + until, names or ("utilization",), points)
     whole = json.loads("".join(store.query(asked)))
     times = [round(time - EPOCH, 3) for time in whole["t"]]
@@ -36,7 +36,7 @@ def course(
 
 
 def filled(values: Sequence[float | None], *, rate_s: float = RATE_S, seconds: float = 600.0) -> HistoryStore:
-    """One GPU whose utilization was this, a value a tick."""
+    """Return the history of one GPU with this utilization, one value per tick."""
     store = HistoryStore(seconds, rate_s)
     for tick, value in enumerate(values):
         store.add(at(tick * rate_s, 0, utilization=value))
@@ -44,7 +44,7 @@ def filled(values: Sequence[float | None], *, rate_s: float = RATE_S, seconds: f
 
 
 def test_a_short_part_is_told_as_it_was_read() -> None:
-    """Where all samples fit into the points asked for, each is told exactly, unknown as null."""
+    """If all samples fit into the requested points, each is sent exactly, unknown as null."""
     store = filled([1.25, None, 0.0, 97.123456789])
     times, metrics, whole = course(store, 0.0, 0.6)
     assert times == [0.0, 0.2, 0.4, 0.6]
@@ -56,7 +56,7 @@ def test_a_short_part_is_told_as_it_was_read() -> None:
 
 
 def test_a_second_is_told_by_its_lowest_its_mean_and_its_highest() -> None:
-    """Unknown values count for nothing, and bytes are whole."""
+    """Each second has its minimum, mean and maximum; unknown values do not count, and bytes are whole."""
     store = HistoryStore(600.0, RATE_S)
     for tick, value in enumerate([10, None, 40, 10, 20, 5, 5, 5, 5, 5]):
         store.add(at(tick / 5, 0, utilization=value, memory_used=value))
@@ -70,7 +70,7 @@ def test_a_second_is_told_by_its_lowest_its_mean_and_its_highest() -> None:
 
 @pytest.mark.parametrize("seconds", [10.0, 60.0, 600.0, 3600.0])
 def test_no_spike_disappears_at_any_step(seconds: float) -> None:
-    """A value of a single tick is the highest or the lowest of its step, exactly, however coarse that is."""
+    """A value of a single tick is exactly the maximum or minimum of its step, however coarse that is."""
     random.seed(7)
     values = [random.uniform(40, 50) for _ in range(int(seconds / RATE_S) + 1)]
     up, down = len(values) // 3, len(values) // 2
@@ -90,14 +90,14 @@ def test_no_spike_disappears_at_any_step(seconds: float) -> None:
 
 
 def test_means_are_those_of_all_samples() -> None:
-    """The mean of a step of many seconds is that of the samples in it, not of its seconds."""
+    """The mean of a long step is that of its samples, not of its seconds."""
     store = filled([100.0] * 5 + [10.0])
     _, metrics, _ = course(store, 0.0, 3600.0, points=10)
     assert metrics[ONE.uuid]["utilization"] == {"mean": [85.0], "min": [10.0], "max": [100.0]}
 
 
 def test_steps_begin_at_the_same_moments_whenever_asked() -> None:
-    """A step is one of the epoch's own, so that a course that is asked for again has the same steps."""
+    """Steps are aligned with the epoch, so that two queries have the same ones."""
     store = filled([float(tick % 7) for tick in range(3000)])
     early, _, whole = course(store, 3.1, 303.1, points=150)
     later, _, _ = course(store, 7.7, 307.7, points=150)
@@ -106,7 +106,7 @@ def test_steps_begin_at_the_same_moments_whenever_asked() -> None:
 
 
 def test_parts_of_a_second() -> None:
-    """Where samples are too many and seconds would be too coarse, half seconds are told of what is left."""
+    """If there are too many samples and seconds are too coarse, steps of half a second are used."""
     store = filled([float(tick) for tick in range(301)])
     times, metrics, whole = course(store, 0.0, 60.0, points=130)
     assert (whole["step_s"], times[:3], whole["samples"][:3]) == (0.5, [0.0, 0.5, 1.0], [3, 2, 3])
@@ -114,7 +114,7 @@ def test_parts_of_a_second() -> None:
 
 
 def test_what_is_older_than_the_full_rate_is_told_by_seconds() -> None:
-    """A part that begins before what is held at full rate has whole seconds throughout."""
+    """A query that begins before the full-rate history has steps of at least a second throughout."""
     store = filled([float(tick) for tick in range(1500)], seconds=60.0)
     times, metrics, whole = course(store, 100.0, 109.9)
     assert (whole["step_s"], times) == (1, [float(second) for second in range(100, 110)])
@@ -123,7 +123,7 @@ def test_what_is_older_than_the_full_rate_is_told_by_seconds() -> None:
 
 
 def test_an_hour_is_held_and_no_more() -> None:
-    """However fast samples come, an hour of seconds is held and up to a chunk of 64 more."""
+    """At any sampling rate an hour of seconds is stored, plus at most a chunk of 64."""
     store = HistoryStore(10.0, 0.2)
     for tick in range(4 * 4000):
         store.add(at(tick / 4, 0))
@@ -134,7 +134,7 @@ def test_an_hour_is_held_and_no_more() -> None:
 
 
 def test_a_pause_is_a_gap() -> None:
-    """SecondsChunk in which nobody looked are not there, at any step."""
+    """Seconds without clients are left out, at any step."""
     store = filled([1.0, 2.0])
     store.add(at(100.0, 0))
     assert course(store, 0.0, 100.0)[0] == [0.0, 0.2, 100.0]
@@ -142,7 +142,7 @@ def test_a_pause_is_a_gap() -> None:
 
 
 def test_gpus_and_quantities_come_and_go() -> None:
-    """Before it came and after it went a GPU is unknown; a quantity that never was is not there."""
+    """Before it came and after it left, a GPU is unknown; a metric that was never known is left out."""
     store = HistoryStore(600.0, 1.0)
     for tick in range(300):
         present = [0] if tick < 100 else [0, 1] if tick < 200 else [1]
@@ -161,7 +161,7 @@ def test_gpus_and_quantities_come_and_go() -> None:
 
 
 def test_every_quantity_is_held() -> None:
-    """All that a reading and its activity have to chart, by their own names."""
+    """All metrics of a reading and its activity are stored, by their field names."""
     store = HistoryStore(600.0, RATE_S)
     activity = Activity(EPOCH, EPOCH + 1, *(float(number) for number in range(len(ACTIVITY_METRICS))))
     store.add(at(0.0, 0, activity=activity))
@@ -174,7 +174,7 @@ def test_every_quantity_is_held() -> None:
 
 
 def test_a_clock_set_back_begins_anew() -> None:
-    """Nothing of before is told at any step: it can't be placed on the new time."""
+    """After the clock was set far back, earlier samples are left out at any step."""
     store = filled([1.0] * 400)
     store.add(at(10.0, 0))
     assert course(store, 0.0, 80.0)[0] == [10.0]
@@ -183,7 +183,7 @@ def test_a_clock_set_back_begins_anew() -> None:
 
 @pytest.mark.parametrize("points", [50, 200, MAX_POINTS])
 def test_the_newest_sample_that_is_told(points: int) -> None:
-    """Whoever follows the stream knows which samples the course has already, and which come after it."""
+    """``newest`` is the newest sample in the reply, after which a client continues with the stream."""
     store = filled([float(tick) for tick in range(297)])
     newest = EPOCH + 296 * RATE_S
     assert course(store, 0.0, 60.0, points=points)[2]["newest"] == newest
@@ -200,7 +200,7 @@ def test_nothing_was_read_yet() -> None:
 
 
 def test_samples_that_come_while_it_is_told_change_nothing() -> None:
-    """What is told is that of one moment, though other requests and samples come between its pieces."""
+    """The reply is a snapshot, although other requests and samples come between its parts."""
     store = filled([float(tick) for tick in range(130)])
     asked = HistoryQuery(EPOCH, EPOCH + 600.0, ("utilization", "power_w"), 100)
     for seconds in (20.0, 600.0):
