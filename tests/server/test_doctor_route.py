@@ -64,7 +64,7 @@ async def test_the_answer_is_the_diagnosis(examinations: Examinations, server: S
     assert examinations.count == 2
 
 
-async def test_who_asks_meanwhile_gets_the_same(examinations: Examinations, server: Server) -> None:
+async def test_concurrent_requests_share_one_run(examinations: Examinations, server: Server) -> None:
     """Several requests share one run; other requests are answered meanwhile."""
     examinations.may_end.clear()
     asked = [asyncio.ensure_future(server.post("doctor")) for _ in range(3)]
@@ -75,7 +75,7 @@ async def test_who_asks_meanwhile_gets_the_same(examinations: Examinations, serv
     assert examinations.count == 1
 
 
-async def test_an_examination_that_fails_says_why(examinations: Examinations, server: Server) -> None:
+async def test_a_failed_run_returns_its_reason(examinations: Examinations, server: Server) -> None:
     """A failed run returns 503 with a sentence, and is not cached: the next one may succeed."""
     examinations.fails = True
     status, answer = await server.post("doctor")
@@ -87,20 +87,20 @@ async def test_an_examination_that_fails_says_why(examinations: Examinations, se
     assert (await server.post("doctor"))[0] == 200
 
 
-async def test_looking_is_no_activity(examinations: Examinations, server: Server) -> None:
+async def test_requests_are_no_activity(examinations: Examinations, server: Server) -> None:
     """The route keeps no idle server from being culled."""
     before = server.app.web_app.last_activity()
     assert (await server.post("doctor"))[0] == 200
     assert server.app.web_app.last_activity() == before
 
 
-async def test_a_link_to_it_examines_nothing(examinations: Examinations, server: Server) -> None:
+async def test_a_link_starts_no_run(examinations: Examinations, server: Server) -> None:
     """A GET, which any page can trigger by an image or a link, is refused."""
     assert (await server.get("doctor"))[0] == 405
     assert examinations.count == 0
 
 
-async def test_a_page_of_another_site_examines_nothing(
+async def test_a_page_of_another_site_starts_no_run(
     examinations: Examinations, server: Server, jp_auth_header: dict[str, str]
 ) -> None:
     """The user's cookie is not enough: the XSRF token that only Jupyter's own pages have is required."""
@@ -127,7 +127,7 @@ async def test_the_right_to_read_is_not_enough(examinations: Examinations, serve
     assert examinations.count == 0
 
 
-async def test_the_folder_of_the_server_runs_nothing(
+async def test_files_in_the_servers_folder_do_not_run(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server may be started in a folder where others can write: their torch.py there does not run."""
@@ -150,7 +150,7 @@ async def test_the_servers_own_environment(server: Server, monkeypatch: pytest.M
     assert (status, doctor["place"], len(doctor["links"])) == (200, "server", 14)
 
 
-def test_the_examination_is_the_servers(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
+def test_the_checks_run_for_the_server(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
     """Without a replacement, the checks run for the server."""
     asked: list[Any] = []
 

@@ -60,7 +60,7 @@ def told(
     return gpu_ownership(reading(gpu, **{"processes": listed, **values}), LIVE, context, NO_MEANS)
 
 
-def test_a_share_each_the_largest_first() -> None:
+def test_holders_are_sorted_by_memory() -> None:
     """Kernels and terminals are one holder each, with their child processes; other processes are separate."""
     usage = told(
         process(20, 2 * GIB, program="bash"),
@@ -86,7 +86,7 @@ def test_a_share_each_the_largest_first() -> None:
     )
 
 
-def test_nobody_is_on_it() -> None:
+def test_a_gpu_without_processes() -> None:
     """Memory of a GPU without processes is unattributed, without a reason."""
     assert (told().holdings, told().unattributed, told().reason) == ((), 60 * GIB, None)
 
@@ -118,7 +118,7 @@ def test_never_less_than_nothing() -> None:
         ({"processes": None}, 60 * GIB, f"The driver does not list this GPU's processes. {LOAD_EXTENSION}"),
     ],
 )
-def test_what_a_driver_does_not_say(values: dict[str, Any], unattributed: int | None, reason: str) -> None:
+def test_unknown_memory(values: dict[str, Any], unattributed: int | None, reason: str) -> None:
     """Unknown memory stays unknown, with a sentence that gives the reason."""
     usage = told(**values)
     assert (usage.holdings, usage.unattributed, usage.reason) == ((), unattributed, reason)
@@ -146,7 +146,7 @@ def test_torch_fills_in_where_ids_do_not_match() -> None:
     assert told(process(10, 30 * GIB), pids_match=False).reason == f"{FOREIGN} {LOAD_EXTENSION}"
 
 
-def test_a_kernel_that_can_not_say() -> None:
+def test_a_kernel_with_unknown_memory() -> None:
     """If a kernel uses the GPU and does not know how much, the rest is unknown too."""
     usage = told(pids_match=False, reports={"k1": KernelUsage(True, None), "k2": KernelUsage(True, GIB)})
     assert [(one.kernel, one.memory) for one in usage.holdings] == [("k2", GIB), ("k1", None)]

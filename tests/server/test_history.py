@@ -31,7 +31,7 @@ def test_nothing_was_read_yet() -> None:
     assert told(HistoryStore(600.0, 0.2)) == {"t": [], "gpus": []}
 
 
-def test_values_are_sent_as_they_were_read() -> None:
+def test_values_are_exact() -> None:
     """Percent and watts keep their decimals, bytes are whole, and unknown is null, never 0."""
     store = HistoryStore(600.0, 0.2)
     store.add(at(0.0, 0, utilization=12.5, memory_used=150_323_855_361, power_w=612.437))
@@ -51,7 +51,7 @@ def test_values_are_sent_as_they_were_read() -> None:
 
 
 @pytest.mark.parametrize("ticks", [1, 63, 64, 65, 200])
-def test_every_tick_is_held_in_order(ticks: int) -> None:
+def test_every_tick_is_stored_in_order(ticks: int) -> None:
     """Every tick is stored at full rate, for any number of ticks and any start time."""
     store = HistoryStore(600.0, 0.2)
     for tick in range(ticks):
@@ -74,7 +74,7 @@ def test_gpus_come_and_go() -> None:
     }
 
 
-def test_a_gpu_that_went_is_forgotten_with_its_time() -> None:
+def test_a_gpu_that_left_is_dropped_with_its_samples() -> None:
     """A GPU is dropped with the last sample that it is in."""
     store = HistoryStore(60.0, 1.0)
     store.add(at(0.0, 0, 1))
@@ -105,7 +105,7 @@ def test_a_pause_leaves_a_gap() -> None:
     assert told(store, 440.0)["t"] == [500.0]
 
 
-def test_a_clock_set_back_begins_anew() -> None:
+def test_a_clock_set_far_back() -> None:
     """Times always rise: samples from before the clock was set far back are dropped."""
     store = HistoryStore(600.0, 0.2)
     store.add(at(100.0, 0))

@@ -24,7 +24,7 @@ async def sampled(server: Server, ticks: int = 3) -> tuple[Stream, list[Any]]:
     return stream, [(await stream.next())["sample"] for _ in range(ticks)]
 
 
-async def test_metrics_that_are_asked_for(server: Server) -> None:
+async def test_requested_metrics(server: Server) -> None:
     """The reply has the requested metrics of every GPU, and the step."""
     _, seen = await sampled(server)
     status, course = await server.get(
@@ -77,14 +77,14 @@ async def test_the_future_and_what_is_older_than_an_hour_are_cut_off(server: Ser
         ({"metrics": "all", "seconds": "3601"}, "seconds must be a number of seconds from 0 to 3600."),
     ],
 )
-async def test_what_makes_no_sense_is_refused(server: Server, query: dict[str, str], sentence: str) -> None:
+async def test_invalid_queries_are_refused(server: Server, query: dict[str, str], sentence: str) -> None:
     """An invalid query gets 400 with a sentence that names the allowed values."""
     status, answer = await server.get("history", **query)
     assert (status, answer["message"]) == (400, sentence)
     assert not server.hub._sampler.wanted
 
 
-async def test_a_course_is_json_and_no_activity(server: Server) -> None:
+async def test_the_reply_is_json_and_no_activity(server: Server) -> None:
     """The reply is JSON, and the request keeps no idle server from being culled."""
     before = server.app.web_app.last_activity()
     answer = await server.fetch("gpuwidget", "api", "history", params={"metrics": "all"})
@@ -93,7 +93,7 @@ async def test_a_course_is_json_and_no_activity(server: Server) -> None:
     assert server.app.web_app.last_activity() == before
 
 
-async def test_counters_are_read_while_somebody_looks_at_them(server: Server, source: FakeSource) -> None:
+async def test_counters_are_read_while_a_client_requests_them(server: Server, source: FakeSource) -> None:
     """The hardware counters are read only while a client requests them."""
     source.activity[0] = Activity(1.0, 2.0, *[7.0] * 12)
     stream, _ = await sampled(server, 10)
@@ -136,7 +136,7 @@ async def test_counters_are_read_while_somebody_looks_at_them(server: Server, so
         b"\xff\xfe",
     ],
 )
-async def test_what_else_a_client_says_is_not_listened_to(server: Server, said: str | bytes) -> None:
+async def test_invalid_messages_are_ignored(server: Server, said: str | bytes) -> None:
     """Invalid messages of a client change nothing, and the stream continues."""
     stream, _ = await sampled(server, 1)
     await stream.say(said)
@@ -152,7 +152,7 @@ class TestAlwaysOn:
     def configuration(self) -> dict[str, object]:
         return {"always_on": True}
 
-    async def test_the_past_is_there_before_the_first_viewer(
+    async def test_the_history_starts_before_the_first_client(
         self, server: Server, source: FakeSource
     ) -> None:
         """The server samples from its start, including the counters, and the first client gets that
@@ -165,7 +165,7 @@ class TestAlwaysOn:
         _, course = await server.get("history", metrics="tensor")
         assert 7.0 in course["gpus"][0]["metrics"]["tensor"]["mean"]
 
-    async def test_it_goes_on_without_viewers(self, server: Server, source: FakeSource) -> None:
+    async def test_sampling_goes_on_without_clients(self, server: Server, source: FakeSource) -> None:
         """Sampling goes on after the last client has left, until the server ends."""
         stream, _ = await sampled(server)
         stream.close()
@@ -186,7 +186,7 @@ class TestAlwaysOn:
         )
     ],
 )
-async def test_a_word_that_is_neither(
+async def test_an_invalid_value_of_always_on(
     server: Server, configuration: dict[str, object], said: str, told: list[str]
 ) -> None:
     """An invalid value is logged, and sampling does not start."""

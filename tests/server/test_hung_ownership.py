@@ -109,7 +109,7 @@ def kernel(name: str) -> ServerKernel:
     return ServerKernel(name, "python3", "idle", 1.0, None, None, None, f"{name}.ipynb")
 
 
-async def test_while_it_hangs_all_else_is_as_of_now(machine: Machine) -> None:
+async def test_while_it_hangs_all_else_is_current(machine: Machine) -> None:
     """After ten seconds the reason is sent; memory and kernels in it are current."""
     machine.context.kernels = (kernel("old"),)
     machine.watch.enable(True)
@@ -127,7 +127,7 @@ async def test_while_it_hangs_all_else_is_as_of_now(machine: Machine) -> None:
     assert machine.clock.time() - newest["time"] <= 3.0
 
 
-async def test_it_is_tried_again_by_few_threads(machine: Machine) -> None:
+async def test_hung_resolutions_use_few_threads(machine: Machine) -> None:
     """A hung resolution is abandoned for another, three in all; the first that returns ends the timeout."""
     before = threading.active_count()
     machine.watch.enable(True)
@@ -144,7 +144,7 @@ async def test_it_is_tried_again_by_few_threads(machine: Machine) -> None:
     assert len(machine.gates) >= 4
 
 
-async def test_who_comes_later_is_not_told_what_was(machine: Machine) -> None:
+async def test_a_new_client_gets_no_old_data(machine: Machine) -> None:
     """Hours after a resolution hung, a new client gets a new one, or the timeout's reason."""
     machine.context.kernels = (kernel("old"),)
     machine.watch.enable(True)

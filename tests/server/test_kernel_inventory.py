@@ -138,7 +138,7 @@ async def test_sessions_are_listed_seldom(clock: FakeClock) -> None:
     assert (await names(), managers.listed) == (["b.ipynb", "c.ipynb"], 4)
 
 
-async def test_a_listing_that_takes_its_time(clock: FakeClock) -> None:
+async def test_a_slow_listing(clock: FakeClock) -> None:
     """A manager that queries another server does not block, and is not called a second time meanwhile."""
     managers = Managers(a=kernel(local(10)))
     answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -340,7 +340,7 @@ async def test_kernels_that_are_never_queried(
         {},
     ],
 )
-async def test_answers_that_say_nothing(
+async def test_invalid_replies(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch, answer: Mapping[str, Any]
 ) -> None:
     """An invalid reply is ignored."""

@@ -81,7 +81,7 @@ def held(usage: Any, place: int = 0) -> list[tuple[Any, ...]]:
     return [tuple(holding.values()) for holding in usage["gpus"][place]["holdings"]]
 
 
-async def test_a_notebook_and_all_who_share_its_gpu(server: Server, source: FakeSource) -> None:
+async def test_a_notebook_and_other_processes_on_its_gpu(server: Server, source: FakeSource) -> None:
     """A GPU's memory is split by notebook, with its child processes, and by other processes."""
     session = await start_session(server, "work/train.ipynb")
     kernel = session["kernel"]["id"]
@@ -138,7 +138,7 @@ async def test_a_notebook_and_all_who_share_its_gpu(server: Server, source: Fake
         channels.close()
 
 
-async def test_it_is_told_again_when_it_is_another(server: Server, source: FakeSource) -> None:
+async def test_it_is_resent_when_it_changes(server: Server, source: FakeSource) -> None:
     """No message is sent twice; a new client gets the last one at once."""
     stream = await server.stream()
     first = await stream.usage()
@@ -157,7 +157,7 @@ async def test_it_is_told_again_when_it_is_another(server: Server, source: FakeS
     assert held(third, 1) == held(second, 1)
 
 
-async def test_nobody_is_asked_while_nobody_listens(
+async def test_nothing_is_read_without_clients(
     server: Server, source: FakeSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without clients of the stream, neither Jupyter nor the process table is read."""
@@ -273,7 +273,7 @@ class TestOtherManagers:
             }
         )
 
-    async def test_they_are_told_the_same(self, server: Server, source: FakeSource) -> None:
+    async def test_both_managers_list_their_kernels(self, server: Server, source: FakeSource) -> None:
         """Both kinds of managers list their kernels; a server without terminals has none."""
         session = await start_session(server, "train.ipynb")
         kernel = session["kernel"]["id"]
@@ -316,7 +316,7 @@ class TestRecording:
         assert asked == []
 
 
-async def test_a_driver_that_tells_no_memory(server: Server, source: FakeSource) -> None:
+async def test_a_driver_without_process_memory(server: Server, source: FakeSource) -> None:
     """If the driver lists processes without their memory (WSL), no memory is attributed to them."""
     kernel = await start_kernel(server)
     source.memory[0] = 5 * GIB
@@ -334,7 +334,7 @@ async def test_a_driver_that_tells_no_memory(server: Server, source: FakeSource)
     )
 
 
-async def test_a_machine_that_does_not_answer(
+async def test_a_process_table_that_hangs(
     server: Server, source: FakeSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the process table hangs, the server goes on, sends the reason once, and recovers."""
@@ -392,7 +392,7 @@ def container(monkeypatch: pytest.MonkeyPatch) -> dict[int, bool]:
     return users
 
 
-async def test_in_a_container_kernels_speak_for_themselves(
+async def test_kernels_report_their_memory_in_a_container(
     container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
     """If process ids don't match, torch's own numbers are used, labelled, also those of a busy kernel."""
@@ -436,7 +436,7 @@ def stand_ins(jp_environ: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setenv(name, value)
 
 
-async def test_a_real_kernels_own_word(
+async def test_the_report_of_a_real_kernel(
     stand_ins: None, container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
     """A kernel that has loaded gpuwidget and uses torch reports torch's bytes by GPU."""
@@ -456,7 +456,7 @@ async def test_a_real_kernels_own_word(
     channels.close()
 
 
-async def test_proof_by_a_kernels_word(
+async def test_proof_by_a_kernels_report(
     container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
     """A kernel that reports a context and is listed on that GPU proves that ids match: the driver's bytes
@@ -546,7 +546,7 @@ async def test_impossible_numbers_in_a_kernels_reply(
     await server.until(lambda: not server.hub._clients)
 
 
-async def test_a_restarted_kernels_word_is_not_kept(
+async def test_the_report_of_a_restarted_kernel_is_discarded(
     container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
     """After a restart, the report of the previous process is discarded."""
@@ -562,7 +562,7 @@ async def test_a_restarted_kernels_word_is_not_kept(
     channels.close()
 
 
-async def test_a_kernel_that_hangs_keeps_nobody_waiting(
+async def test_a_stopped_kernel_blocks_nothing(
     container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
     """A stopped kernel is queried once; all else is sent as usual, and nothing is left behind."""

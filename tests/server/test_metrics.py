@@ -54,7 +54,7 @@ async def test_the_first_scrape_is_whole(server: Server, source: FakeSource) -> 
     assert found["gpuwidget_gpu_temperature_celsius"] == [40.0, 40.0]
 
 
-async def test_memory_by_notebook_without_a_viewer(server: Server, source: FakeSource) -> None:
+async def test_memory_by_notebook_without_clients(server: Server, source: FakeSource) -> None:
     """A first scrape already contains which notebook holds what, with its name."""
     session = await start_session(server, "work/train.ipynb")
     kernel = session["kernel"]["id"]
@@ -74,7 +74,7 @@ async def test_memory_by_notebook_without_a_viewer(server: Server, source: FakeS
     ) in text
 
 
-async def test_two_that_scrape_at_once(server: Server, source: FakeSource) -> None:
+async def test_two_concurrent_scrapes(server: Server, source: FakeSource) -> None:
     """A pair of Prometheus servers costs the driver no more than one."""
     both = asyncio.gather(scrape(server), scrape(server))
     answers = await both
@@ -92,7 +92,7 @@ async def test_a_machine_without_a_gpu(server: Server, source: FakeSource) -> No
     assert "gpuwidget_gpu_up" not in found
 
 
-async def test_what_is_never_there_is_not_waited_for_twice(server: Server, source: FakeSource) -> None:
+async def test_missing_values_are_waited_for_once(server: Server, source: FakeSource) -> None:
     """A kernel without a session delays the first scrape, and no other."""
     kernel = await start_kernel(server)
     source.processes[0] = (process(pid_of(server, kernel), GIB),)
@@ -115,7 +115,7 @@ async def test_sampling_goes_on_between_scrapes_at_a_low_rate(server: Server, so
     assert (await server.get("history"))[1]["t"] == []
 
 
-async def test_it_ends_when_nobody_scrapes_any_more(server: Server) -> None:
+async def test_sampling_ends_after_the_last_scrape(server: Server) -> None:
     """Some minutes after the last scrape the driver is closed."""
     await scrape(server)
     clock = server.clock
@@ -127,7 +127,7 @@ async def test_it_ends_when_nobody_scrapes_any_more(server: Server) -> None:
     assert (await values(server))["gpuwidget_gpu_up"] == [1.0, 1.0]
 
 
-async def test_a_viewer_between_scrapes(server: Server) -> None:
+async def test_a_client_between_scrapes(server: Server) -> None:
     """A panel has its own rate while a Prometheus scrapes; after it is closed, the scrapes' rate is left."""
     await scrape(server)
     stream = await server.stream()
@@ -147,7 +147,7 @@ async def test_a_viewer_between_scrapes(server: Server) -> None:
 
 
 @pytest.mark.parametrize("configuration", [{"always_on": True, "interval": 30.0}])
-async def test_where_sampling_is_slow_the_newest_sample_is_told(
+async def test_slow_sampling_returns_the_newest_sample(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Half a minute between samples is not mistaken for a silent driver, not even by the first scrape."""
@@ -195,7 +195,7 @@ async def test_a_gpu_that_hangs_is_not_up(server: Server, source: FakeSource) ->
     assert found["gpuwidget_gpu_memory_used_bytes"] == [1_000_000.0]
 
 
-async def test_no_metrics_for_strangers(server: Server, jp_auth_header: dict[str, str]) -> None:
+async def test_no_metrics_without_the_token(server: Server, jp_auth_header: dict[str, str]) -> None:
     """Nobody without the token can read the metrics; the token as Prometheus sends it works."""
     token = jp_auth_header["Authorization"].partition(" ")[2]
     for header in ("", "Bearer wrong", "token wrong"):
@@ -208,7 +208,7 @@ async def test_no_metrics_for_strangers(server: Server, jp_auth_header: dict[str
     assert (await scrape(server)).code == 200
 
 
-async def test_who_may_not_read_gets_no_metrics(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_metrics_without_permission(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """An authorizer is called for gpuwidget, and its denial holds."""
     asked: list[tuple[str, str]] = []
 
@@ -231,6 +231,6 @@ async def test_scraping_is_no_activity(server: Server) -> None:
 
 
 @pytest.mark.parametrize("jp_base_url", ["/user/a.b+c/"])
-async def test_behind_a_hub(server: Server, jp_base_url: str) -> None:
+async def test_behind_jupyterhub(server: Server, jp_base_url: str) -> None:
     """The route is under the server's base URL."""
     assert (await scrape(server)).code == 200

@@ -40,7 +40,9 @@ def listed(*pids: int | None) -> list[Reading]:
         ((5, 7), True, False),
     ],
 )
-def test_on_proof_alone(matching: PidMatching, pids: tuple[int, ...], word: bool, proven: bool) -> None:
+def test_ids_match_only_with_proof(
+    matching: PidMatching, pids: tuple[int, ...], word: bool, proven: bool
+) -> None:
     """All listed processes exist, and one is known to use a GPU; a listed id without a process prevents the
     proof."""
     matching.update(listed(*pids), lambda pid, uuid: word and (pid, uuid) == (5, GPU.uuid))
@@ -54,7 +56,7 @@ def test_a_proof_holds(matching: PidMatching) -> None:
     assert matching.proven
 
 
-def test_with_the_hosts_ids_there_is_nothing_to_prove(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_host_namespace_needs_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the host's PID namespace the ids match without proof."""
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: True)
     made = PidMatching()

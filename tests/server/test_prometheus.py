@@ -215,7 +215,7 @@ def test_promtool_objects_to_no_metric(programs: dict[str, str]) -> None:
     assert run(programs["promtool"], "check", "metrics", told=whole()) == ""
 
 
-def test_the_rules_tell_what_they_are_for(programs: dict[str, str], tmp_path: Path) -> None:
+def test_the_alerts_fire_when_they_should(programs: dict[str, str], tmp_path: Path) -> None:
     """Each alert fires when it should, says what to do, and leaves a healthy machine alone."""
     assert run(programs["promtool"], "check", "rules", str(ALERTS)) == ""
     path = tmp_path / "test.yml"
@@ -247,7 +247,7 @@ def test_every_metric_is_documented() -> None:
     assert there - metrics_of((DOCS / "prometheus.md").read_text(encoding="utf-8")) == set()
 
 
-def test_the_dashboard_is_one_that_grafana_takes() -> None:
+def test_the_dashboard_is_valid_for_grafana() -> None:
     """The data source is a variable; panels have unique numbers and do not overlap."""
     dashboard = json.loads(DASHBOARD.read_text())
     assert [one["name"] for one in dashboard["templating"]["list"]] == ["datasource", "instance"]

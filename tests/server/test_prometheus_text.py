@@ -100,7 +100,7 @@ def whole() -> bytes:
     )
 
 
-def test_the_text_is_this() -> None:
+def test_the_exact_text() -> None:
     """Names, labels, types and values are exactly those of docs/prometheus.md."""
     assert whole().decode() == GOLDEN.read_text(encoding="utf-8").replace("VERSION", gpuwidget.__version__)
 
@@ -154,7 +154,7 @@ def test_a_gpu_that_does_not_answer_is_not_up(state: str) -> None:
     assert series(text, "gpuwidget_gpu_answer_timestamp_seconds")[1][1] == EPOCH - 60
 
 
-def test_no_gpu_is_told() -> None:
+def test_no_gpu() -> None:
     """Without a GPU, the scrape reports zero GPUs."""
     text = metrics_text(sample(origin=replace(LIVE, kind="none", driver=None, cuda_driver=None)), usage())
     ((labels, _),) = series(text, "gpuwidget_build_info")
@@ -170,7 +170,7 @@ def test_a_recording_is_labelled() -> None:
     assert series(text, "gpuwidget_build_info")[0][0]["source"] == "replay"
 
 
-def test_memory_that_is_not_known_is_not_summed() -> None:
+def test_unknown_memory_is_not_summed() -> None:
     """If the memory of one process is unknown, the sum is left out too."""
     text = metrics_text(
         sample((ZERO, reading(ZERO))),
@@ -190,12 +190,12 @@ def test_memory_that_is_not_known_is_not_summed() -> None:
     ]
 
 
-def test_names_of_files_that_hold_nothing_stay_here() -> None:
+def test_kernels_without_gpu_memory_are_not_named() -> None:
     """Only kernels that hold GPU memory are named."""
     assert b"secret" not in whole()
 
 
-def test_a_reason_of_a_newer_driver() -> None:
+def test_an_unknown_throttle_reason() -> None:
     """An unknown throttle reason is there by its number."""
     text = metrics_text(sample((ZERO, reading(ZERO, throttle=("reason 0x800",)))), None)
     on = [labels["reason"] for labels, value in series(text, "gpuwidget_gpu_throttle_reason") if value]
@@ -203,7 +203,7 @@ def test_a_reason_of_a_newer_driver() -> None:
     assert len(series(text, "gpuwidget_gpu_throttle_reason")) == 12
 
 
-def test_who_holds_what_of_a_gpu_that_has_gone() -> None:
+def test_ownership_of_a_gpu_that_left() -> None:
     """A GPU that left between sample and ownership is left out."""
     text = metrics_text(
         sample((ZERO, reading(ZERO))),
@@ -212,7 +212,7 @@ def test_who_holds_what_of_a_gpu_that_has_gone() -> None:
     assert not names(text) & {"gpuwidget_kernel_memory_bytes", "gpuwidget_kernel_info"}
 
 
-def test_what_is_held_in_a_slice_counts_once() -> None:
+def test_memory_in_a_slice_counts_once() -> None:
     """If the driver lists a slice's processes on its parent too, a sum over all series counts them once."""
     held = (holding(GIB, kernel="k-1"), holding(2 * GIB))
     text = metrics_text(

@@ -41,7 +41,7 @@ def test_a_late_sample_costs_no_other() -> None:
     assert sent(0.4, [0.0, 0.2, 0.43, 0.6, 0.79, 1.0, 1.2]) == [0.0, 0.43, 0.79, 1.2]
 
 
-def test_each_client_has_its_own() -> None:
+def test_each_client_has_its_own_limit() -> None:
     """Each client has its own limit, which ends with it."""
     rate_limit: RateLimit[str] = RateLimit(0.2)
     rate_limit.set_interval("slow", 10.0)

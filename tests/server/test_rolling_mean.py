@@ -34,7 +34,7 @@ def told(made: RollingMeans) -> list[float | None]:
     return [one.utilization for one in made.means(GPU.uuid)]
 
 
-def test_each_window_from_when_it_was_read() -> None:
+def test_windows_are_unknown_until_sampled() -> None:
     """The mean over ten minutes is unknown before ten minutes were sampled, and so on."""
     made = RollingMeans(1.0)
     assert told(made) == [None, None, None]
@@ -56,7 +56,7 @@ def test_time_counts_not_samples() -> None:
     assert told(made)[0] == pytest.approx((90.0 * 1.5 + 10.0 * 0.5) / 2, abs=1.0)
 
 
-def test_what_was_not_read_is_not_made_up() -> None:
+def test_gaps_make_a_mean_unknown() -> None:
     """A gap of a minute in ten makes them unknown; so does a GPU without a value, or one that was absent."""
     made = fed(RollingMeans(1.0), 0, 300, 50.0)
     assert told(fed(made, 360, 660, 50.0))[0] is None
@@ -99,7 +99,7 @@ def test_slow_sampling() -> None:
     assert told(made) == [30.0, 30.0, 30.0]
 
 
-def test_it_stays_small() -> None:
+def test_memory_is_bounded() -> None:
     """However long it runs, it stores an hour, and only the present GPUs."""
     made = fed(RollingMeans(1.0), 0, 20_000, 30.0, every=5)
     assert len(made._gpus[GPU.uuid]._spans) == 360

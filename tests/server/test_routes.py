@@ -38,7 +38,7 @@ async def test_sample_is_the_newest(server: Server, source: FakeSource) -> None:
     assert not server.hub._sampler.wanted
 
 
-async def test_sample_reads_nothing_anew_while_somebody_streams(server: Server, source: FakeSource) -> None:
+async def test_sample_reads_nothing_while_a_stream_runs(server: Server, source: FakeSource) -> None:
     """A thousand requests cost the driver no more than the running stream."""
     stream = await server.stream()
     await stream.next()
@@ -62,7 +62,7 @@ async def test_a_driver_that_hangs_gives_503(
     assert not server.hub._sampler.wanted
 
 
-async def test_history_is_what_was_read(server: Server) -> None:
+async def test_history(server: Server) -> None:
     """All of the history, or the last seconds of it."""
     stream = await server.stream()
     await stream.next()
@@ -84,7 +84,7 @@ async def test_seconds_out_of_range_are_refused(server: Server, seconds: str) ->
 
 
 @pytest.mark.parametrize("route", ROUTES)
-async def test_every_route_asks_who_you_are(
+async def test_every_route_requires_authentication(
     server: Server, jp_auth_header: dict[str, str], route: str
 ) -> None:
     """Nobody without the token can see the GPUs and whose processes run on them."""
@@ -99,7 +99,7 @@ async def test_every_route_asks_who_you_are(
 
 
 @pytest.mark.parametrize("route", ROUTES)
-async def test_every_route_asks_what_you_may(server: Server, route: str) -> None:
+async def test_every_route_requires_authorization(server: Server, route: str) -> None:
     """An authorizer that denies reading ``gpuwidget`` is obeyed."""
     asked = []
 
@@ -153,7 +153,7 @@ async def test_every_handler_is_in_the_table(server: Server) -> None:
     assert found == set(ALLOWED)
 
 
-async def test_every_method_asks_who_you_are_and_what_you_may(
+async def test_every_method_requires_authentication_and_authorization(
     server: Server, jp_auth_header: dict[str, str]
 ) -> None:
     """Without a login nothing is answered, nor against an authorizer, which is called for the right
@@ -207,7 +207,7 @@ async def test_the_base_url_is_kept(server: Server, jp_base_url: str) -> None:
     assert (await (await server.stream()).next())["type"] == "hello"
 
 
-async def test_looking_is_no_activity(server: Server) -> None:
+async def test_requests_are_no_activity(server: Server) -> None:
     """An open panel does not keep an idle server from being culled."""
     before = server.app.web_app.last_activity()
     stream = await server.stream()

@@ -33,7 +33,7 @@ async def test_a_backlog_is_bounded() -> None:
     assert network.written == [b"1", b"2"]
 
 
-async def test_what_was_sent_makes_room() -> None:
+async def test_sent_messages_do_not_count() -> None:
     """A client that keeps up never reaches the limit."""
     network = Network()
     queue = SendQueue(network.write, limit=1)
@@ -44,7 +44,7 @@ async def test_what_was_sent_makes_room() -> None:
     assert len(network.written) == 100
 
 
-async def test_a_closed_client_is_told() -> None:
+async def test_a_closed_client_is_reported() -> None:
     """Nothing is written to a client that is gone."""
     network = Network()
     network.closed = True

@@ -88,7 +88,7 @@ async def test_rate_and_length_are_the_configured_ones(
         ),
     ],
 )
-async def test_a_value_that_cannot_be_is_told_in_a_sentence(
+async def test_an_invalid_value_is_logged_in_a_sentence(
     server: Server, configuration: dict[str, object], said: list[str], told: list[str]
 ) -> None:
     """The server starts with the default, and logs the value, what is allowed and what is used."""
@@ -122,7 +122,7 @@ async def test_a_command_line_does_the_same(server: Server, jp_argv: list[str], 
         ({"install_requirement": "https://example.org/a;b.whl"}, "pip install 'https://example.org/a;b.whl'"),
     ],
 )
-async def test_how_gpuwidget_is_installed_here(
+async def test_the_configured_install_command(
     variable: pytest.MonkeyPatch, server: Server, configuration: dict[str, str], command: str | None
 ) -> None:
     """The configured requirement reaches the panel as a quoted command, with the server's version for a bare
@@ -194,14 +194,14 @@ class TestWithTheVariable:
 class TestWithABrokenDriver:
     """Opening the source may fail in any way."""
 
-    async def test_the_start_does_not_touch_it(
+    async def test_the_start_does_not_wait_for_it(
         self, faked: None, source: FakeSource, jp_serverapp: Any, hubs: list[SampleHub]
     ) -> None:
         """A server starts without waiting for the driver."""
         assert source.calls == {}
         assert not hubs[0]._sampler.running
 
-    async def test_it_is_told_and_nothing_else(
+    async def test_the_reason_is_sent_and_nothing_else(
         self, server: Server, source: FakeSource, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A driver that can't be opened leaves no GPU and the reason; the stream goes on."""

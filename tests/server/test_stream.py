@@ -16,7 +16,7 @@ from gpuwidget.model.to_json import to_json
 from gpuwidget.server import wire
 
 
-async def test_hello_comes_first_then_every_sample(server: Server) -> None:
+async def test_the_initial_message_comes_first_then_every_sample(server: Server) -> None:
     """A client gets versions, rate and history at once, and then one message per sample."""
     stream = await server.stream()
     hello = await stream.next()
@@ -56,7 +56,7 @@ async def test_a_sample_is_sent_whole_once(server: Server, source: FakeSource) -
     assert sample == to_json(newest.sample)
 
 
-async def test_a_late_client_starts_with_the_past(server: Server, source: FakeSource) -> None:
+async def test_a_late_client_starts_with_the_history(server: Server, source: FakeSource) -> None:
     """A client that connects later gets the history from the first one on, up to the newest sample."""
     first = await server.stream()
     await first.next()
@@ -83,7 +83,7 @@ async def test_a_late_client_starts_with_the_past(server: Server, source: FakeSo
     assert late["history"]["gpus"][1]["power_w"][-1] is None
 
 
-async def test_no_past_where_none_is_asked_for(server: Server) -> None:
+async def test_no_history_unless_requested(server: Server) -> None:
     """``history=0`` gives the newest sample alone."""
     first = await server.stream()
     await first.next()
@@ -108,7 +108,7 @@ async def test_all_clients_get_the_same_tick(server: Server) -> None:
     assert [first, await one.next_text(), await one.next_text()] == ticks
 
 
-async def test_sampling_runs_while_somebody_looks(server: Server, source: FakeSource) -> None:
+async def test_sampling_runs_while_there_are_clients(server: Server, source: FakeSource) -> None:
     """Without a client the driver is not read; the last to leave ends the sampling, a new one starts it."""
     sampler = server.hub._sampler
     assert (sampler.running, source.calls["open"]) == (False, 0)
@@ -132,7 +132,7 @@ async def test_sampling_runs_while_somebody_looks(server: Server, source: FakeSo
     assert (await again.next())["type"] == "sample"
 
 
-async def test_a_lost_gpu_is_told_and_spoils_no_other(server: Server, source: FakeSource) -> None:
+async def test_a_lost_gpu_does_not_affect_others(server: Server, source: FakeSource) -> None:
     """A GPU that fell off the bus has no numbers from then on, with the reason; the other one goes on."""
     stream = await server.stream()
     await stream.next()
@@ -174,7 +174,7 @@ class Slow:
         self.dropped += 1
 
 
-async def test_a_slow_client_is_dropped_and_nobody_waits_for_it(server: Server) -> None:
+async def test_a_slow_client_is_dropped(server: Server) -> None:
     """A tab behind a stalled network is disconnected; the others get every sample all the while."""
     slow = Slow(takes=3)
     quick = await server.stream()
@@ -223,7 +223,7 @@ async def test_a_server_that_was_busy_catches_up(server: Server, source: FakeSou
     assert 60 < len(times) < 80
 
 
-async def test_a_client_that_is_gone_before_hello_leaves_nothing_running(server: Server) -> None:
+async def test_a_client_that_closes_while_connecting(server: Server) -> None:
     """A tab that closes while it connects starts no sampling."""
     gone = Slow(takes=0)
     server.hub.join(gone, 0.0)
@@ -231,7 +231,7 @@ async def test_a_client_that_is_gone_before_hello_leaves_nothing_running(server:
 
 
 @pytest.mark.parametrize("history", ["601", "-1", "nan", "inf", "x", ""])
-async def test_a_past_out_of_range_is_refused(server: Server, history: str) -> None:
+async def test_a_history_out_of_range_is_refused(server: Server, history: str) -> None:
     """An invalid query gets 400 with a sentence, and starts nothing."""
     assert await server.refused(history=history) == (
         400,

@@ -43,7 +43,7 @@ def filled(values: Sequence[float | None], *, rate_s: float = RATE_S, seconds: f
     return store
 
 
-def test_a_short_part_is_told_as_it_was_read() -> None:
+def test_a_short_part_is_exact() -> None:
     """If all samples fit into the requested points, each is sent exactly, unknown as null."""
     store = filled([1.25, None, 0.0, 97.123456789])
     times, metrics, whole = course(store, 0.0, 0.6)
@@ -55,7 +55,7 @@ def test_a_short_part_is_told_as_it_was_read() -> None:
     }
 
 
-def test_a_second_is_told_by_its_lowest_its_mean_and_its_highest() -> None:
+def test_minimum_mean_and_maximum_of_a_second() -> None:
     """Each second has its minimum, mean and maximum; unknown values do not count, and bytes are whole."""
     store = HistoryStore(600.0, RATE_S)
     for tick, value in enumerate([10, None, 40, 10, 20, 5, 5, 5, 5, 5]):
@@ -96,7 +96,7 @@ def test_means_are_those_of_all_samples() -> None:
     assert metrics[ONE.uuid]["utilization"] == {"mean": [85.0], "min": [10.0], "max": [100.0]}
 
 
-def test_steps_begin_at_the_same_moments_whenever_asked() -> None:
+def test_steps_are_aligned() -> None:
     """Steps are aligned with the epoch, so that two queries have the same ones."""
     store = filled([float(tick % 7) for tick in range(3000)])
     early, _, whole = course(store, 3.1, 303.1, points=150)
@@ -113,7 +113,7 @@ def test_parts_of_a_second() -> None:
     assert metrics[ONE.uuid]["utilization"]["max"][:3] == [2.0, 4.0, 7.0]
 
 
-def test_what_is_older_than_the_full_rate_is_told_by_seconds() -> None:
+def test_parts_before_the_full_rate_history() -> None:
     """A query that begins before the full-rate history has steps of at least a second throughout."""
     store = filled([float(tick) for tick in range(1500)], seconds=60.0)
     times, metrics, whole = course(store, 100.0, 109.9)
@@ -122,7 +122,7 @@ def test_what_is_older_than_the_full_rate_is_told_by_seconds() -> None:
     assert course(store, 290.0, 299.8)[2]["step_s"] == 0
 
 
-def test_an_hour_is_held_and_no_more() -> None:
+def test_an_hour_is_stored_and_no_more() -> None:
     """At any sampling rate an hour of seconds is stored, plus at most a chunk of 64."""
     store = HistoryStore(10.0, 0.2)
     for tick in range(4 * 4000):
@@ -141,7 +141,7 @@ def test_a_pause_is_a_gap() -> None:
     assert course(store, 0.0, 3600.0, points=400)[0] == [0.0, 100.0]
 
 
-def test_gpus_and_quantities_come_and_go() -> None:
+def test_gpus_and_metrics_come_and_go() -> None:
     """Before it came and after it left, a GPU is unknown; a metric that was never known is left out."""
     store = HistoryStore(600.0, 1.0)
     for tick in range(300):
@@ -160,7 +160,7 @@ def test_gpus_and_quantities_come_and_go() -> None:
         assert low == [time if time >= 100 else None for time in times]
 
 
-def test_every_quantity_is_held() -> None:
+def test_every_metric_is_stored() -> None:
     """All metrics of a reading and its activity are stored, by their field names."""
     store = HistoryStore(600.0, RATE_S)
     activity = Activity(EPOCH, EPOCH + 1, *(float(number) for number in range(len(ACTIVITY_METRICS))))
@@ -173,7 +173,7 @@ def test_every_quantity_is_held() -> None:
     ]
 
 
-def test_a_clock_set_back_begins_anew() -> None:
+def test_a_clock_set_far_back() -> None:
     """After the clock was set far back, earlier samples are left out at any step."""
     store = filled([1.0] * 400)
     store.add(at(10.0, 0))
@@ -182,7 +182,7 @@ def test_a_clock_set_back_begins_anew() -> None:
 
 
 @pytest.mark.parametrize("points", [50, 200, MAX_POINTS])
-def test_the_newest_sample_that_is_told(points: int) -> None:
+def test_the_newest_sample_in_the_reply(points: int) -> None:
     """``newest`` is the newest sample in the reply, after which a client continues with the stream."""
     store = filled([float(tick) for tick in range(297)])
     newest = EPOCH + 296 * RATE_S
@@ -199,7 +199,7 @@ def test_nothing_was_read_yet() -> None:
     assert (times, metrics, whole["samples"], whole["newest"]) == ([], {}, [], None)
 
 
-def test_samples_that_come_while_it_is_told_change_nothing() -> None:
+def test_the_reply_is_a_snapshot() -> None:
     """The reply is a snapshot, although other requests and samples come between its parts."""
     store = filled([float(tick) for tick in range(130)])
     asked = HistoryQuery(EPOCH, EPOCH + 600.0, ("utilization", "power_w"), 100)

@@ -22,7 +22,7 @@ from gpuwidget.sources.nvml_diagnostics import GpuHealth
 from gpuwidget.system.host_limits import SharedMemory
 
 
-def test_where_all_is_found_nothing_is_to_do() -> None:
+def test_a_healthy_machine_has_no_issues() -> None:
     """Every check has a result, in a fixed order."""
     doctor = diagnose(results())
     assert (doctor.status, doctor.summary) == ("ok", "All links were found, from PyTorch to the GPU.")
@@ -122,7 +122,7 @@ def test_a_recording_is_not_this_machine() -> None:
     )
 
 
-def test_the_summary_names_what_to_mend_first() -> None:
+def test_the_summary_names_what_to_fix_first() -> None:
     """The summary has the first broken check with its reason, and the number of others."""
     broken = diagnose(results(machine={"container": "/.dockerenv", "devices": ()}, **NO_GPUS))
     assert (broken.status, broken.summary) == (
@@ -144,7 +144,7 @@ def test_no_secret_is_shown() -> None:
     assert "s3cret" not in repr(doctor)
 
 
-def test_a_fact_that_nobody_knows_breaks_no_link() -> None:
+def test_an_unknown_value_breaks_no_check() -> None:
     """If nothing is known, every check has a result, and none is broken for that alone."""
     unknown: dict[str, Any] = {
         field.name: None for field in fields(GpuHealth) if str(field.type).endswith("| None")

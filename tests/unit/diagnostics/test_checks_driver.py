@@ -58,7 +58,7 @@ def test_a_driver_too_old_for_torchs_cuda(driver: str, cuda: str, least: str, ol
     )
 
 
-def test_where_no_build_runs_only_the_driver_is_named() -> None:
+def test_without_a_matching_build_only_the_driver_is_named() -> None:
     """A driver from before CUDA 11, or one that is too old for a new GPU's only builds."""
     for driver, capability in (("440.33", "8.0"), ("515.65.01", "12.0")):
         there = nvml(h200(compute_capability=capability), driver=driver)
@@ -89,7 +89,7 @@ def test_no_driver_is_named_for_a_gpu_that_this_cuda_has_dropped() -> None:
     )
 
 
-def test_on_arm_the_builds_are_others() -> None:
+def test_arm_has_other_builds() -> None:
     """No ARM build supports a GPU before Ampere."""
     there, arm = nvml(h200(compute_capability="7.5"), driver="580.95.05"), {"architecture": "aarch64"}
     assert told(check_of("torch", results(torch={"cuda": None}, nvml=there, machine=arm)))[2] == (
@@ -98,13 +98,13 @@ def test_on_arm_the_builds_are_others() -> None:
 
 
 @pytest.mark.parametrize("machine", [{"architecture": "aarch64"}, {"system": "win32"}])
-def test_where_the_build_without_an_address_is_for_the_cpu(machine: dict[str, Any]) -> None:
+def test_systems_whose_default_build_is_for_the_cpu(machine: dict[str, Any]) -> None:
     """On a GH200, and on Windows, pip needs the index address for the newest build too."""
     one = results(machine=machine, **NOT_INSTALLED)
     assert told(check_of("torch", one))[2] == f"Install it: {PIP} install torch --index-url {WHEELS}/cu130."
 
 
-def test_an_installation_brings_a_build_that_runs_here() -> None:
+def test_the_installed_build_works_here() -> None:
     """Without an index address pip installs the newest build, for which a driver may be too old."""
     there = nvml(h200(), driver="535.183.01")
     assert told(check_of("torch", results(nvml=there, **NOT_INSTALLED)))[2] == (
@@ -112,13 +112,13 @@ def test_an_installation_brings_a_build_that_runs_here() -> None:
     )
 
 
-def test_one_driver_runs_all_minor_versions_of_its_cuda() -> None:
+def test_a_driver_supports_all_minor_versions_of_its_cuda() -> None:
     """CUDA 12.9 works with driver 525, although nvidia-smi then shows 12.0."""
     one = results(torch={"cuda": "12.9"}, nvml=nvml(h200(), driver="525.60.13", cuda_driver="12.0"))
     assert told(check_of("driver", one)) == ("ok", None, None)
 
 
-def test_what_cuda_gets_along_with_is_not_broken() -> None:
+def test_issues_that_cuda_works_with_are_warnings() -> None:
     """If CUDA works and shows a GPU, issues of NVML or of device files are warnings; an old driver with a
     forward-compatibility package is no issue."""
     odd: dict[str, Any] = {
@@ -150,7 +150,7 @@ def test_libraries_and_kernel_module_that_do_not_fit() -> None:
 
 
 @pytest.mark.parametrize("code", [4, 9, 12, 15, 17, 999, 77])
-def test_every_other_error_of_nvml_has_its_remedy(code: int) -> None:
+def test_every_other_error_of_nvml_has_its_fix(code: int) -> None:
     """The messages are the same as in every other view, as reason and fix."""
     one = check_of(
         "driver", results(torch=NO_CUDA, nvml=no_driver(code, nvml_messages.start_error(code, "odd")))

@@ -42,7 +42,7 @@ def test_code_for_this_gpu(capability: str, archs: str, status: str) -> None:
     assert check_of("gpu", results(torch={"archs": archs.split()}, nvml=nvml(gpu))).status == status
 
 
-def test_no_code_for_a_gpu_says_which_way_to_go() -> None:
+def test_a_gpu_that_torch_has_no_code_for() -> None:
     """A newer GPU needs a newer torch, an older GPU an older one."""
     newest = build("cu128", "'torch>=2.7,<2.12'")
     newer = results(
@@ -72,7 +72,7 @@ def test_a_lost_gpu_among_others() -> None:
     assert check_of("gpu", results(nvml=nvml(lost=lost))).status == "broken"
 
 
-def test_torch_that_cannot_use_a_cuda_that_starts() -> None:
+def test_torch_that_cannot_use_a_working_cuda() -> None:
     """Torch's own warning is the reason."""
     one = results(torch={"available": False, "warnings": ["CUDA initialization: Unexpected error."]})
     assert told(check_of("gpu", one))[:2] == (
@@ -253,12 +253,12 @@ def test_compute_modes_and_mps() -> None:
         ),
     ],
 )
-def test_what_ails_a_gpu(trouble: dict[str, Any], status: str, reason: str) -> None:
+def test_issues_of_a_gpus_condition(trouble: dict[str, Any], status: str, reason: str) -> None:
     """Memory errors, throttling by heat, and persistence mode that is off are reported."""
     assert told(check_of("health", results(nvml=nvml(h200(**trouble)))))[:2] == (status, reason)
 
 
-def test_one_bad_gpu_among_good_ones_breaks_nothing() -> None:
+def test_one_bad_gpu_among_good_ones_is_a_warning() -> None:
     """If only one GPU has broken memory, torch works on the others: the check names it and is a warning."""
     one = results(nvml=nvml(h200(0), h200(1, remap_failed=True)))
     assert told(check_of("health", one)) == (
@@ -272,7 +272,7 @@ def test_one_bad_gpu_among_good_ones_breaks_nothing() -> None:
 
 
 @pytest.mark.parametrize("throttle", [("power cap",), ("idle",), ("clock setting",), None])
-def test_what_is_meant_to_be_so_ails_nobody(throttle: tuple[str, ...] | None) -> None:
+def test_the_power_limit_is_no_issue(throttle: tuple[str, ...] | None) -> None:
     """A GPU under full load is at its power limit."""
     assert check_of("health", results(nvml=nvml(h200(throttle=throttle)))).status == "ok"
 

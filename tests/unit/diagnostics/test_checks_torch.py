@@ -98,7 +98,7 @@ def test_builds_for_something_else() -> None:
     ("origin", "folders", "what"),
     [("/home/anna/torch.py", (), "/home/anna/torch.py"), (None, ("/home/anna/torch",), "/home/anna/torch")],
 )
-def test_a_file_of_ones_own_in_the_way(origin: str | None, folders: tuple[str, ...], what: str) -> None:
+def test_a_users_file_that_hides_torch(origin: str | None, folders: tuple[str, ...], what: str) -> None:
     """A torch.py beside the notebook is named as the module that is imported."""
     one = results(
         torch={"imported": True, "version": None}, packages={"torch": TorchFiles(origin, folders, None, None)}
@@ -187,7 +187,7 @@ def test_other_failures_of_the_import() -> None:
     assert told(check_of("torch", of_python))[2] == ANEW
 
 
-def test_an_import_that_ends_python_without_a_word() -> None:
+def test_an_import_that_ends_python_silently() -> None:
     """Torch ended Python without an exception and without a crash."""
     silent = replace(results(), torch_result=ProbeResult("ended", "", {"step": "import"}))
     assert told(check_of("torch", silent))[1] == "'import torch' ends Python without a word."

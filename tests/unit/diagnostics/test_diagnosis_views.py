@@ -52,7 +52,7 @@ def test_as_text() -> None:
     assert len(diagnosis_view.text(WELL, 90).splitlines()) == 2 + len(WELL.links)
 
 
-def test_what_others_named_controls_no_terminal_and_no_page() -> None:
+def test_hostile_text_is_shown_as_text() -> None:
     """A hostile path or error is shown as text everywhere."""
     hostile = diagnose(
         results(
@@ -114,7 +114,7 @@ def test_as_html() -> None:
     ]
 
 
-def test_json_is_stable_and_comes_back() -> None:
+def test_json_is_stable_and_can_be_read_back() -> None:
     """The field names are fixed, and a diagnosis that was written can be read back."""
     values = json.loads(json.dumps(to_json(ILL)))
     assert list(values) == [
@@ -132,7 +132,7 @@ def test_json_is_stable_and_comes_back() -> None:
 # -- compared with an earlier one ------------------------------------------------------------------------
 
 
-def test_what_changed_since_yesterday() -> None:
+def test_changes_since_an_earlier_diagnosis() -> None:
     """Changes of versions, the driver, a variable and a check are shown with both values."""
     older = {
         "torch": TorchFiles("/env/lib/python3.12/site-packages/torch/__init__.py", ("/x",), "2.9.0", "12.8")
@@ -158,13 +158,13 @@ def test_what_changed_since_yesterday() -> None:
     assert text.splitlines()[-8] == "Changed since then:"
 
 
-def test_nothing_changes_by_itself() -> None:
+def test_a_different_time_is_no_change() -> None:
     """A different time is no change."""
     assert compare(WELL, replace(WELL, time=WELL.time + 86400)) == ()
     assert diagnosis_view.text(WELL, 100, ()).splitlines()[-1] == "Nothing has changed since then."
 
 
-def test_a_link_that_only_one_of_them_has() -> None:
+def test_a_check_that_only_one_of_them_has() -> None:
     """A check that only another version of gpuwidget has was added or removed."""
     fewer = replace(WELL, links=WELL.links[1:])
     assert compare(fewer, WELL) == (Change("PyTorch", None, "2.13.0, built for CUDA 13.0"),)
@@ -194,9 +194,7 @@ def run(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> tuple[i
     return status, shown.out, shown.err
 
 
-def test_the_exit_status_says_whether_all_is_found(
-    examined: list[Diagnosis], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_exit_status(examined: list[Diagnosis], capsys: pytest.CaptureFixture[str]) -> None:
     """The status is 0 if nothing is broken, with or without warnings; 1 if something is, or is unfinished."""
     assert run([], capsys)[:2] == (0, f"{diagnosis_view.text(WELL, 110)}\n")
     examined[0] = diagnose(results(nvml=nvml(h200(pcie_width=8))))
@@ -234,7 +232,7 @@ def test_diff_compares_with_a_file(
 @pytest.mark.parametrize(
     ("text", "why"), [("no JSON", "It is no JSON."), ("{}", "It is no diagnosis of gpuwidget's.")]
 )
-def test_a_file_that_is_no_diagnosis_is_wrong_use(
+def test_a_file_without_a_diagnosis_is_an_error(
     examined: list[Diagnosis], capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, why: str
 ) -> None:
     """Exit status 2, with what to do; no check runs before."""
@@ -247,7 +245,7 @@ def test_a_file_that_is_no_diagnosis_is_wrong_use(
     assert run(["--diff", str(tmp_path / "nowhere")], capsys)[0] == 2
 
 
-def test_options_of_a_look_are_not_silently_dropped(
+def test_options_of_other_commands_are_not_ignored(
     examined: list[Diagnosis], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`gpuwidget -i 5 doctor` is an error; `gpuwidget --json doctor` works."""
@@ -257,7 +255,7 @@ def test_options_of_a_look_are_not_silently_dropped(
     assert isolated_run.parse_diagnosis(json.loads(capsys.readouterr().out)) == WELL
 
 
-def test_a_source_that_does_not_exist_hinders_no_doctor(
+def test_an_invalid_source_does_not_stop_the_doctor(
     examined: list[Diagnosis], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An invalid source is an issue, and the doctor still runs."""
@@ -279,7 +277,7 @@ def test_a_file_written_by_another_shell(
 
 
 @pytest.mark.parametrize("part", ["variables", "evidence"])
-def test_a_diagnosis_that_lacks_what_it_was_read_from(
+def test_a_diagnosis_without_its_evidence(
     examined: list[Diagnosis], capsys: pytest.CaptureFixture[str], tmp_path: Path, part: str
 ) -> None:
     """A diagnosis with fields removed is an error of usage, not a crash."""
@@ -316,7 +314,7 @@ def test_from_python_nothing_is_imported_or_started(tmp_path: Path) -> None:
     assert ok is (values["status"] != "broken")
 
 
-def test_a_switch_of_the_notebooks_own_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_of_the_notebooks_torch_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     """The notebook's own torch settings reach the diagnosis, since a probe process can't know them."""
     asked: list[NotebookState] = []
 

@@ -126,7 +126,7 @@ def test_two_packages_with_the_same_files(
     machine.follow(which, instead(wrong, right))
 
 
-def test_where_another_package_requires_the_other_one(machine: FakeMachine) -> None:
+def test_packages_that_require_different_libraries(machine: FakeMachine) -> None:
     """No command is offered that would break a package that requires the other one."""
     on_the_index(machine.environment.wheels)
     make_wheel(machine.environment.wheels, "jax-cuda12", "0.5", {"jax.py": b"\n"}, ["nvidia-cudnn-cu12"])
@@ -216,7 +216,7 @@ def numpy_wheel(wheels: Path, version: str) -> None:
 
 
 @pytest.mark.parametrize("imports", ["", "import numpy"])
-def test_a_broken_numpy_is_numpys(machine: FakeMachine, imports: str) -> None:
+def test_a_broken_numpy(machine: FakeMachine, imports: str) -> None:
     """Only numpy is reinstalled, whether the import of torch or only the conversion of arrays fails."""
     wheels = machine.environment.wheels
     on_the_index(wheels)
@@ -278,7 +278,7 @@ def test_two_torches_in_two_folders(machine: FakeMachine, tmp_path: Path) -> Non
     machine.follow("torch", "pip uninstall -y torch")
 
 
-def test_two_torches_one_of_which_pip_leaves_alone(machine: FakeMachine, tmp_path: Path) -> None:
+def test_two_torches_one_of_which_pip_does_not_uninstall(machine: FakeMachine, tmp_path: Path) -> None:
     """A virtual environment's pip uninstalls nothing outside of it, so no command is offered."""
     on_the_index(machine.environment.wheels)
     other = str(tmp_path / "other")
@@ -417,7 +417,7 @@ DERIVED = {"command": "one of build_command() or of the constants, chosen by the
 DIAGNOSTICS = Path(gpuwidget.diagnostics.__file__ or "").parent
 
 
-def test_every_command_is_executed_or_says_why_not() -> None:
+def test_every_command_is_executed_or_has_a_reason() -> None:
     """A new fix with a command needs an entry here, with its test or the reason that there is none."""
     tree = ast.parse((DIAGNOSTICS / "fixes.py").read_text(encoding="utf-8"))
     offering = {

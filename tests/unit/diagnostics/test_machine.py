@@ -61,7 +61,7 @@ def test_device_files_in_the_order_of_their_numbers(tmp_path: Path) -> None:
         ({}, {"container": "podman"}, "the variable 'container'"),
     ],
 )
-def test_how_a_container_is_known(
+def test_signs_of_a_container(
     tmp_path: Path, texts: dict[str, str], variables: dict[str, str], container: str | None
 ) -> None:
     """Common containers are recognized."""
@@ -90,7 +90,7 @@ def test_a_machine_with_mps_in_wsl(tmp_path: Path) -> None:
     assert look(tmp_path, CUDA_MPS_PIPE_DIRECTORY="/elsewhere").mps is None
 
 
-def test_what_a_dead_mps_daemon_left(tmp_path: Path) -> None:
+def test_leftovers_of_a_dead_mps_daemon(tmp_path: Path) -> None:
     """A pipe may be left over; in a container the daemon runs on the host, and can't be seen."""
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
@@ -114,7 +114,7 @@ def test_libraries_in_the_library_path(tmp_path: Path) -> None:
     }
 
 
-def test_the_library_path_by_its_real_names(tmp_path: Path) -> None:
+def test_real_paths_of_the_library_path(tmp_path: Path) -> None:
     """/usr/local/cuda/lib64 and its files may be links: both lead back to the spelling in the variable."""
     root = tmp_path.resolve()
     files(root / "cuda-13.0/lib", **{"libcudart.so.13": ""})
@@ -157,7 +157,7 @@ def install(site: Path, name: str, version: str, texts: Mapping[str, str] | None
     (folder / "RECORD").write_text("\n".join([*record, f"{folder.name}/RECORD,,"]))
 
 
-def test_what_is_installed(tmp_path: Path) -> None:
+def test_installed_packages(tmp_path: Path) -> None:
     """Torch and NVIDIA's packages; of two copies on the path the imported one."""
     install(tmp_path / "a", "torch", "2.10.0")
     install(tmp_path / "b", "torch", "2.9.0")
@@ -182,7 +182,7 @@ def test_what_is_installed(tmp_path: Path) -> None:
     assert packages.inspect([str(tmp_path / "none")]).torch is None
 
 
-def test_one_torch_is_not_two(tmp_path: Path) -> None:
+def test_one_torch_is_not_counted_twice(tmp_path: Path) -> None:
     """An environment with lib64 as a link to lib, pip's leftovers, and metadata without a package."""
     install(tmp_path / "lib", "torch", "2.9.0")
     fake_torch(tmp_path / "lib", "")
@@ -196,7 +196,7 @@ def test_one_torch_is_not_two(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "cuda = 12", "this is no Python (", "cuda = None"])
-def test_a_version_file_that_says_nothing(tmp_path: Path, text: str) -> None:
+def test_an_invalid_version_file(tmp_path: Path, text: str) -> None:
     """Invalid metadata is unknown, and nothing fails."""
     fake_torch(tmp_path, "")
     (tmp_path / "torch/version.py").write_text(text)

@@ -96,7 +96,9 @@ def test_a_checkout_of_torch_is_not_imported(examine: Examine, folder: Path) -> 
     ("name", "what"),
     [("calendar", "Python's own module calendar"), ("numpy", "the package numpy, which PyTorch uses")],
 )
-def test_what_hides_a_module_that_torch_needs(examine: Examine, folder: Path, name: str, what: str) -> None:
+def test_a_file_that_hides_a_module_that_torch_needs(
+    examine: Examine, folder: Path, name: str, what: str
+) -> None:
     """The file is named, with the fix."""
     mark = leaves_a_mark(folder, name)
     one = examine()

@@ -90,7 +90,7 @@ def test_a_torch_that_works_is_found_from_top_to_bottom(fake: FakeEnvironment) -
     assert "broken" not in {check.status for check in found.values()}
 
 
-def test_a_torch_that_lacks_cudnn_is_told_by_its_name(fake: FakeEnvironment) -> None:
+def test_a_torch_without_cudnn(fake: FakeEnvironment) -> None:
     """If `import torch` raises, the missing library's check is named, and the checks below it still run."""
     fake.torch(f"raise ImportError({LIBCUDNN!r})")
     found = links(fake.examine())
@@ -104,7 +104,7 @@ def test_a_torch_that_lacks_cudnn_is_told_by_its_name(fake: FakeEnvironment) -> 
     )
 
 
-def test_where_some_containers_have_the_driver_is_no_stranger(fake: FakeEnvironment) -> None:
+def test_libcuda_in_the_library_path_is_no_issue(fake: FakeEnvironment) -> None:
     """libcuda in the library path is how some containers provide it: removing it would hide the GPU."""
     build_libcuda(fake.standin.folder)
     fake.torch(f"raise ImportError({LIBCUDNN!r})")
@@ -121,7 +121,7 @@ def test_a_torch_that_crashes_python_is_survived(fake: FakeEnvironment) -> None:
     assert found["gpu"].found == "2 \N{MULTIPLICATION SIGN} NVIDIA H200"
 
 
-def test_a_torch_that_hangs_is_given_up(fake: FakeEnvironment) -> None:
+def test_a_torch_that_hangs(fake: FakeEnvironment) -> None:
     """After the timeout the diagnosis has what is known without it."""
     fake.torch("import time; time.sleep(600)")
     found = links(fake.examine(timeout_s=3.0))
@@ -129,7 +129,7 @@ def test_a_torch_that_hangs_is_given_up(fake: FakeEnvironment) -> None:
     assert found["driver"].found == "580.95.05, for CUDA up to 13.0"
 
 
-def test_a_driver_that_hangs_is_given_up(fake: FakeEnvironment) -> None:
+def test_a_driver_that_hangs(fake: FakeEnvironment) -> None:
     """If NVML does not return, torch is still checked."""
     fake.torch(WORKING)
     fake.standin.scenario("nvmlInitWithFlags=hang")
@@ -168,7 +168,7 @@ NAMES = {"json", "queue", "random", "select", "signal", "subprocess", "token", "
 
 
 @pytest.mark.parametrize("name", sorted(NAMES - {*sys.builtin_module_names}))
-def test_files_of_the_users_named_like_pythons_own_do_no_harm(fake: FakeEnvironment, name: str) -> None:
+def test_users_files_named_like_standard_modules_do_no_harm(fake: FakeEnvironment, name: str) -> None:
     """A json.py first on the path may break the notebook, but not the probe; it is reported."""
     user = fake.folder / "user"
     user.mkdir()
@@ -181,7 +181,7 @@ def test_files_of_the_users_named_like_pythons_own_do_no_harm(fake: FakeEnvironm
     assert found.reason == f"{name}.py in {user} hides Python's own module {name}."
 
 
-def test_a_file_of_the_users_that_breaks_the_import_is_its_reason(fake: FakeEnvironment) -> None:
+def test_a_users_file_that_breaks_the_import(fake: FakeEnvironment) -> None:
     """Torch imports the file as it would in the notebook, so the fix is to rename it."""
     user = fake.folder / "user"
     user.mkdir()
@@ -207,7 +207,7 @@ def test_permissions_of_device_files(fake: FakeEnvironment) -> None:
     assert found.reason in (None, expected) if os.geteuid() == 0 else found.reason == expected
 
 
-def test_an_interpreter_that_is_not_there(fake: FakeEnvironment) -> None:
+def test_a_missing_interpreter(fake: FakeEnvironment) -> None:
     """Without an interpreter nothing can be probed, and the checks are unknown."""
     nowhere = ProbeEnvironment("/nowhere/python", fake.path, fake.variables)
     found = links(run_checks(Target("shell", "0.1.0", nowhere, root=fake.root)))
@@ -217,7 +217,7 @@ def test_an_interpreter_that_is_not_there(fake: FakeEnvironment) -> None:
 # -- in a subprocess -------------------------------------------------------------------------------------
 
 
-def test_a_visit_brings_back_the_whole_diagnosis(fake: FakeEnvironment) -> None:
+def test_a_run_in_a_subprocess_returns_the_diagnosis(fake: FakeEnvironment) -> None:
     """Kernel and server get the diagnosis that the command prints."""
     fake.torch(WORKING)
     doctor = isolated_run.run_in_subprocess(
@@ -229,7 +229,7 @@ def test_a_visit_brings_back_the_whole_diagnosis(fake: FakeEnvironment) -> None:
     assert links(doctor)["cudnn"].status == "warning"
 
 
-def test_a_run_that_fails_says_so(fake: FakeEnvironment) -> None:
+def test_a_run_that_fails_raises(fake: FakeEnvironment) -> None:
     """An environment without gpuwidget's requirements, or without Python, raises an error and does not
     hang."""
     nowhere = ProbeEnvironment("/nowhere/python", fake.path, fake.variables)
@@ -243,13 +243,13 @@ def test_a_run_that_fails_says_so(fake: FakeEnvironment) -> None:
 @pytest.mark.parametrize(
     "values", [None, [], {}, {"schema": 1}, {"schema": 1, "links": [{}]}, {"schema": 2, "links": []}]
 )
-def test_what_is_no_diagnosis_is_refused(values: object) -> None:
+def test_invalid_diagnoses_are_rejected(values: object) -> None:
     """A file of something else, or of another version, is rejected."""
     with pytest.raises(DoctorError):
         isolated_run.parse_diagnosis(values)
 
 
-def test_a_child_that_is_given_up_takes_its_children_along(tmp_path: Path) -> None:
+def test_killing_a_probe_kills_its_children(tmp_path: Path) -> None:
     """Nothing of an interrupted run continues in the background."""
     (tmp_path / "parent_of_one.py").write_text(
         "import subprocess, sys\n"
@@ -270,7 +270,7 @@ def test_a_child_that_is_given_up_takes_its_children_along(tmp_path: Path) -> No
         assert not heard.wait(0.01)
 
 
-def test_a_child_ends_with_who_started_it(tmp_path: Path) -> None:
+def test_a_probe_ends_with_its_parent(tmp_path: Path) -> None:
     """A kernel that is killed meanwhile leaves neither the run nor its processes behind."""
     gate = tmp_path / "gate"
     (tmp_path / "looks_long.py").write_text(
@@ -309,7 +309,7 @@ def test_libraries_of_the_loader_are_those_of_the_process_start(monkeypatch: pyt
     assert variables["CUDA_VISIBLE_DEVICES"] == "1"
 
 
-def test_a_look_gives_way(fake: FakeEnvironment) -> None:
+def test_a_probe_has_low_priority(fake: FakeEnvironment) -> None:
     """A probe is killed first when memory runs out, has a lower priority than cells, and leaves no core."""
     fake.torch(
         "import os, resource\n"
@@ -319,7 +319,7 @@ def test_a_look_gives_way(fake: FakeEnvironment) -> None:
     assert links(fake.examine())["torch"].reason == "'import torch' raises ImportError: 1000 True (0, 0)."
 
 
-def test_how_a_child_ended(tmp_path: Path) -> None:
+def test_how_a_probe_ended(tmp_path: Path) -> None:
     """A probe that ends by itself, with an exit status or by a signal: what it sent before counts."""
     (tmp_path / "ends.py").write_text(
         "import os, sys\n"
@@ -343,7 +343,7 @@ def test_how_a_child_ended(tmp_path: Path) -> None:
         assert result.values == {"step": "two", "more": [1, None]}
 
 
-def test_a_child_that_prints_without_end_costs_no_memory(tmp_path: Path) -> None:
+def test_a_probe_that_prints_endlessly_uses_no_memory(tmp_path: Path) -> None:
     """What a user's file prints for a minute is not stored; messages still count."""
     (tmp_path / "prints.py").write_text(
         "import os\n"
@@ -366,7 +366,7 @@ def test_a_child_that_prints_without_end_costs_no_memory(tmp_path: Path) -> None
     assert peak < 16 * 2**20
 
 
-def test_the_last_words_of_a_child_that_failed(tmp_path: Path) -> None:
+def test_the_last_stderr_line_of_a_failed_probe(tmp_path: Path) -> None:
     """The exception, or what the C library wrote, is part of the result."""
     (tmp_path / "fails.py").write_text(
         "import os, sys\n"

@@ -72,7 +72,7 @@ def test_every_step_that_does_not_finish_is_named(probe: str, step: str, ending:
 
 
 @pytest.mark.parametrize("probe", ["nvml_result", "files_result"])
-def test_a_server_without_torch_is_examined_whole_too(probe: str) -> None:
+def test_unfinished_steps_on_a_server_without_torch(probe: str) -> None:
     """Unfinished steps are reported even if most checks are skipped."""
     one = results(place="server", **NOT_INSTALLED)
     changed: dict[str, Any] = {probe: ProbeResult("crashed", "SIGSEGV", {"step": "odd"})}
@@ -82,7 +82,7 @@ def test_a_server_without_torch_is_examined_whole_too(probe: str) -> None:
     assert "crashed Python (SIGSEGV)." in doctor.summary
 
 
-def test_all_that_finishes_is_all_found() -> None:
+def test_all_steps_finished() -> None:
     """The sentence is there only if every step has its result."""
     doctor = diagnose(results())
     assert (doctor.summary, doctor.unfinished, doctor.ok) == (ALL_FOUND, (), True)
@@ -102,7 +102,7 @@ def test_every_step_that_raises_is_named(step: str) -> None:
     assert one.reason == expected.get(step, f"{name} raises RuntimeError: odd")
 
 
-def test_what_was_not_reached_is_not_found() -> None:
+def test_steps_that_were_not_reached_are_unknown() -> None:
     """Checks whose steps come after one that hangs are unknown, with the reason."""
     values = {**told_until("torch_result", "distributed")}
     one = replace(results(), torch_result=ProbeResult("hung", "", values, 9.0))
@@ -136,7 +136,7 @@ def test_a_step_that_had_no_time_left_is_not_called_broken() -> None:
     )
 
 
-def test_the_examination_ends_within_20_seconds() -> None:
+def test_the_run_ends_within_20_seconds() -> None:
     """The probes have one deadline together, before that of the process that runs them."""
     assert target.PROBE_TIMEOUT_S + probe_process._KILL_TIMEOUT_S < target.RUN_TIMEOUT_S
     assert target.RUN_TIMEOUT_S + probe_process._KILL_TIMEOUT_S <= 20.0
