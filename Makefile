@@ -1,4 +1,4 @@
-# The verbs of this repository, the same here and in CI; `make help` lists them.
+# The targets of this repository, the same locally and in CI; `make help` lists them.
 
 PYTHON ?= python3
 TORCH ?= 1
@@ -9,9 +9,9 @@ RUN := $(VENV)/bin/python -m
 PIP := -m pip install $(if $(CI),--quiet) --disable-pip-version-check
 LOCK := requirements/lock.txt
 TORCH_PACKAGE := torch==2.13.0
-# Programs that only some tests need. In CI a missing one ends the run; elsewhere its tests are skipped.
+# Programs that only some tests need. In CI a missing one fails the run; elsewhere its tests are skipped.
 UNLESS_CI := $(if $(CI),,|| true)
-# pytest's results by group, which the closing line of make test sums up.
+# pytest's results by group, summarized in the last line of make test.
 RESULTS := $(VENV)/test-results
 # Processes that run tests of a group side by side, the tests of a file in one of them. Most of a test's time is waiting
 # for kernels, servers and pages.
@@ -35,7 +35,7 @@ JLPM := PATH="$(CURDIR)/$(VENV)/bin:$$PATH" jlpm
 	test-kernel-oldest test-browser test-browser-newest test-browser-oldest hardware check format build lock bench clean compiler chromium \
 	prometheus
 
-help: ## list the verbs
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' Makefile
 	@echo "TORCH=0 leaves torch out; PYTHON=python3.12 chooses the Python of a new $(VENV)."
 
@@ -47,11 +47,11 @@ test: test-python test-typescript hardware test-server test-kernel test-browser 
 
 test-quick: test-python test-typescript ## the tests without kernels, servers and browsers, in a few minutes
 
-test-python: $(INSTALLED) compiler ## the package's own tests
+test-python: $(INSTALLED) compiler ## the unit tests of the package
 	$(PYTEST) tests/unit
 
-# A process of its own: asynchronous tests share none with Playwright's synchronous interface.
-test-server: $(INSTALLED) compiler prometheus ## the Jupyter server's extension
+# A separate process: asynchronous tests and Playwright's synchronous interface can't share one.
+test-server: $(INSTALLED) compiler prometheus ## the tests of the Jupyter server extension
 	$(PYTEST) tests/server
 
 test-kernel: test-kernel-newest test-kernel-oldest ## cells in a real kernel, with the newest and the oldest packages
@@ -62,18 +62,18 @@ test-kernel-newest: $(INSTALLED) compiler
 test-kernel-oldest: $(INSTALLED) $(OLDEST_INSTALLED) compiler
 	GPUWIDGET_TEST_PYTHON=$(CURDIR)/$(OLDEST)/bin/python $(PYTEST) tests/kernel
 
-# A process of its own: Playwright's synchronous interface shares none with asynchronous tests.
+# A separate process: Playwright's synchronous interface and asynchronous tests can't share one.
 test-browser: test-browser-newest test-browser-oldest ## notebooks and the panel in Chromium, with the newest and the oldest JupyterLab
 
 test-browser-newest: $(INSTALLED) $(LABEXTENSION) compiler chromium
 	$(PYTEST) tests/browser
 
-# The panel on all kinds of machines, running cells, settings and keys: what asks for no torch, which the oldest
+# The panel on all kinds of machines, running cells, settings and keys: everything without torch, which the oldest
 # JupyterLab is installed without.
 test-browser-oldest: $(INSTALLED) $(OLDEST_LAB_INSTALLED) $(LABEXTENSION) compiler chromium
 	GPUWIDGET_TEST_LAB=$(CURDIR)/$(OLDEST_LAB)/bin/python $(PYTEST) tests/browser/test_panel_machines.py tests/browser/test_running.py tests/browser/test_settings.py
 
-test-typescript: $(NODE_MODULES) ## the labextension's own tests
+test-typescript: $(NODE_MODULES) ## the unit tests of the labextension
 	$(JLPM) test
 
 # One after the other: side by side they would share the GPU that they measure.
@@ -95,7 +95,7 @@ check: $(INSTALLED) $(NODE_MODULES) ## format, lint, types and layers
 	$(RUN) tools.translation --check
 	$(JLPM) check
 
-format: $(INSTALLED) $(NODE_MODULES) ## put the sources in order
+format: $(INSTALLED) $(NODE_MODULES) ## format the sources
 	$(RUN) ruff format .
 	$(RUN) ruff check --fix .
 	$(JLPM) format
@@ -112,7 +112,7 @@ lock: ## pin the newest packages for all Pythons, to be tested before they are c
 	mv $(VENV)-lock/lock.txt $(LOCK)
 	rm -rf $(VENV)-lock
 
-bench: $(INSTALLED) ## measure the figures this project holds itself to
+bench: $(INSTALLED) ## measure the performance figures of this project
 	$(RUN) benchmarks
 
 clean: ## remove everything that was installed or built here
@@ -135,7 +135,7 @@ $(NODE_MODULES): package.json yarn.lock .yarnrc.yml | $(INSTALLED)
 	$(JLPM) install --immutable
 	@touch $@
 
-# Linked, not copied: what JupyterLab finds is what was built last.
+# Linked, not copied: JupyterLab loads the last build.
 $(LABEXTENSION): $(NODE_MODULES) $(LABEXTENSION_SOURCES) $(LANGUAGES) | $(INSTALLED)
 	rm -rf gpuwidget/labextension labextension/lib $(VENV)/$(LINK)
 	$(JLPM) build

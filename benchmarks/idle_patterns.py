@@ -18,9 +18,9 @@ import torch
 from gpuwidget.kernel.cells import watch_api
 from gpuwidget.measure.run import RunOptions
 from gpuwidget.model.report import LineTime, Report
-from gpuwidget.profiler.code_places import Places
-from gpuwidget.profiler.counter_windows import SampledWindows
-from gpuwidget.profiler.sampling_profiler import CodeWitness
+from gpuwidget.profiler.code_locations import CodeLocator
+from gpuwidget.profiler.counter_windows import SamplerWindows
+from gpuwidget.profiler.sampling_profiler import SamplingProfiler
 from gpuwidget.pytorch.stream_activity import DefaultStreams
 from gpuwidget.sampler import process_sampler
 
@@ -130,13 +130,13 @@ def watch(source: str, namespace: dict[str, Any]) -> Report:
     """Run ``source`` as a watched cell without live chart and card; return its report."""
     code = compile(source, CELL, "exec")
     linecache.cache[CELL] = (len(source), None, source.splitlines(keepends=True), CELL)
-    witness = CodeWitness(
-        Places({CELL}.__contains__, {CELL: "In[1]"}.get),
+    profiler = SamplingProfiler(
+        CodeLocator({CELL}.__contains__, {CELL: "In[1]"}.get),
         linecache.getline,
         DefaultStreams(),
-        windows=SampledWindows(process_sampler()),
+        windows=SamplerWindows(process_sampler()),
     )
-    run = watch_api.new_run(RunOptions(), None, None, [witness])
+    run = watch_api.new_run(RunOptions(), None, None, [profiler])
     run.start()
     exec(code, namespace)
     run.end()

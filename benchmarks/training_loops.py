@@ -21,19 +21,19 @@ from benchmarks.statistics import alternating, lengthened
 from gpuwidget.kernel.attribution.line_memory import LineCollector
 from gpuwidget.kernel.cells.watch_api import new_run
 from gpuwidget.kernel.shell.user_code import UserCode
-from gpuwidget.measure.collector import Witness
+from gpuwidget.measure.collector import Collector
 from gpuwidget.measure.run import RunOptions
-from gpuwidget.measure.time_series import MEMORY_INTERVAL_S
+from gpuwidget.measure.timeline import MEMORY_INTERVAL_S
 from gpuwidget.model.report import Report
 from gpuwidget.model.samples import Sample
-from gpuwidget.profiler.code_places import Places
-from gpuwidget.profiler.counter_windows import SampledWindows
-from gpuwidget.profiler.sampling_profiler import CodeWitness
+from gpuwidget.profiler.code_locations import CodeLocator
+from gpuwidget.profiler.counter_windows import SamplerWindows
+from gpuwidget.profiler.sampling_profiler import SamplingProfiler
 from gpuwidget.pytorch.stream_activity import DefaultStreams
 from gpuwidget.sampler import process_sampler
 
 Step = Callable[[], None]
-_Looking = TypeVar("_Looking", bound=CodeWitness)
+_Profiler = TypeVar("_Profiler", bound=SamplingProfiler)
 _CELL = "<ipython-input-1-training>"
 _CODE = compile("taken = loop(step, steps)\n", _CELL, "exec")
 
@@ -97,7 +97,9 @@ def _steps(kind: str, seconds: float) -> tuple[Step, int]:
     return step, steps_for(step, seconds)
 
 
-def measure_pairs(kind: str, pairs: int, seconds: float, witness: Callable[[], Witness]) -> dict[str, Any]:
+def measure_pairs(
+    kind: str, pairs: int, seconds: float, collector: Callable[[], Collector]
+) -> dict[str, Any]:
     """Seconds of each plain and watched loop; the watched also from the inside, without start and report."""
     step, steps = _steps(kind, seconds)
     seen: list[dict[str, Any]] = []
@@ -109,7 +111,7 @@ def measure_pairs(kind: str, pairs: int, seconds: float, witness: Callable[[], W
 
     def watched() -> tuple[float, float]:
         began = time.perf_counter()
-        run = new_run(RunOptions(), None, None, [witness()])
+        run = new_run(RunOptions(), None, None, [collector()])
         run.start()
         exec(_CODE, names)
         run.end()
@@ -128,19 +130,19 @@ def measure_pairs(kind: str, pairs: int, seconds: float, witness: Callable[[], W
 
 _SAMPLE_S = 0.001
 """How long before it is handed over a sample may have begun; more than one of a single GPU takes."""
-_TO_WAKE_S = 3e-5
-"""How long before it is noted a look may have begun to wait for the interpreter."""
+_WAKING_S = 3e-5
+"""How long before it is intervals a look may have begun to wait for the interpreter."""
 
 
-class _Noting(CodeWitness):
+class _LoggingProfiler(SamplingProfiler):
     """Notes when it looks."""
 
-    noted: list[tuple[float, float]]
+    intervals: list[tuple[float, float]]
 
-    def look(self, t: float, late: float, seconds: float) -> None:
+    def take_sample(self, t: float, late: float, seconds: float) -> None:
         began = time.perf_counter()
-        super().look(t, late, seconds)
-        self.noted.append((began - _TO_WAKE_S, time.perf_counter()))
+        super().take_sample(t, late, seconds)
+        self.intervals.append((began - _WAKING_S, time.perf_counter()))
 
 
 def measure_steps(kind: str, runs: int, seconds: float) -> dict[str, Any]:
@@ -158,22 +160,22 @@ def measure_steps(kind: str, runs: int, seconds: float) -> dict[str, Any]:
     names: dict[str, Any] = {"loop": loop, "step": noting, "steps": steps}
 
     def watched() -> tuple[float | None, int]:
-        noted: list[tuple[float, float]] = []
+        intervals: list[tuple[float, float]] = []
 
         def note_sample(_: Sample) -> None:
             now = time.perf_counter()
-            noted.append((now - _SAMPLE_S, now))
+            intervals.append((now - _SAMPLE_S, now))
 
-        witness = _looking(_Noting)
-        witness.noted = noted
+        collector = _profiler(_LoggingProfiler)
+        collector.intervals = intervals
         ends.clear()
-        run = new_run(RunOptions(), None, None, [witness])
+        run = new_run(RunOptions(), None, None, [collector])
         with process_sampler().subscribe(note_sample, memory_interval_s=MEMORY_INTERVAL_S):
             run.start()
             exec(_CODE, names)
             run.end()
         run.report()
-        return lengthened(ends, noted), len(noted)
+        return lengthened(ends, intervals), len(intervals)
 
     watched()  # meets everything for the first time
     found = [watched() for _ in range(runs)]
@@ -194,20 +196,20 @@ def _seen(report: Report) -> dict[str, Any]:
     }
 
 
-def _where_the_time_went() -> Witness:
-    return _looking(CodeWitness)
+def _where_the_time_went() -> Collector:
+    return _profiler(SamplingProfiler)
 
 
-def _looking(kind: type[_Looking]) -> _Looking:
+def _profiler(kind: type[_Profiler]) -> _Profiler:
     return kind(
-        Places({_CELL}.__contains__, {_CELL: "In[1]"}.get),
+        CodeLocator({_CELL}.__contains__, {_CELL: "In[1]"}.get),
         linecache.getline,
         DefaultStreams(),
-        windows=SampledWindows(process_sampler()),
+        windows=SamplerWindows(process_sampler()),
     )
 
 
-def _memory_by_line() -> Witness:
+def _memory_by_line() -> Collector:
     return LineCollector(UserCode(None))
 
 
@@ -217,8 +219,8 @@ def main() -> None:
     if "--steps" in options:
         result = measure_steps(kind, int(times), float(seconds))
     else:
-        witness = _memory_by_line if "--lines" in options else _where_the_time_went
-        result = measure_pairs(kind, int(times), float(seconds), witness)
+        collector = _memory_by_line if "--lines" in options else _where_the_time_went
+        result = measure_pairs(kind, int(times), float(seconds), collector)
     print(json.dumps(result))
 
 

@@ -1,4 +1,4 @@
-"""For all tests: no choice of the developer's own shell decides what they see; devices that are not there."""
+"""Fixtures for all tests: no environment variable of the developer applies, and devices are stand-ins."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ os.environ.pop(SOURCE_VARIABLE, None)
 
 @pytest.fixture
 def gpu() -> Iterator[StandInGpu]:
-    """A CUDA device in use, as far as torch knows."""
+    """A CUDA device in use, as far as torch can tell."""
     device = StandInGpu(pytest.importorskip("torch"))
     device.install()
     yield device
@@ -28,7 +28,7 @@ def gpu() -> Iterator[StandInGpu]:
 
 @pytest.fixture
 def small_gpu() -> Iterator[LimitedGpu]:
-    """A GPU of 64 MiB under the real torch, in which other programs have nothing."""
+    """A GPU of 64 MiB under the real torch, without other processes."""
     made = LimitedGpu(pytest.importorskip("torch"), 64 * MIB)
     made.install()
     yield made
@@ -43,13 +43,13 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def old_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same without what a driver of the 470 series lacks."""
+    """The same without the functions that a driver of the 470 series lacks."""
     return build(tmp_path_factory.mktemp("nvml-old"), absent=OLD_DRIVER)
 
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
-    """Puts a library in the place of this process's driver."""
+    """Replaces this process's driver by a library."""
     with in_the_drivers_place(tmp_path, monkeypatch) as put:
         yield put
 

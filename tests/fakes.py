@@ -1,4 +1,4 @@
-"""A clock and a source that do what a test says, when it says so."""
+"""A clock and a source that a test controls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PATIENCE_S = 20.0
 
 
 class FakeClock:
-    """Stands still until :meth:`advance`; threads that wait by it wake when their time has come."""
+    """Stands still until :meth:`advance`, which wakes the threads whose time has come."""
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -37,7 +37,7 @@ class FakeClock:
             self._waiting.remove(entry)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, and wake whoever has waited long enough."""
+        """Advance the time, and wake the threads that have waited long enough."""
         with self._lock:
             self._now += seconds
             due = {
@@ -50,7 +50,7 @@ class FakeClock:
                 condition.notify_all()
 
     def until(self, happened: Callable[[], bool], step: float = 0.0) -> None:
-        """Let other threads run, advancing by ``step`` at a time, until something has happened."""
+        """Let other threads run, advancing by ``step`` at a time, until the condition holds."""
         patience = threading.Event()
         for _ in range(int(_PATIENCE_S / 0.002)):
             if happened():

@@ -1,7 +1,7 @@
-"""A stand-in for one CUDA device under the real torch: a caching allocator whose memory is the host's.
+"""A stand-in for one CUDA device under the real torch: a caching allocator that uses the host's memory.
 
-Its tensors are torch's own, on the CPU as far as torch knows; what lies in them, how large the blocks are and
-which address is used again follow the rules of torch's caching allocator. Usable in a kernel too.
+Its tensors are torch's own, on the CPU as far as torch can tell; their contents, the sizes of blocks and the
+reuse of addresses follow the rules of torch's caching allocator. Usable in a kernel too.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 
 MIB = 1024**2
 ROUND = 512
-"""Bytes that every block is a multiple of."""
+"""Every block is a multiple of this, in bytes."""
 SEGMENT = 2 * MIB
-"""Bytes that are reserved at least."""
+"""Smallest size to reserve, in bytes."""
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Block:
 
 @dataclass
 class Segment:
-    """What was taken from the driver at once."""
+    """Memory reserved from the driver by one call."""
 
     memory: mmap.mmap
     address: int
@@ -54,7 +54,7 @@ class StandInGpu:
     # -- what torch says of it -----------------------------------------------------------------------
 
     def install(self) -> None:
-        """Let torch.cuda speak of this device."""
+        """Make torch.cuda report this device."""
         torch = self.torch
         cuda = {
             "is_initialized": lambda: True,
@@ -75,7 +75,7 @@ class StandInGpu:
         self._patch(torch._C, "_cuda_resetPeakMemoryStats", lambda index: None)
 
     def remove(self) -> None:
-        """Put torch back."""
+        """Restore torch."""
         for place, name, value in reversed(self._patched):
             if value is None:
                 delattr(place, name)
@@ -84,7 +84,7 @@ class StandInGpu:
         self._patched.clear()
 
     def stats(self, index: int) -> dict[str, Any]:
-        """As torch.cuda.memory_stats_as_nested_dict."""
+        """Return the same as torch.cuda.memory_stats_as_nested_dict."""
         allocated = {"all": {"current": self.allocated, "peak": self.allocated}}
         reserved = {"all": {"current": self.reserved, "peak": self.reserved}}
         counts = {"allocated": self.allocations, "freed": self.frees}
@@ -97,7 +97,7 @@ class StandInGpu:
         }
 
     def snapshot(self, mempool_id: object = None, include_traces: bool = True) -> list[dict[str, Any]]:
-        """As torch.cuda.memory_snapshot."""
+        """Return the same as torch.cuda.memory_snapshot."""
         return [
             {
                 "device": 0,
@@ -120,7 +120,7 @@ class StandInGpu:
         ]
 
     def empty_cache(self) -> None:
-        """Give back every segment that is free."""
+        """Release every free segment."""
         self.segments = [s for s in self.segments if any(block.allocated for block in s.blocks)]
 
     @property
@@ -136,7 +136,7 @@ class StandInGpu:
     # -- allocating ----------------------------------------------------------------------------------
 
     def empty(self, *shape: int, dtype: Any = None) -> Any:
-        """A tensor on this device."""
+        """Return a tensor on this device."""
         dtype = dtype if dtype is not None else self.torch.float32
         size = prod(shape) * dtype.itemsize
         segment, block = self._take(size)
@@ -145,11 +145,11 @@ class StandInGpu:
         return self.torch.frombuffer(buffer, dtype=dtype).view(shape)
 
     def like(self, tensor: Any) -> Any:
-        """A tensor of that shape on this device."""
+        """Return a tensor of that shape on this device."""
         return self.empty(*tensor.shape, dtype=tensor.dtype)
 
     def move(self, module: Any) -> Any:
-        """The module, with its parameters and buffers on this device."""
+        """Return the module, with its parameters and buffers on this device."""
         for part in itertools.chain(module.parameters(), module.buffers()):
             part.data = self.like(part)
         return module
@@ -177,7 +177,7 @@ class StandInGpu:
         merged: list[Block] = []
         for one in segment.blocks:
             if merged and not one.allocated and not merged[-1].allocated:
-                # The later of the two goes; one that is let go of is never given a second time.
+                # The later of the two is freed; a freed one is never returned again.
                 merged[-1].size += one.size
             else:
                 merged.append(one)

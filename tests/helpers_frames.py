@@ -1,4 +1,4 @@
-"""Stacks of frames as a test draws them, and a whole witness of them on a clock of its own."""
+"""Stacks of frames that a test defines, and a profiler that samples them on a test's clock."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from fakes import FakeClock
 
 from gpuwidget.model.cell_source import UNKNOWN_SOURCE, CellSource
 from gpuwidget.model.report import CodeTime, Level
-from gpuwidget.profiler.code_places import Places
+from gpuwidget.profiler.code_locations import CodeLocator
 from gpuwidget.profiler.counter_windows import WindowMean
-from gpuwidget.profiler.sampling_profiler import CodeWitness, _Cpu
+from gpuwidget.profiler.sampling_profiler import SamplingProfiler, _CpuTimes
 from gpuwidget.sources import UtilizationWindow
 from gpuwidget.system.processes import ChildrenTime
 
@@ -28,7 +28,7 @@ SOURCE = "for x, y in loader:\n    loss = step(x, y)\n    print(loss)\n"
 
 
 def code(file: str, name: str, lines: int = 40) -> CodeType:
-    """A function's code of so many lines, line ``n`` of which is at instruction ``at(code, n)``."""
+    """Return a function's code of that many lines; line ``n`` is at instruction ``at(code, n)``."""
     body = "".join(f"    x{n} = {n}\n" for n in range(2, lines + 1))
     if name == "<module>":
         text = "x = 0\n" + "".join(f"x{n} = {n}\n" for n in range(2, lines + 1))
@@ -47,7 +47,7 @@ def code(file: str, name: str, lines: int = 40) -> CodeType:
 
 @dataclass
 class Frame:
-    """As much of a frame as is looked at."""
+    """The attributes of a frame that the profiler reads."""
 
     f_code: CodeType
     f_lasti: int
@@ -59,7 +59,7 @@ _CODES: dict[tuple[str, str], CodeType] = {}
 
 
 def stack(*frames: tuple[str, str, int]) -> Any:
-    """The deepest frame of a stack, given from the outermost on as file, name and line."""
+    """Return the deepest frame of a stack, given from the outermost on as file, name and line."""
     top: Frame | None = None
     for file, name, line in frames:
         made = _CODES.setdefault((file, name), code(file, name))
@@ -70,7 +70,7 @@ def stack(*frames: tuple[str, str, int]) -> Any:
 
 
 class FakeStreams:
-    """Streams that are as busy as a test says; ``bits`` None: not asked."""
+    """Streams with the activity that a test sets; ``bits`` None: not queried."""
 
     def __init__(self, bits: int | None = None, reason: str | None = None) -> None:
         self.bits = bits
@@ -85,7 +85,7 @@ class FakeStreams:
 
 
 class FakeWindows:
-    """The driver's windows and those of the hardware counters, as a test says."""
+    """The utilization windows and the windows of the hardware counters that a test sets."""
 
     def __init__(self) -> None:
         self.windows: Sequence[UtilizationWindow] = ()
@@ -105,45 +105,45 @@ class FakeWindows:
         self.closed += 1
 
 
-class Watched:
-    """A witness whose looks a test makes, one by one."""
+class ProfiledRun:
+    """A profiler whose stack samples a test takes one by one."""
 
     def __init__(
         self,
         bits: int | None = 0,
         reason: str | None = None,
         before: Sequence[tuple[str, str, int]] = (),
-        text: CellSource = UNKNOWN_SOURCE,
+        source: CellSource = UNKNOWN_SOURCE,
     ) -> None:
-        """``before`` is the stack on which the run begins."""
+        """``before`` is the stack on which the run starts."""
         self.clock = FakeClock()
         self.streams = FakeStreams(bits, reason)
         self.windows = FakeWindows()
         self.top: Any = None
-        self.witness = CodeWitness(
-            Places(NAMES.__contains__, NAMES.get, text),
+        self.profiler = SamplingProfiler(
+            CodeLocator(NAMES.__contains__, NAMES.get, source),
             lambda file, line: SOURCE.splitlines()[line - 1] if line <= 3 else "",
             self.streams,
             windows=self.windows,
             clock=self.clock,
             frames=lambda: {threading.get_ident(): self.top},
         )
-        self.witness.observe(stack(*before) if before else None)
-        self.witness.open()
+        self.profiler.attach(stack(*before) if before else None)
+        self.profiler.open()
         self.began = self.clock.monotonic()
 
     def set_cpu(self, percent: float) -> None:
-        """This process and its threads have had so much of a core since the run began."""
+        """Set the share of a core that this process and its threads have used since the run started."""
         children = ChildrenTime(0.0, 0.0)
         seconds = self.clock.monotonic() - self.began
-        self.witness._cpu_start = _Cpu(0.0, 0.0, children)
-        self.witness._cpu_end = _Cpu(seconds, percent / 100 * seconds, children)
+        self.profiler._cpu_start = _CpuTimes(0.0, 0.0, children)
+        self.profiler._cpu_end = _CpuTimes(seconds, percent / 100 * seconds, children)
 
-    def look(self, top: Any, seconds: float = 0.01, *, late: float = 0.0, busy: int | None = 0) -> None:
-        """So many seconds pass, then it looks."""
+    def sample(self, top: Any, seconds: float = 0.01, *, late: float = 0.0, busy: int | None = 0) -> None:
+        """Advance the clock by these seconds, then sample."""
         self.clock.advance(seconds)
         self.top, self.streams.bits = top, busy
-        self.witness.look(self.clock.monotonic(), late, seconds)
+        self.profiler.take_sample(self.clock.monotonic(), late, seconds)
 
 
 KERNEL = ("/lib/site-packages/ipykernel/kernelapp.py", "start", 3)
@@ -159,29 +159,29 @@ PRINTING = stack(KERNEL, (CELL, "<module>", 3))
 
 
 def report(duration: float = 10.0, utilization: float | None = None, tail: float | None = None) -> Any:
-    """The report of a run on one GPU, before the witness has testified."""
+    """Return the report of a run on one GPU, without the profiler's part."""
     level = None if utilization is None else Level(utilization, 100.0)
     made = reports.report(reports.gpu(0, utilization=level), duration=duration, marks=())
     return replace(made, cell=replace(reports.cell(duration), gpu_tail_s=tail), timeline=None)
 
 
-def said(watched: Watched, **options: Any) -> CodeTime:
-    """What is said of a run that was looked at from its beginning to its end.
+def said(run: ProfiledRun, **options: Any) -> CodeTime:
+    """Return the line profile of a run that was sampled from start to end.
 
-    Unless a test gives another, the driver's mean utilization is that of the stream queries.
+    Unless a test sets another, the driver's mean utilization is that of the stream queries.
     """
-    tally = watched.witness._tally
+    counts = run.profiler._counts
     looked = {
-        "duration": watched.clock.monotonic() - watched.began,
-        "utilization": 100 * sum(tally.busy.values()) / tally.whole,
+        "duration": run.clock.monotonic() - run.began,
+        "utilization": 100 * sum(counts.busy_s.values()) / counts.total_s,
     }
-    time = watched.witness.testify(report(**{**looked, **options})).time
+    time = run.profiler.annotate(report(**{**looked, **options})).time
     assert time is not None
     return time
 
 
 def lines(time: CodeTime) -> list[tuple[int | None, float, float | None]]:
-    """Line, share and activity of each row."""
+    """Return line, share and activity of each row."""
     return [
         (one.line, round(one.share, 6), None if one.gpu_busy is None else round(one.gpu_busy, 6))
         for one in time.lines
@@ -189,5 +189,5 @@ def lines(time: CodeTime) -> list[tuple[int | None, float, float | None]]:
 
 
 def rows(time: CodeTime) -> list[tuple[int | None, int | None, float]]:
-    """First line, last line and share of each row."""
+    """Return first line, last line and share of each row."""
     return [(one.line, one.until, round(one.share, 6)) for one in time.lines]

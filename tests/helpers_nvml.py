@@ -1,4 +1,4 @@
-"""A C library that answers as NVML in the place of this process's driver, and sources that read it."""
+"""A C library that replaces this process's driver as NVML, and sources that read it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ UUIDS = [f"GPU-00000000-0000-4000-8000-{index:012d}" for index in range(4)]
 
 
 class ManualClock:
-    """Goes on only when told to, or by as much as somebody would have waited."""
+    """A clock that the test advances, or a wait by its timeout."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -45,7 +45,7 @@ class ManualClock:
 
 
 class Machine:
-    """A stand-in that this process takes for its driver, and sources that read it."""
+    """A stand-in for this process's driver, and sources that read it."""
 
     def __init__(self, standin: Standin) -> None:
         self.standin = standin
@@ -65,7 +65,7 @@ class Machine:
 
 
 class Hung:
-    """A thread in a call that does not return before the scenario lets it."""
+    """A thread in a call that hangs until the scenario releases it."""
 
     def __init__(self, machine: Machine, function: str, call: Callable[[], object]) -> None:
         machine.says("gpus=2", f"gpu.0.{function}=hang")
@@ -87,7 +87,7 @@ Install = Callable[[Path], Machine]
 
 @contextmanager
 def in_the_drivers_place(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
-    """Puts a library in the place of this process's driver."""
+    """Replaces this process's driver by a library."""
     machines: list[Machine] = []
 
     def put(library: Path) -> Machine:
@@ -108,7 +108,7 @@ def in_the_drivers_place(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 
 def in_a_process(standin: Standin, code: str, **variables: str) -> object:
-    """What ``code`` prints as JSON, run by a Python of its own that finds the stand-in as its driver."""
+    """Return what ``code`` prints as JSON in a fresh Python whose driver is the stand-in."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
         env={**standin.environment(), **variables},

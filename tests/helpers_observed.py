@@ -1,4 +1,4 @@
-"""A process that uses the first of two GPUs, and what the driver answers it."""
+"""A process that uses the first of two GPUs, and the driver's readings of it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def observe(
     pids_match: bool,
     clock: FakeClock,
 ) -> None:
-    """Have the process's one observer told what ``answer`` says; it is given the patience there is."""
+    """Set the readings of the process's one observer to ``answer``, which gets the timeout."""
     monkeypatch.setattr(device_choices, "in_host_pid_namespace", lambda: pids_match)
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: pids_match)
     observer = Observer(Sampler(FakeSource(), clock), clock)

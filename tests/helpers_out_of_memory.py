@@ -1,4 +1,4 @@
-"""A stand-in GPU that runs out of memory as torch's allocator does, with the messages of its versions."""
+"""A stand-in GPU that runs out of memory like torch's allocator, with the messages of its versions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MESSAGES = {
 
 
 class LimitedGpu(StandInGpu):
-    """``cuda:0`` with ``capacity`` bytes, of which other processes may have some."""
+    """``cuda:0`` with ``capacity`` bytes, some of which other processes may hold."""
 
     def __init__(self, torch: Any, capacity: int, version: str = "2.13") -> None:
         super().__init__(torch)
@@ -52,11 +52,11 @@ class LimitedGpu(StandInGpu):
 
     @property
     def free(self) -> int:
-        """Bytes that nobody has."""
+        """Bytes that no process holds."""
         return self.capacity - self.taken_by_others - self.reserved
 
     def stats(self, index: int) -> dict[str, Any]:
-        """As torch.cuda.memory_stats_as_nested_dict, with what can't be given back."""
+        """Return the same as torch.cuda.memory_stats_as_nested_dict, with inactive split bytes."""
         stuck = sum(
             block.size
             for segment in self.segments
@@ -82,7 +82,7 @@ class LimitedGpu(StandInGpu):
         return under and size <= self.free
 
     def message(self, size: int) -> str:
-        """As torch words it."""
+        """Return torch's message."""
         return MESSAGES[self.version].format(
             requested=format_size(size),
             total=format_size(self.capacity),
@@ -95,7 +95,7 @@ class LimitedGpu(StandInGpu):
 
 
 def format_size(size: int) -> str:
-    """As c10 writes sizes."""
+    """Return a size in c10's format."""
     for unit, name in ((1024 * MIB, "GiB"), (MIB, "MiB"), (1024, "KiB")):
         if size > unit:
             return f"{size / unit:.2f} {name}"

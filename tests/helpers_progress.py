@@ -1,4 +1,4 @@
-"""Runs so far, made up: what a view of a run is fed with in tests."""
+"""Made-up progress of runs, for tests of live views."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ LIVE = replace(REPLAY, kind="nvml", recording=None)
 
 
 def reading(index: int, utilization: float | None = 97.0, memory: int | None = 56 * GIB) -> Reading:
-    """What an H200 reads while it works."""
+    """The readings of a busy H200."""
     return busy(h200(index), utilization=utilization, memory_used=memory)
 
 
 def gpu_progress(index: int, points: int = 3) -> GpuProgress:
-    """One GPU, busy, with a course of that many points."""
+    """Return one busy GPU, with time series of that many points."""
     return GpuProgress(
         gpu=h200(index),
         reading=reading(index),
@@ -39,7 +39,7 @@ def gpu_progress(index: int, points: int = 3) -> GpuProgress:
 
 
 def progress(gpus: int = 1, points: int = 3, marks: tuple[Mark, ...] = ()) -> Progress:
-    """A run of so many seconds as points, on so many GPUs."""
+    """Return a run of that many seconds as points, on that many GPUs."""
     return Progress(
         elapsed_s=float(points),
         origin=LIVE,
@@ -52,7 +52,7 @@ def progress(gpus: int = 1, points: int = 3, marks: tuple[Mark, ...] = ()) -> Pr
 
 
 def moving(gpus: int, origin: Origin = LIVE, attributed: bool = True) -> Callable[[], Progress]:
-    """A run that goes on by the wall clock, its GPUs at work in different ways."""
+    """A run that follows the wall clock, with differently busy GPUs."""
     began = time.monotonic()
 
     def course(index: int, t: float) -> float:

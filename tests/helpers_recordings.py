@@ -1,4 +1,4 @@
-"""Small recordings made for a test, and a clock to play them by."""
+"""Small recordings for a test, and a clock to play them by."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class SetClock:
         self.now = now
 
     def time(self) -> float:
-        """What was set."""
+        """Return what was set."""
         return self.now
 
     def monotonic(self) -> float:
-        """What was set."""
+        """Return what was set."""
         return self.now
 
     def wait(self, condition: object, seconds: float | None) -> None:
@@ -51,7 +51,7 @@ GPM = {
 
 
 def meta(gpus: int = 1, **facts: Any) -> dict[str, Any]:
-    """A first line."""
+    """Return a first line."""
     return {
         "meta": {
             "driver": "580.159.04",
@@ -63,7 +63,7 @@ def meta(gpus: int = 1, **facts: Any) -> dict[str, Any]:
 
 
 def values(**changed: Any) -> dict[str, Any]:
-    """One GPU in one tick."""
+    """Return one GPU in one tick."""
     return {
         "util": 50,
         "mem_util": 5,
@@ -78,11 +78,11 @@ def values(**changed: Any) -> dict[str, Any]:
 
 
 def tick(t: float, *gpus: dict[str, Any]) -> dict[str, Any]:
-    """One line."""
+    """Return one line."""
     return {"t": t, "phase": "test", "gpus": list(gpus)}
 
 
 def write(path: Path, *lines: dict[str, Any]) -> Path:
-    """The lines as a file, not packed."""
+    """Write the lines to a file, uncompressed."""
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     return path

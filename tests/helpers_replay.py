@@ -1,4 +1,4 @@
-"""Runs over a part of a recording: the real source, sampler and run, on a clock that is told."""
+"""Runs over a part of a recording: the real source, sampler and run, on a clock that a test sets."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 from fakes import FakeClock
 
-from gpuwidget.measure.advice.evidence import Surroundings
-from gpuwidget.measure.collector import Witness
+from gpuwidget.measure.advice.evidence import RunContext
+from gpuwidget.measure.collector import Collector
 from gpuwidget.measure.progress import Progress
 from gpuwidget.measure.run import Run, RunOptions
 from gpuwidget.model.report import Report
@@ -19,13 +19,13 @@ from gpuwidget.sampler import Sampler
 from gpuwidget.sources.replay import SHIPPED, ReplaySource
 
 STEP_S = 0.100001
-"""A little more than the tenth of a second for which threads wait, so that each step wakes them."""
+"""Slightly more than the tenth of a second for which threads wait, so that each step wakes them."""
 _THREADS = 3
-"""Of a sampler: the fast, the slow, and the one that looks after them."""
+"""Threads of a sampler: the fast, the slow and the watchdog."""
 
 
 class Player:
-    """Plays a recording once, up to where a test wants it."""
+    """Plays a recording once, up to the position that a test sets."""
 
     def __init__(self, path: Path = SHIPPED) -> None:
         self.clock = FakeClock()
@@ -47,23 +47,23 @@ class Player:
         self,
         *gpus: str,
         label: str | None = None,
-        witnesses: Sequence[Witness] = (),
-        surroundings: Callable[[Report], Surroundings] | None = None,
+        collectors: Sequence[Collector] = (),
+        run_context: Callable[[Report], RunContext] | None = None,
     ) -> Run:
-        """Begin a run on these GPUs, or on all."""
+        """Start a run on these GPUs, or on all."""
         run = Run(
             self._sampler,
             RunOptions(gpus=gpus),
             label=label,
-            witnesses=witnesses,
-            surroundings=surroundings,
+            collectors=collectors,
+            run_context=run_context,
             clock=self.clock,
         )
         run.start()
         return run
 
     def play(self, seconds: float) -> None:
-        """Let so much of the recording pass."""
+        """Play this many seconds of the recording."""
         for _ in range(round(seconds / STEP_S)):
             self.clock.advance(STEP_S)
             self._rest()
@@ -76,14 +76,14 @@ class Player:
         return report
 
     def measure(self, start: float, seconds: float, *gpus: str) -> Report:
-        """A run over a part of the recording."""
+        """Return a run over a part of the recording."""
         self.go_to(start)
         run = self.start(*gpus)
         self.play(seconds)
         return self.report(run)
 
     def progress(self, start: float, seconds: float) -> Progress:
-        """A run that still goes on after so long."""
+        """Return a run that is still going after this many seconds."""
         self.go_to(start)
         run = self.start()
         self.play(seconds)
@@ -93,7 +93,7 @@ class Player:
             run.abandon()
 
     def _rest(self) -> None:
-        """Until every thread of the sampler has done what was due, and waits for a later time."""
+        """Wait until every thread of the sampler has done what was due, and waits for a later time."""
         self.clock.until(self._all_wait)
 
     def _all_wait(self) -> bool:
@@ -102,13 +102,13 @@ class Player:
         return len(waiting) == _THREADS and all(due is None or due > now for _, due in waiting)
 
     def close(self) -> None:
-        """Stop its threads."""
+        """Stop the threads."""
         self._keep.close()
         self._sampler.stop()
 
 
 def shipped_without(path: Path, *keys: str) -> Path:
-    """The shipped recording with these readings taken out of every tick, as an older GPU would lack them."""
+    """Return the packaged recording without these readings, as an older GPU would lack them."""
     with gzip.open(SHIPPED, "rt", encoding="utf-8") as source, path.open("w", encoding="utf-8") as out:
         for line in source:
             tick: dict[str, Any] = json.loads(line)
@@ -120,7 +120,7 @@ def shipped_without(path: Path, *keys: str) -> Path:
 
 
 def repeated(path: Path, start: float, seconds: float, times: int) -> Path:
-    """A part of the shipped recording, over and over: a phase that lasts."""
+    """Return a repeated part of the packaged recording: a phase that lasts."""
     with gzip.open(SHIPPED, "rt", encoding="utf-8") as source:
         first, *ticks = (json.loads(line) for line in source)
     part = [tick for tick in ticks if start <= tick["t"] < start + seconds]

@@ -1,4 +1,4 @@
-"""Reports as real runs leave them, for the tests of what is made from reports."""
+"""Reports like those of real runs, for tests of views and exports."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gpuwidget.model.units import GIB, MIB
 H200 = 150_754_820_096
 """Bytes of an H200's memory."""
 KEPT = 644_939_776
-"""Bytes of it that the driver keeps for itself."""
+"""Bytes of it that the driver reserves."""
 HOSTILE = "<img src=x onerror=alert(1)>"
 NO_COUNTERS = "the hardware counters (GPM, Hopper and later) are not available here"
 TOO_SHORT = "the run was shorter than two of the driver's windows of 0.2 s"
@@ -41,12 +41,12 @@ _ACTIVITIES = (
 
 
 def gib(size: float) -> int:
-    """Bytes in ``size`` GiB."""
+    """Return the bytes in ``size`` GiB."""
     return round(size * GIB)
 
 
 def gpu(index: int = 0, **changes: Any) -> GpuReport:
-    """An H200 that trains: 3.2 GiB more than before, with every value known."""
+    """Return an H200 that trains: 3.2 GiB more than before, with every value known."""
     made = GpuReport(
         uuid=f"GPU-{index:08x}-1b2c-4d3e-8f90-a1b2c3d4e5f6",
         index=index,
@@ -87,7 +87,7 @@ def gpu(index: int = 0, **changes: Any) -> GpuReport:
 
 
 def bare_gpu(index: int = 0, **changes: Any) -> GpuReport:
-    """A GPU of which little is known: an old driver, no torch, no process memory."""
+    """Return a GPU with few known values: an old driver, no torch, no process memory."""
     missing = dict.fromkeys(_ACTIVITIES, NO_COUNTERS)
     missing |= {
         "torch": NO_TORCH,
@@ -101,7 +101,7 @@ def bare_gpu(index: int = 0, **changes: Any) -> GpuReport:
 
 
 def timeline(gpus: tuple[GpuReport, ...], points: int = 240, duration: float = 14.0) -> Timeline:
-    """Memory that rises; bursts of work where the mean is low, steady work where it is high."""
+    """Return rising memory, and bursts of work where the mean is low, steady work where it is high."""
     t = tuple(duration * (n + 1) / points for n in range(points))
 
     def course(place: int) -> GpuTimeline:
@@ -122,7 +122,7 @@ def timeline(gpus: tuple[GpuReport, ...], points: int = 240, duration: float = 1
 
 
 def marks(count: int, duration: float = 14.0, label: str = "epoch {n}: loss 0.4321") -> tuple[Mark, ...]:
-    """Moments evenly over the run, every tenth set by the user, the others printed."""
+    """Return marks evenly over the run, every tenth set by the user, the others printed."""
     return tuple(
         Mark(duration * (n + 0.5) / count, label.format(n=n), "mark" if n % 10 == 0 else "printed")
         for n in range(count)
@@ -132,7 +132,8 @@ def marks(count: int, duration: float = 14.0, label: str = "epoch {n}: loss 0.43
 def report(
     *gpus: GpuReport, duration: float = 14.0, points: int = 240, marks: tuple[Mark, ...] = (), **changes: Any
 ) -> Report:
-    """A report of a run over ``gpus``; changes to ``cell``, ``source`` and so on replace what it has."""
+    """Return a report of a run over ``gpus``; changes to ``cell``, ``source`` and so on replace its
+    values."""
     shown = tuple(one for one in gpus if one.shown)
     made = Report(
         schema=REPORT_SCHEMA,
@@ -153,7 +154,7 @@ def report(
 
 
 def cell(duration: float = 14.0, **changes: Any) -> RunInfo:
-    """Facts of a cell that went well."""
+    """Return the data of a cell without an error."""
     made = RunInfo(
         execution_count=3,
         label=None,
@@ -199,7 +200,7 @@ def sixteen(count: int = 16) -> Report:
 
 
 def replay() -> Report:
-    """The shipped recording: nobody's GPUs, all of them shown."""
+    """The packaged recording, with all GPUs shown."""
     unknown: dict[str, Any] = {
         "process_memory": None,
         "torch": None,
@@ -224,7 +225,7 @@ def no_gpu() -> Report:
 
 
 def unused() -> Report:
-    """A cell that used none of the machine's two GPUs."""
+    """A cell that used neither of the machine's two GPUs."""
     return report(gpu(0, shown=False), gpu(1, shown=False), duration=2.0)
 
 
@@ -253,7 +254,7 @@ def interrupted() -> Report:
 
 
 def short() -> Report:
-    """A cell of two milliseconds: too short for most figures."""
+    """A cell of two milliseconds: too short for most metrics."""
     missing = dict.fromkeys(("utilization", *_ACTIVITIES), TOO_SHORT)
     missing |= dict.fromkeys(("power_w", "energy_j"), "the run was shorter than 0.1 s")
     unknown: dict[str, Any] = dict.fromkeys(missing)
@@ -264,7 +265,7 @@ def short() -> Report:
 
 
 def left_behind() -> Report:
-    """A cell that made a model, whose cache is full of holes."""
+    """A cell that created a model, whose cache is fragmented."""
     torch = TorchMemory(Span(0, gib(10), gib(10)), Span(0, gib(13), gib(13)), 0, 0, gib(2))
     holders = (
         Holder("variable", ("optimizer",), "AdamW", "cuda:1", gib(6), 3),
@@ -327,7 +328,7 @@ def no_torch() -> Report:
 
 
 def little_known() -> Report:
-    """An old GPU that says little, with its reasons."""
+    """An old GPU with few known values, and their reasons."""
     return report(bare_gpu(0), attributed=False)
 
 
@@ -353,7 +354,7 @@ def hostile() -> Report:
 
 
 def advised() -> Report:
-    """A starved GPU with as much advice as there may be, and what it rests on."""
+    """A GPU that waits for data, with as much advice as possible, and its evidence."""
     cores = {"cores": 15.5, "shared_memory_free_bytes": gib(60), "num_workers": 0, "pin_memory": False}
     return replace(
         starved(),

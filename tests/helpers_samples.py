@@ -1,4 +1,4 @@
-"""Samples, put together in a line each, for tests of what is made from them."""
+"""Samples in one line each, for tests of what is made from them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def process(
     program: str | None = "python",
     arguments: str | None = "",
 ) -> Process:
-    """A compute process."""
+    """Return a compute process."""
     return Process(pid, "compute", memory, user, program, arguments if program is not None else None)
 
 
 def reading(one: Gpu, **values: Any) -> Reading:
-    """A busy, healthy H200, with the values given instead of its own."""
+    """Return the reading of a busy, healthy H200, with the given values instead of its own."""
     whole = Reading(
         uuid=one.uuid,
         answered=EPOCH,
@@ -56,11 +56,11 @@ def reading(one: Gpu, **values: Any) -> Reading:
 
 
 def h200(index: int, **facts: Any) -> Gpu:
-    """One H200 of 140 GiB."""
+    """Return one H200 of 140 GiB."""
     return replace(gpu(index, total=140 * GIB), **facts)
 
 
 def sample(*pairs: tuple[Gpu, Reading], origin: Origin = LIVE, time: float = EPOCH) -> Sample:
-    """One moment of the GPUs given."""
+    """Return a sample of the given GPUs."""
     gpus, readings = zip(*pairs, strict=True) if pairs else ((), ())
     return Sample(schema=SCHEMA, time=time, origin=origin, gpus=gpus, readings=readings)

@@ -1,4 +1,4 @@
-"""torch's stand-in in the tests' own process."""
+"""torch's stand-in in the tests' process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STANDIN = Path(__file__).with_name("torch_standin") / "torch" / "__init__.py"
 
 
 def make_torch() -> Any:
-    """A fresh stand-in with two GPUs, in which CUDA is not up."""
+    """A fresh stand-in with two GPUs and CUDA not initialized."""
     spec = importlib.util.spec_from_file_location("torch", STANDIN)
     assert spec is not None
     assert spec.loader is not None
@@ -22,7 +22,7 @@ def make_torch() -> Any:
 
 
 class FakeTorch(SimpleNamespace):
-    """As much of torch as gpuwidget asks, with an allocator of our own."""
+    """The parts of torch that gpuwidget calls, with a stand-in allocator."""
 
     def __init__(self, devices: int = 1) -> None:
         self.current = dict.fromkeys(range(devices), 0)

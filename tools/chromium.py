@@ -1,7 +1,7 @@
-"""A Chromium for the browser tests: the system's, else Playwright's own.
+"""A Chromium for the browser tests: the system's, else Playwright's.
 
 ``python -m tools.chromium`` installs one where there is none: Debian's as root, else Playwright's, into the
-user's cache. It exits with 0 when there is one, else with a sentence that says what to install.
+user's cache. It exits with 0 when there is one, else with a message that names what to install.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def find() -> str | None:
 
 
 def playwrights_path() -> str:
-    """Return where Playwright keeps its own Chromium once it is downloaded."""
-    # In a process of its own: Playwright's synchronous interface refuses to start inside an event loop.
+    """Return the path of Playwright's own Chromium once it is downloaded."""
+    # In a subprocess: Playwright's synchronous interface does not start inside an event loop.
     command = [sys.executable, "-c", _PRINT_PATH]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
@@ -48,7 +48,7 @@ def install() -> None:
 
 
 def main() -> str | None:
-    """Return None when there is a Chromium, else why not and what to do."""
+    """Return None when there is a Chromium, else the reason and what to do."""
     if find() is None:
         print("Installing Chromium for the browser tests.", flush=True)
         install()

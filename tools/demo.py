@@ -1,7 +1,7 @@
-"""JupyterLab on this machine with the quickstart notebook open: what ``make demo`` runs.
+"""JupyterLab on this machine with the quickstart notebook open: ``make demo``.
 
-It shows this machine's NVIDIA GPUs, or the recording of four H200s where there are none. The choice is
-made here, so that every kernel and the server agree; a GPUWIDGET_SOURCE of the user's own is left alone.
+It shows this machine's NVIDIA GPUs, or the recording of four H200s where there are none. The choice is made
+here, so that every kernel and the server use the same source; the user's GPUWIDGET_SOURCE applies if set.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ QUICKSTART = "quickstart.ipynb"
 FIRST_PORT = 8888
 PANEL = "jp-gpuwidget-panel"
 SIGNATURES = Path(sys.prefix) / "demo_signatures.db"
-"""Apart from the user's own, so that what the demo trusts is trusted nowhere else."""
+"""Separate from the user's: what the demo trusts is trusted nowhere else."""
 WORKSPACES = Path(sys.prefix) / "demo_workspaces"
-"""Where the demo's layout is kept, apart from the user's own."""
+"""The demo's layout is kept here, separate from the user's."""
 _LAYOUT = {
     "right": {"collapsed": False, "visible": True, "current": PANEL, "widgets": [PANEL]},
     "relativeSizes": [0, 0.72, 0.28],
@@ -46,7 +46,7 @@ _END_S = 10
 
 
 def choose_source(environment: Mapping[str, str]) -> tuple[str, str]:
-    """The source that the demo uses, and the sentence that says so."""
+    """Return the source that the demo uses, and the sentence that states it."""
     chosen = environment.get(SOURCE_VARIABLE, "")
     if chosen:
         return chosen, f"{SOURCE_VARIABLE} is {chosen}."
@@ -62,14 +62,15 @@ def choose_source(environment: Mapping[str, str]) -> tuple[str, str]:
 
 
 def server_environment(environment: Mapping[str, str], source: str, token: str) -> dict[str, str]:
-    """The server's variables: its kernels are this Python's, whatever kernels the user has elsewhere."""
+    """Return the server's environment: its kernels use this Python, whatever kernels the user has
+    elsewhere."""
     made = {name: value for name, value in environment.items() if name != "JUPYTER_PATH"}
-    # The token goes by the environment: other users can read a command line.
+    # The token is passed in the environment: other users can read a command line.
     return {**made, SOURCE_VARIABLE: source, "JUPYTER_TOKEN": token, "JUPYTER_PREFER_ENV_PATH": "1"}
 
 
 def server_command(port: int) -> list[str]:
-    """JupyterLab for this port alone."""
+    """Return the command that starts JupyterLab on this port only."""
     command = [
         *(sys.executable, "-m", "jupyterlab", "--no-browser", "--ServerApp.ip=127.0.0.1"),
         *(f"--ServerApp.port={port}", "--ServerApp.port_retries=0"),
@@ -77,18 +78,18 @@ def server_command(port: int) -> list[str]:
         f"--LabApp.workspaces_dir={WORKSPACES}",
         *(f"--NotebookNotary.db_file={SIGNATURES}", "--ServerApp.log_level=WARN"),
     ]
-    # Jupyter asks root for this word; the server listens on 127.0.0.1 alone.
+    # Jupyter requires this option of root; the server listens on 127.0.0.1 only.
     return [*command, "--allow-root"] if os.name == "posix" and os.geteuid() == 0 else command
 
 
 def trust_quickstart() -> None:
-    """Have its committed cards shown whole: JupyterLab strips drawings from notebooks that nobody signed."""
+    """Trust the notebook: JupyterLab strips drawings from the cards of notebooks that are not signed."""
     notary = NotebookNotary(db_file=str(SIGNATURES))
     notary.sign(nbformat.read(NOTEBOOKS / QUICKSTART, nbformat.current_nbformat))
 
 
 def open_panel(folder: Path = WORKSPACES) -> None:
-    """Begin with the GPU panel open; how the user leaves the layout, the next demo finds it."""
+    """Start with the GPU panel open; the next demo keeps the layout that the user leaves."""
     workspaces = WorkspacesManager(str(folder))
     if not workspaces.list_workspaces():
         layout = {"data": {"layout-restorer:data": _LAYOUT}, "metadata": {"id": "default"}}
@@ -96,7 +97,7 @@ def open_panel(folder: Path = WORKSPACES) -> None:
 
 
 def free_port(first: int = FIRST_PORT) -> int:
-    """``first`` or the next port after it that nobody listens on."""
+    """Return ``first`` or the next port after it that is free."""
     for port in range(first, first + 100):
         with socket.socket() as tried:
             try:
@@ -108,7 +109,7 @@ def free_port(first: int = FIRST_PORT) -> int:
 
 
 def has_browser(environment: Mapping[str, str]) -> bool:
-    """Whether a browser with a window can be opened here."""
+    """Return whether a browser with a window can be opened here."""
     if sys.platform.startswith("linux") and not (
         environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY")
     ):
@@ -145,7 +146,7 @@ def wait_until_ready(server: subprocess.Popen[bytes], url: str) -> None:
         except (urllib.error.URLError, OSError):
             time.sleep(0.2)
     server.terminate()
-    raise SystemExit("JupyterLab did not start; its own words are above.")
+    raise SystemExit("JupyterLab did not start; its output is above.")
 
 
 def end_on_signals(server: subprocess.Popen[bytes]) -> None:
@@ -168,7 +169,7 @@ def end_on_signals(server: subprocess.Popen[bytes]) -> None:
 
 
 def main() -> int:
-    """Run the demo until the server ends; its exit status."""
+    """Run the demo until the server ends; return its exit status."""
     source, sentence = choose_source(os.environ)
     token, port = secrets.token_hex(16), free_port()
     base = f"http://127.0.0.1:{port}"
@@ -176,10 +177,10 @@ def main() -> int:
     trust_quickstart()
     open_panel()
     with (
-        # Not in /tmp, where a browser that is installed as a snap reads nothing.
+        # Not in /tmp, where a browser that is installed as a snap can't read.
         tempfile.TemporaryDirectory(prefix="demo_browser_", dir=sys.prefix) as folder,
-        # In a session of its own, and ended by SIGTERM: at Ctrl-C Jupyter would ask whether it is meant, from
-        # a thread that its signal handler starts, which can hang.
+        # In a new session, and ended by SIGTERM: at Ctrl-C Jupyter would ask for confirmation, from a thread
+        # that its signal handler starts and that can hang.
         subprocess.Popen(server_command(port), env=environment, start_new_session=True) as server,
     ):
         end_on_signals(server)

@@ -1,4 +1,4 @@
-"""Programs of this machine that the tests need: whether they answer, and running what fetches them."""
+"""Programs that the tests need: checks that they run, and the commands that install them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 
 def answers(path: str) -> bool:
-    """Whether the program at ``path`` tells its version.
+    """Return whether the program at ``path`` prints its version.
 
     Ubuntu's Chromium without its snap is a script that only prints what to install.
     """
@@ -20,7 +20,7 @@ def answers(path: str) -> bool:
 
 
 def succeeds(command: Sequence[str], cwd: str | None = None) -> bool:
-    """Run a command that must ask nobody anything; whether it went well."""
+    """Run a command without input; return whether it succeeded."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     done = subprocess.run(command, env=environment, cwd=cwd, stdin=subprocess.DEVNULL, check=False)
     return done.returncode == 0

@@ -1,7 +1,7 @@
-"""A Prometheus for the tests: the system's, or Debian's package unpacked beside the tests' packages.
+"""A Prometheus for the tests: the system's, or Debian's package, unpacked in the tests' environment.
 
-It is unpacked, not installed: an installed package starts a server that stays. ``python -m tools.prometheus``
-ends with 0 when there is one, else with a sentence that says what to install.
+It is unpacked, not installed: an installed package starts a server that keeps running. ``python -m
+tools.prometheus`` exits with 0 when there is one, else with a message that names what to install.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MISSING = (
 
 
 def find() -> dict[str, str] | None:
-    """The path of each of the programs, where all are there and answer; else None."""
+    """Return the path of each of the programs, where all exist and run; else None."""
     places = (None, str(UNPACKED / "usr" / "bin"))
     for place in places:
         found = {
@@ -38,14 +38,14 @@ def find() -> dict[str, str] | None:
 
 
 def unpack() -> bool:
-    """Fetch the package with apt-get where there is one, and unpack it; whether that went well."""
+    """Download the package with apt-get where there is one, and unpack it; return whether that succeeded."""
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
         return False
     if os.geteuid() == 0:
-        # Who may not has the lists of an earlier update, or none.
+        # A user without the permission has the lists of an earlier update, or none.
         succeeds(["apt-get", "update", "-qq"])
     with tempfile.TemporaryDirectory() as folder:
-        # Root's apt would fetch as a user who may not write there, and say so at length.
+        # Root's apt downloads as a user who may not write there, and prints a long warning about it.
         fetch = ["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", PACKAGE]
         if not succeeds(fetch, cwd=folder):
             return False
@@ -55,7 +55,7 @@ def unpack() -> bool:
 
 
 def main() -> str | None:
-    """None when there is a Prometheus, else why not and what to do."""
+    """Return None when there is a Prometheus, else the reason and what to do."""
     if find() is None:
         print("Fetching Prometheus for the tests of gpuwidget/metrics.", flush=True)
         unpack()

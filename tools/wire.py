@@ -1,6 +1,7 @@
-"""The labextension's types, made from the dataclasses: ``python -m tools.wire`` writes, ``--check`` compares.
+"""The labextension's types, generated from the dataclasses.
 
-Each dataclass becomes an interface, each docstring, and with it each unit, a comment.
+``python -m tools.wire`` writes the file, ``--check`` compares it. Each dataclass becomes an interface, and
+each docstring, units included, a comment.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ ROOTS: Sequence[type] = (
     kernel_state.KernelState,
     *(one for members, _ in UNIONS.values() for one in members),
 )
-"""What is sent; the dataclasses within these follow by themselves."""
+"""The messages that are sent; the dataclasses that they contain follow automatically."""
 
 _NAMES = {
     str: "string",
@@ -87,7 +88,7 @@ _WIDTH = 110
 
 
 def typescript() -> str:
-    """The whole file."""
+    """Return the whole file."""
     parts = [HEADER]
     for name, (value, words) in CONSTANTS.items():
         parts.append(f"{_comment(words, '')}export const {name} = {_literal(value)};\n")
@@ -105,7 +106,7 @@ def typescript() -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the file, or with ``--check`` compare with it; 1 where it differs."""
+    """Write the file, or with ``--check`` compare with it; return 1 where it differs."""
     text = typescript()
     if "--check" in arguments:
         if FILE.is_file() and FILE.read_text(encoding="utf-8") == text:
@@ -118,7 +119,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _reached(roots: Sequence[type]) -> list[type]:
-    """The dataclasses that ``roots`` are made of, those within others first."""
+    """Return the dataclasses that ``roots`` consist of, contained ones first."""
     found: dict[type, None] = {}
 
     def visit(one: Any) -> None:
@@ -164,12 +165,12 @@ def _type(hint: Any) -> str:
 
 
 def _literal(value: object) -> str:
-    # Single quotes, as the labextension's other files have them.
+    # Single quotes, as in the labextension's other files.
     return f"'{value}'" if isinstance(value, str) else json.dumps(value)
 
 
 def _field_docstrings(one: type) -> dict[str, str]:
-    """The string below each field, which Python itself forgets."""
+    """Return the docstring below each field, which Python does not store."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(one))).body
     assert isinstance(tree, ast.ClassDef)
     return dict(_documented(tree.body))
@@ -189,7 +190,7 @@ def _documented(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
 def _comment(words: str, indent: str) -> str:
     if not words:
         return ""
-    # Python's markup as Markdown, which editors show.
+    # Python's markup as Markdown, which editors render.
     text = re.sub(r":class:`(?:[\w.]+\.)?(\w+)`", r"`\1`", words).replace("``", "`").replace("*/", "* /")
     text = re.sub(r"\b(None|True|False)\b", lambda found: _WORDS[found[0]], text)
     paragraphs = [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]

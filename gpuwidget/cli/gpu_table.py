@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpuwidget.model.command_line import full_command
 from gpuwidget.model.terminal_text import TableColumn, format_table, printable, truncate
-from gpuwidget.model.units import GIB, UNKNOWN, duration
+from gpuwidget.model.units import UNKNOWN, duration, gib, whole_number
 from gpuwidget.sources.throttle_reasons import needing_attention
 
 if TYPE_CHECKING:
@@ -95,11 +95,11 @@ def _gpu_row(gpu: Gpu, reading: Reading, now: float, tz: tzinfo | None) -> tuple
         return (*who, "no answer yet")
     return (
         *who,
-        _whole(reading.utilization),
-        f"{_gib(reading.memory_used):>5} / {_gib(gpu.memory_total):>5}",
-        f"{_whole(reading.power_w):>3} / {_whole(reading.power_limit_w):>3}",
-        _whole(reading.temperature_c),
-        _whole(reading.sm_clock_mhz),
+        whole_number(reading.utilization),
+        f"{gib(reading.memory_used):>5} / {gib(gpu.memory_total):>5}",
+        f"{whole_number(reading.power_w):>3} / {whole_number(reading.power_limit_w):>3}",
+        whole_number(reading.temperature_c),
+        whole_number(reading.sm_clock_mhz),
         UNKNOWN if reading.throttle is None else ", ".join(map(printable, reading.throttle)),
     )
 
@@ -127,7 +127,7 @@ def _process_rows(gpu: Gpu, reading: Reading) -> list[tuple[str, ...]]:
             _gpu_number(gpu),
             str(process.pid),
             UNKNOWN if process.user is None else printable(process.user),
-            _gib(process.memory),
+            gib(process.memory),
             printable(full_command(process.program, process.arguments) or UNKNOWN),
         )
         for process in largest_first
@@ -147,14 +147,3 @@ def _name(gpu: Gpu) -> str:
 def _moment(epoch: float, now: float, tz: tzinfo | None) -> str:
     then, today = datetime.fromtimestamp(epoch, tz), datetime.fromtimestamp(now, tz)
     return then.strftime("%H:%M:%S" if then.date() == today.date() else "%Y-%m-%d %H:%M:%S")
-
-
-def _whole(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.0f}"
-
-
-def _gib(size: int | None) -> str:
-    if size is None:
-        return UNKNOWN
-    # A little memory must not read as none.
-    return "<0.1" if 0 < size < 0.05 * GIB else f"{size / GIB:.1f}"

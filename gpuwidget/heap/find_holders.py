@@ -54,7 +54,7 @@ def find_holders(
     ``excluded`` objects are not followed. ``time_limit_s`` is CPU time of this thread. ``on_storage`` is
     called for each block that has an owner.
     """
-    torch: Any = cuda_state.loaded()
+    torch: Any = cuda_state.loaded_torch()
     disable_torch_function = _disable_torch_function(torch)
     if disable_torch_function is None:
         owners = {index: (None,) * len(device.addresses) for index, device in blocks.items()}
@@ -90,7 +90,7 @@ def find_storages(
 
     Names take the most time where objects refer to each other a lot.
     """
-    torch: Any = cuda_state.loaded()
+    torch: Any = cuda_state.loaded_torch()
     disable_torch_function = _disable_torch_function(torch)
     if disable_torch_function is not None:
         with gc_paused(), disable_torch_function():

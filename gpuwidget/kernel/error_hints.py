@@ -18,7 +18,7 @@ from gpuwidget.model import units
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.device_switch import cuda_index
-from gpuwidget.pytorch.tensor_devices import devices_of
+from gpuwidget.pytorch.torch_variables import devices_of_tensors
 
 _LOG = logging.getLogger(__name__)
 
@@ -64,7 +64,10 @@ class TrapHints:
 def hint(error: BaseException, user_ns: Mapping[str, object]) -> str | None:
     """What happened and the one-line fix, the fix on a line of its own; None for all other errors."""
     # The errors of torch's that are meant; to ask any other object for its text may run the user's code.
-    if cuda_state.loaded() is None or type(error).__module__.partition(".")[0] not in ("builtins", "torch"):
+    if cuda_state.loaded_torch() is None or type(error).__module__.partition(".")[0] not in (
+        "builtins",
+        "torch",
+    ):
         return None
     if not isinstance(error, (RuntimeError, OSError)):
         return None
@@ -134,12 +137,12 @@ def _where(trace: TracebackType | None, user_ns: Mapping[str, object]) -> tuple[
     for frame, line in _users_frames(trace):
         names = dict.fromkeys(_NAME.findall(line))
         seen = {**frame.f_globals, **frame.f_locals}
-        named = devices_of((name, seen[name]) for name in names if name in seen)
+        named = devices_of_tensors((name, seen[name]) for name in names if name in seen)
         if len(set(named.values())) > 1:
             return named, True
-        around = around or devices_of(frame.f_locals.items())
+        around = around or devices_of_tensors(frame.f_locals.items())
     seen_by_all = ((name, value) for name, value in user_ns.items() if not name.startswith("_"))
-    return around or devices_of(seen_by_all), False
+    return around or devices_of_tensors(seen_by_all), False
 
 
 def _users_frames(trace: TracebackType | None) -> Iterator[tuple[FrameType, str]]:

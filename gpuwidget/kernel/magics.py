@@ -1,4 +1,4 @@
-"""``%load_ext gpuwidget``: the magics, hooked into one shell and out of it again without a trace."""
+"""``%load_ext gpuwidget``: add the magics and hooks to one shell, and remove them completely on unload."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gpuwidget.kernel.panel_requests import PanelRequests
 from gpuwidget.kernel.shell.running_cells import RunningCells
 from gpuwidget.model.errors import GpuWidgetError, OptionError
 from gpuwidget.model.terminal_text import printable_lines
-from gpuwidget.pytorch.device_switch import SWITCH
+from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
 from gpuwidget.sampler import Subscription, process_sampler
 
 if TYPE_CHECKING:
@@ -41,11 +41,12 @@ _GPU_USAGE = (
     "TF32's and torch's others, with a name and a value to set one. %gpu doctor: why torch does not use "
     "the GPU."
 )
-_WARM_UP_AFTER_S = 0.3
+_WARM_UP_DELAY_S = 0.3
+"""Time after ``%load_ext`` at which the chart's libraries are imported."""
 
 
 class Extension:
-    """What gpuwidget has hooked into one shell."""
+    """The magics and hooks in one shell."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
@@ -79,7 +80,7 @@ class Extension:
         self._shell.register_magic_function(self._gpuwatch, "cell", "gpuwatch")
         self._shell.register_magic_function(self._gpu, "line", "gpu")
         # ipykernel runs the cells on the main thread; torch's defaults in a subshell's thread are separate.
-        SWITCH.attach(threading.main_thread().ident or 0)
+        DEVICE_SWITCH.attach(threading.main_thread().ident or 0)
         SWITCHES.attach(lambda: self._running.busy)
         self._requests.start()
         self._warm_up_soon()
@@ -91,7 +92,7 @@ class Extension:
         self._requests.stop()
         self._running.clear()
         CELLS.detach()
-        SWITCH.detach()
+        DEVICE_SWITCH.detach()
         SWITCHES.detach()
         dashboard.close()
         for event, hook in self._hooks:
@@ -164,22 +165,25 @@ class Extension:
     # -- %gpu ----------------------------------------------------------------------------------------
 
     def _gpu(self, line: str) -> None:
-        """The live dashboard: ``%gpu``. A one-line card for every cell: ``%gpu watch on`` and ``off``.
+        """Show the live dashboard, or run a subcommand.
 
-        torch's default device: ``%gpu device`` shows it and what there is, ``%gpu device cuda:1`` (``cpu``,
-        ``none``) chooses it from the next cell on; with ``--light`` only the current CUDA device, which costs
-        nothing.
+        ``%gpu`` shows a live dashboard of all GPUs. ``%gpu watch on`` shows a one-line card below every cell,
+        ``%gpu watch off`` stops that.
 
-        Who holds the GPU's memory: ``%gpu memory``, with ``--cells`` which cell allocated it. What this
-        notebook keeps of past cells: ``%gpu free`` lists it, ``%gpu free --yes`` releases it; ``%gpu free
-        NAME`` deletes a variable of yours.
+        ``%gpu device`` shows torch's default device and the available ones. ``%gpu device cuda:1`` (or
+        ``cpu``, ``none``) chooses it from the next cell on; ``--light`` sets only the current CUDA device,
+        which costs nothing.
 
-        Two runs side by side: ``%gpu compare 5 9``, by cell number, label or variable.
+        ``%gpu memory`` shows who holds the GPU's memory, ``--cells`` which cell allocated it. ``%gpu free``
+        lists what this notebook keeps of past cells, ``%gpu free --yes`` releases it, ``%gpu free NAME``
+        deletes one of your variables.
 
-        torch's switches for speed, precision and repeatability: ``%gpu switches`` shows them and what they
-        trade, ``%gpu switches cudnn.benchmark on`` sets one at once and says what it ran.
+        ``%gpu compare 5 9`` compares two runs, by cell number, label or variable.
 
-        Why torch does not use the GPU, link by link: ``%gpu doctor``.
+        ``%gpu switches`` shows torch's switches for speed, precision and repeatability and what they trade;
+        ``%gpu switches cudnn.benchmark on`` sets one at once and shows the statement that it ran.
+
+        ``%gpu doctor`` shows why torch does not use the GPU, link by link.
         """
         words = line.split()
         try:
@@ -199,7 +203,7 @@ class Extension:
     def _device(self, device: str | None = None, mode: str | None = None) -> None:
         if device is not None:
             default_device.set_device(device, new_tensors=mode is None)
-        text = default_device.words(SWITCH.state) if device is not None else default_device.overview()
+        text = default_device.words(DEVICE_SWITCH.state) if device is not None else default_device.overview()
         self._shell.display_pub.publish(data={"text/plain": printable_lines(text)}, metadata={})
 
     # -- the live chart's libraries ------------------------------------------------------------------
@@ -211,12 +215,12 @@ class Extension:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             return
-        self._loop_handle = loop.call_later(_WARM_UP_AFTER_S, self._warm_up, loop)
+        self._loop_handle = loop.call_later(_WARM_UP_DELAY_S, self._warm_up, loop)
 
     def _warm_up(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Import what the live chart needs (0.3 to 0.8 s) while the kernel has nothing else to do."""
+        """Import the live chart's libraries (0.3 to 0.8 s) while the kernel is idle."""
         if self._watcher.busy:
-            self._loop_handle = loop.call_later(_WARM_UP_AFTER_S, self._warm_up, loop)
+            self._loop_handle = loop.call_later(_WARM_UP_DELAY_S, self._warm_up, loop)
             return
         try:
             live_display.prepare()
@@ -228,7 +232,7 @@ _loaded: Extension | None = None
 
 
 def load(shell: InteractiveShell) -> None:
-    """Hook gpuwidget into ``shell``; loaded already, it does nothing. Raises UsageError in one line."""
+    """Load the extension; do nothing if it is loaded. Raise UsageError, in one line."""
     global _loaded
     if _loaded is not None:
         return
@@ -241,7 +245,7 @@ def load(shell: InteractiveShell) -> None:
 
 
 def unload(shell: InteractiveShell) -> None:
-    """Take everything back."""
+    """Unload the extension."""
     global _loaded
     if _loaded is not None:
         _loaded.unload()

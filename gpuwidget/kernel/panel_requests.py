@@ -32,7 +32,7 @@ from gpuwidget.model.kernel_requests import (
 )
 from gpuwidget.model.kernel_state import KernelState
 from gpuwidget.model.to_json import to_json
-from gpuwidget.pytorch.device_switch import SWITCH
+from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
 
 _LOG = logging.getLogger(__name__)
 
@@ -153,5 +153,5 @@ class PanelRequests:
             device = default_device.checked(
                 request.device, new_tensors=request.new_tensors, patience_s=_DEVICE_TIMEOUT_S
             )
-            SWITCH.choose(device, new_tensors=request.new_tensors)
+            DEVICE_SWITCH.choose(device, new_tensors=request.new_tensors)
         return None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from gpuwidget.pytorch.allocator import Churn, DeviceBlocks
+from gpuwidget.pytorch.allocator import AllocationCounts, DeviceBlocks
 
 BEFORE = 0
 """Instead of a cell's number: allocated before anybody looked."""
@@ -44,13 +44,15 @@ class CellBlocks:
     def __init__(self) -> None:
         self._blocks: dict[int, dict[int, _Block]] = {}
         """By device index and address."""
-        self._churn: dict[int, Churn] = {}
+        self._churn: dict[int, AllocationCounts] = {}
 
-    def idle(self, churn: Mapping[int, Churn]) -> bool:
+    def idle(self, churn: Mapping[int, AllocationCounts]) -> bool:
         """Whether no memory was allocated or freed since the last look."""
         return all(self._churn.get(index) == now for index, now in churn.items())
 
-    def settle(self, cell: int, blocks: Mapping[int, DeviceBlocks], churn: Mapping[int, Churn]) -> bool:
+    def settle(
+        self, cell: int, blocks: Mapping[int, DeviceBlocks], churn: Mapping[int, AllocationCounts]
+    ) -> bool:
         """What is new since the last look was allocated by ``cell``. Returns whether anything is."""
         new = False
         for index, device in blocks.items():
@@ -97,7 +99,7 @@ class CellBlocks:
         """Whether anything that ``cell`` allocated is still there."""
         return any(block.cell == cell for device in self._blocks.values() for block in device.values())
 
-    def _allocations(self, index: int, churn: Mapping[int, Churn]) -> int | None:
+    def _allocations(self, index: int, churn: Mapping[int, AllocationCounts]) -> int | None:
         now = churn.get(index)
         if now is None:
             return None

@@ -1,4 +1,4 @@
-"""What looks at a run beside the samples of its GPUs: where the code was, what its lines allocated."""
+"""What collects data about a run besides the GPU samples: a profiler, the memory by line or by holder."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import Protocol, runtime_checkable
 from gpuwidget.model.report import CodeTime, Report
 
 
-class Witness(Protocol):
-    """One more look at a run. Nothing it does may raise, wait for a GPU or outlive :meth:`abandon`."""
+class Collector(Protocol):
+    """Collects data during a run. No method may raise or wait for a GPU; nothing outlives :meth:`abandon`."""
 
     def start(self) -> None:
-        """Begin, on the thread that runs the code, just before the run's time begins."""
+        """Start, on the thread that runs the code, just before the run's time begins."""
 
     def stop(self) -> None:
-        """The code has ended: called on the same thread, first of all, and so must be quick."""
+        """Stop. Called on the same thread as soon as the code has ended, so it must be quick."""
 
-    def testify(self, report: Report) -> Report:
-        """The report with what was seen; once, after :meth:`stop`."""
+    def annotate(self, report: Report) -> Report:
+        """Return the report with the collected data; called once, after :meth:`stop`."""
         ...
 
     def abandon(self) -> None:
-        """End without a word; safe to call at any time, and twice."""
+        """Stop without a result; safe to call at any time, and twice."""
 
 
 @runtime_checkable
-class TimeWitness(Witness, Protocol):
-    """A witness that can say while the run goes on where its time went."""
+class TimeCollector(Collector, Protocol):
+    """A collector that can return where the time went while the run goes on."""
 
-    def so_far(self) -> CodeTime | None:
-        """Of the run so far, None before anything was seen; may be called from any thread."""
+    def snapshot(self) -> CodeTime | None:
+        """Return the run's time so far, None without data; may be called from any thread."""
         ...

@@ -1,19 +1,19 @@
-"""One GPU over one run: sums that grow with each sample, in constant memory."""
+"""What one GPU's readings add up to over a run: means, peaks and integrals, in constant memory."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gpuwidget.measure import reasons
 from gpuwidget.measure.process_memory import Holding
-from gpuwidget.measure.running_stats import Average, Integral
 from gpuwidget.model.report import Level, Span, Traffic
 from gpuwidget.model.samples import Activity, Gpu, Reading
 from gpuwidget.sources.throttle_reasons import IDLE
 
-SHORTEST_ENERGY_S = 0.1
-"""The driver's energy counter and its power readings say nothing of a shorter run."""
-_WIDEST_UTILIZATION_WINDOW_S = 1.0
+MIN_ENERGY_S = 0.1
+"""A shorter run has neither energy nor power."""
+_MAX_UTILIZATION_WINDOW_S = 1.0
 _ACTIVITIES = (
     ("sm_activity", "sm"),
     ("sm_occupancy", "sm_occupancy"),
@@ -25,26 +25,70 @@ _ACTIVITIES = (
     ("nvlink_tx", "nvlink_tx"),
     ("nvlink_rx", "nvlink_rx"),
 )
-_NEVER = Average()
+"""The report's name of each hardware counter, and its field in :class:`Activity`."""
 _CLOCKS_EVERY_S = 2.0
-"""Seconds between two readings of what holds the clocks down."""
-_CLOCKS_SHORT = "the run was shorter than the 2 s between two readings of it"
-_AT_REST = 10.0
-"""Percent of utilization up to which a GPU rests between two bursts of work."""
-_AT_WORK = 20.0
-"""Percent from which on it is in a burst."""
-_UNANSWERED = "the GPU did not answer in time"
-_TOO_SHORT_FOR_ENERGY = f"the run was shorter than {SHORTEST_ENERGY_S:g} s"
-_TOO_FEW_WINDOWS = "less than nine tenths of the run lay in windows of the driver's that are known"
-_GAP = "the driver did not say it throughout the run"
-_LEAST_COUNTED = 0.6
-"""Of a run, that must lie in windows of the hardware counters."""
-_TOO_LITTLE_COUNTED = "the windows of the hardware counters (0.5 s) inside the run leave out too much of it"
+"""Seconds between two readings of the throttle reasons."""
+_IDLE_BELOW = 10.0
+"""Percent of utilization up to which a GPU is idle between two bursts of work."""
+_BUSY_FROM = 20.0
+"""Percent of utilization from which on it is in a burst."""
+_MIN_COUNTED = 0.6
+"""Part of the run that windows of the hardware counters must cover."""
+_MIN_IDLE_KNOWN = 0.9
+"""Part of the run that the driver's windows must cover for the energy while idle."""
 
 
 @dataclass(slots=True)
-class _Extent:
-    """A quantity of bytes over the run."""
+class Average:
+    """Mean weighted by the time for which each value stands, and the maximum."""
+
+    seconds: float = 0.0
+    """Time with a value."""
+    _sum: float = 0.0
+    _max: float = float("-inf")
+
+    def add(self, value: float | None, seconds: float) -> None:
+        """Add ``value`` for ``seconds``; None and empty spans are ignored."""
+        if value is None or seconds <= 0:
+            return
+        self._sum += value * seconds
+        self.seconds += seconds
+        self._max = max(self._max, value)
+
+    @property
+    def known(self) -> bool:
+        """Whether there was any value."""
+        return self.seconds > 0
+
+    def level(self) -> Level | None:
+        """Return mean and maximum; None without a value."""
+        return Level(self._sum / self.seconds, self._max) if self.known else None
+
+
+@dataclass(slots=True)
+class Integral:
+    """Integral over time by the trapezoid rule: watts in, joules out.
+
+    An unknown value leaves a gap, which :attr:`covered` shows.
+    """
+
+    total: float = 0.0
+    covered: float = 0.0
+    """Seconds between known neighbours."""
+    _last: tuple[float, float] | None = None
+
+    def add(self, t: float, value: float | None) -> None:
+        """Add ``value`` at ``t`` seconds."""
+        if value is not None and self._last is not None:
+            last_t, last_value = self._last
+            self.total += (t - last_t) * (value + last_value) / 2
+            self.covered += t - last_t
+        self._last = None if value is None else (t, value)
+
+
+@dataclass(slots=True)
+class _MemorySpan:
+    """Bytes at the run's start and end, and their peak."""
 
     start: int | None = None
     end: int | None = None
@@ -58,155 +102,154 @@ class _Extent:
         return Span(self.start, self.end, self.peak)
 
 
+_NO_VALUES = Average()
+
+
 @dataclass(slots=True)
-class Track:
-    """What one GPU read during a run, from :meth:`begin` to :meth:`end`."""
+class GpuTotals:
+    """Sums up one GPU's readings during a run, from :meth:`begin` to :meth:`end`."""
 
     gpu: Gpu
     reading: Reading
     """The newest reading."""
-    widest_gap: float
-    """Seconds without a reading from which on what happened in them counts as unknown."""
-    used_by_us: bool = False
-    """Whether this process was seen to hold memory, or a context, on it."""
-    own_at_start: bool | None = None
-    """Whether it itself, its children aside, had a context at the start; None where nobody can say."""
-    own: bool = False
-    """Whether it was seen to have one."""
+    max_gap_s: float
+    """A gap of more seconds between two readings counts as unknown."""
+    used_by_process: bool = False
+    """Whether this process or a child was seen to hold memory, or a context, on it."""
+    had_context: bool | None = None
+    """Whether this process itself had a context at the start; None where unknown."""
+    has_context: bool = False
+    """Whether this process itself was seen to have one."""
     children: dict[int, str] = field(default_factory=dict)
-    """Its children that held memory there, by process id: their programs."""
+    """The programs of its children that held memory on the GPU, by process id."""
     process_memory_now: int | None = None
     missing: dict[str, str] = field(default_factory=dict)
-    _device: _Extent = field(default_factory=_Extent)
-    _process: _Extent = field(default_factory=_Extent)
-    _children: _Extent = field(default_factory=_Extent)
+    """For each of the report's fields that is None: why."""
+    _device: _MemorySpan = field(default_factory=_MemorySpan)
+    _process: _MemorySpan = field(default_factory=_MemorySpan)
+    _children: _MemorySpan = field(default_factory=_MemorySpan)
     _utilization: Average = field(default_factory=Average)
     _memory_utilization: Average = field(default_factory=Average)
     _bursts: int = 0
-    _rested: bool = False
+    _was_idle: bool = False
     _power: Average = field(default_factory=Average)
     _throttled: dict[str, float] | None = None
     _energy: Integral = field(default_factory=Integral)
+    _idle_known_s: float = 0.0
+    """Seconds for which it is known whether any kernel ran."""
+    _idle_known_j: float = 0.0
+    """Joules in that time."""
     _idle_j: float = 0.0
-    _told_j: float = 0.0
-    _told_s: float = 0.0
-    """Seconds of which it is known whether any kernel ran, their joules, and of these the ones without."""
+    """The part of these joules drawn while no kernel ran."""
     _last_power: float | None = None
     _activities: dict[str, Average] = field(default_factory=dict)
     _last_activity: float | None = None
     _last_t: float = 0.0
-    """When, in seconds since the run's start, its utilization and power were last read."""
+    """When its utilization and power were last read, in seconds since the run's start."""
     _last_measured: float | None = None
     _was_lost: bool = False
 
+    # -- readings ------------------------------------------------------------------------------------
+
     def begin(self, reading: Reading, holding: Holding, fresh: bool) -> None:
-        """The reading just before the run's start; where it is not ``fresh`` the start is unknown."""
-        self._meet(reading, holding)
+        """Add the reading just before the run's start; if it is not ``fresh``, the start is unknown."""
+        self._update(reading, holding)
         self._last_measured = reading.measured
         if fresh:
             self._device.start = reading.memory_used
             self._process.start = holding.memory
             self._children.start = holding.children_memory
-            self._device.add(reading.memory_used)
-            self._process.add(holding.memory)
-            self._children.add(holding.children_memory)
+            self._add_memory(reading, holding)
             self._energy.add(0.0, reading.power_w)
-        self.own_at_start = None if holding.memory is None else holding.own
+        self.had_context = None if holding.memory is None else holding.own
 
-    def join(self, t: float) -> None:
-        """It was first seen ``t`` seconds into the run: nothing is known of the time before."""
+    def begin_late(self, t: float) -> None:
+        """Begin ``t`` seconds into the run, when the GPU first appears; the time before is unknown."""
         self._last_t = t
 
     def add(self, t: float, reading: Reading, holding: Holding, started: float) -> None:
-        """A reading ``t`` seconds into the run that began at ``started`` (epoch seconds)."""
-        self._meet(reading, holding)
-        self._device.add(reading.memory_used)
-        self._process.add(holding.memory)
-        self._children.add(holding.children_memory)
+        """Add a reading ``t`` seconds into the run that began at ``started`` (epoch seconds)."""
+        self._update(reading, holding)
+        self._add_memory(reading, holding)
         if reading.measured is None:
             self._energy.add(t, None)
         elif reading.measured != self._last_measured:
             self._last_measured = reading.measured
-            self._measure(t, reading)
+            self._add_rates(t, reading)
         if reading.activity is not None:
             self._add_activity(reading.activity, started)
 
     def end(self, t: float, reading: Reading, holding: Holding, started: float, fresh: bool) -> None:
-        """The reading at the run's end; where it is not ``fresh`` the end is unknown."""
+        """Add the reading at the run's end; if it is not ``fresh``, the end is unknown."""
         self.add(t, reading, holding, started)
         if fresh:
             self._device.end = reading.memory_used
             self._process.end = holding.memory
             self._children.end = holding.children_memory
 
-    @property
-    def lost_since(self) -> float | None:
-        """Since when the driver calls it lost, epoch seconds; None while it is there."""
-        return self.reading.lost_since
-
-    @property
-    def came_back(self) -> bool:
-        """Whether it was lost in the run, and is there again."""
-        return self._was_lost and self.lost_since is None
-
-    def _meet(self, reading: Reading, holding: Holding) -> None:
+    def _update(self, reading: Reading, holding: Holding) -> None:
         self.reading = reading
         self.process_memory_now = holding.memory
-        self.used_by_us = self.used_by_us or holding.present
-        self.own = self.own or holding.own
+        self.used_by_process = self.used_by_process or holding.present
+        self.has_context = self.has_context or holding.own
         for child in holding.children:
             self.children[child.pid] = child.program or f"process {child.pid}"
         self._was_lost = self._was_lost or reading.lost_since is not None
         if holding.reason is not None:
             self.missing["process_memory"] = holding.reason
 
-    def _measure(self, t: float, reading: Reading) -> None:
+    def _add_memory(self, reading: Reading, holding: Holding) -> None:
+        self._device.add(reading.memory_used)
+        self._process.add(holding.memory)
+        self._children.add(holding.children_memory)
+
+    def _add_rates(self, t: float, reading: Reading) -> None:
         seconds = t - self._last_t
         self._last_t = t
-        if seconds > self.widest_gap:
-            # Nothing could be read for that long (something held the interpreter): what was is unknown.
+        if seconds > self.max_gap_s:
+            # Nothing was read for that long (the GIL was blocked), so that the time is unknown.
             self._energy.add(t, None)
             self._energy.add(t, reading.power_w)
             self._last_power = reading.power_w
             return
-        window = reading.utilization_window or _WIDEST_UTILIZATION_WINDOW_S
-        # A reading tells of the driver's last window, which may be a window old itself: only from two
-        # windows on is it certain to lie inside the run.
+        window = reading.utilization_window or _MAX_UTILIZATION_WINDOW_S
+        # A reading is of the driver's last window, which may be as old as a window is long: only after two
+        # windows it is certainly inside the run.
         if t >= 2 * window:
             self._utilization.add(reading.utilization, seconds)
             self._memory_utilization.add(reading.memory_utilization, seconds)
             self._count_bursts(reading.utilization)
-            self._add_idle(seconds, reading)
-        if t >= _CLOCKS_EVERY_S:  # before that it may be what held the clock down before the run
+            self._add_idle_energy(seconds, reading)
+        if t >= _CLOCKS_EVERY_S:  # earlier readings may be from before the run
             self._add_throttle(reading.throttle, seconds)
         self._power.add(reading.power_w, seconds)
         self._energy.add(t, reading.power_w)
         self._last_power = reading.power_w
 
-    def _add_idle(self, seconds: float, reading: Reading) -> None:
+    def _add_idle_energy(self, seconds: float, reading: Reading) -> None:
         if reading.utilization is None or reading.power_w is None or self._last_power is None:
             return
-        drawn = seconds * (reading.power_w + self._last_power) / 2
-        self._told_s += seconds
-        self._told_j += drawn
+        joules = seconds * (reading.power_w + self._last_power) / 2
+        self._idle_known_s += seconds
+        self._idle_known_j += joules
         if reading.utilization == 0:
-            self._idle_j += drawn
+            self._idle_j += joules
 
     def _count_bursts(self, utilization: float | None) -> None:
         if utilization is None:
             return
-        if utilization <= _AT_REST:
-            self._rested = True
-        elif utilization >= _AT_WORK and self._rested:
-            self._rested = False
+        if utilization <= _IDLE_BELOW:
+            self._was_idle = True
+        elif utilization >= _BUSY_FROM and self._was_idle:
+            self._was_idle = False
             self._bursts += 1
 
-    def _add_throttle(self, reasons: tuple[str, ...] | None, seconds: float) -> None:
-        if reasons is None:
+    def _add_throttle(self, throttle: tuple[str, ...] | None, seconds: float) -> None:
+        if throttle is None:
             return
         if self._throttled is None:
             self._throttled = {}
-        for reason in reasons:
+        for reason in throttle:
             if reason != IDLE:
                 self._throttled[reason] = self._throttled.get(reason, 0.0) + seconds
 
@@ -214,126 +257,134 @@ class Track:
         if activity.until == self._last_activity or activity.since < started:
             return
         self._last_activity = activity.until
-        for name, source in _ACTIVITIES:
+        for name, counter in _ACTIVITIES:
             average = self._activities.setdefault(name, Average())
-            average.add(getattr(activity, source), activity.until - activity.since)
+            average.add(getattr(activity, counter), activity.until - activity.since)
 
-    # -- what the report says ------------------------------------------------------------------------
+    # -- the report's values -------------------------------------------------------------------------
+
+    @property
+    def lost_since(self) -> float | None:
+        """Since when the driver reports it as lost, epoch seconds; None while it is available."""
+        return self.reading.lost_since
+
+    @property
+    def came_back(self) -> bool:
+        """Whether it was lost during the run and is available again."""
+        return self._was_lost and self.lost_since is None
 
     def device_memory(self) -> Span:
-        """Bytes of the whole GPU in use."""
+        """Return the bytes of the whole GPU in use."""
         span = self._device.span()
         if None in (span.start, span.end):
-            self._explain("device_memory", "memory_used", _UNANSWERED)
+            self._set_missing("device_memory", "memory_used", reasons.UNANSWERED)
         return span
 
     def process_memory(self) -> Span | None:
-        """Bytes of this process and its children; None where nobody can say."""
+        """Return the bytes of this process and its children; None where unknown."""
         return None if self._process.peak is None else self._process.span()
 
     def children_memory(self) -> Span | None:
-        """Bytes of :meth:`process_memory` that its children held; None where none did, or nobody can say."""
+        """Return the children's part of :meth:`process_memory`; None where it is 0 or unknown."""
         return self._children.span() if self._children.peak else None
 
     def utilization(self, duration_s: float) -> Level | None:
-        """Time-weighted mean of the driver's windows that lay inside the run."""
+        """Return the time-weighted mean of the driver's windows that lay inside the run."""
         return self._of_windows("utilization", self._utilization, duration_s)
 
+    def memory_utilization(self, duration_s: float) -> Level | None:
+        """Return the time-weighted mean share of time in which device memory was read or written."""
+        return self._of_windows("memory_utilization", self._memory_utilization, duration_s)
+
     def _of_windows(self, name: str, average: Average, duration_s: float) -> Level | None:
-        window = self.reading.utilization_window or _WIDEST_UTILIZATION_WINDOW_S
-        if duration_s < 2 * window:
-            short = f"the run was shorter than two of the driver's windows of {window:g} s"
-            return self._level(name, average, name, short)
-        return self._level(name, average, name, _GAP)
+        window = self.reading.utilization_window or _MAX_UTILIZATION_WINDOW_S
+        short = duration_s < 2 * window
+        return self._level(
+            name, average, name, reasons.too_short_for_windows(window) if short else reasons.GAP
+        )
 
     def activity(self, name: str, duration_s: float) -> Level | None:
-        """Time-weighted mean of the hardware counters' windows that lay inside the run.
+        """Return the time-weighted mean of the hardware counters' windows that lay inside the run.
 
-        None where they leave out more than two fifths of it, in which anything may have been.
+        None where they leave out more than two fifths of the run.
         """
         average, reason = self._counted(name, duration_s)
         return self._level(name, average, "activity", reason)
 
     def traffic(self, link: str, duration_s: float) -> Traffic | None:
-        """Bytes a second over ``pcie`` or ``nvlink``, as the counters' windows inside the run have them."""
+        """Return bytes per second over ``pcie`` or ``nvlink``, of the counters' windows inside the run."""
         (sent, reason), (received, _) = (self._counted(f"{link}_{way}", duration_s) for way in ("tx", "rx"))
         if not sent.known and not received.known:
-            self._explain(link, "activity", reason)
+            self._set_missing(link, "activity", reason)
             return None
-        return Traffic(_known_level(sent), _known_level(received))
+        return Traffic(sent.level(), received.level())
 
     def _counted(self, name: str, duration_s: float) -> tuple[Average, str]:
-        """What a counter's windows said, and why it is nothing if so."""
+        """Return a hardware counter's average, and the reason if it has no value."""
         if not self._activities:
-            return _NEVER, "no window of the hardware counters (0.5 s) lay inside the run"
+            return _NO_VALUES, reasons.NO_COUNTER_WINDOW
         average = self._activities[name]
-        if average.known and average.seconds < _LEAST_COUNTED * duration_s:
-            return _NEVER, _TOO_LITTLE_COUNTED
-        return average, "this counter gave no value"
-
-    def memory_utilization(self, duration_s: float) -> Level | None:
-        """Time-weighted mean of the share of time in which device memory was read or written."""
-        return self._of_windows("memory_utilization", self._memory_utilization, duration_s)
+        if average.known and average.seconds < _MIN_COUNTED * duration_s:
+            return _NO_VALUES, reasons.FEW_COUNTER_WINDOWS
+        return average, reasons.NO_COUNTER_VALUE
 
     @property
     def bursts(self) -> int | None:
-        """How often utilization rose from rest to work; None where it is unknown."""
+        """How often utilization rose from idle to busy; None where it is unknown."""
         return self._bursts if self._utilization.known else None
 
     def throttled(self) -> Mapping[str, float] | None:
-        """Seconds by what held the clock down; None where the driver did not say."""
+        """Return seconds by throttle reason; None where the driver gave none."""
         if self._throttled is None:
-            self._explain("throttled", "throttle", _GAP if self._last_t >= _CLOCKS_EVERY_S else _CLOCKS_SHORT)
+            short = self._last_t < _CLOCKS_EVERY_S
+            self._set_missing("throttled", "throttle", reasons.CLOCKS_TOO_SHORT if short else reasons.GAP)
             return None
         return dict(self._throttled)
 
     def power_limit(self) -> float | None:
-        """Watts that it may draw, as last read."""
+        """Return the enforced power limit in watts, as last read."""
         if self.reading.power_limit_w is None:
-            self._explain("power_limit_w", "power_limit_w", _GAP)
+            self._set_missing("power_limit_w", "power_limit_w", reasons.GAP)
         return self.reading.power_limit_w
 
     def power(self, duration_s: float) -> Level | None:
-        """Time-weighted mean of instant power, watts."""
-        if duration_s < SHORTEST_ENERGY_S:
-            self.missing["power_w"] = _TOO_SHORT_FOR_ENERGY
+        """Return the time-weighted mean of instant power, watts."""
+        if duration_s < MIN_ENERGY_S:
+            self.missing["power_w"] = reasons.too_short(MIN_ENERGY_S)
             return None
-        return self._level("power_w", self._power, "power_w", _GAP)
+        return self._level("power_w", self._power, "power_w", reasons.GAP)
 
     def energy(self, duration_s: float) -> float | None:
-        """Integral of instant power over the run, joules."""
-        if duration_s < SHORTEST_ENERGY_S:
-            self.missing["energy_j"] = _TOO_SHORT_FOR_ENERGY
+        """Return the integral of instant power over the run, joules."""
+        if duration_s < MIN_ENERGY_S:
+            self.missing["energy_j"] = reasons.too_short(MIN_ENERGY_S)
             return None
-        if not self._knows_idle(duration_s):
-            self.missing["energy_idle_j"] = _TOO_FEW_WINDOWS
+        if not self._idle_known(duration_s):
+            self.missing["energy_idle_j"] = reasons.TOO_FEW_WINDOWS
         if self._was_lost or self._energy.covered < 0.99 * duration_s:
-            self._explain("energy_j", "power_w", _GAP)
+            self._set_missing("energy_j", "power_w", reasons.GAP)
             return None
         return self._energy.total
 
     def energy_idle(self, duration_s: float) -> float | None:
-        """What of :meth:`energy` was drawn while no kernel ran, by the share in the driver's known windows.
+        """Return the part of :meth:`energy` drawn while no kernel ran, by its share in the driver's windows.
 
         None where less than nine tenths of the run lay in such windows.
         """
         total = self.energy(duration_s)
-        if total is None or not self._knows_idle(duration_s) or self._told_j <= 0:
+        if total is None or not self._idle_known(duration_s) or self._idle_known_j <= 0:
             return None
-        return total * self._idle_j / self._told_j
+        return total * self._idle_j / self._idle_known_j
 
-    def _knows_idle(self, duration_s: float) -> bool:
-        return self._told_s >= 0.9 * duration_s
+    def _idle_known(self, duration_s: float) -> bool:
+        return self._idle_known_s >= _MIN_IDLE_KNOWN * duration_s
 
     def _level(self, name: str, average: Average, source: str, reason: str) -> Level | None:
-        level = _known_level(average)
+        level = average.level()
         if level is None:
-            self._explain(name, source, reason)
+            self._set_missing(name, source, reason)
         return level
 
-    def _explain(self, name: str, source: str, otherwise: str) -> None:
-        self.missing[name] = self.reading.missing.get(source, otherwise)
-
-
-def _known_level(average: Average) -> Level | None:
-    return Level(average.mean, average.max) if average.known else None
+    def _set_missing(self, name: str, source: str, default: str) -> None:
+        """Give the reason for ``name``: the reading's for ``source``, else ``default``."""
+        self.missing[name] = self.reading.missing.get(source, default)

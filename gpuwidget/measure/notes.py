@@ -1,18 +1,22 @@
-"""What a report says in words beside its figures."""
+"""The notes of a report: what happened during the run besides its figures, with the English of each.
+
+Each function returns a :class:`~gpuwidget.model.report.Note` with an id, its parameters and its text.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
-from gpuwidget.measure.gpu_totals import Track
+from gpuwidget.measure.gpu_totals import GpuTotals
 from gpuwidget.model import units
-from gpuwidget.model.report import GpuReport
+from gpuwidget.model.report import GpuReport, Note
 from gpuwidget.model.samples import Origin
-from gpuwidget.pytorch.cuda_state import Account
+from gpuwidget.pytorch.peak_tracker import PeakScope
 
-_MOST_COMMANDS = 4
+_MAX_PROGRAMS = 4
 
 
 def gpu_name(gpu: GpuReport) -> str:
@@ -20,93 +24,135 @@ def gpu_name(gpu: GpuReport) -> str:
     return f"GPU {gpu.index}" if gpu.mig_index is None else f"GPU {gpu.index} MIG {gpu.mig_index}"
 
 
-def of_gpus(found: Sequence[tuple[GpuReport, Track]], begun: Collection[str]) -> list[str]:
-    """What became of each GPU; on the devices ``begun`` (``cuda:N``) this process had no context before."""
-    said: list[str] = []
-    for gpu, track in found:
-        if gpu.torch_device in begun or (track.own_at_start is False and track.own):
-            said.append(_first_context(gpu))
-        if gpu.lost_since is not None:
-            said.append(_lost(gpu))
-        elif track.came_back:
-            said.append(_came_back(gpu))
-    return said + _children([(gpu, track.children, track.own) for gpu, track in found])
-
-
-def _first_context(gpu: GpuReport) -> str:
-    """This run opened this process's first context on ``gpu``."""
-    sentence = f"CUDA started on {gpu_name(gpu)} in this run"
-    # What children hold is in the driver's figure, and not in torch's.
-    held = gpu.process_memory.end if gpu.process_memory is not None and not gpu.children else None
-    reserved = gpu.torch.reserved.end if gpu.torch is not None else None
-    if held is not None and reserved is not None and held > reserved:
-        sentence += f": its context and libraries hold {units.memory(held - reserved)}"
-    return f"{sentence}, which stays until the process ends and is no leak."
-
-
-def commands(children: Iterable[str]) -> tuple[str, ...]:
-    """The programs of child processes, at most four, each once with its number."""
+def programs(children: Iterable[str]) -> tuple[str, ...]:
+    """Return the programs of child processes, at most four, each once with its number."""
     counted = Counter(children)
     named = [
-        command if count == 1 else f"{count} x {command}"
-        for command, count in counted.most_common(_MOST_COMMANDS)
+        program if count == 1 else f"{count} x {program}"
+        for program, count in counted.most_common(_MAX_PROGRAMS)
     ]
-    more = sum(counted.values()) - sum(count for _, count in counted.most_common(_MOST_COMMANDS))
+    more = sum(counted.values()) - sum(count for _, count in counted.most_common(_MAX_PROGRAMS))
     return (*named, *([f"{more} more"] if more else []))
 
 
-def _children(used: Sequence[tuple[GpuReport, Mapping[int, str], bool]]) -> list[str]:
-    """Child processes held memory: for each GPU who, by process id, and whether this process did itself."""
+def gpu_notes(found: Sequence[tuple[GpuReport, GpuTotals]], new_contexts: Collection[str]) -> list[Note]:
+    """Return the notes about GPUs: contexts that were opened, GPUs that were lost, child processes.
+
+    ``new_contexts`` are the devices (``cuda:N``) on which this process had no context before the run.
+    """
+    notes: list[Note] = []
+    for gpu, totals in found:
+        if gpu.torch_device in new_contexts or (totals.had_context is False and totals.has_context):
+            notes.append(_context_opened(gpu))
+        if gpu.lost_since is not None:
+            notes.append(_lost(gpu, gpu.lost_since))
+        elif totals.came_back:
+            notes.append(_came_back(gpu))
+    return notes + _children(found)
+
+
+def _note(id_: str, text: str, **params: Any) -> Note:
+    return Note(id_, params, text)
+
+
+def _context_opened(gpu: GpuReport) -> Note:
+    """This run opened the process's first context on ``gpu``."""
+    sentence = f"CUDA started on {gpu_name(gpu)} in this run"
+    # The children's memory is in the driver's figure, but not in torch's.
+    held = gpu.process_memory.end if gpu.process_memory is not None and not gpu.children else None
+    reserved = gpu.torch.reserved.end if gpu.torch is not None else None
+    size = held - reserved if held is not None and reserved is not None and held > reserved else None
+    if size is not None:
+        sentence += f": its context and libraries hold {units.memory(size)}"
+    text = f"{sentence}, which stays until the process ends and is no leak."
+    return _note("context-opened", text, gpu=gpu_name(gpu), bytes=size)
+
+
+def _lost(gpu: GpuReport, since: float) -> Note:
+    at = datetime.fromtimestamp(since).strftime("%H:%M:%S")
+    text = f"{gpu_name(gpu)} was lost at {at}: the driver no longer reaches it, it may need a reset."
+    return _note("gpu-lost", text, gpu=gpu_name(gpu), since=since)
+
+
+def _came_back(gpu: GpuReport) -> Note:
+    """``gpu`` was lost during the run and is available again."""
+    text = f"{gpu_name(gpu)} was lost for a part of the run, and came back: what it did meanwhile is unknown."
+    return _note("gpu-came-back", text, gpu=gpu_name(gpu))
+
+
+def _children(found: Sequence[tuple[GpuReport, GpuTotals]]) -> list[Note]:
+    """Child processes held memory; one note for all GPUs on which the same programs did."""
     alike: dict[tuple[tuple[str, ...], bool], list[tuple[GpuReport, Mapping[int, str]]]] = {}
-    for gpu, who, own in used:
-        if who:
-            alike.setdefault((tuple(sorted(set(who.values()))), own), []).append((gpu, who))
-    found = []
-    for (_, own), group in alike.items():
-        everyone = {pid: command for _, who in group for pid, command in who.items()}
-        number = f"{len(everyone)} child process{'es' if len(everyone) > 1 else ''}"
-        named = f"{number} ({', '.join(commands(everyone.values()))})"
+    for gpu, totals in found:
+        if totals.children:
+            key = (tuple(sorted(set(totals.children.values()))), totals.has_context)
+            alike.setdefault(key, []).append((gpu, totals.children))
+    notes = []
+    for (_, has_context), group in alike.items():
+        children = {pid: program for _, by_pid in group for pid, program in by_pid.items()}
+        number = f"{len(children)} child process{'es' if len(children) > 1 else ''}"
+        listed = programs(children.values())
+        described = f"{number} ({', '.join(listed)})"
         names = ", ".join(gpu_name(gpu) for gpu, _ in group)
-        if own:
-            found.append(f"{names}: the memory of this process includes that of {named}.")
+        if has_context:
+            text = f"{names}: the memory of this process includes that of {described}."
         else:
-            found.append(f"{names}: the memory of this process is that of {named} alone.")
-    return found
-
-
-def peak_resets(account: Account, names: Mapping[int, str]) -> list[str]:
-    """What became of torch's one peak counter a device."""
-    notes = [
-        f"torch's peak counter of {names.get(index, f'cuda:{index}')} was reset at the start, because an "
-        f"older peak of {units.memory(peak)} would have hidden this run's: "
-        "torch.cuda.max_memory_allocated() counts from here."
-        for index, peak in sorted(account.hidden_peaks.items())
-    ]
-    if account.user_resets:
+            text = f"{names}: the memory of this process is that of {described} alone."
         notes.append(
-            "Code in this run reset torch's peak counter: the peak shown is the highest seen before each "
-            "reset and at the end, so it is at least that much."
+            _note(
+                "children-included" if has_context else "children-only",
+                text,
+                gpus=names,
+                children=len(children),
+                programs=listed,
+            )
         )
     return notes
 
 
-def _lost(gpu: GpuReport) -> str:
-    """``gpu`` was lost during the run."""
-    assert gpu.lost_since is not None
-    at = datetime.fromtimestamp(gpu.lost_since).strftime("%H:%M:%S")
-    return f"{gpu_name(gpu)} was lost at {at}: the driver no longer reaches it, it may need a reset."
+def peak_resets(scope: PeakScope, names: Mapping[int, str]) -> list[Note]:
+    """Return the notes about resets of torch's peak counters; ``names`` has the devices' GPUs."""
+    notes = []
+    for index, peak in sorted(scope.hidden_peaks.items()):
+        device = names.get(index, f"cuda:{index}")
+        text = (
+            f"torch's peak counter of {device} was reset at the start, because an "
+            f"older peak of {units.memory(peak)} would have hidden this run's: "
+            "torch.cuda.max_memory_allocated() counts from here."
+        )
+        notes.append(_note("peak-reset", text, gpu=device, bytes=peak))
+    if scope.user_resets:
+        text = (
+            "Code in this run reset torch's peak counter: the peak shown is the highest seen before each "
+            "reset and at the end, so it is at least that much."
+        )
+        notes.append(_note("peak-reset-by-code", text))
+    return notes
 
 
-def _came_back(gpu: GpuReport) -> str:
-    """``gpu`` was lost during the run, for a while."""
-    return f"{gpu_name(gpu)} was lost for a part of the run, and came back: what it did meanwhile is unknown."
-
-
-def unattributed(gpus: Sequence[GpuReport], origin: Origin) -> str | None:
-    """Nobody can say which GPUs this process uses."""
+def unattributed(gpus: Sequence[GpuReport], origin: Origin) -> list[Note]:
+    """Return the note that it is unknown which GPUs this process uses."""
     if not gpus or origin.recorded:
-        return None
-    return (
+        return []
+    text = (
         "Which GPUs this process uses can't be told here (the driver's process ids are not this "
         "container's, and CUDA is not up in torch), so all are shown."
     )
+    return [_note("unattributed", text)]
+
+
+def marks_omitted(count: int, kept: int) -> Note:
+    """The timeline has ``kept`` of ``count`` marks."""
+    text = f"{count} marks were set; the first {kept} are kept."
+    return _note("marks-omitted", text, count=count, kept=kept)
+
+
+def lines_omitted(count: int, stride: int) -> Note:
+    """The timeline has every ``stride``-th of ``count`` printed lines."""
+    text = f"{count} lines were printed; every {_ordinal(stride)} is on the timeline."
+    return _note("lines-omitted", text, count=count, stride=stride)
+
+
+def _ordinal(number: int) -> str:
+    suffix = {1: "st", 2: "nd", 3: "rd"}.get(number % 10 if number % 100 not in (11, 12, 13) else 0, "th")
+    return f"{number}{suffix}"

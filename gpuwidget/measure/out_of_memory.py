@@ -14,7 +14,7 @@ from typing import Literal
 
 from gpuwidget.model import units
 from gpuwidget.model.report import Holder
-from gpuwidget.pytorch.segments import LARGE_PAGE, Segment
+from gpuwidget.pytorch.allocator import LARGE_PAGE, Segment
 
 RemedyKind = Literal["again", "limit", "free", "delete", "batch", "expandable", "pool", "process"]
 
@@ -406,7 +406,7 @@ def _joinable(segments: Sequence[Segment]) -> int:
     """Of what is free in segments that are in use, whole pages: one is lost at the edge of each piece."""
     total = 0
     for segment in segments:
-        pieces = segment.free_pieces()
+        pieces = segment.free_ranges()
         if segment.shared and sum(size for _, size in pieces) < segment.size:
             total += sum(max(0, size // LARGE_PAGE - 1) * LARGE_PAGE for _, size in pieces)
     return total
@@ -463,7 +463,7 @@ def _free_after(segments: Sequence[Segment], freed: frozenset[int]) -> tuple[int
         returnable = segment.returnable(freed)
         released += returnable
         if returnable < segment.size and segment.shared and not segment.small:
-            largest = max([largest, *(size for _, size in segment.free_pieces(freed))])
+            largest = max([largest, *(size for _, size in segment.free_ranges(freed))])
     return released, largest
 
 

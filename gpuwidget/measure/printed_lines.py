@@ -1,7 +1,7 @@
-"""The lines that the user's code prints, with their moment, so that a log and the GPU are read together.
+"""The lines that the user's code prints, as they are printed, so that a timeline shows them beside the GPU.
 
-A kernel's streams are heard through their own ``echo``; on any other a function of ours stands before
-``write`` on that one object. The stream itself, its type and everything it does stay as they are.
+A kernel's streams are read through their ``echo`` attribute. On any other stream ``write`` is replaced on
+that one object. The stream itself, its type and its behaviour stay as they are.
 """
 
 from __future__ import annotations
@@ -13,65 +13,65 @@ from typing import Any
 
 from gpuwidget.model.fork import reset_after_fork
 
-_LONGEST = 200
+_MAX_LENGTH = 200
 
-Listener = Callable[[str], None]
+TextCallback = Callable[[str], None]
 
 
-class _Lines:
-    """Puts a stream's text together to whole lines, and hands these on."""
+class _LineSplitter:
+    """Splits a stream's text into lines and passes on those that are complete."""
 
-    def __init__(self, on_line: Listener) -> None:
+    def __init__(self, on_line: TextCallback) -> None:
         self._on_line = on_line
-        self._begun = ""
+        self._incomplete = ""
 
-    def take(self, text: str) -> None:
-        *whole, self._begun = (self._begun + text).split("\n")
-        for line in whole:
-            shown = _standing(line).strip()
-            if shown:
-                self._on_line(shown)
-        self._begun = _standing(self._begun)
+    def write(self, text: str) -> None:
+        *complete, self._incomplete = (self._incomplete + text).split("\n")
+        for line in complete:
+            visible = _visible(line).strip()
+            if visible:
+                self._on_line(visible)
+        self._incomplete = _visible(self._incomplete)
 
 
-def _standing(line: str) -> str:
-    """What is left of a line that rewrites itself, as progress bars do; its beginning, if it is long."""
+def _visible(line: str) -> str:
+    """Return the beginning of what a line shows after its carriage returns, which progress bars print."""
     text = line.rstrip("\r")
-    return text.rpartition("\r")[2][:_LONGEST] + ("\r" if text != line else "")
+    return text.rpartition("\r")[2][:_MAX_LENGTH] + ("\r" if text != line else "")
 
 
-class _Echo:
-    """Hears a kernel's stream, which writes all it gets to its ``echo`` as well."""
+class _EchoHook:
+    """Reads a kernel's stream, which writes all its text to its ``echo`` as well."""
 
-    def __init__(self, stream: Any, on_text: Listener) -> None:
+    def __init__(self, stream: Any, on_text: TextCallback) -> None:
         self._stream = stream
         self._on_text = on_text
         stream.echo = self
 
     def write(self, text: str) -> None:
-        """Called by the stream with whatever is written to it."""
-        # An interrupt may strike right here: IPython leaves frames with this name out of its traceback.
+        """Called by the stream with all text that is written to it."""
+        # An interrupt may be raised here: IPython omits frames with this name from its traceback.
         __tracebackhide__ = True
         try:
             self._on_text(text)
         except KeyboardInterrupt as interrupt:
-            raise interrupt.with_traceback(None)  # noqa: B904 - its own context stays
+            raise interrupt.with_traceback(None)  # noqa: B904 - the interrupt keeps its own context
 
     def flush(self) -> None:
         """Called by the stream; there is nothing to flush."""
 
-    def release(self) -> None:
+    def remove(self) -> None:
         if self._stream.echo is self:
             self._stream.echo = None
 
 
-class _Shadow:
-    """Hears any other stream, through a ``write`` put over its own on that one object."""
+class _WriteHook:
+    """Reads any other stream by replacing ``write`` on that one object."""
 
-    def __init__(self, stream: Any, on_text: Listener) -> None:
+    def __init__(self, stream: Any, on_text: TextCallback) -> None:
         self._stream = stream
         self._on_text = on_text
-        self._shadowed = stream.__dict__.get("write")
+        self._replaced = stream.__dict__.get("write")
         self._original: Callable[..., Any] = stream.write
         self._replacement: Callable[..., Any] = self._write
         stream.write = self._replacement
@@ -83,75 +83,76 @@ class _Shadow:
             try:
                 self._on_text(args[0])
             except KeyboardInterrupt as interrupt:
-                raise interrupt.with_traceback(None)  # noqa: B904 - its own context stays
+                raise interrupt.with_traceback(None)  # noqa: B904 - the interrupt keeps its own context
         return result
 
-    def release(self) -> None:
+    def remove(self) -> None:
         # Unless other code has replaced it since.
         if self._stream.__dict__.get("write") == self._replacement:
-            if self._shadowed is None:
+            if self._replaced is None:
                 del self._stream.write
             else:
-                self._stream.write = self._shadowed
+                self._stream.write = self._replaced
 
 
-class Printed:
-    """Hands what is printed to stdout and stderr to all listeners, while there are any."""
+class PrintedLines:
+    """Passes what is printed to stdout and stderr to all subscribers, while there are any."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._listeners: list[tuple[Listener, bool]] = []
-        self._taps: list[_Echo | _Shadow] = []
+        self._subscribers: list[tuple[TextCallback, bool]] = []
+        self._hooks: list[_EchoHook | _WriteHook] = []
 
-    def listen(self, listener: Listener, *, whole_lines: bool = True) -> None:
-        """Begin to call ``listener``, on the thread that prints, with each line that is complete.
+    def subscribe(self, callback: TextCallback, *, whole_lines: bool = True) -> None:
+        """Call ``callback``, on the thread that prints, with each complete line.
 
-        Without ``whole_lines``, with every piece of text as it is written.
+        Without ``whole_lines``, call it with every piece of text as it is written.
         """
         with self._lock:
-            self._listeners.append((listener, whole_lines))
-            if len(self._listeners) == 1:
-                taps = (self._tap(stream) for stream in (sys.stdout, sys.stderr))
-                self._taps = [tap for tap in taps if tap is not None]
+            self._subscribers.append((callback, whole_lines))
+            if len(self._subscribers) == 1:
+                hooks = (self._hook(stream) for stream in (sys.stdout, sys.stderr))
+                self._hooks = [hook for hook in hooks if hook is not None]
 
-    def leave(self, listener: Listener) -> None:
-        """End it; with the last listener the streams are as they were. Safe to call twice."""
+    def unsubscribe(self, callback: TextCallback) -> None:
+        """Stop calling ``callback``; the last one restores the streams. Safe to call twice."""
         with self._lock:
-            self._listeners = [known for known in self._listeners if known[0] != listener]
-            if not self._listeners:
-                for tap in self._taps:
-                    tap.release()
-                self._taps.clear()
+            self._subscribers = [known for known in self._subscribers if known[0] != callback]
+            if not self._subscribers:
+                self._remove_hooks()
 
-    def _tap(self, stream: Any) -> _Echo | _Shadow | None:
-        lines = _Lines(self._tell_line)
+    def _hook(self, stream: Any) -> _EchoHook | _WriteHook | None:
+        lines = _LineSplitter(self._on_line)
 
-        def tell(text: str) -> None:
-            for listener, whole_lines in tuple(self._listeners):
+        def on_text(text: str) -> None:
+            for callback, whole_lines in tuple(self._subscribers):
                 if not whole_lines:
-                    listener(text)
-            lines.take(text)
+                    callback(text)
+            lines.write(text)
 
         if getattr(stream, "echo", stream) is None:
-            return _Echo(stream, tell)
-        # A stream without a __dict__ can't be heard without being replaced: it is let alone.
-        return _Shadow(stream, tell) if hasattr(stream, "__dict__") else None
+            return _EchoHook(stream, on_text)
+        # A stream without a __dict__ could only be replaced as a whole: it is left alone.
+        return _WriteHook(stream, on_text) if hasattr(stream, "__dict__") else None
 
-    def _tell_line(self, line: str) -> None:
-        for listener, whole_lines in tuple(self._listeners):
+    def _on_line(self, line: str) -> None:
+        for callback, whole_lines in tuple(self._subscribers):
             if whole_lines:
-                listener(line)
+                callback(line)
+
+    def _remove_hooks(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
 
     def reset_in_child(self) -> None:
-        """After a fork nobody in the child listens, and a lock that another thread held is free."""
+        """Drop all subscribers in a forked child, and the lock, which another thread may have held."""
         self._lock = threading.RLock()
-        self._listeners = []
-        for tap in self._taps:
-            tap.release()
-        self._taps.clear()
+        self._subscribers = []
+        self._remove_hooks()
 
 
-PRINTED = Printed()
-"""The process's one."""
+PRINTED_LINES = PrintedLines()
+"""The process's instance."""
 
-reset_after_fork(PRINTED.reset_in_child)
+reset_after_fork(PRINTED_LINES.reset_in_child)

@@ -49,7 +49,7 @@ class Attribution:
         """Whether it can be said which GPUs this process uses, at present."""
         if self._recorded:
             return False
-        return self._pids_match or cuda_state.absent() is None
+        return self._pids_match or cuda_state.unavailable_reason() is None
 
     def holding(self, gpu: Gpu, reading: Reading) -> Holding:
         """This process's share of ``gpu`` as of ``reading``."""

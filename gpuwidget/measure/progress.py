@@ -1,4 +1,4 @@
-"""A run that is still going on, as the live chart sees it."""
+"""The state of a run that is still going on, as the live chart displays it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from gpuwidget.model.samples import Gpu, Origin, Reading
 
 @dataclass(frozen=True, slots=True)
 class GpuProgress:
-    """One GPU so far. The two courses have a value for each ``t`` of the progress."""
+    """One GPU so far. The two time series have a value for each ``t`` of the progress."""
 
     gpu: Gpu
     reading: Reading
     """The newest reading."""
     torch_device: str | None
     process_memory: int | None
-    """Bytes that this process and its children hold now; None where nobody can say."""
+    """Bytes that this process and its children hold now; None where unknown."""
     utilization: tuple[float | None, ...]
     """Percent."""
     device_memory: tuple[float | None, ...]
@@ -26,17 +26,17 @@ class GpuProgress:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """All GPUs in use so far: at most 240 points, whatever the run's length."""
+    """The run so far: at most 240 points, whatever its length."""
 
     elapsed_s: float
     origin: Origin | None
-    """None until the first sample has come."""
+    """None before the first sample."""
     attributed: bool
-    """False where nobody can say which GPU this kernel uses; ``gpus`` then holds all."""
+    """Whether it is known which GPUs this kernel uses; if not, ``gpus`` has all."""
     t: tuple[float, ...]
     """Seconds since the run's start, rising."""
     gpus: tuple[GpuProgress, ...]
-    """The GPUs this kernel holds memory on, or all where that is not known; may be empty, may grow."""
+    """The GPUs on which this kernel holds memory, or all where that is unknown; may be empty, may grow."""
     marks: tuple[Mark, ...]
     advice: Advice | None
-    """The clearest, from half a minute on; None where there is none."""
+    """The weightiest advice, from half a minute on; None without one."""

@@ -3,52 +3,34 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from gpuwidget.measure import notes
-from gpuwidget.measure.advice import advise
-from gpuwidget.measure.advice.evidence import NOTHING_KNOWN, Facts, Surroundings, own_gpus
-from gpuwidget.measure.advice.live import LiveAdvice
-from gpuwidget.measure.collector import TimeWitness, Witness
-from gpuwidget.measure.gpu_drain import wait_for_gpu
-from gpuwidget.measure.gpu_reports import GpuReports
-from gpuwidget.measure.printed_lines import PRINTED
+from gpuwidget.measure.advice import LiveAdvice, advise
+from gpuwidget.measure.advice.evidence import NO_CONTEXT, RunContext, RunEvidence, own_gpus
+from gpuwidget.measure.collector import Collector, TimeCollector
+from gpuwidget.measure.printed_lines import PRINTED_LINES
 from gpuwidget.measure.progress import GpuProgress, Progress
 from gpuwidget.measure.resident_memory import ResidentMemory
-from gpuwidget.measure.run_gpus import Tracks
-from gpuwidget.measure.time_series import MEMORY_INTERVAL_S
-from gpuwidget.measure.timeline_marks import Marks
+from gpuwidget.measure.run_gpus import RunGpus
+from gpuwidget.measure.run_report import GpuReportBuilder, build_report
+from gpuwidget.measure.timeline import MEMORY_INTERVAL_S, TimelineMarks
 from gpuwidget.measure.torch_memory import returnable
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.fork import reset_after_fork
-from gpuwidget.model.report import (
-    REPORT_SCHEMA,
-    Advice,
-    CodeTime,
-    GpuReport,
-    GpuTimeline,
-    Report,
-    RunInfo,
-    SoftwareVersions,
-    SourceInfo,
-    Span,
-    Status,
-    Timeline,
-)
+from gpuwidget.model.report import Advice, CodeTime, Report, RunInfo, Status
 from gpuwidget.model.samples import Sample
 from gpuwidget.pytorch import cuda_state, torch_switches
-from gpuwidget.pytorch.cuda_state import LEDGER, Account, DeviceAccount, TorchDevice
+from gpuwidget.pytorch.peak_tracker import PEAK_TRACKER, PeakScope
 from gpuwidget.sampler import INTERVAL_S, Sampler, Subscription
 
 OPEN_TIMEOUT_S = 5.0
-"""How long a run's start waits for the driver to be opened; the sampler opens it well before as a rule."""
+"""How long a run's start waits until the driver is open; usually the sampler has opened it well before."""
 ANSWER_TIMEOUT_S = 0.25
 """How long a run's start and end wait for a fresh reading; a GPU that does not answer by then has none."""
-_WIDEST_GAP_S = 1.0
-_LONGEST_MARK = 200
-_NOT_SAMPLED = "The NVIDIA driver did not answer in time."
+_MAX_GAP_S = 1.0
+_MAX_MARK_LENGTH = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +42,14 @@ class RunOptions:
     interval_s: float = INTERVAL_S
     """Seconds between samples."""
     sync: bool = True
-    """Whether to wait at the end for the GPU to finish, and say how long that took."""
+    """Whether to wait at the end until the GPU has finished, and to report how long that took."""
 
 
 class Run:
-    """Measures from :meth:`start` to :meth:`end`, then gives its :meth:`report`; used once, by one thread.
+    """Measures from :meth:`start` to :meth:`end`, then returns its :meth:`report`.
 
-    None of them raises, whatever the driver or torch do: what could not be known is None in the report.
+    A run is used once, by one thread. No method raises because of the driver or torch: what could not be
+    measured is None in the report.
     """
 
     def __init__(
@@ -77,27 +60,27 @@ class Run:
         label: str | None = None,
         execution_count: int | None = None,
         report_type: type[Report] = Report,
-        witnesses: Sequence[Witness] = (),
-        surroundings: Callable[[Report], Surroundings] | None = None,
+        collectors: Sequence[Collector] = (),
+        run_context: Callable[[Report], RunContext] | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """``surroundings`` says at the end what advice may rest on beside the run's own figures."""
+        """``run_context`` is called at the end for what advice needs besides the run's figures."""
         self._sampler = sampler
         self._options = options
         self._label = label
         self._execution_count = execution_count
         self._report_type = report_type
-        self._witnesses = witnesses
-        self._surroundings = surroundings
+        self._collectors = collectors
+        self._run_context = run_context
         self._live_advice = LiveAdvice()
         self._clock = clock
         reset_after_fork(self._reset_in_child)
         self._lock = threading.Lock()
-        self._marks = Marks()
-        self._tracks = Tracks(max(_WIDEST_GAP_S, 3 * options.interval_s))
+        self._marks = TimelineMarks()
+        self._gpus = RunGpus(max(_MAX_GAP_S, 3 * options.interval_s))
         self._memory = ResidentMemory(options.interval_s)
-        self._account: Account | None = None
-        self._contexts: frozenset[int] = frozenset()
+        self._peak_scope: PeakScope | None = None
+        self._contexts_before: frozenset[int] = frozenset()
         self._subscription: Subscription | None = None
         self._running = False
         self._sampling = False
@@ -105,20 +88,20 @@ class Run:
         self.wait_interrupted = False
         self._began = 0.0
 
-    # -- while it runs -------------------------------------------------------------------------------
+    # -- during the run ------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin; the last thing it does is to take the time.
+        """Start; the run's time begins as the last step.
 
-        Raises OptionError for GPUs that don't exist, with nothing begun.
+        Raises OptionError for GPUs that don't exist; then nothing has started.
         """
         try:
             self._prepare()
         except BaseException:
             self.abandon()
             raise
-        self._tell_witnesses(lambda witness: witness.start())
-        self._tracks.started = self._clock.time()
+        self._for_each_collector(lambda collector: collector.start())
+        self._gpus.started = self._clock.time()
         self._began = self._clock.monotonic()
         self._running = self._sampling = True
 
@@ -130,42 +113,42 @@ class Run:
             activity=True,
         )
         self._sampler.wait_until_open(OPEN_TIMEOUT_S)
-        asked = self._clock.time()
+        requested_at = self._clock.time()
         sample = self._sampler.read_now(ANSWER_TIMEOUT_S)
-        self._contexts = frozenset(cuda_state.devices_with_context())
+        self._contexts_before = frozenset(cuda_state.devices_with_context())
         if sample is not None:
-            self._tracks.begin(sample, asked, self._options.gpus)
-        self._account = LEDGER.open()
-        PRINTED.listen(self._on_line)
+            self._gpus.begin(sample, requested_at, self._options.gpus)
+        self._peak_scope = PEAK_TRACKER.open()
+        PRINTED_LINES.subscribe(self._on_line)
         self._memory.begin()
 
     def mark(self, label: str) -> None:
-        """Put a mark on the timeline."""
+        """Add a mark to the timeline."""
         if self._running:
-            self._marks.mark(self._clock.monotonic() - self._began, str(label)[:_LONGEST_MARK])
+            self._marks.add_mark(self._clock.monotonic() - self._began, str(label)[:_MAX_MARK_LENGTH])
 
     def progress(self) -> Progress:
-        """The run so far, for a live chart; may be called from any thread."""
+        """Return the run so far, for a live chart; may be called from any thread."""
         with self._lock:
-            tracks = self._tracks
-            t, courses = tracks.course()
-            names = tracks.torch_names()
+            gpus = self._gpus
+            t, time_series = gpus.time_series()
+            names = gpus.torch_names()
             elapsed = self._clock.monotonic() - self._began
             return Progress(
                 elapsed_s=elapsed,
-                origin=tracks.origin,
-                attributed=tracks.attributed,
+                origin=gpus.origin,
+                attributed=gpus.attributed,
                 t=t,
                 gpus=tuple(
                     GpuProgress(
-                        gpu=track.gpu,
-                        reading=track.reading,
-                        torch_device=names.get(track.gpu.uuid),
-                        process_memory=track.process_memory_now,
-                        utilization=courses[track.gpu.uuid].utilization,
-                        device_memory=courses[track.gpu.uuid].memory_used,
+                        gpu=totals.gpu,
+                        reading=totals.reading,
+                        torch_device=names.get(totals.gpu.uuid),
+                        process_memory=totals.process_memory_now,
+                        utilization=time_series[totals.gpu.uuid].utilization,
+                        device_memory=time_series[totals.gpu.uuid].memory_used,
                     )
-                    for track in tracks.shown()
+                    for totals in gpus.shown()
                 ),
                 marks=self._marks.all(),
                 advice=self._advice_so_far(elapsed),
@@ -173,70 +156,68 @@ class Run:
 
     def _advice_so_far(self, elapsed: float) -> Advice | None:
         with suppress(Exception):
-            return self._live_advice.at(elapsed, lambda: self._recent_facts(elapsed))
+            return self._live_advice.at(elapsed, lambda: self._recent_evidence(elapsed))
         return None
 
-    def _recent_facts(self, elapsed: float) -> Facts:
-        tracks = self._tracks
-        reports = GpuReports(tracks.devices(), {}, {}, recorded=tracks.recorded)
+    def _recent_evidence(self, elapsed: float) -> RunEvidence:
+        run_gpus = self._gpus
+        builder = GpuReportBuilder(run_gpus.devices(), {}, {}, recorded=run_gpus.recorded)
         gpus, seconds = [], 0.0
-        for track, seconds in tracks.recent(elapsed):
-            gpus.append(reports.of(track, seconds, shown=True))
-        # The user's variables are not looked at while their code runs.
-        around = Surroundings(
-            switches=torch_switches.switches(),
-            cuda_up=cuda_state.cuda_initialized(),
-        )
-        return Facts(
-            gpus=own_gpus(gpus, tracks.attributed),
-            seen=len(tracks.all),
-            attributed=tracks.attributed,
+        for totals, seconds in run_gpus.recent(elapsed):
+            gpus.append(builder.build(totals, seconds, shown=True))
+        return RunEvidence(
+            gpus=own_gpus(gpus, run_gpus.attributed),
+            gpu_count=len(run_gpus.all),
+            attributed=run_gpus.attributed,
             duration_s=elapsed,
             gpu_s=seconds,
             time=self._time_so_far(),
-            around=around,
-            recorded=tracks.recorded,
+            # Without the user's loaders and models: variables are not read while the code runs.
+            context=RunContext(
+                switches=torch_switches.compute_switches(), cuda_initialized=cuda_state.cuda_initialized()
+            ),
+            recorded=run_gpus.recorded,
         )
 
     def _time_so_far(self) -> CodeTime | None:
-        witness = next((one for one in self._witnesses if isinstance(one, TimeWitness)), None)
-        return witness.so_far() if witness is not None else None
+        collector = next((one for one in self._collectors if isinstance(one, TimeCollector)), None)
+        return collector.snapshot() if collector is not None else None
 
     # -- its end -------------------------------------------------------------------------------------
 
     def end(self, status: Status = "ok") -> None:
-        """Take the time, then wait for the GPU to finish where that is wanted and nothing went wrong.
+        """End the run's time, then wait for the GPU if the options ask for it and nothing went wrong.
 
-        An interrupt ends that wait and shows in :attr:`wait_interrupted`.
+        An interrupt ends that wait and sets :attr:`wait_interrupted`.
         """
         ended = self._clock.monotonic()
         if not self._running:
             return
         self._running = False
-        self._tell_witnesses(lambda witness: witness.stop())
-        PRINTED.leave(self._on_line)
-        tail = None
+        self._for_each_collector(lambda collector: collector.stop())
+        PRINTED_LINES.unsubscribe(self._on_line)
+        drain = None
         if self._options.sync and status == "ok":
-            tail, self.wait_interrupted = wait_for_gpu(self._clock)
+            drain, self.wait_interrupted = _drain_gpu(self._clock)
         self._cell = RunInfo(
-            self._execution_count, self._label, self._tracks.started, ended - self._began, tail, status
+            self._execution_count, self._label, self._gpus.started, ended - self._began, drain, status
         )
 
     def _reset_in_child(self) -> None:
-        # The run belongs to the parent: the child measures and reports nothing of it.
+        """Measure and report nothing in a forked child: the run is the parent's."""
         self._running = False
         self._cell = None
 
     def report(self) -> Report | None:
-        """What was measured, once, after :meth:`end`. None in a child that was forked during the run."""
+        """Return the report, once, after :meth:`end`; None in a child that was forked during the run."""
         cell, self._cell = self._cell, None
         if cell is None:
             return None
         try:
             report = self._measured(cell)
-            for witness in self._witnesses:
+            for collector in self._collectors:
                 with suppress(Exception):
-                    report = witness.testify(report)
+                    report = collector.annotate(report)
             with suppress(Exception):
                 return self._advised(report)
             return report
@@ -244,141 +225,97 @@ class Run:
             self.abandon()
 
     def _advised(self, report: Report) -> Report:
-        around = NOTHING_KNOWN
-        if self._surroundings is not None:
+        context = NO_CONTEXT
+        if self._run_context is not None:
             with suppress(Exception):
-                around = self._surroundings(report)
-        return replace(report, advice=advise(Facts.of(report, around)))
+                context = self._run_context(report)
+        return replace(report, advice=advise(RunEvidence.of(report, context)))
 
     def _measured(self, cell: RunInfo) -> Report:
-        asked = self._clock.time()
+        requested_at = self._clock.time()
         sample = self._sampler.read_now(ANSWER_TIMEOUT_S)
         t = self._clock.monotonic() - self._began
-        accounts = LEDGER.close(self._account) if self._account is not None else {}
+        peaks = PEAK_TRACKER.close(self._peak_scope) if self._peak_scope is not None else {}
         with self._lock:
             self._sampling = False
             if sample is not None:
-                self._tracks.end(t, sample, asked)
-        # Without the lock: the sampler's thread does not wait for torch.
-        can_go_back = returnable(accounts)
+                self._gpus.end(t, sample, requested_at)
+        # Without the lock: the sampler's thread must not wait for torch.
+        can_return = returnable(peaks)
         with self._lock:
-            return self._report(cell, t, self._memory.end(), accounts, can_go_back)
+            return build_report(
+                self._report_type,
+                cell,
+                t,
+                self._gpus,
+                self._marks,
+                self._memory.end(),
+                self._peak_scope,
+                peaks,
+                can_return,
+                self._contexts_before,
+            )
 
     def abandon(self) -> None:
         """End without a report; safe to call at any time, and twice."""
         self._running = self._sampling = False
-        PRINTED.leave(self._on_line)
+        PRINTED_LINES.unsubscribe(self._on_line)
         if self._subscription is not None:
             self._subscription.close()
-        if self._account is not None:
-            LEDGER.drop(self._account)
-        self._tell_witnesses(lambda witness: witness.abandon())
+        if self._peak_scope is not None:
+            PEAK_TRACKER.discard(self._peak_scope)
+        self._for_each_collector(lambda collector: collector.abandon())
 
-    def _tell_witnesses(self, what: Callable[[Witness], None]) -> None:
-        for witness in self._witnesses:
+    def _for_each_collector(self, call: Callable[[Collector], None]) -> None:
+        for collector in self._collectors:
             with suppress(Exception):
-                what(witness)
+                call(collector)
 
-    # -- samples -------------------------------------------------------------------------------------
+    # -- callbacks -----------------------------------------------------------------------------------
 
     def _on_sample(self, sample: Sample) -> None:
         if not self._sampling:
             return
-        LEDGER.listen()
+        PEAK_TRACKER.watch_resets()
         t = self._clock.monotonic() - self._began
         with self._lock:
-            # The end may have come in between: what it has read is the last word.
+            # The run may have ended meanwhile; its last sample must stay the last.
             if not self._sampling:
                 return
-            self._tracks.add(t, sample)
+            self._gpus.add(t, sample)
             self._memory.add(t)
 
     def _on_line(self, line: str) -> None:
         if self._running:
-            self._marks.printed(self._clock.monotonic() - self._began, line)
-
-    # -- the report ----------------------------------------------------------------------------------
-
-    def _report(
-        self,
-        cell: RunInfo,
-        t: float,
-        host_memory: Span,
-        accounts: dict[int, DeviceAccount],
-        can_go_back: Mapping[int, int | None],
-    ) -> Report:
-        tracks = self._tracks
-        devices = tracks.devices()
-        reports = GpuReports(devices, accounts, can_go_back, recorded=tracks.recorded)
-        shown = {track.gpu.uuid for track in tracks.shown()}
-        gpus = tuple(reports.of(track, t, shown=track.gpu.uuid in shown) for track in tracks.all)
-        origin = tracks.origin
-        versions = cuda_state.versions()
-        return self._report_type(
-            schema=REPORT_SCHEMA,
-            source=SourceInfo(
-                kind=origin.kind if origin is not None else "none",
-                reason=origin.reason if origin is not None else _NOT_SAMPLED,
-                recording=origin.recording if origin is not None else None,
-            ),
-            environment=SoftwareVersions(
-                driver=origin.driver if origin is not None else None,
-                cuda_driver=origin.cuda_driver if origin is not None else None,
-                torch=versions.torch,
-                cuda=versions.cuda,
-                cudnn=versions.cudnn,
-                default_device=versions.default_device,
-            ),
-            cell=cell,
-            host_memory=host_memory,
-            gpus=gpus,
-            attributed=tracks.attributed,
-            timeline=self._timeline(shown),
-            notes=tuple(self._notes(gpus, devices)),
-            time=None,
-            advice=(),
-            holders=(),
-            lines=(),
-            energy_idle_j=self._idle_energy(t),
-        )
-
-    def _idle_energy(self, t: float) -> float | None:
-        idle = [track.energy_idle(t) for track in self._tracks.shown()]
-        return sum(one for one in idle if one is not None) if idle and None not in idle else None
-
-    def _timeline(self, shown: set[str]) -> Timeline:
-        t, courses = self._tracks.course()
-        return Timeline(
-            t=t,
-            marks=self._marks.all(),
-            gpus=tuple(
-                GpuTimeline(
-                    uuid=uuid,
-                    utilization=course.utilization,
-                    device_memory=_whole(course.memory_used),
-                    power_w=course.power_w,
-                    sm_activity=course.sm_activity,
-                )
-                for uuid, course in courses.items()
-                if uuid in shown
-            ),
-        )
-
-    def _notes(self, gpus: Sequence[GpuReport], devices: Sequence[TorchDevice]) -> list[str]:
-        tracks = self._tracks
-        begun = {
-            f"cuda:{index}" for index in cuda_state.devices_with_context() if index not in self._contexts
-        }
-        found = notes.of_gpus(list(zip(gpus, tracks.all, strict=True)), begun)
-        if self._account is not None:
-            named = {gpu.torch_device: notes.gpu_name(gpu) for gpu in gpus}
-            names = {device.index: named.get(device.name, device.name) for device in devices}
-            found += notes.peak_resets(self._account, names)
-        if not tracks.attributed and tracks.origin is not None:
-            sentence = notes.unattributed(gpus, tracks.origin)
-            found += [sentence] if sentence is not None else []
-        return found + self._marks.left_out()
+            self._marks.add_printed(self._clock.monotonic() - self._began, line)
 
 
-def _whole(values: Sequence[float | None]) -> tuple[int | None, ...]:
-    return tuple(None if value is None else int(value) for value in values)
+def _drain_gpu(clock: Clock) -> tuple[float | None, bool]:
+    """Wait until this process's work on the GPU is done.
+
+    Return the seconds that took, and whether an interrupt ended the wait (the GPU then works on). The seconds
+    are None where this process has no context, or a kernel had failed. A separate thread waits, since a
+    synchronization cannot be interrupted. Never raises.
+    """
+    if not cuda_state.can_synchronize():
+        return None, False
+    began = clock.monotonic()
+    ended: list[float] = []
+    done = threading.Event()
+
+    def wait() -> None:
+        try:
+            cuda_state.synchronize()
+            ended.append(clock.monotonic())
+        except Exception:
+            # A failed kernel's error is raised by the user's next call, as it is without gpuwidget.
+            pass
+        finally:
+            done.set()
+
+    threading.Thread(target=wait, name="gpuwidget-drain", daemon=True).start()
+    try:
+        done.wait()
+    except KeyboardInterrupt:
+        return None, True
+    return (ended[0] - began if ended else None), False

@@ -1,86 +1,117 @@
-"""All GPUs of one run: what they read, and which of them this process uses."""
+"""The GPUs of one run: the totals of their readings, and which of them this process uses."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpuwidget.measure.gpu_selection import choose
-from gpuwidget.measure.gpu_totals import Track
+from gpuwidget.measure.gpu_selection import select_gpus
+from gpuwidget.measure.gpu_totals import GpuTotals
 from gpuwidget.measure.process_memory import Attribution, Holding
-from gpuwidget.measure.recent_readings import Recent
-from gpuwidget.measure.time_series import Courses, GpuCourse
+from gpuwidget.measure.timeline import GpuTimeSeries, RunTimeSeries
 from gpuwidget.model.samples import Gpu, Origin, Reading, Sample
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.cuda_state import TorchDevice
 
+_RECENT_S = 15.0
+"""Recent totals cover one to two times this."""
 
-class Tracks:
-    """A track for each GPU, from the sample just before the run to the one at its end.
+
+class RecentTotals:
+    """One GPU's totals over the last 15 to 30 seconds: the beginning of a long run no longer matters."""
+
+    def __init__(self, gpu: Gpu, reading: Reading, max_gap_s: float, t: float) -> None:
+        """Begin ``t`` seconds into the run."""
+        self._gpu = gpu
+        self._max_gap_s = max_gap_s
+        self._older = self._newer = self._new(reading)
+        self._older_began = self._newer_began = t
+
+    def add(self, t: float, reading: Reading, holding: Holding, started: float) -> None:
+        """Add a reading ``t`` seconds into the run that began at ``started`` (epoch seconds)."""
+        if t - self._newer_began >= _RECENT_S:
+            self._older, self._older_began = self._newer, self._newer_began
+            self._newer, self._newer_began = self._new(reading), t
+        self._older.add(t - self._older_began, reading, holding, started + self._older_began)
+        if self._newer is not self._older:
+            self._newer.add(t - self._newer_began, reading, holding, started + self._newer_began)
+
+    def totals(self, t: float) -> tuple[GpuTotals, float]:
+        """Return the totals and the seconds they cover, ``t`` seconds into the run."""
+        return self._older, t - self._older_began
+
+    def _new(self, reading: Reading) -> GpuTotals:
+        return GpuTotals(self._gpu, reading, self._max_gap_s)
+
+
+class RunGpus:
+    """Totals per GPU, from the sample just before the run to the one at its end.
 
     For one thread at a time.
     """
 
-    def __init__(self, widest_gap: float) -> None:
-        """``widest_gap`` are the seconds without a sample from which on what happened in them is unknown."""
-        self._widest_gap = widest_gap
-        self._by_uuid: dict[str, Track] = {}
-        self._recent: dict[str, Recent] = {}
-        self._joined: dict[str, float] = {}
+    def __init__(self, max_gap_s: float) -> None:
+        """A gap of more than ``max_gap_s`` seconds between two samples counts as unknown."""
+        self._max_gap_s = max_gap_s
+        self._by_uuid: dict[str, GpuTotals] = {}
+        self._recent: dict[str, RecentTotals] = {}
+        self._first_seen: dict[str, float] = {}
         self._attribution: Attribution | None = None
-        self._wanted: frozenset[str] | None = None
-        self._courses = Courses(widest_gap)
+        self._selected: frozenset[str] | None = None
+        self._time_series = RunTimeSeries(max_gap_s)
         self.origin: Origin | None = None
-        """Where the samples come from; None until the first has come."""
+        """Where the samples come from; None before the first sample."""
         self.started = float("inf")
-        """When the run began, epoch seconds: until it does, whatever was read belongs to the time before."""
+        """When the run began, epoch seconds; infinite before, so that all readings count as earlier."""
 
     # -- samples -------------------------------------------------------------------------------------
 
-    def begin(self, sample: Sample, asked: float, wanted: Sequence[str]) -> None:
-        """The sample just before the run, of GPUs that were asked at ``asked`` (epoch seconds).
+    def begin(self, sample: Sample, requested_at: float, selection: Sequence[str]) -> None:
+        """Add the sample just before the run, requested at ``requested_at`` (epoch seconds).
 
-        ``wanted`` are those to report, empty for all. Raises OptionError for one that doesn't exist.
+        ``selection`` names the GPUs to report, empty for all. Raises OptionError for one that doesn't exist.
         """
-        if wanted:
-            self._wanted = frozenset(choose(wanted, sample.gpus))
-        self._meet(sample)
-        for gpu, reading in self._pairs(sample):
-            self._by_uuid[gpu.uuid].begin(reading, self._holding(gpu, reading), _fresh(reading, asked))
-        self._courses.add(0.0, self.all, self.started)
-
-    def add(self, t: float, sample: Sample) -> None:
-        """A sample ``t`` seconds into the run."""
-        self._meet(sample, t)
-        for gpu, reading in self._pairs(sample):
-            holding, track = self._holding(gpu, reading), self._by_uuid[gpu.uuid]
-            recent = self._recent.get(gpu.uuid)
-            if recent is None:  # not at the start, which a short cell waits for
-                began = self._joined[gpu.uuid]
-                recent = self._recent[gpu.uuid] = Recent(gpu, track.reading, self._widest_gap, began)
-            track.add(t, reading, holding, self.started)
-            recent.add(t, reading, holding, self.started)
-        self._courses.add(t, self.all, self.started)
-
-    def end(self, t: float, sample: Sample, asked: float) -> None:
-        """The sample at the run's end, of GPUs that were asked at ``asked`` (epoch seconds)."""
-        self._meet(sample, t)
+        if selection:
+            self._selected = frozenset(select_gpus(selection, sample.gpus))
+        self._update(sample)
         for gpu, reading in self._pairs(sample):
             holding = self._holding(gpu, reading)
-            self._by_uuid[gpu.uuid].end(t, reading, holding, self.started, _fresh(reading, asked))
-        self._courses.add(t, self.all, self.started)
+            self._by_uuid[gpu.uuid].begin(reading, holding, _is_fresh(reading, requested_at))
+        self._time_series.add(0.0, self.all, self.started)
 
-    def _meet(self, sample: Sample, t: float = 0.0) -> None:
-        """Take note of the GPUs of a sample, ``t`` seconds into the run; one that joins late has no start."""
+    def add(self, t: float, sample: Sample) -> None:
+        """Add a sample ``t`` seconds into the run."""
+        self._update(sample, t)
+        for gpu, reading in self._pairs(sample):
+            holding, totals = self._holding(gpu, reading), self._by_uuid[gpu.uuid]
+            recent = self._recent.get(gpu.uuid)
+            if recent is None:  # not made at the start, for which a short cell waits
+                began = self._first_seen[gpu.uuid]
+                recent = RecentTotals(gpu, totals.reading, self._max_gap_s, began)
+                self._recent[gpu.uuid] = recent
+            totals.add(t, reading, holding, self.started)
+            recent.add(t, reading, holding, self.started)
+        self._time_series.add(t, self.all, self.started)
+
+    def end(self, t: float, sample: Sample, requested_at: float) -> None:
+        """Add the sample at the run's end, requested at ``requested_at`` (epoch seconds)."""
+        self._update(sample, t)
+        for gpu, reading in self._pairs(sample):
+            holding, fresh = self._holding(gpu, reading), _is_fresh(reading, requested_at)
+            self._by_uuid[gpu.uuid].end(t, reading, holding, self.started, fresh)
+        self._time_series.add(t, self.all, self.started)
+
+    def _update(self, sample: Sample, t: float = 0.0) -> None:
+        """Add the GPUs of a sample that are new; one that appears during the run has no start."""
         if self.origin is None or self.origin.reason != sample.origin.reason:
             self.origin = sample.origin
         if self._attribution is None:
             self._attribution = Attribution(sample.origin)
         new = [pair for pair in self._pairs(sample) if pair[0].uuid not in self._by_uuid]
         for gpu, reading in new:
-            self._by_uuid[gpu.uuid] = Track(gpu, reading, self._widest_gap)
-            self._by_uuid[gpu.uuid].join(t)
-            self._joined[gpu.uuid] = t
-        self._courses.widen(len(new))
+            self._by_uuid[gpu.uuid] = GpuTotals(gpu, reading, self._max_gap_s)
+            self._by_uuid[gpu.uuid].begin_late(t)
+            self._first_seen[gpu.uuid] = t
+        self._time_series.add_gpus(len(new))
         if self._attribution.wants_proof:
             in_use = self._uuids_with_context()
             for gpu, reading in self._pairs(sample):
@@ -91,23 +122,23 @@ class Tracks:
         return [
             (gpu, reading)
             for gpu, reading in zip(sample.gpus, sample.readings, strict=True)
-            if self._wanted is None or gpu.uuid in self._wanted
+            if self._selected is None or gpu.uuid in self._selected
         ]
 
     def _holding(self, gpu: Gpu, reading: Reading) -> Holding:
         assert self._attribution is not None
         return self._attribution.holding(gpu, reading)
 
-    # -- what is shown -------------------------------------------------------------------------------
+    # -- results -------------------------------------------------------------------------------------
 
     @property
-    def all(self) -> list[Track]:
-        """In the order in which they were first seen."""
+    def all(self) -> list[GpuTotals]:
+        """The totals of all GPUs, in the order in which they were first seen."""
         return list(self._by_uuid.values())
 
     @property
     def attributed(self) -> bool:
-        """Whether it can be told which GPUs this process uses."""
+        """Whether it is known which GPUs this process uses."""
         return self._attribution is not None and self._attribution.possible
 
     @property
@@ -115,30 +146,30 @@ class Tracks:
         """Whether the samples are a recording's."""
         return self.origin is not None and self.origin.recorded
 
-    def shown(self) -> list[Track]:
-        """Those that were asked for, else those this process uses, else, where that can't be told, all."""
-        if self._wanted is not None or not self.attributed:
+    def shown(self) -> list[GpuTotals]:
+        """Return the selected GPUs, else those that this process uses, else, where that is unknown, all."""
+        if self._selected is not None or not self.attributed:
             return self.all
         in_use = self._uuids_with_context()
-        return [track for track in self.all if track.used_by_us or track.gpu.uuid in in_use]
+        return [totals for totals in self.all if totals.used_by_process or totals.gpu.uuid in in_use]
 
-    def recent(self, t: float) -> list[tuple[Track, float]]:
-        """Of those shown, what they read lately, and over how many seconds, ``t`` seconds into the run."""
-        found = [self._recent.get(track.gpu.uuid) for track in self.shown()]
-        return [recent.track(t) for recent in found if recent is not None]
+    def recent(self, t: float) -> list[tuple[GpuTotals, float]]:
+        """Return the recent totals of the GPUs shown and the seconds covered, ``t`` seconds into the run."""
+        found = [self._recent.get(totals.gpu.uuid) for totals in self.shown()]
+        return [recent.totals(t) for recent in found if recent is not None]
 
-    def course(self) -> tuple[tuple[float, ...], dict[str, GpuCourse]]:
-        """Seconds since the run's start, rising, and the courses of all GPUs by UUID."""
-        t, courses = self._courses.points()
-        return t, dict(zip(self._by_uuid, courses, strict=True))
+    def time_series(self) -> tuple[tuple[float, ...], dict[str, GpuTimeSeries]]:
+        """Return seconds since the run's start, rising, and the time series of all GPUs by UUID."""
+        t, series = self._time_series.points()
+        return t, dict(zip(self._by_uuid, series, strict=True))
 
     def devices(self) -> tuple[TorchDevice, ...]:
-        """torch's, where they may be these GPUs."""
-        # A recording of this very machine has its UUIDs: what torch holds now is no part of it.
+        """Return torch's devices, where they may be these GPUs."""
+        # A recording of this very machine has its UUIDs, but torch's present memory is not part of it.
         return () if self.recorded else cuda_state.devices()
 
     def torch_names(self) -> dict[str, str]:
-        """``cuda:N`` by UUID, of the GPUs that torch sees."""
+        """Return ``cuda:N`` by UUID, of the GPUs that torch sees."""
         return {
             uuid: device.name
             for device in self.devices()
@@ -154,5 +185,5 @@ class Tracks:
         }
 
 
-def _fresh(reading: Reading, asked: float) -> bool:
-    return reading.measured is not None and reading.measured >= asked
+def _is_fresh(reading: Reading, requested_at: float) -> bool:
+    return reading.measured is not None and reading.measured >= requested_at

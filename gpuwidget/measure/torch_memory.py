@@ -7,13 +7,13 @@ from contextlib import suppress
 
 from gpuwidget.model.report import Span, TorchMemory
 from gpuwidget.pytorch import allocator
-from gpuwidget.pytorch.cuda_state import DeviceAccount
+from gpuwidget.pytorch.peak_tracker import DevicePeaks
 
 UNCHANGED = "not looked for, as the run changed nothing of torch's memory"
 NO_LIST = "torch gave no list of its segments that agrees with its counters"
 
 
-def returnable(accounts: Mapping[int, DeviceAccount]) -> dict[int, int | None]:
+def returnable(accounts: Mapping[int, DevicePeaks]) -> dict[int, int | None]:
     """Of each device on which the run changed torch's memory: bytes that emptying the cache would give back.
 
     None where torch does not say. Host-side. The list takes milliseconds where there are thousands of
@@ -34,7 +34,7 @@ def returnable(accounts: Mapping[int, DeviceAccount]) -> dict[int, int | None]:
     return found
 
 
-def torch_memory(account: DeviceAccount, returnable: int | None) -> TorchMemory:
+def torch_memory(account: DevicePeaks, returnable: int | None) -> TorchMemory:
     """The report's part of it."""
     before, after = account.before, account.after
     return TorchMemory(
@@ -47,7 +47,7 @@ def torch_memory(account: DeviceAccount, returnable: int | None) -> TorchMemory:
     )
 
 
-def _changed(account: DeviceAccount) -> bool:
+def _changed(account: DevicePeaks) -> bool:
     before, after = account.before, account.after
     if before is None:
         return after.reserved > 0

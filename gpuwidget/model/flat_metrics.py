@@ -8,25 +8,25 @@ from typing import Any
 
 from gpuwidget.model.errors import MissingPackageError
 
-_SPANS = ("start", "end", "peak")
-_LEVELS = ("mean", "max")
-_ACTIVITIES = ("utilization", "sm_activity", "sm_occupancy", "tensor_activity", "dram_activity", "power_w")
+_SPAN_FIELDS = ("start", "end", "peak")
+_LEVEL_FIELDS = ("mean", "max")
+_LEVEL_METRICS = ("utilization", "sm_activity", "sm_occupancy", "tensor_activity", "dram_activity", "power_w")
 
 Values = Mapping[str, Any]
 
 
 def metrics(report: Values) -> dict[str, float]:
     """Return the known metrics of the run and of each GPU that the card shows, by name."""
-    found = dict(_of_run(report))
+    found = dict(_run_metrics(report))
     shown = [gpu for gpu in report["gpus"] if gpu["shown"]]
     for gpu in shown:
-        found.update((f"{_prefix(gpu)}/{name}", value) for name, value in _of_gpu(gpu))
+        found.update((f"{_prefix(gpu)}/{name}", value) for name, value in _gpu_metrics(gpu))
     energies = [gpu["energy_j"] for gpu in shown]
     found["energy_j"] = sum(energies) if energies and None not in energies else None
     return {name: value for name, value in found.items() if _is_number(value)}
 
 
-def frame(report: Values) -> Any:
+def data_frame(report: Values) -> Any:
     """Return a pandas DataFrame with a row per GPU, hidden ones included."""
     try:
         import pandas
@@ -39,9 +39,9 @@ def frame(report: Values) -> Any:
     rows = [
         {
             **run,
-            **dict(_figures(_of_run(report))),
+            **dict(_numbers(_run_metrics(report))),
             **{name: gpu[name] for name in ("index", "mig_index", "uuid", "name", "torch_device", "shown")},
-            **dict(_figures(_of_gpu(gpu))),
+            **dict(_numbers(_gpu_metrics(gpu))),
         }
         for gpu in report["gpus"]
     ]
@@ -54,35 +54,35 @@ def _prefix(gpu: Values) -> str:
     return number if gpu["mig_index"] is None else f"{number}-mig{gpu['mig_index']}"
 
 
-def _of_run(report: Values) -> Iterator[tuple[str, Any]]:
+def _run_metrics(report: Values) -> Iterator[tuple[str, Any]]:
     yield "duration_s", report["cell"]["duration_s"]
     yield "gpu_tail_s", report["cell"]["gpu_tail_s"]
-    yield from _parts("host_memory", report["host_memory"], _SPANS)
+    yield from _nested("host_memory", report["host_memory"], _SPAN_FIELDS)
     time = report["time"]
     for name in ("cpu", "cpu_children", "warm_up_s"):
         yield name, None if time is None else time[name]
 
 
-def _of_gpu(gpu: Values) -> Iterator[tuple[str, Any]]:
+def _gpu_metrics(gpu: Values) -> Iterator[tuple[str, Any]]:
     yield "memory_total", gpu["memory_total"]
-    yield from _parts("device_memory", gpu["device_memory"], _SPANS)
-    yield from _parts("process_memory", gpu["process_memory"], _SPANS)
+    yield from _nested("device_memory", gpu["device_memory"], _SPAN_FIELDS)
+    yield from _nested("process_memory", gpu["process_memory"], _SPAN_FIELDS)
     torch = gpu["torch"] or dict.fromkeys(("allocated", "reserved", "alloc_retries", "ooms"))
     for name in ("allocated", "reserved"):
-        yield from _parts(f"torch_{name}", torch[name], _SPANS)
+        yield from _nested(f"torch_{name}", torch[name], _SPAN_FIELDS)
     for name in ("alloc_retries", "ooms"):
         yield f"torch_{name}", torch[name]
-    for name in _ACTIVITIES:
-        yield from _parts(name, gpu[name], _LEVELS)
+    for name in _LEVEL_METRICS:
+        yield from _nested(name, gpu[name], _LEVEL_FIELDS)
     yield "energy_j", gpu["energy_j"]
 
 
-def _parts(name: str, whole: Values | None, parts: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+def _nested(name: str, whole: Values | None, parts: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     for part in parts:
         yield f"{name}_{part}", None if whole is None else whole[part]
 
 
-def _figures(named: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, float]]:
+def _numbers(named: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, float]]:
     for name, value in named:
         yield name, float(value) if _is_number(value) else math.nan
 

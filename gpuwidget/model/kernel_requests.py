@@ -1,6 +1,6 @@
-"""The panel's questions to a notebook's kernel, asked and answered on the control channel.
+"""Requests from the panel to a notebook's kernel and the replies, sent over the control channel.
 
-A busy kernel answers there too. One that does not answer has no gpuwidget loaded that could.
+A busy kernel answers there too. A kernel that does not answer has not loaded gpuwidget.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from gpuwidget.model.errors import OptionError
 from gpuwidget.model.kernel_state import SCHEMA, KernelState
 
 REQUEST = "gpuwidget_request"
-"""Message type of a question."""
+"""Message type of a request."""
 REPLY = "gpuwidget_reply"
-"""Message type of an answer, whose parent is the question."""
+"""Message type of a reply, whose parent is the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateRequest:
-    """How is it with you?"""
+    """Request the kernel's state."""
 
     schema: int
     ask: Literal["state"]
@@ -29,19 +29,19 @@ class StateRequest:
 
 @dataclass(frozen=True, slots=True)
 class SetDeviceRequest:
-    """Make this the default torch device."""
+    """Set the default torch device."""
 
     schema: int
     ask: Literal["set_device"]
     device: str | None
-    """``cuda:1`` or ``cpu``; None restores what was before the first choice."""
+    """``cuda:1`` or ``cpu``; None restores the device from before the first choice."""
     new_tensors: bool
-    """Whether new tensors go there too; False moves the current CUDA device only."""
+    """Whether new tensors go there too; False changes only the current CUDA device."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchRequest:
-    """Watch every cell from now on, or no longer."""
+    """Turn the watching of every cell on or off."""
 
     schema: int
     ask: Literal["watch"]
@@ -50,7 +50,7 @@ class WatchRequest:
 
 @dataclass(frozen=True, slots=True)
 class SwitchRequest:
-    """Set one of torch's switches: at once, or while a cell runs before the next one."""
+    """Set one of torch's switches: at once, or, while a cell runs, before the next cell."""
 
     schema: int
     ask: Literal["set_switch"]
@@ -62,9 +62,9 @@ class SwitchRequest:
 
 @dataclass(frozen=True, slots=True)
 class FreeCacheRequest:
-    """Give torch's cache back to the driver, also while a cell runs.
+    """Release torch's cached memory to the driver, also while a cell runs.
 
-    The answer may take as long as what the GPU is doing; other questions pass it by.
+    The reply may take as long as the GPU's current work; other requests are answered meanwhile.
     """
 
     schema: int
@@ -73,7 +73,10 @@ class FreeCacheRequest:
 
 @dataclass(frozen=True, slots=True)
 class DoctorRequest:
-    """Examine your environment. The answer takes seconds, a minute at most; other questions pass it by."""
+    """Run the doctor's checks.
+
+    The reply takes seconds, a minute at most; other requests are answered meanwhile.
+    """
 
     schema: int
     ask: Literal["doctor"]
@@ -101,36 +104,37 @@ def parse_request(content: Mapping[str, Any]) -> Request:
 
 
 def _has_type(value: object, hint: Any) -> bool:
-    # By exact type: a bool is no valid int.
+    # By exact type: a bool is not a valid int.
     return type(value) in (get_args(hint) or (hint,)) or value in get_args(hint)
 
 
 @dataclass(frozen=True, slots=True)
 class OkReply:
-    """It was done; the state is that after it."""
+    """The request succeeded."""
 
     status: Literal["ok"]
     done: str | None
-    """What was done, in words to show: what ran and what came of it; None where the state says it all."""
+    """A message for the user: what ran, and its result; None where the state shows it."""
     state: KernelState
+    """The state after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorReply:
-    """It could not be done."""
+    """The request failed."""
 
     status: Literal["error"]
     reason: str
-    """Why not, as a sentence to show."""
+    """The reason, as a sentence for the user."""
     state: KernelState | None
-    """The state as it is, None where that can't be told either."""
+    """The current state, None where it can't be read either."""
 
 
 @dataclass(frozen=True, slots=True)
 class DoctorReply:
-    """The answer to :class:`DoctorRequest`."""
+    """The reply to :class:`DoctorRequest`."""
 
     status: Literal["examined"]
     doctor: Diagnosis
     state: KernelState | None
-    """The state as it is, None where that can't be told."""
+    """The current state, None where it can't be read."""

@@ -61,7 +61,7 @@ class KernelGpu:
     process_memory: int | None
     """Bytes held by the kernel and its children, None where unknown."""
     torch_reserved: int | None
-    """Bytes that torch's allocator in the kernel's own process has reserved, with its cache and without the
+    """Bytes that torch's allocator in the kernel's process has reserved, with its cache and without the
     CUDA context; None where torch is not loaded, CUDA is not initialized or the value is unknown."""
     context: bool
     """Whether the kernel is known to have a CUDA context there, which stays until its process ends."""
@@ -74,42 +74,42 @@ class Switch:
     name: str
     """As ``cudnn.benchmark``."""
     title: str
-    """Its name in words."""
+    """Its name for users."""
     value: str | None
-    """What it is at, one of the choices; None where that can't be told."""
+    """The current choice; None where it can't be read."""
     choices: tuple[str, ...]
     default: str
-    """torch's own."""
+    """torch's default."""
     pending: str | None
-    """The choice that is stored and holds from the next cell, None where nothing is."""
+    """The requested choice, which applies from the next cell; None without one."""
     statement: str | None
-    """The Python that sets what is pending; else what was last run here for it, None where nothing was."""
+    """The Python statement that applies the pending choice; else the last one that ran for it, or None."""
     trades: str
-    """What it trades, in sentences."""
+    """What it trades for what, in sentences."""
     note: str | None
-    """Why its value can't be told, why it was not set, or what to know beside it; a sentence or None."""
+    """Why its value is unknown or was not set, or a remark; a sentence or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelState:
-    """All that a kernel tells a view."""
+    """The state that a kernel sends to a view."""
 
     schema: int
     version: str
     """gpuwidget's, in the kernel's environment."""
     pid: int
-    """The kernel's process id, in its own namespace."""
+    """The kernel's process id in its namespace."""
     torch: str | None
-    """Version of the torch that is loaded."""
+    """Version of the loaded torch, None without one."""
     cuda_initialized: bool
-    """Whether torch has brought CUDA up in the kernel's process."""
+    """Whether torch has initialized CUDA in the kernel's process."""
     watching: bool
     """Whether every cell leaves a one-line card (``%gpu watch on``)."""
     device: DeviceState
     choices: tuple[DeviceChoice, ...]
     unavailable: str | None
-    """A sentence that says why nothing can be chosen, or None."""
+    """Why there is nothing to choose, as a sentence, or None."""
     gpus: tuple[KernelGpu, ...]
-    """One for each GPU that the kernel's source of readings sees, in NVML's order."""
+    """One for each GPU of the kernel's source of readings, in NVML's order."""
     switches: tuple[Switch, ...]
     """torch's switches; without a value while torch is not loaded."""

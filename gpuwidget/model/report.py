@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from gpuwidget.model import flat_metrics
@@ -320,6 +320,24 @@ class CodeTime:
 
 
 @dataclass(frozen=True, slots=True)
+class NoteId:
+    """Which note a text is, for programs: the text itself may change."""
+
+    id: str
+    params: Mapping[str, Any]
+    """The values in the text, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A sentence about what happened during the run."""
+
+    id: str
+    params: Mapping[str, Any]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """What one run did to this machine's GPUs."""
 
@@ -346,6 +364,16 @@ class Report:
     energy_idle_j: float | None = None
     """Joules of all GPUs shown, drawn in utilization windows of the driver in which no kernel ran; shorter
     pauses are not included. None where unknown."""
+    note_ids: tuple[NoteId, ...] = ()
+    """The ids of :attr:`notes`, in their order; notes that a card adds have none."""
+
+    def with_notes(self, *notes: Note) -> Report:
+        """Return the report with further notes."""
+        return replace(
+            self,
+            notes=(*self.notes, *(note.text for note in notes)),
+            note_ids=(*self.note_ids, *(NoteId(note.id, note.params) for note in notes)),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values: dicts, lists, str, finite float, int, bool and None."""
@@ -366,7 +394,7 @@ class Report:
 
         Raises MissingPackageError where pandas is not installed.
         """
-        return flat_metrics.frame(self.to_dict())
+        return flat_metrics.data_frame(self.to_dict())
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of the GPUs that the card shows, by name, for any logger: ``gpu0/energy_j``.

@@ -40,7 +40,7 @@ def memory_delta(before: float | None, after: float | None) -> str:
     return memory(change) if change < 0 else f"+{memory(change)}"
 
 
-def memory_course(before: float | None, after: float | None) -> str:
+def memory_change(before: float | None, after: float | None) -> str:
     """Return two sizes, with the unit once where it is the same: ``12.4 → 15.6 GiB``, ``0 → 682 MiB``."""
     start, _, start_unit = memory(before).partition(" ")
     _, _, end_unit = memory(after).partition(" ")
@@ -57,6 +57,13 @@ def memory_of(size: float | None, total: float | None) -> str:
     return f"{part if same else memory(size)} of {memory(total)}"
 
 
+def gib(size: float | None) -> str:
+    """Return bytes as a number of GiB with one decimal, ``<0.1`` for less than that; ``n/a`` for None."""
+    if not _known(size):
+        return UNKNOWN
+    return "<0.1" if 0 < size < 0.05 * GIB else f"{size / GIB:.1f}"
+
+
 def memory_unit(sizes: Iterable[float | None]) -> str:
     """Return the unit for a column of sizes: that of the largest, at least ``MiB``."""
     largest = max((abs(size) for size in sizes if _known(size)), default=0)
@@ -69,7 +76,7 @@ def energy_unit(energies: Iterable[float | None]) -> str:
     return _unit(largest, _ENERGY_UNITS, rounds_up_at=999.5)
 
 
-def figure(value: float | None, unit: str, *, signed: bool = False) -> str:
+def number_in_unit(value: float | None, unit: str, *, signed: bool = False) -> str:
     """Return bytes or joules as a number of ``unit``, for a column whose title names the unit.
 
     A value that would round to 0 there keeps its own unit: ``+3.0 MiB`` in a column of GiB.
@@ -87,19 +94,34 @@ def figure(value: float | None, unit: str, *, signed: bool = False) -> str:
 
 def percent(value: float | None) -> str:
     """Return a percentage without decimals, with one below 10; ``n/a`` for None."""
-    return UNKNOWN if not _known(value) else f"{percent_figure(value)} %"
+    return UNKNOWN if not _known(value) else f"{percent_number(value)} %"
 
 
-def percent_figure(value: float | None) -> str:
+def percent_number(value: float | None) -> str:
     """Return the same without the sign ``%``."""
     if not _known(value):
         return UNKNOWN
     return f"{value:.1f}" if 0 < value < 9.95 else f"{value:.0f}"
 
 
+def whole_number(value: float | None) -> str:
+    """Return a number without decimals and unit, for a place that names the unit; ``n/a`` for None."""
+    return UNKNOWN if not _known(value) else f"{value:.0f}"
+
+
 def power(watts: float | None) -> str:
     """Return watts without decimals; ``n/a`` for None."""
     return UNKNOWN if not _known(watts) else f"{watts:.0f} W"
+
+
+def power_of(watts: float | None, limit: float | None) -> str:
+    """Return the power drawn of a limit, as ``165 of 700 W``; the power alone where the limit is None."""
+    return power(watts) if not _known(limit) else f"{whole_number(watts)} of {power(limit)}"
+
+
+def temperature(celsius: float | None) -> str:
+    """Return degrees Celsius without decimals; ``n/a`` for None."""
+    return UNKNOWN if not _known(celsius) else f"{celsius:.0f} °C"
 
 
 def energy(joules: float | None) -> str:

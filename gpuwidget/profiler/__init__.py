@@ -1,4 +1,5 @@
-"""The sampling profiler of a cell's thread: where its time went, and what the GPU did on each line.
+"""The sampling profiler of the thread that runs a cell: time per line, and GPU activity per line.
 
-Start with ``sampling_profiler.py``; ``line_profile.py`` turns stack samples into the report's entries.
+Start with ``sampling_profiler.py``; ``line_profile.py`` turns the sample counts into the report's entries.
+docs/profiler.md explains the model and its errors.
 """

@@ -1,7 +1,7 @@
-"""Check the GPU activity of each line against the GPU's own counters, and withhold what they contradict.
+"""Check the GPU activity of each line against the GPU's counters, and withhold what they contradict.
 
 A query of the stream while code launches kernels of a few microseconds finds it idle almost always: the
-kernel ends before the sampling thread gets the interpreter. The counters see such kernels, but not which line
+kernel ends before the sampling thread gets the GIL. The counters see such kernels, but not which line
 launched them. So a line keeps its activity only where the time that the queries missed is too little to
 change it by more than a few points.
 """
@@ -11,40 +11,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gpuwidget.measure.notes import gpu_name
-from gpuwidget.model import units
 from gpuwidget.model.report import CodeTime, FrameTime, GpuReport, LineTime, Report
-from gpuwidget.profiler.counter_windows import Compared
-from gpuwidget.profiler.sample_counts import Tally
+from gpuwidget.profiler import messages
+from gpuwidget.profiler.counter_windows import MatchedMeans
+from gpuwidget.profiler.sample_counts import SampleCounts
 
 AGREE_WITHIN = 5.0
 """Points by which a line's activity may be off."""
 _NOISE = 2.0
 """Points by which the queries' mean and the counters' differ where both are right: the worst of the known
 loops on an H200 was off by 1.6."""
-_LEAST_COMPARED = 0.6
-"""Part of the queried time that windows of the counters must cover to speak for all of it."""
+_MIN_COMPARED = 0.6
+"""Part of the queried time that windows of the counters must cover to stand for all of it."""
 _EDGES_S = 0.3
 """Seconds at a run's edges: the driver's mean may leave them out, or contain work from before the run."""
-_LEAST_QUERIED = 0.5
+_MIN_QUERIED = 0.5
 """Part of the run in which the streams must have been queried for a comparison with its mean."""
-
-UNCHECKED = (
-    "GPU activity per line is not shown: the run was too short to check it against the GPU's counters, or "
-    "they returned no value."
-)
-BY_WINDOWS = "The GPU's activity is told from the driver's windows instead."
-_SHORT_KERNELS = (
-    "kernels of a few microseconds end before a query sees them, or the work ran on other streams or in "
-    "other processes"
-)
-_OTHER_STREAMS = "other streams, libraries or processes worked on it"
-_STREAM_WORK = "copies and waits for other streams are work of a stream, but not of the GPU's compute engines"
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """What the stream queries found over a run, and what the GPU's counters say."""
+class ActivityCheck:
+    """How the stream queries of a run compare with the GPU's counters."""
 
     hidden_s: float
     """Seconds of GPU work that the queries did not see, at most."""
@@ -54,18 +41,18 @@ class Comparison:
     """Why the queries' activity is not the GPU's, as a sentence; None where the two agree."""
 
 
-def compare(
+def compare_with_counters(
     report: Report,
-    tally: Tally,
+    counts: SampleCounts,
     devices: Sequence[int],
-    windows: Mapping[int, Compared | None],
+    windows: Mapping[int, MatchedMeans | None],
     cpu: float | None,
-) -> Comparison:
+) -> ActivityCheck:
     """Compare the stream queries of a run with the GPUs' counters.
 
     Args:
         report: The run's report, for the driver's mean utilization and the names of the GPUs.
-        tally: The stack samples with their stream queries.
+        counts: The stack samples with their stream queries.
         devices: The N of every ``cuda:N`` that was queried.
         windows: By that N, the comparison over matching windows of GPM's graphics activity, or of the
             driver's utilization; devices without one are compared by the means of the whole run.
@@ -75,69 +62,55 @@ def compare(
     hidden, checked = 0.0, bool(devices)
     for device in devices:
         gpu = next((one for one in report.gpus if one.torch_device == f"cuda:{device}"), None)
-        found, edges = windows.get(device), 0.0
-        if found is None or found.seconds < _LEAST_COMPARED * tally.known:
-            found = None if gpu is None else _whole_run(gpu, report, tally, device, alone=len(devices) == 1)
+        means, edges = windows.get(device), 0.0
+        if means is None or means.seconds < _MIN_COMPARED * counts.known_s:
+            means = None if gpu is None else _whole_run(gpu, report, counts, device, alone=len(devices) == 1)
             edges = 100 * _EDGES_S / duration
-        if gpu is None or found is None:
+        if gpu is None or means is None:
             checked = False
             continue
-        excess = found.counters - found.stream
+        excess = means.counters - means.stream
         if abs(excess) > AGREE_WITHIN + edges:
-            return Comparison(duration, checked, _contradiction(gpu, found, cpu))
+            return ActivityCheck(duration, checked, messages.contradiction(gpu, means, cpu))
         # The edges of a short run explain the difference, so that nothing is confirmed.
         checked = checked and abs(excess) <= AGREE_WITHIN
         hidden += max(0.0, excess - _NOISE) / 100 * duration
-    return Comparison(hidden, checked, None)
+    return ActivityCheck(hidden, checked, None)
 
 
-def _whole_run(gpu: GpuReport, report: Report, tally: Tally, device: int, *, alone: bool) -> Compared | None:
-    """The queries' mean nearest to the driver's that is possible, and the driver's mean utilization."""
-    if gpu.utilization is None or not tally.known or tally.known < _LEAST_QUERIED * tally.whole:
+def _whole_run(
+    gpu: GpuReport, report: Report, counts: SampleCounts, device: int, *, alone: bool
+) -> MatchedMeans | None:
+    """Return the driver's mean utilization, and the possible mean of the queries that is nearest to it."""
+    total, known = counts.total_s, counts.known_s
+    if gpu.utilization is None or not known or known < _MIN_QUERIED * total:
         return None
-    busy = sum(seconds for bits, seconds in dict(tally.busy).items() if bits & 1 << device)
-    least, most = 100 * busy / tally.whole, 100 * (busy + tally.whole - tally.known) / tally.whole
-    # The driver's mean covers the time in which the GPU went on, one of several devices at least.
-    duration, tail = report.cell.duration_s, report.cell.gpu_tail_s or 0.0
-    whole = duration + tail
-    least = (least * duration + 100 * tail * alone) / whole
-    most = (most * duration + 100 * tail) / whole
-    drivers = gpu.utilization.mean
-    return Compared(duration, min(max(drivers, least), most), drivers, 100 * busy / tally.known)
+    busy = sum(seconds for bits, seconds in dict(counts.busy_s).items() if bits & 1 << device)
+    low, high = 100 * busy / total, 100 * (busy + total - known) / total
+    # The driver's mean covers the drain, in which one of the devices at least was busy.
+    duration, drain = report.cell.duration_s, report.cell.gpu_tail_s or 0.0
+    low = (low * duration + 100 * drain * alone) / (duration + drain)
+    high = (high * duration + 100 * drain) / (duration + drain)
+    utilization = gpu.utilization.mean
+    return MatchedMeans(duration, min(max(utilization, low), high), utilization, 100 * busy / known)
 
 
-def _contradiction(gpu: GpuReport, found: Compared, cpu: float | None) -> str:
-    why = _STREAM_WORK
-    if found.counters > found.stream:
-        # Launching kernels keeps a CPU core busy.
-        launching = cpu is None or cpu >= found.counters - found.stream
-        why = _SHORT_KERNELS if launching else _OTHER_STREAMS
-    return (
-        f"{gpu_name(gpu)}: its default stream had work in {units.percent(found.queried)} of the queries and "
-        f"the GPU's counters say {units.percent(found.counters)} busy: {why}."
-    )
-
-
-def without_doubtful(time: CodeTime, hidden_s: float, duration_s: float) -> CodeTime:
+def withhold_uncertain(time: CodeTime, hidden_s: float, duration_s: float) -> CodeTime:
     """Return ``time`` without the activity of lines that the work hidden from the queries could change."""
     if hidden_s <= 0:
         return time
     hidden = 100 * hidden_s / duration_s
-    lines = tuple(_kept(line, hidden) for line in time.lines)
-    if _told(lines) == _told(time.lines):
+    lines = tuple(_without_uncertain(line, hidden) for line in time.lines)
+    if _lines_with_activity(lines) == _lines_with_activity(time.lines):
         return time
-    reason = (
-        f"The GPU's counters show work in up to {units.percent(hidden)} of the run that queries of its "
-        "stream did not see: no activity is given for lines that this work could change."
-    )
-    return replace(time, lines=lines, reason=_and(time.reason, reason))
+    return replace(time, lines=lines, reason=messages.joined(time.reason, messages.hidden_work(hidden)))
 
 
-def _told(lines: Sequence[LineTime]) -> int:
+def _lines_with_activity(lines: Sequence[LineTime]) -> int:
     return sum(line.gpu_busy is not None for line in lines)
 
 
-def _kept(line: LineTime, hidden: float) -> LineTime:
+def _without_uncertain(line: LineTime, hidden: float) -> LineTime:
     """Return ``line`` and its frames with the activities that ``hidden`` percent of the run can't change."""
 
     def activity(one: LineTime | FrameTime) -> float | None:
@@ -150,10 +123,10 @@ def _kept(line: LineTime, hidden: float) -> LineTime:
     return replace(line, gpu_busy=activity(line), frames=frames)
 
 
-def with_activity(time: CodeTime, activity: Mapping[int | None, float], reason: str | None) -> CodeTime:
-    """``time`` with the activities of another measurement, by line, and the reason for that.
+def replace_activity(time: CodeTime, activity: Mapping[int | None, float], reason: str | None) -> CodeTime:
+    """Return ``time`` with the activities of another measurement, by line, and the reason for that.
 
-    A line that ``activity`` does not name has none.
+    Lines that ``activity`` does not contain have none.
     """
     return replace(
         time,
@@ -165,9 +138,5 @@ def with_activity(time: CodeTime, activity: Mapping[int | None, float], reason: 
             )
             for line in time.lines
         ),
-        reason=_and(time.reason, reason),
+        reason=messages.joined(time.reason, reason),
     )
-
-
-def _and(first: str | None, second: str | None) -> str | None:
-    return " ".join(filter(None, [first, second])) or None

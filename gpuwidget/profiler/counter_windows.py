@@ -1,29 +1,49 @@
-"""The GPU's means over windows of a run, joined with the stack samples that were taken in each window."""
+"""GPU activity per line, from the counters' means over windows of a run.
+
+Each window is joined with the stack samples in it. A window's mean is the sum over lines of the line's share
+of the window times the GPU's activity on that line. Least squares over all windows gives each line's
+activity, where the windows differ enough; where they all hold the same mixture, any activities would fit.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from gpuwidget.model.samples import Gpu
-from gpuwidget.profiler.regression import Mixture
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.sampler import MAX_INTERVAL_S, Sampler, Subscription
 from gpuwidget.sources import UtilizationWindow
 
-_MOST_LOOKS = 8000
-_MOST_WINDOWS = 1500
-_LONGEST_WINDOW_S = 1.2
-_FEWEST_LOOKS = 4
-_LEAST_COVERED = 0.8
-"""Part of a window for which stack samples must stand; less is a window at the edge of the run."""
-_LEAST_KNOWN = 0.9
+_MAX_SAMPLES = 8000
+_MAX_WINDOWS = 1500
+_MAX_WINDOW_S = 1.2
+_MIN_SAMPLES = 4
+"""Samples that a window needs."""
+_MIN_COVERED = 0.8
+"""Part of a window for which its samples must stand; less is a window at the edge of the run."""
+_MIN_KNOWN = 0.9
 """Part of that time in which the stream must have been queried."""
-_OTHERS = ("cupy", "jax", "tensorflow", "numba.cuda")
-"""What else than torch computes on a GPU."""
+_OTHER_LIBRARIES = ("cupy", "jax", "tensorflow", "numba.cuda")
+"""Libraries other than torch that compute on a GPU."""
+
+_MIN_WINDOWS = 10
+_MIN_WINDOWS_PER_LINE = 3
+_MIN_LINE_SHARE = 0.05
+"""Share of all windows below which a line is counted with the other rare lines."""
+_MAX_REST = 0.1
+"""Share of all windows above which the rare lines get a common activity."""
+_MIN_SPREAD = 0.15
+"""Standard deviation of a line's share from window to window."""
+_MAX_CONDITION = 50.0
+"""Condition number of the matrix of shares; the normal equations' is its square."""
+_MAX_ERROR = 6.0
+"""Points; one standard error of an activity."""
+_MAX_OVERSHOOT = 12.0
+"""Points by which noise may move an activity below 0 or above 100."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +59,18 @@ class WindowMean:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """What the stream queries and the GPU's counters measured over the same windows of a run."""
+class WindowMixture:
+    """One window: the share of each line in it, and the counters' mean."""
+
+    shares: Mapping[int | None, float]
+    """From 0 to 1; they add up to 1."""
+    mean: float
+    """Percent."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedMeans:
+    """The means of the stream queries and of the GPU's counters over the same windows of a run."""
 
     seconds: float
     """Length of these windows together."""
@@ -52,17 +82,17 @@ class Compared:
     """Percent of the stream queries, weighted by time, that found work."""
 
 
-class Windows(Protocol):
-    """The windows of the GPUs that this process uses, from wherever they come."""
+class CounterWindows(Protocol):
+    """The counters' windows of the GPUs that this process uses."""
 
-    def open(self) -> bool: ...  # noqa: D102 - call it now and then; whether there are the driver's
-    def read(self) -> Sequence[UtilizationWindow]: ...  # noqa: D102 - the driver's known by now, oldest first
-    def activity(self) -> Mapping[int, Sequence[WindowMean]]: ...  # noqa: D102 - see SampledWindows
-    def close(self) -> None: ...  # noqa: D102 - wanted no more; safe to call twice
+    def open(self) -> bool: ...  # noqa: D102 - see SamplerWindows
+    def read(self) -> Sequence[UtilizationWindow]: ...  # noqa: D102
+    def activity(self) -> Mapping[int, Sequence[WindowMean]]: ...  # noqa: D102
+    def close(self) -> None: ...  # noqa: D102
 
 
-class SampledWindows:
-    """Those of a sampler, whose slow lane asks the driver for them every two seconds."""
+class SamplerWindows:
+    """The windows that a sampler's slow poll loop reads from the driver every two seconds."""
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
@@ -70,22 +100,25 @@ class SampledWindows:
         self._subscription: Subscription | None = None
 
     def open(self) -> bool:
-        """Ask for them once there is one GPU that this process's work can be on."""
+        """Subscribe once this process's work can be on one GPU only; return whether that is so.
+
+        Call it repeatedly: the process may start to use a GPU at any time.
+        """
         if self._uuid is None:
-            self._uuid = self._one_gpu()
+            self._uuid = self._only_gpu()
             if self._uuid is not None:
                 self._subscription = self._sampler.subscribe(interval_s=MAX_INTERVAL_S)
                 self._subscription.windows = frozenset({self._uuid})
         return self._uuid is not None
 
-    def _one_gpu(self) -> str | None:
+    def _only_gpu(self) -> str | None:
         devices = cuda_state.devices_with_context()
         if devices:
             found = self._gpus_by_device(devices)
             return next(iter(found.values())).uuid if len(devices) == len(found) == 1 else None
         gpus = self._sampler.known_gpus
-        others = any(name in sys.modules for name in _OTHERS)
-        return gpus[0].uuid if others and len(gpus) == 1 else None
+        other_library = any(name in sys.modules for name in _OTHER_LIBRARIES)
+        return gpus[0].uuid if other_library and len(gpus) == 1 else None
 
     def _gpus_by_device(self, devices: Sequence[int]) -> dict[int, Gpu]:
         return {
@@ -97,7 +130,7 @@ class SampledWindows:
         }
 
     def read(self) -> Sequence[UtilizationWindow]:
-        """Those that are known by now."""
+        """Return the driver's utilization windows known so far, the oldest first."""
         return self._sampler.windows(self._uuid) if self._uuid is not None else ()
 
     def activity(self) -> Mapping[int, Sequence[WindowMean]]:
@@ -115,48 +148,48 @@ class SampledWindows:
         }
 
     def close(self) -> None:
-        """Ask for no more."""
+        """Unsubscribe; safe to call twice."""
         subscription, self._subscription = self._subscription, None
         if subscription is not None:
             subscription.close()
 
 
 class _Sample(NamedTuple):
-    """One stack sample; a tuple, as 200 a second are made beside the user's code."""
+    """One stack sample; a tuple, as 200 per second are made beside the user's code."""
 
     t: float
     line: int | None
     seconds: float
-    """What it stands for."""
+    """The time that it stands for."""
     busy: bool | None
     """Whether the stream had work; None where it was not queried."""
 
 
 class WindowLog:
-    """The stack samples of a run by window; samples are kept until the windows that hold them have come."""
+    """Joins stack samples with windows; samples are kept until the windows that contain them arrive."""
 
     def __init__(self) -> None:
-        self._samples: deque[_Sample] = deque(maxlen=_MOST_LOOKS)
+        self._samples: deque[_Sample] = deque(maxlen=_MAX_SAMPLES)
         self._began = float("inf")
         self._until = float("-inf")
         self._seconds = self._stream_s = self._counters_s = 0.0
-        self.mixtures: list[Mixture] = []
+        self.mixtures: list[WindowMixture] = []
 
     def add(self, t: float, line: int | None, seconds: float, busy: bool | None) -> None:
-        """A sample at ``t`` (epoch seconds) that stands for ``seconds``."""
+        """Add a sample at ``t`` (epoch seconds) that stands for ``seconds``."""
         self._began = min(self._began, t)
         self._samples.append(_Sample(t, line, seconds, busy))
 
-    def digest(self, windows: Sequence[UtilizationWindow]) -> None:
-        """Take up the driver's windows that are new. The first has no known start, and is left out."""
+    def add_utilization(self, windows: Sequence[UtilizationWindow]) -> None:
+        """Add the driver's windows that are new. The first is left out: its start is unknown."""
         for window in windows:
             since = self._until
-            if window.until - since > _LONGEST_WINDOW_S:
+            if window.until - since > _MAX_WINDOW_S:
                 since = float("inf")
-            self.take(WindowMean(since, window.until, window.utilization))
+            self.add_window(WindowMean(since, window.until, window.utilization))
 
-    def take(self, window: WindowMean) -> None:
-        """Take up one window; one that ends no later than the last is left out."""
+    def add_window(self, window: WindowMean) -> None:
+        """Add one window; one that ends no later than the last is left out."""
         if window.until <= self._until:
             return
         self._until = window.until
@@ -166,20 +199,20 @@ class WindowLog:
             if sample.t > window.since:
                 inside.append(sample)
         total = sum(sample.seconds for sample in inside)
-        # Of a window that began before the first sample, or ends after the last, a part is unknown.
+        # Part of a window that began before the first sample, or ends after the last, is unknown.
         if (
-            len(inside) < _FEWEST_LOOKS
+            len(inside) < _MIN_SAMPLES
             or self._began > window.since
-            or total < _LEAST_COVERED * (window.until - window.since)
-            or len(self.mixtures) >= _MOST_WINDOWS
+            or total < _MIN_COVERED * (window.until - window.since)
+            or len(self.mixtures) >= _MAX_WINDOWS
         ):
             return
         shares: dict[int | None, float] = {}
         for sample in inside:
             shares[sample.line] = shares.get(sample.line, 0.0) + sample.seconds / total
-        self.mixtures.append(Mixture(shares, window.percent))
+        self.mixtures.append(WindowMixture(shares, window.percent))
         known = sum(sample.seconds for sample in inside if sample.busy is not None)
-        if known >= _LEAST_KNOWN * total:
+        if known >= _MIN_KNOWN * total:
             length = window.until - window.since
             busy = sum(sample.seconds for sample in inside if sample.busy)
             self._seconds += length
@@ -187,9 +220,91 @@ class WindowLog:
             self._counters_s += length * window.percent / 100
 
     @property
-    def compared(self) -> Compared | None:
-        """The stream's mean and the counters' over all windows in which both are known; None without one."""
+    def matched_means(self) -> MatchedMeans | None:
+        """Means of stream and counters over all windows in which both are known; None without one."""
         if not self._seconds:
             return None
         stream = 100 * self._stream_s / self._seconds
-        return Compared(self._seconds, stream, 100 * self._counters_s / self._seconds, stream)
+        return MatchedMeans(self._seconds, stream, 100 * self._counters_s / self._seconds, stream)
+
+
+def activity_by_line(windows: Sequence[WindowMixture]) -> dict[int | None, float] | None:
+    """Return percent of GPU activity by line, from a regression over the windows.
+
+    It has the lines with a twentieth of the time or more. None where the windows do not determine them.
+    """
+    if len(windows) < _MIN_WINDOWS:
+        return None
+    total: dict[int | None, float] = {}
+    for window in windows:
+        for line, share in window.shares.items():
+            total[line] = total.get(line, 0.0) + share
+    lines = [line for line, share in total.items() if share >= _MIN_LINE_SHARE * len(windows)]
+    if not lines or len(windows) < _MIN_WINDOWS_PER_LINE * len(lines):
+        return None
+    rows = [[window.shares.get(line, 0.0) for line in lines] for window in windows]
+    rest = [max(0.0, 1.0 - sum(row)) for row in rows]
+    if sum(rest) > _MAX_REST * len(windows):
+        rows = [[*row, left] for row, left in zip(rows, rest, strict=True)]
+    if len(rows[0]) > 1 and any(
+        _standard_deviation(row[column] for row in rows) < _MIN_SPREAD for column in range(len(lines))
+    ):
+        return None
+    found = _least_squares(rows, [window.mean for window in windows])
+    if found is None:
+        return None
+    activity, errors = found
+    for value, error in zip(activity[: len(lines)], errors, strict=False):
+        if not -_MAX_OVERSHOOT <= value <= 100 + _MAX_OVERSHOOT or error > _MAX_ERROR:
+            return None
+    return {line: min(100.0, max(0.0, value)) for line, value in zip(lines, activity, strict=False)}
+
+
+def _standard_deviation(values: Iterable[float]) -> float:
+    known = list(values)
+    mean = sum(known) / len(known)
+    return float((sum((value - mean) ** 2 for value in known) / len(known)) ** 0.5)
+
+
+def _least_squares(
+    rows: Sequence[Sequence[float]], means: Sequence[float]
+) -> tuple[list[float], list[float]] | None:
+    """Return the activities and their standard errors; None where the shares are too much alike.
+
+    Plain Python, as only the live chart imports numpy.
+    """
+    size = len(rows[0])
+    squares = [[sum(row[i] * row[j] for row in rows) for j in range(size)] for i in range(size)]
+    right = [sum(row[i] * mean for row, mean in zip(rows, means, strict=True)) for i in range(size)]
+    inverse = _inverse(squares)
+    if inverse is None or _norm(squares) * _norm(inverse) > _MAX_CONDITION**2:
+        return None
+    activity = [sum(inverse[i][j] * right[j] for j in range(size)) for i in range(size)]
+    residual = sum(
+        (mean - sum(a * share for a, share in zip(activity, row, strict=True))) ** 2
+        for row, mean in zip(rows, means, strict=True)
+    )
+    variance = residual / max(1, len(rows) - size)
+    return activity, [(variance * max(0.0, inverse[i][i])) ** 0.5 for i in range(size)]
+
+
+def _norm(matrix: Sequence[Sequence[float]]) -> float:
+    return max(sum(abs(value) for value in row) for row in matrix)
+
+
+def _inverse(matrix: Sequence[Sequence[float]]) -> list[list[float]] | None:
+    """Return the inverse by Gauss-Jordan elimination; None for a singular matrix."""
+    size = len(matrix)
+    rows = [[*row, *(float(i == j) for j in range(size))] for i, row in enumerate(matrix)]
+    for column in range(size):
+        pivot = max(range(column, size), key=lambda row: abs(rows[row][column]))
+        if abs(rows[pivot][column]) < 1e-12:
+            return None
+        rows[column], rows[pivot] = rows[pivot], rows[column]
+        scale = rows[column][column]
+        rows[column] = [value / scale for value in rows[column]]
+        for row in range(size):
+            factor = rows[row][column]
+            if row != column and factor:
+                rows[row] = [a - factor * b for a, b in zip(rows[row], rows[column], strict=True)]
+    return [row[size:] for row in rows]

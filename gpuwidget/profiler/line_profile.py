@@ -1,251 +1,251 @@
-"""Where a run's time went, made from the looks at its code: shares, the GPU's activity there, and doubts."""
+"""Build the report's time per line from the sample counts: shares, GPU activity, and what limits them."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from gpuwidget.model import units
 from gpuwidget.model.report import CodeTime, FrameTime, LineTime
-from gpuwidget.profiler.code_places import Places
-from gpuwidget.profiler.sample_counts import Spent, Tally
+from gpuwidget.profiler import messages
+from gpuwidget.profiler.code_locations import CodeLocator
+from gpuwidget.profiler.sample_counts import Counts, LocationCounts, SampleCounts
 
-FEWEST_LOOKS = 20
-_MOST_LINES = 12
-_MOST_FRAMES = 4
-_LEAST_SHARE = 0.5
-_MOST_DOUBT = 6.0
-"""Percent of the time that two lines may owe each other before they count as one."""
-_LEAST_OF_LINE = 0.1
-"""Part of a line's time that a frame below it must have had to be named beside it."""
-_FEWEST_TURNS = 2
-"""Lines that follow each other less often than this are no pattern."""
-_MOST_BUSY_DOUBT = 5.0
-_LEAST_KNOWN = 90.0
-_MOST_MISSED = 10.0
-"""Percent of the time without looks up to which the others speak for the whole."""
-_MOST_MISSED_S = 0.2
+MIN_SAMPLES = 20
+_MAX_LINES = 12
+_MAX_FRAMES = 4
+_MIN_SHARE = 0.5
+"""Percent of the time below which a line is left out."""
+_MAX_AMBIGUOUS = 6.0
+"""Percent of the time that may be ambiguous between lines before they are merged."""
+_MIN_FRAME_SHARE = 0.1
+"""Part of a line's time that a frame below it needs to be named beside the line."""
+_MIN_TRANSITIONS = 2
+"""Lines that follow each other less often than this do not alternate."""
+_MAX_AMBIGUOUS_BUSY = 5.0
+_MIN_KNOWN = 90.0
+"""Percent of a line's time in which the GPU's state must be known."""
+_MAX_MISSED = 10.0
+"""Percent of the run without samples up to which the samples stand for the whole run."""
+_MAX_MISSED_S = 0.2
 _LONG_S = 2.0
-_LEAST_KEPT = 5.0
-"""Percent of the time that looks had to wait long for the interpreter, from which on it is said."""
-_MOST_SOURCE_LINES = 2000
+_MIN_GIL_BLOCKED = 5.0
+"""Percent of the time from which on GIL-blocked time is mentioned."""
+_MAX_SOURCE_LINES = 2000
 _CONTENDED = 5.0
-"""Percent of the time with waiting looks from which on the interpreter limits the resolution."""
+"""Percent of the time with delayed samples from which on the GIL limits the resolution."""
 _RESOLUTION_S = 0.02
 _CONTENDED_RESOLUTION_S = 0.07
-"""Below these, the line at which Python lets go of its interpreter is seen too often."""
+"""Of patterns shorter than these, the line at which Python releases the GIL is sampled too often."""
 
-_TAKE_TURNS = (
-    "some lines take turns faster than can be told while Python's interpreter, or this machine, is busy, and "
-    "are shown as one"
-)
-_FLICKERS = (
-    "the GPU's state changes faster than can be told while Python's interpreter, or this machine, is busy"
-)
-
-_TOO_SHORT = "the run was too short to tell where its time went"
-_NOT_ITS_CODE = "the cell's own code was not seen at work"
-_KEPT_THROUGHOUT = (
-    "most of the time single operations kept Python's interpreter, or this machine was busy, so that there "
-    "were too few looks to tell where it went"
-)
-
-Source = Callable[[str, int], str]
-"""The text of a line of a file."""
+SourceLine = Callable[[str, int], str]
+"""Returns the text of a line of a file."""
 
 
 @dataclass(slots=True)
-class _Group:
-    """Lines of the cell that can't be told apart; one, as a rule."""
+class _LineGroup:
+    """Lines of the cell that cannot be told apart; usually one."""
 
-    seconds: float = 0.0
-    known: float = 0.0
-    busy: float = 0.0
-    doubtful: float = 0.0
-    lines: dict[int | None, float] = field(default_factory=dict)
+    counts: Counts = field(default_factory=Counts)
+    ambiguous_busy: float = 0.0
+    lines: set[int] = field(default_factory=set)
     file: str | None = None
     calls: dict[str | None, float] = field(default_factory=dict)
-    frames: dict[str, list[Spent]] = field(default_factory=dict)
+    frames: dict[str, list[LocationCounts]] = field(default_factory=dict)
 
-    def add(self, spent: Spent, places: Places) -> None:
-        self.seconds += spent.seconds
-        self.known += spent.known
-        self.busy += spent.busy
-        self.doubtful += spent.doubtful
-        self.lines[spent.line] = self.lines.get(spent.line, 0.0) + spent.seconds
-        self.file = self.file or places.file(spent.place.own)
-        call = places.call(spent.place.call)
-        self.calls[call] = self.calls.get(call, 0.0) + spent.seconds
-        user = spent.place.user
+    def add(self, counted: LocationCounts, locator: CodeLocator) -> None:
+        self.counts.add(counted.counts)
+        self.ambiguous_busy += counted.ambiguous_busy
+        if counted.line is not None:
+            self.lines.add(counted.line)
+        self.file = self.file or locator.file(counted.location.cell)
+        call = locator.call(counted.location.call)
+        self.calls[call] = self.calls.get(call, 0.0) + counted.counts.seconds
+        user = counted.location.user
         if user:
-            name = places.frame(user, places.line(user, spent.place.user_at))
+            name = locator.frame(user, locator.line(user, counted.location.user_offset))
             if name is not None:
-                self.frames.setdefault(name, []).append(spent)
+                self.frames.setdefault(name, []).append(counted)
+
+    @property
+    def flickers(self) -> bool:
+        """Whether the GPU's state changed too often during delayed samples to give an activity."""
+        known = self.counts.known
+        return known > 0 and 100 * self.ambiguous_busy > _MAX_AMBIGUOUS_BUSY * known
 
 
-def code_time(
-    tally: Tally,
-    places: Places,
-    source: Source,
+def line_profile(
+    counts: SampleCounts,
+    locator: CodeLocator,
+    source: SourceLine,
     *,
-    why_unknown: str | None,
+    not_queried: str | None,
     cpu: float | None,
     cpu_children: float | None,
 ) -> CodeTime:
-    """What the looks so far say. ``why_unknown`` says why the GPU's streams were not asked, if so."""
-    spent = [replace(one) for one in list(tally.spent.values())]
-    total = sum(one.seconds for one in spent)
-    counted = tally.counted
+    """Return the time per line of the samples so far.
+
+    ``not_queried`` is the reason why the GPU's streams were not queried, if so.
+    """
+    # Copied, as the sampling thread may go on counting.
+    counted = [copy.copy(one) for one in list(counts.by_location.values())]
+    for one in counted:
+        one.counts = copy.copy(one.counts)
+    total = sum(one.counts.seconds for one in counted)
+    samples = counts.counted
     reasons: list[str] = []
     lines: tuple[LineTime, ...] = ()
-    contended = total > 0 and 100 * tally.held / tally.whole >= _CONTENDED
-    if counted < FEWEST_LOOKS or total <= 0:
-        reasons.append(_why_too_few(tally, total))
+    contended = total > 0 and 100 * counts.delayed_s / counts.total_s >= _CONTENDED
+    if samples < MIN_SAMPLES or total <= 0:
+        reasons.append(_why_too_few(counts, total))
     else:
-        together = _together(tally, total, spent, places, source)
-        groups: dict[int | None, _Group] = {}
-        for one in spent:
-            groups.setdefault(together.get(one.line, one.line), _Group()).add(one, places)
-        for line, stands in together.items():
-            if stands in groups:
-                groups[stands].lines.setdefault(line, 0.0)
-        ordered = sorted(groups.values(), key=lambda group: -group.seconds)
+        merged = _merged_lines(counts, total, counted, locator, source)
+        groups: dict[int | None, _LineGroup] = {}
+        for one in counted:
+            groups.setdefault(merged.get(one.line, one.line), _LineGroup()).add(one, locator)
+        for line, representative in merged.items():
+            if representative in groups and line is not None:
+                groups[representative].lines.add(line)
+        ordered = sorted(groups.values(), key=lambda group: -group.counts.seconds)[:_MAX_LINES]
         lines = tuple(
-            _line(group, total, places, source)
-            for group in ordered[:_MOST_LINES]
-            if 100 * group.seconds / total >= _LEAST_SHARE
+            _line_time(group, total, locator, source)
+            for group in ordered
+            if 100 * group.counts.seconds / total >= _MIN_SHARE
         )
-        kept = 100 * sum(one.kept for one in spent) / total
-        if kept >= _LEAST_KEPT:
-            reasons.append(
-                f"{units.percent(kept)} of the time looks had to wait long, for one operation that kept "
-                "Python's interpreter or for this machine: it may be that of what ran just before"
-            )
-        elif together:
-            reasons.append(_TAKE_TURNS)
-        if why_unknown is not None:
-            reasons.append(why_unknown)
-        elif any(_flickers(group) for group in ordered[:_MOST_LINES]):
-            reasons.append(_FLICKERS)
+        gil_blocked = 100 * sum(one.counts.gil_blocked for one in counted) / total
+        if gil_blocked >= _MIN_GIL_BLOCKED:
+            reasons.append(messages.gil_blocked(gil_blocked))
+        elif merged:
+            reasons.append(messages.TAKE_TURNS)
+        if not_queried is not None:
+            reasons.append(not_queried)
+        elif any(group.flickers for group in ordered):
+            reasons.append(messages.GPU_FLICKERS)
     return CodeTime(
         lines=lines,
-        samples=counted,
+        samples=samples,
         resolution_s=_CONTENDED_RESOLUTION_S if contended else _RESOLUTION_S,
-        reason=sentences(reasons),
+        reason=messages.sentences(reasons),
         cpu=cpu,
         cpu_children=cpu_children,
         warm_up_s=None,
     )
 
 
-def _why_too_few(tally: Tally, total: float) -> str:
-    if tally.whole < _LONG_S:
-        return _TOO_SHORT
-    return _KEPT_THROUGHOUT if tally.held > tally.whole / 2 else _NOT_ITS_CODE if not total else _TOO_SHORT
+def _why_too_few(counts: SampleCounts, total: float) -> str:
+    if counts.total_s < _LONG_S:
+        return messages.TOO_SHORT
+    if counts.delayed_s > counts.total_s / 2:
+        return messages.GIL_BLOCKED_THROUGHOUT
+    return messages.CELL_NOT_SEEN if not total else messages.TOO_SHORT
 
 
-def looked_at(time: CodeTime, tally: Tally, duration_s: float) -> CodeTime:
-    """``time`` of a run so long; without its lines where the looks have missed too much of it."""
-    missed = max(tally.missed, duration_s - tally.whole)
-    percent = 100 * missed / max(duration_s, tally.whole + tally.missed)
-    if not time.lines or missed < _MOST_MISSED_S or percent < 1:
+def check_coverage(time: CodeTime, counts: SampleCounts, duration_s: float) -> CodeTime:
+    """Return ``time`` without its lines where samples are missing for too much of the run."""
+    missed = max(counts.missed_s, duration_s - counts.total_s)
+    percent = 100 * missed / max(duration_s, counts.total_s + counts.missed_s)
+    if not time.lines or missed < _MAX_MISSED_S or percent < 1:
         return time
-    reason = f"For {units.percent(percent)} of the run its code could not be looked at."
-    lines = time.lines if percent <= _MOST_MISSED else ()
-    return replace(time, lines=lines, reason=" ".join(filter(None, [time.reason, reason])))
+    lines = time.lines if percent <= _MAX_MISSED else ()
+    return replace(time, lines=lines, reason=messages.joined(time.reason, messages.not_sampled(percent)))
 
 
-def sentences(reasons: Iterable[str]) -> str | None:
-    """Reasons as sentences; None without one."""
-    made = [f"{reason[0].upper()}{reason[1:]}." for reason in reasons]
-    return " ".join(made) or None
-
-
-def _together(
-    tally: Tally, total: float, spent: Iterable[Spent], places: Places, source: Source
+def _merged_lines(
+    counts: SampleCounts,
+    total: float,
+    counted: Iterable[LocationCounts],
+    locator: CodeLocator,
+    source: SourceLine,
 ) -> dict[int | None, int | None]:
-    """For each line that can't be told from another, the one that stands for all of them."""
-    turns = dict(tally.turns)
-    owed = {
-        both: seconds for both, seconds in dict(tally.doubts).items() if turns.get(both, 0) >= _FEWEST_TURNS
+    """Return the lines that cannot be told from others, each with the line that represents its group."""
+    transitions = dict(counts.transitions)
+    ambiguous = {
+        pair: seconds
+        for pair, seconds in dict(counts.ambiguous_s).items()
+        if transitions.get(pair, 0) >= _MIN_TRANSITIONS
     }
-    for both, seconds in _kept_between(tally, spent, places, source):
-        if len(both) > 1:
-            owed[both] = owed.get(both, 0.0) + seconds
-    found: dict[int | None, int | None] = {}
-    left = sum(owed.values())
-    for both, seconds in sorted(owed.items(), key=lambda item: -item[1]):
-        if 100 * left <= _MOST_DOUBT * total:
+    for pair, seconds in _gil_blocked_between(counts, counted, locator, source):
+        if len(pair) > 1:
+            ambiguous[pair] = ambiguous.get(pair, 0.0) + seconds
+    merged: dict[int | None, int | None] = {}
+    remaining = sum(ambiguous.values())
+    for pair, seconds in sorted(ambiguous.items(), key=lambda item: -item[1]):
+        if 100 * remaining <= _MAX_AMBIGUOUS * total:
             break
-        left -= seconds
-        first, second = (found.get(line, line) for line in both)
-        members = [line for line, stands in found.items() if stands in (first, second)]
+        remaining -= seconds
+        first, second = (merged.get(line, line) for line in pair)
+        members = [line for line, representative in merged.items() if representative in (first, second)]
         for line in {*members, first, second}:
-            found[line] = first
-    return found
+            merged[line] = first
+    return merged
 
 
-def _kept_between(
-    tally: Tally, spent: Iterable[Spent], places: Places, source: Source
+def _gil_blocked_between(
+    counts: SampleCounts, counted: Iterable[LocationCounts], locator: CodeLocator, source: SourceLine
 ) -> Iterator[tuple[frozenset[int | None], float]]:
-    """Lines of which any may hold the operation that kept the interpreter, and for how long."""
-    for (since, until), seconds in dict(tally.kept).items():
+    """Yield pairs of lines between which an operation blocked the GIL, and for how long."""
+    for (since, until), seconds in dict(counts.gil_blocked_s).items():
         yield frozenset((1 if since is None else since, until)), seconds
-    last, seconds = tally.kept_at_end
+    last, seconds = counts.gil_blocked_at_end
     if last is not None and seconds:
-        file = next((places.file(one.place.own) for one in spent if one.place.own), None)
+        file = next((locator.file(one.location.cell) for one in counted if one.location.cell), None)
         end = last
-        while file is not None and end < _MOST_SOURCE_LINES and source(file, end + 1):
+        while file is not None and end < _MAX_SOURCE_LINES and source(file, end + 1):
             end += 1
         yield frozenset((last, end)), seconds
-    for one in spent:
-        others = (places.lines_before(one.place) if one.forced else frozenset()) - {one.line}
+    for one in counted:
+        preempted = one.counts.preempted
+        others = (locator.candidate_lines(one.location) if preempted else frozenset()) - {one.line}
         for line in others:
-            yield frozenset((one.line, line)), one.forced / len(others)
+            yield frozenset((one.line, line)), preempted / len(others)
 
 
-def _flickers(group: _Group) -> bool:
-    return group.known > 0 and 100 * group.doubtful > _MOST_BUSY_DOUBT * group.known
-
-
-def _busy(known: float, busy: float, seconds: float) -> float | None:
-    if seconds <= 0 or 100 * known < _LEAST_KNOWN * seconds:
+def _activity(counts: Counts) -> float | None:
+    if counts.seconds <= 0 or 100 * counts.known < _MIN_KNOWN * counts.seconds:
         return None
-    return 100 * busy / known
+    return 100 * counts.busy / counts.known
 
 
-def _line(group: _Group, total: float, places: Places, source: Source) -> LineTime:
-    numbers = sorted(line for line in group.lines if line is not None)
+def _line_time(group: _LineGroup, total: float, locator: CodeLocator, source: SourceLine) -> LineTime:
+    numbers = sorted(group.lines)
     line = numbers[0] if numbers else None
     text = source(group.file, line).strip() if group.file is not None and line is not None else ""
-    call, call_share = _most(group.calls, total)
-    flickers = _flickers(group)
-    frames = []
-    for name, parts in group.frames.items():
-        seconds = sum(part.seconds for part in parts)
-        known = sum(part.known for part in parts)
-        busy = None if flickers else _busy(known, sum(part.busy for part in parts), seconds)
-        calls: dict[str | None, float] = {}
-        for part in parts:
-            name_of_call = places.call(part.place.call)
-            calls[name_of_call] = calls.get(name_of_call, 0.0) + part.seconds
-        frames.append(FrameTime(name, 100 * seconds / total, busy, *_most(calls, total)))
-    frames.sort(key=lambda frame: -frame.share)
-    share = 100 * group.seconds / total
+    call, call_share = _longest(group.calls, total)
+    share = 100 * group.counts.seconds / total
+    frames = sorted(
+        (
+            _frame_time(name, counted, total, locator, group.flickers)
+            for name, counted in group.frames.items()
+        ),
+        key=lambda frame: -frame.share,
+    )
     return LineTime(
         line=line,
         source=text,
         share=share,
-        gpu_busy=None if flickers else _busy(group.known, group.busy, group.seconds),
+        gpu_busy=None if group.flickers else _activity(group.counts),
         call=call,
-        frame=frames[0].frame if frames and frames[0].share >= _LEAST_OF_LINE * share else None,
+        frame=frames[0].frame if frames and frames[0].share >= _MIN_FRAME_SHARE * share else None,
         until=numbers[-1] if len(numbers) > 1 else None,
-        frames=tuple(frames[:_MOST_FRAMES]),
+        frames=tuple(frames[:_MAX_FRAMES]),
         call_share=call_share,
     )
 
 
-def _most(calls: Mapping[str | None, float], total: float) -> tuple[str | None, float | None]:
-    """The call that took most of the time, and its percentage of all time; None for no call."""
+def _frame_time(
+    name: str, counted: Iterable[LocationCounts], total: float, locator: CodeLocator, flickers: bool
+) -> FrameTime:
+    counts = Counts()
+    calls: dict[str | None, float] = {}
+    for one in counted:
+        counts.add(one.counts)
+        call = locator.call(one.location.call)
+        calls[call] = calls.get(call, 0.0) + one.counts.seconds
+    activity = None if flickers else _activity(counts)
+    return FrameTime(name, 100 * counts.seconds / total, activity, *_longest(calls, total))
+
+
+def _longest(calls: Mapping[str | None, float], total: float) -> tuple[str | None, float | None]:
+    """Return the call that took most of the time and its percentage of all time; None for no call."""
     call, seconds = max(calls.items(), key=lambda item: item[1])
     return call, None if call is None else 100 * seconds / total

@@ -1,316 +1,310 @@
-"""How much time was spent where, from looks at a thread that come when the interpreter lets them.
+"""Time per location, from stack samples that are delayed while the thread holds the GIL.
 
-Looks are due at moments that have nothing to do with what the thread does, and each stands for the time since
-the one before was due. One that is due while the thread holds the interpreter comes late: after 5 ms, when
-the interpreter makes the thread let go where it stands (sooner where another thread has waited before), or
-when the thread lets go by itself (to wait, or to call what needs no interpreter). In that case it may have
-been elsewhere when the look was due: the time goes to where it was last made to let go, and how much time
-that is for any two lines is kept. Where it is much, nobody can tell those two apart.
+Samples are due at random moments, and each stands for the time since the previous one was due. A sample that
+is due while the thread holds the GIL is late: it waits until the interpreter preempts the thread (after the
+switch interval of 5 ms, or sooner where another thread has been waiting), or until the thread releases the
+GIL itself, to wait or to call code that does not need it. After a voluntary release the thread may have been
+elsewhere when the sample was due. The time then counts for the location where it was last preempted, and is
+also added to the ambiguous time of the two lines. Lines with much ambiguous time cannot be told apart.
 
-Python looks only at calls, and where a loop begins anew, whether it should let go: what a thread was made to
-let go at is the operation that took the time, or one since the last such place. A look that comes much later
-than it was due has waited for a single operation.
+Python checks for preemption only at calls and at backward jumps of loops. The operation that took the time is
+the one at which the thread was preempted, or one since the previous check. A sample that comes much later
+than one switch interval after it was due has waited for a single operation: that time is GIL-blocked.
 
-What comes before the first look in the cell's code, and after the last, is not the cell's.
+Time before the first sample in the cell's code, and after the last one, does not count for the cell.
 """
 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gpuwidget.profiler.code_places import Place
+from gpuwidget.profiler.code_locations import CodeLocation
 
 PROMPT_S = 0.0003
-"""A look that comes no later than this after it was due did not wait for the interpreter."""
+"""A sample that is at most this late did not wait for the GIL."""
 _RECENT_S = 0.06
-_TURNS_S = 1.0
-"""Lines that were seen within so long of each other may take turns."""
-_EARLIEST = 0.95
-"""Of the interpreter's switch interval, from which on the thread was made to let go: where it was found is
-where it kept the interpreter, or a call did that it has just come back from."""
+"""How long the location of the last preemption stays valid for samples after a voluntary release."""
+_TRANSITION_S = 1.0
+"""Two lines that were sampled within this time of each other may alternate."""
+_PREEMPTED_FROM = 0.95
+"""Part of the switch interval from which on a late sample means preemption: the thread was blocking the GIL
+where it is found, or in a call from which it has just returned."""
 _BUSY_MACHINE = 0.1
-"""Part of the looks that were late though the thread did not run, from which on the machine is too busy for a
-long wait to mean that the thread was made to let go."""
+"""Part of the time with samples that were late although the thread did not run. Above it the machine is so
+busy that a long wait does not prove that the thread was preempted."""
 _DOUBT_IF_BUSY = 0.5
-_KEPT = 5.0
-"""Of the switch interval, beyond which a look has waited for one operation: some other threads that want the
-interpreter as well are done sooner."""
+_GIL_BLOCKED_FROM = 5.0
+"""Switch intervals from which on a sample has waited for a single operation: waiting for a few other threads
+takes less."""
 _RAN = 0.5
-"""Part of a look's wait that the thread must have run in to be its cause."""
+"""Part of a sample's delay for which the thread must have run to have caused it."""
 _CERTAIN_S = 0.0015
-"""A look that had to wait so long did so for the interpreter: no machine at rest is that late by itself."""
-_STEADILY = 3
-"""So many looks in succession that find the GPU busy say that it has work to go on with."""
-_MOST_PLACES = 4000
+"""A delay from which on a sample certainly waited for the GIL: an idle machine does not delay it so much."""
+_STEADILY_BUSY = 3
+"""Samples in succession that find the GPU busy, from which on it has queued work."""
+_MAX_LOCATIONS = 4000
 
 
-@dataclass(slots=True)
-class Spent:
-    """Seconds at one place."""
-
-    place: Place
-    line: int | None
-    """Of the cell."""
-    seconds: float = 0.0
-    known: float = 0.0
-    """Of these, seconds in which it was known whether the GPU was busy."""
-    busy: float = 0.0
-    doubtful: float = 0.0
-    """Seconds in which the GPU's state changed while the look was waiting."""
-    forced: float = 0.0
-    """Seconds after which it was made to let go here: at this operation, or one since Python last looked."""
-    kept: float = 0.0
-    """Of these, seconds of waiting for a single operation."""
-
-
-class Look(NamedTuple):
-    """One look at the thread."""
+class StackSample(NamedTuple):
+    """When one stack sample was taken, and what is known of the thread."""
 
     t: float
     late: float
     """Seconds after it was due."""
     seconds: float
-    """What it stands for."""
-    ran: float | None
-    """CPU seconds that the thread has had since the look before, None where nobody knows. One that did not
-    run kept nobody waiting: the machine was busy with something else."""
-    made_to: bool = False
-    """Whether the thread was found where it lets go of the interpreter only if it is made to."""
+    """The time that it stands for."""
+    cpu_s: float | None
+    """CPU seconds of the thread since the previous sample; None where unknown. A thread that did not run did
+    not delay the sample: the machine was busy."""
+    at_preemption_point: bool = False
+    """Whether the thread was found where it releases the GIL only if it is preempted."""
 
 
 @dataclass(slots=True)
-class _Share:
-    """What looks add to one place."""
+class Counts:
+    """Seconds by what the samples found."""
 
-    looks: int = 0
+    samples: int = 0
     seconds: float = 0.0
     known: float = 0.0
+    """Seconds in which it is known whether the GPU was busy."""
     busy: float = 0.0
-    forced: float = 0.0
-    kept: float = 0.0
+    preempted: float = 0.0
+    """Seconds after which the thread was preempted here: by this operation, or by one since Python's last
+    check."""
+    gil_blocked: float = 0.0
+    """The part of ``preempted`` spent waiting for a single operation."""
 
-    def join(self, other: _Share) -> None:
-        self.looks += other.looks
+    def add(self, other: Counts) -> None:
+        """Add the counts of ``other``."""
+        self.samples += other.samples
         self.seconds += other.seconds
         self.known += other.known
         self.busy += other.busy
-        self.forced += other.forced
-        self.kept += other.kept
+        self.preempted += other.preempted
+        self.gil_blocked += other.gil_blocked
 
 
-class Tally:
-    """Adds up looks; used by one thread, read by any."""
+@dataclass(slots=True)
+class LocationCounts:
+    """The counts of one location."""
 
-    def __init__(self, switch_s: float | None = None) -> None:
-        self._switch = sys.getswitchinterval() if switch_s is None else switch_s
-        self.spent: dict[Place, Spent] = {}
-        """From the first look in the cell's code to the last."""
-        self.looks = 0
+    location: CodeLocation
+    line: int | None
+    """Line of the cell."""
+    counts: Counts = field(default_factory=Counts)
+    ambiguous_busy: float = 0.0
+    """Seconds in which the GPU's state changed while the sample was waiting."""
+
+
+class SampleCounts:
+    """Sums up stack samples; written by one thread, read by any."""
+
+    def __init__(self, switch_interval_s: float | None = None) -> None:
+        self._switch_interval = sys.getswitchinterval() if switch_interval_s is None else switch_interval_s
+        self.by_location: dict[CodeLocation, LocationCounts] = {}
+        """From the first sample in the cell's code to the last."""
+        self.samples = 0
         self.counted = 0
-        """Looks that :attr:`spent` rests on."""
-        self.whole = 0.0
-        """Seconds of all looks, those before and after the cell's code included."""
-        self.missed = 0.0
-        """Seconds for which a look failed."""
-        self.held = 0.0
-        """Seconds for which a look had to wait."""
-        self.exposed = 0.0
-        """Seconds in which the thread ran, and let looks in, while no device was known to have work to go on
-        with: what the thread loses then the run loses."""
-        self.known = 0.0
-        """Of :attr:`whole`, seconds in which it was known whether the GPU was busy."""
-        self.busy: dict[int, float] = {}
-        """Seconds by which devices were busy, as bits."""
-        self.turns: dict[frozenset[int | None], int] = {}
-        """How often a look found one of two lines after the other."""
-        self.doubts: dict[frozenset[int | None], float] = {}
-        """Seconds that belong to one or the other of two lines; less of a look that came but a little late,
-        as it does on a busy machine without anybody holding the interpreter."""
-        self.kept: dict[tuple[int | None, int | None], float] = {}
-        """Seconds in which an operation between two lines of the cell, both included, kept the interpreter:
-        from the line last seen before (None: the first) to the one seen next (None: the last so far)."""
-        self._delayed = 0.0
-        """Seconds for which a look waited for the machine."""
-        self._last: Spent | None = None
+        """The samples in :attr:`by_location`."""
+        self.total_s = 0.0
+        """Seconds of all samples, including those before and after the cell's code."""
+        self.missed_s = 0.0
+        """Seconds for which sampling failed."""
+        self.delayed_s = 0.0
+        """Seconds for which a sample had to wait for the GIL."""
+        self.exposed_s = 0.0
+        """Seconds in which the thread ran without blocking samples, while no GPU was known to have queued
+        work: sampling overhead in this time makes the run longer."""
+        self.known_s = 0.0
+        """The part of :attr:`total_s` in which it is known whether a GPU was busy."""
+        self.busy_s: dict[int, float] = {}
+        """Seconds by the bit mask of the busy devices."""
+        self.transitions: dict[frozenset[int | None], int] = {}
+        """How often a sample found one of two lines after the other."""
+        self.ambiguous_s: dict[frozenset[int | None], float] = {}
+        """Seconds that belong to one or the other of two lines. A sample that is only a little late counts
+        less: on a busy machine this happens without anyone holding the GIL."""
+        self.gil_blocked_s: dict[tuple[int | None, int | None], float] = {}
+        """Seconds in which an operation between two lines of the cell, both included, blocked the GIL: from
+        the line sampled before (None: the first) to the line sampled next."""
+        self._machine_delay_s = 0.0
+        """Seconds for which a sample waited for the machine."""
+        self._last: LocationCounts | None = None
         self._last_bits: int | None = None
-        self._busy_looks = 0
-        """So many in succession have found the GPU busy."""
-        self._held: Spent | None = None
-        self._held_at = float("-inf")
-        self._held_bits: int | None = None
-        self._other: int | None = None
-        """The line before the present one."""
-        self._other_at = float("-inf")
-        self._inside: Spent | None = None
-        """Where in the cell's code it was last seen."""
-        self._outside: dict[Place, tuple[Spent, _Share]] = {}
-        """What it did elsewhere since then: part of the run if it comes back."""
-        self._first: _Share | None = None
-        """What an operation kept that ended before the cell's code was ever seen."""
-        self._open = 0.0
-        """Seconds that were kept since the cell's code was last seen."""
+        self._busy_in_succession = 0
+        self._preempted: LocationCounts | None = None
+        """Where the thread was last preempted, when, and which devices were busy."""
+        self._preempted_at = float("-inf")
+        self._preempted_bits: int | None = None
+        self._previous_line: int | None = None
+        """The line before the present one, and when the line changed."""
+        self._line_changed_at = float("-inf")
+        self._last_in_cell: LocationCounts | None = None
+        self._outside: dict[CodeLocation, tuple[LocationCounts, Counts]] = {}
+        """Counts outside the cell's code since then; they are part of the run if the cell continues."""
+        self._before_cell: Counts | None = None
+        """A GIL-blocked operation that ended before the cell's code was ever sampled."""
+        self._gil_blocked_since = 0.0
+        """GIL-blocked seconds since the cell's code was last sampled."""
 
-    def known_place(self, place: Place) -> Spent | None:
-        """What is held of ``place``, None where it was never seen."""
-        known = self.spent.get(place)
-        if known is None and place in self._outside:
-            return self._outside[place][0]
-        return known
+    def find(self, location: CodeLocation) -> LocationCounts | None:
+        """Return the counts of ``location``, None where it is new."""
+        found = self.by_location.get(location)
+        if found is None and location in self._outside:
+            return self._outside[location][0]
+        return found
 
-    def meet(self, place: Place, line: int | None) -> Spent:
-        """``place``, seen for the first time."""
-        if len(self.spent) >= _MOST_PLACES:
-            place = Place(place.own, place.own_at, 0, 0, 0)
-        known = self.spent.get(place)
-        if known is None:
-            known = Spent(place, line)
-            if place.own:
-                self.spent[place] = known
-        return known
+    def add_location(self, location: CodeLocation, line: int | None) -> LocationCounts:
+        """Return counts for a new location."""
+        if len(self.by_location) >= _MAX_LOCATIONS:
+            location = CodeLocation(location.cell, location.cell_offset, 0, 0, 0)
+        found = self.by_location.get(location)
+        if found is None:
+            found = LocationCounts(location, line)
+            if location.cell:
+                self.by_location[location] = found
+        return found
 
-    def was_made_to(self, look: Look) -> bool:
-        """Whether the thread was made to let go of the interpreter for this look, where it was found."""
-        made_to = look.made_to or look.late >= _EARLIEST * self._switch
-        return made_to and look.late > PROMPT_S and (look.ran is None or look.ran >= _RAN * look.late)
+    def was_preempted(self, sample: StackSample) -> bool:
+        """Return whether the thread was preempted for this sample, where it was found."""
+        expected = sample.at_preemption_point or sample.late >= _PREEMPTED_FROM * self._switch_interval
+        ran = sample.cpu_s is None or sample.cpu_s >= _RAN * sample.late
+        return expected and sample.late > PROMPT_S and ran
 
-    def miss(self, seconds: float) -> None:
-        """A look that failed would have stood for so long."""
-        self.missed += seconds
+    def add_missed(self, seconds: float) -> None:
+        """Count the time of a sample that failed."""
+        self.missed_s += seconds
 
-    def add(self, look: Look, here: Spent, bits: int | None) -> None:
-        """A look that found the thread ``here`` and the devices of ``bits`` busy."""
-        t, seconds, late = look.t, look.seconds, look.late
-        self.looks += 1
-        self.whole += seconds
-        self._busy_looks = self._busy_looks + 1 if bits else 0
-        if self._busy_looks < _STEADILY and late <= PROMPT_S:
-            self.exposed += seconds if look.ran is None else min(seconds, look.ran)
-        forced = self.was_made_to(look)
-        kept = forced and self._is_long(look)
-        if look.ran is not None and look.ran < _RAN * late:
+    def add(self, sample: StackSample, here: LocationCounts, bits: int | None) -> None:
+        """Count a sample that found the thread at ``here`` and the devices of ``bits`` busy."""
+        t, seconds, late = sample.t, sample.seconds, sample.late
+        self.samples += 1
+        self.total_s += seconds
+        self._busy_in_succession = self._busy_in_succession + 1 if bits else 0
+        if self._busy_in_succession < _STEADILY_BUSY and late <= PROMPT_S:
+            self.exposed_s += seconds if sample.cpu_s is None else min(seconds, sample.cpu_s)
+        preempted = self.was_preempted(sample)
+        gil_blocked = preempted and self._is_long(sample)
+        if sample.cpu_s is not None and sample.cpu_s < _RAN * late:
             if late > _CERTAIN_S:
-                self._delayed += seconds
+                self._machine_delay_s += seconds
             late = 0.0
-        then, moved, bits_then = here, False, bits
         last, last_bits = self._last, self._last_bits
         if last is not None and last.line != here.line:
-            self._other, self._other_at = last.line, t
-            turn = frozenset((last.line, here.line))
-            self.turns[turn] = self.turns.get(turn, 0) + 1
+            self._previous_line, self._line_changed_at = last.line, t
+            pair = frozenset((last.line, here.line))
+            self.transitions[pair] = self.transitions.get(pair, 0) + 1
+        charged, bits_then = here, bits
         if late > PROMPT_S:
-            self.held += seconds
-            doubt = self._doubt(late, forced)
-            if forced:
-                self._held, self._held_at, self._held_bits = here, t, bits
-            elif self._held is not None and t - self._held_at <= _RECENT_S:
-                then = self._held
+            self.delayed_s += seconds
+            doubt = self._doubt(late, preempted)
+            if preempted:
+                self._preempted, self._preempted_at, self._preempted_bits = here, t, bits
+            elif self._preempted is not None and t - self._preempted_at <= _RECENT_S:
+                charged = self._preempted
                 doubt /= 2
-                moved = True
-            other = then.line
-            if other == here.line and t - self._other_at <= _TURNS_S:
-                other = self._other
-            if doubt and other != here.line:
-                pair = frozenset((other, here.line))
-                self.doubts[pair] = self.doubts.get(pair, 0.0) + doubt * seconds
-            if moved:
-                # As it was where the thread was: what it has come to may have given the GPU work already.
-                bits_then = self._held_bits
+                # The GPU's state there: the present location may have launched work already.
+                bits_then = self._preempted_bits
+            self._count_ambiguous(t, charged.line, here.line, doubt * seconds)
             if last_bits is not None and last_bits != bits_then:
-                then.doubtful += doubt * seconds
-            if kept and last_bits != bits_then:
-                bits_then = None  # nobody knows when in all that time it changed
-        known = busy = 0.0
+                charged.ambiguous_busy += doubt * seconds
+            if gil_blocked and last_bits != bits_then:
+                bits_then = None  # the moment of the change is unknown
+        counts = Counts(1, seconds)
         if bits_then is not None:
-            known = seconds
-            self.known += seconds
+            counts.known = seconds
+            self.known_s += seconds
             if bits_then:
-                busy = seconds
-                self.busy[bits_then] = self.busy.get(bits_then, 0.0) + seconds
-        held, single = seconds if forced else 0.0, seconds if kept else 0.0
-        if then.place.own:
+                counts.busy = seconds
+                self.busy_s[bits_then] = self.busy_s.get(bits_then, 0.0) + seconds
+        counts.preempted = seconds if preempted else 0.0
+        counts.gil_blocked = seconds if gil_blocked else 0.0
+        if charged.location.cell:
             self.counted += 1
-            then.seconds += seconds
-            then.known += known
-            then.busy += busy
-            then.forced += held
-            then.kept += single
+            charged.counts.add(counts)
         else:
-            self._leave(then.place, then, _Share(1, seconds, known, busy, held, single), look)
-        if here.place.own:
-            self._enter(here)
+            self._count_outside(charged, counts, sample)
+        if here.location.cell:
+            self._enter_cell(here)
         self._last, self._last_bits = here, bits
 
-    def end(self, look: Look) -> None:
-        """The run ended while a look was waiting: the time is the cell's that was at work before."""
-        if not self._is_long(look) or any(place.user or place.call for place in self._outside):
+    def end(self, sample: StackSample) -> None:
+        """Count the time at the run's end, while ``sample`` was waiting, for the cell's last statement."""
+        if not self._is_long(sample) or any(place.user or place.call for place in self._outside):
             return  # other code ran after the cell's last statement
-        self.looks += 1
-        self.whole += look.seconds
-        self.held += look.seconds
-        kept = look.seconds if self.was_made_to(look) else 0.0
-        self._keep(_Share(1, look.seconds, forced=kept, kept=kept))
-
-    def _is_long(self, look: Look) -> bool:
-        return look.late > _KEPT * self._switch
-
-    def _leave(self, place: Place, where: Spent, share: _Share, look: Look) -> None:
-        """The thread is elsewhere, at ``place``."""
-        if self._is_long(look) and not place.user and not place.call:
-            # Nothing runs but what runs the cell: all that time until now one of its statements did.
-            self._keep(share)
-        else:
-            self._outside.setdefault(place, (where, _Share()))[1].join(share)
-
-    def _keep(self, share: _Share) -> None:
-        if self._inside is None:
-            self._first = self._first or _Share()
-            self._first.join(share)
-            return
-        self._return()
-        self._spend(self._inside, share)
-        self._open += share.seconds
-
-    def _enter(self, here: Spent) -> None:
-        """The thread is in the cell's code, at ``here``."""
-        if self._inside is None:
-            self._outside.clear()  # its beginning
-            if self._first is not None:
-                self._spend(here, self._first)
-                self._note_kept(None, here.line, self._first.seconds)
-        elif self._outside or self._open:
-            self._return()
-            if self._open:
-                self._note_kept(self._inside.line, here.line, self._open)
-                self._open = 0.0
-        self._inside = here
-
-    def _return(self) -> None:
-        for where, share in self._outside.values():
-            self._spend(where, share)
-        self._outside.clear()
-
-    def _spend(self, where: Spent, share: _Share) -> None:
-        where = self.spent.setdefault(where.place, where)
-        self.counted += share.looks
-        where.seconds += share.seconds
-        where.known += share.known
-        where.busy += share.busy
-        where.forced += share.forced
-        where.kept += share.kept
-
-    def _note_kept(self, since: int | None, until: int | None, seconds: float) -> None:
-        between = (since, until)
-        self.kept[between] = self.kept.get(between, 0.0) + seconds
+        self.samples += 1
+        self.total_s += sample.seconds
+        self.delayed_s += sample.seconds
+        blocked = sample.seconds if self.was_preempted(sample) else 0.0
+        self._count_gil_blocked(Counts(1, sample.seconds, preempted=blocked, gil_blocked=blocked))
 
     @property
-    def kept_at_end(self) -> tuple[int | None, float]:
-        """The line of the cell last seen, and the seconds that an operation after it kept the interpreter."""
-        return (self._inside.line if self._inside is not None else None), self._open
+    def gil_blocked_at_end(self) -> tuple[int | None, float]:
+        """The cell's line that was sampled last, and the GIL-blocked seconds after it."""
+        last = self._last_in_cell
+        return (last.line if last is not None else None), self._gil_blocked_since
 
-    def _doubt(self, late: float, forced: bool) -> float:
-        """How likely the thread was elsewhere when a look so late was due, 0 to 1."""
-        if not forced:
+    def _is_long(self, sample: StackSample) -> bool:
+        return sample.late > _GIL_BLOCKED_FROM * self._switch_interval
+
+    def _doubt(self, late: float, preempted: bool) -> float:
+        """Return how likely the thread was elsewhere when a sample was due, from 0 to 1."""
+        if not preempted:
             return min(1.0, late / _CERTAIN_S)
-        return _DOUBT_IF_BUSY if self._delayed > _BUSY_MACHINE * self.whole else 0.0
+        return _DOUBT_IF_BUSY if self._machine_delay_s > _BUSY_MACHINE * self.total_s else 0.0
+
+    def _count_ambiguous(self, t: float, charged: int | None, line: int | None, seconds: float) -> None:
+        other = charged
+        if other == line and t - self._line_changed_at <= _TRANSITION_S:
+            other = self._previous_line
+        if seconds and other != line:
+            pair = frozenset((other, line))
+            self.ambiguous_s[pair] = self.ambiguous_s.get(pair, 0.0) + seconds
+
+    def _count_outside(self, where: LocationCounts, counts: Counts, sample: StackSample) -> None:
+        """Count time outside the cell's code."""
+        location = where.location
+        if self._is_long(sample) and not location.user and not location.call:
+            # Only IPython's own loop is running: one of the cell's statements took the time until now.
+            self._count_gil_blocked(counts)
+        else:
+            self._outside.setdefault(location, (where, Counts()))[1].add(counts)
+
+    def _count_gil_blocked(self, counts: Counts) -> None:
+        if self._last_in_cell is None:
+            self._before_cell = self._before_cell or Counts()
+            self._before_cell.add(counts)
+            return
+        self._count_outside_as_cell()
+        self._count(self._last_in_cell, counts)
+        self._gil_blocked_since += counts.seconds
+
+    def _enter_cell(self, here: LocationCounts) -> None:
+        """Update the state for a sample in the cell's code."""
+        if self._last_in_cell is None:
+            self._outside.clear()  # time before the cell's first sample
+            if self._before_cell is not None:
+                self._count(here, self._before_cell)
+                self._count_between(None, here.line, self._before_cell.seconds)
+        elif self._outside or self._gil_blocked_since:
+            self._count_outside_as_cell()
+            if self._gil_blocked_since:
+                self._count_between(self._last_in_cell.line, here.line, self._gil_blocked_since)
+                self._gil_blocked_since = 0.0
+        self._last_in_cell = here
+
+    def _count_outside_as_cell(self) -> None:
+        for where, counts in self._outside.values():
+            self._count(where, counts)
+        self._outside.clear()
+
+    def _count(self, where: LocationCounts, counts: Counts) -> None:
+        self.counted += counts.samples
+        self.by_location.setdefault(where.location, where).counts.add(counts)
+
+    def _count_between(self, since: int | None, until: int | None, seconds: float) -> None:
+        between = (since, until)
+        self.gil_blocked_s[between] = self.gil_blocked_s.get(between, 0.0) + seconds

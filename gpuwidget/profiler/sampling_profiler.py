@@ -1,13 +1,12 @@
-"""A witness of where the code is: looks at the running thread from a thread of its own, now and then.
+"""A sampling profiler of the thread that runs a cell: it takes stack samples from another thread.
 
-A look finds the thread's position and asks whether the GPU is busy, some microseconds together. How often it
-looks follows what a look costs.
+A sample locates the thread and queries whether the GPU is busy; both together take microseconds. The sampling
+rate follows what a sample costs.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import sys
 import threading
@@ -19,29 +18,48 @@ from functools import partial
 from types import FrameType
 from typing import Any, Protocol
 
+from gpuwidget.measure.steady_state import find_warm_up
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
+from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.report import CodeTime, Report
+from gpuwidget.profiler import messages
 from gpuwidget.profiler.activity_check import (
-    BY_WINDOWS,
-    UNCHECKED,
-    Comparison,
-    compare,
-    with_activity,
-    without_doubtful,
+    ActivityCheck,
+    compare_with_counters,
+    replace_activity,
+    withhold_uncertain,
 )
-from gpuwidget.profiler.blocking_operations import has_begun_only, was_made_to_let_go
-from gpuwidget.profiler.code_places import Places
-from gpuwidget.profiler.counter_windows import WindowLog, Windows
-from gpuwidget.profiler.line_profile import Source, code_time, looked_at
-from gpuwidget.profiler.regression import unmix
-from gpuwidget.profiler.sample_counts import PROMPT_S, Look, Tally
-from gpuwidget.profiler.sampling_rate import PERIOD_S, SLOWEST_S, period
-from gpuwidget.profiler.steady_state import warm_up
+from gpuwidget.profiler.code_locations import CodeLocator
+from gpuwidget.profiler.counter_windows import CounterWindows, WindowLog, activity_by_line
+from gpuwidget.profiler.line_profile import SourceLine, check_coverage, line_profile
+from gpuwidget.profiler.preemption import is_at_function_entry, is_at_preemption_point
+from gpuwidget.profiler.sample_counts import PROMPT_S, SampleCounts, StackSample
 from gpuwidget.system import processes
 
+_PERIOD_S = 0.005
+"""Mean seconds between samples while the GPU is queried, as long as samples are cheap."""
+_PERIOD_WITHOUT_GPU_S = 0.02
+"""The same while there is no GPU to query."""
+_MAX_PERIOD_S = 0.05
+_MAX_CPU = 0.02
+"""Part of one core that sampling takes at most in the long run; most of it is waking the sampling thread."""
+_MAX_GIL_SHARE = 0.005
+"""Part of the time that sampling takes at most from code that holds the GIL throughout."""
+_HANDOVER_S = 5e-5
+"""What a preempted thread loses until it has the GIL again."""
+_FULL_RATE_S = 2.0
+_MAX_EXPOSED_SHARE = 0.008
+"""Part of the time that sampling takes at most from code that runs while the GPU waits for it."""
+_WAKING_S = 2e-4
+"""What a thread loses in addition if it releases the GIL for a moment, as torch's operations do, and a sample
+takes it: the thread sleeps and must be woken. A launch-bound loop on an H200 machine, whose thread ran for
+half of the time, lost 0.13 ms to each sample of 0.07 ms."""
+_FULL_RATE_EXPOSED_S = 0.25
+_ENOUGH_SAMPLES = 10_000
+"""With so many samples a share is uncertain by one point at most; longer runs are sampled less often."""
 _ADJUST_EVERY_S = 0.5
 _ADJUST_FIRST_S = 0.25
-"""After the first look, as short cells are over soon."""
+"""After the first sample, as short cells end soon."""
 _JOIN_S = 0.25
 
 
@@ -49,7 +67,7 @@ class Streams(Protocol):
     """Whether the process's streams have work: :class:`~gpuwidget.pytorch.stream_activity.DefaultStreams`."""
 
     @property
-    def devices(self) -> tuple[int, ...]: ...  # noqa: D102 - said there
+    def devices(self) -> tuple[int, ...]: ...  # noqa: D102 - documented there
     @property
     def reason(self) -> str | None: ...  # noqa: D102
     def open(self) -> bool: ...  # noqa: D102
@@ -57,7 +75,7 @@ class Streams(Protocol):
 
 
 @dataclass(slots=True)
-class _Cpu:
+class _CpuTimes:
     """CPU seconds of this process and of its children at one moment."""
 
     t: float
@@ -65,96 +83,102 @@ class _Cpu:
     children: processes.ChildrenTime
 
 
-class CodeWitness:
-    """Where the time of one cell went (see :class:`gpuwidget.measure.collector.Witness`)."""
+class SamplingProfiler:
+    """Profiles one run (see :class:`gpuwidget.measure.collector.Collector`)."""
 
     def __init__(
         self,
-        places: Places,
-        source: Source,
+        locator: CodeLocator,
+        source: SourceLine,
         streams: Streams,
         *,
-        windows: Windows | None = None,
+        windows: CounterWindows | None = None,
         clock: Clock = SYSTEM_CLOCK,
         frames: Callable[[], dict[int, FrameType]] = sys._current_frames,
     ) -> None:
-        self._places = places
+        self._locator = locator
         self._source = source
         self._streams = streams
         self._windows = windows
-        self._log = WindowLog()
-        self._logging = False
-        self._counted: dict[int, WindowLog] = {}
+        self._utilization_log = WindowLog()
+        """The samples by window of the driver's utilization."""
+        self._has_utilization = False
+        self._activity_logs: dict[int, WindowLog] = {}
         """The same for the hardware counters' windows, by the N of ``cuda:N``."""
         self._clock = clock
         self._frames = frames
-        self._tally = Tally()
-        self._watched = 0
-        self._process = os.getpid()
+        self._counts = SampleCounts()
+        self._thread_id = 0
+        reset_after_fork(self._reset_in_child)
         self._thread_cpu: Callable[[], float] | None = None
-        """CPU seconds of the watched thread; None where the system does not say."""
-        self._had_run = 0.0
+        """Returns the CPU seconds of the sampled thread; None where the system has no clock for it."""
+        self._last_thread_cpu = 0.0
         self._ending = threading.Lock()
         self._thread: threading.Thread | None = None
         self._random = random.Random()
         self._stopped_at: float | None = None
-        self._period = PERIOD_S
-        self._taken = 0.0
-        """Seconds for which looks have held the interpreter."""
-        self._asked = False
+        self._period = _PERIOD_S
+        self._sampling_s = 0.0
+        """Seconds for which samples have held the GIL."""
+        self._queries_streams = False
         self._epoch = 0.0
-        """What makes epoch seconds of the clock's own."""
-        self._cpu_start: _Cpu | None = None
-        self._cpu_end: _Cpu | None = None
+        """Offset between the monotonic clock and epoch seconds."""
+        self._cpu_start: _CpuTimes | None = None
+        self._cpu_end: _CpuTimes | None = None
         self._counting: threading.Thread | None = None
 
-    # -- the witness ---------------------------------------------------------------------------------
+    # -- the collector -------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to look at the thread that calls."""
+        """Begin to sample the calling thread."""
         self._thread_cpu = _thread_cpu(threading.get_ident())
-        self.observe(sys._getframe())
+        self.attach(sys._getframe())
         self._ending.acquire()
-        self._thread = threading.Thread(target=self._run, name="gpuwidget-code", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="gpuwidget-profiler", daemon=True)
         self._thread.start()
 
-    def observe(self, frame: FrameType | None) -> None:
-        """Look at the thread that calls, from now on; what ``frame`` stands on is no part of the run."""
-        self._watched = threading.get_ident()
-        self._places.begin(frame, _current_task())
+    def attach(self, frame: FrameType | None) -> None:
+        """Select the calling thread; ``frame`` and the frames below it are not part of the run."""
+        self._thread_id = threading.get_ident()
+        self._locator.begin(frame, _current_task())
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop sampling."""
         self._stopped_at = self._clock.monotonic()
         if self._thread is not None and self._ending.locked():
             self._ending.release()
 
-    def testify(self, report: Report) -> Report:
-        """The report with its ``time``; as it was where the run was over before the first look."""
+    def annotate(self, report: Report) -> Report:
+        """Return the report with its ``time``, or unchanged where the run ended before the first sample."""
         thread, self._thread = self._thread, None
-        if not self._tally.looks or os.getpid() != self._process:
-            return report  # a short cell does not wait for the thread to end, either
+        if not self._counts.samples:
+            return report  # without waiting for the thread: a short cell must stay short
         if thread is not None:
             thread.join(_JOIN_S)
-        self._places.end()
-        time = self._judged(looked_at(self._said(), self._tally, report.cell.duration_s), report)
-        return replace(report, time=replace(time, warm_up_s=warm_up(report)))
+        self._locator.end()
+        time = check_coverage(self._line_profile(), self._counts, report.cell.duration_s)
+        return replace(report, time=replace(self._checked(time, report), warm_up_s=find_warm_up(report)))
 
     def abandon(self) -> None:
-        """End without a word."""
+        """Stop without a result."""
         self.stop()
-        self._places.end()
+        self._locator.end()
 
-    def so_far(self) -> CodeTime | None:
-        """What the looks so far say, not yet compared with the driver; None before the first.
+    def _reset_in_child(self) -> None:
+        """Drop the samples in a forked child: the run is the parent's."""
+        self._counts = SampleCounts()
+        self._thread = None
 
-        May be called from any thread while the run goes on.
+    def snapshot(self) -> CodeTime | None:
+        """Return the line profile so far, not yet compared with the counters; None before the first sample.
+
+        May be called from any thread during the run.
         """
-        return self._said() if self._tally.looks else None
+        return self._line_profile() if self._counts.samples else None
 
-    # -- what it saw ---------------------------------------------------------------------------------
+    # -- the result ----------------------------------------------------------------------------------
 
-    def _said(self) -> CodeTime:
+    def _line_profile(self) -> CodeTime:
         cpu = children = None
         start, end = self._cpu_start, self._cpu_end
         if start is not None and end is not None and end.t > start.t:
@@ -162,153 +186,185 @@ class CodeWitness:
             cpu = 100 * (end.own - start.own) / wall
             ended = end.children.ended - start.children.ended
             children = 100 * max(0.0, ended + end.children.alive - start.children.alive) / wall
-        return code_time(
-            self._tally,
-            self._places,
+        return line_profile(
+            self._counts,
+            self._locator,
             self._source,
-            why_unknown=self._streams.reason,
+            not_queried=self._streams.reason,
             cpu=cpu,
             cpu_children=children,
         )
 
-    def _judged(self, time: CodeTime, report: Report) -> CodeTime:
-        """``time`` with those activities that the GPU's counters confirm, else by the driver's windows."""
+    def _checked(self, time: CodeTime, report: Report) -> CodeTime:
+        """Return ``time`` with the activities that the counters confirm, else those from the regression."""
         if not time.lines:
             return time
-        found = self._comparison(time, report)
-        if self._tally.known and found.contradiction is None:
-            if found.checked:
-                return without_doubtful(time, found.hidden_s, report.cell.duration_s)
-            told = any(line.gpu_busy is not None for line in time.lines)
-            return with_activity(time, {}, UNCHECKED) if told else time
-        by_windows = unmix(self._log.mixtures)
-        if by_windows is None:
-            return with_activity(time, {}, found.contradiction)
-        return with_activity(time, by_windows, " ".join(filter(None, [found.contradiction, BY_WINDOWS])))
+        check = self._check(time, report)
+        if self._counts.known_s and check.contradiction is None:
+            if check.checked:
+                return withhold_uncertain(time, check.hidden_s, report.cell.duration_s)
+            has_activity = any(line.gpu_busy is not None for line in time.lines)
+            return replace_activity(time, {}, messages.UNCHECKED) if has_activity else time
+        activity = activity_by_line(self._utilization_log.mixtures)
+        if activity is None:
+            return replace_activity(time, {}, check.contradiction)
+        return replace_activity(time, activity, messages.joined(check.contradiction, messages.BY_WINDOWS))
 
-    def _comparison(self, time: CodeTime, report: Report) -> Comparison:
+    def _check(self, time: CodeTime, report: Report) -> ActivityCheck:
         devices = self._streams.devices
-        windows = {device: log.compared for device, log in self._counted.items()}
+        windows = {device: log.matched_means for device, log in self._activity_logs.items()}
         if len(devices) == 1 and windows.get(devices[0]) is None:
-            windows = {devices[0]: self._log.compared}
-        return compare(report, self._tally, devices, windows, time.cpu)
+            windows = {devices[0]: self._utilization_log.matched_means}
+        return compare_with_counters(report, self._counts, devices, windows, time.cpu)
 
-    # -- the thread ----------------------------------------------------------------------------------
+    # -- the sampling thread -------------------------------------------------------------------------
 
     def _run(self) -> None:
         with suppress(Exception):
-            self._look_on()
+            self._sample_until_stopped()
             if self._cpu_start is not None:
-                self._cpu_end = self._cpu()
-                self._take_windows()
+                self._cpu_end = self._cpu_times()
+                self._read_windows()
         if self._windows is not None:
             self._windows.close()
 
-    def _look_on(self) -> None:
+    def _sample_until_stopped(self) -> None:
         monotonic, ending, draw = self._clock.monotonic, self._ending, self._random.random
         began = accounted = free = monotonic()
         adjust_at = began
-        spent_cpu, spent_looks = time.thread_time(), 0
+        spent_cpu, spent_samples = time.thread_time(), 0
         while True:
-            # What this thread did for itself meanwhile kept no look waiting.
+            # Work of this thread other than sampling did not delay the sample.
             due = max(accounted, free) + self._period * (0.1 + 1.8 * draw())
             ended = ending.acquire(timeout=max(0.0, due - monotonic()))
             if ended or self._stopped_at is not None:
                 end = self._stopped_at if self._stopped_at is not None else due
-                self._tally.end(Look(end, end - due, end - accounted, self._ran()))
+                self._counts.end(StackSample(end, end - due, end - accounted, self._thread_cpu_s()))
                 return
             t = monotonic()
+            # After a long delay the sample stands for the time until the last one that would have been due.
             stands_for = due
-            while t - stands_for > SLOWEST_S * 10:
-                stands_for += SLOWEST_S * 5
+            while t - stands_for > _MAX_PERIOD_S * 10:
+                stands_for += _MAX_PERIOD_S * 5
             after = stands_for + self._period * (0.1 + 1.8 * draw())
             while after <= t:
                 stands_for, after = after, after + self._period * (0.1 + 1.8 * draw())
             try:
-                self.look(t, t - due, stands_for - accounted)
+                self.take_sample(t, t - due, stands_for - accounted)
             except Exception:
-                self._tally.miss(stands_for - accounted)
+                self._counts.add_missed(stands_for - accounted)
             accounted = stands_for
             if t >= adjust_at:
                 adjust_at = t + min(_ADJUST_EVERY_S, _ADJUST_FIRST_S + t - began)
                 self.open()
-                self._begin_cpu()
-                cpu, looks = time.thread_time(), self._tally.looks
-                self._period = period(
-                    self._tally,
+                self._begin_cpu_times()
+                cpu, samples = time.thread_time(), self._counts.samples
+                self._period = sampling_period(
+                    self._counts,
                     t - began,
-                    asked=self._asked,
-                    cpu_s=(cpu - spent_cpu) / max(1, looks - spent_looks),
-                    taken_s=self._taken / max(1, looks),
+                    queries_streams=self._queries_streams,
+                    cpu_s=(cpu - spent_cpu) / max(1, samples - spent_samples),
+                    gil_s=self._sampling_s / max(1, samples),
                 )
-                spent_cpu, spent_looks = cpu, looks
+                spent_cpu, spent_samples = cpu, samples
                 free = monotonic()
             else:
-                self._taken += monotonic() - t
+                self._sampling_s += monotonic() - t
 
-    def look(self, t: float, late: float, seconds: float) -> None:
-        """Look at the thread at ``t``, ``late`` seconds after that was due, for ``seconds`` of its time."""
-        tally = self._tally
-        frame = self._frames().get(self._watched)
-        made_to = late > PROMPT_S and frame is not None and was_made_to_let_go(frame)
-        look = Look(t, late, seconds, self._ran(), made_to)
-        if frame is not None and tally.was_made_to(look) and has_begun_only(frame):
+    def take_sample(self, t: float, late: float, seconds: float) -> None:
+        """Sample the thread at ``t``, ``late`` seconds after that was due; it stands for ``seconds``."""
+        counts = self._counts
+        frame = self._frames().get(self._thread_id)
+        at_preemption_point = late > PROMPT_S and frame is not None and is_at_preemption_point(frame)
+        sample = StackSample(t, late, seconds, self._thread_cpu_s(), at_preemption_point)
+        if frame is not None and counts.was_preempted(sample) and is_at_function_entry(frame):
             frame = frame.f_back
-        place = self._places.find(frame)
+        location = self._locator.locate(frame)
         del frame
-        bits = self._streams.busy() if self._asked else None
-        here = tally.known_place(place) or tally.meet(place, self._places.line(place.own, place.own_at))
-        tally.add(look, here, bits)
+        bits = self._streams.busy() if self._queries_streams else None
+        here = counts.find(location) or counts.add_location(
+            location, self._locator.line(location.cell, location.cell_offset)
+        )
+        counts.add(sample, here, bits)
         if self._windows is not None:
             self._log_sample(t + self._epoch, here.line, seconds, bits)
 
     def _log_sample(self, t: float, line: int | None, seconds: float, bits: int | None) -> None:
-        if self._logging:
-            self._log.add(t, line, seconds, None if bits is None else bool(bits))
+        if self._has_utilization:
+            self._utilization_log.add(t, line, seconds, None if bits is None else bool(bits))
         if bits is not None:
             for device in self._streams.devices:
-                log = self._counted.get(device)
+                log = self._activity_logs.get(device)
                 if log is None:
-                    log = self._counted[device] = WindowLog()
+                    log = self._activity_logs[device] = WindowLog()
                 log.add(t, line, seconds, bool(bits & 1 << device))
 
-    def _ran(self) -> float | None:
+    def _thread_cpu_s(self) -> float | None:
+        """Return the CPU seconds of the sampled thread since the last call."""
         if self._thread_cpu is None:
             return None
-        before, self._had_run = self._had_run, self._thread_cpu()
-        return self._had_run - before
+        before, self._last_thread_cpu = self._last_thread_cpu, self._thread_cpu()
+        return self._last_thread_cpu - before
 
     def open(self) -> None:
-        """Meet the streams and windows there are by now; on the thread that looks."""
-        self._asked = self._streams.open()
-        self._take_windows()
+        """Open the streams and windows that exist by now; called on the sampling thread."""
+        self._queries_streams = self._streams.open()
+        self._read_windows()
 
-    def _take_windows(self) -> None:
+    def _read_windows(self) -> None:
         if self._windows is not None:
             self._epoch = self._clock.time() - self._clock.monotonic()
-            self._logging = self._windows.open()
-            self._log.digest(self._windows.read())
-            for device, counted in self._windows.activity().items():
-                for window in counted if device in self._counted else ():
-                    self._counted[device].take(window)
+            self._has_utilization = self._windows.open()
+            self._utilization_log.add_utilization(self._windows.read())
+            for device, windows in self._windows.activity().items():
+                for window in windows if device in self._activity_logs else ():
+                    self._activity_logs[device].add_window(window)
 
-    def _begin_cpu(self) -> None:
-        """Take the CPU times that the run's are counted from; after a look: short cells don't pay for it."""
+    def _begin_cpu_times(self) -> None:
+        """Read the CPU times at the run's start; after a sample, so that short cells are spared the cost."""
         if self._cpu_start is not None or self._counting is not None:
             return
         if not processes.has_children():
-            self._cpu_start = self._cpu()
+            self._cpu_start = self._cpu_times()
             return
-        # Many system calls, at each of which a cell in pure Python keeps their caller waiting.
-        self._counting = threading.Thread(target=self._count, name="gpuwidget-children", daemon=True)
+        # Reading the children's takes many system calls. After each of them a cell in pure Python keeps the
+        # caller waiting for the GIL.
+        self._counting = threading.Thread(target=self._read_cpu_start, name="gpuwidget-children", daemon=True)
         self._counting.start()
 
-    def _count(self) -> None:
+    def _read_cpu_start(self) -> None:
         with suppress(Exception):
-            self._cpu_start = self._cpu()
+            self._cpu_start = self._cpu_times()
 
-    def _cpu(self) -> _Cpu:
-        return _Cpu(self._clock.monotonic(), time.process_time(), processes.children_cpu_time())
+    def _cpu_times(self) -> _CpuTimes:
+        return _CpuTimes(self._clock.monotonic(), time.process_time(), processes.children_cpu_time())
+
+
+def sampling_period(
+    counts: SampleCounts, elapsed_s: float, *, queries_streams: bool, cpu_s: float, gil_s: float
+) -> float:
+    """Return the mean seconds between samples from now on: the least that the budgets allow.
+
+    Args:
+        counts: The samples so far.
+        elapsed_s: Seconds since the first sample; short runs are sampled at the full rate.
+        queries_streams: Whether samples query the GPU.
+        cpu_s: CPU seconds per sample, including waking the thread.
+        gil_s: Seconds per sample for which the GIL is held.
+    """
+    period = _PERIOD_S if queries_streams else _PERIOD_WITHOUT_GPU_S
+    if not counts.total_s:
+        return period
+    if elapsed_s >= _FULL_RATE_EXPOSED_S:
+        period = max(period, counts.exposed_s / counts.total_s * (gil_s + _WAKING_S) / _MAX_EXPOSED_SHARE)
+    if elapsed_s >= _FULL_RATE_S:
+        period = max(
+            period,
+            cpu_s / _MAX_CPU,
+            counts.delayed_s / counts.total_s * (gil_s + _HANDOVER_S) / _MAX_GIL_SHARE,
+            elapsed_s / _ENOUGH_SAMPLES,
+        )
+    return min(_MAX_PERIOD_S, period)
 
 
 def _thread_cpu(ident: int) -> Callable[[], float] | None:

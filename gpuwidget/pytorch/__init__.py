@@ -1,4 +1,5 @@
-"""The torch that the user has imported: allocator, devices, switches and hooks. Nothing here imports it.
+"""The torch that the user has imported: devices, allocator, peak counters, default device, settings.
 
-Start with ``cuda_state.py``; only this package and ``heap/`` handle torch's objects.
+Nothing in here imports torch or initializes CUDA. Start with ``cuda_state.py``. Only this package and
+``heap/`` handle torch's objects.
 """

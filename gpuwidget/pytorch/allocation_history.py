@@ -1,11 +1,11 @@
-"""torch's allocation history, recorded while a run wants it and shared by all that do.
+"""Record torch's allocation history while at least one run needs it.
 
-The recording is one for the whole process, and also the user's: one that is on already is used as it is and
-never touched. What we begin, we end. Where the user's code begins or ends a recording meanwhile, the
-recording is theirs from then on.
+The process has one recording, which the user's code may use too. A recording that is on already is used and
+never changed. One that we start, we stop. When the user's code starts or stops a recording meanwhile, the
+recording belongs to the user from then on.
 
-Nothing here imports torch or starts CUDA: before the user's code has, nothing is recorded, and from then on
-at once (torch calls back when it has initialised CUDA).
+Nothing in here imports torch or initializes CUDA. Before the user's code has initialized CUDA nothing is
+recorded; then the recording starts at once, by torch's callback.
 """
 
 from __future__ import annotations
@@ -20,190 +20,194 @@ from typing import Any
 
 from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.pytorch import cuda_state
-from gpuwidget.pytorch.hooks import Taps, WhenCudaIsUp
+from gpuwidget.pytorch.hooks import OnCudaInit, PatchedFunctions
 
 _LOG = logging.getLogger(__name__)
 
-MOST_EVENTS = 200_000
-"""Of these the history of each device holds the last; each takes some hundred bytes, and time to read out."""
-_RECORD = ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy")
-_SPARED = ["free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap", "snapshot"]
-"""Events that nobody here looks at."""
+MAX_EVENTS = 200_000
+"""Events that the history of each device keeps. Each takes some hundred bytes, and time to read."""
+_RECORD_FUNCTIONS = ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy")
+_SKIPPED_EVENTS = [
+    "free_completed",
+    "segment_alloc",
+    "segment_free",
+    "segment_map",
+    "segment_unmap",
+    "snapshot",
+]
+"""Events that gpuwidget does not use."""
 
-_NOT_SAID = "this version of torch does not say whether an allocation history is on: none was begun"
+_UNKNOWN_STATE = "this version of torch does not say whether an allocation history is on: none was begun"
 _TAKEN_OVER = (
     "Code in this run switched torch's allocation history itself (torch.cuda.memory._record_memory_history): "
     "the lines are those of what it has left."
 )
-_USERS = (
+_USERS_RECORDING = (
     "torch's allocation history was on already and was left as it is: the lines are those of what it keeps."
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
-    """The allocator's own count of bytes asked for on one device."""
+class RequestedBytes:
+    """The allocator's counter of requested bytes on one device."""
 
-    ever: int
-    now: int
+    allocated: int
+    """In total since the process began."""
+    current: int
     peak: int
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """What the history has for one run."""
+class RecordedHistory:
+    """The history of one run."""
 
     snapshot: Mapping[str, Any]
     since_us: float | None
-    """Epoch microseconds of the run's start; None where nothing older can be in it."""
+    """The run's start in epoch microseconds; None where the history has no older events."""
     until_us: float
-    before: Mapping[int, Count]
-    """The counts at the run's start, by device index; a device without one had allocated nothing."""
-    after: Mapping[int, Count]
-    older: frozenset[int] | None
-    """Addresses of blocks that were in use, and known to the history, at the run's start; None where the
+    before: Mapping[int, RequestedBytes]
+    """By device index, the counters at the run's start; a device without counters had allocated nothing."""
+    after: Mapping[int, RequestedBytes]
+    recorded_before: frozenset[int] | None
+    """Addresses of the blocks in use at the run's start whose allocation was recorded; None where the
     recording is not ours."""
     note: str | None
-    """What is to be said of where it comes from."""
+    """A note for the report about the recording's origin."""
 
 
-class Listener:
-    """One run's share of the history, from :meth:`History.open` to :meth:`History.close`."""
+class HistoryScope:
+    """One run's use of the history, from ``AllocationHistory.open`` to ``AllocationHistory.close``."""
 
     def __init__(self) -> None:
         self.since_us = time.time_ns() / 1000
         self.until_us: float | None = None
-        self.before: dict[int, Count] = {}
-        self.after: dict[int, Count] = {}
-        self.older: frozenset[int] | None = None
-        self.joined = False
-        """Whether a recording was on when it came, or has begun since."""
-        self.alone = False
-        """Whether nothing older than the run is in the history."""
+        self.before: dict[int, RequestedBytes] = {}
+        self.after: dict[int, RequestedBytes] = {}
+        self.recorded_before: frozenset[int] | None = None
+        self.recording = False
+        """Whether a recording was on when the run began, or has started since."""
+        self.started_recording = False
+        """Whether the recording started in this run, so that it has no older events."""
 
     def stop(self) -> None:
-        """The run has ended: what comes now is not its doing."""
-        self.after = _counts()
+        """Mark the end of the run. Later events do not belong to it."""
+        self.after = _requested_bytes()
         self.until_us = time.time_ns() / 1000
 
 
-class History:
-    """The recording of one process, and who wants it."""
+class AllocationHistory:
+    """The process's recording and the scopes that use it."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._listeners: list[Listener] = []
+        self._scopes: list[HistoryScope] = []
         self._ours = False
         self._taken_over = False
-        self._taps = Taps()
-        self._when_cuda_is_up = WhenCudaIsUp(self._begin_with_cuda)
+        self._patches = PatchedFunctions()
+        self._on_cuda_init = OnCudaInit(self._start_on_cuda_init)
 
-    def open(self) -> Listener:
-        """Begin to record where CUDA is up and nobody records yet; else join, or wait for CUDA."""
+    def open(self) -> HistoryScope:
+        """Begin a scope: start recording, use the recording that is on, or wait for CUDA."""
         with self._lock:
-            listener = Listener()
-            self._listeners.append(listener)
+            scope = HistoryScope()
+            self._scopes.append(scope)
             try:
-                torch: Any = cuda_state.loaded()
+                torch: Any = cuda_state.loaded_torch()
                 if cuda_state.cuda_initialized():
-                    self._begin(torch, _recorded_blocks)
+                    self._start(torch, _recorded_blocks)
                 elif torch is not None:
-                    self._when_cuda_is_up.ask(torch)
-                listener.before = _counts()
-                listener.since_us = time.time_ns() / 1000
-            except BaseException:  # nobody has the listener yet, to close it
-                self.close(listener)
+                    self._on_cuda_init.register(torch)
+                scope.before = _requested_bytes()
+                scope.since_us = time.time_ns() / 1000
+            except BaseException:  # no caller has the scope yet to close it
+                self.close(scope)
                 raise
-            return listener
+            return scope
 
-    def listen(self) -> None:
-        """Have torch call back, now that it may be there: the run's own code may have imported it."""
+    def poll_torch(self) -> None:
+        """Start recording, or wait for CUDA, if the run's code has imported torch since."""
         with self._lock:
-            torch: Any = cuda_state.loaded()
-            if torch is None or not self._listeners or any(one.joined for one in self._listeners):
+            torch: Any = cuda_state.loaded_torch()
+            if torch is None or not self._scopes or any(scope.recording for scope in self._scopes):
                 return
             if cuda_state.cuda_initialized():
-                self._begin(torch, _recorded_blocks)
+                self._start(torch, _recorded_blocks)
             else:
-                self._when_cuda_is_up.ask(torch)
+                self._on_cuda_init.register(torch)
 
-    def take(self, listener: Listener) -> Recorded | str:
-        """What was recorded for a run, or why there is nothing; after its :meth:`Listener.stop`."""
+    def read(self, scope: HistoryScope) -> RecordedHistory | str:
+        """Return a run's history, or why there is none. Call it after :meth:`HistoryScope.stop`."""
         with self._lock:
-            torch: Any = cuda_state.loaded()
-            reason = cuda_state.missing_reason()
+            torch: Any = cuda_state.loaded_torch()
+            reason = cuda_state.no_counters_reason()
             if reason is not None:
                 return f"{reason}: no line allocated anything there"
-            if not listener.joined:
-                return _why_not(torch) or "CUDA came up without a word to gpuwidget, so nothing was recorded"
+            if not scope.recording:
+                unsupported = _unsupported_reason(torch)
+                return unsupported or "CUDA came up without a word to gpuwidget, so nothing was recorded"
             if not torch._C._cuda_isHistoryEnabled():
                 return "code in this run ended torch's allocation history"
-            note = _TAKEN_OVER if self._taken_over else None if self._ours else _USERS
-            return Recorded(
+            note = _TAKEN_OVER if self._taken_over else None if self._ours else _USERS_RECORDING
+            return RecordedHistory(
                 snapshot=torch.cuda.memory._snapshot(),
-                since_us=None if listener.alone else listener.since_us,
-                until_us=listener.until_us or time.time_ns() / 1000,
-                before=listener.before,
-                after=listener.after,
-                older=listener.older if self._ours else None,
+                since_us=None if scope.started_recording else scope.since_us,
+                until_us=scope.until_us or time.time_ns() / 1000,
+                before=scope.before,
+                after=scope.after,
+                recorded_before=scope.recorded_before if self._ours else None,
                 note=note,
             )
 
-    def close(self, listener: Listener) -> None:
-        """A run wants no more of it; the last one ends what we began. Safe to call twice."""
+    def close(self, scope: HistoryScope) -> None:
+        """End a scope. The last one stops a recording that we started. Safe to call twice."""
         with self._lock:
-            if listener in self._listeners:
-                self._listeners.remove(listener)
-            if self._listeners:
+            if scope in self._scopes:
+                self._scopes.remove(scope)
+            if self._scopes:
                 return
             ours, self._ours, self._taken_over = self._ours, False, False
-            self._taps.remove()
-            torch: Any = cuda_state.loaded()
+            self._patches.restore()
+            torch: Any = cuda_state.loaded_torch()
             if ours and torch is not None:
-                self._guarded(lambda: torch.cuda.memory._record_memory_history(None))
+                _log_errors(lambda: torch.cuda.memory._record_memory_history(None))
 
     def reset_in_child(self) -> None:
-        """After a fork CUDA can't be used, so nothing is asked of torch, and no run is the child's."""
+        """Drop the parent's scopes without a call to torch: CUDA can't be used after a fork."""
         self._lock = threading.RLock()
-        self._listeners = []
+        self._scopes = []
         self._ours = self._taken_over = False
-        self._taps.remove()
+        self._patches.restore()
 
     # -- the recording -------------------------------------------------------------------------------
 
-    def _begin(self, torch: Any, recorded_blocks: Callable[[Any], frozenset[int]]) -> None:
-        """With CUDA up: record, unless somebody does."""
-        if _why_not(torch) is None:
-            self._guarded(lambda: self._join(torch, recorded_blocks))
+    def _start(self, torch: Any, recorded_blocks: Callable[[Any], frozenset[int]]) -> None:
+        """Start recording unless a recording is on. CUDA must be initialized."""
+        if _unsupported_reason(torch) is None:
+            _log_errors(lambda: self._start_or_join(torch, recorded_blocks))
 
-    def _join(self, torch: Any, recorded_blocks: Callable[[Any], frozenset[int]]) -> None:
-        already = bool(torch._C._cuda_isHistoryEnabled())
-        older = recorded_blocks(torch) if self._ours or not already else None
-        if not already:
-            # Said before, so that an interrupt in between leaves nothing on that nobody ends.
+    def _start_or_join(self, torch: Any, recorded_blocks: Callable[[Any], frozenset[int]]) -> None:
+        already_on = bool(torch._C._cuda_isHistoryEnabled())
+        recorded_before = recorded_blocks(torch) if self._ours or not already_on else None
+        if not already_on:
+            # Set first: an interrupt in between must not leave a recording on that no scope stops.
             self._ours = True
             try:
                 _record(torch)
             except Exception:
                 self._ours = False
                 raise
-        # Other code that switches the recording does so by one of these.
-        self._taps.put(torch, _RECORD, self._noting)
-        for listener in self._listeners:
-            if not listener.joined:
-                listener.joined, listener.alone, listener.older = True, not already, older
+        # Other code that starts or stops a recording calls one of these.
+        self._patches.patch(torch, _RECORD_FUNCTIONS, self._wrap_record)
+        for scope in self._scopes:
+            if not scope.recording:
+                scope.recording, scope.started_recording = True, not already_on
+                scope.recorded_before = recorded_before
 
-    def _guarded(self, step: Callable[[], object]) -> None:
-        try:
-            step()
-        except Exception:
-            _LOG.debug("torch's allocation history", exc_info=True)
+    def _start_on_cuda_init(self, torch: Any) -> None:
+        if self._scopes:
+            self._start(torch, lambda _: frozenset())
 
-    def _begin_with_cuda(self, torch: Any) -> None:
-        if self._listeners:
-            self._begin(torch, lambda _: frozenset())
-
-    def _noting(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap_record(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def record(*args: Any, **options: Any) -> Any:
             self._taken_over, self._ours = True, False
             return original(*args, **options)
@@ -211,57 +215,67 @@ class History:
         return record
 
 
-def _why_not(torch: Any) -> str | None:
-    return None if callable(getattr(torch._C, "_cuda_isHistoryEnabled", None)) else _NOT_SAID
+def _log_errors(step: Callable[[], object]) -> None:
+    try:
+        step()
+    except Exception:
+        _LOG.debug("torch's allocation history could not be switched", exc_info=True)
+
+
+def _unsupported_reason(torch: Any) -> str | None:
+    return None if callable(getattr(torch._C, "_cuda_isHistoryEnabled", None)) else _UNKNOWN_STATE
 
 
 def _record(torch: Any) -> None:
     record = torch.cuda.memory._record_memory_history
-    options: dict[str, Any] = {"context": "alloc", "stacks": "python", "max_entries": MOST_EVENTS}
+    options: dict[str, Any] = {"context": "alloc", "stacks": "python", "max_entries": MAX_EVENTS}
     if "skip_actions" in inspect.signature(record).parameters:
-        options["skip_actions"] = _SPARED
+        options["skip_actions"] = _SKIPPED_EVENTS
     record("all", **options)
+
+
+def _requested_bytes() -> dict[int, RequestedBytes]:
+    """Return the counters by device index; empty before CUDA is initialized or where torch has none."""
+    if cuda_state.no_counters_reason() is not None:
+        return {}
+    torch: Any = cuda_state.loaded_torch()
+    found = {}
+    for index in range(torch.cuda.device_count()):
+        stats = torch.cuda.memory_stats_as_nested_dict(index).get("requested_bytes", {}).get("all")
+        if stats:
+            found[index] = RequestedBytes(stats["allocated"], stats["current"], stats["peak"])
+    return found
+
+
+ALLOCATION_HISTORY = AllocationHistory()
+"""The process's instance."""
+
+reset_after_fork(ALLOCATION_HISTORY.reset_in_child)
+
+
+# -- snapshots -------------------------------------------------------------------------------------------
 
 
 def _recorded_blocks(torch: Any) -> frozenset[int]:
     return addresses_with_frames(torch.cuda.memory._snapshot())
 
 
-def _counts() -> dict[int, Count]:
-    """By device index; empty while CUDA is not up or where torch does not count."""
-    if cuda_state.missing_reason() is not None:
-        return {}
-    torch: Any = cuda_state.loaded()
-    found = {}
-    for index in range(torch.cuda.device_count()):
-        counted = torch.cuda.memory_stats_as_nested_dict(index).get("requested_bytes", {}).get("all")
-        if counted:
-            found[index] = Count(counted["allocated"], counted["current"], counted["peak"])
-    return found
-
-
-HISTORY = History()
-"""The process's one."""
-
-reset_after_fork(HISTORY.reset_in_child)
-
-
 def addresses_with_frames(snapshot: Mapping[str, Any]) -> frozenset[int]:
-    """Of the blocks in use, those whose allocation was recorded."""
+    """Return the addresses of the blocks in use whose allocation was recorded."""
     return frozenset(address for _, address, _, frames in blocks_in_use(snapshot) if frames)
 
 
 def blocks_in_use(
     snapshot: Mapping[str, Any],
 ) -> Iterator[tuple[int, int, int, Sequence[Mapping[str, Any]]]]:
-    """Yield device index, address, bytes requested and frames of each allocated block of a snapshot."""
+    """Yield device index, address, requested bytes and frames of each allocated block of a snapshot."""
     for segment in snapshot.get("segments") or ():
         address = int(segment.get("address", 0))
         for block in segment.get("blocks") or ():
             size = int(block.get("size", 0))
-            # Newer versions say each block's address, older ones only the segment's.
-            at = int(block.get("address", address))
+            # Newer versions of torch give each block's address, older ones only the segment's.
+            address = int(block.get("address", address))
             if block.get("state") == "active_allocated":
-                asked = int(block.get("requested_size", size))
-                yield int(segment.get("device", 0)), at, asked, block.get("frames") or ()
-            address = at + size
+                requested = int(block.get("requested_size", size))
+                yield int(segment.get("device", 0)), address, requested, block.get("frames") or ()
+            address += size

@@ -1,43 +1,90 @@
-"""What torch's caching allocator holds, block by block: the ground that every sum of holders stands on.
+"""Read torch's caching allocator block by block: the basis of all sums over memory holders.
 
-The allocator rounds what it is asked for: a block is larger than the tensor in it. Its counters count whole
-blocks, and so does everything here, which is why sums agree to the byte.
+The allocator rounds each request up, so a block is larger than its tensor. torch's counters count whole
+blocks, and so does this module. That is why sums match the counters to the byte.
 """
 
 from __future__ import annotations
 
 import inspect
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gpuwidget.model import units
 from gpuwidget.pytorch import cuda_state
-from gpuwidget.pytorch.segments import segment_of
 
+LARGE_PAGE = 20 * units.MIB
+"""Page size of expandable segments for large tensors (torch's kLargeBuffer)."""
+_SMALL_PAGE = 2 * units.MIB
+"""Page size of expandable segments for tensors of at most 1 MiB (torch's kSmallBuffer)."""
+_SHARED_POOL = (0, 0)
+_FREE = "inactive"
 _ALLOCATED = "active_allocated"
 
 
 @dataclass(frozen=True, slots=True)
+class Segment:
+    """A segment: memory that torch got from the driver in one piece."""
+
+    size: int
+    expandable: bool
+    """Whether single pages of it can be released."""
+    shared: bool
+    """False in a private pool, such as a CUDA graph's, which no other allocation may use."""
+    blocks: tuple[tuple[int, int, bool], ...]
+    """Address, bytes, and whether it is in use."""
+    small: bool = False
+    """Whether it is for tensors of at most 1 MiB."""
+
+    def free_ranges(self, freed: Collection[int] = ()) -> list[tuple[int, int]]:
+        """Return offset and bytes of each range of free blocks, as if the blocks at ``freed`` were free."""
+        ranges: list[tuple[int, int]] = []
+        offset, previous_free = 0, False
+        for address, size, in_use in self.blocks:
+            free = not in_use or address in freed
+            if free and previous_free:
+                start, length = ranges.pop()
+                ranges.append((start, length + size))
+            elif free:
+                ranges.append((offset, size))
+            offset, previous_free = offset + size, free
+        return ranges
+
+    def returnable(self, freed: Collection[int] = ()) -> int:
+        """Return the bytes that torch could release: all where nothing is in use, else whole pages."""
+        if not self.shared:
+            return 0
+        ranges = self.free_ranges(freed)
+        if sum(size for _, size in ranges) == self.size:
+            return self.size
+        if not self.expandable:
+            return 0
+        page = _SMALL_PAGE if self.small else LARGE_PAGE
+        return sum(max(0, (start + size) // page - -(-start // page)) * page for start, size in ranges)
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceBlocks:
-    """One device's blocks that are allocated, and what it has reserved beside them."""
+    """One device's allocated blocks, and what torch has reserved besides."""
 
     index: int
     """The N of ``cuda:N``."""
     addresses: tuple[int, ...]
-    """Where each block begins, rising."""
+    """Start of each block, ascending."""
     sizes: tuple[int, ...]
-    """Bytes of each; their sum is torch's allocated memory."""
+    """Bytes of each block. The sum is torch's allocated memory."""
     requested: tuple[int, ...]
-    """Bytes that were asked for, of each."""
+    """Requested bytes of each block."""
     reserved: int
     """Bytes taken from the driver."""
     returnable: int
-    """Bytes of it that emptying the cache would give back at once."""
-    waiting: int
-    """Bytes that it would give back too, once work on another stream is done with them."""
-    private: int
-    """Bytes that are free in private pools, as CUDA graphs have: nobody else may use them."""
+    """Bytes that ``empty_cache()`` would release now."""
+    pending_free: int
+    """Further bytes that it would release once another stream has finished with them."""
+    private_pools: int
+    """Free bytes in private pools, such as those of CUDA graphs, which no other allocation may use."""
 
     @property
     def name(self) -> str:
@@ -46,45 +93,40 @@ class DeviceBlocks:
 
     @property
     def allocated(self) -> int:
-        """Bytes allocated, as torch.cuda.memory_allocated() counts them."""
+        """Allocated bytes, equal to torch.cuda.memory_allocated()."""
         return sum(self.sizes)
 
     def find(self, address: int) -> int | None:
-        """Number of the block that ``address`` lies in."""
-        place = bisect_right(self.addresses, address) - 1
-        if place < 0 or address >= self.addresses[place] + self.sizes[place]:
+        """Return the position of the block that contains ``address``, or None."""
+        position = bisect_right(self.addresses, address) - 1
+        if position < 0 or address >= self.addresses[position] + self.sizes[position]:
             return None
-        return place
+        return position
 
 
 @dataclass(frozen=True, slots=True)
-class Churn:
-    """How often one device's allocator was used since the process began."""
+class AllocationCounts:
+    """Allocations and frees on one device since the process began."""
 
     allocations: int
     frees: int
 
 
-def why_none() -> str | None:
-    """Why there are no blocks to be seen, or None where there are."""
-    return cuda_state.missing_reason()
-
-
 def snapshot() -> dict[int, DeviceBlocks]:
-    """The blocks of each device that torch has reserved memory on, by index; empty without CUDA.
+    """Return by index the blocks of each device on which torch has reserved memory; empty without CUDA.
 
-    Host-side, without a wait for the GPU; without the user's allocation history, which makes it slow.
+    Does not wait for the GPU. Leaves out the user's allocation history, which makes snapshots slow.
     """
-    devices: dict[int, list[Mapping[str, Any]]] = {}
-    for segment in segments():
-        devices.setdefault(segment["device"], []).append(segment)
-    return {index: blocks_of(index, found) for index, found in sorted(devices.items())}
+    by_device: dict[int, list[Mapping[str, Any]]] = {}
+    for segment in raw_segments():
+        by_device.setdefault(segment["device"], []).append(segment)
+    return {index: device_blocks(index, segments) for index, segments in sorted(by_device.items())}
 
 
-def segments() -> list[Mapping[str, Any]]:
-    """The allocator's segments of all devices, as torch gives them; empty without CUDA."""
-    torch = cuda_state.loaded()
-    if torch is None or why_none() is not None:
+def raw_segments() -> list[Mapping[str, Any]]:
+    """Return all devices' segments as torch.cuda.memory_snapshot() does; empty without CUDA."""
+    torch: Any = cuda_state.loaded_torch()
+    if torch is None or cuda_state.no_counters_reason() is not None:
         return []
     found: list[Mapping[str, Any]]
     if "include_traces" in inspect.signature(torch.cuda.memory_snapshot).parameters:
@@ -94,40 +136,59 @@ def segments() -> list[Mapping[str, Any]]:
     return found
 
 
-def churn() -> dict[int, Churn]:
-    """Allocations and frees so far, by device index, of the devices in use; empty without CUDA. 8 µs each."""
-    torch = cuda_state.loaded()
-    if torch is None or why_none() is not None:
+def allocation_counts() -> dict[int, AllocationCounts]:
+    """Return by index the counts of each device with a context; empty without CUDA. Takes 8 µs per device."""
+    torch: Any = cuda_state.loaded_torch()
+    if torch is None or cuda_state.no_counters_reason() is not None:
         return {}
     found = {}
     for index in cuda_state.devices_with_context():
         counts = torch.cuda.memory_stats_as_nested_dict(index).get("allocation", {}).get("all", {})
-        found[index] = Churn(counts.get("allocated", 0), counts.get("freed", 0))
+        found[index] = AllocationCounts(counts.get("allocated", 0), counts.get("freed", 0))
     return found
 
 
-def blocks_of(index: int, segments: Iterable[Mapping[str, Any]]) -> DeviceBlocks:
-    """One device's blocks, from its segments in a snapshot of torch's."""
+def parse_segment(raw: Mapping[str, Any]) -> Segment:
+    """Return a segment of torch's snapshot as a :class:`Segment`."""
+    address = int(raw.get("address", 0))
+    blocks = []
+    for block in raw.get("blocks", ()):
+        size = int(block["size"])
+        # Older versions of torch give no address. The blocks of a segment are contiguous.
+        address = int(block.get("address", address))
+        blocks.append((address, size, block.get("state") != _FREE))
+        address += size
+    return Segment(
+        size=int(raw.get("total_size", sum(size for _, size, _ in blocks))),
+        expandable=bool(raw.get("is_expandable")),
+        shared=tuple(raw.get("segment_pool_id", _SHARED_POOL)) == _SHARED_POOL,
+        blocks=tuple(blocks),
+        small=raw.get("segment_type") == "small",
+    )
+
+
+def device_blocks(index: int, segments: Iterable[Mapping[str, Any]]) -> DeviceBlocks:
+    """Return one device's blocks, given its segments in a snapshot."""
     blocks: list[tuple[int, int, int]] = []
-    reserved = returnable = waiting = private = 0
-    for found in segments:
-        segment = segment_of(found)
-        used = [
+    reserved = returnable = pending_free = private_pools = 0
+    for raw in segments:
+        segment = parse_segment(raw)
+        allocated = [
             (address, size, block.get("requested_size", size))
-            for block, (address, size, _) in zip(found["blocks"], segment.blocks, strict=True)
+            for block, (address, size, _) in zip(raw["blocks"], segment.blocks, strict=True)
             if block["state"] == _ALLOCATED
         ]
-        blocks += used
+        blocks += allocated
         reserved += segment.size
         if not segment.shared:
-            private += segment.size - sum(size for _, size, _ in used)
+            private_pools += segment.size - sum(size for _, size, _ in allocated)
             continue
-        at_once = segment.returnable()
-        returnable += at_once
-        allocated = {address for address, _, _ in used}
-        pending = {address for address, _, in_use in segment.blocks if in_use and address not in allocated}
+        returnable_now = segment.returnable()
+        returnable += returnable_now
+        addresses = {address for address, _, _ in allocated}
+        pending = {address for address, _, in_use in segment.blocks if in_use and address not in addresses}
         if pending:
-            waiting += segment.returnable(pending) - at_once
+            pending_free += segment.returnable(pending) - returnable_now
     blocks.sort()
     return DeviceBlocks(
         index=index,
@@ -136,6 +197,6 @@ def blocks_of(index: int, segments: Iterable[Mapping[str, Any]]) -> DeviceBlocks
         requested=tuple(block[2] for block in blocks),
         reserved=reserved,
         returnable=returnable,
-        waiting=waiting,
-        private=private,
+        pending_free=pending_free,
+        private_pools=private_pools,
     )

@@ -1,38 +1,29 @@
-"""What torch, where the user has imported it, says of its devices; the one home of torch.
+"""Read the state of the user's torch: versions, CUDA devices, default device, allocator counters.
 
-Nothing here imports torch, initialises CUDA or opens a context: a process in which torch is not loaded, or
-in which CUDA is not up, has no device as far as this module is concerned.
-
-The allocator has one peak counter a device, which anybody may reset and nobody can set
-(https://github.com/pytorch/pytorch/issues/16266). :class:`Ledger` shares it among any number of runs.
+Nothing in here imports torch, initializes CUDA or opens a context. Without torch, or before the user's code
+has initialized CUDA, there are no devices.
 """
 
 from __future__ import annotations
 
 import sys
-import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from gpuwidget.model.fork import reset_after_fork
-from gpuwidget.pytorch.hooks import Taps
-
 _NOT_LOADED = "torch is not loaded"
-_NOT_UP = "CUDA is not initialised in this process"
-_RESETS = ("_cuda_resetPeakMemoryStats", "_accelerator_resetPeakStats")
+_NOT_INITIALIZED = "CUDA is not initialised in this process"
 _ASYNC_ALLOCATOR = "torch runs on cudaMallocAsync, whose counters are partial"
 
 
 @dataclass(frozen=True, slots=True)
 class TorchDevice:
-    """One of torch's CUDA devices."""
+    """A CUDA device of torch."""
 
     index: int
     """The N of ``cuda:N``."""
     uuid: str | None
-    """NVML's UUID of the GPU or MIG slice behind it; None where this torch does not say."""
+    """UUID of the GPU or MIG slice; None where this torch does not provide it."""
 
     @property
     def name(self) -> str:
@@ -41,7 +32,7 @@ class TorchDevice:
 
 
 @dataclass(frozen=True, slots=True)
-class Counters:
+class AllocatorCounters:
     """The caching allocator's counters of one device (torch.cuda.memory_stats), in bytes and counts."""
 
     allocated: int
@@ -51,12 +42,12 @@ class Counters:
     alloc_retries: int
     ooms: int
     inactive_split: int
-    """Free bytes beside allocated ones in a segment, which can't be given back."""
+    """Free bytes in segments that also have allocated blocks, which can't be released."""
 
 
 @dataclass(frozen=True, slots=True)
 class TorchVersions:
-    """What is loaded; None for what is not."""
+    """Versions of the loaded libraries; None for those that are not loaded."""
 
     torch: str | None
     cuda: str | None
@@ -64,26 +55,38 @@ class TorchVersions:
     default_device: str | None
 
 
-def _torch() -> ModuleType | None:
+# -- torch -----------------------------------------------------------------------------------------------
+
+
+def loaded_torch() -> ModuleType | None:
+    """Return the torch module that the user's code has imported, or None."""
     torch = sys.modules.get("torch")
-    # While the user's own `import torch` runs on another thread, a half-built module stands there.
+    # While `import torch` runs on another thread, sys.modules has a partially initialized module.
     cuda = getattr(torch, "cuda", None)
     return torch if callable(getattr(cuda, "is_initialized", None)) else None
 
 
-def _torch_with_cuda_up() -> Any | None:
-    torch = _torch()
+def _initialized_torch() -> Any | None:
+    torch = loaded_torch()
     return torch if torch is not None and torch.cuda.is_initialized() else None
 
 
-def loaded() -> Any | None:
-    """The torch that the user's code has imported, None before."""
-    return _torch()
+def cuda_initialized() -> bool:
+    """Return whether torch has initialized CUDA in this process."""
+    return _initialized_torch() is not None
 
 
-def without_cuda() -> str | None:
-    """Why the torch that is loaded can use no CUDA device at all, or None where it may."""
-    torch: Any = _torch()
+def unavailable_reason() -> str | None:
+    """Return why torch has no CUDA device in use (not imported, CUDA not initialized), or None."""
+    torch = loaded_torch()
+    if torch is None:
+        return _NOT_LOADED
+    return None if torch.cuda.is_initialized() else _NOT_INITIALIZED
+
+
+def no_cuda_build_reason() -> str | None:
+    """Return why the loaded torch supports no CUDA device at all, or None where it may."""
+    torch: Any = loaded_torch()
     if torch is None:
         return None
     version = getattr(torch, "version", None)
@@ -93,26 +96,13 @@ def without_cuda() -> str | None:
 
 
 def is_rocm() -> bool:
-    """Whether the torch that is loaded is AMD's, whose devices are called ``cuda:N`` too."""
-    return getattr(getattr(_torch(), "version", None), "hip", None) is not None
-
-
-def cuda_initialized() -> bool:
-    """Whether torch has brought CUDA up in this process."""
-    return _torch_with_cuda_up() is not None
-
-
-def absent() -> str | None:
-    """Why torch can say nothing of any device, or None where it can."""
-    torch = _torch()
-    if torch is None:
-        return _NOT_LOADED
-    return None if torch.cuda.is_initialized() else _NOT_UP
+    """Return whether the loaded torch is built for AMD GPUs, whose devices are called ``cuda:N`` too."""
+    return getattr(getattr(loaded_torch(), "version", None), "hip", None) is not None
 
 
 def versions() -> TorchVersions:
-    """Versions of what is loaded, and this thread's default device."""
-    torch: Any = _torch()
+    """Return the versions of torch, CUDA and cuDNN, and this thread's default device."""
+    torch: Any = loaded_torch()
     if torch is None:
         return TorchVersions(None, None, None, None)
     return TorchVersions(
@@ -123,40 +113,6 @@ def versions() -> TorchVersions:
     )
 
 
-def default_device() -> str | None:
-    """torch's default device on this thread, None where torch is not loaded.
-
-    Asks nothing of CUDA: for a device without a number torch.get_default_device makes a tensor, and so
-    starts CUDA.
-    """
-    torch = _torch()
-    if torch is None:
-        return None
-    context = device_scope(torch) or default_context(torch)
-    return "cpu" if context is None else str(context.device)
-
-
-def current_cuda_device() -> int | None:
-    """The N of this thread's current ``cuda:N``, what ``"cuda"`` means; None while CUDA is not up."""
-    torch = _torch_with_cuda_up()
-    return None if torch is None else int(torch.cuda.current_device())
-
-
-def default_context(torch: Any) -> Any:
-    """What torch.set_default_device has put in place on this thread; None where nobody called it."""
-    return getattr(getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None), "device_context", None)
-
-
-def device_scope(torch: Any) -> Any:
-    """The ``with torch.device(...)`` that this thread is in; None outside of one."""
-    stack = getattr(getattr(torch, "overrides", None), "_get_current_function_mode_stack", None)
-    default = default_context(torch)
-    for mode in reversed(stack() if callable(stack) else []):
-        if type(mode).__name__ == "DeviceContext" and mode is not default:
-            return mode
-    return None
-
-
 def _cudnn_version(torch: Any) -> str | None:
     try:
         number = torch.backends.cudnn.version()
@@ -164,19 +120,59 @@ def _cudnn_version(torch: Any) -> str | None:
         return None
     if not isinstance(number, int):
         return None
-    # cuDNN counts 8.9.7 as 8907 and 9.1.0 as 90100.
+    # cuDNN encodes 8.9.7 as 8907 and 9.1.0 as 90100.
     major, rest = divmod(number, 10000 if number >= 90000 else 1000)
     return f"{major}.{rest // 100}.{rest % 100}"
 
 
+# -- this thread's devices -------------------------------------------------------------------------------
+
+
+def default_device() -> str | None:
+    """Return torch's default device on this thread, or None where torch is not loaded.
+
+    Makes no CUDA call. ``torch.get_default_device`` creates a tensor for a device without an index, which
+    initializes CUDA.
+    """
+    torch = loaded_torch()
+    if torch is None:
+        return None
+    context = active_device_context(torch) or default_device_context(torch)
+    return "cpu" if context is None else str(context.device)
+
+
+def current_cuda_device() -> int | None:
+    """Return N of this thread's current ``cuda:N``, which ``"cuda"`` refers to; None without CUDA."""
+    torch = _initialized_torch()
+    return None if torch is None else int(torch.cuda.current_device())
+
+
+def default_device_context(torch: Any) -> Any:
+    """Return the ``DeviceContext`` that torch.set_default_device entered on this thread, or None."""
+    return getattr(getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None), "device_context", None)
+
+
+def active_device_context(torch: Any) -> Any:
+    """Return the ``DeviceContext`` of the ``with torch.device(...)`` that this thread is in, or None."""
+    stack = getattr(getattr(torch, "overrides", None), "_get_current_function_mode_stack", None)
+    default = default_device_context(torch)
+    for mode in reversed(stack() if callable(stack) else []):
+        if type(mode).__name__ == "DeviceContext" and mode is not default:
+            return mode
+    return None
+
+
+# -- CUDA devices ----------------------------------------------------------------------------------------
+
+
 def devices() -> tuple[TorchDevice, ...]:
-    """The CUDA devices that torch sees, after CUDA_VISIBLE_DEVICES; empty while CUDA is not up."""
+    """Return torch's CUDA devices, after CUDA_VISIBLE_DEVICES; empty before CUDA is initialized."""
     global _devices
-    torch = _torch_with_cuda_up()
+    torch = _initialized_torch()
     if torch is None:
         return ()
     if _devices is None or _devices[0] is not torch:
-        # Once CUDA is up its devices are the same until the process ends.
+        # An initialized CUDA has the same devices until the process ends.
         found = tuple(TorchDevice(index, _uuid(torch, index)) for index in range(torch.cuda.device_count()))
         _devices = (torch, found)
     return _devices[1]
@@ -191,15 +187,15 @@ def _uuid(torch: Any, index: int) -> str | None:
 
 
 def same_gpu(nvml_uuid: str, torch_uuid: str | None) -> bool:
-    """Whether NVML's UUID (``GPU-…``, ``MIG-…``) and torch's (without the prefix) name the same."""
+    """Return whether NVML's UUID (``GPU-…``, ``MIG-…``) and torch's (without the prefix) are the same."""
     if torch_uuid is None:
         return False
     return nvml_uuid.partition("-")[2].lower() == torch_uuid.lower() or nvml_uuid == torch_uuid
 
 
 def devices_with_context() -> tuple[int, ...]:
-    """The N of every ``cuda:N`` on which this process has opened a context, by whatever library."""
-    torch = _torch_with_cuda_up()
+    """Return N of every ``cuda:N`` on which this process has a context, whichever library opened it."""
+    torch = _initialized_torch()
     if torch is None:
         return ()
     has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)
@@ -209,53 +205,56 @@ def devices_with_context() -> tuple[int, ...]:
 
 
 def synchronize() -> None:
-    """Wait until the GPU has done all work of this process, on devices where it has a context.
+    """Wait until all GPU work of this process is done, on devices where it has a context.
 
-    Blocks without a bound and can't be interrupted: call it on a thread of its own. Raises whatever a
-    kernel that failed left behind.
+    Blocks without a timeout and can't be interrupted: call it on a separate thread. Raises the error of a
+    CUDA kernel that failed earlier.
     """
-    torch = _torch_with_cuda_up()
+    torch = _initialized_torch()
     if torch is None:
         return
     for index in devices_with_context():
         torch.cuda.synchronize(index)
 
 
-def may_wait() -> bool:
-    """Whether there may be work to wait for, and waiting does no harm; asked on the thread that queued it.
+def can_synchronize() -> bool:
+    """Return whether there is a device to synchronize. Call it on the thread that launched the work.
 
-    While that thread captures a CUDA graph, to synchronize would spoil the capture.
+    Synchronizing while that thread captures a CUDA graph would break the capture.
     """
-    torch = _torch_with_cuda_up()
+    torch = _initialized_torch()
     return torch is not None and not torch.cuda.is_current_stream_capturing() and bool(devices_with_context())
 
 
-def counters() -> dict[int, Counters]:
-    """The allocator's counters by device index; empty while CUDA is not up or where they are partial."""
-    torch = _torch_with_cuda_up()
-    if torch is None or _why_partial(torch) is not None:
+# -- allocator counters ----------------------------------------------------------------------------------
+
+
+def counters() -> dict[int, AllocatorCounters]:
+    """Return the allocator's counters by device index; empty where there is a :func:`no_counters_reason`."""
+    torch = _initialized_torch()
+    if torch is None or _partial_counters_reason(torch) is not None:
         return {}
-    return {index: _read(torch, index) for index in range(torch.cuda.device_count())}
+    return {index: _read_counters(torch, index) for index in range(torch.cuda.device_count())}
 
 
-def missing_reason() -> str | None:
-    """Why there are no allocator counters, or None where there are."""
-    torch = _torch_with_cuda_up()
-    return absent() if torch is None else _why_partial(torch)
+def no_counters_reason() -> str | None:
+    """Return why there are no allocator counters, or None where there are."""
+    torch = _initialized_torch()
+    return unavailable_reason() if torch is None else _partial_counters_reason(torch)
 
 
-def _why_partial(torch: Any) -> str | None:
+def _partial_counters_reason(torch: Any) -> str | None:
     backend = getattr(torch.cuda, "get_allocator_backend", None)
     if backend is not None and backend() == "cudaMallocAsync":
         return _ASYNC_ALLOCATOR
     return None
 
 
-def _read(torch: Any, index: int) -> Counters:
+def _read_counters(torch: Any, index: int) -> AllocatorCounters:
     stats = torch.cuda.memory_stats_as_nested_dict(index)
     allocated = stats.get("allocated_bytes", {}).get("all", {})
     reserved = stats.get("reserved_bytes", {}).get("all", {})
-    return Counters(
+    return AllocatorCounters(
         allocated=allocated.get("current", 0),
         allocated_peak=allocated.get("peak", 0),
         reserved=reserved.get("current", 0),
@@ -264,138 +263,3 @@ def _read(torch: Any, index: int) -> Counters:
         ooms=stats.get("num_ooms", 0),
         inactive_split=stats.get("inactive_split_bytes", {}).get("all", {}).get("current", 0),
     )
-
-
-@dataclass(slots=True)
-class _Peaks:
-    allocated: int = 0
-    reserved: int = 0
-
-    def raise_to(self, counters: Counters) -> None:
-        self.allocated = max(self.allocated, counters.allocated_peak)
-        self.reserved = max(self.reserved, counters.reserved_peak)
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceAccount:
-    """What one device's allocator did during a run; the peaks are exact."""
-
-    before: Counters | None
-    """None where CUDA was not up at the start: nothing was allocated then."""
-    after: Counters
-    allocated_peak: int
-    reserved_peak: int
-
-
-class Account:
-    """One run's share of the peak counters, from :meth:`Ledger.open` to :meth:`Ledger.close`."""
-
-    def __init__(self, before: dict[int, Counters]) -> None:
-        self._before = before
-        self._peaks: dict[int, _Peaks] = {}
-        self.hidden_peaks: dict[int, int] = {}
-        """By device index: the older peak (bytes) that would have hidden this run's, so that the counter
-        was reset at the start."""
-        self.user_resets = 0
-        """How often other code reset the counter meanwhile."""
-
-    def fold(self, index: int, counters: Counters) -> None:
-        """Take over a peak that is about to be reset."""
-        self._peaks.setdefault(index, _Peaks()).raise_to(counters)
-
-    def settle(self, after: dict[int, Counters]) -> dict[int, DeviceAccount]:
-        """The account of each device at the run's end."""
-        accounts = {}
-        for index, counters in after.items():
-            self.fold(index, counters)
-            peaks = self._peaks[index]
-            accounts[index] = DeviceAccount(
-                before=self._before.get(index),
-                after=counters,
-                allocated_peak=peaks.allocated,
-                reserved_peak=peaks.reserved,
-            )
-        return accounts
-
-
-class Ledger:
-    """Shares torch's resettable peak counters among all runs of the process, nested and concurrent ones."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._accounts: list[Account] = []
-        self._taps = Taps()
-
-    def open(self) -> Account:
-        """Begin a run. Resets a counter only where an older, higher peak would hide the run's own."""
-        with self._lock:
-            before = counters()
-            account = Account(before)
-            for index, now in before.items():
-                if now.allocated_peak > now.allocated or now.reserved_peak > now.reserved:
-                    self._reset(index, now)
-                    hidden = now.allocated_peak if now.allocated_peak > now.allocated else now.reserved_peak
-                    account.hidden_peaks[index] = hidden
-            self._accounts.append(account)
-            self.listen()
-            return account
-
-    def close(self, account: Account) -> dict[int, DeviceAccount]:
-        """End a run, and say what each device's allocator did, by device index."""
-        with self._lock:
-            accounts = account.settle(counters())
-            self.drop(account)
-            return accounts
-
-    def drop(self, account: Account) -> None:
-        """End a run without asking anything; safe to call twice."""
-        with self._lock:
-            if account in self._accounts:
-                self._accounts.remove(account)
-            if not self._accounts:
-                self._taps.remove()
-
-    def listen(self) -> None:
-        """Hear of resets by other code, as soon as torch is there; costs nothing until one happens.
-
-        Every public way to reset the peaks ends in one of two functions of torch's; during a run each is
-        preceded by a look at the peak that is about to be lost.
-        """
-        torch: Any = _torch()
-        with self._lock:
-            if torch is not None and self._accounts:
-                self._taps.put(torch, _RESETS, self._noting)
-
-    def _noting(self, original: Callable[..., None]) -> Callable[..., None]:
-        def reset(*args: Any) -> None:
-            self._note_user_reset()
-            original(*args)
-
-        return reset
-
-    def _note_user_reset(self) -> None:
-        with self._lock:
-            now = counters()
-            for account in self._accounts:
-                account.user_resets += 1
-                for index, device_counters in now.items():
-                    account.fold(index, device_counters)
-
-    def _reset(self, index: int, now: Counters) -> None:
-        torch: Any = _torch()
-        for account in self._accounts:
-            account.fold(index, now)
-        reset = self._taps.original(_RESETS[0]) or getattr(torch._C, _RESETS[0])
-        reset(index)
-
-    def reset_in_child(self) -> None:
-        """After a fork no run is the child's, and a lock that another thread held is free."""
-        self._lock = threading.RLock()
-        self._accounts = []
-        self._taps.remove()
-
-
-LEDGER = Ledger()
-"""The process's one."""
-
-reset_after_fork(LEDGER.reset_in_child)

@@ -1,13 +1,13 @@
-"""The switch for the default torch device: what was chosen, and its application on the cells' own thread.
+"""The device switch: store the chosen default torch device and apply it on the thread that runs cells.
 
-Both of torch's settings belong to a thread: ``torch.set_default_device`` (where new tensors go, at a cost on
-every call) and ``torch.cuda.set_device`` (what ``"cuda"`` without a number means, to CuPy and Numba too). So
-a choice is only stored, and applied on the cells' thread before its next cell.
+Both of torch's settings are per thread: ``torch.set_default_device`` (the device of new tensors, with a cost
+on every torch call) and ``torch.cuda.set_device`` (what ``"cuda"`` without an index refers to, for CuPy and
+Numba too). So a choice is only stored, and applied on the cells' thread before its next cell.
 
-``set_device`` opens a CUDA context, which stays until the process ends. It waits until the user's own code
-has brought CUDA up, and follows then at once: torch calls back when it has initialised CUDA (``_lazy_call``).
+``set_device`` opens a CUDA context, which stays until the process ends. It is called only once the user's
+code has initialized CUDA, right then, by torch's callback (``_lazy_call``).
 
-Nothing here imports torch. What the user's code has changed since is left as it is.
+Nothing in here imports torch. A setting that the user's code has changed since is left unchanged.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.kernel_state import DeviceState
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.pytorch import cuda_state
-from gpuwidget.pytorch.hooks import WhenCudaIsUp
+from gpuwidget.pytorch.hooks import OnCudaInit
 
 _LOG = logging.getLogger(__name__)
 
-Listener = Callable[[DeviceState], None]
+Subscriber = Callable[[DeviceState], None]
 
 _CUDA_DEVICE = re.compile(r"cuda:(0|[1-9][0-9]{0,2})")
 
@@ -37,114 +37,126 @@ _NO_TORCH = (
     "gpuwidget never imports it for you."
 )
 _NO_CUDA_YET = "The current CUDA device follows when your code first uses CUDA: choosing opens no context."
-_WITHIN = (
+_INSIDE_CONTEXT = (
     "Your code is inside a `with torch.device(...)` that has not ended: torch's default device is left "
     "alone until it has."
 )
-_KEPT_DEFAULT = "Your code has set torch's default device to {now} since, and it is left so."
-_KEPT_CURRENT = "Your code has set the current CUDA device to cuda:{now} since, and it is left so."
+_DEFAULT_CHANGED = "Your code has set torch's default device to {now} since, and it is left so."
+_CURRENT_CHANGED = "Your code has set the current CUDA device to cuda:{now} since, and it is left so."
 
 
 def cuda_index(device: str | None) -> int | None:
-    """The N of ``cuda:N``; None for everything else."""
-    named = _CUDA_DEVICE.fullmatch(device or "")
-    return None if named is None else int(named[1])
+    """Return N of ``cuda:N``; None for anything else."""
+    match = _CUDA_DEVICE.fullmatch(device or "")
+    return None if match is None else int(match[1])
 
 
-class _Wish(NamedTuple):
+def device_context_note() -> str | None:
+    """Return a sentence if this thread is inside ``with torch.device(...)``, where no setting can change."""
+    torch: Any = cuda_state.loaded_torch()
+    if torch is None or cuda_state.active_device_context(torch) is None:
+        return None
+    return _INSIDE_CONTEXT
+
+
+class _Choice(NamedTuple):
     device: str | None
     new_tensors: bool
 
 
-class _Left(Exception):
-    """The user's code has set something else since; the text says what."""
+class _ChangedByUser(Exception):
+    """The user's code has changed the setting since. The text is the note for the user."""
 
 
-class _Within(Exception):
-    """The user's code is inside a ``with torch.device(...)``; the text says so."""
+class _InsideContext(Exception):
+    """The thread is inside a ``with torch.device(...)``. The text is the note for the user."""
+
+
+# -- torch's settings on one thread ----------------------------------------------------------------------
 
 
 class _DefaultDevice:
-    """torch.set_default_device on one thread, while the value is ours."""
+    """torch.set_default_device on one thread."""
 
     def __init__(self) -> None:
         self._ours: Any = None
+        """The ``DeviceContext`` that we set."""
         self._before: str | None = None
 
     @property
-    def held(self) -> bool:
-        """Whether it was set and not given back."""
+    def is_set(self) -> bool:
+        """Whether we have set it and not restored it."""
         return self._ours is not None
 
-    def is_ours(self, torch: Any) -> bool:
-        """Whether nobody has set another one since."""
-        return self._ours is not None and _context(torch) is self._ours
+    def is_unchanged(self, torch: Any) -> bool:
+        """Return whether our setting is still in place."""
+        return self._ours is not None and cuda_state.default_device_context(torch) is self._ours
 
     def set(self, torch: Any, device: str) -> None:
-        """Make it the default."""
-        if not self.is_ours(torch):
-            now = _context(torch)
+        """Set the default device."""
+        if not self.is_unchanged(torch):
+            now = cuda_state.default_device_context(torch)
             self._before = None if now is None else str(now.device)
-        # One that is no device fails here: within set_default_device it would fail with the old one off.
+        # An invalid device fails here. Inside set_default_device it would fail after the old one was removed.
         torch.set_default_device(torch.device(device))
-        self._ours = _context(torch)
+        self._ours = cuda_state.default_device_context(torch)
 
-    def give_back(self, torch: Any) -> None:
-        """Put back what was before. Raises _Left where the value is no longer ours."""
-        if not self.held:
+    def restore(self, torch: Any) -> None:
+        """Restore the earlier default device. Raises _ChangedByUser where our setting is gone."""
+        if not self.is_set:
             return
-        ours = self.is_ours(torch)
+        unchanged = self.is_unchanged(torch)
         self._ours = None
-        if not ours:
-            raise _Left(_KEPT_DEFAULT.format(now=cuda_state.default_device()))
+        if not unchanged:
+            raise _ChangedByUser(_DEFAULT_CHANGED.format(now=cuda_state.default_device()))
         torch.set_default_device(self._before)
 
-    def adopt(self, before: Any, after: Any) -> None:
-        """What was ours has been taken off and put back by ourselves: it is another object now."""
+    def replace_context(self, before: Any, after: Any) -> None:
+        """Update our ``DeviceContext`` after we have removed it and set the same device again."""
         if before is not None and self._ours is before:
             self._ours = after
 
 
 class _CurrentDevice:
-    """torch.cuda.set_device on one thread, while the value is ours; only where CUDA is up."""
+    """torch.cuda.set_device on one thread. Use it only where CUDA is initialized."""
 
     def __init__(self) -> None:
         self._ours: int | None = None
         self._before = 0
 
     @property
-    def held(self) -> bool:
-        """Whether it was set and not given back."""
+    def is_set(self) -> bool:
+        """Whether we have set it and not restored it."""
         return self._ours is not None
 
-    def is_ours(self, torch: Any) -> bool:
-        """Whether nobody has set another one since."""
+    def is_unchanged(self, torch: Any) -> bool:
+        """Return whether our setting is still in place."""
         return self._ours is not None and int(torch.cuda.current_device()) == self._ours
 
     def set(self, torch: Any, index: int) -> None:
-        """Make ``cuda:index`` the current device, for CuPy and Numba too; opens its context."""
-        if not self.is_ours(torch):
+        """Set the current device, which opens a context there."""
+        if not self.is_unchanged(torch):
             self._before = int(torch.cuda.current_device())
         torch.cuda.set_device(index)
         self._ours = index
 
-    def give_back(self, torch: Any) -> None:
-        """Put back what was before. Raises _Left where the value is no longer ours."""
-        if not self.held:
+    def restore(self, torch: Any) -> None:
+        """Restore the earlier current device. Raises _ChangedByUser where our setting is gone."""
+        if not self.is_set:
             return
-        ours = self.is_ours(torch)
+        unchanged = self.is_unchanged(torch)
         self._ours = None
-        if not ours:
-            raise _Left(_KEPT_CURRENT.format(now=torch.cuda.current_device()))
+        if not unchanged:
+            raise _ChangedByUser(_CURRENT_CHANGED.format(now=torch.cuda.current_device()))
         exchange = getattr(torch.cuda, "_maybe_exchange_device", None)
         if callable(exchange) and self._before not in cuda_state.devices_with_context():
-            exchange(self._before)  # opens no context there, as set_device would
+            exchange(self._before)  # opens no context there, which set_device would
         else:
             torch.cuda.set_device(self._before)
 
 
-class _Level:
-    """What one wish has put in place: the user's choice, or on top of it a cell's own."""
+class _AppliedChoice:
+    """The settings of one choice on one thread: the user's choice, or on top of it a cell's ``--device``."""
 
     def __init__(self) -> None:
         self.device: str | None = None
@@ -153,28 +165,28 @@ class _Level:
         self.current = _CurrentDevice()
         self.waits_for_cuda = False
 
-    def put_in_place(self, torch: Any, device: str | None, new_tensors: bool) -> str | None:
-        """Apply a wish; a sentence where something was left as it is, or could not be had.
+    def apply(self, torch: Any, device: str | None, new_tensors: bool) -> str | None:
+        """Apply a choice. Returns a note about what was left unchanged or failed.
 
-        Raises _Within, having changed nothing.
+        Raises _InsideContext without any change.
         """
-        _refuse_within(torch)
-        said: list[str] = []
+        _check_not_inside_context(torch)
+        notes: list[str] = []
         if device is not None and new_tensors:
             self.default.set(torch, device)
         else:
-            said += _said_by(self.default.give_back, torch)
+            notes += _notes_of(self.default.restore, torch)
         self.device, self.new_tensors = device, new_tensors
         self.waits_for_cuda = cuda_index(device) is not None
         if torch.cuda.is_initialized():
             if self.waits_for_cuda:
-                said += self.follow(torch)
+                notes += self.set_current_device(torch)
             else:
-                said += _said_by(self.current.give_back, torch)
-        return said[0] if said else None
+                notes += _notes_of(self.current.restore, torch)
+        return notes[0] if notes else None
 
-    def follow(self, torch: Any) -> list[str]:
-        """Set the current CUDA device, now that CUDA is up; once, whether or not that goes well."""
+    def set_current_device(self, torch: Any) -> list[str]:
+        """Set the current CUDA device after CUDA was initialized. It is tried once."""
         self.waits_for_cuda = False
         index = cuda_index(self.device)
         assert index is not None
@@ -184,283 +196,275 @@ class _Level:
             return [f"{self.device} can't be the current CUDA device: {_first_line(error)}"]
         return []
 
-    def take_away(self, torch: Any) -> str | None:
-        """Put back what was before; a sentence for what was left as the user's code has set it."""
+    def restore(self, torch: Any) -> str | None:
+        """Restore the earlier settings. Returns a note about what the user's code has changed."""
         self.waits_for_cuda = False
-        said: list[str] = []
+        notes: list[str] = []
         try:
-            _refuse_within(torch)
-            said += _said_by(self.default.give_back, torch)
-        except _Within as within:
-            said.append(str(within))
+            _check_not_inside_context(torch)
+            notes += _notes_of(self.default.restore, torch)
+        except _InsideContext as inside:
+            notes.append(str(inside))
         if torch.cuda.is_initialized():
-            said += _said_by(self.current.give_back, torch)
-        return said[0] if said else None
+            notes += _notes_of(self.current.restore, torch)
+        return notes[0] if notes else None
 
-    def changed_since(self, torch: Any) -> str | None:
-        """What the user's code has set in place of ours."""
-        if self.default.held and not self.default.is_ours(torch):
-            return _KEPT_DEFAULT.format(now=cuda_state.default_device())
-        if self.current.held and torch.cuda.is_initialized() and not self.current.is_ours(torch):
-            return _KEPT_CURRENT.format(now=torch.cuda.current_device())
+    def user_change(self, torch: Any) -> str | None:
+        """Return a note about what the user's code has set since, or None."""
+        if self.default.is_set and not self.default.is_unchanged(torch):
+            return _DEFAULT_CHANGED.format(now=cuda_state.default_device())
+        if self.current.is_set and torch.cuda.is_initialized() and not self.current.is_unchanged(torch):
+            return _CURRENT_CHANGED.format(now=torch.cuda.current_device())
         return None
 
 
+# -- the switch ------------------------------------------------------------------------------------------
+
+
 class DeviceSwitch:
-    """The choice of one process, its application to one thread, and who wants to hear of both."""
+    """The process's choice, its application per thread, and the subscribers to both."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._listeners: list[Listener] = []
-        self._cells: int | None = None
-        """Identity of the thread whose cells choices wait for; None in a process without cells."""
-        self._here = threading.local()
-        self._applied = _Wish(None, True)
-        self._wish: _Wish | None = None
+        self._subscribers: list[Subscriber] = []
+        self._cells_thread: int | None = None
+        """Identifier of the thread that runs cells; None in a process without cells."""
+        self._thread = threading.local()
+        self._applied = _Choice(None, True)
+        self._pending: _Choice | None = None
         """The choice that is not applied yet."""
         self._present: str | None = None
-        self._said: str | None = None
-        """What there was to say of the last choice."""
+        self._choice_note: str | None = None
+        """The note about the last choice."""
         self._note: str | None = None
-        self._told: DeviceState | None = None
-        self._when_cuda_is_up = WhenCudaIsUp(lambda torch: self._guarded(partial(self._follow_now, torch)))
+        self._sent: DeviceState | None = None
+        self._on_cuda_init = OnCudaInit(lambda torch: self._log_errors(partial(self._cuda_started, torch)))
 
     @property
-    def _levels(self) -> list[_Level]:
-        """What is in place on the calling thread, the choice first: torch keeps its settings by thread."""
-        levels: list[_Level] | None = getattr(self._here, "levels", None)
+    def _levels(self) -> list[_AppliedChoice]:
+        """What is applied on the calling thread: first the choice, then ``--device`` of nested cells."""
+        levels: list[_AppliedChoice] | None = getattr(self._thread, "levels", None)
         if levels is None:
-            levels = self._here.levels = [_Level()]
+            levels = self._thread.levels = [_AppliedChoice()]
         return levels
 
     # -- from any thread -----------------------------------------------------------------------------
 
     @property
     def state(self) -> DeviceState:
-        """What was chosen, and what torch said of it when a cell last began or ended."""
+        """The choice, and torch's default device when a cell last began or ended."""
         with self._lock:
-            wish = self._wish
-            device, new_tensors = wish or self._applied
-            return DeviceState(device, new_tensors, wish is not None, self._present, self._note)
+            pending = self._pending
+            device, new_tensors = pending or self._applied
+            return DeviceState(device, new_tensors, pending is not None, self._present, self._note)
 
     @property
-    def awaited(self) -> str | None:
-        """The ``cuda:N`` that becomes this thread's current CUDA device as soon as the user's code has CUDA
-        up; None where nothing waits for that."""
+    def pending_cuda_device(self) -> str | None:
+        """The ``cuda:N`` that becomes this thread's current device once CUDA is initialized, or None."""
         level = self._levels[-1]
         return level.device if level.waits_for_cuda else None
 
     def choose(self, device: str | None, *, new_tensors: bool = True) -> None:
-        """Store a choice that was found to be possible: ``cpu``, ``cuda:N``, or None for what was before.
+        """Store a choice that was checked before: ``cpu``, ``cuda:N``, or None to restore the earlier device.
 
-        It holds from the next cell; in a process without cells at once, on the calling thread.
+        It applies from the next cell. In a process without cells it applies at once, on the calling thread.
         """
         with self._lock:
-            absent = cuda_state.loaded() is None
-            self._wish = None if device is None and absent else _Wish(device, new_tensors)
-            self._said = self._note = _NO_TORCH if device is not None and absent else None
-            at_once = self._cells is None
+            no_torch = cuda_state.loaded_torch() is None
+            self._pending = None if device is None and no_torch else _Choice(device, new_tensors)
+            self._choice_note = self._note = _NO_TORCH if device is not None and no_torch else None
+            at_once = self._cells_thread is None
         if at_once:
-            self._apply()
+            self._apply_pending()
         else:
-            self._tell()
+            self._notify()
 
-    def listen(self, listener: Listener) -> None:
-        """Have ``listener`` called with each new state, on whatever thread brings it about."""
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Call ``subscriber`` with each new state, on the thread that changes it."""
         with self._lock:
-            self._listeners.append(listener)
+            self._subscribers.append(subscriber)
 
-    def leave(self, listener: Listener) -> None:
-        """Call it no longer. Safe to call twice."""
+    def unsubscribe(self, subscriber: Subscriber) -> None:
+        """Stop calling ``subscriber``. Safe to call twice."""
         with self._lock:
-            if listener in self._listeners:
-                self._listeners.remove(listener)
+            if subscriber in self._subscribers:
+                self._subscribers.remove(subscriber)
 
     # -- on the cells' thread ------------------------------------------------------------------------
 
     def attach(self, thread: int) -> None:
-        """From now on choices wait for that thread's next cell."""
+        """Apply choices from now on before the next cell of that thread."""
         with self._lock:
-            self._cells = thread
+            self._cells_thread = thread
         self.after_cell()
 
     def detach(self) -> None:
-        """Put torch's defaults back, where that is this thread's to do, and forget what was chosen."""
-        torch: Any = cuda_state.loaded()
+        """Restore torch's defaults on this thread, as far as they are unchanged, and drop the choice."""
+        torch: Any = cuda_state.loaded_torch()
         if torch is not None:
             for level in reversed(self._levels):
-                self._guarded(partial(level.take_away, torch))
-            self._levels[:] = [_Level()]
+                self._log_errors(partial(level.restore, torch))
+            self._levels[:] = [_AppliedChoice()]
         with self._lock:
-            self._cells = self._wish = self._present = self._said = self._note = None
-            self._applied = _Wish(None, True)
-        self._tell()
+            self._cells_thread = self._pending = self._present = self._choice_note = self._note = None
+            self._applied = _Choice(None, True)
+        self._notify()
 
     def reset_in_child(self) -> None:
-        """After a fork no view listens, no cell follows, and a lock that another thread held is free."""
+        """Drop subscribers, the cells' thread and the lock: a forked child has no other thread."""
         self._lock = threading.RLock()
-        self._listeners = []
-        self._cells = None
+        self._subscribers = []
+        self._cells_thread = None
 
     def before_cell(self) -> None:
-        """Apply what was chosen, where this is the cells' thread; never raises."""
-        if self._cells == threading.get_ident():
-            self._guarded(self._apply)
+        """Apply the pending choice if this is the cells' thread. Never raises."""
+        if self._cells_thread == threading.get_ident():
+            self._log_errors(self._apply_pending)
 
     def after_cell(self) -> None:
-        """Note what the cell has left behind, where this is the cells' thread; never raises."""
-        if self._cells == threading.get_ident():
-            self._guarded(self._look)
+        """Update the state after a cell if this is the cells' thread. Never raises."""
+        if self._cells_thread == threading.get_ident():
+            self._log_errors(self._update_state)
 
-    def enter(self, device: str) -> Callable[[], str | None]:
-        """Use ``device`` on this thread until the function that is returned is called, as for one cell.
+    def use_device(self, device: str) -> Callable[[], str | None]:
+        """Use ``device`` on this thread until the returned function is called, as for one cell.
 
-        That function puts back what was before, and returns a sentence where it left what the user's code
-        has set meanwhile. Raises OptionError where torch is not there to use it.
+        That function restores the earlier settings. It returns a note where the user's code has changed them
+        since. Raises OptionError where torch is not imported.
         """
-        torch: Any = cuda_state.loaded()
+        torch: Any = cuda_state.loaded_torch()
         if torch is None:
             raise OptionError("torch is not imported yet: import it in a cell before this one.")
-        level = _Level()
-        before = _context(torch)
+        level = _AppliedChoice()
+        context_before = cuda_state.default_device_context(torch)
         self._levels.append(level)
         try:
-            said = level.put_in_place(torch, device, True)
-        except _Within as within:
+            note = level.apply(torch, device, True)
+        except _InsideContext as inside:
             self._levels.remove(level)
-            raise OptionError(str(within)) from None
+            raise OptionError(str(inside)) from None
         except BaseException:
-            self._leave_level(torch, level, before)
+            self._restore_level(torch, level, context_before)
             raise
-        if said is not None:
-            _LOG.warning("%s", printable_lines(said))
-        self._when_cuda_is_up.ask(torch)
-        return partial(self._leave_level, torch, level, before)
+        if note is not None:
+            _LOG.warning("%s", printable_lines(note))
+        self._on_cuda_init.register(torch)
+        return partial(self._restore_level, torch, level, context_before)
 
-    def _leave_level(self, torch: Any, level: _Level, before: Any) -> str | None:
+    def _restore_level(self, torch: Any, level: _AppliedChoice, context_before: Any) -> str | None:
         if level not in self._levels:
             return None
-        ours = level.default.is_ours(torch)
+        unchanged = level.default.is_unchanged(torch)
         try:
-            return level.take_away(torch)
+            return level.restore(torch)
         finally:
             self._levels.remove(level)
-            if ours:  # else what is there now is the cell's own setting
+            if unchanged:  # otherwise the current context is the cell's setting
                 for outer in self._levels:
-                    outer.default.adopt(before, _context(torch))
+                    outer.default.replace_context(context_before, cuda_state.default_device_context(torch))
 
-    def _apply(self) -> None:
-        torch: Any = cuda_state.loaded()
+    def _apply_pending(self) -> None:
+        torch: Any = cuda_state.loaded_torch()
         base = self._levels[0]
         with self._lock:
-            # A cell's own device is put on top, and taken off first.
-            wish = self._wish if torch is not None and len(self._levels) == 1 else None
-            if wish is not None:
-                self._wish = None  # taken: one that comes meanwhile waits for the next cell
-        if wish is not None:
-            self._put_in_place(torch, base, wish)
+            # Inside a cell with --device nothing is applied below that device.
+            choice = self._pending if torch is not None and len(self._levels) == 1 else None
+            if choice is not None:
+                self._pending = None  # a choice made from here on waits for the next cell
+        if choice is not None:
+            self._apply(torch, base, choice)
         elif len(self._levels) == 1 and base.waits_for_cuda and torch.cuda.is_initialized():
-            self._follow(torch, base)
-        self._look()
+            self._set_current_device(torch, base)
+        self._update_state()
 
-    def _follow(self, torch: Any, level: _Level) -> None:
-        said = level.follow(torch)
-        with self._lock:
-            self._said = said[0] if said else None
-
-    def _put_in_place(self, torch: Any, base: _Level, wish: _Wish) -> None:
-        missing = _missing(torch, wish.device)
+    def _apply(self, torch: Any, base: _AppliedChoice, choice: _Choice) -> None:
+        impossible = _impossible_reason(torch, choice.device)
         try:
-            note = base.put_in_place(torch, *(_Wish(None, True) if missing is not None else wish))
-        except _Within as within:
-            note = str(within)
+            note = base.apply(torch, *(_Choice(None, True) if impossible is not None else choice))
+        except _InsideContext as inside:
+            note = str(inside)
             with self._lock:
-                self._wish = self._wish or wish
+                self._pending = self._pending or choice
         except Exception as error:
-            note = f"{wish.device} can't be torch's default device: {_first_line(error)}"
+            note = f"{choice.device} can't be torch's default device: {_first_line(error)}"
         with self._lock:
-            self._applied = _Wish(base.device, base.new_tensors)
-            self._said = missing or note
+            self._applied = _Choice(base.device, base.new_tensors)
+            self._choice_note = impossible or note
 
-    def _look(self) -> None:
-        """Take down what torch's defaults are on this thread now."""
-        torch: Any = cuda_state.loaded()
+    def _set_current_device(self, torch: Any, level: _AppliedChoice) -> None:
+        notes = level.set_current_device(torch)
+        with self._lock:
+            self._choice_note = notes[0] if notes else None
+
+    def _cuda_started(self, torch: Any) -> None:
+        level = self._levels[-1]
+        if level.waits_for_cuda:
+            self._set_current_device(torch, level)
+
+    def _update_state(self) -> None:
+        """Read torch's default device on this thread and notify the subscribers."""
+        torch: Any = cuda_state.loaded_torch()
         if torch is not None:
             base = self._levels[0]
-            changed = base.changed_since(torch) if len(self._levels) == 1 else None
+            user_change = base.user_change(torch) if len(self._levels) == 1 else None
             with self._lock:
                 self._present = cuda_state.default_device()
                 waits = _NO_CUDA_YET if base.waits_for_cuda else None
-                self._note = (changed or waits or self._said) if self._wish is None else self._said
+                current_note = user_change or waits or self._choice_note
+                self._note = current_note if self._pending is None else self._choice_note
             if base.waits_for_cuda:
-                self._when_cuda_is_up.ask(torch)
-        self._tell()
+                self._on_cuda_init.register(torch)
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         with self._lock:
             state = self.state
-            if state == self._told:
+            if state == self._sent:
                 return
-            self._told = state
-            listeners = tuple(self._listeners)
-        for listener in listeners:
-            self._guarded(partial(listener, state))
+            self._sent = state
+            subscribers = tuple(self._subscribers)
+        for subscriber in subscribers:
+            self._log_errors(partial(subscriber, state))
 
-    def _guarded(self, step: Callable[[], object]) -> None:
+    def _log_errors(self, step: Callable[[], object]) -> None:
         try:
             step()
         except Exception:
-            _LOG.debug("the default torch device was not dealt with", exc_info=True)
-
-    def _follow_now(self, torch: Any) -> None:
-        level = self._levels[-1]
-        if level.waits_for_cuda:
-            self._follow(torch, level)
+            _LOG.debug("the default torch device could not be updated", exc_info=True)
 
 
-def _missing(torch: Any, device: str | None) -> str | None:
-    """Why a choice that was made before torch was there can't be applied after all."""
+def _impossible_reason(torch: Any, device: str | None) -> str | None:
+    """Return why a choice that was made before torch was imported can't be applied."""
     index = cuda_index(device)
     if index is None:
         return None
-    reason = cuda_state.without_cuda()
+    reason = cuda_state.no_cuda_build_reason()
     if reason is None and torch.cuda.is_initialized() and index >= torch.cuda.device_count():
         reason = f"torch sees {torch.cuda.device_count()} CUDA devices here"
     return None if reason is None else f"{device} was chosen and can't be had: {reason}."
 
 
-def _said_by(give_back: Callable[[Any], None], torch: Any) -> list[str]:
+def _notes_of(restore: Callable[[Any], None], torch: Any) -> list[str]:
     try:
-        give_back(torch)
-    except _Left as left:
-        return [str(left)]
-    except Exception as error:  # as after a failed kernel, when CUDA answers nothing else any more
+        restore(torch)
+    except _ChangedByUser as changed:
+        return [str(changed)]
+    except Exception as error:  # such as after a failed CUDA kernel, when every CUDA call fails
         return [f"The torch device of before can't be put back: {_first_line(error)}"]
     return []
+
+
+def _check_not_inside_context(torch: Any) -> None:
+    # set_default_device would remove the user's context instead of ours, or raise.
+    if cuda_state.active_device_context(torch) is not None:
+        raise _InsideContext(_INSIDE_CONTEXT)
 
 
 def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
-def _context(torch: Any) -> Any:
-    """What set_default_device has put in place on this thread; None where it has not."""
-    return cuda_state.default_context(torch)
+DEVICE_SWITCH = DeviceSwitch()
+"""The process's instance."""
 
-
-def _refuse_within(torch: Any) -> None:
-    # set_default_device would take the user's device off in place of ours, or raise.
-    if cuda_state.device_scope(torch) is not None:
-        raise _Within(_WITHIN)
-
-
-def within() -> str | None:
-    """A sentence where this thread is inside a ``with torch.device(...)``, so that nothing can be changed."""
-    torch: Any = cuda_state.loaded()
-    return None if torch is None or cuda_state.device_scope(torch) is None else _WITHIN
-
-
-SWITCH = DeviceSwitch()
-"""The process's one."""
-
-reset_after_fork(SWITCH.reset_in_child)
+reset_after_fork(DEVICE_SWITCH.reset_in_child)

@@ -1,4 +1,4 @@
-"""Ways to hear from the torch that the user has imported: of calls into its C part, and when CUDA is up."""
+"""Patch functions of ``torch._C`` for a while, and run a callback when torch initializes CUDA."""
 
 from __future__ import annotations
 
@@ -9,55 +9,61 @@ from typing import Any
 Function = Callable[..., Any]
 
 
-class Taps:
-    """Functions of ``torch._C`` that are replaced for a while by ones that listen in."""
+class PatchedFunctions:
+    """Functions of ``torch._C`` that are replaced by wrappers until :meth:`restore`."""
 
     def __init__(self) -> None:
         self._torch: Any = None
-        self._tapped: dict[str, tuple[Function, Function]] = {}
+        self._patched: dict[str, tuple[Function, Function]] = {}
+        """By name: the original and its wrapper."""
 
-    def put(self, torch: Any, names: Sequence[str], listening: Callable[[Function], Function]) -> None:
-        """Replace those of ``names`` that are there, each by what ``listening`` makes of it; once."""
-        if self._tapped:
+    def patch(self, torch: Any, names: Sequence[str], wrap: Callable[[Function], Function]) -> None:
+        """Replace each existing function of ``names`` by ``wrap(function)``. Does nothing while patched."""
+        if self._patched:
             return
         self._torch = torch
         for name in names:
             original = getattr(torch._C, name, None)
             if original is not None:
-                replacement = listening(original)
-                self._tapped[name] = (original, replacement)
-                setattr(torch._C, name, replacement)
+                wrapper = wrap(original)
+                self._patched[name] = (original, wrapper)
+                setattr(torch._C, name, wrapper)
 
     def original(self, name: str) -> Function | None:
-        """What the replaced function was; None where it is not replaced."""
-        return self._tapped[name][0] if name in self._tapped else None
+        """Return the original of a patched function, or None where it is not patched."""
+        return self._patched[name][0] if name in self._patched else None
 
-    def remove(self) -> None:
-        """Put back what was before, where nobody has replaced it since."""
-        for name, (original, replacement) in self._tapped.items():
-            if getattr(self._torch._C, name, None) is replacement:
+    def restore(self) -> None:
+        """Put the originals back, except where other code has replaced the wrapper since."""
+        for name, (original, wrapper) in self._patched.items():
+            if getattr(self._torch._C, name, None) is wrapper:
                 setattr(self._torch._C, name, original)
-        self._tapped.clear()
+        self._patched.clear()
 
 
-class WhenCudaIsUp:
-    """Has torch call ``then``, which must not raise, as soon as it has initialised CUDA."""
+class OnCudaInit:
+    """Calls ``callback(torch)``, which must not raise, right after torch has initialized CUDA."""
 
-    def __init__(self, then: Callable[[Any], object]) -> None:
-        self._then = then
-        self._asked: Any = None
+    def __init__(self, callback: Callable[[Any], object]) -> None:
+        self._callback = callback
+        self._registered: tuple[Any, int] | None = None
+        """The torch and the process for which the callback is registered."""
 
-    def ask(self, torch: Any) -> None:
-        """Queue the call, where CUDA is not up; once a process, since a call that is queued stays so."""
-        queue = getattr(torch.cuda, "_lazy_call", None)
-        if self._asked is torch or torch.cuda.is_initialized() or not callable(queue):
-            return
-        self._asked = torch
+    def register(self, torch: Any) -> None:
+        """Register the callback once per process. Does nothing where CUDA is initialized already.
+
+        torch has no way to unregister it.
+        """
+        lazy_call = getattr(torch.cuda, "_lazy_call", None)
         process = os.getpid()
+        # A forked child inherits the registration of its parent, which does nothing in the child.
+        if self._registered == (torch, process) or torch.cuda.is_initialized() or not callable(lazy_call):
+            return
+        self._registered = (torch, process)
 
-        def cuda_is_up() -> None:
-            # What is raised here would be the user's own call's failure. A forked child decides for itself.
+        def cuda_initialized() -> None:
+            # An exception in here would appear in the user's first CUDA call.
             if os.getpid() == process:
-                self._then(torch)
+                self._callback(torch)
 
-        queue(cuda_is_up)
+        lazy_call(cuda_initialized)

@@ -1,15 +1,15 @@
-"""torch's cache, given back to the driver from a thread of our own, also while a cell uses torch.
+"""Release torch's cached memory to the driver from one of our threads, also while a cell uses torch.
 
-What ``torch.cuda.empty_cache()`` does to a running cell: for each block that it gives back the driver waits
-until the GPU has done what it was given to do, and whoever allocates meanwhile waits with it, on an older
-torch all Python code does. What the cell allocates next is asked of the driver again, which is slower. It
-takes nothing from the cell that it uses.
+What ``torch.cuda.empty_cache()`` does to a running cell: for each segment that it releases, the driver waits
+until the GPU has finished its work. A thread that allocates meanwhile waits too; on older versions of torch
+all Python code waits. The cell's next allocations go to the driver again, which is slower. Memory in use is
+not affected.
 
-What it must not do: open a context on ``cuda:0`` by being called on a thread whose current device that is
-(https://github.com/pytorch/pytorch/issues/25752), and spoil a graph that another thread captures. For the
-first the thread takes a device that has a context. For the second it declares itself relaxed, as
-:mod:`~gpuwidget.pytorch.stream_activity` does, checks the stream that torch captures on by default, and torch
-itself refuses where it knows of a capture.
+Two things must not happen. First, a context must not be opened on ``cuda:0`` because that is the thread's
+current device (https://github.com/pytorch/pytorch/issues/25752): the thread sets its device to one with a
+context. Second, a graph capture on another thread must not be invalidated: the thread relaxes its capture
+mode as in :mod:`~gpuwidget.pytorch.stream_activity` and checks the stream that torch captures on by default,
+and torch itself refuses while it captures.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gpuwidget.model.errors import OptionError
 from gpuwidget.pytorch import allocator, cuda_state, stream_activity
 
 STATEMENT = "torch.cuda.empty_cache()"
-"""What runs."""
+"""The Python that runs."""
 
 _CAPTURING = (
     "A CUDA graph is being captured, which giving memory back would spoil. Try again when that is done."
@@ -35,9 +35,9 @@ _NOT_SAFELY = (
 )
 
 
-def check() -> None:
-    """Raise OptionError, saying why, where there is no cache to give back."""
-    reason = allocator.why_none()
+def check_available() -> None:
+    """Raise OptionError with the reason where torch has no cache to release."""
+    reason = cuda_state.no_counters_reason()
     if reason is not None:
         raise OptionError(f"There is no cache of torch's to free: {reason}.")
     if not cuda_state.devices_with_context():
@@ -45,29 +45,31 @@ def check() -> None:
 
 
 def returnable() -> int:
-    """Bytes that would go back to the driver, some of them once work on another stream is done with them."""
-    return sum(one.returnable + one.waiting for one in allocator.snapshot().values())
+    """Return the bytes that torch could release, now or once work on another stream is done with them."""
+    return sum(device.returnable + device.pending_free for device in allocator.snapshot().values())
 
 
-def kept() -> int:
-    """Bytes of the cache that can't go back: beside tensors in use, or for CUDA graphs alone."""
-    blocks = allocator.snapshot().values()
-    return sum(one.reserved - one.allocated - one.returnable - one.waiting for one in blocks)
+def retained() -> int:
+    """Return the bytes of the cache that torch can't release: fragmented, or in private pools."""
+    return sum(
+        device.reserved - device.allocated - device.returnable - device.pending_free
+        for device in allocator.snapshot().values()
+    )
 
 
-def empty(*, cell_runs: bool) -> None:
-    """Give it back; on a thread of its own, since it waits for the GPU without a bound.
+def release(*, cell_runs: bool) -> None:
+    """Release the cache. Call it on a separate thread: it waits for the GPU without a timeout.
 
-    Raises OptionError where that would spoil what the cell does, and whatever torch raises.
+    Raises OptionError where that would invalidate a graph capture, and whatever torch raises.
     """
-    torch: Any = cuda_state.loaded()
-    stream_activity.enter_device(cuda_state.devices_with_context()[0])
-    library = stream_activity.runtime_library()
-    if library is not None and stream_activity.relax(library):
-        for stream in (None, _capture_stream(torch)):
-            captures = stream_activity.captures(library, stream)
-            if captures is not False:
-                raise OptionError(_CAPTURING if captures else _FAILED)
+    torch: Any = cuda_state.loaded_torch()
+    stream_activity.set_thread_device(cuda_state.devices_with_context()[0])
+    runtime = stream_activity.cuda_runtime()
+    if runtime is not None and stream_activity.relax_capture_mode(runtime):
+        for stream in (None, _default_capture_stream(torch)):
+            capturing = stream_activity.is_capturing(runtime, stream)
+            if capturing is not False:
+                raise OptionError(_CAPTURING if capturing else _FAILED)
     elif cell_runs:
         raise OptionError(_NOT_SAFELY)
     try:
@@ -78,7 +80,7 @@ def empty(*, cell_runs: bool) -> None:
         raise
 
 
-def _capture_stream(torch: Any) -> int | None:
-    """Handle of the stream that torch captures on where the user names none; None before the first time."""
+def _default_capture_stream(torch: Any) -> int | None:
+    """Return the handle of the stream that ``torch.cuda.graph`` captures on by default, if it exists yet."""
     stream = getattr(getattr(torch.cuda, "graph", None), "default_capture_stream", None)
     return getattr(stream, "cuda_stream", None)

@@ -1,10 +1,11 @@
-"""torch's switches that trade speed for precision or repeatability: read, and set by a statement to show.
+"""Read and set torch's switches that trade speed for precision or repeatability.
 
-torch ≥ 2.9 has two ways to say TF32. Where the newer one was used to set it, the older way to read raises;
-what the older one sets, both read. So each is set in the older way and read in the newer one, where there is
-one: whatever the user's code reads goes on working, in torch.compile too, which reads both.
+torch 2.9 and later have two APIs for TF32. A value set by the newer API makes reading by the older one raise,
+while a value set by the older API can be read by both. So this module sets by the older API and reads by the
+newer one where it exists. Then user code that reads either API keeps working, and torch.compile, which reads
+both.
 
-Nothing here imports torch or initialises CUDA: all are plain flags.
+Nothing in here imports torch or initializes CUDA. All switches are plain flags.
 """
 
 from __future__ import annotations
@@ -21,126 +22,131 @@ ON, OFF = "on", "off"
 
 
 @dataclass(frozen=True, slots=True)
-class Switches:
-    """Those that decide which units of the GPU compute; None for what this torch does not say."""
+class ComputeSwitches:
+    """The switches that decide which units of the GPU compute; None for what this torch does not provide."""
 
     tf32_matmul: bool | None
     """Whether float32 matrix products may use TF32 on the tensor cores."""
     tf32_conv: bool | None
-    """The same of cuDNN's convolutions."""
+    """The same for cuDNN's convolutions."""
     cudnn: bool | None
     """Whether cuDNN is used at all."""
     cudnn_benchmark: bool | None = None
-    """Whether it tries its algorithms on each new shape (torch.backends.cudnn.benchmark)."""
+    """Whether cuDNN benchmarks its algorithms for each new shape (torch.backends.cudnn.benchmark)."""
 
 
-class Value(NamedTuple):
-    """What a switch is at."""
+class SwitchValue(NamedTuple):
+    """The current value of a switch."""
 
     value: str | None
     note: str | None = None
-    """Why that can't be told, or what to know beside it; a sentence."""
+    """A sentence: why the value is unknown, or what to know about it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class TorchSwitch:
     """One switch."""
 
     name: str
     title: str
     choices: tuple[str, ...]
     default: str
-    """torch's own."""
+    """torch's default."""
     trades: str
     """What it trades, in sentences."""
-    read: Callable[[Any], Value]
-    """Asks ``torch._C``."""
+    read: Callable[[Any], SwitchValue]
+    """Returns the value, given ``torch._C``."""
     statements: Callable[[Any, str], tuple[str, ...]]
-    """The Python that sets it to a choice, given ``torch._C`` as it is."""
+    """Returns the Python that sets it to a choice, given the current ``torch._C``."""
 
-    def present(self) -> str | None:
-        """What it is at; None where that can't be told, as where torch is not loaded."""
-        return self.read(getattr(cuda_state.loaded(), "_C", None)).value
+    def current_value(self) -> str | None:
+        """Return the current value; None where it is unknown or torch is not loaded."""
+        return self.read(getattr(cuda_state.loaded_torch(), "_C", None)).value
 
 
-def switches() -> Switches | None:
-    """Those that advice looks at, as they are now; None where torch is not loaded."""
-    torch: Any = cuda_state.loaded()
+def compute_switches() -> ComputeSwitches | None:
+    """Return the current values that advice uses; None where torch is not loaded."""
+    torch: Any = cuda_state.loaded_torch()
     if torch is None:
         return None
     native = getattr(torch, "_C", None)
-    return Switches(
+    return ComputeSwitches(
         tf32_matmul=_tf32(native, "matmul"),
         tf32_conv=_tf32(native, "conv"),
-        cudnn=_asked(native, "_get_cudnn_enabled"),
-        cudnn_benchmark=_asked(native, "_get_cudnn_benchmark"),
+        cudnn=_read_flag(native, "_get_cudnn_enabled"),
+        cudnn_benchmark=_read_flag(native, "_get_cudnn_benchmark"),
     )
 
 
-def values() -> dict[str, Value] | None:
-    """What every one of ``KINDS`` is at, by name; None where torch is not loaded."""
-    torch: Any = cuda_state.loaded()
+def switch_values() -> dict[str, SwitchValue] | None:
+    """Return the value of each switch in ``TORCH_SWITCHES`` by name; None where torch is not loaded."""
+    torch: Any = cuda_state.loaded_torch()
     if torch is None:
         return None
     native = getattr(torch, "_C", None)
-    return {kind.name: kind.read(native) for kind in KINDS}
+    return {switch.name: switch.read(native) for switch in TORCH_SWITCHES}
 
 
-def kind_of(name: str, value: str | None = None) -> Kind:
-    """The switch of that name. Raises OptionError where there is none, or it can't be ``value``."""
-    kind = next((one for one in KINDS if one.name == name), None)
-    if kind is None:
-        raise OptionError(f"{name!r} is no switch. There are: {', '.join(one.name for one in KINDS)}.")
-    if value is not None and value not in kind.choices:
+def find_switch(name: str, value: str | None = None) -> TorchSwitch:
+    """Return the switch of that name. Raises OptionError where there is none, or ``value`` is no choice."""
+    switch = next((one for one in TORCH_SWITCHES if one.name == name), None)
+    if switch is None:
+        names = ", ".join(one.name for one in TORCH_SWITCHES)
+        raise OptionError(f"{name!r} is no switch. There are: {names}.")
+    if value is not None and value not in switch.choices:
         raise OptionError(
-            f"{name} can be {', '.join(kind.choices[:-1])} or {kind.choices[-1]}, not {value!r}."
+            f"{name} can be {', '.join(switch.choices[:-1])} or {switch.choices[-1]}, not {value!r}."
         )
-    return kind
+    return switch
 
 
-def statement(kind: Kind, value: str) -> str:
-    """The Python that would set it to ``value`` now. Raises OptionError where torch is not loaded."""
-    return "\n".join(kind.statements(getattr(_loaded(), "_C", None), value))
+def statement(switch: TorchSwitch, value: str) -> str:
+    """Return the Python that sets a switch to ``value``. Raises OptionError where torch is not loaded."""
+    return "\n".join(switch.statements(getattr(_require_torch(), "_C", None), value))
 
 
-def run(kind: Kind, value: str) -> str:
-    """Set it, by just the statement that is returned. Raises OptionError where torch refuses."""
-    torch = _loaded()
-    text = statement(kind, value)
+def set_switch(switch: TorchSwitch, value: str) -> str:
+    """Set a switch and return the statement that was run. Raises OptionError where torch refuses."""
+    torch = _require_torch()
+    text = statement(switch, value)
     try:
-        # torch 2.9 warns of the older way, once, in words meant for who wrote it.
+        # torch 2.9 warns once about the older API. The warning is for the author of the code, not the user.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             exec(text, {"torch": torch})
     except Exception as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise OptionError(f"torch refused {text!r}: {reason}") from None
-    now = kind.present()
+    now = switch.current_value()
     if now not in (value, None):
         raise OptionError(f"{text!r} was run, and torch still says {now}.")
     return text
 
 
-def _loaded() -> Any:
-    torch = cuda_state.loaded()
+def _require_torch() -> Any:
+    torch = cuda_state.loaded_torch()
     if torch is None:
         raise OptionError("torch is not imported yet: import it in a cell first. gpuwidget never does.")
     return torch
 
 
-def _asked(native: Any, name: str) -> bool | None:
+def _read_flag(native: Any, name: str) -> bool | None:
     try:
         return bool(getattr(native, name)())
     except Exception:
         return None
 
 
-_OLDER = {"matmul": "_get_cublas_allow_tf32", "conv": "_get_cudnn_allow_tf32", "rnn": "_get_cudnn_allow_tf32"}
+_OLD_GETTERS = {
+    "matmul": "_get_cublas_allow_tf32",
+    "conv": "_get_cudnn_allow_tf32",
+    "rnn": "_get_cudnn_allow_tf32",
+}
 
 
 def _tf32(native: Any, operation: str) -> bool | None:
     if getattr(native, "_get_fp32_precision_getter", None) is None:
-        return _asked(native, _OLDER[operation])
+        return _read_flag(native, _OLD_GETTERS[operation])
     precision = _precision(native, "cuda", operation)
     return None if precision is None else precision == "tf32"
 
@@ -154,12 +160,12 @@ def _precision(native: Any, backend: str, operation: str) -> str | None:
 
 def _flag(
     attribute: str, getter: str
-) -> tuple[Callable[[Any], Value], Callable[[Any, str], tuple[str, ...]]]:
-    """How a flag of torch.backends.cudnn is read and set."""
+) -> tuple[Callable[[Any], SwitchValue], Callable[[Any, str], tuple[str, ...]]]:
+    """Return the functions that read and set a flag of torch.backends.cudnn."""
 
-    def read(native: Any) -> Value:
-        asked = _asked(native, getter)
-        return _of_cudnn(native, _UNKNOWN if asked is None else Value(ON if asked else OFF))
+    def read(native: Any) -> SwitchValue:
+        flag = _read_flag(native, getter)
+        return _cudnn_value(native, _UNKNOWN if flag is None else SwitchValue(ON if flag else OFF))
 
     def statements(native: Any, value: str) -> tuple[str, ...]:
         return (f"torch.backends.cudnn.{attribute} = {value == ON}",)
@@ -167,13 +173,13 @@ def _flag(
     return read, statements
 
 
-def _of_cudnn(native: Any, found: Value) -> Value:
+def _cudnn_value(native: Any, found: SwitchValue) -> SwitchValue:
     if found.note is None and getattr(native, "_has_cudnn", None) is False:
         return found._replace(note="This torch was built without cuDNN: it changes nothing here.")
     return found
 
 
-def _read_cudnn_tf32(native: Any) -> Value:
+def _read_cudnn_tf32(native: Any) -> SwitchValue:
     conv, rnn = _tf32(native, "conv"), _tf32(native, "rnn")
     if conv is None or rnn is None:
         return _UNKNOWN
@@ -182,53 +188,53 @@ def _read_cudnn_tf32(native: Any) -> Value:
             "on for convolutions and off for recurrent layers",
             "off for convolutions and on for recurrent layers",
         )
-        return Value(None, f"TF32 is {words[rnn]}: your code has set them apart.")
-    return _of_cudnn(native, Value(ON if conv else OFF))
+        return SwitchValue(None, f"TF32 is {words[rnn]}: your code has set them apart.")
+    return _cudnn_value(native, SwitchValue(ON if conv else OFF))
 
 
 def _set_cudnn_tf32(native: Any, value: str) -> tuple[str, ...]:
-    said = [f"torch.backends.cudnn.allow_tf32 = {value == ON}"]
+    lines = [f"torch.backends.cudnn.allow_tf32 = {value == ON}"]
     if value == OFF and _precision(native, "cuda", "all") == "tf32":
-        # The older way leaves them to what all of CUDA, or of torch, was set to.
-        said += [f'torch.backends.cudnn.{one}.fp32_precision = "ieee"' for one in ("conv", "rnn")]
-    return tuple(said)
+        # The older API leaves them at the value that was set for all of CUDA or torch.
+        lines += [f'torch.backends.cudnn.{one}.fp32_precision = "ieee"' for one in ("conv", "rnn")]
+    return tuple(lines)
 
 
-def _read_matmul(native: Any) -> Value:
+def _read_matmul(native: Any) -> SwitchValue:
     if getattr(native, "_get_fp32_precision_getter", None) is None:
         try:
-            return Value(str(native._get_float32_matmul_precision()))
+            return SwitchValue(str(native._get_float32_matmul_precision()))
         except Exception:
             return _UNKNOWN
     tf32 = _tf32(native, "matmul")
     if tf32 is None:
         return _UNKNOWN
-    # Of the three, only what they mean on CUDA and on the CPU is there to be read without an error.
+    # torch's getter may raise. Of the three values, only their effect on CUDA and on the CPU can be read.
     faster = "medium" if _precision(native, "mkldnn", "matmul") == "bf16" else "high"
-    return Value(faster if tf32 else "highest")
+    return SwitchValue(faster if tf32 else "highest")
 
 
 def _set_matmul(native: Any, value: str) -> tuple[str, ...]:
     return (f'torch.set_float32_matmul_precision("{value}")',)
 
 
-def _read_deterministic(native: Any) -> Value:
-    on = _asked(native, "_get_deterministic_algorithms")
-    warn = _asked(native, "_get_deterministic_algorithms_warn_only")
+def _read_deterministic(native: Any) -> SwitchValue:
+    on = _read_flag(native, "_get_deterministic_algorithms")
+    warn = _read_flag(native, "_get_deterministic_algorithms_warn_only")
     if on is None or warn is None:
         return _UNKNOWN
-    return Value(("warn" if warn else "error") if on else "default")
+    return SwitchValue(("warn" if warn else "error") if on else "default")
 
 
 def _set_deterministic(native: Any, value: str) -> tuple[str, ...]:
-    # Not use_deterministic_algorithms, which imports torch's compiler: a second in which nobody is answered.
+    # use_deterministic_algorithms would import torch's compiler, which blocks the kernel for a second.
     return (f'torch.set_deterministic_debug_mode("{value}")',)
 
 
-_UNKNOWN = Value(None, "This torch does not say.")
+_UNKNOWN = SwitchValue(None, "This torch does not say.")
 
-KINDS: tuple[Kind, ...] = (
-    Kind(
+TORCH_SWITCHES: tuple[TorchSwitch, ...] = (
+    TorchSwitch(
         "cudnn.enabled",
         "cuDNN",
         (ON, OFF),
@@ -237,7 +243,7 @@ KINDS: tuple[Kind, ...] = (
         "slower; tells whether a fault is cuDNN's.",
         *_flag("enabled", "_get_cudnn_enabled"),
     ),
-    Kind(
+    TorchSwitch(
         "cudnn.benchmark",
         "cuDNN benchmark",
         (ON, OFF),
@@ -246,7 +252,7 @@ KINDS: tuple[Kind, ...] = (
         "costs where they change, and another run may take another algorithm.",
         *_flag("benchmark", "_get_cudnn_benchmark"),
     ),
-    Kind(
+    TorchSwitch(
         "cudnn.deterministic",
         "cuDNN deterministic",
         (ON, OFF),
@@ -255,7 +261,7 @@ KINDS: tuple[Kind, ...] = (
         "Operations outside cuDNN are not concerned.",
         *_flag("deterministic", "_get_cudnn_deterministic"),
     ),
-    Kind(
+    TorchSwitch(
         "cudnn.tf32",
         "cuDNN TF32",
         (ON, OFF),
@@ -265,7 +271,7 @@ KINDS: tuple[Kind, ...] = (
         _read_cudnn_tf32,
         _set_cudnn_tf32,
     ),
-    Kind(
+    TorchSwitch(
         "matmul.precision",
         "float32 matmul",
         ("highest", "high", "medium"),
@@ -275,7 +281,7 @@ KINDS: tuple[Kind, ...] = (
         _read_matmul,
         _set_matmul,
     ),
-    Kind(
+    TorchSwitch(
         "deterministic",
         "Determinism",
         ("default", "warn", "error"),

@@ -132,8 +132,8 @@ def _query_health(nvml: Any, on_step: Callable[[str], object]) -> NvmlHealth:
             gpus.append(_gpu(nvml, handles[index], index))
         except nvml.NVMLError as error:
             handles.pop(index, None)
-            said = nvml_messages.GPU_LOST.get(error.value) or f"can't be opened ({error})"
-            lost.append(f"GPU {index} {said}.")
+            problem = nvml_messages.GPU_LOST.get(error.value) or f"can't be opened ({error})"
+            lost.append(f"GPU {index} {problem}.")
         except SourceError as error:
             lost.append(str(error))
     on_step("NVML's query of peer access")

@@ -88,10 +88,10 @@ _START = {
 }
 
 
-def start_error(code: int, said: str) -> str:
+def start_error(code: int, nvml_text: str) -> str:
     """Return why there is no GPU and what to do, for the error that NVML started with and its own text."""
     fallback = (
-        f"The NVIDIA driver could not be started (NVML error {code}: {said}). See what nvidia-smi says."
+        f"The NVIDIA driver could not be started (NVML error {code}: {nvml_text}). See what nvidia-smi says."
     )
     return _START.get(code, fallback)
 

@@ -195,11 +195,13 @@ def _parse(lines: Iterable[Any]) -> Recording:
 def _gpu(meta: Mapping[str, Any], place: int) -> RecordedGpu:
     values = meta["gpus"][place]
     # Derived from the recording alone, so that every process that plays it uses the same UUID.
-    own = f"GPU-{uuid.uuid5(uuid.NAMESPACE_OID, f'gpuwidget {place} {json.dumps(meta, sort_keys=True)}')}"
+    derived_uuid = (
+        f"GPU-{uuid.uuid5(uuid.NAMESPACE_OID, f'gpuwidget {place} {json.dumps(meta, sort_keys=True)}')}"
+    )
     total, limit = _number(values.get("memory_total")), _number(values.get("power_limit_mw")) / 1000
     reserved = _number(values.get("memory_reserved"))
     gpu = Gpu(
-        uuid=_text(values.get("uuid")) or own,
+        uuid=_text(values.get("uuid")) or derived_uuid,
         index=int(values.get("index", place)),
         mig_index=None if values.get("mig_index") is None else int(values["mig_index"]),
         mig_parent=_text(values.get("mig_parent")),

@@ -29,10 +29,13 @@ IDLE = "idle"
 POWER_CAP = "power cap"
 """The power limit is reached, as it is under full load."""
 
+POWER_BRAKE = "power brake"
+"""The power supply asked the GPU to slow down."""
+
 # The worst first: where only one fits, it is the first.
 _NAMES = {
     HW_THERMAL_SLOWDOWN: "too hot (hardware)",
-    HW_POWER_BRAKE_SLOWDOWN: "power brake",
+    HW_POWER_BRAKE_SLOWDOWN: POWER_BRAKE,
     HW_SLOWDOWN: "hardware slowdown",
     SW_THERMAL_SLOWDOWN: "too hot",
     SW_POWER_CAP: POWER_CAP,

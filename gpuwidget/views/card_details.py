@@ -57,7 +57,7 @@ def details(report: Report, *, per_gpu: bool) -> list[tuple[str, str]]:
     lines += [("Fragmentation", line) for line in card_gpus.fragmentation(report, per_gpu=per_gpu)]
     lines += time_details(report)
     lines += [("Not known", line) for line in unknown_values(report)]
-    change = f"{units.memory_course(host.start, host.end)}, peak {units.memory(host.peak)}"
+    change = f"{units.memory_change(host.start, host.end)}, peak {units.memory(host.peak)}"
     lines.append(("Host memory", f"{change} of this process"))
     if report.shown:
         lines.append(("After the code", _gpu_tail(cell.gpu_tail_s)))
@@ -265,7 +265,7 @@ def time_line(line: LineTime) -> str:
 
 def _limits(time: CodeTime) -> str:
     # Twice the standard error of a share of one half.
-    error = units.percent_figure(100 / time.samples**0.5)
+    error = units.percent_number(100 / time.samples**0.5)
     limits = (
         f"{time.samples} looks: shares within {error} points; patterns shorter than "
         f"{units.duration(time.resolution_s)} can't be told"

@@ -77,15 +77,15 @@ def table_columns(gpus: Sequence[GpuReport]) -> list[GpuColumn]:
         found += [_delta("process", process), _sizes("process peak", [_span_peak(span) for span in process])]
     elif not with_torch:
         found.append(_sizes("device peak", [_span_peak(span) for span in device]))
-    found.append(_means("util", "%", [gpu.utilization for gpu in gpus], units.percent_figure))
+    found.append(_means("util", "%", [gpu.utilization for gpu in gpus], units.percent_number))
     found.append(_optional("SM", [gpu.sm_activity for gpu in gpus]))
     if not compact:
         found.append(_optional("tensor", [gpu.tensor_activity for gpu in gpus]))
         found.append(_optional("DRAM", [gpu.dram_activity for gpu in gpus]))
-    found.append(_means("power", "W", [gpu.power_w for gpu in gpus], _watts))
+    found.append(_means("power", "W", [gpu.power_w for gpu in gpus], units.whole_number))
     energies = [gpu.energy_j for gpu in gpus]
     unit = units.energy_unit(energies)
-    found.append(GpuColumn("energy", unit, tuple(units.figure(joules, unit) for joules in energies)))
+    found.append(GpuColumn("energy", unit, tuple(units.number_in_unit(joules, unit) for joules in energies)))
     return [column for column in found if column is not None]
 
 
@@ -103,7 +103,7 @@ def _span_peak(span: Span | None) -> int | None:
 def _delta(title: str, spans: Sequence[Span | None]) -> GpuColumn:
     changes = [None if span is None else _change(span) for span in spans]
     unit = units.memory_unit(changes)
-    cells = tuple(units.figure(change, unit, signed=True) for change in changes)
+    cells = tuple(units.number_in_unit(change, unit, signed=True) for change in changes)
     return GpuColumn(f"{title} {DELTA}", unit, cells)
 
 
@@ -113,7 +113,7 @@ def _change(span: Span) -> int | None:
 
 def _sizes(title: str, sizes: Sequence[int | None]) -> GpuColumn:
     unit = units.memory_unit(sizes)
-    return GpuColumn(title, unit, tuple(units.figure(size, unit) for size in sizes))
+    return GpuColumn(title, unit, tuple(units.number_in_unit(size, unit) for size in sizes))
 
 
 def _means(
@@ -123,14 +123,10 @@ def _means(
     return GpuColumn(title, unit, cells)
 
 
-def _watts(value: float) -> str:
-    return units.power(value).removesuffix(" W")
-
-
 def _optional(title: str, levels: Sequence[Level | None]) -> GpuColumn | None:
     if all(level is None for level in levels):
         return None
-    return _means(title, "%", levels, units.percent_figure)
+    return _means(title, "%", levels, units.percent_number)
 
 
 # -- the details -----------------------------------------------------------------------------------------
@@ -217,7 +213,7 @@ def _memory_span(name: str, spans: Sequence[Span | None]) -> str:
     known = [span for span in spans if span is not None]
     if not known:
         return ""
-    changes = {units.memory_course(span.start, span.end) for span in known}
+    changes = {units.memory_change(span.start, span.end) for span in known}
     if len(changes) > 1:
         changes = {_range([_change(span) for span in known], lambda change: units.memory_delta(0, change))}
     return f"{name} {changes.pop()}, peak {_range([span.peak for span in known], units.memory)}"

@@ -85,7 +85,7 @@ def second_line(report: Report) -> list[str]:
     total = _sum(gpu.memory_total for gpu in gpus)
     segments = [_gpus_and_devices(gpus)]
     if memory.kind == "torch":
-        segments.append(f"torch {units.memory_course(memory.start, memory.end)}")
+        segments.append(f"torch {units.memory_change(memory.start, memory.end)}")
     process = _process_spans(gpus)
     if process is not None:
         held = f"{process_label(report)} {_start_to_end(process, total)}{_first_use(process)}"
@@ -310,7 +310,7 @@ def _gpus_and_devices(gpus: Sequence[GpuReport]) -> str:
 def _start_to_end(spans: Iterable[Span], total: int | None) -> str:
     spans = list(spans)
     start, end = _sum(span.start for span in spans), _sum(span.end for span in spans)
-    change = units.memory_course(start, end)
+    change = units.memory_change(start, end)
     if total is None:
         return change
     return f"{change.rpartition(units.ARROW)[0]}{units.ARROW} {units.memory_of(end, total)}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from gpuwidget.measure.after_warm_up import Course, steady_mean, warm_up
+from gpuwidget.measure.steady_state import SteadyMetric, steady_mean, warm_up_s
 from gpuwidget.model import units
 from gpuwidget.model.report import GpuReport, Level, Report, Span
 from gpuwidget.model.terminal_text import clean_line, printable_lines
@@ -29,7 +29,7 @@ _ENVIRONMENT = (
     ("cuDNN", "cudnn", "not loaded"),
     ("default device", "default_device", "not loaded"),
 )
-_TIMELINE_METRICS: tuple[tuple[str, Course, Callable[[float | None], str]], ...] = (
+_TIMELINE_METRICS: tuple[tuple[str, SteadyMetric, Callable[[float | None], str]], ...] = (
     ("utilization", "utilization", units.percent),
     ("SM activity", "sm_activity", units.percent),
     ("power", "power_w", units.power),
@@ -101,7 +101,7 @@ class _Run:
 def compare_reports(first: Report, second: Report, names: tuple[str, str]) -> Comparison:
     """Compare ``second`` with ``first``; ``names`` are the headers of their columns."""
     pair = (first, second)
-    known = [warm_up(report) for report in pair]
+    known = [warm_up_s(report) for report in pair]
     # If only one run has a warm-up, all of the other is steady, provided that its time was sampled.
     steady = any(seconds is not None for seconds in known) and None not in [report.time for report in pair]
     a, b = (
@@ -162,7 +162,7 @@ def _time_rows(a: _Run, b: _Run) -> list[ComparisonRow]:
     first, second = a.report.cell, b.report.cell
     found = [_row("time", first.duration_s, second.duration_s, units.duration)]
     if a.since is not None and b.since is not None:
-        parts = [warm_up(run.report) for run in (a, b)]
+        parts = [warm_up_s(run.report) for run in (a, b)]
         found.append(_row("of it warm-up", parts[0], parts[1], units.duration))
         rest = [max(0.0, run.report.cell.duration_s - (run.since or 0.0)) for run in (a, b)]
         found.append(_row("of it the steady part", rest[0], rest[1], units.duration))
@@ -234,7 +234,7 @@ def _metric_rows(a: _Run, b: _Run, reasons: _Reasons) -> list[ComparisonRow]:
     return found
 
 
-def _over_gpus(run: _Run, metric: Course, over: Callable[[list[float]], float]) -> float | None:
+def _over_gpus(run: _Run, metric: SteadyMetric, over: Callable[[list[float]], float]) -> float | None:
     """Return a metric over the run's GPUs; None if that of any GPU is unknown."""
     found: list[float | None] = []
     for gpu in run.gpus:
@@ -335,11 +335,11 @@ def _notes(a: _Run, b: _Run) -> list[str]:
 
 def _warm_up_notes(a: _Run, b: _Run) -> list[str]:
     if a.since is not None:
-        whole = [run.name for run in (a, b) if warm_up(run.report) is None]
+        whole = [run.name for run in (a, b) if warm_up_s(run.report) is None]
         note = "Rates are of the steady part, after the warm-up"
         return [f"{note}; {whole[0]} shows no warm-up and is taken whole." if whole else f"{note}."]
     for run, other in ((a, b), (b, a)):
-        seconds = warm_up(run.report)
+        seconds = warm_up_s(run.report)
         if seconds is not None:
             return [
                 f"{run.name} began with {units.duration(seconds)} of warm-up; of {other.name} nobody knows: "

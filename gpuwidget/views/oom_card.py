@@ -213,7 +213,7 @@ def _course(story: Story) -> str:
     most = "" if highest in map(units.memory, (sizes[0], sizes[-1])) else f", at most {highest}"
     return (
         f"The GPU's memory over the last {units.duration(known[0][0])}, sampled: "
-        f"{units.memory_course(sizes[0], sizes[-1])}{most}."
+        f"{units.memory_change(sizes[0], sizes[-1])}{most}."
     )
 
 

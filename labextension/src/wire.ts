@@ -309,8 +309,8 @@ export interface KernelGpu {
   /** Bytes held by the kernel and its children, null where unknown. */
   readonly process_memory: number | null;
   /**
-   * Bytes that torch's allocator in the kernel's own process has reserved, with its cache and without the
-   * CUDA context; null where torch is not loaded, CUDA is not initialized or the value is unknown.
+   * Bytes that torch's allocator in the kernel's process has reserved, with its cache and without the CUDA
+   * context; null where torch is not loaded, CUDA is not initialized or the value is unknown.
    */
   readonly torch_reserved: number | null;
   /** Whether the kernel is known to have a CUDA context there, which stays until its process ends. */
@@ -321,41 +321,41 @@ export interface KernelGpu {
 export interface Switch {
   /** As `cudnn.benchmark`. */
   readonly name: string;
-  /** Its name in words. */
+  /** Its name for users. */
   readonly title: string;
-  /** What it is at, one of the choices; null where that can't be told. */
+  /** The current choice; null where it can't be read. */
   readonly value: string | null;
   readonly choices: readonly string[];
-  /** torch's own. */
+  /** torch's default. */
   readonly default: string;
-  /** The choice that is stored and holds from the next cell, null where nothing is. */
+  /** The requested choice, which applies from the next cell; null without one. */
   readonly pending: string | null;
-  /** The Python that sets what is pending; else what was last run here for it, null where nothing was. */
+  /** The Python statement that applies the pending choice; else the last one that ran for it, or null. */
   readonly statement: string | null;
-  /** What it trades, in sentences. */
+  /** What it trades for what, in sentences. */
   readonly trades: string;
-  /** Why its value can't be told, why it was not set, or what to know beside it; a sentence or null. */
+  /** Why its value is unknown or was not set, or a remark; a sentence or null. */
   readonly note: string | null;
 }
 
-/** All that a kernel tells a view. */
+/** The state that a kernel sends to a view. */
 export interface KernelState {
   readonly schema: number;
   /** gpuwidget's, in the kernel's environment. */
   readonly version: string;
-  /** The kernel's process id, in its own namespace. */
+  /** The kernel's process id in its namespace. */
   readonly pid: number;
-  /** Version of the torch that is loaded. */
+  /** Version of the loaded torch, null without one. */
   readonly torch: string | null;
-  /** Whether torch has brought CUDA up in the kernel's process. */
+  /** Whether torch has initialized CUDA in the kernel's process. */
   readonly cuda_initialized: boolean;
   /** Whether every cell leaves a one-line card (`%gpu watch on`). */
   readonly watching: boolean;
   readonly device: DeviceState;
   readonly choices: readonly DeviceChoice[];
-  /** A sentence that says why nothing can be chosen, or null. */
+  /** Why there is nothing to choose, as a sentence, or null. */
   readonly unavailable: string | null;
-  /** One for each GPU that the kernel's source of readings sees, in NVML's order. */
+  /** One for each GPU of the kernel's source of readings, in NVML's order. */
   readonly gpus: readonly KernelGpu[];
   /** torch's switches; without a value while torch is not loaded. */
   readonly switches: readonly Switch[];
@@ -477,23 +477,23 @@ export interface MemoryOwnership {
   readonly gpus: readonly GpuMemoryOwnership[];
 }
 
-/** How is it with you? */
+/** Request the kernel's state. */
 export interface StateRequest {
   readonly schema: number;
   readonly ask: 'state';
 }
 
-/** Make this the default torch device. */
+/** Set the default torch device. */
 export interface SetDeviceRequest {
   readonly schema: number;
   readonly ask: 'set_device';
-  /** `cuda:1` or `cpu`; null restores what was before the first choice. */
+  /** `cuda:1` or `cpu`; null restores the device from before the first choice. */
   readonly device: string | null;
-  /** Whether new tensors go there too; false moves the current CUDA device only. */
+  /** Whether new tensors go there too; false changes only the current CUDA device. */
   readonly new_tensors: boolean;
 }
 
-/** Watch every cell from now on, or no longer. */
+/** Turn the watching of every cell on or off. */
 export interface WatchRequest {
   readonly schema: number;
   readonly ask: 'watch';
@@ -501,16 +501,16 @@ export interface WatchRequest {
 }
 
 /**
- * Give torch's cache back to the driver, also while a cell runs.
+ * Release torch's cached memory to the driver, also while a cell runs.
  *
- * The answer may take as long as what the GPU is doing; other questions pass it by.
+ * The reply may take as long as the GPU's current work; other requests are answered meanwhile.
  */
 export interface FreeCacheRequest {
   readonly schema: number;
   readonly ask: 'free_cache';
 }
 
-/** Set one of torch's switches: at once, or while a cell runs before the next one. */
+/** Set one of torch's switches: at once, or, while a cell runs, before the next cell. */
 export interface SwitchRequest {
   readonly schema: number;
   readonly ask: 'set_switch';
@@ -520,26 +520,31 @@ export interface SwitchRequest {
   readonly value: string;
 }
 
-/** Examine your environment. The answer takes seconds, a minute at most; other questions pass it by. */
+/**
+ * Run the doctor's checks.
+ *
+ * The reply takes seconds, a minute at most; other requests are answered meanwhile.
+ */
 export interface DoctorRequest {
   readonly schema: number;
   readonly ask: 'doctor';
 }
 
-/** It was done; the state is that after it. */
+/** The request succeeded. */
 export interface OkReply {
   readonly status: 'ok';
-  /** What was done, in words to show: what ran and what came of it; null where the state says it all. */
+  /** A message for the user: what ran, and its result; null where the state shows it. */
   readonly done: string | null;
+  /** The state after it. */
   readonly state: KernelState;
 }
 
-/** It could not be done. */
+/** The request failed. */
 export interface ErrorReply {
   readonly status: 'error';
-  /** Why not, as a sentence to show. */
+  /** The reason, as a sentence for the user. */
   readonly reason: string;
-  /** The state as it is, null where that can't be told either. */
+  /** The current state, null where it can't be read either. */
   readonly state: KernelState | null;
 }
 
@@ -593,11 +598,11 @@ export interface Diagnosis {
   readonly links: readonly Check[];
 }
 
-/** The answer to `DoctorRequest`. */
+/** The reply to `DoctorRequest`. */
 export interface DoctorReply {
   readonly status: 'examined';
   readonly doctor: Diagnosis;
-  /** The state as it is, null where that can't be told. */
+  /** The current state, null where it can't be read. */
   readonly state: KernelState | null;
 }
 

@@ -17,7 +17,7 @@ MATMUL = f"{FOLD} label:has-text('float32 matmul') select"
 LOAD_BOTH = "%load_ext gpuwidget\nimport torch"
 NOW = "torch.backends.cudnn.benchmark, torch.get_float32_matmul_precision()"
 FEWER = """import gpuwidget.kernel.devices.switch_requests as ours
-ours.KINDS = tuple(kind for kind in ours.KINDS if kind.name != "cudnn.benchmark")"""
+ours.TORCH_SWITCHES = tuple(kind for kind in ours.TORCH_SWITCHES if kind.name != "cudnn.benchmark")"""
 SLEEP = "import time; time.sleep(8)"
 
 

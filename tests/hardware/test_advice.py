@@ -10,7 +10,7 @@ import pytest
 from helpers_gpu import run_program
 from helpers_kernel import Kernel
 
-from gpuwidget.measure.advice.clocks import LEAST_S
+from gpuwidget.measure.advice.clocks import MIN_S
 from gpuwidget.sources.throttle_reasons import POWER_CAP, needing_attention
 
 pytestmark = pytest.mark.gpu
@@ -118,11 +118,11 @@ def test_the_power_limit_is_no_trouble() -> None:
     """Full load reaches it: the report says for how long, and no advice does; below it nothing is held."""
     full, light = (loads()[load]["gpu"] for load in ("full power", "small kernels"))
     held = full["throttled"] or {}
-    if held.get(POWER_CAP, 0.0) < LEAST_S:
+    if held.get(POWER_CAP, 0.0) < MIN_S:
         drawn = f"{full['power_w']} of {full['power_limit_w']} W"
-        pytest.skip(f"at {drawn} the driver did not name the power cap for {LEAST_S:g} s: {held}")
+        pytest.skip(f"at {drawn} the driver did not name the power cap for {MIN_S:g} s: {held}")
     # Heat is another matter, and the machine's own.
-    hot = [word for word in needing_attention(held) if word != POWER_CAP and held[word] >= LEAST_S]
+    hot = [word for word in needing_attention(held) if word != POWER_CAP and held[word] >= MIN_S]
     assert ("throttled" in rules("full power")) == bool(hot), loads()["full power"]
     assert POWER_CAP not in (light["throttled"] or {}), light
 

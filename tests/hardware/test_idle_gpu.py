@@ -11,15 +11,16 @@ pytestmark = pytest.mark.gpu
 
 WITNESS = """
 import threading, time, torch
-from gpuwidget.profiler.sampling_profiler import CodeWitness
-from gpuwidget.profiler.code_places import Places
+from gpuwidget.profiler.sampling_profiler import SamplingProfiler
+from gpuwidget.profiler.code_locations import CodeLocator
 from gpuwidget.pytorch.stream_activity import DefaultStreams
 
 def watching():
     streams = DefaultStreams()
-    witness = CodeWitness(Places(lambda file: False, lambda file: None), lambda file, line: "", streams)
-    witness.start()
-    return witness, streams
+    locator = CodeLocator(lambda file: False, lambda file: None)
+    profiler = SamplingProfiler(locator, lambda file, line: "", streams)
+    profiler.start()
+    return profiler, streams
 """
 
 
@@ -86,7 +87,7 @@ with torch.cuda.stream(side):
     for _ in range(3):
         y = x @ x
 torch.cuda.synchronize()
-witness, streams = watching()
+profiler, streams = watching()
 time.sleep(0.8)
 captured = 0
 for _ in range(20):
@@ -101,10 +102,10 @@ for _ in range(20):
     graph.replay()
     torch.cuda.synchronize()
     captured += bool(torch.isfinite(y).all())
-witness.stop()
-witness._thread.join()
-result = {"captured": captured, "reason": streams.reason, "looks": witness._tally.looks,
-          "known": witness._tally.known}
+profiler.stop()
+profiler._thread.join()
+result = {"captured": captured, "reason": streams.reason, "looks": profiler._counts.samples,
+          "known": profiler._counts.known_s}
 """
     )
     assert found["captured"] == 20
@@ -114,12 +115,12 @@ result = {"captured": captured, "reason": streams.reason, "looks": witness._tall
 
 
 def test_a_failed_kernel_stays_the_users() -> None:
-    """A device-side assert is raised by the user's next call, as without a witness; nothing hangs."""
+    """A device-side assert is raised by the user's next call, as without a profiler; nothing hangs."""
     found = run_program(
         WITNESS
         + """
 x = torch.zeros(4, device="cuda")
-witness, streams = watching()
+profiler, streams = watching()
 time.sleep(0.6)
 torch.zeros(4, device="cuda")[torch.tensor([9], device="cuda")]
 time.sleep(0.3)
@@ -128,9 +129,9 @@ try:
     raised = None
 except Exception as error:
     raised = type(error).__name__
-witness.stop()
-witness._thread.join(5)
-result = {"raised": raised, "alive": witness._thread.is_alive(), "reason": streams.reason}
+profiler.stop()
+profiler._thread.join(5)
+result = {"raised": raised, "alive": profiler._thread.is_alive(), "reason": streams.reason}
 """
     )
     assert found["raised"] in ("AcceleratorError", "RuntimeError")
@@ -146,12 +147,12 @@ def test_no_context_on_a_gpu_that_is_not_used() -> None:
         + """
 x = torch.zeros(4, device="cuda:1")
 before = [torch._C._cuda_hasPrimaryContext(n) for n in range(2)]
-witness, streams = watching()
+profiler, streams = watching()
 time.sleep(1.0)
-witness.stop()
-witness._thread.join()
+profiler.stop()
+profiler._thread.join()
 result = {"before": before, "after": [torch._C._cuda_hasPrimaryContext(n) for n in range(2)],
-          "devices": streams.devices, "known": witness._tally.known}
+          "devices": streams.devices, "known": profiler._counts.known_s}
 """
     )
     assert found["before"] == found["after"] == [False, True]

@@ -39,12 +39,12 @@ def test_gpu_option_by_cuda_name() -> None:
     result = run_program(
         """
         import gpuwidget
-        from gpuwidget.measure.gpu_selection import choose
+        from gpuwidget.measure.gpu_selection import select_gpus
         gpus = gpuwidget.sample().gpus
-        before = choose(["cuda:0"], gpus)
+        before = select_gpus(["cuda:0"], gpus)
         import torch
         torch.empty(1, device="cuda:0")
-        result = [list(before), list(choose(["cuda:0"], gpus)), gpus[1].uuid]
+        result = [list(before), list(select_gpus(["cuda:0"], gpus)), gpus[1].uuid]
         """,
         CUDA_VISIBLE_DEVICES="1,0",
     )

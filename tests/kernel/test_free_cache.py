@@ -25,7 +25,7 @@ class Runtime:
         status._obj.value = int(stream in self.capturing)
         return self.code
 runtime = Runtime()
-s.runtime_library = lambda: runtime
+s.cuda_runtime = lambda: runtime
 """
 """Stands for CUDA's runtime."""
 DRIVERS = "Given back to the GPU: 20 MiB by torch's count; the driver's is not known."
@@ -145,7 +145,7 @@ def test_after_an_error_of_cuda(kernel: Kernel) -> None:
 
 def test_a_running_cell_is_not_put_at_risk(kernel: Kernel) -> None:
     """Where captures can't be told, nothing is given back under a running cell; between cells it is."""
-    run(kernel, "import os\ns.runtime_library = lambda: None\ngone = gpu.empty(5_000_000)\ndel gone")
+    run(kernel, "import os\ns.cuda_runtime = lambda: None\ngone = gpu.empty(5_000_000)\ndel gone")
     request = kernel.send("open('on', 'w').close()\nwhile not os.path.exists('stop'): pass")
     kernel.wait_for_file("on")
     answer = free(kernel)

@@ -159,9 +159,10 @@ def test_interrupted_while_printing(kernel: Kernel) -> None:
 def test_interrupted_in_what_hears_the_output(kernel: Kernel, body: str) -> None:
     """An interrupt that strikes as a printed line is noted ends, as read, in the code that printed it."""
     kernel.setup(
-        "import gpuwidget\nfrom gpuwidget.measure.printed_lines import PRINTED\nwatch = gpuwidget.watch\n"
-        "def pressed(line):\n    PRINTED.leave(pressed)\n    raise KeyboardInterrupt\n"
-        "PRINTED.listen(pressed)"
+        "import gpuwidget\nfrom gpuwidget.measure.printed_lines import PRINTED_LINES\n"
+        "watch = gpuwidget.watch\n"
+        "def pressed(line):\n    PRINTED_LINES.unsubscribe(pressed)\n    raise KeyboardInterrupt\n"
+        "PRINTED_LINES.subscribe(pressed)"
     )
     ran = kernel.run(body)
     (error,) = [message.content for message in ran.messages if message.type == "error"]

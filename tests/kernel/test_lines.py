@@ -112,14 +112,16 @@ def test_after_an_error(kernel: Kernel) -> None:
 def test_an_interrupt_as_it_begins(kernel: Kernel) -> None:
     """Pressed while the recording is begun, 'stop' reaches the cell's own code, and the recording ends."""
     kernel.ok(
-        "torch.cuda.init()\nimport signal, gpuwidget.pytorch.allocation_history as h\ncounts = h._counts\n"
-        "def once():\n    h._counts = counts\n    signal.raise_signal(signal.SIGINT)\n    return counts()\n"
-        "h._counts = once"
+        "torch.cuda.init()\nimport signal, gpuwidget.pytorch.allocation_history as h\n"
+        "counts = h._requested_bytes\n"
+        "def once():\n    h._requested_bytes = counts\n    signal.raise_signal(signal.SIGINT)\n"
+        "    return counts()\n"
+        "h._requested_bytes = once"
     )
     ran = kernel.run("%%gpuwatch --no-live --lines\nx = torch.allocate(MIB)\nwhile True: pass")
     assert ran.reply["ename"] == "KeyboardInterrupt"
     assert lines(ran) == [("In[3]", 2, None, "x = torch.allocate(MIB)", None, 1, 1, 1)]
-    assert kernel.value("allocator.enabled, h.HISTORY._listeners") == "(False, [])"
+    assert kernel.value("allocator.enabled, h.ALLOCATION_HISTORY._scopes") == "(False, [])"
 
 
 def test_cells_in_cells(kernel: Kernel) -> None:
@@ -159,10 +161,10 @@ def test_a_history_too_long(kernel: Kernel) -> None:
     """What the history no longer holds is said, and what is still there has its line all the same."""
     kernel.ok(
         "import gpuwidget.pytorch.allocation_history as h\n"
-        "import gpuwidget.kernel.attribution.line_memory as l\nh.MOST_EVENTS = 20"
+        "import gpuwidget.kernel.attribution.line_memory as l\nh.MAX_EVENTS = 20"
     )
     ran = kernel.ok(
-        "%%gpuwatch --no-live --lines\nl.MOST_EVENTS = 20\nx = torch.allocate(8 * MIB)\n"
+        "%%gpuwatch --no-live --lines\nl.MAX_EVENTS = 20\nx = torch.allocate(8 * MIB)\n"
         "for _ in range(50):\n    y = torch.allocate(MIB)"
     )
     found = ran.report

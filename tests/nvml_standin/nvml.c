@@ -1,6 +1,6 @@
-/* A stand-in for libnvidia-ml.so.1: answers the NVML calls that gpuwidget makes as a scenario file says.
+/* A stand-in for libnvidia-ml.so.1: implements the NVML calls that gpuwidget makes, by a scenario file.
  *
- * NVML_STANDIN names the scenario, lines of key=value, read anew whenever it changes; NVML_STANDIN_CALLS a
+ * NVML_STANDIN names the scenario, lines of key=value, read again whenever it changes; NVML_STANDIN_CALLS a
  * file that counts the calls of each function, for all processes together. See __init__.py for the keys.
  */
 #define _GNU_SOURCE
@@ -183,7 +183,7 @@ static result error_in(const char *value) {
     return value && !strncmp(value, "error ", 6) ? atoi(value + 6) : SUCCESS;
 }
 
-/* -- every call begins here ---------------------------------------------------------------------------- */
+/* -- the start of every call --------------------------------------------------------------------------- */
 
 static struct counter {
     char name[56];
@@ -315,7 +315,7 @@ result nvmlDeviceGetCount_v2(unsigned *out) {
     return SUCCESS;
 }
 
-/* -- who a GPU is -------------------------------------------------------------------------------------- */
+/* -- identity of a GPU --------------------------------------------------------------------------------- */
 
 result nvmlDeviceGetHandleByIndex_v2(unsigned index, device **out) {
     if (index >= MAX_GPUS) return INVALID_ARGUMENT;
@@ -532,7 +532,7 @@ result nvmlDeviceGetSamples(device *of, unsigned type, unsigned long long since,
     return SUCCESS;
 }
 
-/* -- processes: `compute` and `graphics` list pid:bytes, `self` for the caller, no bytes where unsaid ----- */
+/* -- processes: `compute` and `graphics` list pid:bytes, `self` for the caller, no bytes: unknown -------- */
 
 typedef struct {
     unsigned pid;
@@ -638,7 +638,7 @@ result nvmlGpmMetricsGet(gpm_metrics *get) {
     return SUCCESS;
 }
 
-/* -- health: errors, events (`xids` lists those so far; a set is told of what is added after it registered) -- */
+/* -- health: errors, events (`xids` lists those so far; a set gets those added after it registered) ----- */
 
 NUMBER(nvmlDeviceGetPersistenceMode, of, unsigned, "persistence", 1, 1)
 NUMBER(nvmlDeviceGetComputeMode, of, unsigned, "compute_mode", 0, 1)

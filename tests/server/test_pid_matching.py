@@ -16,7 +16,7 @@ GPU = h200(0)
 def matching(monkeypatch: pytest.MonkeyPatch) -> PidMatching:
     """A container in which 5 and 6 are processes, 6 with a CUDA context."""
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
-    monkeypatch.setattr(processes, "exists", lambda pid: pid in (5, 6))
+    monkeypatch.setattr(processes, "process_exists", lambda pid: pid in (5, 6))
     monkeypatch.setattr(processes, "uses_cuda", lambda pid: pid == 6)
     return PidMatching()
 

@@ -58,7 +58,7 @@ async def test_a_driver_that_hangs_gives_503(
     monkeypatch.setattr(handlers, "_SAMPLE_TIMEOUT_S", 0.01)
     status, answer = await server.get("sample")
     assert status == 503
-    assert answer["message"] == handlers._SILENT
+    assert answer["message"] == handlers._NO_SAMPLE
     assert not server.hub._sampler.wanted
 
 

@@ -95,7 +95,7 @@ class CellMemory:
 
     def _quietly(self, cell: int, *, watch: bool = True) -> None:
         try:
-            churn = allocator.churn()
+            churn = allocator.allocation_counts()
             idle = self._blocks.idle(churn)
             if idle and not (watch and self._to_be_watched):
                 return
@@ -113,7 +113,10 @@ class CellMemory:
         self._to_be_watched = False  # what fails now would fail after every cell
         excluded = shell_references.excluded_objects(self._shell)
         with gc_paused():
-            roots = [*shell_references.variables(self._shell), *shell_references.notebook(self._shell)]
+            roots = [
+                *shell_references.variable_roots(self._shell),
+                *shell_references.notebook_roots(self._shell),
+            ]
             find_storages(
                 roots,
                 blocks,

@@ -27,7 +27,7 @@ class HolderCollector:
     def stop(self) -> None:
         """Nothing, so that the run's time is its own."""
 
-    def testify(self, report: Report) -> Report:
+    def annotate(self, report: Report) -> Report:
         """The report with the holders of what the cell has left behind, the largest first."""
         cell = CELLS.number
         if cell is None or not CELLS.settle(watch=False).has(cell):

@@ -107,7 +107,7 @@ def search(shell: Any, *, time_limit_s: float | None = None) -> Look:
         origins = CELLS.settle(watch=False) if CELLS.attached else None
         blocks = allocator.snapshot()
         remember = CELLS.remember if origins is not None else None
-        roots = [*shell_references.variables(shell), *shell_references.notebook(shell)]
+        roots = [*shell_references.variable_roots(shell), *shell_references.notebook_roots(shell)]
         excluded = shell_references.excluded_objects(shell)
         reached = find_holders(
             roots, blocks, excluded=excluded, time_limit_s=time_limit_s, on_storage=remember
@@ -129,7 +129,7 @@ def show(shell: Any, words: Sequence[str]) -> None:
 
 def _look(shell: Any, outside: bool) -> Holders:
     found = Holders()
-    found.reason = allocator.why_none()
+    found.reason = cuda_state.no_counters_reason()
     if found.reason is not None:
         return found
     seen = search(shell)
@@ -141,8 +141,8 @@ def _look(shell: Any, outside: bool) -> Holders:
             reserved=device.reserved,
             returnable=device.returnable,
             flushes=counters[index].alloc_retries if index in counters else None,
-            waiting=device.waiting,
-            private=device.private,
+            waiting=device.pending_free,
+            private=device.private_pools,
         )
         for index, device in seen.blocks.items()
     )

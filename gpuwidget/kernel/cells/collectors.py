@@ -10,24 +10,24 @@ from gpuwidget.kernel.attribution.line_memory import LineCollector
 from gpuwidget.kernel.attribution.memory_collector import HolderCollector
 from gpuwidget.kernel.cells.options import WatchOptions
 from gpuwidget.kernel.shell.user_code import UserCode, cell_label, is_cell_file
-from gpuwidget.measure.collector import Witness
+from gpuwidget.measure.collector import Collector
 from gpuwidget.model.cell_source import CellSource
-from gpuwidget.profiler.code_places import Places
-from gpuwidget.profiler.counter_windows import SampledWindows
-from gpuwidget.profiler.sampling_profiler import CodeWitness
+from gpuwidget.profiler.code_locations import CodeLocator
+from gpuwidget.profiler.counter_windows import SamplerWindows
+from gpuwidget.profiler.sampling_profiler import SamplingProfiler
 from gpuwidget.pytorch.stream_activity import DefaultStreams
 from gpuwidget.sampler import process_sampler
 
 
-def collectors(options: WatchOptions, shell: Any, raw_cell: str) -> list[Witness]:
+def collectors(options: WatchOptions, shell: Any, raw_cell: str) -> list[Collector]:
     """Return the collectors for the cell's options, in the order in which they annotate the report."""
-    found: list[Witness] = [_profiler(shell, raw_cell), HolderCollector(shell)]
+    found: list[Collector] = [_profiler(shell, raw_cell), HolderCollector(shell)]
     if options.lines:
         found.append(LineCollector(UserCode(shell)))
     return found
 
 
-def _profiler(shell: Any, raw_cell: str) -> CodeWitness:
+def _profiler(shell: Any, raw_cell: str) -> SamplingProfiler:
     source = CellSource.parse(raw_cell)
 
     @functools.cache
@@ -41,9 +41,9 @@ def _profiler(shell: Any, raw_cell: str) -> CodeWitness:
             return source.lines[line - 1] + "\n" if line <= len(source.lines) else ""
         return linecache.getline(file, line)
 
-    return CodeWitness(
-        Places(lambda file: is_cell_file(shell, file), label, source),
+    return SamplingProfiler(
+        CodeLocator(lambda file: is_cell_file(shell, file), label, source),
         line_text,
         DefaultStreams(),
-        windows=SampledWindows(process_sampler()),
+        windows=SamplerWindows(process_sampler()),
     )

@@ -1,4 +1,4 @@
-"""The options of ``%%gpuwatch``, and where its line is in a cell."""
+"""The options of ``%%gpuwatch``, and the position of its line in a cell."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from gpuwidget.measure.run import RunOptions
 from gpuwidget.model.errors import OptionError
 from gpuwidget.sampler import INTERVAL_S, MAX_INTERVAL_S, MIN_INTERVAL_S
 
-# With a question mark behind it, it asks for help and is IPython's.
+# `%%gpuwatch?` is IPython's request for help.
 _WATCH_LINE = re.compile(r"[ \t]*%%gpuwatch(?:[ \t]+(?P<options>.*))?$")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(TiB|GiB|MiB|TB|GB|MB)", re.IGNORECASE)
 _SIZES = {"tib": 1024**4, "gib": 1024**3, "mib": 1024**2, "tb": 10**12, "gb": 10**9, "mb": 10**6}
 _TIME = re.compile(r"(\d+(?:\.\d+)?)(s|m|min|h)")
 _TIMES = {"s": 1, "m": 60, "min": 60, "h": 3600}
 _TRANSPARENT = re.compile(r"[ \t]*%%(time|timeit|prun)\b")
-"""Cell magics that run their body in their own way, after the usual transformations."""
+"""Cell magics that transform and run their body themselves, without a nested cell."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchOptions:
-    """What the line asks for."""
+    """The options of one ``%%gpuwatch`` line."""
 
     run: RunOptions
     live: bool
     quiet: bool
     label: str | None
     device: str | None
-    """The torch device for this cell, as written."""
+    """The torch device for this cell, as the user wrote it."""
     lines: bool = False
-    """Whether to say which lines allocated torch's memory."""
+    """Whether to report which lines allocated torch's memory."""
     need: int | None = None
-    """Bytes that must be free on each of the cell's GPUs before it runs."""
+    """Bytes that must be free on each of the cell's GPUs before the cell runs."""
     wait_s: float | None = None
-    """How long to wait for them, in seconds; None to check once."""
+    """Seconds to wait for that memory; None to check once."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -129,12 +129,12 @@ def _parser() -> argparse.ArgumentParser:
 
 _PARSER = _parser()
 HELP = _PARSER.format_help()
-"""The options in words."""
+"""The help text of the options."""
 
 
-@functools.lru_cache(maxsize=64)  # asked several times for each run of a cell
+@functools.lru_cache(maxsize=64)  # called several times per cell
 def parse(line: str) -> WatchOptions:
-    """The options that ``line`` gives. Raises OptionError, in one line, for what can't be used."""
+    """Return the options in ``line``. Raise OptionError, in one line, for invalid ones."""
     try:
         words = shlex.split(line)
     except ValueError as error:
@@ -156,7 +156,7 @@ def parse(line: str) -> WatchOptions:
 
 
 def find(lines: Sequence[str]) -> tuple[int, str] | None:
-    """Number of the ``%%gpuwatch`` line, the first that is not blank, and its options; None without one."""
+    """Return index and options of a ``%%gpuwatch`` line that is the first non-blank line; else None."""
     for number, line in enumerate(lines):
         if line.strip():
             match = _WATCH_LINE.match(line.rstrip("\r\n"))
@@ -165,10 +165,10 @@ def find(lines: Sequence[str]) -> tuple[int, str] | None:
 
 
 def find_in_cell(raw_cell: str) -> str | None:
-    """The options of the ``%%gpuwatch`` that a cell is to be watched by, None without one.
+    """Return the options of the ``%%gpuwatch`` line that watches the cell; None without one.
 
-    ``%%time`` and its like may stand above it. Other magics hand their body on as a cell of its own, which
-    is then seen here by itself.
+    ``%%time``, ``%%timeit`` and ``%%prun`` may stand above it. Other magics run their body as a nested cell,
+    for which this function is called again.
     """
     lines = raw_cell.splitlines()
     while lines:
@@ -183,11 +183,11 @@ def find_in_cell(raw_cell: str) -> str | None:
 
 
 def without_watch_line(lines: list[str]) -> list[str]:
-    """The cell as it would run unwatched.
+    """Return the cell's lines as they would run without ``%%gpuwatch``.
 
-    The line becomes a comment, so that line numbers hold (IPython strips a blank first line), with the
-    indentation of the body, which fails otherwise. Where the body begins with a cell magic, that must come
-    first: all before it goes.
+    The line becomes a comment, so that line numbers stay the same (IPython strips a blank first line). The
+    comment is indented like the body, which would not compile otherwise. If the body begins with a cell
+    magic, that must be the first line: everything above it is removed.
     """
     found = find(lines)
     while found is not None:

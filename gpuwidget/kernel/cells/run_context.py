@@ -1,6 +1,6 @@
-"""What is known around a run when it ends: the user's loaders and models, torch's switches, the host.
+"""Context of a run that advice uses: the user's data loaders and models, torch's switches, the host.
 
-Variables are those of ``__main__``, which is the notebook's namespace in a kernel and the script's elsewhere.
+Variables are those of ``__main__``: the notebook's namespace in a kernel, the script's elsewhere.
 """
 
 from __future__ import annotations
@@ -14,84 +14,91 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import TypeVar
 
-from gpuwidget.measure.advice.evidence import SHORTEST_S, Ends, Surroundings, measured_s
+from gpuwidget.measure.advice.evidence import MIN_RUN_S, EarlierRun, RunContext, measured_s
 from gpuwidget.measure.advice.memory import RUNS
 from gpuwidget.model.report import GpuReport, Report, Span
-from gpuwidget.pytorch import cuda_state, loaders_and_models, torch_switches
+from gpuwidget.pytorch import cuda_state, torch_switches, torch_variables
 from gpuwidget.system import host_limits, processes
 
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
-_MOST_CODES = 100
+_MAX_SOURCES = 100
 _GPU_LIBRARIES = ("cupy", "jax", "numba.cuda", "pycuda", "tensorflow")
-_IN_CELL = re.compile(r"In\[(\d+)\]:(\d+)\b")
+_CELL_FRAME = re.compile(r"In\[(\d+)\]:(\d+)\b")
 _lock = threading.Lock()
-_past: OrderedDict[tuple[str, str, str], deque[Ends]] = OrderedDict()
-"""What runs left, by code, GPU and kind of memory; the code that ran last comes last."""
+_earlier_runs: OrderedDict[tuple[str, str, str], deque[EarlierRun]] = OrderedDict()
+"""Memory at start and end of earlier runs, by source, GPU and kind of memory; the latest source is last."""
 
 
-class Around:
-    """Made just before a run begins, asked when it has ended."""
+class RunContextBuilder:
+    """Builds the context of one run. Create it just before the run begins; call it when the run has ended."""
 
     def __init__(self, cell: str | None) -> None:
-        """``cell`` is the source of the cell that is measured; None outside of one."""
+        """``cell`` is the source of the watched cell; None outside a cell."""
         self._cell = cell
-        self._began = time.monotonic()
-        self._cpu_before = time.process_time()
+        self._started = time.monotonic()
+        self._cpu_at_start = time.process_time()
 
-    def __call__(self, report: Report) -> Surroundings:
-        """What is known now; of a run too short to be judged, only what costs nothing."""
-        earlier = _known(lambda: self._remember(report), None)
-        if measured_s(report.cell) < SHORTEST_S:
-            return Surroundings(cell=self._cell, earlier=earlier)
-        cpu = 100 * (time.process_time() - self._cpu_before) / max(time.monotonic() - self._began, 1e-9)
-        variables = _known(_variables, list[tuple[str, object]]())
-        return Surroundings(
+    def __call__(self, report: Report) -> RunContext:
+        """Return the context now; for a run too short to judge, only the parts that cost nothing."""
+        earlier = _or_default(lambda: self._remember(report), None)
+        if measured_s(report.cell) < MIN_RUN_S:
+            return RunContext(cell=self._cell, earlier_runs=earlier)
+        elapsed = max(time.monotonic() - self._started, 1e-9)
+        variables = _or_default(_user_variables, list[tuple[str, object]]())
+        return RunContext(
             cell=self._cell,
-            loaders=_known(lambda: loaders_and_models.loaders(variables), ()),
-            models=_known(lambda: loaders_and_models.models(variables), ()),
-            switches=_known(torch_switches.switches, None),
-            can_use_cuda=cuda_state.loaded() is not None and cuda_state.without_cuda() is None,
-            cuda_up=cuda_state.cuda_initialized(),
-            other_gpu_work=_known(_other_gpu_work, False),
-            cores=_known(host_limits.usable_cores, None),
-            shared_memory=_known(host_limits.shared_memory, None),
-            process_cpu=cpu,
-            earlier=earlier,
+            loaders=_or_default(lambda: torch_variables.loaders(variables), ()),
+            models=_or_default(lambda: torch_variables.models(variables), ()),
+            switches=_or_default(torch_switches.compute_switches, None),
+            can_use_cuda=cuda_state.loaded_torch() is not None and cuda_state.no_cuda_build_reason() is None,
+            cuda_initialized=cuda_state.cuda_initialized(),
+            other_gpu_work=_or_default(_other_gpu_work, False),
+            cores=_or_default(host_limits.usable_cores, None),
+            shared_memory=_or_default(host_limits.shared_memory, None),
+            process_cpu=100 * (time.process_time() - self._cpu_at_start) / elapsed,
+            earlier_runs=earlier,
             source_of=_source_of,
         )
 
-    def _remember(self, report: Report) -> dict[str, tuple[Ends, ...]]:
-        code = self._cell.strip() if self._cell is not None else report.cell.label
-        if not code:
+    def _remember(self, report: Report) -> dict[str, tuple[EarlierRun, ...]]:
+        """Store this run's memory; return that of all runs of the same source, by GPU."""
+        source = self._cell.strip() if self._cell is not None else report.cell.label
+        if not source:
             return {}
         found = {}
         with _lock:
             for gpu in report.shown:
-                kind, span = _memory(gpu)
+                kind, span = _process_memory(gpu)
                 if span.start is None or span.end is None:
                     continue
-                key = (code, gpu.uuid, kind)
-                runs = _past.setdefault(key, deque(maxlen=RUNS))
-                _past.move_to_end(key)
-                runs.append(Ends(span.start, span.end))
+                key = (source, gpu.uuid, kind)
+                runs = _earlier_runs.setdefault(key, deque(maxlen=RUNS))
+                _earlier_runs.move_to_end(key)
+                runs.append(EarlierRun(span.start, span.end))
                 found[gpu.uuid] = tuple(runs)
-            while len(_past) > _MOST_CODES:
-                _past.popitem(last=False)
+            while len(_earlier_runs) > _MAX_SOURCES:
+                _earlier_runs.popitem(last=False)
         return found
 
 
-def _known(ask: Callable[[], _T], otherwise: _T) -> _T:
-    """What ``ask`` finds; where that fails, the rules that need it are silent and the others speak."""
+def _or_default(query: Callable[[], _T], default: _T) -> _T:
+    """Return the result of ``query``, or ``default`` if it fails: only the rules that need it are skipped."""
     try:
-        return ask()
+        return query()
     except Exception:
-        _LOG.debug("A part of the surroundings is unknown", exc_info=True)
-        return otherwise
+        _LOG.debug("a part of the run's context is unknown", exc_info=True)
+        return default
 
 
-def _variables() -> list[tuple[str, object]]:
-    return [(name, value) for name, value in list(vars(sys.modules["__main__"]).items()) if _is_users(name)]
+def _user_variables() -> list[tuple[str, object]]:
+    # Names such as _, _3 and Out refer to what other names refer to; globals() may have keys that are not
+    # text.
+    return [
+        (name, value)
+        for name, value in list(vars(sys.modules["__main__"]).items())
+        if type(name) is str and not name.startswith("_")
+    ]
 
 
 def _other_gpu_work() -> bool:
@@ -99,8 +106,8 @@ def _other_gpu_work() -> bool:
 
 
 def _source_of(frame: str) -> str:
-    """The line that a frame in another cell, as ``In[2]:4 step``, stands at."""
-    match = _IN_CELL.match(frame)
+    """Return the source line of a frame in another cell, such as ``In[2]:4 step``."""
+    match = _CELL_FRAME.match(frame)
     cells = vars(sys.modules["__main__"]).get("In")
     if match is None or type(cells) is not list:
         return ""
@@ -110,13 +117,8 @@ def _source_of(frame: str) -> str:
     return lines[line - 1] if 0 < line <= len(lines) else ""
 
 
-def _is_users(name: object) -> bool:
-    # _, __, _3 and Out hold what other names hold too; globals() takes names that are no text.
-    return type(name) is str and not name.startswith("_")
-
-
-def _memory(gpu: GpuReport) -> tuple[str, Span]:
-    """The memory that is most surely this process's own."""
+def _process_memory(gpu: GpuReport) -> tuple[str, Span]:
+    """Return the memory figure that most certainly belongs to this process, and its kind."""
     if gpu.torch is not None:
         return "torch", gpu.torch.allocated
     if gpu.process_memory is not None:

@@ -1,4 +1,4 @@
-"""Which GPU a cell is about to use: the one it names, or the one that torch would."""
+"""The GPUs that a cell is about to use: those that its options name, or the one that torch would use."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpuwidget.kernel.cells.options import WatchOptions
-from gpuwidget.measure.gpu_selection import choose, cuda_order
+from gpuwidget.measure.gpu_selection import cuda_order, select_gpus
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.samples import Gpu, Sample
 from gpuwidget.pytorch import cuda_state
-from gpuwidget.pytorch.device_switch import SWITCH, cuda_index
+from gpuwidget.pytorch.device_switch import DEVICE_SWITCH, cuda_index
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +20,15 @@ class Target:
 
     gpu: Gpu
     cuda_index: int | None
-    """The N of ``cuda:N`` in this process, where that is known."""
+    """The N of ``cuda:N`` in this process; None if unknown."""
 
 
 def targets(options: WatchOptions, sample: Sample | None) -> tuple[list[Target], str]:
-    """The GPUs, and in words how they were chosen. Raises OptionError where that can't be told.
+    """Return the GPUs and how they were chosen, for a message. Raise OptionError if they are unknown.
 
-    The cell's ``--device``, else its ``--gpu``, else torch's default device, else the current CUDA device or
-    the one that will be it once CUDA is up, else the first that CUDA sees.
+    The first of these that is set: the cell's ``--device``, its ``--gpu``, torch's default device, the
+    current CUDA device, the device that will be current once CUDA is initialized, the first device that CUDA
+    lists.
     """
     if sample is None:
         raise OptionError("The NVIDIA driver has not answered: which GPU there is can't be told.")
@@ -37,7 +38,7 @@ def targets(options: WatchOptions, sample: Sample | None) -> tuple[list[Target],
     if options.device is not None:
         return [_of_device(options.device, order, sample.gpus)], f"--device {options.device}"
     if options.run.gpus:
-        uuids = choose(options.run.gpus, sample.gpus)
+        uuids = select_gpus(options.run.gpus, sample.gpus)
         return [_target(uuid, order, sample.gpus) for uuid in uuids], "--gpu"
     default = cuda_state.default_device()
     if cuda_index(default) is not None:
@@ -46,9 +47,9 @@ def targets(options: WatchOptions, sample: Sample | None) -> tuple[list[Target],
     if current is not None and order is not None:
         name = f"cuda:{current}"
         return [_of_device(name, order, sample.gpus)], f"the current CUDA device, {name}"
-    awaited = SWITCH.awaited if current is None else None
-    if awaited is not None:
-        return [_of_device(awaited, order, sample.gpus)], f"chosen as the current CUDA device, {awaited}"
+    pending = DEVICE_SWITCH.pending_cuda_device if current is None else None
+    if pending is not None:
+        return [_of_device(pending, order, sample.gpus)], f"chosen as the current CUDA device, {pending}"
     if order:
         words = "the only GPU" if len(order) == 1 else "the first that CUDA sees"
         return [_target(order[0], order, sample.gpus)], words
@@ -60,7 +61,7 @@ def targets(options: WatchOptions, sample: Sample | None) -> tuple[list[Target],
 
 
 def _order(sample: Sample) -> Sequence[str] | None:
-    """UUIDs in the order of CUDA's devices; None where nobody can tell."""
+    """Return UUIDs in the order of CUDA's devices; None if the order is unknown."""
     devices = cuda_state.devices() if sample.origin.live else ()
     if not devices:
         return cuda_order(sample.gpus, os.environ)

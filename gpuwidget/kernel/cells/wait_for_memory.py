@@ -10,7 +10,7 @@ import html
 import logging
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from gpuwidget.kernel.cells.options import WatchOptions
@@ -19,12 +19,12 @@ from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.device_choices import free_memory
 from gpuwidget.kernel.shell.interrupts import InterruptState, ignore_interrupts
 from gpuwidget.kernel.shell.output_slot import EMPTY, OutputSlot
-from gpuwidget.measure.collector import Witness
+from gpuwidget.measure.collector import Collector
 from gpuwidget.measure.run import OPEN_TIMEOUT_S
 from gpuwidget.model import units
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.errors import OptionError
-from gpuwidget.model.report import Report
+from gpuwidget.model.report import Note, Report
 from gpuwidget.model.samples import Gpu, Reading, Sample
 from gpuwidget.model.terminal_text import clean_line, printable_lines
 from gpuwidget.pytorch import allocator
@@ -34,8 +34,8 @@ _LOG = logging.getLogger(__name__)
 
 _CHECK_INTERVAL_S = 0.25
 _READ_TIMEOUT_S = 1.0
-_NAME_LENGTH = 80
-_HOLDERS_SHOWN = 6
+_MAX_NAME_LENGTH = 80
+_MAX_HOLDERS = 6
 
 
 def wait_for_memory(options: WatchOptions, shell: Any) -> str | None:
@@ -65,7 +65,7 @@ def check_failed(error: Exception) -> OptionError:
     )
 
 
-def collectors(note: str | None) -> list[Witness]:
+def collectors(note: str | None) -> list[Collector]:
     """Return the collector that adds ``note`` to the cell's card; none for None."""
     return [] if note is None else [_WaitNote(note)]
 
@@ -82,9 +82,9 @@ class _WaitNote:
     def stop(self) -> None:
         """Do nothing: the note is already known."""
 
-    def testify(self, report: Report) -> Report:
+    def annotate(self, report: Report) -> Report:
         """Return the report with the note."""
-        return replace(report, notes=(*report.notes, self._note))
+        return report.with_notes(Note("waited-for-memory", {}, self._note))
 
     def abandon(self) -> None:
         """Do nothing: no resources are held."""
@@ -125,7 +125,7 @@ class MemoryWait:
         recorded = ", a recording" if sample is not None and sample.origin.recorded else ""
         gpus = [target.gpu for target in found]
         wanted = f"{units.memory(self._need)} free on {_names(gpus)} ({chosen_as}{recorded})"
-        _refuse_impossible(self._need, wanted, gpus)
+        _check_possible(self._need, wanted, gpus)
         waited = False
         while True:
             sample = self._read()
@@ -207,7 +207,7 @@ class _GpuMemory:
         )
 
 
-def _refuse_impossible(need: int, wanted: str, gpus: Sequence[Gpu]) -> None:
+def _check_possible(need: int, wanted: str, gpus: Sequence[Gpu]) -> None:
     """Raise OptionError for a size that can never be free."""
     for gpu in gpus:
         name = f"GPU {_number(gpu)}"
@@ -243,12 +243,13 @@ def _gpu_memory(target: Target, need: int, sample: Sample | None, requested: flo
 def _holders(reading: Reading) -> tuple[str, ...]:
     """Return who holds the GPU's memory and how much, the largest first."""
     found = [
-        (clean_line(name, _NAME_LENGTH), size) for name, size in default_device.observer().holders(reading)
+        (clean_line(name, _MAX_NAME_LENGTH), size)
+        for name, size in default_device.observer().holders(reading)
     ]
     ranked = sorted(found, key=lambda item: -(item[1] or 0))
     named = [f"{name} {units.memory(size)}" if size is not None else name for name, size in ranked]
-    more = len(named) - _HOLDERS_SHOWN
-    return (*named[:_HOLDERS_SHOWN], *([f"{more} more"] if more > 0 else []))
+    more = len(named) - _MAX_HOLDERS
+    return (*named[:_MAX_HOLDERS], *([f"{more} more"] if more > 0 else []))
 
 
 def _returnable_cache(target: Target) -> int:

@@ -1,4 +1,4 @@
-"""The Python side of watching: ``with gpuwidget.watch()``, ``@gpuwidget.watch``, marks and past reports."""
+"""The Python API of watching: ``with gpuwidget.watch()``, ``@gpuwidget.watch``, marks and past reports."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from contextvars import ContextVar, Token
 from types import MethodType, TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from gpuwidget.kernel.cells.run_context import Around
+from gpuwidget.kernel.cells.run_context import RunContextBuilder
 from gpuwidget.kernel.shell.interrupts import hide_own_frames
-from gpuwidget.measure.collector import Witness
-from gpuwidget.measure.gpu_selection import choose
+from gpuwidget.measure.collector import Collector
+from gpuwidget.measure.gpu_selection import select_gpus
 from gpuwidget.measure.run import OPEN_TIMEOUT_S, Run, RunOptions
 from gpuwidget.model.errors import SourceError
 from gpuwidget.model.report import Report, Status
@@ -25,12 +25,11 @@ from gpuwidget.views.card import CardReport, Reports
 
 P = ParamSpec("P")
 R = TypeVar("R")
-F = TypeVar("F", bound=Callable[..., Any])
 Label = str | float | None
-"""What a run is called: text, or a number such as an epoch's."""
+"""A label of a run: text, or a number such as that of an epoch."""
 
-_MOST_REPORTS = 200
-_reports: deque[Report] = deque(maxlen=_MOST_REPORTS)
+_MAX_REPORTS = 200
+_reports: deque[Report] = deque(maxlen=_MAX_REPORTS)
 _innermost: ContextVar[Run | None] = ContextVar("gpuwidget_run", default=None)
 _cells: list[Run] = []
 
@@ -39,71 +38,74 @@ def new_run(
     options: RunOptions,
     label: str | None,
     execution_count: int | None,
-    witnesses: Sequence[Witness] = (),
+    collectors: Sequence[Collector] = (),
     cell: str | None = None,
 ) -> Run:
-    """A run on the process's sampler whose report displays as a card; ``cell`` is the source of its cell."""
+    """Return a run on the process's sampler whose report displays as a card.
+
+    ``cell`` is the source of the watched cell; None outside a cell.
+    """
     return Run(
         process_sampler(),
         options,
         label=label,
         execution_count=execution_count,
         report_type=CardReport,
-        witnesses=witnesses,
-        surroundings=Around(cell),
+        collectors=collectors,
+        run_context=RunContextBuilder(cell),
     )
 
 
 def check(options: RunOptions) -> None:
-    """Raise OptionError, saying what is there, where ``options`` name a GPU that does not exist."""
+    """Raise OptionError, which lists the GPUs, if ``options`` name one that does not exist."""
     if not options.gpus:
         return
     sampler = process_sampler()
     if not sampler.known_gpus:
         with sampler.subscribe():
             sampler.wait_until_open(OPEN_TIMEOUT_S)
-    choose(options.gpus, sampler.known_gpus)
+    select_gpus(options.gpus, sampler.known_gpus)
 
 
 def keep(report: Report | None) -> None:
-    """Remember a report for :func:`reports`."""
+    """Store a report for :func:`reports`."""
     if report is not None:
         _reports.append(report)
 
 
 def enter_cell(run: Run) -> None:
-    """``run`` measures the cell that runs now: marks from any thread go to it."""
+    """Send marks from any thread to ``run``, which measures the running cell."""
     _cells.append(run)
 
 
 def leave_cell(run: Run) -> None:
-    """The cell that ``run`` measures has ended."""
+    """Stop sending marks to ``run``: its cell has ended."""
     if run in _cells:
         _cells.remove(run)
 
 
 def status_of(error: BaseException | None) -> Status:
-    """How a run ended that was left by ``error``."""
+    """Return the status of a run that ended with ``error``."""
     if error is None:
         return "ok"
     return "interrupted" if isinstance(error, KeyboardInterrupt) else "error"
 
 
 def _text(label: object) -> str | None:
-    # Whatever was given: a label that is no text would spoil every list that it comes into.
+    # Users pass any object; the report's label must be text.
     return None if label is None else str(label)
 
 
 class Watch:
-    """Measures the body of a ``with`` statement, again each time it is entered.
+    """Measures the body of a ``with`` statement each time it is entered.
 
-    :attr:`report` is the last report, None before the first has ended.
+    :attr:`report` is the last report; None before the first run has ended.
     """
 
     def __init__(self, label: Label = None) -> None:
         self._label = _text(label)
         self._entered: dict[int, list[tuple[Run, Token[Run | None]]]] = {}
-        """By thread: one watch may be entered by several at once, and by one again within itself."""
+        """By thread: several threads may enter one watch at once, and one thread several times."""
         self.report: Report | None = None
 
     def __enter__(self) -> Watch:
@@ -120,7 +122,7 @@ class Watch:
         try:
             run.end(status_of(error))
             with suppress(ValueError):
-                # Left in another context than it was entered in, as a generator may be: that one is gone.
+                # A generator may exit in another context than it was entered in; that context is gone.
                 _innermost.reset(token)
             self.report = run.report()
         finally:
@@ -130,7 +132,7 @@ class Watch:
             raise KeyboardInterrupt
 
     def _leave(self) -> tuple[Run, Token[Run | None]]:
-        # A generator may be left by another thread than entered it: then the last that is still open.
+        # Another thread may exit a generator than entered it: then it is the last run that is still open.
         here = threading.get_ident()
         thread = here if here in self._entered else next(reversed(self._entered))
         entries = self._entered[thread]
@@ -140,20 +142,20 @@ class Watch:
         return entry
 
     def mark(self, text: str) -> None:
-        """Put a mark on the timeline."""
+        """Add a mark to the timeline."""
         entries = self._entered.get(threading.get_ident()) or next(reversed(self._entered.values()), None)
         if entries:
             entries[-1][0].mark(text)
 
     def __call__(self, function: Callable[P, R]) -> WatchedFunction[P, R]:
-        """Decorate ``function``: every call is measured, under the label or the function's name."""
+        """Decorate ``function``: each call is measured, with the watch's label or the function's name."""
         return WatchedFunction(function, self._label)
 
 
 class WatchedFunction(Generic[P, R]):
-    """A function whose every call is measured; :attr:`report` is the last call's.
+    """A function of which each call is measured; :attr:`report` is that of the last call.
 
-    Coroutine functions are measured until they are done, generators until they are exhausted.
+    Coroutines are measured until they are done, generators until they are exhausted.
     """
 
     def __init__(self, function: Callable[P, R], label: Label) -> None:
@@ -163,11 +165,11 @@ class WatchedFunction(Generic[P, R]):
         wrapper: Any = self
         functools.update_wrapper(wrapper, function)
         if inspect.iscoroutinefunction(function):
-            # So that frameworks which ask still see a coroutine function.
-            self._is_coroutine_marker()
+            self._mark_as_coroutine_function()
 
-    def _is_coroutine_marker(self) -> None:
-        mark = getattr(inspect, "markcoroutinefunction", None)
+    def _mark_as_coroutine_function(self) -> None:
+        # For frameworks that test for coroutine functions.
+        mark = getattr(inspect, "markcoroutinefunction", None)  # since Python 3.12
         if mark is not None:
             mark(self)
 
@@ -175,7 +177,7 @@ class WatchedFunction(Generic[P, R]):
         return self if instance is None else MethodType(self, instance)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function, and measure that."""
+        """Call the function and measure the call."""
         function: Any = self._function
         if inspect.iscoroutinefunction(function):
             return self._await(function, *args, **kwargs)  # type: ignore[return-value]
@@ -187,8 +189,8 @@ class WatchedFunction(Generic[P, R]):
             result: R = function(*args, **kwargs)
             return result
 
-    def _watching(self) -> _Recording:
-        return _Recording(self, self._label)
+    def _watching(self) -> _WatchedCall:
+        return _WatchedCall(self, self._label)
 
     async def _await(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         with self._watching():
@@ -204,8 +206,8 @@ class WatchedFunction(Generic[P, R]):
                 yield item
 
 
-class _Recording:
-    """One call of a watched function: its own watch, so that calls may overlap."""
+class _WatchedCall:
+    """Measures one call of a watched function with a separate watch, since calls may overlap."""
 
     def __init__(self, function: WatchedFunction[Any, Any], label: str | None) -> None:
         self._function = function
@@ -217,10 +219,10 @@ class _Recording:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # A generator that nobody asks for more has not failed.
-        left_early = isinstance(error, GeneratorExit)
+        # A generator that is closed early has not failed.
+        closed_early = isinstance(error, GeneratorExit)
         try:
-            self._watch.__exit__(kind, None if left_early else error, trace)
+            self._watch.__exit__(kind, None if closed_early else error, trace)
         finally:
             self._function.report = self._watch.report
 
@@ -232,9 +234,9 @@ def watch(label: Label = None) -> Watch: ...
 def watch(label: Label | Callable[..., Any] = None) -> Any:
     """Measure what the GPUs do: ``with gpuwidget.watch("label") as w:``, then ``w.report``.
 
-    Also a decorator, with or without a label: each call of the function is measured, and ``.report`` on the
-    function is the last call's. Watches may be nested and may run in several threads at once; the GPUs they
-    see are the same, and each counts all that happened in its time.
+    It is also a decorator, with or without a label: each call of the function is measured, and the function's
+    ``.report`` is that of the last call. Watches may be nested and may run in several threads at once; each
+    measures everything that happens on the GPUs during its time.
     """
     if callable(label):
         return WatchedFunction(label, None)
@@ -242,9 +244,9 @@ def watch(label: Label | Callable[..., Any] = None) -> Any:
 
 
 def mark(text: str) -> None:
-    """Put a mark on the timeline of the innermost watch around this code, or of the watched cell.
+    """Add a mark to the timeline of the innermost watch around this code, or of the watched cell.
 
-    Does nothing where nothing is watched, so that it may stay in code that also runs unwatched.
+    It does nothing outside a watch, so that it may stay in code that also runs unwatched.
     """
     run = _innermost.get() or (_cells[-1] if _cells else None)
     if run is not None:
@@ -252,14 +254,14 @@ def mark(text: str) -> None:
 
 
 def reports() -> Reports:
-    """The last 200 reports of this process, oldest first; each displays as its card."""
+    """Return the last 200 reports of this process, oldest first; each displays as its card."""
     return Reports(_reports)
 
 
 def sample() -> Sample:
-    """What all GPUs read right now.
+    """Return the current readings of all GPUs.
 
-    Raises SourceError where the driver does not answer within 5 seconds.
+    Raise SourceError if the driver does not answer within 5 seconds.
     """
     sampler = process_sampler()
     with sampler.subscribe():

@@ -32,7 +32,7 @@ from gpuwidget.measure.run import Run, RunOptions
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.report import Report, Status
 from gpuwidget.model.terminal_text import printable_lines
-from gpuwidget.pytorch.device_switch import SWITCH
+from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
 from gpuwidget.views import card
 
 _LOG = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class CellWatch:
         """Make ``device`` torch's default until :meth:`restore_device`."""
         name = default_device.checked(device) or "cpu"
         with defer_interrupts():
-            self._restore_device = SWITCH.enter(name)
+            self._restore_device = DEVICE_SWITCH.use_device(name)
 
     def restore_device(self) -> None:
         """Restore torch's default device. Safe to call twice."""
@@ -194,7 +194,7 @@ class CellWatcher:
         cell.on_lost.append(watch.discard)
         try:
             with defer_interrupts():
-                SWITCH.before_cell()
+                DEVICE_SWITCH.before_cell()
                 if not self._running.nested:
                     SWITCHES.before_cell()
             self._start(watch, cell)
@@ -326,7 +326,7 @@ class CellWatcher:
                     watch.restore_device()
             except Exception:
                 _LOG.warning("The cell's --device could not be put back", exc_info=True)
-            SWITCH.after_cell()
+            DEVICE_SWITCH.after_cell()
 
 
 def check(options: WatchOptions) -> None:

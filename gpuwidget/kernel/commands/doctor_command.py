@@ -83,7 +83,7 @@ class SharedDiagnosis:
 
 
 def _examine() -> Diagnosis:
-    torch, switches = cuda_state.loaded(), torch_switches.switches()
+    torch, switches = cuda_state.loaded_torch(), torch_switches.compute_switches()
     version = getattr(torch, "__version__", None)
     notebook = NotebookState(
         torch=None if version is None else str(version),

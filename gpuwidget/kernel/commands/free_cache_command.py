@@ -25,7 +25,7 @@ def free_cache(*, cell_runs: bool) -> str:
 
     Waits for the GPU without a bound. Raises OptionError where it can't be done, with the reason.
     """
-    release_cache.check()
+    release_cache.check_available()
     if not _one_at_a_time.acquire(blocking=False):
         raise OptionError(_UNDER_WAY)
     try:
@@ -36,7 +36,7 @@ def free_cache(*, cell_runs: bool) -> str:
 
 def _free(cell_runs: bool) -> str:
     if not release_cache.returnable():
-        kept = release_cache.kept()
+        kept = release_cache.retained()
         if kept <= 0:
             return "Nothing was done: torch's cache is empty."
         return (
@@ -46,7 +46,7 @@ def _free(cell_runs: bool) -> str:
     before, reserved = driver_memory.look(), _reserved()
     began = SYSTEM_CLOCK.monotonic()
     try:
-        release_cache.empty(cell_runs=cell_runs)
+        release_cache.release(cell_runs=cell_runs)
     except RuntimeError as error:
         raise OptionError(f"{release_cache.STATEMENT} failed: {str(error).splitlines()[0]}") from error
     took = SYSTEM_CLOCK.monotonic() - began

@@ -19,7 +19,7 @@ from gpuwidget.measure.memory_holders import DEBUGGER, LAST_ERROR
 from gpuwidget.model import units
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.terminal_text import printable_lines
-from gpuwidget.pytorch import allocator, cuda_state
+from gpuwidget.pytorch import cuda_state
 
 _LOG = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ def _release(shell: Any) -> list[str]:
     shell_references.release(shell, [root for root in roots if root.kind == "notebook"])
     del seen, roots, held
     gc.collect()  # frames and the errors that hold them refer to each other
-    torch: Any = cuda_state.loaded()
+    torch: Any = cuda_state.loaded_torch()
     torch.cuda.empty_cache()
     tensors, given = allocated - _allocated(), reserved - _reserved()
     lines = [f"Released {units.memory(tensors)} of tensors."] if tensors > 0 else []
@@ -84,7 +84,7 @@ def _release(shell: Any) -> list[str]:
 
 
 def _delete(shell: Any, names: Sequence[str]) -> list[str]:
-    unknown = [name for name in names if not shell_references.is_users(shell, name)]
+    unknown = [name for name in names if not shell_references.is_user_variable(shell, name)]
     if unknown:
         raise OptionError(
             f"{', '.join(unknown)}: no variable of yours, so nothing was deleted. What the notebook itself "
@@ -96,7 +96,7 @@ def _delete(shell: Any, names: Sequence[str]) -> list[str]:
     gc.collect()
     released = before - _allocated()
     deleted = f"Deleted {', '.join(dict.fromkeys(names))}"
-    reason = allocator.why_none()
+    reason = cuda_state.no_counters_reason()
     if reason is not None:
         return [f"{deleted}: how much GPU memory that released is not known: {reason}."]
     if released <= 0:
@@ -106,7 +106,7 @@ def _delete(shell: Any, names: Sequence[str]) -> list[str]:
 
 def _search(shell: Any) -> Look | str:
     """What can be freed, or why nothing can."""
-    reason = allocator.why_none()
+    reason = cuda_state.no_counters_reason()
     if reason is not None:
         return f"Nothing to free: {reason}."
     try:

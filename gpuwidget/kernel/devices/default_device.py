@@ -11,7 +11,7 @@ from gpuwidget.model.errors import OptionError
 from gpuwidget.model.kernel_state import SCHEMA, DeviceChoice, DeviceState, KernelState
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.pytorch import cuda_state
-from gpuwidget.pytorch.device_switch import SWITCH, within
+from gpuwidget.pytorch.device_switch import DEVICE_SWITCH, device_context_note
 from gpuwidget.sampler import process_sampler
 from gpuwidget.version import __version__
 
@@ -51,7 +51,7 @@ def set_device(device: object, *, new_tensors: bool = True) -> None:
 
     Raises OptionError, saying what is there, for a device that is not.
     """
-    SWITCH.choose(checked(device, new_tensors=new_tensors), new_tensors=new_tensors)
+    DEVICE_SWITCH.choose(checked(device, new_tensors=new_tensors), new_tensors=new_tensors)
 
 
 def checked(device: object, *, new_tensors: bool = True, patience_s: float = _PATIENCE_S) -> str | None:
@@ -73,11 +73,11 @@ def check_for_cell(device: str) -> None:
     """Raise OptionError where one cell can't have that device, and say why."""
     if checked(device) is None:
         raise OptionError("--device none: leave the option out, and nothing is changed.")
-    if cuda_state.loaded() is None:
+    if cuda_state.loaded_torch() is None:
         raise OptionError(
             f"--device {device}: torch is not imported yet. Import it in a cell before this one."
         )
-    hindrance = within()
+    hindrance = device_context_note()
     if hindrance is not None:
         raise OptionError(f"--device {device}: {hindrance}")
 
@@ -94,7 +94,7 @@ def kernel_state(*, watching: bool) -> KernelState:
         torch=cuda_state.versions().torch,
         cuda_initialized=cuda_state.cuda_initialized(),
         watching=watching,
-        device=SWITCH.state,
+        device=DEVICE_SWITCH.state,
         choices=choices.devices,
         unavailable=choices.unavailable,
         gpus=looking.gpus(sample),
@@ -106,7 +106,7 @@ def overview() -> str:
     """The choice and all devices, a line each."""
     looking = observer()
     choices = looking.choices(looking.look(_PATIENCE_S))
-    lines = [words(SWITCH.state), *(f"  {label(choice)}" for choice in choices.devices)]
+    lines = [words(DEVICE_SWITCH.state), *(f"  {label(choice)}" for choice in choices.devices)]
     if choices.unavailable is not None:
         lines.append(f"  {choices.unavailable}")
     elif not choices.complete:

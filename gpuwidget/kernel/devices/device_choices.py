@@ -267,7 +267,7 @@ def _unavailable(sample: Sample | None) -> str | None:
     """Why no CUDA device can be chosen."""
     if not _installed():
         return "torch is not installed in this kernel's environment."
-    without = cuda_state.without_cuda()
+    without = cuda_state.no_cuda_build_reason()
     if without is not None:
         return f"{without[0].upper()}{without[1:]}: there is only the CPU."
     if cuda_state.cuda_initialized() or sample is None:
@@ -278,7 +278,7 @@ def _unavailable(sample: Sample | None) -> str | None:
 
 
 def _installed() -> bool:
-    if cuda_state.loaded() is not None:
+    if cuda_state.loaded_torch() is not None:
         return True
     try:
         return importlib.util.find_spec("torch") is not None

@@ -59,7 +59,7 @@ def look(known: Sequence[DeviceMemory]) -> tuple[dict[str, Outside], str | None]
 def cupy_pool(index: int) -> int | None:
     """Bytes in CuPy's pool on that device; None where CuPy is not loaded, or does not say."""
     cupy: Any = sys.modules.get("cupy")
-    torch: Any = cuda_state.loaded()
+    torch: Any = cuda_state.loaded_torch()
     pool = getattr(cupy, "get_default_memory_pool", None)
     if pool is None or torch is None:
         return None
@@ -71,7 +71,7 @@ def cupy_pool(index: int) -> int | None:
 
 
 def _uses_nccl() -> bool:
-    torch: Any = cuda_state.loaded()
+    torch: Any = cuda_state.loaded_torch()
     try:
         distributed = torch.distributed
         return bool(distributed.is_initialized()) and "nccl" in str(distributed.get_backend())

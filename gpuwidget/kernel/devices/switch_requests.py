@@ -15,12 +15,12 @@ from gpuwidget.model.errors import OptionError
 from gpuwidget.model.kernel_state import Switch
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.pytorch import torch_switches
-from gpuwidget.pytorch.torch_switches import KINDS, Kind, Value, kind_of
+from gpuwidget.pytorch.torch_switches import TORCH_SWITCHES, SwitchValue, TorchSwitch, find_switch
 
 _LOG = logging.getLogger(__name__)
 
 _USAGE = "%gpu switches: torch's switches, and what they trade; %gpu switches NAME VALUE: set one."
-_NO_TORCH = Value(None, "torch is not imported yet.")
+_NO_TORCH = SwitchValue(None, "torch is not imported yet.")
 
 
 class TorchSwitches:
@@ -48,9 +48,10 @@ class TorchSwitches:
     def state(self) -> tuple[Switch, ...]:
         """All of them as they are now, on any thread."""
         with self._lock:
-            values = torch_switches.values()
+            values = torch_switches.switch_values()
             return tuple(
-                self._switch(kind, _NO_TORCH if values is None else values[kind.name]) for kind in KINDS
+                self._switch(switch, _NO_TORCH if values is None else values[switch.name])
+                for switch in TORCH_SWITCHES
             )
 
     def wish(self, name: str, value: str) -> str:
@@ -58,57 +59,57 @@ class TorchSwitches:
 
         Raises OptionError where there is no such switch or choice, or torch refuses.
         """
-        kind = kind_of(name, value)
+        switch = find_switch(name, value)
         with self._lock:
             # Under the lock, which before_cell() takes too: no cell's own code begins meanwhile.
             if not self._busy():
-                return self._run(kind, value)
-            statement = torch_switches.statement(kind, value)
+                return self._run(switch, value)
+            statement = torch_switches.statement(switch, value)
             self._failed.pop(name, None)
             self._wishes.pop(name, None)
-            if kind.present() == value:
+            if switch.current_value() == value:
                 return f"{name} is {value}: nothing is to be run."
             self._wishes[name] = value
             return f"From the next cell: {statement}"
 
     def run(self, name: str, value: str) -> str:
         """Set it now, as the running cell says; the statement. Raises OptionError as :meth:`wish` does."""
-        kind = kind_of(name, value)
+        switch = find_switch(name, value)
         with self._lock:
-            return self._run(kind, value)
+            return self._run(switch, value)
 
     def before_cell(self) -> None:
         """Grant what is wished, where no other cell runs; never raises."""
         with self._lock:
             for name, value in self._wishes.copy().items():
                 try:
-                    self._run(kind_of(name), value)
+                    self._run(find_switch(name), value)
                 except Exception as error:
                     self._failed[name] = str(error)
                     _LOG.debug("a switch of torch's was not set", exc_info=True)
 
-    def _run(self, kind: Kind, value: str) -> str:
-        self._wishes.pop(kind.name, None)
-        self._failed.pop(kind.name, None)
-        self._ran.pop(kind.name, None)
-        self._ran[kind.name] = statement = torch_switches.run(kind, value)
+    def _run(self, switch: TorchSwitch, value: str) -> str:
+        self._wishes.pop(switch.name, None)
+        self._failed.pop(switch.name, None)
+        self._ran.pop(switch.name, None)
+        self._ran[switch.name] = statement = torch_switches.set_switch(switch, value)
         return statement
 
-    def _switch(self, kind: Kind, now: Value) -> Switch:
-        wish = self._wishes.get(kind.name)
-        statement = self._ran.get(kind.name)
+    def _switch(self, switch: TorchSwitch, now: SwitchValue) -> Switch:
+        wish = self._wishes.get(switch.name)
+        statement = self._ran.get(switch.name)
         if wish is not None:
-            statement = torch_switches.statement(kind, wish)
+            statement = torch_switches.statement(switch, wish)
         return Switch(
-            name=kind.name,
-            title=kind.title,
+            name=switch.name,
+            title=switch.title,
             value=now.value,
-            choices=kind.choices,
-            default=kind.default,
+            choices=switch.choices,
+            default=switch.default,
             pending=wish,
             statement=statement,
-            trades=kind.trades,
-            note=self._failed.get(kind.name, now.note),
+            trades=switch.trades,
+            note=self._failed.get(switch.name, now.note),
         )
 
 
@@ -119,7 +120,7 @@ def command(shell: Any, words: Sequence[str]) -> None:
     if len(words) == 2:
         text = f"Ran: {SWITCHES.run(*words)}"
     else:
-        names = {kind_of(name).name for name in words} or {kind.name for kind in KINDS}
+        names = {find_switch(name).name for name in words} or {switch.name for switch in TORCH_SWITCHES}
         text = "\n".join(line for one in SWITCHES.state if one.name in names for line in _lines(one))
     shell.display_pub.publish(data={"text/plain": printable_lines(text)}, metadata={})
 

@@ -26,7 +26,7 @@ from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.errors import GpuWidgetError
 from gpuwidget.model.kernel_state import DeviceState, KernelGpu
 from gpuwidget.model.samples import Sample
-from gpuwidget.pytorch.device_switch import SWITCH
+from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
 from gpuwidget.sampler import Sampler, Subscription, process_sampler
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class Dashboard:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        SWITCH.leave(self._device_changed)
+        DEVICE_SWITCH.unsubscribe(self._device_changed)
         for event, hook in self._hooks():
             if hook in self._shell.events.callbacks[event]:
                 self._shell.events.unregister(event, hook)
@@ -202,7 +202,7 @@ class Dashboard:
             self._said = ""
         except GpuWidgetError as error:
             self._said = str(error)
-        self._device_changed(SWITCH.state)  # also where it stays as it was: the dropdown goes back
+        self._device_changed(DEVICE_SWITCH.state)  # also where it stays as it was: the dropdown goes back
 
     # -- its thread ----------------------------------------------------------------------------------
 
@@ -216,7 +216,7 @@ class Dashboard:
         self._view = DashboardView(self._choose, self._go_on)
         for event, hook in self._hooks():
             self._shell.events.register(event, hook)
-        SWITCH.listen(self._device_changed)
+        DEVICE_SWITCH.subscribe(self._device_changed)
         run = self._run if channel is None else channel.in_context(self._run)
         self._thread = threading.Thread(target=run, name="gpuwidget-dashboard", daemon=True)
         self._thread.start()
@@ -273,7 +273,7 @@ class Dashboard:
         self._devices_changed = False
         self._devices_due = time.monotonic() + _DEVICES_EVERY_S
         choices = default_device.observer().choices(sample)
-        state = SWITCH.state
+        state = DEVICE_SWITCH.state
         options = _options(choices, state)
         view.show_devices(options, state.chosen or "none", not state.new_tensors, bool(choices.devices))
         paused = _PAUSED if self._paused else None

@@ -162,7 +162,7 @@ def _here(gpu: GpuProgress) -> str:
 def _utilization(reading: Reading) -> str:
     if reading.lost_since is not None or reading.utilization is None:
         return f'<span class="gpuwidget-busy">{_unknown(reading, "utilization")}</span>'
-    return f'<span class="gpuwidget-busy"><b>{reading.utilization:.0f}</b> %</span>'
+    return f'<span class="gpuwidget-busy"><b>{units.whole_number(reading.utilization)}</b> %</span>'
 
 
 def _trouble(reading: Reading, now: float) -> str:
@@ -186,22 +186,19 @@ def _memory(gpu: GpuProgress) -> str:
     if gpu.gpu.memory_total is None:
         return f"{units.memory(gpu.reading.memory_used)} used"
     kind = " unified" if gpu.gpu.unified_memory else ""
-    # '57.7 of 140.4 GiB' says the unit once; '512 MiB of 140.4 GiB' has two to say.
-    used = units.memory(gpu.reading.memory_used).removesuffix(" GiB")
-    return f"{used} of {units.memory(gpu.gpu.memory_total)}{kind}"
+    return f"{units.memory_of(gpu.reading.memory_used, gpu.gpu.memory_total)}{kind}"
 
 
 def _power(reading: Reading, limit: bool) -> str:
     if reading.lost_since is not None or reading.power_w is None:
         return _unknown(reading, "power_w")
-    most = f" of {reading.power_limit_w:.0f}" if limit and reading.power_limit_w is not None else ""
-    return f"{reading.power_w:.0f}{most} W"
+    return units.power_of(reading.power_w, reading.power_limit_w if limit else None)
 
 
 def _temperature(reading: Reading) -> str:
     if reading.lost_since is not None or reading.temperature_c is None:
         return _unknown(reading, "temperature_c")
-    return f"{reading.temperature_c:.0f} °C"
+    return units.temperature(reading.temperature_c)
 
 
 def _unknown(reading: Reading, field: str) -> str:

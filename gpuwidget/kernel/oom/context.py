@@ -28,13 +28,13 @@ from gpuwidget.model import units
 from gpuwidget.model.report import Holder, HolderKind
 from gpuwidget.pytorch import cuda_state, oom_error
 from gpuwidget.pytorch.allocator import DeviceBlocks
-from gpuwidget.pytorch.oom_error import Books
+from gpuwidget.pytorch.oom_error import AllocatorState
 from gpuwidget.sampler import process_sampler
 from gpuwidget.system import processes
 
 _LOG = logging.getLogger(__name__)
 
-_NO_BOOKS = Books(None, None, None, None, None, None, (), False)
+_NO_BOOKS = AllocatorState(None, None, None, None, None, None, (), False)
 _FLUSH_CUPY = "cupy.get_default_memory_pool().free_all_blocks()"
 _NO_DRIVER = "other processes: the driver was not asked, or did not answer"
 _NO_COUNTERS = "who holds torch's memory"
@@ -65,16 +65,16 @@ class FailedCell:
 
 def gather(shell: Any, error: BaseException, cell: FailedCell | None) -> Story:
     """Look at torch, at the notebook and at the driver; keeps nothing of what it has seen."""
-    message = oom_error.message(error)
+    message = oom_error.error_message(error)
     said = parse(message)
     index = said.index if said.index is not None else _only_device()
     # Memory that a garbage collection frees in between would be listed as held by no name.
     with gc_paused():
-        books = oom_error.books(index) if index is not None else _NO_BOOKS
+        books = oom_error.allocator_state(index) if index is not None else _NO_BOOKS
         blocks, held, failed = _holders(shell, index, error, cell)
     unknown = [failed] if failed is not None else []
-    if cuda_state.missing_reason() is not None:
-        unknown.append(f"{_NO_COUNTERS}: {cuda_state.missing_reason()}")
+    if cuda_state.no_counters_reason() is not None:
+        unknown.append(f"{_NO_COUNTERS}: {cuda_state.no_counters_reason()}")
     gpu, others, doubts = _beside(index, books)
     unknown += doubts
     counted = books.allocated is not None and index is not None
@@ -96,7 +96,7 @@ def gather(shell: Any, error: BaseException, cell: FailedCell | None) -> Story:
         others=others or _in_message(said),
         pools=() if index is None else _pools(index),
         expandable=books.expandable,
-        setting=oom_error.setting(message),
+        setting=oom_error.allocator_setting(message),
     )
     agrees = said.allocated is None or books.allocated is None or said.allocated.high >= books.allocated
     return Story(
@@ -117,7 +117,7 @@ def _only_device() -> int | None:
     return in_use[0] if len(in_use) == 1 else None
 
 
-def _reserved(said: Said, books: Books) -> int | None:
+def _reserved(said: Said, books: AllocatorState) -> int | None:
     """At the error; where that is not exact, the most that it may have been."""
     if said.reserved is not None:
         most = said.reserved
@@ -130,15 +130,15 @@ def _reserved(said: Said, books: Books) -> int | None:
     return known if known is not None and most.low <= known <= most.high else most.high
 
 
-def _stuck(said: Said, books: Books) -> int | None:
+def _stuck(said: Said, books: AllocatorState) -> int | None:
     """What was reserved and in no tensor at the error, and can't be given back."""
     if said.unallocated is not None:
-        least = said.unallocated.at_least(books.stuck)
+        least = said.unallocated.at_least(books.fragmented)
     elif said.reserved is not None and said.allocated is not None:
         least = max(0, said.reserved.low - said.allocated.high)
     else:
-        return books.stuck
-    return least if books.stuck is None else min(least, books.stuck)
+        return books.fragmented
+    return least if books.fragmented is None else min(least, books.fragmented)
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +314,7 @@ def _cells(blocks: _Blocks | None) -> tuple[CellShare, ...]:
 # -- everybody else --------------------------------------------------------------------------------------
 
 
-def _beside(index: int | None, books: Books) -> tuple[str | None, tuple[Other, ...], list[str]]:
+def _beside(index: int | None, books: AllocatorState) -> tuple[str | None, tuple[Other, ...], list[str]]:
     """The GPU's name, who holds memory there beside torch as the driver says, and what it does not say."""
     if index is None or books.allocated is None or books.reserved is None:
         return None, (), [_NO_DRIVER]
@@ -348,7 +348,7 @@ def _in_message(said: Said) -> tuple[Other, ...]:
 def _pools(index: int) -> tuple[Pool, ...]:
     """What CuPy keeps for later, where the user has loaded it."""
     cupy: Any = sys.modules.get("cupy")
-    torch: Any = cuda_state.loaded()
+    torch: Any = cuda_state.loaded_torch()
     pool = getattr(cupy, "get_default_memory_pool", None)
     if not callable(pool):
         return ()

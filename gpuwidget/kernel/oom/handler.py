@@ -55,7 +55,7 @@ class OutOfMemoryCards:
             _LOG.debug("an out-of-memory error was not explained", exc_info=True)
 
     def _explain(self, error: BaseException, cell: FailedCell | None) -> None:
-        found = oom_error.found_in(error)
+        found = oom_error.find_oom_error(error)
         if found is None or id(found) == self._shown:
             return
         self._shown = id(found)

@@ -1,4 +1,4 @@
-"""IPython and the user's code: cell names, sources, variables, output slots and running cells.
+"""IPython and the user's code: running cells, output slots, interrupts, user code and its names, references.
 
-Start with ``user_code.py`` and ``running_cells.py``; nothing here measures.
+Start with ``running_cells.py`` and ``user_code.py``; nothing here measures.
 """

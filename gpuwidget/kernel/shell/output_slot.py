@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpuwidget.measure.printed_lines import PRINTED
+from gpuwidget.measure.printed_lines import PRINTED_LINES
 
 _LOG = logging.getLogger(__name__)
 
@@ -199,13 +199,13 @@ class _ClearOutputWatch:
             return
         self._publisher.clear_output = self._override
         self._publisher.register_hook(self._on_message)
-        PRINTED.listen(self._on_text, whole_lines=False)
+        PRINTED_LINES.subscribe(self._on_text, whole_lines=False)
 
     def stop(self) -> None:
         """Stop on the same thread. If other code has overridden the method since, it stays overridden."""
         if not self._has_hooks:
             return
-        PRINTED.leave(self._on_text)
+        PRINTED_LINES.unsubscribe(self._on_text)
         self._publisher.unregister_hook(self._on_message)
         if vars(self._publisher).get("clear_output") == self._override:
             if self._previous_override is None:

@@ -1,7 +1,7 @@
-"""What a shell holds: the user's variables, and what the notebook itself keeps of past cells.
+"""References that a shell holds: the user's variables, and what IPython keeps of past cells.
 
-Results live on in ``Out[n]``, ``_n``, ``_``, ``__`` and ``___`` and in three of IPython's own places; a
-failed cell's frames, with all their local variables, in seven.
+Results stay referenced by ``Out[n]``, ``_n``, ``_``, ``__`` and ``___`` and by three places inside IPython;
+the frames of a failed cell, with their local variables, by seven.
 """
 
 from __future__ import annotations
@@ -20,56 +20,62 @@ from gpuwidget.heap.user_modules import is_user_module
 from gpuwidget.measure.memory_holders import DEBUGGER, LAST_ERROR
 from gpuwidget.model.raw_attributes import module_dict
 
-_LAST = ("last_exc", "last_value", "last_traceback", "last_type")
-_UNDERS = ("_", "__", "___")
-_NUMBERED = re.compile(r"_(\d+)")
-_OWN = frozenset(("In", "Out", "_ih", "_oh", "_dh", "__builtins__", "__builtin__"))
-_NOWHERE = object()
+_LAST_ERROR_NAMES = ("last_exc", "last_value", "last_traceback", "last_type")
+_RECENT_RESULTS = ("_", "__", "___")
+_NUMBERED_RESULT = re.compile(r"_(\d+)")
+_IPYTHON_NAMES = frozenset(("In", "Out", "_ih", "_oh", "_dh", "__builtins__", "__builtin__"))
+_MISSING = object()
 
 
-def variables(shell: Any) -> list[Root]:
-    """The user's variables that may lead anywhere, those of their own modules too; None: of the program."""
+def variable_roots(shell: Any) -> list[Root]:
+    """Return the user's variables that may refer to other objects, those in the user's modules included.
+
+    Without a shell, these are the variables of ``__main__``.
+    """
     user_ns: Mapping[str, object] = vars(sys.modules["__main__"]) if shell is None else shell.user_ns
-    found: list[Root] = []
+    roots: list[Root] = []
     modules: set[int] = set()
     hidden = {} if shell is None else shell.user_ns_hidden
     for name, value in list(user_ns.items()):
         if not is_tracked(value) or type(name) is not str:
             continue
-        if (name in hidden or name[:1] == "_" or name in _OWN) and _hidden(shell, name, value):
+        if (name in hidden or name[:1] == "_" or name in _IPYTHON_NAMES) and _is_hidden(shell, name, value):
             continue
         if issubclass(type(value), ModuleType):
             if is_user_module(value) and id(value) not in modules:
                 modules.add(id(value))
-                found.append(Root(name, module_dict(value), "variable", is_namespace=True))
+                roots.append(Root(name, module_dict(value), "variable", is_namespace=True))
         else:
-            found.append(Root(name, value, "variable"))
+            roots.append(Root(name, value, "variable"))
     for name, module in list(sys.modules.items()):
         if id(module) not in modules and name != "__main__" and is_user_module(module):
             modules.add(id(module))
-            found.append(Root(name, module_dict(module), "variable", is_namespace=True))
-    return found
+            roots.append(Root(name, module_dict(module), "variable", is_namespace=True))
+    return roots
 
 
-def is_users(shell: Any, name: str) -> bool:
-    """Whether there is a variable of the user's of that name."""
-    return name in shell.user_ns and not _hidden(shell, name, shell.user_ns[name])
+def is_user_variable(shell: Any, name: str) -> bool:
+    """Return whether the user has a variable of this name."""
+    return name in shell.user_ns and not _is_hidden(shell, name, shell.user_ns[name])
 
 
-def notebook(shell: Any) -> list[Root]:
-    """What the notebook itself keeps: results, each under all its names, then the last error."""
+def notebook_roots(shell: Any) -> list[Root]:
+    """Return what IPython keeps: results, each under all its names, then the last error."""
     if shell is None:
-        return [Root(LAST_ERROR, getattr(sys, name, None), "notebook", names_parts=False) for name in _LAST]
-    found = [Root(name, value, "notebook") for name, value in _results(shell)]
-    found += [Root(LAST_ERROR, value, "notebook", names_parts=False) for value in _error(shell)]
-    debugged = getattr(getattr(shell, "InteractiveTB", None), "pdb", None)
-    if debugged is not None:
-        found.append(Root(DEBUGGER, instance_dict(debugged), "notebook", names_parts=False))
-    return found
+        return [
+            Root(LAST_ERROR, getattr(sys, name, None), "notebook", names_parts=False)
+            for name in _LAST_ERROR_NAMES
+        ]
+    roots = [Root(name, value, "notebook") for name, value in _results(shell)]
+    roots += [Root(LAST_ERROR, value, "notebook", names_parts=False) for value in _errors(shell)]
+    debugger = getattr(getattr(shell, "InteractiveTB", None), "pdb", None)
+    if debugger is not None:
+        roots.append(Root(DEBUGGER, instance_dict(debugger), "notebook", names_parts=False))
+    return roots
 
 
 def excluded_objects(shell: Any) -> list[object]:
-    """What no search for the user's variables goes behind: all those places themselves."""
+    """Return the objects that a search from the user's variables does not follow: the shell's own places."""
     if shell is None:
         return []
     found: list[object] = [shell, shell.user_ns, shell.user_ns_hidden, shell.displayhook]
@@ -78,66 +84,66 @@ def excluded_objects(shell: Any) -> list[object]:
     return [value for value in found if value is not None]
 
 
-def _hidden(shell: Any, name: str, value: object) -> bool:
-    """Whether a name is IPython's own: ``In``, ``_3``, ``exit`` and so on, unless the user gave it anew."""
+def _is_hidden(shell: Any, name: str, value: object) -> bool:
+    """Return whether IPython set the name (``In``, ``_3``, ``exit``) and the user did not reassign it."""
     if shell is None:
         return False
-    if shell.user_ns_hidden.get(name, _NOWHERE) is value:
+    if shell.user_ns_hidden.get(name, _MISSING) is value:
         return True
-    if name in _UNDERS:
-        return getattr(shell.displayhook, name, _NOWHERE) is value
-    number = _NUMBERED.fullmatch(name)
+    if name in _RECENT_RESULTS:
+        return getattr(shell.displayhook, name, _MISSING) is value
+    number = _NUMBERED_RESULT.fullmatch(name)
     if number is not None:
-        return _out(shell).get(int(number[1]), _NOWHERE) is value
-    return name in _OWN
+        return _output_history(shell).get(int(number[1]), _MISSING) is value
+    return name in _IPYTHON_NAMES
 
 
-def _is_results(name: str) -> bool:
-    return name in _UNDERS or _NUMBERED.fullmatch(name) is not None
+def _is_result_name(name: str) -> bool:
+    return name in _RECENT_RESULTS or _NUMBERED_RESULT.fullmatch(name) is not None
 
 
-def _out(shell: Any) -> dict[int, object]:
-    out = shell.user_ns.get("_oh")
-    return out if isinstance(out, dict) else {}
+def _output_history(shell: Any) -> dict[int, object]:
+    outputs = shell.user_ns.get("_oh")
+    return outputs if isinstance(outputs, dict) else {}
 
 
 def _results(shell: Any) -> Iterator[tuple[str, object]]:
-    for number, value in list(_out(shell).items()):
+    for number, value in list(_output_history(shell).items()):
         yield f"Out[{number}]", value
     for name, value in list(shell.user_ns.items()):
-        if _is_results(name) and _hidden(shell, name, value):
+        if _is_result_name(name) and _is_hidden(shell, name, value):
             yield name, value
-    # Kept beside those of the user's namespace, and after them.
-    for name in _UNDERS:
+    # The display hook and user_ns_hidden keep further references, also after the user's names are deleted.
+    for name in _RECENT_RESULTS:
         yield name, getattr(shell.displayhook, name, None)
     for name, value in list(shell.user_ns_hidden.items()):
-        if _is_results(name):
+        if _is_result_name(name):
             yield name, value
     last = getattr(shell, "last_execution_result", None)
     if last is not None:
         yield "the last result", getattr(last, "result", None)
 
 
-def _error(shell: Any) -> Iterator[object]:
-    """Every place that an error lives in after its cell."""
-    for name in _LAST:
+def _errors(shell: Any) -> Iterator[object]:
+    """Return the last error from each place that keeps it after its cell."""
+    for name in _LAST_ERROR_NAMES:
         yield getattr(sys, name, None)
     last = getattr(shell, "last_execution_result", None)
     yield getattr(last, "error_in_exec", None)
     yield getattr(last, "error_before_exec", None)
-    for formatter in _formatters(shell):
+    for formatter in _traceback_formatters(shell):
         for value in (instance_dict(formatter) or {}).values():
             if issubclass(type(value), (BaseException, TracebackType)):
                 yield value
 
 
-def _formatters(shell: Any) -> list[object]:
+def _traceback_formatters(shell: Any) -> list[object]:
     names = ("InteractiveTB", "SyntaxTB", "sys_excepthook")
     return [found for name in names if (found := getattr(shell, name, None)) is not None]
 
 
 def release(shell: Any, roots: Sequence[Root]) -> None:
-    """Let go of some of the roots that :func:`notebook` gave, wherever the shell keeps them."""
+    """Delete some of the references from :func:`notebook_roots`, from all places that keep them."""
     values = {id(root.value): root.value for root in roots if root.name not in (LAST_ERROR, DEBUGGER)}
     if values:
         _release_results(shell, values)
@@ -149,38 +155,38 @@ def release(shell: Any, roots: Sequence[Root]) -> None:
 
 def _release_results(shell: Any, values: Mapping[int, object]) -> None:
     for name, value in list(shell.user_ns.items()):
-        if id(value) in values and _is_results(name) and _hidden(shell, name, value):
-            _forget(shell.user_ns, name)
+        if id(value) in values and _is_result_name(name) and _is_hidden(shell, name, value):
+            _delete_name(shell.user_ns, name)
     for name, value in list(shell.user_ns_hidden.items()):
-        if id(value) in values and _is_results(name):
-            _forget(shell.user_ns_hidden, name)
-    for name in _UNDERS:
+        if id(value) in values and _is_result_name(name):
+            _delete_name(shell.user_ns_hidden, name)
+    for name in _RECENT_RESULTS:
         if id(getattr(shell.displayhook, name, None)) in values:
             setattr(shell.displayhook, name, "")
-    out = _out(shell)
-    for number in [number for number, value in out.items() if id(value) in values]:
-        del out[number]
+    outputs = _output_history(shell)
+    for number in [number for number, value in outputs.items() if id(value) in values]:
+        del outputs[number]
     last: Any = getattr(shell, "last_execution_result", None)
     if id(getattr(last, "result", None)) in values:
         last.result = None
 
 
-def _forget(namespace: dict[str, object], name: str) -> None:
-    """As IPython's own flush does it: ``_`` and its like stay, empty."""
-    if name in _UNDERS:
+def _delete_name(namespace: dict[str, object], name: str) -> None:
+    """Delete a result's name; ``_``, ``__`` and ``___`` become empty, as in IPython's own flush."""
+    if name in _RECENT_RESULTS:
         namespace[name] = ""
     else:
         del namespace[name]
 
 
 def _release_error(shell: Any) -> None:
-    for name in _LAST:
+    for name in _LAST_ERROR_NAMES:
         with suppress(AttributeError):
             delattr(sys, name)
     last = getattr(shell, "last_execution_result", None)
     if last is not None and (last.error_in_exec is not None or last.error_before_exec is not None):
         shell.last_execution_result = None
-    for formatter in _formatters(shell):
+    for formatter in _traceback_formatters(shell):
         for name, value in list((instance_dict(formatter) or {}).items()):
             if issubclass(type(value), (BaseException, TracebackType)):
                 setattr(formatter, name, None)

@@ -1,37 +1,42 @@
-"""Rules of what a busy GPU is busy with: kernels too small for it, float32 matrix work, memory bandwidth."""
+"""Rules about what keeps a GPU busy: small kernels, float32 matrix work, memory bandwidth, copies."""
 
 from __future__ import annotations
 
+import re
+
+from gpuwidget.measure.advice import messages
 from gpuwidget.measure.advice.evidence import (
-    Facts,
-    advice,
+    RunEvidence,
     average,
+    hotspots,
+    make_advice,
     mean,
-    moved,
-    names,
-    power,
+    mean_power,
+    mean_utilization,
     power_share,
-    verb,
+    traffic,
 )
 from gpuwidget.model.report import Advice, GpuReport
 from gpuwidget.model.units import GIB
 
-AT_WORK = 10.0
+MIN_UTILIZATION = 10.0
 """Percent of utilization below which a GPU has done too little to judge (a leak's run of allocations: 1)."""
-FEW_MULTIPROCESSORS = 10.0
+SMALL_SM = 10.0
 """Percent of SM activity up to which kernels leave the GPU empty. Recorded: tiny kernels 0.5, and 17 and
 more for training that fills it even in bursts."""
 SMALL_PART = 0.15
 """SM activity over utilization, up to which the kernels that ran were small. Recorded: tiny kernels 0.01,
 training in bursts 0.9, GPUs that wait in a collective 0.25."""
-MOST_MOVED = 1 * GIB
-"""Bytes a second over PCIe and NVLink from which on copies are what it did. Recorded: tiny kernels 0.25 GiB,
-copies 57."""
+COPY_RATE = 1 * GIB
+"""Bytes per second, sent and received over PCIe and NVLink, from which on copies take the time. Recorded:
+tiny kernels 0.25 GiB, copies 57 GiB (over PCIe, both ways together)."""
 STEADY = 1.6
-"""Highest over mean utilization, up to which it was steady. Recorded: tiny kernels 1.2, bursts 8."""
-AT_REST_POWER = 25.0
-"""Percent of the power limit at which a GPU in use but without work draws (H200: 120 of 700 W is 17)."""
-HIGHEST_AT_REST_POWER = 30.0
+"""Maximum over mean utilization, up to which it was steady. Recorded: tiny kernels 1.2, bursts 8."""
+IDLE_POWER = 25.0
+"""Percent of the power limit up to which the mean power of a GPU is that of one in use but without work
+(H200: 120 of 700 W is 17)."""
+MAX_IDLE_POWER = 30.0
+"""The same for its maximum."""
 
 FULL = 60.0
 """Percent of SM activity from which on a GPU is full of work. Recorded: 81 to 98 under full load."""
@@ -47,58 +52,49 @@ MEMORY_ALWAYS_USED = 95.0
 """Percent of the time (utilization.memory) that device memory is in use. Recorded: memory-bound 100,
 healthy 55."""
 
+MIN_COPY_UTILIZATION = 30.0
+"""Percent of utilization, which counts copies, from which on they take the time. Recorded: 100."""
+FULLY_BUSY = 90.0
+MIN_LINE_SHARE = 10.0
+"""Percent of the time that a line needs to be named as the one that copies."""
+_COPY_CALL = re.compile(r"\.(?:cpu|cuda|numpy|to|copy_)\(")
 
-def small_kernels(facts: Facts) -> Advice | None:
+
+def small_kernels(evidence: RunEvidence) -> Advice | None:
     """The kernels are so small that launching them takes the time."""
-    found = [gpu for gpu in facts.gpus if _small(gpu)]
+    torch = evidence.context.switches is not None
+    found = [gpu for gpu in evidence.gpus if _runs_small_kernels(gpu)]
     if found:
-        sm, busy = average([mean(gpu.sm_activity) for gpu in found]), _utilization(found)
-        return advice(
+        sm, busy = average([mean(gpu.sm_activity) for gpu in found]), mean_utilization(found)
+        return make_advice(
             "small-kernels",
-            f"{names(found)} ran kernels {busy:.0f} % of the time, which kept only {_few(sm)} % of the "
-            "multiprocessors at work: they are too small, and launching them takes the time.",
-            _larger(facts),
+            messages.small_kernels(found, busy, sm, torch=torch),
             {"utilization": busy, "sm_activity": sm, "gpus": [gpu.index for gpu in found]},
         )
-    found = [gpu for gpu in facts.gpus if _looks_small(gpu)]
+    found = [gpu for gpu in evidence.gpus if _likely_runs_small_kernels(gpu)]
     if not found:
         return None
-    busy = _utilization(found)
-    return advice(
+    busy = mean_utilization(found)
+    return make_advice(
         "small-kernels",
-        f"{names(found)} {verb(found, 'was', 'were')} steadily {busy:.0f} % busy and drew {power(found)}, "
-        "hardly more than at rest: "
-        "that looks like kernels that are too small (no hardware counters here to tell).",
-        _larger(facts),
-        {"utilization": busy, "power_w": average([mean(gpu.power_w) for gpu in found])},
+        messages.small_kernels_likely(found, busy, torch=torch),
+        {"utilization": busy, "power_w": mean_power(found)},
         sure=False,
     )
 
 
-def _larger(facts: Facts) -> str:
-    less = (
-        "torch.compile(mode='reduce-overhead'), CUDA graphs, fused optimizers (fused=True)"
-        if facts.around.switches is not None
-        else "kernels fused by your library's compiler, CUDA graphs"
-    )
-    return f"Give each launch more work (a larger batch), or launch less: {less}."
-
-
-def tensor_cores_idle(facts: Facts) -> Advice | None:
-    """The GPU is full of float32 work that its tensor cores could take over."""
-    found = [gpu for gpu in facts.gpus if _computes_in_fp32(gpu)]
+def tensor_cores_idle(evidence: RunEvidence) -> Advice | None:
+    """The GPU is full of float32 work that its tensor cores could do."""
+    found = [gpu for gpu in evidence.gpus if _computes_in_fp32(gpu)]
     if not found:
         return None
     tensor = average([mean(gpu.tensor_activity) for gpu in found])
     fp32 = average([mean(gpu.fp32_activity) for gpu in found])
-    switches = facts.around.switches
+    switches = evidence.context.switches
     tf32 = switches.tf32_matmul if switches is not None else None
-    off = " TF32 is off for matrix products." if tf32 is False else ""
-    return advice(
+    return make_advice(
         "tensor-cores-idle",
-        f"{names(found)} computed in float32 ({fp32:.0f} % of those pipes) with the tensor cores at "
-        f"{tensor:.0f} %.{off}",
-        f"If this is matrix work: {_on_tensor_cores(facts)}.",
+        messages.tensor_cores_idle(found, fp32, tensor, torch=switches is not None, tf32=tf32),
         {
             "sm_activity": average([mean(gpu.sm_activity) for gpu in found]),
             "tensor_activity": tensor,
@@ -109,74 +105,86 @@ def tensor_cores_idle(facts: Facts) -> Advice | None:
     )
 
 
-def _on_tensor_cores(facts: Facts) -> str:
-    switches = facts.around.switches
-    if switches is None:
-        return "bfloat16, or TF32 for float32 products, as your library has it"
-    faster = "" if switches.tf32_matmul else ", or torch.set_float32_matmul_precision('high') for TF32"
-    return f"torch.autocast('cuda', dtype=torch.bfloat16) around the forward pass{faster}"
-
-
-def memory_bound(facts: Facts) -> Advice | None:
-    """The GPU waits for its own memory."""
-    found = [gpu for gpu in facts.gpus if _waits_for_memory(gpu)]
+def memory_bound(evidence: RunEvidence) -> Advice | None:
+    """The GPU waits for its memory."""
+    torch = evidence.context.switches is not None
+    found = [gpu for gpu in evidence.gpus if _is_memory_bound(gpu)]
     if found:
         dram = average([mean(gpu.dram_activity) for gpu in found])
-        return advice(
+        return make_advice(
             "memory-bound",
-            f"{names(found)} used {dram:.0f} % of the memory bandwidth, and of the tensor cores next to "
-            "nothing: "
-            "memory is the limit.",
-            _less_memory(facts),
+            messages.memory_bound(found, dram, torch=torch),
             {
                 "dram_activity": dram,
                 "tensor_activity": average([mean(gpu.tensor_activity) for gpu in found]),
                 "gpus": [gpu.index for gpu in found],
             },
         )
-    found = [gpu for gpu in facts.gpus if _looks_memory_bound(gpu)]
+    found = [gpu for gpu in evidence.gpus if _is_likely_memory_bound(gpu)]
     if not found:
         return None
     used = average([mean(gpu.memory_utilization) for gpu in found])
-    return advice(
+    return make_advice(
         "memory-bound",
-        f"{names(found)} read or wrote device memory {used:.0f} % of the time: that looks as if memory were "
-        "the limit (no hardware counters here to tell).",
-        _less_memory(facts),
-        {"memory_utilization": used, "utilization": _utilization(found)},
+        messages.memory_bound_likely(found, used, torch=torch),
+        {"memory_utilization": used, "utilization": mean_utilization(found)},
         sure=False,
     )
 
 
-def _less_memory(facts: Facts) -> str:
-    how = " (torch.compile)" if facts.around.switches is not None else ""
-    return (
-        f"Read and write less: fuse element-wise steps{how}, use bfloat16 tensors, avoid copies and "
-        "temporary results. More arithmetic per byte costs nothing now."
+def copies(evidence: RunEvidence) -> Advice | None:
+    """The time goes to moving data over PCIe or NVLink while the multiprocessors idle."""
+    found = [gpu for gpu in evidence.gpus if _copies(gpu)]
+    if found:
+        rate = average([traffic(gpu) for gpu in found])
+        assert rate is not None
+        sm, busy = average([mean(gpu.sm_activity) for gpu in found]), mean_utilization(found)
+        return make_advice(
+            "copies",
+            messages.copies(found, rate, sm, busy, _copying_line(evidence)),
+            {
+                "utilization": busy,
+                "sm_activity": sm,
+                "pcie_and_nvlink_bytes_s": rate,
+                "gpus": [gpu.index for gpu in found],
+            },
+        )
+    found = [gpu for gpu in evidence.gpus if _likely_copies(gpu)]
+    if not found:
+        return None
+    busy = mean_utilization(found)
+    return make_advice(
+        "copies",
+        messages.copies_likely(found, busy),
+        {"utilization": busy, "power_w": mean_power(found)},
+        sure=False,
     )
 
 
-def _small(gpu: GpuReport) -> bool:
-    busy, sm, traffic = mean(gpu.utilization), mean(gpu.sm_activity), moved(gpu)
+def _runs_small_kernels(gpu: GpuReport) -> bool:
+    busy, sm, rate = mean(gpu.utilization), mean(gpu.sm_activity), traffic(gpu)
     return (
         busy is not None
         and sm is not None
-        and busy >= AT_WORK
-        and sm <= min(FEW_MULTIPROCESSORS, SMALL_PART * busy)
-        and (traffic is not None and traffic < MOST_MOVED)
+        and busy >= MIN_UTILIZATION
+        and sm <= min(SMALL_SM, SMALL_PART * busy)
+        and (rate is not None and rate < COPY_RATE)
     )
 
 
-def _looks_small(gpu: GpuReport) -> bool:
-    share, highest = power_share(gpu), power_share(gpu, highest=True)
+def _likely_runs_small_kernels(gpu: GpuReport) -> bool:
     return (
         gpu.sm_activity is None
         and gpu.utilization is not None
-        and AT_WORK <= gpu.utilization.mean <= FULL
+        and MIN_UTILIZATION <= gpu.utilization.mean <= FULL
         and gpu.utilization.max <= STEADY * gpu.utilization.mean
-        and (share is not None and share <= AT_REST_POWER)
-        and (highest is not None and highest <= HIGHEST_AT_REST_POWER)
+        and _draws_idle_power(gpu)
     )
+
+
+def _draws_idle_power(gpu: GpuReport) -> bool:
+    share, highest = power_share(gpu), power_share(gpu, highest=True)
+    return share is not None and share <= IDLE_POWER and highest is not None and highest <= MAX_IDLE_POWER
 
 
 def _computes_in_fp32(gpu: GpuReport) -> bool:
@@ -188,19 +196,35 @@ def _computes_in_fp32(gpu: GpuReport) -> bool:
     )
 
 
-def _waits_for_memory(gpu: GpuReport) -> bool:
+def _is_memory_bound(gpu: GpuReport) -> bool:
     dram, tensor = mean(gpu.dram_activity), mean(gpu.tensor_activity)
     return dram is not None and dram >= DRAM_FULL and tensor is not None and tensor <= TENSOR_IDLE
 
 
-def _looks_memory_bound(gpu: GpuReport) -> bool:
+def _is_likely_memory_bound(gpu: GpuReport) -> bool:
     used = mean(gpu.memory_utilization)
     return gpu.dram_activity is None and used is not None and used >= MEMORY_ALWAYS_USED
 
 
-def _utilization(gpus: list[GpuReport]) -> float | None:
-    return average([mean(gpu.utilization) for gpu in gpus])
+def _copies(gpu: GpuReport) -> bool:
+    busy, sm, rate = mean(gpu.utilization), mean(gpu.sm_activity), traffic(gpu)
+    return (
+        busy is not None
+        and busy >= MIN_COPY_UTILIZATION
+        and sm is not None
+        and sm <= SMALL_PART * busy
+        and rate is not None
+        and rate >= COPY_RATE
+    )
 
 
-def _few(percent: float | None) -> str:
-    return "?" if percent is None else f"{percent:.1f}" if percent < 1 else f"{percent:.0f}"
+def _likely_copies(gpu: GpuReport) -> bool:
+    busy = mean(gpu.utilization)
+    return gpu.sm_activity is None and busy is not None and busy >= FULLY_BUSY and _draws_idle_power(gpu)
+
+
+def _copying_line(evidence: RunEvidence) -> tuple[str, float] | None:
+    """Return the line that copies and its share of the time; None where no line with a share does."""
+    spots = (spot for spot in hotspots(evidence) if spot.share >= MIN_LINE_SHARE)
+    found = next((spot for spot in spots if _COPY_CALL.search(spot.source)), None)
+    return None if found is None else (found.name, found.share)

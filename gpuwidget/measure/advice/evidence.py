@@ -1,4 +1,4 @@
-"""What the rules look at: a run's figures, and what is known of the code around it."""
+"""The input of the rules: a run's figures, and what is known of the code and the host."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpuwidget.measure.notes import gpu_name
+from gpuwidget.measure.advice.messages import Text, shortened
 from gpuwidget.model.report import (
     Advice,
     CodeTime,
@@ -20,91 +20,88 @@ from gpuwidget.model.report import (
     Traffic,
     in_call,
 )
-from gpuwidget.pytorch.loaders_and_models import Loader, Model
-from gpuwidget.pytorch.torch_switches import Switches
+from gpuwidget.pytorch.torch_switches import ComputeSwitches
+from gpuwidget.pytorch.torch_variables import Loader, Model
 from gpuwidget.system.host_limits import SharedMemory
 
-SHORTEST_S = 3.0
+MIN_RUN_S = 3.0
 """No rule judges the activity of a shorter run: it has a handful of the counters' half-second windows at
 most, and much of it is start-up."""
 HAS_GAPS = 85.0
-"""Percent of mean utilization from which on a GPU had work all the time: no wait cost it anything."""
-_MOST_SOURCE = 60
-"""Characters of a line's source within a sentence."""
-_NOT_THE_USERS = re.compile(r"\bget_ipython\(\)\.(?:run_cell_magic|run_line_magic|system|getoutput)\(")
-"""What IPython makes of ``%%`` and ``!`` lines: it quotes code that is not that line's own."""
-PAGE = "docs/advice.md"
+"""Percent of mean utilization above which a GPU had work all the time: no wait cost it anything."""
+_IPYTHON_CALL = re.compile(r"\bget_ipython\(\)\.(?:run_cell_magic|run_line_magic|system|getoutput)\(")
+"""IPython's translation of ``%%`` and ``!`` lines: the code that it quotes is not that line's."""
+_PAGE = "docs/advice.md"
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
-    """What an earlier run of the same code left on one GPU, in bytes."""
+class EarlierRun:
+    """Memory on one GPU at the start and end of an earlier run of the same code, in bytes."""
 
     start: int
     end: int
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What is known beside the samples; without it the rules that need it are silent."""
+class RunContext:
+    """What is known besides the samples; rules that need an unknown part of it do not apply."""
 
     cell: str | None = None
     """Source of the cell; None outside of one."""
     loaders: tuple[Loader, ...] = ()
     models: tuple[Model, ...] = ()
-    switches: Switches | None = None
+    switches: ComputeSwitches | None = None
     can_use_cuda: bool = False
     """Whether torch is loaded and was built for CUDA."""
-    cuda_up: bool = True
-    """Whether torch has started CUDA in this process; without it no tensor of this process is on a GPU."""
+    cuda_initialized: bool = True
+    """Whether torch has initialized CUDA in this process; otherwise it has no tensor on a GPU."""
     cores: float | None = None
     """How many this process may use."""
     shared_memory: SharedMemory | None = None
     process_cpu: float | None = None
-    """Percent of one core that this process took."""
-    earlier: Mapping[str, Sequence[Ends]] | None = None
-    """By GPU: what earlier runs of the same code left, the oldest first, this one last."""
+    """CPU time of this process, percent of one core."""
+    earlier_runs: Mapping[str, Sequence[EarlierRun]] | None = None
+    """By GPU: runs of the same code, the oldest first, this one last."""
     source_of: Callable[[str], str] | None = None
-    """Gives the text of the line that a frame such as ``In[2]:4 step`` stands at; empty where it is
-    unknown."""
+    """Returns the source line of a frame such as ``In[2]:4 step``; empty where it is unknown."""
     other_gpu_work: bool = False
-    """Whether another library that works on GPUs is loaded here, or child processes run that may."""
+    """Whether another GPU library is loaded, or there are child processes that may use a GPU."""
 
 
-NOTHING_KNOWN = Surroundings()
+NO_CONTEXT = RunContext()
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """One run, as the rules see it."""
+class RunEvidence:
+    """One run, as the rules evaluate it."""
 
     gpus: tuple[GpuReport, ...]
-    """This process's, or all where that can't be told."""
-    seen: int
+    """This process's, or all where that is unknown."""
+    gpu_count: int
     """How many GPUs there are."""
     attributed: bool
     """Whether it is known which GPUs are this process's."""
     duration_s: float
-    """Seconds of the code, which :attr:`time` tells of."""
+    """Seconds of the code, which :attr:`time` covers."""
     gpu_s: float
-    """Seconds that the GPUs' figures tell of: the code's, and those for which the GPU went on after it."""
+    """Seconds that the GPUs' figures cover: the code's, and the GPU drain after it."""
     time: CodeTime | None
-    around: Surroundings = NOTHING_KNOWN
+    context: RunContext = NO_CONTEXT
     recorded: bool = False
-    """Whether the GPUs are those of a recording, which count as the run's own."""
+    """Whether the GPUs are a recording's, which count as the run's."""
     timeline: Timeline | None = None
 
     @classmethod
-    def of(cls, report: Report, around: Surroundings = NOTHING_KNOWN) -> Facts:
-        """The facts of a run that has ended."""
+    def of(cls, report: Report, context: RunContext = NO_CONTEXT) -> RunEvidence:
+        """Return the evidence of a run that has ended."""
         return cls(
             gpus=own_gpus(report.shown, report.attributed),
-            seen=len(report.gpus),
+            gpu_count=len(report.gpus),
             attributed=report.attributed,
             duration_s=report.cell.duration_s,
             gpu_s=measured_s(report.cell),
             time=report.time,
-            around=around,
+            context=context,
             recorded=report.source.recorded,
             timeline=report.timeline,
         )
@@ -112,34 +109,38 @@ class Facts:
     @property
     def long_enough(self) -> bool:
         """Whether the run is long enough for its activity to be judged."""
-        return self.gpu_s >= SHORTEST_S
+        return self.gpu_s >= MIN_RUN_S
 
     @property
     def own(self) -> bool:
-        """Whether what the GPUs did can be taken for this run's."""
+        """Whether the GPUs' work counts as this run's."""
         return self.attributed or self.recorded
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
-    """A part of a line's time that was spent in one place: in the line itself, or in the user's code
-    below."""
+class Hotspot:
+    """A part of a line's time: in the line itself, or in one frame of the user's below it."""
 
     line: LineTime
     share: float
     gpu_busy: float | None
     call: str | None
-    """The call it was in most."""
+    """The call that took most of it."""
     call_share: float | None
     """Percent of the run's time in that call."""
     frame: str | None
     source: str
-    """Empty where it is unknown, or not what was written."""
+    """Empty where it is unknown, or was translated by IPython."""
 
     @property
-    def where(self) -> str:
+    def name(self) -> str:
         """``line 7 `for x in loader:```, with the frame below it."""
         return f"{self._line} at {self.frame}" if self.frame is not None else self._line
+
+    @property
+    def name_with_call(self) -> str:
+        """:attr:`name`, with the call."""
+        return f"{self.name} {in_call(self.call)}" if self.call is not None else self.name
 
     @property
     def _line(self) -> str:
@@ -148,111 +149,96 @@ class Spot:
             return "code of no line of the cell"
         if line.until is not None:
             return f"lines {line.line} to {line.until}"
-        source = _shortened(line.source)
+        source = shortened(line.source)
         return f"line {line.line} `{source}`" if source else f"line {line.line}"
 
-    @property
-    def within(self) -> str:
-        """:attr:`where`, with the call."""
-        return f"{self.where} {in_call(self.call)}" if self.call is not None else self.where
 
-
-def spots(facts: Facts) -> list[Spot]:
-    """Where the time went, as finely as it is known, the largest part first; nothing of a short run."""
+def hotspots(evidence: RunEvidence) -> list[Hotspot]:
+    """Return where the time went, as finely as it is known, the largest part first; empty for a short run."""
     found = []
-    for seen in facts.time.lines if facts.time is not None and facts.duration_s >= SHORTEST_S else ():
-        line = replace(seen, source="") if _NOT_THE_USERS.search(seen.source) else seen
+    lines = evidence.time.lines if evidence.time is not None and evidence.duration_s >= MIN_RUN_S else ()
+    source_of = evidence.context.source_of
+    for reported in lines:
+        line = replace(reported, source="") if _IPYTHON_CALL.search(reported.source) else reported
         if not line.frames:
-            found.append(Spot(line, line.share, line.gpu_busy, line.call, line.call_share, None, line.source))
-            continue
-        # The line's call and activity are those of its frames too: of the rest alone neither is known.
-        rest = line.share - sum(frame.share for frame in line.frames)
-        found.append(Spot(line, rest, None, None, None, None, line.source))
-        for frame in line.frames:
-            source = facts.around.source_of(frame.frame) if facts.around.source_of is not None else ""
             found.append(
-                Spot(line, frame.share, frame.gpu_busy, frame.call, frame.call_share, frame.frame, source)
+                Hotspot(line, line.share, line.gpu_busy, line.call, line.call_share, None, line.source)
+            )
+            continue
+        # The line's call and activity include its frames': for the rest alone they are unknown.
+        rest = line.share - sum(frame.share for frame in line.frames)
+        found.append(Hotspot(line, rest, None, None, None, None, line.source))
+        for frame in line.frames:
+            source = source_of(frame.frame) if source_of is not None else ""
+            found.append(
+                Hotspot(line, frame.share, frame.gpu_busy, frame.call, frame.call_share, frame.frame, source)
             )
     return sorted(found, key=lambda spot: -spot.share)
 
 
 def own_gpus(gpus: Sequence[GpuReport], attributed: bool) -> tuple[GpuReport, ...]:
-    """Without those on which this process is known to have nothing: what they did is others' doing."""
-    return tuple(gpu for gpu in gpus if not attributed or not _others(gpu))
+    """Return ``gpus`` without those that this process is known not to use."""
+    return tuple(gpu for gpu in gpus if not attributed or not _unused_by_process(gpu))
 
 
 def measured_s(cell: RunInfo) -> float:
-    """Seconds that the GPUs' figures of a run tell of."""
+    """Return the seconds that the GPUs' figures of a run cover."""
     return cell.duration_s + (cell.gpu_tail_s or 0.0)
 
 
-def advice(rule: str, text: str, fix: str, evidence: Mapping[str, Any], *, sure: bool = True) -> Advice:
-    """Advice with the link to the section of its rule."""
-    kept = {name: _plain(value) for name, value in evidence.items() if value is not None}
-    return Advice(rule, sure, text, fix, kept, f"{PAGE}#{rule}")
-
-
-def names(gpus: Sequence[GpuReport]) -> str:
-    """``GPU 0``, ``GPUs 0 and 2``, ``GPUs 0, 1 and 2``."""
-    if len(gpus) == 1:
-        return gpu_name(gpus[0])
-    numbers = [gpu_name(gpu).removeprefix("GPU ") for gpu in gpus]
-    return f"GPUs {', '.join(numbers[:-1])} and {numbers[-1]}"
-
-
-def verb(gpus: Sequence[GpuReport], one: str, several: str) -> str:
-    """The form of a verb that goes with :func:`names`."""
-    return one if len(gpus) == 1 else several
+def make_advice(rule: str, text: Text, evidence: Mapping[str, Any], *, sure: bool = True) -> Advice:
+    """Return advice of ``rule``; the figures in ``evidence`` are rounded and unknown ones left out."""
+    figures = {name: _rounded(value) for name, value in evidence.items() if value is not None}
+    return Advice(rule, sure, text.text, text.fix, figures, f"{_PAGE}#{rule}")
 
 
 def mean(level: Level | None) -> float | None:
-    """Its mean, where it is known."""
+    """Return the level's mean; None where it is unknown."""
     return None if level is None else level.mean
 
 
 def average(values: Sequence[float | None]) -> float | None:
-    """Mean of those that are known."""
+    """Return the mean of the values that are known."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
 
 
-def busiest(facts: Facts) -> float | None:
-    """Mean utilization of the GPU that worked most: the others may be nobody's, or not needed."""
-    return max((gpu.utilization.mean for gpu in facts.gpus if gpu.utilization is not None), default=None)
+def mean_utilization(gpus: Sequence[GpuReport]) -> float | None:
+    """Return the mean utilization over the GPUs."""
+    return average([mean(gpu.utilization) for gpu in gpus])
 
 
-def moved(gpu: GpuReport) -> float | None:
-    """Bytes a second that it sent and received over PCIe and NVLink together; None without the counters."""
-    known = [level.mean for level in (*_ways(gpu.pcie), *_ways(gpu.nvlink)) if level is not None]
+def mean_power(gpus: Sequence[GpuReport]) -> float | None:
+    """Return the mean power over the GPUs, watts."""
+    return average([mean(gpu.power_w) for gpu in gpus])
+
+
+def busiest(evidence: RunEvidence) -> float | None:
+    """Return the mean utilization of the busiest GPU; the others may not be needed."""
+    return max((gpu.utilization.mean for gpu in evidence.gpus if gpu.utilization is not None), default=None)
+
+
+def traffic(gpu: GpuReport) -> float | None:
+    """Return bytes per second, sent and received, over PCIe and NVLink; None without the counters."""
+    known = [level.mean for level in (*_levels(gpu.pcie), *_levels(gpu.nvlink)) if level is not None]
     return sum(known) if known else None
 
 
 def power_share(gpu: GpuReport, *, highest: bool = False) -> float | None:
-    """Percent of the power it may draw that it drew, on average or at its highest; None where unknown."""
+    """Return the mean or the highest power as percent of the power limit; None where unknown."""
     if gpu.power_w is None or not gpu.power_limit_w:
         return None
     return 100 * (gpu.power_w.max if highest else gpu.power_w.mean) / gpu.power_limit_w
 
 
-def power(gpus: Sequence[GpuReport]) -> str | None:
-    """``165 of 700 W``, on average over ``gpus``; None where one is unknown."""
-    drawn, limit = average([mean(gpu.power_w) for gpu in gpus]), average([gpu.power_limit_w for gpu in gpus])
-    return None if drawn is None or limit is None else f"{drawn:.0f} of {limit:.0f} W"
-
-
-def _others(gpu: GpuReport) -> bool:
+def _unused_by_process(gpu: GpuReport) -> bool:
     held = gpu.torch is not None and gpu.torch.reserved.peak != 0
     return gpu.process_memory is not None and gpu.process_memory.peak == 0 and not held
 
 
-def _shortened(source: str) -> str:
-    line = " ".join(source.split())
-    return line if len(line) <= _MOST_SOURCE else f"{line[: _MOST_SOURCE - 1].rstrip()}…"
+def _levels(link: Traffic | None) -> tuple[Level | None, ...]:
+    return () if link is None else (link.tx, link.rx)
 
 
-def _ways(traffic: Traffic | None) -> tuple[Level | None, ...]:
-    return () if traffic is None else (traffic.tx, traffic.rx)
-
-
-def _plain(value: Any) -> Any:
+def _rounded(value: Any) -> Any:
     return round(value, 1) if isinstance(value, float) else value

@@ -1,52 +1,43 @@
-"""Rules of memory: pieces that no allocation fits, and memory that grows from run to run."""
+"""Rules about memory: fragmentation, and memory that grows from run to run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
 
-from gpuwidget.measure.advice.evidence import Ends, Facts, advice
-from gpuwidget.measure.notes import gpu_name
-from gpuwidget.model import units
+from gpuwidget.measure.advice import messages
+from gpuwidget.measure.advice.evidence import EarlierRun, RunEvidence, make_advice
 from gpuwidget.model.report import Advice, GpuReport
 from gpuwidget.model.units import MIB
 
-LEAST_APART = 512 * MIB
-"""Bytes reserved that no tensor used, from which on they matter."""
-LEAST_PART_APART = 0.2
-"""Part of what is reserved. A healthy training step keeps less than a tenth."""
+MIN_UNUSED = 512 * MIB
+"""Bytes reserved but unused by tensors, from which on they matter."""
+MIN_UNUSED_PART = 0.2
+"""Part of the reserved memory. A healthy training step keeps less than a tenth unused."""
 
 RUNS = 4
-"""Runs of the same code that must be seen: the first may make what stays (context, optimizer, workspaces),
-the three after it must each add."""
-LEAST_GROWTH = 16 * MIB
+"""Runs of the same code that are needed: the first may make what stays (context, optimizer, workspaces), and
+each of the three after it must add memory."""
+MIN_GROWTH = 16 * MIB
 """Bytes that each run must add. Less is the allocator's rounding and small caches."""
-EVEN = 0.5
-"""The least part of the average growth that each run must add: caches fill up ever more slowly, leaks
-don't."""
-KEPT = 0.9
-"""The least part of what the run before left that must still be there when the next one begins."""
+MIN_OF_MEAN_GROWTH = 0.5
+"""Part of the mean growth that each run must add: caches fill up ever more slowly, leaks don't."""
+MIN_KEPT = 0.9
+"""Part of the previous run's memory that must still be there when the next one begins."""
 
 
-def fragmentation(facts: Facts) -> Advice | None:
-    """torch flushed its cache to find room, while much of what it holds is used by no tensor."""
-    found = [gpu for gpu in facts.gpus if _in_pieces(gpu)]
+def fragmentation(evidence: RunEvidence) -> Advice | None:
+    """torch flushed its cache to find room, while tensors use only part of what it has reserved."""
+    found = [gpu for gpu in evidence.gpus if _is_fragmented(gpu)]
     if not found:
         return None
-    gpu = max(found, key=_apart)
+    gpu = max(found, key=_unused)
     torch = gpu.torch
     assert torch is not None
     retries = torch.alloc_retries or 0
-    times = "once" if retries == 1 else f"{retries} times"
-    return advice(
+    return make_advice(
         "fragmentation",
-        f"torch held at least {units.memory(_apart(gpu))} of {gpu_name(gpu)} that no tensor used and that it "
-        f"could not give back ({units.memory(torch.reserved.peak)} reserved, "
-        f"{units.memory(torch.allocated.peak)} allocated at most), although it flushed its cache {times} to "
-        "find room.",
-        "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment before the kernel "
-        "starts: the "
-        "pieces then fit again. Batches of one size help too.",
+        messages.fragmentation(gpu, _unused(gpu), torch.reserved.peak, torch.allocated.peak, retries),
         {
             "gpu": gpu.index,
             "reserved_peak_bytes": torch.reserved.peak,
@@ -57,43 +48,36 @@ def fragmentation(facts: Facts) -> Advice | None:
     )
 
 
-def growing_memory(facts: Facts) -> Advice | None:
+def growing_memory(evidence: RunEvidence) -> Advice | None:
     """Each run of the same code leaves more memory behind than the one before."""
-    for gpu in facts.gpus:
-        runs = (facts.around.earlier or {}).get(gpu.uuid, ())
-        if len(runs) < RUNS or not _grows(runs[-RUNS:]):
+    for gpu in evidence.gpus:
+        runs = (evidence.context.earlier_runs or {}).get(gpu.uuid, ())[-RUNS:]
+        if len(runs) < RUNS or not _grows(runs):
             continue
-        last = runs[-RUNS:]
-        growth = (last[-1].end - last[0].end) / (RUNS - 1)
-        course = f" {units.ARROW} ".join(units.memory(run.end) for run in last)
-        ours = gpu.torch is not None or gpu.process_memory is not None
-        whose = "" if ours else "; whose memory it is can't be told here"
-        left = _runs_left(gpu, growth)
-        full = f"; {left} more such runs fill it" if left is not None else ""
-        return advice(
+        ends = [run.end for run in runs]
+        growth = (ends[-1] - ends[0]) / (RUNS - 1)
+        attributed = gpu.torch is not None or gpu.process_memory is not None
+        return make_advice(
             "growing-memory",
-            f"Each run of this code left {units.memory(growth)} more on {gpu_name(gpu)}: "
-            f"{course}{whose}{full}.",
-            "See what keeps it: a list that collects losses or outputs with their graphs (use .item() or "
-            ".detach()), results in Out, tensors under new names.",
-            {"gpu": gpu.index, "ends_bytes": [run.end for run in last], "growth_bytes": round(growth)},
-            sure=ours,
+            messages.growing_memory(gpu, ends, growth, _runs_left(gpu, growth), attributed=attributed),
+            {"gpu": gpu.index, "ends_bytes": ends, "growth_bytes": round(growth)},
+            sure=attributed,
         )
     return None
 
 
-def _in_pieces(gpu: GpuReport) -> bool:
+def _is_fragmented(gpu: GpuReport) -> bool:
     torch = gpu.torch
     if torch is None or not torch.alloc_retries or torch.reserved.peak is None:
         return False
-    return _apart(gpu) >= max(LEAST_APART, LEAST_PART_APART * torch.reserved.peak)
+    return _unused(gpu) >= max(MIN_UNUSED, MIN_UNUSED_PART * torch.reserved.peak)
 
 
-def _apart(gpu: GpuReport) -> int:
-    """Bytes that lie unused beside tensors at the run's end, and no more than was unused at the peak.
+def _unused(gpu: GpuReport) -> int:
+    """Return the bytes that lie unused beside tensors at the run's end, at most those unused at the peak.
 
-    Memory that was freed before a request that could never fit is in the cache too, but goes back to the
-    driver with the flush. The two peaks may be of different moments: when most was reserved, at least their
+    Memory that was freed before a request that could never fit is in the cache too, but the flush returns it
+    to the driver. The two peaks may be at different moments: when most was reserved, at least their
     difference was unused.
     """
     torch = gpu.torch
@@ -103,13 +87,14 @@ def _apart(gpu: GpuReport) -> int:
     return min(unused, torch.inactive_split or 0)
 
 
-def _grows(runs: Sequence[Ends]) -> bool:
+def _grows(runs: Sequence[EarlierRun]) -> bool:
     steps = [after.end - before.end for before, after in pairwise(runs)]
-    stays = all(after.start >= KEPT * before.end for before, after in pairwise(runs))
-    return stays and min(steps) >= max(LEAST_GROWTH, EVEN * sum(steps) / len(steps))
+    stays = all(after.start >= MIN_KEPT * before.end for before, after in pairwise(runs))
+    return stays and min(steps) >= max(MIN_GROWTH, MIN_OF_MEAN_GROWTH * sum(steps) / len(steps))
 
 
 def _runs_left(gpu: GpuReport, growth: float) -> int | None:
+    """Return how many more such runs fill the GPU; None where its memory is unknown."""
     if None in (gpu.memory_total, gpu.memory_reserved, gpu.device_memory.end):
         return None
     room = (gpu.memory_total or 0) - (gpu.memory_reserved or 0) - (gpu.device_memory.end or 0)

@@ -1,4 +1,4 @@
-"""The example notebooks, copied out."""
+"""``gpuwidget examples``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpuwidget.cli.main import main
 
 
 def test_they_are_copied_into_a_new_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """``gpuwidget examples DIR`` makes the folder, and says what it put there."""
+    """``gpuwidget examples DIR`` creates the folder and prints the copies."""
     folder = tmp_path / "new" / "examples"
     assert main(["examples", str(folder)]) == 0
     copies = sorted(folder.iterdir())
@@ -25,7 +25,8 @@ def test_they_are_copied_into_a_new_folder(tmp_path: Path, capsys: pytest.Captur
 
 
 def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where one is there already, perhaps with changes of the user's, none is copied, and it is named."""
+    """Where one file exists already, perhaps with the user's changes, none is copied, and the error names
+    it."""
     mine = tmp_path / "quickstart.ipynb"
     mine.write_text("my own work")
     assert main(["examples", str(tmp_path)]) == 1
@@ -35,14 +36,14 @@ def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_no_link_is_followed(tmp_path: Path) -> None:
-    """A link of one of the names, even one that leads nowhere, is in the way like a file."""
+    """A symbolic link with one of the names, even a dangling one, counts as an existing file."""
     (tmp_path / "quickstart.ipynb").symlink_to(tmp_path / "elsewhere")
     assert main(["examples", str(tmp_path)]) == 1
     assert not (tmp_path / "elsewhere").exists()
 
 
 def test_a_folder_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file in the folder's place is said in one line."""
+    """A file in the folder's place is reported in one line."""
     (tmp_path / "file").write_text("")
     assert main(["examples", str(tmp_path / "file")]) == 1
     assert len(capsys.readouterr().err.splitlines()) == 1
@@ -52,7 +53,7 @@ def test_a_folder_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_a_folder_that_can_not_be_looked_at(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """A name too long and a folder that is shut are said in one line, without a traceback."""
+    """A name too long and an unreadable folder are reported in one line, without a traceback."""
     look = os.stat
 
     def shut(path: Any, *args: Any, **options: Any) -> os.stat_result:
@@ -69,7 +70,7 @@ def test_a_folder_that_can_not_be_looked_at(
 def test_a_failure_midway_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """On a full disk nothing half remains, nothing of the user's goes, and the next try succeeds."""
+    """On a full disk no partial copy stays, no file of the user is lost, and the next try succeeds."""
     (tmp_path / "mine.ipynb").write_text("my own work")
     read = Path.read_bytes
     last = notebooks()[-1]
@@ -89,7 +90,7 @@ def test_a_failure_midway_leaves_nothing(
 
 @pytest.mark.parametrize("words", [["--json", "examples", "x"], ["-i", "1", "examples", "x"]])
 def test_wrong_use(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What belongs to a look at the GPUs is refused, and nothing is made."""
+    """Options of the table of GPUs are rejected, and nothing is created."""
     monkeypatch.chdir(tmp_path)
     assert main(words) == 2
     assert list(tmp_path.iterdir()) == []
@@ -98,7 +99,7 @@ def test_wrong_use(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_an_installation_without_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It says so."""
+    """An installation without notebooks is reported."""
     monkeypatch.setattr(examples, "_INSTALLED", tmp_path)
     assert main(["examples", str(tmp_path / "x")]) == 1
     assert "has no notebooks" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The table of the command line, compared whole."""
+"""The table of the command line, compared as a whole."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gpuwidget.model.samples import Origin, Sample
 
 
 def lines(one: Sample, width: int = 80) -> list[str]:
-    """The table, line by line, with its times in UTC."""
+    """The table as lines, with its times in UTC."""
     return render_table(one, width=width, tz=timezone.utc).splitlines()
 
 
 def test_all_gpus_and_their_processes_read_in_eighty_columns() -> None:
-    """A row a GPU, a row a process, the largest first, units once."""
+    """A row per GPU, a row per process, the largest first, each unit once."""
     first, second = h200(0), h200(1)
     one = sample(
         (
@@ -53,7 +53,7 @@ def test_all_gpus_and_their_processes_read_in_eighty_columns() -> None:
 
 
 def test_what_is_not_known_is_not_a_zero() -> None:
-    """Every value may be n/a, and the columns stay where they are."""
+    """Every value may be n/a, and the columns keep their places."""
     one, two = h200(0), h200(1)
     values = ("utilization", "memory_used", "power_w", "power_limit_w", "temperature_c", "sm_clock_mhz")
     unknown = reading(one, **dict.fromkeys((*values, "throttle", "processes")))
@@ -70,7 +70,7 @@ def test_what_is_not_known_is_not_a_zero() -> None:
 
 
 def test_gpus_that_cannot_be_read_say_so_in_their_row() -> None:
-    """Lost and silent GPUs keep their place; the others are as always."""
+    """Lost and silent GPUs keep their rows; the others are unaffected."""
     gpus = [h200(index) for index in range(5)]
     gone = {"processes": None, "missing": {"processes": "the GPU is lost"}}
     one = sample(
@@ -91,7 +91,7 @@ def test_gpus_that_cannot_be_read_say_so_in_their_row() -> None:
 
 
 def test_a_gpu_that_has_not_answered_yet_is_not_called_free() -> None:
-    """Before the first answer nothing is said of who uses it."""
+    """Before the first reading the table lists no processes."""
     one = h200(0)
     assert lines(sample((one, reading(one, answered=None, processes=None))))[2:] == [
         "GPU  Name",
@@ -100,7 +100,7 @@ def test_a_gpu_that_has_not_answered_yet_is_not_called_free() -> None:
 
 
 def test_a_recording_is_labelled_before_anything_else() -> None:
-    """Nobody takes recorded GPUs for this machine's."""
+    """Recorded GPUs are labelled as a recording."""
     origin = replace(LIVE, kind="replay", recording="Recording of 1 \N{MULTIPLICATION SIGN} NVIDIA H200")
     one = h200(0)
     assert lines(sample((one, reading(one)), origin=origin)) == [
@@ -115,7 +115,7 @@ def test_a_recording_is_labelled_before_anything_else() -> None:
 
 
 def test_without_a_gpu_there_is_the_reason() -> None:
-    """A machine without a GPU explains itself, wrapped to the terminal."""
+    """Without a GPU the table shows the reason, wrapped to the terminal."""
     reason = "No NVIDIA driver was found. Install one, or start the container with access to the GPUs."
     origin = Origin(kind="none", reason=reason, recording=None, driver=None, cuda_driver=None)
     assert lines(sample(origin=origin), width=60) == [
@@ -127,7 +127,7 @@ def test_without_a_gpu_there_is_the_reason() -> None:
 
 
 def test_slices_stand_beneath_their_gpu_and_long_names_lose_their_maker() -> None:
-    """MIG slices are rows of their own; the telling end of a name is kept."""
+    """MIG slices have rows; a long name keeps its specific end."""
     parent = h200(0)
     slice_ = h200(0, uuid="MIG-1", mig_index=1, mig_parent=parent.uuid, name="NVIDIA H200 MIG 1g.18gb")
     laptop = h200(1, name="NVIDIA GeForce RTX 4090 Laptop GPU")
@@ -144,7 +144,7 @@ def test_slices_stand_beneath_their_gpu_and_long_names_lose_their_maker() -> Non
 
 @pytest.mark.parametrize("width", [1, 40, 64, 80, 200])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
-    """Long names, reasons and commands are cut with an ellipsis, wide characters counted as two."""
+    """Long names, reasons and commands are cut with an ellipsis; wide characters count as two."""
     one = h200(0, name="NVIDIA GeForce RTX 4090 Laptop GPU")
     wide = process(1, GIB, user="a" * 40, program="python 训练.py " + "x" * 300)
     made = render_table(
@@ -156,7 +156,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 
 
 def test_reasons_are_kept_where_names_must_be_cut() -> None:
-    """At 80 columns a reason in full takes precedence over a long name."""
+    """At 80 columns a whole reason takes precedence over a long name."""
     one = h200(0, name="NVIDIA GeForce RTX 4090 Laptop GPU")
     assert lines(sample((one, reading(one, throttle=("too hot (hardware)",)))))[2:4] == [
         "GPU  Name         Util %     Memory GiB    Power W  °C   MHz  Limited by",
@@ -165,7 +165,7 @@ def test_reasons_are_kept_where_names_must_be_cut() -> None:
 
 
 def test_names_cannot_command_the_terminal() -> None:
-    """Escape sequences, line ends and text-direction marks of others are shown, not obeyed."""
+    """Escape sequences, line ends and text-direction marks are shown as text, not sent to the terminal."""
     one = h200(0, name="H\x1b[2J200")
     evil = process(1, GIB, user="a\nb", program="\x1b]0;title\x07 \u202egpj.exe \udcff")
     shown = lines(sample((one, reading(one, processes=(evil,)))))
@@ -174,7 +174,7 @@ def test_names_cannot_command_the_terminal() -> None:
 
 
 def test_colour_marks_the_rows_that_need_a_person_and_nothing_else() -> None:
-    """Yellow for lost, silent and slowed GPUs; the text is the same without."""
+    """Lost, silent and throttled GPUs are yellow; the text is the same without color."""
     gpus = [h200(index) for index in range(4)]
     one = sample(
         (gpus[0], reading(gpus[0], lost_since=EPOCH)),

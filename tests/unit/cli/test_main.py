@@ -30,7 +30,7 @@ PATIENCE_S = 60
 
 @pytest.fixture(autouse=True)
 def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Times in UTC, 80 columns, no colour."""
+    """Times in UTC, 80 columns, no color."""
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("NO_COLOR", "1")
@@ -42,26 +42,26 @@ def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The source of a process is a recording in which nothing changes."""
+    """Make the source of a process a recording in which nothing changes."""
     path = write(tmp_path / "still.jsonl", meta(), tick(0, values(mem_used=1024**3)))
     monkeypatch.setenv("GPUWIDGET_SOURCE", f"replay:{path}")
     return path
 
 
 def run(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own."""
+    """Run the command in a subprocess."""
     return subprocess.run(
         [*GPUWIDGET, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False, **more
     )
 
 
 def look(source: FakeSource, *arguments: str) -> int:
-    """The command in this process, with a source that the test sets."""
+    """Run the command in this process, with a source that the test sets."""
     return main(arguments, Sampler(source, FakeClock()))
 
 
 def test_one_look_shows_all_gpus_and_their_processes(capsys: pytest.CaptureFixture[str]) -> None:
-    """`gpuwidget` alone: everything at one glance, and a success."""
+    """`gpuwidget` alone prints all GPUs and succeeds."""
     source = FakeSource(gpus=2)
     source.processes[1] = (Process(42, "compute", 5 * 1024**3, "anna", "python train.py", "--lr 1"),)
     source.memory[1] = 6 * 1024**3
@@ -80,7 +80,7 @@ def test_one_look_shows_all_gpus_and_their_processes(capsys: pytest.CaptureFixtu
 
 
 def test_a_lost_gpu_does_not_hide_the_others(capsys: pytest.CaptureFixture[str]) -> None:
-    """And the look is a success: there is a GPU."""
+    """The command succeeds, as there is a GPU."""
     source = FakeSource(gpus=2)
     source.failing[0] = GpuLostError("fell off the bus")
     assert look(source) == 0
@@ -95,7 +95,7 @@ def test_a_lost_gpu_does_not_hide_the_others(capsys: pytest.CaptureFixture[str])
 def test_without_a_gpu_it_says_why_and_fails(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
 ) -> None:
-    """Scripts can ask by the exit status, people read the sentence; there is no traceback."""
+    """Scripts get an exit status, people a sentence; there is no traceback."""
     source = FakeSource(gpus=0, kind="none")
     source.reason = "No NVIDIA driver was found."
     assert look(source, *arguments) == 1
@@ -108,7 +108,7 @@ def test_without_a_gpu_it_says_why_and_fails(
 
 
 def test_json_is_the_sample_with_finite_numbers_only(capsys: pytest.CaptureFixture[str]) -> None:
-    """One object on one line; a NaN, which is not JSON, is null."""
+    """The output is one object on one line; a NaN, which is not JSON, is null."""
     source = FakeSource()
     source.utilization[0] = float("nan")
     source.power[0] = None
@@ -138,7 +138,7 @@ def test_json_is_the_sample_with_finite_numbers_only(capsys: pytest.CaptureFixtu
 def test_wrong_use_is_one_clear_line(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
 ) -> None:
-    """Usage, the reason, and the exit status of wrong use."""
+    """The output has the usage and the reason; the exit status is that of a usage error."""
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2
@@ -146,7 +146,7 @@ def test_wrong_use_is_one_clear_line(
 
 
 def test_options_of_a_look_are_not_silently_dropped_by_record(capsys: pytest.CaptureFixture[str]) -> None:
-    """`gpuwidget -i 5 record FILE` would record at another interval than it says."""
+    """`gpuwidget -i 5 record FILE` is rejected: it would not record at that interval."""
     assert look(FakeSource(), "-i", "5", "record", "x") == 2
     expected = "gpuwidget: record takes no --json, and its --interval after the word record.\n"
     assert capsys.readouterr().err == expected
@@ -155,7 +155,7 @@ def test_options_of_a_look_are_not_silently_dropped_by_record(capsys: pytest.Cap
 def test_a_source_that_does_not_exist_is_explained(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A slip in GPUWIDGET_SOURCE is wrong use, not a machine without a GPU."""
+    """A typing error in GPUWIDGET_SOURCE is a usage error, not a machine without a GPU."""
     monkeypatch.setattr("gpuwidget.sampler.sampler._sampler", None)
     monkeypatch.setenv("GPUWIDGET_SOURCE", "nvlm")
     assert main([]) == 2
@@ -168,7 +168,7 @@ def test_a_source_that_does_not_exist_is_explained(
 def test_a_driver_that_never_comes_up_is_not_waited_for(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After half a minute it says what it waits for, and ends."""
+    """After half a minute it prints what it waits for, and exits."""
     sampler = Sampler(FakeSource(), FakeClock())
     monkeypatch.setattr(sampler, "wait_until_open", lambda timeout_s: False)
     assert main([], sampler) == 1
@@ -179,12 +179,12 @@ def test_a_driver_that_never_comes_up_is_not_waited_for(
 
 
 def test_version() -> None:
-    """`gpuwidget --version` and `python -m gpuwidget --version` are the same."""
+    """`gpuwidget --version` and `python -m gpuwidget --version` print the same."""
     assert run("--version").stdout == f"gpuwidget {gpuwidget.__version__}\n"
 
 
 def test_the_command_loads_nothing_it_does_not_need(replay: Path) -> None:
-    """A look costs neither torch nor a notebook stack, and a replay not even NVML."""
+    """The table loads neither torch nor a notebook stack, and a replay not even NVML."""
     code = (
         "import sys; from gpuwidget.cli.main import main; main([]); "
         "print([name for name in ('torch', 'IPython', 'ipywidgets', 'bqplot', 'pandas', 'tornado', 'pynvml') "
@@ -195,7 +195,7 @@ def test_the_command_loads_nothing_it_does_not_need(replay: Path) -> None:
 
 
 def test_again_and_again_until_ctrl_c(replay: Path) -> None:
-    """`-i` without a terminal prints look after look, a blank line between; Ctrl-C ends it in peace."""
+    """`-i` without a terminal prints table after table with a blank line between; Ctrl-C ends it quietly."""
     with subprocess.Popen(
         [*GPUWIDGET, "-i", "0.05"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -219,7 +219,7 @@ def test_again_and_again_until_ctrl_c(replay: Path) -> None:
 
 
 def test_json_again_and_again_is_one_object_a_line(replay: Path) -> None:
-    """For programs: a stream of samples, each later than the one before."""
+    """Programs get a stream of samples, each later than the one before."""
     with subprocess.Popen(
         [*GPUWIDGET, "-i", "0.05", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -232,7 +232,7 @@ def test_json_again_and_again_is_one_object_a_line(replay: Path) -> None:
 
 
 def test_in_a_terminal_it_repeats_in_place(replay: Path) -> None:
-    """Each look is drawn over the one before, and what is left of that is cleared."""
+    """Each table overwrites the one before, and the rest of that is cleared."""
     controller, terminal = pty.openpty()
     with subprocess.Popen([*GPUWIDGET, "-i", "0.05"], stdout=terminal, stderr=subprocess.PIPE) as process:
         os.close(terminal)
@@ -252,7 +252,7 @@ def test_in_a_terminal_it_repeats_in_place(replay: Path) -> None:
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(replay: Path) -> None:
-    """`gpuwidget -i 1 | head -1` ends without a word."""
+    """`gpuwidget -i 1 | head -1` ends without an error message."""
     with subprocess.Popen(
         [*GPUWIDGET, "-i", "0.05"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -269,7 +269,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(replay: Path) -> None:
 def test_a_recording_stopped_by_a_signal_is_whole(
     replay: Path, tmp_path: Path, number: signal.Signals, name: str
 ) -> None:
-    """Ctrl-C, or the end of a batch job, leaves a file that plays."""
+    """Ctrl-C, or the end of a batch job, leaves a recording that plays."""
     path = tmp_path / name
     with subprocess.Popen(
         [*GPUWIDGET, "record", str(path), "--interval", "0.05"],
@@ -291,7 +291,7 @@ def test_a_recording_stopped_by_a_signal_is_whole(
 
 
 def test_recording_over_a_file_is_refused(replay: Path) -> None:
-    """With a sentence, before anything is read, and the file stays."""
+    """An existing file is reported before anything is read, and stays."""
     before = replay.read_bytes()
     made = run("record", str(replay))
     expected = f"gpuwidget: {str(replay)!r} exists already and is left as it is: give another name.\n"

@@ -323,10 +323,10 @@ def test_settings_of_the_notebooks_torch_are_checked(monkeypatch: pytest.MonkeyP
         return WELL
 
     monkeypatch.setattr(isolated_run, "run_in_subprocess", run)
-    monkeypatch.setattr(torch_switches, "switches", lambda: None)
+    monkeypatch.setattr(torch_switches, "compute_switches", lambda: None)
     doctor_command.doctor()
-    off = torch_switches.Switches(tf32_matmul=None, tf32_conv=None, cudnn=False)
-    monkeypatch.setattr(torch_switches, "switches", lambda: off)
+    off = torch_switches.ComputeSwitches(tf32_matmul=None, tf32_conv=None, cudnn=False)
+    monkeypatch.setattr(torch_switches, "compute_switches", lambda: off)
     assert doctor_command.doctor().doctor == WELL
     assert [(one.cudnn_off, one.devices) for one in asked] == [(False, None), (True, None)]
     monkeypatch.setattr(cuda_state, "devices", lambda: (TorchDevice(0, "aa-bb"), TorchDevice(1, None)))

@@ -1,4 +1,4 @@
-"""A cell's error is told of as IPython notes it, once, and the result is as IPython made it afterwards."""
+"""An error of a cell is reported once, as IPython stores it, and the result object stays unchanged."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from gpuwidget.kernel.cells.cell_errors import listen_for_error
 
 
 class Result:
-    """As IPython's: the error is noted in it."""
+    """A result like IPython's."""
 
     error_in_exec: BaseException | None = None
 
 
 class Slotted:
-    """Has no room for anything else."""
+    """A result that accepts no further attributes."""
 
     __slots__ = ("error_in_exec",)
 
 
 def run_cell_async(info: object, result: Any, code: Callable[[], object]) -> Any:
-    """Runs ``code`` as IPython does, after its ``pre_run_cell``."""
+    """Run ``code`` as ``pre_run_cell``, then store errors in the result, as IPython does."""
     code()
     if result is not None:
         result.error_in_exec = None
@@ -32,49 +32,51 @@ def run_cell_async(info: object, result: Any, code: Callable[[], object]) -> Any
     return result
 
 
-def test_the_first_error_is_told() -> None:
-    """With the result, which has the error by then and is what it was."""
-    info, heard = object(), list[Any]()
+def test_the_first_error() -> None:
+    """The callback gets the result with the first error, and the result has its class back."""
+    info, errors = object(), list[Any]()
 
     def listen() -> None:
-        listen_for_error(info, lambda result: heard.append((type(result), str(result.error_in_exec))))
+        listen_for_error(info, lambda result: errors.append((type(result), str(result.error_in_exec))))
 
     result = run_cell_async(info, Result(), listen)
-    assert heard == [(Result, "no")]
+    assert errors == [(Result, "no")]
     assert (type(result), list(vars(result))) == (Result, ["error_in_exec"])
 
 
 def test_a_cell_within_a_cell() -> None:
-    """Each cell's error is its own."""
-    outer, inner, heard = object(), object(), list[str]()
+    """Each cell reports its error only."""
+    outer, inner, errors = object(), object(), list[str]()
 
     def listen() -> None:
-        listen_for_error(outer, lambda result: heard.append("outer"))
-        run_cell_async(inner, Result(), lambda: listen_for_error(inner, lambda result: heard.append("inner")))
-        assert heard == ["inner"]
+        listen_for_error(outer, lambda result: errors.append("outer"))
+        run_cell_async(
+            inner, Result(), lambda: listen_for_error(inner, lambda result: errors.append("inner"))
+        )
+        assert errors == ["inner"]
 
     run_cell_async(outer, Result(), listen)
-    assert heard == ["inner", "outer"]
+    assert errors == ["inner", "outer"]
 
 
-def test_taken_back() -> None:
-    """Nobody is told of an error after that, and nothing is left."""
-    info, heard = object(), list[Any]()
+def test_stopped() -> None:
+    """After stop(), twice, no error is reported, and the result is unchanged."""
+    info, errors = object(), list[Any]()
 
     def listen() -> None:
-        stop = listen_for_error(info, heard.append)
+        stop = listen_for_error(info, errors.append)
         stop()
         stop()
 
     result = run_cell_async(info, Result(), listen)
-    assert (heard, type(result), list(vars(result))) == ([], Result, ["error_in_exec"])
+    assert (errors, type(result), list(vars(result))) == ([], Result, ["error_in_exec"])
 
 
 @pytest.mark.parametrize("result", [None, Slotted()])
-def test_where_it_cannot_be_told(result: Any) -> None:
-    """The cell goes on as ever, with whatever notes its end, and also outside of a cell."""
-    info, heard = object(), list[Any]()
-    run_cell_async(info, result, lambda: listen_for_error(info, heard.append)())
-    run_cell_async(info, result, lambda: listen_for_error(object(), heard.append)())
-    listen_for_error(info, heard.append)()
-    assert heard == []
+def test_where_the_result_is_not_found(result: Any) -> None:
+    """Without a usable result, and outside a cell, nothing is reported and nothing fails."""
+    info, errors = object(), list[Any]()
+    run_cell_async(info, result, lambda: listen_for_error(info, errors.append)())
+    run_cell_async(info, result, lambda: listen_for_error(object(), errors.append)())
+    listen_for_error(info, errors.append)()
+    assert errors == []

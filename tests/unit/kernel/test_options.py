@@ -1,4 +1,4 @@
-"""The options of %%gpuwatch, and the cell that is left when its line is taken out."""
+"""The options of %%gpuwatch, and the cell that runs without its line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_defaults() -> None:
 
 
 def test_every_option() -> None:
-    """GPUs with spaces or commas between them, a name with spaces in quotes."""
+    """GPUs are separated by spaces or commas; a name with spaces is quoted."""
     options = parse("--gpu 0,1 cuda:2 --gpu GPU-ab --interval 1.5 --no-live --no-sync --name 'my run'")
     assert options.run.gpus == ("0", "1", "cuda:2", "GPU-ab")
     assert (options.run.interval_s, options.run.sync) == (1.5, False)
@@ -64,7 +64,7 @@ def test_need_and_wait(line: str, need: int | None, wait_s: float | None) -> Non
     ],
 )
 def test_bad_options_are_one_line(line: str) -> None:
-    """What can't be used is said in one line that names the option and where to read on."""
+    """The error for an invalid option is one line that names the option and the help."""
     with pytest.raises(OptionError) as raised:
         parse(line)
     text = str(raised.value)
@@ -73,8 +73,8 @@ def test_bad_options_are_one_line(line: str) -> None:
     assert text.endswith("%%gpuwatch? shows the options.")
 
 
-def test_there_is_no_exclusive() -> None:
-    """`--exclusive` is an unknown option like any other, alone and beside `--need`."""
+def test_exclusive_is_unknown() -> None:
+    """`--exclusive` is an unknown option, alone and with `--need`."""
     message = "%%gpuwatch: unrecognized arguments: --exclusive. %%gpuwatch? shows the options."
     for line in ("--exclusive", "--exclusive --need 1GiB --wait 10m"):
         with pytest.raises(OptionError) as raised:
@@ -84,13 +84,13 @@ def test_there_is_no_exclusive() -> None:
 
 
 def test_an_unclosed_quote() -> None:
-    """A name without its closing quote is a sentence too."""
+    """A missing closing quote is a one-line error too."""
     with pytest.raises(OptionError, match="No closing quotation"):
         parse("--name 'x")
 
 
 def test_help_names_every_option() -> None:
-    """%%gpuwatch? shows all there is."""
+    """%%gpuwatch? shows every option."""
     for option in ("--gpu", "--interval", "--no-live", "--no-sync", "--quiet", "--name", "--need", "--wait"):
         assert option in HELP
 
@@ -115,12 +115,12 @@ def test_help_names_every_option() -> None:
     ],
 )
 def test_which_cells_are_watched(cell: str, options: str | None) -> None:
-    """The line counts where it is the first that is not blank, or under a magic that runs its body itself."""
+    """A cell is watched if %%gpuwatch is its first line, or follows %%time, %%timeit or %%prun."""
     assert find_in_cell(cell) == options
 
 
 @pytest.mark.parametrize(
-    ("cell", "left"),
+    ("cell", "rest"),
     [
         ("%%gpuwatch\nx\n", "# %%gpuwatch\nx\n"),
         ("%%gpuwatch --quiet\nx", "# %%gpuwatch --quiet\nx"),
@@ -136,6 +136,6 @@ def test_which_cells_are_watched(cell: str, options: str | None) -> None:
         ("x = 1\n", "x = 1\n"),
     ],
 )
-def test_the_cell_that_is_left(cell: str, left: str) -> None:
-    """Line numbers and indentation hold; a cell magic below comes first."""
-    assert "".join(without_watch_line(cell.splitlines(keepends=True))) == left
+def test_the_cell_without_its_line(cell: str, rest: str) -> None:
+    """Line numbers and indentation stay; a cell magic below becomes the first line."""
+    assert "".join(without_watch_line(cell.splitlines(keepends=True))) == rest

@@ -1,4 +1,4 @@
-"""Cells that wait for free memory: on which GPU, how long, and what they show."""
+"""A cell waits for free memory on the right GPU, for the time given, and shows why."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ GIB = 1024**3
 TOTAL = 150_000_000_000
 
 
-class Line:
-    """What a user sees meanwhile."""
+class FakeStatusLine:
+    """Records the status line that a user sees during the wait."""
 
     def __init__(self) -> None:
         self.shown: list[str] = []
@@ -47,7 +47,7 @@ class Line:
 
 
 class Bench:
-    """A clock that goes on by itself, two GPUs, and cells that wait for them."""
+    """Two GPUs, a clock that advances by itself, and cells that wait for the GPUs."""
 
     def __init__(self, reason: str | None = None, reserved: int | None = 0) -> None:
         self.clock = FakeClock()
@@ -59,19 +59,19 @@ class Bench:
         self.sampler = Sampler(self.source, self.clock)
         self._keep = self.sampler.subscribe()
         self.clock.until(lambda: self.sampler.latest is not None)
-        self.line = Line()
+        self.line = FakeStatusLine()
 
     def wait(self, line: str) -> str | None:
-        """Wait as a cell with those options does; its card's note. The clock advances meanwhile."""
+        """Wait like a cell with these options, while the clock advances; return the card's note."""
         options = parse(line)
         assert options.need is not None
         made: list[str | OptionError | None] = []
         shown: Any = self.line
-        # Interrupts belong to the main thread: the clock goes on in another.
+        # The wait runs on the main thread, which receives interrupts; the clock advances on another.
         over = threading.Event()
 
         def tick() -> None:
-            # Not while a reading is under way: on a slow machine the time for it would be over.
+            # Not during a reading, which would time out on a slow machine.
             fast = self.sampler._fast
             while not over.wait(0.001):
                 if fast.is_done(fast._requested):
@@ -91,8 +91,8 @@ class Bench:
             raise outcome
         return outcome
 
-    def refused(self, options: str) -> str:
-        """The sentence with which a cell is refused."""
+    def error_of(self, options: str) -> str:
+        """Return the message with which a cell is skipped."""
         with pytest.raises(OptionError) as raised:
             self.wait(options)
         text = str(raised.value)
@@ -112,28 +112,28 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     made.sampler.stop()
 
 
-def stranger(memory: int | None, program: str = "python train.py", user: str | None = "anna") -> Process:
+def other_process(memory: int | None, program: str = "python train.py", user: str | None = "anna") -> Process:
     return Process(pid=1, kind="compute", memory=memory, user=user, program=program, arguments="--key X")
 
 
-def test_room_is_there(bench: Bench) -> None:
-    """With room enough the cell begins at once, and its card says nothing of it."""
+def test_enough_free_memory(bench: Bench) -> None:
+    """A cell with enough free memory runs at once, and its card has no note."""
     assert bench.wait("--need 20GiB --wait 10m") is None
     assert bench.line.shown == []
     assert wait_for_memory.collectors(None) == []
 
 
-def test_looking_once(bench: Bench) -> None:
-    """Without --wait a cell that has no room is refused: how much there is, and who holds the rest."""
+def test_need_without_wait(bench: Bench) -> None:
+    """Without --wait, a cell without enough memory is skipped; the message names free memory and holders."""
     bench.source.memory[0] = TOTAL - 12 * GIB
     mine = own_user()
     bench.source.processes[0] = (
-        *(stranger(10 * GIB, "<b>") for _ in range(3)),
-        stranger(None, "quiet"),
-        stranger(50 * GIB, user=mine),
-        stranger(4 * GIB, user=None),
+        *(other_process(10 * GIB, "<b>") for _ in range(3)),
+        other_process(None, "quiet"),
+        other_process(50 * GIB, user=mine),
+        other_process(4 * GIB, user=None),
     )
-    text = bench.refused("--need 20GiB")
+    text = bench.error_of("--need 20GiB")
     assert text == (
         "--need: the cell was not run. It asks for 20.0 GiB free on GPU 0 H200 (the first that CUDA sees); "
         "it has 12.0 of 139.7 GiB free, held by another process: python train.py 50.0 GiB, "
@@ -144,15 +144,15 @@ def test_looking_once(bench: Bench) -> None:
     assert bench.line.closed > 0
 
 
-def test_waiting_until_there_is_room(bench: Bench) -> None:
-    """The cell begins when somebody makes room; meanwhile a line says how much there is, and the card why."""
+def test_waiting_until_memory_is_free(bench: Bench) -> None:
+    """The cell runs when the memory is free; a status line shows the wait, and the card has a note."""
     bench.source.memory[1] = TOTAL - 12 * GIB
 
-    def make_room() -> None:
+    def free_memory() -> None:
         if len(bench.line.shown) == 3:
             bench.source.memory[1] = TOTAL - 21 * GIB
 
-    bench.line.on_show = make_room
+    bench.line.on_show = free_memory
     note = bench.wait("--need 20GiB --wait 10m --gpu 1")
     assert bench.line.shown[0] == (
         "Waiting for 20.0 GiB free on GPU 1 H200 (--gpu): it has 12.0 of 139.7 GiB free. "
@@ -165,28 +165,28 @@ def test_waiting_until_there_is_room(bench: Bench) -> None:
     assert len(wait_for_memory.collectors(note)) == 1
 
 
-def test_in_vain(bench: Bench) -> None:
-    """After the time given the cell is refused, with what there was at the last."""
+def test_waiting_in_vain(bench: Bench) -> None:
+    """After the time given, the cell is skipped; the message has the last reading."""
     bench.source.memory[0] = TOTAL - 12 * GIB
-    assert bench.refused("--need 20GiB --wait 90s") == (
+    assert bench.error_of("--need 20GiB --wait 90s") == (
         "--need: the cell was not run. It waited 1 min 30 s for 20.0 GiB free on GPU 0 H200 "
         "(the first that CUDA sees); it has 12.0 of 139.7 GiB free."
     )
 
 
-def test_more_than_there_is(bench: Bench) -> None:
-    """What no wait can bring is refused at once."""
-    assert bench.refused("--need 1TiB --wait 10m").endswith("; GPU 0 has 139.7 GiB in all.")
+def test_more_memory_than_the_gpu_has(bench: Bench) -> None:
+    """A cell that needs more memory than the GPU has is skipped at once."""
+    assert bench.error_of("--need 1TiB --wait 10m").endswith("; GPU 0 has 139.7 GiB in all.")
     assert bench.line.shown == []
 
 
-def test_what_the_driver_keeps_is_never_free(bench: Bench) -> None:
-    """It is no room, and a cell that asks for so much that it would need it is refused at once."""
+def test_memory_that_the_driver_reserves(bench: Bench) -> None:
+    """Reserved memory does not count as free; a cell that would need it is skipped at once."""
     keeps = Bench(reserved=GIB)
     keeps.source.memory[0] = TOTAL - 21 * GIB
     assert keeps.wait("--need 20GiB") is None
-    assert "; it has 20.0 of 139.7 GiB free." in keeps.refused("--need 20.5GiB")
-    assert keeps.refused("--need 139GiB --wait 10m") == (
+    assert "; it has 20.0 of 139.7 GiB free." in keeps.error_of("--need 20.5GiB")
+    assert keeps.error_of("--need 139GiB --wait 10m") == (
         "--need: the cell was not run. It asks for 139.0 GiB free on GPU 0 H200 (the first that CUDA sees); "
         "GPU 0 has 139.7 GiB in all, of which the driver keeps 1.0 GiB."
     )
@@ -194,10 +194,10 @@ def test_what_the_driver_keeps_is_never_free(bench: Bench) -> None:
     keeps.sampler.stop()
 
 
-def test_what_the_driver_keeps_is_not_known(bench: Bench) -> None:
-    """Then nobody can say what is free, and no wait will change that."""
+def test_unknown_reserved_memory(bench: Bench) -> None:
+    """If the reserved memory is unknown, so is the free memory: the cell is skipped at once."""
     unknown = Bench(reserved=None)
-    assert unknown.refused("--need 1GiB --wait 10m") == (
+    assert unknown.error_of("--need 1GiB --wait 10m") == (
         "--need: the cell was not run. It asks for 1.0 GiB free on GPU 0 H200 (the first that CUDA sees); "
         "the free memory of GPU 0 is unknown, because the driver does not report how much of its memory it "
         "reserves."
@@ -207,20 +207,20 @@ def test_what_the_driver_keeps_is_not_known(bench: Bench) -> None:
 
 
 def test_a_gpu_that_is_lost(bench: Bench) -> None:
-    """It has no room, whatever it was last known to use."""
+    """The free memory of a lost GPU is unknown, whatever its last reading was."""
     bench.source.failing[0] = GpuLostError("GPU 0 fell off the bus.")
-    assert bench.refused("--need 1GiB --wait 2s").endswith("; it has n/a (the GPU is lost).")
+    assert bench.error_of("--need 1GiB --wait 2s").endswith("; it has n/a (the GPU is lost).")
 
 
-def test_the_cells_own_torch_cache_is_room(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What torch holds here without a tensor in it serves this cell: nobody waits for it, and the card says
-    that it was counted; where it is not enough, the line says what there is of it."""
-    cache = DeviceBlocks(0, (), (), (), 40 * GIB, returnable=30 * GIB, waiting=0, private=0)
+def test_the_torch_cache_of_this_process_counts(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory in the empty cache of this process's torch counts as free, and the card says so; if it is not
+    enough, the message states its size."""
+    cache = DeviceBlocks(0, (), (), (), 40 * GIB, returnable=30 * GIB, pending_free=0, private_pools=0)
     monkeypatch.setattr(allocator, "snapshot", lambda: {0: cache})
     bench.source.memory[0] = TOTAL - 12 * GIB
-    bench.source.processes[0] = (stranger(30 * GIB),)
+    bench.source.processes[0] = (other_process(30 * GIB),)
     assert "; it has 12.0 of 139.7 GiB free (and 30.0 GiB in this notebook's empty torch cache), held by" in (
-        bench.refused("--need 43GiB")
+        bench.error_of("--need 43GiB")
     )
     assert bench.wait("--need 42GiB") == (
         "12.0 GiB of GPU 0 were free; --need also counted 30.0 GiB of this notebook's empty torch cache, "
@@ -228,11 +228,11 @@ def test_the_cells_own_torch_cache_is_room(bench: Bench, monkeypatch: pytest.Mon
     )
     assert bench.wait("--need 12GiB") is None
     monkeypatch.setattr(allocator, "snapshot", lambda: 1 / 0)
-    assert "; it has 12.0 of 139.7 GiB free, held by" in bench.refused("--need 20GiB")
+    assert "; it has 12.0 of 139.7 GiB free, held by" in bench.error_of("--need 20GiB")
 
 
-def test_what_goes_wrong_meanwhile_runs_no_cell(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever fails while a cell's room is looked at, the cell is refused, in one line."""
+def test_a_failing_check_skips_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the check itself fails, the cell is skipped with one line."""
     monkeypatch.setattr(wait_for_memory, "process_sampler", lambda: 1 / 0)
     with pytest.raises(OptionError) as raised:
         wait_for_memory.wait_for_memory(parse("--need 1GiB"), None)
@@ -243,45 +243,45 @@ def test_what_goes_wrong_meanwhile_runs_no_cell(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_cell_without_need_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without --need the driver is not read before the cell."""
+    """Without --need, the driver is not queried before the cell."""
     monkeypatch.setattr(wait_for_memory, "process_sampler", lambda: 1 / 0)
     assert wait_for_memory.wait_for_memory(parse(""), None) is None
 
 
-def test_memory_that_nobody_knows(bench: Bench) -> None:
-    """Where the driver does not say what is free the cell does not begin, and the reason is told."""
+def test_unknown_free_memory(bench: Bench) -> None:
+    """If the driver does not report the free memory, the cell is skipped with the reason."""
     bench.source.memory[0] = None
     bench.source.missing = {"memory_used": "not supported by this GPU"}
-    text = bench.refused("--need 1GiB --wait 2s")
+    text = bench.error_of("--need 1GiB --wait 2s")
     assert text.endswith("; it has n/a (not supported by this GPU).")
 
 
-def test_an_interrupt_ends_it(bench: Bench) -> None:
-    """'Stop' skips the cell with a sentence and without a KeyboardInterrupt."""
+def test_an_interrupt_ends_the_wait(bench: Bench) -> None:
+    """A click on stop skips the cell with a message, without a KeyboardInterrupt."""
     bench.source.memory[0] = TOTAL - 12 * GIB
     bench.line.on_show = lambda: signal.raise_signal(signal.SIGINT)
     before = signal.getsignal(signal.SIGINT)
-    text = bench.refused("--need 20GiB --wait 10m")
+    text = bench.error_of("--need 20GiB --wait 10m")
     assert text.startswith("Interrupted after ")
     assert text.endswith("the cell was not run.")
     assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_several_gpus(bench: Bench) -> None:
-    """Each GPU that --gpu names must have the room; those that have not are named."""
+    """Each GPU in --gpu must have the memory; the message names those that do not."""
     bench.source.memory[1] = TOTAL - 12 * GIB
-    assert "; GPU 1 has 12.0 of 139.7 GiB free. With" in bench.refused("--need 20GiB --gpu 0 1")
+    assert "; GPU 1 has 12.0 of 139.7 GiB free. With" in bench.error_of("--need 20GiB --gpu 0 1")
     assert bench.wait("--need 12GiB --gpu 0 1") is None
 
 
 # -- which GPU -------------------------------------------------------------------------------------------
 
 
-def which(bench: Bench, options: str = "") -> tuple[list[int], str]:
-    """Indices of the GPUs a cell means, and how they were chosen."""
+def chosen(bench: Bench, options: str = "") -> tuple[list[int], str]:
+    """Return the indices of the GPUs that a cell would use, and how they were chosen."""
     sample = bench.sampler.read_now(1.0)
-    found, words = targets(parse(options), sample)
-    return [target.gpu.index for target in found], words
+    found, chosen_as = targets(parse(options), sample)
+    return [target.gpu.index for target in found], chosen_as
 
 
 @pytest.mark.parametrize(
@@ -306,53 +306,53 @@ def test_which_gpu(
     visible: str | None,
     expected: tuple[list[int], str],
 ) -> None:
-    """What the cell names, else what torch would use, else the first that CUDA will see; and it is said."""
+    """The GPU is the one that the cell names, else torch's, else CUDA's first; the message says which."""
     monkeypatch.setattr(cuda_state, "default_device", lambda: default)
     monkeypatch.setattr(cuda_state, "current_cuda_device", lambda: current)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert which(bench, options) == expected
+    assert chosen(bench, options) == expected
 
 
-def test_the_gpu_of_a_choice_that_waits_for_cuda(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After `%gpu device cuda:1 --light` and before CUDA is up, the cell means the GPU it is about to use."""
+def test_a_device_choice_before_cuda_is_initialized(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After `%gpu device cuda:1 --light`, before CUDA is initialized, the cell waits for cuda:1."""
     monkeypatch.setitem(sys.modules, "torch", make_torch())
     switch = DeviceSwitch()
-    monkeypatch.setattr(targets_module, "SWITCH", switch)
+    monkeypatch.setattr(targets_module, "DEVICE_SWITCH", switch)
     switch.attach(threading.get_ident())
     switch.choose("cuda:1", new_tensors=False)
-    assert which(bench) == ([0], "the first that CUDA sees")  # it holds from the next cell
+    assert chosen(bench) == ([0], "the first that CUDA sees")  # the choice applies from the next cell
     switch.before_cell()
-    assert which(bench) == ([1], "chosen as the current CUDA device, cuda:1")
-    monkeypatch.setattr(cuda_state, "current_cuda_device", lambda: 0)  # the user's own code has moved it
-    assert which(bench) == ([0], "the current CUDA device, cuda:0")
+    assert chosen(bench) == ([1], "chosen as the current CUDA device, cuda:1")
+    monkeypatch.setattr(cuda_state, "current_cuda_device", lambda: 0)  # user code changed it
+    assert chosen(bench) == ([0], "the current CUDA device, cuda:0")
     switch.detach()
     monkeypatch.setattr(cuda_state, "current_cuda_device", lambda: None)
-    assert which(bench) == ([0], "the first that CUDA sees")
+    assert chosen(bench) == ([0], "the first that CUDA sees")
 
 
 @pytest.mark.parametrize(
-    ("options", "visible", "said"),
+    ("options", "visible", "message"),
     [
         ("--device cpu", None, "--device cpu is no GPU"),
         ("--device cuda:7", None, "Which GPU cuda:7 is can't be told here"),
         ("", "", "CUDA_VISIBLE_DEVICES hides every GPU"),
     ],
 )
-def test_no_gpu_that_could_be_meant(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, options: str, visible: str | None, said: str
+def test_no_gpu_can_be_chosen(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, options: str, visible: str | None, message: str
 ) -> None:
-    """Where no GPU can be meant the cell is refused, and told what to do."""
+    """If no GPU can be chosen, the cell is skipped, and the message says what to do."""
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    with pytest.raises(OptionError, match=said):
-        which(bench, options)
+    with pytest.raises(OptionError, match=message):
+        chosen(bench, options)
 
 
 def test_a_machine_without_a_gpu(bench: Bench) -> None:
-    """The reason why there is none is told."""
+    """Without a GPU, the message has the reason."""
     without = Bench(reason="The driver is not installed.")
     assert (
-        without.refused("--need 1GiB --wait 10m") == "The cell asks for a GPU. The driver is not installed."
+        without.error_of("--need 1GiB --wait 10m") == "The cell asks for a GPU. The driver is not installed."
     )
     without.sampler.stop()

@@ -1,4 +1,4 @@
-"""Watching from Python: in scripts, nested, in threads, on functions of every kind."""
+"""Watching from Python works in scripts, nested, in threads and on functions of every kind."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def labels(report: Report | None) -> list[str]:
 
 
 def test_a_with_statement_gives_a_report() -> None:
-    """The report is there when the body has ended, with label, marks and status, and is kept."""
+    """After the body there is a report with label, marks and status, and reports() has it too."""
     with gpuwidget.watch("epoch 1") as w:
         assert w.report is None
         w.mark("half")
@@ -45,7 +45,7 @@ def test_a_with_statement_gives_a_report() -> None:
 
 
 def test_a_number_is_a_label_too() -> None:
-    """So is whatever else was given: it is its text, wherever reports are listed."""
+    """A label may be any object; lists of reports show its text."""
     for epoch in range(2):
         with gpuwidget.watch(epoch) as w:
             pass
@@ -60,7 +60,7 @@ def test_a_number_is_a_label_too() -> None:
 
 
 def test_an_error_passes_through() -> None:
-    """What the body raises arrives as it was, and there is a report all the same."""
+    """The exception of the body is unchanged, and there is a report all the same."""
     w = gpuwidget.watch()
     with pytest.raises(ZeroDivisionError), w:
         1 / 0  # noqa: B018
@@ -69,7 +69,7 @@ def test_an_error_passes_through() -> None:
 
 
 def test_an_interrupt_passes_through() -> None:
-    """Stopped by the user is another thing than failed."""
+    """A body that the user interrupted has the status "interrupted", not "error"."""
     w = gpuwidget.watch()
     with pytest.raises(KeyboardInterrupt), w:
         raise KeyboardInterrupt
@@ -77,8 +77,8 @@ def test_an_interrupt_passes_through() -> None:
     assert w.report.cell.status == "interrupted"
 
 
-def test_one_watch_may_be_used_again_and_within_itself() -> None:
-    """Each entry is a run of its own; the last to end is the report."""
+def test_a_watch_is_reentrant() -> None:
+    """Each entry is a separate run; the watch has the report of the last one to end."""
     w = gpuwidget.watch("again")
     with w, w:
         w.mark("inner")
@@ -87,7 +87,7 @@ def test_one_watch_may_be_used_again_and_within_itself() -> None:
 
 
 def test_marks_go_to_the_innermost_watch() -> None:
-    """gpuwidget.mark needs no name of the watch, and does nothing where nothing is watched."""
+    """gpuwidget.mark() adds to the innermost watch, and does nothing outside a watch."""
     gpuwidget.mark("nowhere")
     with gpuwidget.watch() as outer:
         gpuwidget.mark("out")
@@ -97,8 +97,8 @@ def test_marks_go_to_the_innermost_watch() -> None:
     assert (labels(outer.report), labels(inner.report)) == (["out"], ["in"])
 
 
-def test_threads_do_not_mix_up_their_watches() -> None:
-    """Each thread's marks are its own watch's."""
+def test_marks_of_several_threads() -> None:
+    """A mark goes to the watch of its thread."""
     both = threading.Barrier(2)
     found: dict[str, list[str]] = {}
 
@@ -118,7 +118,7 @@ def test_threads_do_not_mix_up_their_watches() -> None:
 
 
 def test_a_decorated_function() -> None:
-    """With and without a label; the function's result, name and docstring are its own."""
+    """With or without a label, the function keeps its result, name and docstring."""
 
     @gpuwidget.watch
     def double(x: int) -> int:
@@ -140,7 +140,7 @@ def test_a_decorated_function() -> None:
 
 
 def test_a_decorated_method() -> None:
-    """It gets its instance."""
+    """A decorated method receives its instance."""
 
     class Model:
         size = 3
@@ -154,7 +154,7 @@ def test_a_decorated_method() -> None:
 
 
 def test_a_decorated_coroutine_is_measured_to_its_end() -> None:
-    """The run lasts until the coroutine is done, not until it was made."""
+    """The run lasts until the coroutine is done."""
 
     @gpuwidget.watch
     async def answer() -> int:
@@ -167,7 +167,7 @@ def test_a_decorated_coroutine_is_measured_to_its_end() -> None:
 
 
 def test_decorated_generators_are_measured_to_their_end() -> None:
-    """Plain and asynchronous ones."""
+    """The run of a plain or asynchronous generator lasts until it is exhausted."""
 
     @gpuwidget.watch
     def count() -> Iterator[int]:
@@ -189,8 +189,8 @@ def test_decorated_generators_are_measured_to_their_end() -> None:
     assert labels(count.report) == labels(count_async.report) == ["between"]
 
 
-def test_a_generator_that_is_left_early_has_not_failed() -> None:
-    """A loop that breaks out of it is no error."""
+def test_a_generator_that_is_closed_early() -> None:
+    """A loop that breaks out of a generator is no error."""
 
     @gpuwidget.watch
     def count() -> Iterator[int]:
@@ -204,7 +204,7 @@ def test_a_generator_that_is_left_early_has_not_failed() -> None:
 
 
 def test_a_generator_may_be_advanced_in_several_contexts() -> None:
-    """Frameworks that do so get their items, and the report is there."""
+    """A framework that does so gets all items, and there is a report."""
 
     @gpuwidget.watch
     def count() -> Iterator[int]:
@@ -217,7 +217,7 @@ def test_a_generator_may_be_advanced_in_several_contexts() -> None:
 
 
 def test_one_watch_in_two_threads_at_once(sampler: Sampler) -> None:
-    """Each thread leaves what it entered."""
+    """Each thread ends the run that it started."""
     w = gpuwidget.watch("shared")
     both = threading.Barrier(2)
     failed: list[BaseException] = []
@@ -243,7 +243,7 @@ def test_one_watch_in_two_threads_at_once(sampler: Sampler) -> None:
 def test_an_interrupt_while_it_starts_leaves_nothing_running(
     sampler: Sampler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sampling does not go on for a watch that never began."""
+    """An interrupt while the watch starts stops sampling, and the body does not run."""
 
     def interrupt(timeout_s: float) -> None:
         raise KeyboardInterrupt
@@ -256,7 +256,7 @@ def test_an_interrupt_while_it_starts_leaves_nothing_running(
 
 
 def test_a_decorated_coroutine_function_is_still_one() -> None:
-    """Frameworks that ask get the right answer, where this Python lets a decorator say so."""
+    """inspect.iscoroutinefunction() is true for it, on Pythons that let a decorator mark it."""
 
     @gpuwidget.watch
     async def answer() -> int:
@@ -267,7 +267,7 @@ def test_a_decorated_coroutine_function_is_still_one() -> None:
 
 
 def test_the_last_200_reports_are_kept() -> None:
-    """Older ones are let go."""
+    """reports() returns the last 200 reports; older ones are dropped."""
     for number in range(205):
         with gpuwidget.watch(str(number)):
             pass
@@ -275,7 +275,7 @@ def test_the_last_200_reports_are_kept() -> None:
     assert (len(kept), kept[0], kept[-1]) == (200, "5", "204")
 
 
-def test_a_sample_of_now() -> None:
-    """gpuwidget.sample() reads every GPU once, and nothing goes on running."""
+def test_one_sample() -> None:
+    """gpuwidget.sample() reads each GPU once."""
     sample = gpuwidget.sample()
     assert [reading.memory_used for reading in sample.readings] == [1_000_000]

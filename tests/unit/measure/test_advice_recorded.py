@@ -10,7 +10,7 @@ import pytest
 from helpers_replay import Player, repeated, shipped_without
 
 from gpuwidget.kernel.cells import run_context
-from gpuwidget.kernel.cells.run_context import Around
+from gpuwidget.kernel.cells.run_context import RunContextBuilder
 from gpuwidget.model.report import Advice, CodeTime, LineTime, Report
 from gpuwidget.sources.replay import SHIPPED
 
@@ -196,11 +196,11 @@ def test_what_held_the_clock_down_is_kept_and_full_load_is_no_trouble(player: Pl
 
 def test_a_leak_from_run_to_run(player: Player, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same code four times, each leaving more: told by then, and as what can't be told whose it is."""
-    monkeypatch.setattr(run_context, "_past", type(run_context._past)())
+    monkeypatch.setattr(run_context, "_earlier_runs", type(run_context._earlier_runs)())
     player.go_to(124.4)
     found = []
     for _ in range(4):
-        run = player.start("0", label="epoch", surroundings=Around(None))
+        run = player.start("0", label="epoch", run_context=RunContextBuilder(None))
         player.play(0.5)
         found.append(player.report(run).advice)
     assert [said(advice) for advice in found] == [[], [], [], [("growing-memory", False)]]
@@ -236,10 +236,10 @@ class Onlooker:
     def stop(self) -> None: ...
     def abandon(self) -> None: ...
 
-    def testify(self, report: Report) -> Report:
+    def annotate(self, report: Report) -> Report:
         return report
 
-    def so_far(self) -> CodeTime:
+    def snapshot(self) -> CodeTime:
         call = "DataLoader._next_data"
         loading = LineTime(7, "for x, y in loader:", 82.0, 3.0, call, None, call_share=82.0)
         return CodeTime((loading, LineTime(8, "step(x, y)", 18.0, 90.0, None, None)), 4000, 0.02, *[None] * 4)
@@ -254,7 +254,7 @@ def test_while_a_run_goes_on_its_lines_are_evidence_too(
     path = repeated(tmp_path / "x.jsonl", *STEADY[phase], 6)
     player = Player(path)
     try:
-        run = player.start("0", witnesses=[Onlooker()])
+        run = player.start("0", collectors=[Onlooker()])
         player.play(30.5)
         shown = run.progress().advice
         assert said(() if shown is None else (shown,)) == expected

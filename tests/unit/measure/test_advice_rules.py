@@ -9,9 +9,9 @@ import helpers_reports as reports
 import pytest
 from helpers_reports import gib, gpu
 
-import gpuwidget.measure.advice as rules_in_order
 from gpuwidget.measure.advice import advise
-from gpuwidget.measure.advice.evidence import Ends, Facts, Surroundings
+from gpuwidget.measure.advice import rules as rules_module
+from gpuwidget.measure.advice.evidence import EarlierRun, RunContext, RunEvidence
 from gpuwidget.model.report import (
     Advice,
     CodeTime,
@@ -25,8 +25,8 @@ from gpuwidget.model.report import (
     TorchMemory,
     Traffic,
 )
-from gpuwidget.pytorch.loaders_and_models import Loader, Model
-from gpuwidget.pytorch.torch_switches import Switches
+from gpuwidget.pytorch.torch_switches import ComputeSwitches
+from gpuwidget.pytorch.torch_variables import Loader, Model
 from gpuwidget.system.host_limits import SharedMemory
 
 LOADER = Loader("loader", num_workers=0, pin_memory=False, prefetch_factor=None, persistent_workers=False)
@@ -69,9 +69,9 @@ def unused(index: int = 0, **changes: Any) -> GpuReport:
     return busy(index, **({**none, "dram_activity": level(0.0), "power_w": level(120.0)} | changes))
 
 
-def facts(*gpus: GpuReport, around: Surroundings | None = None, **changes: Any) -> Facts:
+def evidence(*gpus: GpuReport, context: RunContext | None = None, **changes: Any) -> RunEvidence:
     """A run of 20 seconds."""
-    made = Facts(gpus, len(gpus), True, 20.0, 20.0, None, around or Surroundings())
+    made = RunEvidence(gpus, len(gpus), True, 20.0, 20.0, None, context or RunContext())
     return replace(made, **changes)
 
 
@@ -101,14 +101,14 @@ def line(
     return LineTime(number, source, share, gpu_busy, call, frame, None, frames, within)
 
 
-def only(given: Facts) -> Advice:
+def only(given: RunEvidence) -> Advice:
     """The one advice there is."""
     found = advise(given)
     assert len(found) == 1, found
     return found[0]
 
 
-def rules(given: Facts) -> list[str]:
+def rules(given: RunEvidence) -> list[str]:
     """Names of the rules that spoke."""
     return [one.rule for one in advise(given)]
 
@@ -116,47 +116,49 @@ def rules(given: Facts) -> list[str]:
 def test_a_healthy_run_gets_none() -> None:
     """Full load in bfloat16, with loaders, switches and models all known."""
     model = Model("model", "Net", 0, gib(1), True)
-    around = Surroundings(
-        "train()", (LOADER,), (model,), Switches(False, True, True), True, True, 8.0, None, 100.0
+    context = RunContext(
+        "train()", (LOADER,), (model,), ComputeSwitches(False, True, True), True, True, 8.0, None, 100.0
     )
     steps = line("loss.backward()", 60.0, 99.0, "backward")
-    assert rules(facts(busy(0), busy(1), around=around, time=time_of(steps))) == []
+    assert rules(evidence(busy(0), busy(1), context=context, time=time_of(steps))) == []
 
 
 def test_a_run_of_a_few_seconds_is_not_judged() -> None:
     """Three seconds is the least: before that there are too few windows."""
     hungry = busy(tensor_activity=level(2.0), fp32_activity=level(66.0))
-    assert rules(facts(hungry, gpu_s=2.9)) == []
-    assert rules(facts(hungry, gpu_s=3.0)) == ["tensor-cores-idle"]
+    assert rules(evidence(hungry, gpu_s=2.9)) == []
+    assert rules(evidence(hungry, gpu_s=3.0)) == ["tensor-cores-idle"]
 
 
 def test_a_gpu_that_goes_on_after_the_code_is_judged_by_its_own_time() -> None:
     """Four seconds of code, sixty of work that it has queued: figures of the GPU are told of all of it."""
     slowed = busy(throttled={"too hot": 60.0})
-    assert only(facts(slowed, duration_s=4.0, gpu_s=64.0)).text == (
+    assert only(evidence(slowed, duration_s=4.0, gpu_s=64.0)).text == (
         "GPU 0 ran at a lower clock for 60 of 64 s: too hot."
     )
-    assert rules(facts(half_idle(bursts=10), duration_s=4.0, gpu_s=64.0)) == []
-    assert rules(facts(half_idle(bursts=10), duration_s=4.0, gpu_s=4.0)) == ["input-pipeline"]
+    assert rules(evidence(half_idle(bursts=10), duration_s=4.0, gpu_s=64.0)) == []
+    assert rules(evidence(half_idle(bursts=10), duration_s=4.0, gpu_s=4.0)) == ["input-pipeline"]
     long = reports.report(slowed, cell=reports.cell(4.0, gpu_tail_s=60.0))
-    assert (Facts.of(long).duration_s, Facts.of(long).gpu_s) == (4.0, 64.0)
+    assert (RunEvidence.of(long).duration_s, RunEvidence.of(long).gpu_s) == (4.0, 64.0)
 
 
 def test_of_a_short_code_no_line_is_judged() -> None:
     """However long the GPU goes on."""
     waits = time_of(line("loss.item()", 90.0, 90.0))
-    assert rules(facts(half_idle(), time=waits, duration_s=2.9, gpu_s=64.0)) == []
-    assert rules(facts(half_idle(), time=waits, duration_s=3.0, gpu_s=64.0)) == ["sync-points"]
+    assert rules(evidence(half_idle(), time=waits, duration_s=2.9, gpu_s=64.0)) == []
+    assert rules(evidence(half_idle(), time=waits, duration_s=3.0, gpu_s=64.0)) == ["sync-points"]
 
 
 def test_one_rule_that_fails_silences_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is said does not hang on what is not."""
 
-    def fails(_: Facts) -> None:
+    def fails(_: RunEvidence) -> None:
         raise ValueError("odd")
 
-    monkeypatch.setattr(rules_in_order, "_ACTIVITY_RULES", (fails, *rules_in_order._ACTIVITY_RULES))
-    assert rules(facts(busy(tensor_activity=level(2.0), fp32_activity=level(66.0)))) == ["tensor-cores-idle"]
+    monkeypatch.setattr(rules_module, "_ACTIVITY_RULES", (fails, *rules_module._ACTIVITY_RULES))
+    assert rules(evidence(busy(tensor_activity=level(2.0), fp32_activity=level(66.0)))) == [
+        "tensor-cores-idle"
+    ]
 
 
 # -- whose work it is ------------------------------------------------------------------------------------
@@ -165,14 +167,14 @@ def test_one_rule_that_fails_silences_no_other(monkeypatch: pytest.MonkeyPatch) 
 def test_others_work_is_nothing_to_advise_on() -> None:
     """Where nobody knows whose a GPU is, a cell that only sleeps is told nothing of it."""
     hungry = busy(tensor_activity=level(2.0), fp32_activity=level(66.0), throttled={"too hot": 20.0})
-    assert rules(facts(hungry, attributed=False)) == []
-    assert rules(facts(hungry, attributed=False, recorded=True)) == ["tensor-cores-idle", "throttled"]
+    assert rules(evidence(hungry, attributed=False)) == []
+    assert rules(evidence(hungry, attributed=False, recorded=True)) == ["tensor-cores-idle", "throttled"]
 
 
 def test_where_it_may_be_ours_that_is_said() -> None:
     """Another GPU library is loaded here, or a child may be at work: said, and never as certain."""
     hungry = busy(tensor_activity=level(2.0), fp32_activity=level(66.0))
-    said = only(facts(hungry, attributed=False, around=Surroundings(other_gpu_work=True)))
+    said = only(evidence(hungry, attributed=False, context=RunContext(other_gpu_work=True)))
     assert (said.rule, said.sure) == ("tensor-cores-idle", False)
     assert said.text == (
         "GPU 0 computed in float32 (66 % of those pipes) with the tensor cores at 2 %. Whose work that is "
@@ -186,8 +188,8 @@ def test_a_gpu_that_was_asked_for_and_is_not_ours_counts_for_nothing() -> None:
     hungry = {"tensor_activity": level(2.0), "fp32_activity": level(66.0)}
     theirs = busy(1, **hungry, process_memory=Span(0, 0, 0), torch=nothing)
     report = reports.report(theirs, cell=reports.cell(20.0))
-    assert rules(Facts.of(report)) == []
-    assert rules(Facts.of(replace(report, gpus=(busy(1, **hungry),)))) == ["tensor-cores-idle"]
+    assert rules(RunEvidence.of(report)) == []
+    assert rules(RunEvidence.of(replace(report, gpus=(busy(1, **hungry),)))) == ["tensor-cores-idle"]
 
 
 # -- the input pipeline ----------------------------------------------------------------------------------
@@ -196,13 +198,13 @@ def test_a_gpu_that_was_asked_for_and_is_not_ours_counts_for_nothing() -> None:
 def test_a_starved_gpu_by_its_line() -> None:
     """The line, its call, the share of the time, the GPU meanwhile, and the loader's settings with a
     remedy."""
-    given = facts(
+    given = evidence(
         half_idle(),
         time=time_of(
             line("for x, y in loader:", 61.2, 4.0, "DataLoader._next_data"),
             line("step(x, y)", 38.8, 97.0, number=8),
         ),
-        around=Surroundings(loaders=(LOADER,), cores=8.0, shared_memory=SharedMemory(gib(64), gib(60))),
+        context=RunContext(loaders=(LOADER,), cores=8.0, shared_memory=SharedMemory(gib(64), gib(60))),
     )
     said = only(given)
     assert (said.rule, said.sure) == ("input-pipeline", True)
@@ -255,29 +257,29 @@ def test_a_starved_gpu_by_its_line() -> None:
 )
 def test_what_is_loading(seen: LineTime, found: bool) -> None:
     """By the call or by the loader's name, with the GPU idle, and for long enough."""
-    given = facts(half_idle(), time=time_of(seen), around=Surroundings(loaders=(LOADER,)))
+    given = evidence(half_idle(), time=time_of(seen), context=RunContext(loaders=(LOADER,)))
     assert rules(given) == (["input-pipeline"] if found else [])
 
 
 def test_a_gpu_that_did_nothing_waited_for_no_data() -> None:
     """Preparing data, or training on the CPU, starves no GPU; what another user's does is not fed either."""
     waiting = starved("for x in loader:", "DataLoader._next_data")
-    around = Surroundings(loaders=(LOADER,))
-    assert rules(facts(half_idle(), time=waiting, around=around)) == ["input-pipeline"]
-    assert rules(facts(unused(), time=waiting, around=around)) == []
-    assert rules(facts(busy(), time=waiting, around=around)) == []
+    context = RunContext(loaders=(LOADER,))
+    assert rules(evidence(half_idle(), time=waiting, context=context)) == ["input-pipeline"]
+    assert rules(evidence(unused(), time=waiting, context=context)) == []
+    assert rules(evidence(busy(), time=waiting, context=context)) == []
     on_cpu = time_of(line("for x in loader:", 60.0, 0.0), line("model(x)", 40.0, 0.0, number=8))
-    assert rules(facts(half_idle(), time=on_cpu, around=around)) == []
+    assert rules(evidence(half_idle(), time=on_cpu, context=context)) == []
     unknown = time_of(line("for x in loader:", 60.0, None), line("model(x)", 40.0, None, number=8))
-    assert rules(facts(half_idle(), time=unknown, around=around)) == ["input-pipeline"]
-    strangers = replace(around, other_gpu_work=True)
-    assert rules(facts(half_idle(), time=unknown, around=strangers, attributed=False)) == []
+    assert rules(evidence(half_idle(), time=unknown, context=context)) == ["input-pipeline"]
+    strangers = replace(context, other_gpu_work=True)
+    assert rules(evidence(half_idle(), time=unknown, context=strangers, attributed=False)) == []
 
 
 def test_a_function_that_only_may_be_a_datasets_is_no_certainty() -> None:
     """Without a loader in sight ``__getitem__`` may be anybody's."""
     seen = line("train()", 61.0, 4.0, "sleep", "In[2]:9 Images.__getitem__")
-    said = only(facts(half_idle(), time=time_of(seen)))
+    said = only(evidence(half_idle(), time=time_of(seen)))
     assert (said.rule, said.sure) == ("input-pipeline", False)
     assert said.text == (
         "It looks as if the GPU waited for its data: 61 % of the time went to line 7 `train()` at In[2]:9 "
@@ -292,7 +294,7 @@ def test_loading_in_several_places_names_the_largest() -> None:
         FrameTime("data.py:30 my_collate", 20.0, 8.0, None, None),
     )
     epoch = LineTime(7, "for x in loader:", 60.0, 4.0, None, None, None, within)
-    given = facts(half_idle(), time=time_of(epoch), around=Surroundings(loaders=(LOADER,)))
+    given = evidence(half_idle(), time=time_of(epoch), context=RunContext(loaders=(LOADER,)))
     assert only(given).text == (
         "The GPU waits for its data: 60 % of the time went to loading, 40 % of it in line 7 `for x in "
         "loader:` at data.py:9 Images.__getitem__ in sleep; the GPU was 4 % busy."
@@ -302,16 +304,16 @@ def test_loading_in_several_places_names_the_largest() -> None:
 def test_where_the_time_went_is_known_bursts_prove_nothing() -> None:
     """Bursts look like loading; a witness that saw something else is right."""
     bursts = half_idle(utilization=Level(20.0, 90.0), bursts=30)
-    assert [(one.rule, one.sure) for one in advise(facts(bursts))] == [("input-pipeline", False)]
-    assert rules(facts(bursts, time=time_of(line("parse(text)", 80.0, 0.0, "parse")))) == []
+    assert [(one.rule, one.sure) for one in advise(evidence(bursts))] == [("input-pipeline", False)]
+    assert rules(evidence(bursts, time=time_of(line("parse(text)", 80.0, 0.0, "parse")))) == []
 
 
 @pytest.mark.parametrize(
-    ("loader", "around", "fix"),
+    ("loader", "context", "fix"),
     [
         (
             replace(LOADER, num_workers=7, pin_memory=True),
-            Surroundings(cores=8.0),
+            RunContext(cores=8.0),
             "loader has num_workers=7, pin_memory=True, as many workers as this process has cores for "
             "(7): more "
             "don't help. Make an item cheaper: decode less, keep it decoded, do the rest on the GPU in "
@@ -319,7 +321,7 @@ def test_where_the_time_went_is_known_bursts_prove_nothing() -> None:
         ),
         (
             replace(LOADER, num_workers=2, prefetch_factor=2, persistent_workers=True),
-            Surroundings(cores=16.0, shared_memory=SharedMemory(64 * 1024**2, 60 * 1024**2)),
+            RunContext(cores=16.0, shared_memory=SharedMemory(64 * 1024**2, 60 * 1024**2)),
             "loader has num_workers=2, pin_memory=False now. Try num_workers=8, pin_memory=True, "
             "prefetch_factor=4. Workers hand batches over in /dev/shm, where 60 MiB are free: give the "
             "container "
@@ -327,38 +329,36 @@ def test_where_the_time_went_is_known_bursts_prove_nothing() -> None:
         ),
         (
             replace(LOADER, pin_memory=True),
-            Surroundings(),
+            RunContext(),
             "loader has num_workers=0, pin_memory=True now. Try more workers, persistent_workers=True.",
         ),
     ],
 )
-def test_what_the_loader_can_do_is_bounded_by_the_host(
-    loader: Loader, around: Surroundings, fix: str
-) -> None:
+def test_what_the_loader_can_do_is_bounded_by_the_host(loader: Loader, context: RunContext, fix: str) -> None:
     """No more workers than cores, and no workers that die for want of shared memory."""
-    given = facts(
+    given = evidence(
         half_idle(),
         time=starved("for x in loader:"),
-        around=replace(around, loaders=(loader,)),
+        context=replace(context, loaders=(loader,)),
     )
     assert only(given).fix == fix
 
 
 def test_of_two_loaders_the_one_that_the_line_names_is_meant() -> None:
     """And where it names none, nobody's settings are shown."""
-    two = Surroundings(loaders=(LOADER, replace(LOADER, name="valid", num_workers=4)))
-    named = facts(half_idle(), time=starved("for x in valid:"), around=two)
+    two = RunContext(loaders=(LOADER, replace(LOADER, name="valid", num_workers=4)))
+    named = evidence(half_idle(), time=starved("for x in valid:"), context=two)
     assert only(named).evidence["num_workers"] == 4
-    unnamed = facts(half_idle(), time=starved("train()", "DataLoader.next"), around=two)
+    unnamed = evidence(half_idle(), time=starved("train()", "DataLoader.next"), context=two)
     assert "num_workers" not in only(unnamed).evidence
 
 
 def test_gpus_that_others_use_or_nobody_do_not_count() -> None:
     """The busiest GPU decides whether the GPU had gaps: three idle ones beside it are no gaps."""
     waiting = time_of(line("loss.item()", 34.0, 99.0), line("for x in loader:", 60.0, None))
-    around = Surroundings(loaders=(LOADER,))
+    context = RunContext(loaders=(LOADER,))
     four = (busy(0), unused(1), unused(2), unused(3))
-    assert rules(facts(*four, time=waiting, around=around, attributed=False)) == []
+    assert rules(evidence(*four, time=waiting, context=context, attributed=False)) == []
 
 
 # -- the code --------------------------------------------------------------------------------------------
@@ -367,50 +367,52 @@ def test_gpus_that_others_use_or_nobody_do_not_count() -> None:
 def test_a_model_left_on_the_cpu() -> None:
     """It computes there, and no GPU does anything."""
     model = Model("model", "Net", gib(0.5), 0, False)
-    around = Surroundings("model(x)", models=(model,), can_use_cuda=True, process_cpu=350.0)
-    said = only(facts(seen=1, around=around))
+    context = RunContext("model(x)", models=(model,), can_use_cuda=True, process_cpu=350.0)
+    said = only(evidence(gpu_count=1, context=context))
     assert said.rule == "model-on-cpu"
     assert said.text == (
         "model (Net, 512 MiB of parameters and buffers) is on the CPU, which was 350 % of a core busy, and "
         "no GPU did anything."
     )
     assert said.fix == "model.to('cuda'), and each batch too."
-    assert rules(facts(unused(), around=around)) == ["model-on-cpu"]
+    assert rules(evidence(unused(), context=context)) == ["model-on-cpu"]
 
 
 def test_a_model_on_the_cpu_where_processes_cant_be_told_apart() -> None:
     """Whose a busy GPU is nobody knows; but without CUDA in this process it is not this model's."""
     model = Model("model", "Net", gib(0.5), 0, False)
-    around = Surroundings("model(x)", models=(model,), can_use_cuda=True, process_cpu=350.0, cuda_up=False)
-    said = only(facts(busy(), around=around, attributed=False))
+    context = RunContext(
+        "model(x)", models=(model,), can_use_cuda=True, process_cpu=350.0, cuda_initialized=False
+    )
+    said = only(evidence(busy(), context=context, attributed=False))
     assert said.text == (
         "model (Net, 512 MiB of parameters and buffers) is on the CPU, which was 350 % of a core busy, and "
         "CUDA was not even started."
     )
-    assert rules(facts(busy(), around=around)) == []  # a child process has a GPU at work
+    assert rules(evidence(busy(), context=context)) == []  # a child process has a GPU at work
 
 
 @pytest.mark.parametrize(
     "changes",
     [
         {"gpus": (busy(),)},
-        {"seen": 0},
+        {"gpu_count": 0},
         {"attributed": False},
-        {"around": {"can_use_cuda": False}},
-        {"around": {"process_cpu": 20.0}},
-        {"around": {"process_cpu": None}},
-        {"around": {"cell": "prepare(data)"}},
-        {"around": {"models": (Model("model", "Net", gib(0.5), gib(0.5), False),)}},
-        {"around": {"models": (Model("model", "Net", 4000, 0, False),)}},
-        {"around": {"models": (Model("model", "Net", None, None, False),)}},
+        {"context": {"can_use_cuda": False}},
+        {"context": {"process_cpu": 20.0}},
+        {"context": {"process_cpu": None}},
+        {"context": {"cell": "prepare(data)"}},
+        {"context": {"models": (Model("model", "Net", gib(0.5), gib(0.5), False),)}},
+        {"context": {"models": (Model("model", "Net", 4000, 0, False),)}},
+        {"context": {"models": (Model("model", "Net", None, None, False),)}},
     ],
 )
 def test_a_model_on_the_cpu_is_no_trouble_otherwise(changes: dict[str, Any]) -> None:
     """A GPU works, there is none, nothing is computed, it is not this cell's, or it is tiny."""
     model = Model("model", "Net", gib(0.5), 0, False)
-    around = Surroundings("model(x)", models=(model,), can_use_cuda=True, process_cpu=350.0)
-    around = replace(around, **changes.pop("around", {}))
-    assert rules(replace(facts(seen=1, around=around), **changes)) == []
+    context = RunContext("model(x)", models=(model,), can_use_cuda=True, process_cpu=350.0)
+    context = replace(context, **changes.pop("context", {}))
+    assert rules(replace(evidence(gpu_count=1, context=context), **changes)) == []
 
 
 @pytest.mark.parametrize(
@@ -430,8 +432,8 @@ def test_a_model_on_the_cpu_is_no_trouble_otherwise(changes: dict[str, Any]) -> 
 )
 def test_a_line_that_waits_for_the_gpu(seen: LineTime, call: str, fix: str) -> None:
     """Named with its line, where the GPU has gaps that it makes."""
-    around = Surroundings(source_of=lambda frame: "total += loss.item()" if "In[2]:4" in frame else "")
-    said = only(facts(half_idle(), time=time_of(seen), around=around))
+    context = RunContext(source_of=lambda frame: "total += loss.item()" if "In[2]:4" in frame else "")
+    said = only(evidence(half_idle(), time=time_of(seen), context=context))
     assert (said.rule, said.evidence["call"], said.evidence["line"]) == ("sync-points", call, 7)
     assert said.fix.startswith(fix)
 
@@ -454,14 +456,16 @@ def test_a_line_that_waits_for_the_gpu(seen: LineTime, call: str, fix: str) -> N
 )
 def test_waiting_that_costs_nothing_is_not_named(gpu_report: GpuReport, seen: LineTime) -> None:
     """The GPU is full, the wait is short, there is nothing to wait for, or the time is elsewhere."""
-    assert rules(facts(gpu_report, time=time_of(seen))) == []
+    assert rules(evidence(gpu_report, time=time_of(seen))) == []
 
 
 def test_without_cuda_nothing_waits_for_the_gpu() -> None:
     """``float(v)`` of plain numbers, beside a GPU that somebody else keeps busy."""
     seen = time_of(line("x = sum([float(v) for v in rows])", 98.0, 90.0))
-    assert [(one.rule, one.sure) for one in advise(facts(half_idle(), time=seen))] == [("sync-points", False)]
-    assert rules(facts(half_idle(), time=seen, around=Surroundings(cuda_up=False))) == []
+    assert [(one.rule, one.sure) for one in advise(evidence(half_idle(), time=seen))] == [
+        ("sync-points", False)
+    ]
+    assert rules(evidence(half_idle(), time=seen, context=RunContext(cuda_initialized=False))) == []
 
 
 def test_a_call_has_its_own_share_of_its_line() -> None:
@@ -470,7 +474,7 @@ def test_a_call_has_its_own_share_of_its_line() -> None:
         line("for x in xs: a(x); b(x); torch.cuda.synchronize()", 98.0, 80.0, "torch.cuda.synchronize"),
         call_share=60.0,
     )
-    assert only(facts(half_idle(), time=time_of(seen))).text == (
+    assert only(evidence(half_idle(), time=time_of(seen))).text == (
         "Line 7 `for x in xs: a(x); b(x); torch.cuda.synchronize()` waits for the GPU (synchronize, 60 % of "
         "the time), so that no work is queued for it: 40 % busy over the run."
     )
@@ -480,15 +484,17 @@ def test_what_a_line_has_beside_its_frames_has_no_call_of_theirs() -> None:
     """The call that was seen most was seen in a frame below; of the rest nobody knows."""
     frame = FrameTime("In[2]:4 step", 50.0, 90.0, "Tensor.__repr__", 50.0)
     seen = LineTime(7, "log(step())", 90.0, 90.0, "Tensor.__repr__", frame.frame, None, (frame,), 50.0)
-    said = only(facts(half_idle(), time=time_of(seen)))
+    said = only(evidence(half_idle(), time=time_of(seen)))
     assert (said.evidence["frame"], said.evidence["share"]) == ("In[2]:4 step", 50.0)
-    assert rules(facts(half_idle(), time=time_of(replace(seen, frames=(replace(frame, share=5.0),))))) == []
+    assert (
+        rules(evidence(half_idle(), time=time_of(replace(seen, frames=(replace(frame, share=5.0),))))) == []
+    )
 
 
 def test_a_long_line_does_not_push_the_figures_out() -> None:
     """Sixty characters of it, as in the rest of the card."""
     seen = line(f"total += ({'x + ' * 100}loss).item()", 34.0, 90.0)
-    assert only(facts(half_idle(), time=time_of(seen))).text == (
+    assert only(evidence(half_idle(), time=time_of(seen))).text == (
         "Line 7 `total += (x + x + x + x + x + x + x + x + x + x + x + x + x…` waits for the GPU (item, 34 % "
         "of the time), so that no work is queued for it: 40 % busy over the run."
     )
@@ -500,16 +506,16 @@ def test_a_long_line_does_not_push_the_figures_out() -> None:
 def test_the_switch_that_is_off_is_named() -> None:
     """TF32 off: that is said, and both ways to the tensor cores; on: it is not offered again."""
     hungry = busy(tensor_activity=level(2.0), fp32_activity=level(66.0))
-    off = only(facts(hungry, around=Surroundings(switches=Switches(False, True, True))))
+    off = only(evidence(hungry, context=RunContext(switches=ComputeSwitches(False, True, True))))
     assert off.text == (
         "GPU 0 computed in float32 (66 % of those pipes) with the tensor cores at 2 %. TF32 is off for "
         "matrix "
         "products."
     )
     assert off.fix.endswith("or torch.set_float32_matmul_precision('high') for TF32.")
-    on = only(facts(hungry, around=Surroundings(switches=Switches(True, True, True))))
+    on = only(evidence(hungry, context=RunContext(switches=ComputeSwitches(True, True, True))))
     assert "TF32" not in on.text + on.fix
-    assert only(facts(hungry)).fix == (
+    assert only(evidence(hungry)).fix == (
         "If this is matrix work: bfloat16, or TF32 for float32 products, as your library has it."
     )
     assert off.evidence["tf32_matmul"] is False
@@ -525,7 +531,7 @@ def test_copies_name_their_line() -> None:
         pcie=Traffic(level(3.0 * gib(1)), level(2.0 * gib(1))),
         power_w=level(131.0),
     )
-    said = only(facts(copying, time=time_of(line("y = x.cpu()", 71.0, 99.0, number=3))))
+    said = only(evidence(copying, time=time_of(line("y = x.cpu()", 71.0, 99.0, number=3))))
     assert said.rule == "copies"
     assert said.text == (
         "GPU 0 moved 5.0 GiB/s and computed with 1 % of the multiprocessors, at a utilization of 95 %: "
@@ -533,19 +539,19 @@ def test_copies_name_their_line() -> None:
         "goes to copies (line 3 `y = x.cpu()`: 71 % of the time)."
     )
     aside = time_of(line("train()", 90.0, 99.0), line("model.to('cuda')", 1.0, 0.0, number=3))
-    assert only(facts(copying, time=aside)).text.endswith("the time goes to copies.")
+    assert only(evidence(copying, time=aside)).text.endswith("the time goes to copies.")
 
 
 def test_gpus_that_are_held_and_not_used() -> None:
     """Several GPUs of this process, of which one works; one that holds nothing is not its concern."""
-    said = only(facts(busy(0), unused(1), unused(2)))
+    said = only(evidence(busy(0), unused(1), unused(2)))
     assert said.rule == "idle-gpus"
     assert said.text == (
         "This process holds 24.0 GiB on GPUs 1 and 2, which did nothing, while GPU 0 was 99 % busy."
     )
     nothing_held = TorchMemory(Span(0, 0, 0), Span(0, 0, 0), 0, 0, 0)
-    assert rules(facts(busy(0), unused(1, torch=nothing_held))) == []
-    assert rules(facts(busy(0), unused(1), attributed=False)) == []
+    assert rules(evidence(busy(0), unused(1, torch=nothing_held))) == []
+    assert rules(evidence(busy(0), unused(1), attributed=False)) == []
 
 
 def test_two_gpus_one_of_which_waits() -> None:
@@ -563,11 +569,11 @@ def test_two_gpus_one_of_which_waits() -> None:
         utilization=Level(11.0, 34.0), sm_activity=level(9.0), power_w=level(180.0), nvlink=links
     )
     late = replace(late, index=1, uuid="GPU-1", bursts=40)
-    said = only(facts(waits, late))
+    said = only(evidence(waits, late))
     assert (said.rule, said.sure) == ("straggler", True)
     assert said.text.startswith("GPU 0 waits for GPU 1 (11 % busy):")
-    assert rules(facts(waits, late, unused(2), unused(3))) == ["straggler", "idle-gpus"]
-    assert "straggler" not in rules(facts(replace(waits, nvlink=NOTHING), late))
+    assert rules(evidence(waits, late, unused(2), unused(3))) == ["straggler", "idle-gpus"]
+    assert "straggler" not in rules(evidence(replace(waits, nvlink=NOTHING), late))
 
 
 def test_a_gpu_that_is_slower_than_the_others_is_late_though_it_is_busy() -> None:
@@ -577,8 +583,8 @@ def test_a_gpu_that_is_slower_than_the_others_is_late_though_it_is_busy() -> Non
         busy(n, sm_activity=level(25.0), tensor_activity=level(9.0), power_w=level(250.0), nvlink=links)
         for n in range(2)
     ]
-    assert rules(facts(*waits, busy(2, nvlink=links))) == ["straggler"]
-    assert rules(facts(*waits, busy(2, sm_activity=level(30.0), nvlink=links))) == []
+    assert rules(evidence(*waits, busy(2, nvlink=links))) == ["straggler"]
+    assert rules(evidence(*waits, busy(2, sm_activity=level(30.0), nvlink=links))) == []
 
 
 @pytest.mark.parametrize(
@@ -594,21 +600,21 @@ def test_a_gpu_that_is_slower_than_the_others_is_late_though_it_is_busy() -> Non
 )
 def test_throttled_by_what(held: dict[str, float] | None, expected: str | None) -> None:
     """Heat and the power supply, for a tenth of the time; the power limit is what full load reaches."""
-    found = advise(facts(busy(throttled=held)))
+    found = advise(evidence(busy(throttled=held)))
     assert [one.text for one in found] == ([] if expected is None else [expected])
 
 
 def test_cudnn_off() -> None:
     """With convolutions on a GPU that worked; the switch alone is nothing."""
     model = Model("model", "ResNet", 0, gib(0.1), True)
-    around = Surroundings(models=(model,), switches=Switches(False, False, False))
-    assert rules(facts(busy(), around=around)) == ["cudnn-off"]
-    assert rules(facts(unused(), around=around)) == []
-    linear = replace(around, models=(replace(model, uses_cudnn=False),))
-    assert rules(facts(busy(), around=linear)) == []
+    context = RunContext(models=(model,), switches=ComputeSwitches(False, False, False))
+    assert rules(evidence(busy(), context=context)) == ["cudnn-off"]
+    assert rules(evidence(unused(), context=context)) == []
+    linear = replace(context, models=(replace(model, uses_cudnn=False),))
+    assert rules(evidence(busy(), context=linear)) == []
 
 
-def searching(*, falls: int = 8, late: bool = True, share: float = 30.0, **changes: Any) -> Facts:
+def searching(*, falls: int = 8, late: bool = True, share: float = 30.0, **changes: Any) -> RunEvidence:
     """A loop of convolutions, after each of so many searches in which torch has given its cache back."""
     one = half_idle()
     assert one.torch is not None
@@ -620,9 +626,9 @@ def searching(*, falls: int = 8, late: bool = True, share: float = 30.0, **chang
     nothing = (None,) * 200
     course = Timeline(t, (), (GpuTimeline(one.uuid, nothing, memory, nothing, nothing),))
     forward = line("y = net(x)", share, 60.0, "Conv2d.forward", "In[2]:5 Net.forward")
-    return facts(
+    return evidence(
         one,
-        around=Surroundings("for x in sizes: net(x)", switches=Switches(False, True, True, True)),
+        context=RunContext("for x in sizes: net(x)", switches=ComputeSwitches(False, True, True, True)),
         time=time_of(forward, line("loss.backward()", 60.0, 70.0, "Tensor.backward", number=8)),
         timeline=course,
     )
@@ -647,10 +653,10 @@ def test_cudnn_that_searches_once_is_as_it_should_be() -> None:
     assert rules(searching(falls=2)) == []
     assert rules(searching(share=5.0)) == []
     assert rules(searching(utilization=level(97.0))) == []
-    off = replace(found.around, switches=Switches(False, True, True, False))
-    assert rules(replace(found, around=off)) == []
-    emptied = replace(found.around, cell="net(x); torch.cuda.empty_cache()")
-    assert rules(replace(found, around=emptied)) == []
+    off = replace(found.context, switches=ComputeSwitches(False, True, True, False))
+    assert rules(replace(found, context=off)) == []
+    emptied = replace(found.context, cell="net(x); torch.cuda.empty_cache()")
+    assert rules(replace(found, context=emptied)) == []
     assert rules(replace(found, timeline=None)) == []
 
 
@@ -660,26 +666,28 @@ def test_cudnn_that_searches_once_is_as_it_should_be() -> None:
 def test_fragmentation_is_told_of_runs_of_any_length() -> None:
     """Counts and peaks are exact: much reserved that no tensor used, and the cache flushed for room."""
     pieces = TorchMemory(Span(0, gib(10), gib(18)), Span(0, gib(28), gib(30)), 3, 0, gib(12))
-    said = only(facts(busy(torch=pieces), duration_s=0.5))
+    said = only(evidence(busy(torch=pieces), duration_s=0.5))
     assert said.text == (
         "torch held at least 12.0 GiB of GPU 0 that no tensor used and that it could not give back (30.0 GiB "
         "reserved, 18.0 GiB allocated at most), although it flushed its cache 3 times to find room."
     )
-    assert rules(facts(busy(torch=replace(pieces, alloc_retries=0)))) == []
-    assert rules(facts(busy(torch=replace(pieces, alloc_retries=None)))) == []
-    assert rules(facts(busy(torch=replace(pieces, allocated=Span(0, gib(29), gib(29)))))) == []
+    assert rules(evidence(busy(torch=replace(pieces, alloc_retries=0)))) == []
+    assert rules(evidence(busy(torch=replace(pieces, alloc_retries=None)))) == []
+    assert rules(evidence(busy(torch=replace(pieces, allocated=Span(0, gib(29), gib(29)))))) == []
 
 
 def test_memory_that_a_flush_gives_back_is_not_fragmented() -> None:
     """10 GiB freed by ``del`` before a request that could never fit: the flush gave them back."""
     freed = TorchMemory(Span(gib(10), 0, gib(10)), Span(gib(10), 0, gib(22)), 1, 1, 0)
-    assert rules(facts(busy(torch=freed), duration_s=0.5)) == []
-    assert rules(facts(busy(torch=replace(freed, inactive_split=None)), duration_s=0.5)) == []
+    assert rules(evidence(busy(torch=freed), duration_s=0.5)) == []
+    assert rules(evidence(busy(torch=replace(freed, inactive_split=None)), duration_s=0.5)) == []
 
 
-def ends(*sizes: float) -> tuple[Ends, ...]:
+def ends(*sizes: float) -> tuple[EarlierRun, ...]:
     """Runs of which each began where the one before ended."""
-    return tuple(Ends(gib(before), gib(after)) for before, after in zip((0.0, *sizes), sizes, strict=False))
+    return tuple(
+        EarlierRun(gib(before), gib(after)) for before, after in zip((0.0, *sizes), sizes, strict=False)
+    )
 
 
 @pytest.mark.parametrize(
@@ -691,21 +699,21 @@ def ends(*sizes: float) -> tuple[Ends, ...]:
         (ends(1.0, 2.0, 2.5, 2.6), False),
         (ends(1.0, 2.0, 3.0, 3.0), False),
         (ends(1.0, 1.001, 1.002, 1.003), False),
-        ((*ends(1.0, 2.0, 3.0), Ends(gib(0.1), gib(4.0))), False),
+        ((*ends(1.0, 2.0, 3.0), EarlierRun(gib(0.1), gib(4.0))), False),
     ],
 )
-def test_memory_that_grows_from_run_to_run(runs: tuple[Ends, ...], grows: bool) -> None:
+def test_memory_that_grows_from_run_to_run(runs: tuple[EarlierRun, ...], grows: bool) -> None:
     """Evenly, and kept in between; a cache that fills up, or work that is freed again, is no leak."""
     one = busy()
-    found = rules(facts(one, around=Surroundings(earlier={one.uuid: runs})))
+    found = rules(evidence(one, context=RunContext(earlier_runs={one.uuid: runs})))
     assert found == (["growing-memory"] if grows else [])
 
 
 def test_growing_memory_says_how_long_it_will_last() -> None:
     """With the GPU's size and what is in use on it."""
     one = busy(device_memory=Span(gib(100), gib(120), gib(120)))
-    past = Surroundings(earlier={one.uuid: ends(1.0, 6.0, 11.0, 16.0)})
-    said = only(facts(one, around=past))
+    past = RunContext(earlier_runs={one.uuid: ends(1.0, 6.0, 11.0, 16.0)})
+    said = only(evidence(one, context=past))
     assert said.text == (
         "Each run of this code left 5.0 GiB more on GPU 0: 1.0 GiB → 6.0 GiB → 11.0 GiB → 16.0 GiB; 4 "
         "more such "
@@ -713,16 +721,17 @@ def test_growing_memory_says_how_long_it_will_last() -> None:
     )
     # What the driver keeps nobody can have: with 5.6 GiB of that there is room for three.
     assert (
-        "; 3 more such runs fill it." in only(facts(replace(one, memory_reserved=gib(5.6)), around=past)).text
+        "; 3 more such runs fill it."
+        in only(evidence(replace(one, memory_reserved=gib(5.6)), context=past)).text
     )
-    assert "more such" not in only(facts(replace(one, memory_reserved=None), around=past)).text
+    assert "more such" not in only(evidence(replace(one, memory_reserved=None), context=past)).text
 
 
 def test_the_surest_come_first() -> None:
     """What only looks like something stands behind what is certain."""
     pieces = TorchMemory(Span(0, gib(10), gib(18)), Span(0, gib(28), gib(30)), 3, 0, gib(12))
     bursts = half_idle(utilization=Level(20.0, 90.0), bursts=30, torch=pieces)
-    assert rules(facts(bursts)) == ["fragmentation", "input-pipeline"]
+    assert rules(evidence(bursts)) == ["fragmentation", "input-pipeline"]
 
 
 def test_every_rule_has_its_section_in_the_docs() -> None:

@@ -25,7 +25,7 @@ class Notebook:
     def after(self, cell: int, *, watched: bool = True) -> bool:
         """The cell has ended; whether anything is new. Unwatched, no storage is remembered."""
         found = allocator.snapshot()
-        new = self.blocks.settle(cell, found, allocator.churn())
+        new = self.blocks.settle(cell, found, allocator.allocation_counts())
         if watched:
             roots = [Root(name, value, "variable") for name, value in self.variables.items()]
             find_holders(roots, found, on_storage=self.blocks.watch)
@@ -53,11 +53,11 @@ def test_nothing_is_asked_where_nothing_was_allocated(gpu: StandInGpu) -> None:
     """A cell that did not use the allocator is told by two counters alone."""
     notebook = Notebook()
     kept = gpu.empty(1)
-    assert notebook.blocks.idle(allocator.churn()) is False
+    assert notebook.blocks.idle(allocator.allocation_counts()) is False
     notebook.after(1)
-    assert notebook.blocks.idle(allocator.churn()) is True
+    assert notebook.blocks.idle(allocator.allocation_counts()) is True
     del kept
-    assert notebook.blocks.idle(allocator.churn()) is False
+    assert notebook.blocks.idle(allocator.allocation_counts()) is False
 
 
 def test_survivors_beside_temporaries(gpu: StandInGpu) -> None:

@@ -9,7 +9,7 @@ import pytest
 from fakes import gpu
 from helpers_torch import FakeTorch
 
-from gpuwidget.measure.gpu_selection import choose, cuda_order
+from gpuwidget.measure.gpu_selection import cuda_order, select_gpus
 from gpuwidget.model.errors import OptionError
 
 GPUS = tuple(gpu(index) for index in range(3))
@@ -33,7 +33,7 @@ def _no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_words_name_gpus(words: list[str], places: list[int]) -> None:
     """nvidia-smi's index, a UUID or its beginning, and cuda:N name a GPU, each once."""
-    assert choose(words, GPUS, {}) == tuple(UUIDS[place] for place in places)
+    assert select_gpus(words, GPUS, {}) == tuple(UUIDS[place] for place in places)
 
 
 @pytest.mark.parametrize(
@@ -48,21 +48,21 @@ def test_words_name_gpus(words: list[str], places: list[int]) -> None:
 def test_what_names_none_says_what_is_there(word: str, says: str) -> None:
     """A GPU that does not exist is a sentence, not a guess."""
     with pytest.raises(OptionError) as raised:
-        choose([word], GPUS, {})
+        select_gpus([word], GPUS, {})
     assert str(raised.value).startswith(says)
 
 
 def test_a_slice_is_named_by_its_parent_and_number() -> None:
     """0:1 is MIG slice 1 of GPU 0, as cards name it."""
     piece = replace(GPUS[0], uuid="MIG-1", mig_index=1, mig_parent=UUIDS[0])
-    assert choose(["0:1"], (GPUS[0], piece, GPUS[1]), {}) == ("MIG-1",)
-    assert choose(["0"], (GPUS[0], piece, GPUS[1]), {}) == (UUIDS[0],)
+    assert select_gpus(["0:1"], (GPUS[0], piece, GPUS[1]), {}) == ("MIG-1",)
+    assert select_gpus(["0"], (GPUS[0], piece, GPUS[1]), {}) == (UUIDS[0],)
 
 
 def test_without_a_gpu_none_can_be_named() -> None:
     """On a machine without GPU the error says just that."""
     with pytest.raises(OptionError, match="--gpu 0: no GPU is visible here"):
-        choose(["0"], (), {})
+        select_gpus(["0"], (), {})
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_cuda_order_of_different_models_is_not_guessed() -> None:
     assert cuda_order(mixed, {}) is None
     assert cuda_order(mixed, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}) == UUIDS[:2]
     with pytest.raises(OptionError, match="will be known once CUDA is up"):
-        choose(["cuda:0"], mixed, {})
+        select_gpus(["cuda:0"], mixed, {})
 
 
 def test_once_cuda_is_up_torch_says_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,8 +96,8 @@ def test_once_cuda_is_up_torch_says_it(monkeypatch: pytest.MonkeyPatch) -> None:
     torch_uuids = [UUIDS[2][4:], UUIDS[0][4:]]
     fake.cuda.get_device_properties = lambda index: type("P", (), {"uuid": torch_uuids[index]})
     monkeypatch.setitem(sys.modules, "torch", fake)
-    assert choose(["cuda:0"], GPUS, {}) == (UUIDS[2],)
-    assert choose(["cuda:1"], GPUS, {}) == (UUIDS[0],)
+    assert select_gpus(["cuda:0"], GPUS, {}) == (UUIDS[2],)
+    assert select_gpus(["cuda:1"], GPUS, {}) == (UUIDS[0],)
 
 
 def test_cuda_does_not_say_which_slice_it_takes() -> None:

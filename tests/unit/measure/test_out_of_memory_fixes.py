@@ -21,8 +21,8 @@ from gpuwidget.measure.out_of_memory import (
 )
 from gpuwidget.model.report import Holder, HolderKind
 from gpuwidget.model.units import GIB, MIB
+from gpuwidget.pytorch.allocator import Segment
 from gpuwidget.pytorch.oom_error import is_out_of_memory
-from gpuwidget.pytorch.segments import Segment
 
 TORCH_1 = (
     "CUDA out of memory. Tried to allocate 20.00 MiB (GPU 1; 10.76 GiB total capacity; 9.47 GiB already "

@@ -10,9 +10,10 @@ import pytest
 from gpuwidget.measure.torch_memory import returnable, torch_memory
 from gpuwidget.model.units import MIB
 from gpuwidget.pytorch import allocator
-from gpuwidget.pytorch.cuda_state import Counters, DeviceAccount
+from gpuwidget.pytorch.cuda_state import AllocatorCounters
+from gpuwidget.pytorch.peak_tracker import DevicePeaks
 
-BEFORE = Counters(
+BEFORE = AllocatorCounters(
     allocated=100 * MIB,
     allocated_peak=120 * MIB,
     reserved=140 * MIB,
@@ -23,8 +24,8 @@ BEFORE = Counters(
 )
 
 
-def account(before: Counters | None = BEFORE, peak: int = 100 * MIB, **after: Any) -> DeviceAccount:
-    return DeviceAccount(before, replace(BEFORE, **after), peak, 140 * MIB)
+def account(before: AllocatorCounters | None = BEFORE, peak: int = 100 * MIB, **after: Any) -> DevicePeaks:
+    return DevicePeaks(before, replace(BEFORE, **after), peak, 140 * MIB)
 
 
 def segment(size: int, *blocks: tuple[int, str]) -> dict[str, Any]:
@@ -47,7 +48,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def snapshot() -> dict[int, allocator.DeviceBlocks]:
         asked.append(1)
-        return {0: allocator.blocks_of(0, segments)}
+        return {0: allocator.device_blocks(0, segments)}
 
     monkeypatch.setattr(allocator, "snapshot", snapshot)
     return asked

@@ -20,7 +20,7 @@ CODE = "import os; os.environ['HF_TOKEN'] = 'x'"
         (["python", "-"], "python -", ""),
         (["python", "-", "--lr", "1"], "python -", "--lr 1"),
         (["python3.13t", "app/"], "python3.13t app", ""),
-        # The interpreter's own options, whose values are no scripts.
+        # An interpreter's own options, whose values are no scripts.
         (["python", "-u", "-W", "ignore", "-X", "dev", "t.py", "-u"], "python t.py", "-u"),
         (["python", "-uBWerror", "-Xdev", "t.py"], "python t.py", ""),
         (["python", "--check-hash-based-pycs", "never", "t.py"], "python t.py", ""),
@@ -62,7 +62,7 @@ CODE = "import os; os.environ['HF_TOKEN'] = 'x'"
         (["nginx: worker process /srv/a"], "nginx", "worker process /srv/a"),
         (["ray::Trainer.train"], "ray::Trainer.train", ""),
         (["KEY=x"], "short name", "KEY=[redacted]"),
-        # Odd ones.
+        # Unusual ones.
         ([], "short name", ""),
         (["", ""], "short name", ""),
         (["/"], "short name", ""),
@@ -76,14 +76,14 @@ CODE = "import os; os.environ['HF_TOKEN'] = 'x'"
     ],
 )
 def test_program_and_arguments(words: list[str], program: str, arguments: str) -> None:
-    """A person recognizes the program by its script or module; no code, no folder, no secret is in it."""
+    """Users recognize the program by its script or module; it shows no code, no folder and no secret."""
     assert parse(words, "short name") == (program, arguments)
 
 
 @pytest.mark.parametrize(
     ("words", "shown"),
     [
-        # Options, with their value behind them or in them.
+        # Options, with their value after them or in them.
         (["--hf-token", "hf_SECRET"], "--hf-token [redacted]"),
         (["--hf-token=hf_SECRET"], "--hf-token=[redacted]"),
         (["-password", "x", "--lr", "1"], "-password [redacted] --lr 1"),
@@ -115,12 +115,12 @@ def test_program_and_arguments(words: list[str], program: str, arguments: str) -
         (["s3://bucket/x@2"], "s3://[redacted]@2"),
         (["https://host/a?b=1&access_token=x&c=2"], "https://host/a?b=1&access_token=[redacted]"),
         (["ada:x@host:5432/db"], "[redacted]@host:5432/db"),
-        # Known forms of tokens, wherever they stand.
+        # Known forms of tokens, anywhere.
         ([f"hf_{HEX}", f"a/ghp_{HEX}", f"x=sk-proj-{HEX}"], "[redacted] a/[redacted] x=[redacted]"),
         ([AWS_ID, AWS_KEY, HEX], "[redacted] [redacted] [redacted]"),
         (["login", "aB3" * 11], "login [redacted]"),
         (["eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc"], "[redacted]"),
-        # What only looks like one.
+        # What only resembles one.
         (["--max-new-tokens", "512", "--max_tokens=4"], "--max-new-tokens 512 --max_tokens=4"),
         (["--tokenizer", "gpt2", "--author", "ada"], "--tokenizer gpt2 --author ada"),
         (["--passes", "3", "--pin-memory", "1"], "--passes 3 --pin-memory 1"),
@@ -130,13 +130,13 @@ def test_program_and_arguments(words: list[str], program: str, arguments: str) -
     ],
 )  # fmt: skip
 def test_arguments_without_secrets(words: list[str], shown: str) -> None:
-    """Values that may be secret are hidden, to the end of several words; others are shown."""
+    """Values that may be secret are hidden, also values of several words; others are shown."""
     assert redact(words) == shown
 
 
 @pytest.mark.parametrize("word", ["a" * 1_000_000, "a" * 500_000 + "://" + "b" * 500_000, "a:" * 500_000])
 def test_megabytes_of_arguments(word: str) -> None:
-    """What another user's process has for arguments does not hold up those who look at the GPUs."""
+    """The arguments of another user's process, however long, do not delay the list of processes."""
     assert parse(["python", "t.py", word, "--lr", "1"]) == ("python t.py", "[redacted] --lr 1")
     assert parse(["train", *["x"] * 100_000]) == ("train", "x " * 39 + "x…")
     assert parse([" ".join(["train", *["x"] * 100_000])]) == ("train", "x " * 39 + "x…")
@@ -152,5 +152,5 @@ def test_megabytes_of_arguments(word: str) -> None:
     ],
 )
 def test_arguments_that_depend_on_the_program(words: list[str], arguments: str) -> None:
-    """A database client's password stands right behind ``-p``, and code behind perl's joined options."""
+    """A database client's password right after ``-p``, and code after perl's combined options, are hidden."""
     assert parse(words).arguments == arguments

@@ -1,4 +1,4 @@
-"""A report handed on: as a dict, as JSON, as a table, and as flat figures for a logger."""
+"""Export of a report: as a dict, as JSON, as a data frame, and as flat metrics for a logger."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ EVERY = pytest.mark.parametrize("make", reports.ALL.values(), ids=reports.ALL.ke
 
 
 def report(*gpus: object, **changes: object) -> Report:
-    """A run of 14 seconds on those GPUs."""
+    """Return the report of a run of 14 seconds on those GPUs."""
     return replace(reports.report(), gpus=gpus or (gpu(),), **changes)  # type: ignore[arg-type]
 
 
 def test_json_is_the_dict() -> None:
-    """The text has what the dict has, on one line or as many as asked for, and no NaN."""
+    """The text has the content of the dict, on one line or indented, and no NaN."""
     made = report()
     assert json.loads(made.to_json()) == made.to_dict()
     assert "\n" not in made.to_json()
@@ -33,13 +33,13 @@ def test_json_is_the_dict() -> None:
 
 
 def test_any_report_can_be_written_as_text() -> None:
-    """Half a character in a label, as a file's name may hold it, does not keep a report from a file."""
+    """A lone surrogate in a label, as a file's name may contain, does not keep a report from being saved."""
     made = report(gpu(0), cell=reports.cell(label="run \ud800 \N{GREEK SMALL LETTER ALPHA}"))
     assert json.loads(made.to_json().encode())["cell"]["label"] == "run ? \N{GREEK SMALL LETTER ALPHA}"
 
 
 def test_figures_by_name() -> None:
-    """Every figure of every GPU shown has the one name that the page lists."""
+    """Every metric of every GPU shown has the name that the docs page lists."""
     found = report(gpu(0), gpu(1, energy_j=100.0), gpu(2, shown=False)).metrics()
     assert found["duration_s"] == 14.0
     assert found["gpu0/torch_allocated_peak"] == gib(14.6)
@@ -53,7 +53,7 @@ def test_figures_by_name() -> None:
 
 
 def test_what_is_unknown_has_no_figure() -> None:
-    """A missing value is left out, and so is a sum that it is a part of; never 0 in its place."""
+    """A missing value is left out, and so is a sum that includes it; neither becomes 0."""
     found = report(gpu(0), bare_gpu(1, mig_index=2)).metrics()
     assert "gpu0/energy_j" in found
     assert "energy_j" not in found
@@ -67,7 +67,7 @@ def test_what_is_unknown_has_no_figure() -> None:
 
 @EVERY
 def test_every_figure_is_a_finite_number(make: object) -> None:
-    """A logger takes all of it: plain names, finite numbers, no None."""
+    """A logger accepts all of it: plain names, finite numbers, no None."""
     for name, value in make().metrics().items():  # type: ignore[operator]
         assert type(value) in (int, float)
         assert math.isfinite(value)
@@ -75,7 +75,7 @@ def test_every_figure_is_a_finite_number(make: object) -> None:
 
 
 def test_a_table_has_a_row_a_gpu() -> None:
-    """All GPUs, shown or not, with the same names as the figures; unknown is NaN."""
+    """All GPUs, shown or not, with the same names as the metrics; an unknown value is NaN."""
     pytest.importorskip("pandas")
     table = report(gpu(0), bare_gpu(1, shown=False)).to_frame()
     assert list(table["index"]) == [0, 1]
@@ -88,7 +88,7 @@ def test_a_table_has_a_row_a_gpu() -> None:
 
 
 def test_without_pandas_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing pandas is one sentence that names it and what works without."""
+    """A missing pandas is reported in a sentence, with what works without it."""
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(MissingPackageError, match=r"pip install pandas.*to_dict\(\)") as raised:
         report().to_frame()
@@ -96,7 +96,7 @@ def test_without_pandas_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_pandas_is_loaded_by_nothing_else() -> None:
-    """Figures and JSON leave pandas alone."""
+    """Metrics and JSON do not import pandas."""
     code = (
         "import sys, gpuwidget\nwith gpuwidget.watch() as w: pass\n"
         "w.report.metrics(); w.report.to_json(); print('pandas' in sys.modules)"
@@ -106,7 +106,7 @@ def test_pandas_is_loaded_by_nothing_else() -> None:
 
 
 def test_a_span_without_an_end() -> None:
-    """Of a GPU that was lost, what was known stays."""
+    """The known values of a GPU that was lost are kept."""
     found = report(gpu(0, device_memory=Span(5, None, 7))).metrics()
     assert found["gpu0/device_memory_start"] == 5
     assert "gpu0/device_memory_end" not in found

@@ -1,4 +1,4 @@
-"""What a class or a module has, whatever its metaclass makes of it."""
+"""Attributes of classes and modules, read past their metaclasses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuwidget.model import raw_attributes
 
 
 def test_no_metaclass_is_asked() -> None:
-    """Names, modules, bases and contents of a class are Python's own, and those of a module too."""
+    """Names, modules, bases and contents of a class are Python's own, and so are those of a module."""
 
     def forbidden(*_: object) -> Any:
         raise AssertionError("user code ran")
@@ -28,7 +28,7 @@ def test_no_metaclass_is_asked() -> None:
 
 
 def test_a_module_name_that_was_deleted() -> None:
-    """A class that no longer says where it is from raises what an attribute that is not there raises."""
+    """A class whose ``__module__`` was deleted raises AttributeError."""
     made = type("Meta", (type,), {})("Made", (), {})
     del made.__module__
     with pytest.raises(AttributeError):

@@ -1,4 +1,4 @@
-"""Text for a terminal: what a terminal would obey is shown, and nothing else changes."""
+"""Text for a terminal: control characters are shown as text, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from gpuwidget.model.terminal_text import display_width, printable, printable_li
     ],
 )
 def test_nothing_that_a_terminal_obeys(text: str, shown: str) -> None:
-    """Controls, also those of one byte, marks of direction and halves of characters become escapes."""
+    """Controls, also those of one byte, direction marks and lone surrogates become escapes."""
     assert printable(text) == shown
     assert printable_lines(f"{text}\n{text}") == f"{shown}\n{shown}"
     assert printable(shown) == shown
 
 
 def test_lines_stay() -> None:
-    """Line breaks are kept, the last one too; those that are no line feed are shown."""
+    """Line breaks are kept, the last one too; other separators are shown."""
     assert printable_lines("a\n\nb\x85c\x0b\n") == "a\n\nb\\x85c\\x0b\n"
 
 

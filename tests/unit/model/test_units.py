@@ -1,4 +1,4 @@
-"""Numbers in words."""
+"""Text of numbers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from gpuwidget.model.units import GIB, KIB, MIB, MINUS
     ],
 )
 def test_sizes_have_the_unit_people_read(size: float | None, text: str) -> None:
-    """A size reads in the unit in which it is at least one, and an unknown one is no zero."""
+    """A size is shown in the unit of which it has at least one, and an unknown one is no zero."""
     assert units.memory(size) == text
 
 
@@ -44,7 +44,7 @@ def test_sizes_have_the_unit_people_read(size: float | None, text: str) -> None:
     ],
 )
 def test_changes_have_a_sign(before: float | None, after: float | None, text: str) -> None:
-    """A change says whether it went up or down; one that is half unknown is unknown."""
+    """A change has its sign; with one unknown end it is unknown."""
     assert units.memory_delta(before, after) == text
 
 
@@ -60,8 +60,8 @@ def test_changes_have_a_sign(before: float | None, after: float | None, text: st
     ],
 )
 def test_a_course_says_a_shared_unit_once(before: float | None, after: float | None, text: str) -> None:
-    """From one size to another reads without a repeated unit and without a wrong one."""
-    assert units.memory_course(before, after) == text
+    """Two sizes share a unit where they have the same, and only then."""
+    assert units.memory_change(before, after) == text
 
 
 @pytest.mark.parametrize(
@@ -95,16 +95,16 @@ def test_a_part_of_a_whole(size: float | None, total: float | None, text: str) -
     ],
 )
 def test_figures_of_a_column(value: float | None, unit: str, text: str) -> None:
-    """Under a head that names its unit a figure stands bare, unless it would round to nothing there."""
-    assert units.figure(value, unit) == text
+    """Under a title with the unit a number has none, unless it would round to nothing there."""
+    assert units.number_in_unit(value, unit) == text
 
 
 @pytest.mark.parametrize(
     ("value", "text"), [(2.9 * GIB, "+2.9"), (-2.9 * GIB, f"{MINUS}2.9"), (0, "±0"), (None, "n/a")]
 )
 def test_changes_in_a_column_have_a_sign(value: float | None, text: str) -> None:
-    """A column of changes is signed too."""
-    assert units.figure(value, "GiB", signed=True) == text
+    """A column of changes has signs too."""
+    assert units.number_in_unit(value, "GiB", signed=True) == text
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_the_unit_of_a_column_of_energies(energies: list[float | None], unit: st
     [(None, "n/a"), (0, "0 %"), (0.12, "0.1 %"), (9.94, "9.9 %"), (9.96, "10 %"), (97.4, "97 %")],
 )
 def test_percent(value: float | None, text: str) -> None:
-    """Small shares keep a decimal; a share of nothing is 0 and an unknown one is not."""
+    """Small shares keep a decimal; 0 stays 0, and an unknown share is n/a."""
     assert units.percent(value) == text
 
 
@@ -176,3 +176,18 @@ def test_energy(value: float | None, text: str) -> None:
 def test_durations(value: float | None, text: str) -> None:
     """From microseconds to hours, never '60.0 s' or '1000 ms'."""
     assert units.duration(value) == text
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(None, "n/a"), (0, "0.0"), (1, "<0.1"), (64 * MIB, "0.1"), (15.64 * GIB, "15.6")]
+)
+def test_a_size_in_a_column_of_gib(size: float | None, text: str) -> None:
+    """A little memory does not read as none."""
+    assert units.gib(size) == text
+
+
+def test_numbers_beside_their_unit() -> None:
+    """Utilization, power and temperature are whole; an unknown value is n/a, an unknown limit is left out."""
+    assert (units.whole_number(96.6), units.whole_number(None)) == ("97", "n/a")
+    assert (units.power_of(165.4, 700.0), units.power_of(165.4, None)) == ("165 of 700 W", "165 W")
+    assert (units.temperature(61.5), units.temperature(None)) == ("62 °C", "n/a")

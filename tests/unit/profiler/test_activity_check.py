@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 from fakes import EPOCH
-from helpers_frames import PRINTING, STEPPING, WAITING, Watched, lines, said
+from helpers_frames import PRINTING, STEPPING, WAITING, ProfiledRun, lines, said
 
-from gpuwidget.profiler.activity_check import UNCHECKED
 from gpuwidget.profiler.counter_windows import WindowMean
+from gpuwidget.profiler.messages import UNCHECKED
 from gpuwidget.sources import UtilizationWindow
 
 SHORT_KERNELS = (
@@ -18,26 +18,26 @@ SHORT_KERNELS = (
 )
 
 
-def now(watched: Watched) -> float:
+def now(run: ProfiledRun) -> float:
     """The moment just after the last sample, epoch seconds."""
-    return EPOCH + watched.clock.monotonic() + 0.0001
+    return EPOCH + run.clock.monotonic() + 0.0001
 
 
 def run_windows(
-    watched: Watched, count: int, percent: Callable[[int], float], samples: Callable[[int], None]
+    run: ProfiledRun, count: int, percent: Callable[[int], float], samples: Callable[[int], None]
 ) -> None:
     """Take ``count`` windows of the hardware counters, with the stack samples that ``samples`` makes."""
     for number in range(count):
-        since = now(watched)
+        since = now(run)
         samples(number)
-        watched.windows.counted.setdefault(0, []).append(WindowMean(since, now(watched), percent(number)))
-    watched.witness.open()
+        run.windows.counted.setdefault(0, []).append(WindowMean(since, now(run), percent(number)))
+    run.profiler.open()
 
 
-def stepping(watched: Watched, count: int = 50, *, busy: int = 0) -> None:
+def stepping(run: ProfiledRun, count: int = 50, *, busy: int = 0) -> None:
     """``count`` samples on line 2, 10 ms apart."""
     for _ in range(count):
-        watched.look(STEPPING, busy=busy)
+        run.sample(STEPPING, busy=busy)
 
 
 def test_kernels_too_short_to_be_seen() -> None:
@@ -45,15 +45,15 @@ def test_kernels_too_short_to_be_seen() -> None:
 
     The driver's windows give the one line its activity, and the reason names short kernels first.
     """
-    watched = Watched()
-    stepping(watched)
-    driver = [UtilizationWindow(now(watched), 17.0)]
+    run = ProfiledRun()
+    stepping(run)
+    driver = [UtilizationWindow(now(run), 17.0)]
     for _ in range(20):
-        stepping(watched, 20)
-        driver.append(UtilizationWindow(now(watched), 17.0))
-    watched.windows.windows = driver
-    watched.witness.open()
-    time = said(watched, utilization=17.0)
+        stepping(run, 20)
+        driver.append(UtilizationWindow(now(run), 17.0))
+    run.windows.windows = driver
+    run.profiler.open()
+    time = said(run, utilization=17.0)
     assert lines(time) == [(2, 100.0, 17.0)]
     assert time.reason == (
         "GPU 0: its default stream had work in 0 % of the queries and the GPU's counters say 17 % busy: "
@@ -63,9 +63,9 @@ def test_kernels_too_short_to_be_seen() -> None:
 
 def test_the_hardware_counters_come_before_the_drivers_utilization() -> None:
     """Where GPM shows 16 % and the driver's mean is 3 %, lines of 3 % activity are withheld."""
-    watched = Watched()
-    run_windows(watched, 8, lambda number: 16.0, lambda number: stepping(watched))
-    time = said(watched, utilization=3.0)
+    run = ProfiledRun()
+    run_windows(run, 8, lambda number: 16.0, lambda number: stepping(run))
+    time = said(run, utilization=3.0)
     assert lines(time) == [(2, 100.0, None)]
     assert time.reason == (
         "GPU 0: its default stream had work in 0 % of the queries and the GPU's counters say 16 % busy: "
@@ -75,36 +75,36 @@ def test_the_hardware_counters_come_before_the_drivers_utilization() -> None:
 
 def test_only_matching_windows_are_compared() -> None:
     """A second of set-up that no window of the counters covers does not make the two disagree."""
-    watched = Watched()
-    stepping(watched, 100)
-    run_windows(watched, 8, lambda number: 97.0, lambda number: stepping(watched, busy=1))
-    time = said(watched, utilization=97.0)
+    run = ProfiledRun()
+    stepping(run, 100)
+    run_windows(run, 8, lambda number: 97.0, lambda number: stepping(run, busy=1))
+    time = said(run, utilization=97.0)
     assert (lines(time), time.reason) == ([(2, 100.0, 80.0)], None)
 
 
 def test_the_drivers_windows_where_there_is_no_gpm() -> None:
     """Before Hopper the driver's windows are compared with the queries in each of them."""
-    watched = Watched()
-    driver = [UtilizationWindow(now(watched), 0.0)]
+    run = ProfiledRun()
+    driver = [UtilizationWindow(now(run), 0.0)]
     for number in range(10):
-        stepping(watched, 20, busy=number % 2)
-        driver.append(UtilizationWindow(now(watched), 100.0 * (number % 2)))
-    watched.windows.windows = driver
-    watched.witness.open()
-    time = said(watched, utilization=20.0)
+        stepping(run, 20, busy=number % 2)
+        driver.append(UtilizationWindow(now(run), 100.0 * (number % 2)))
+    run.windows.windows = driver
+    run.profiler.open()
+    time = said(run, utilization=20.0)
     assert (lines(time), time.reason) == ([(2, 100.0, 50.0)], None)
 
 
 def test_a_line_that_hidden_work_could_change_has_no_activity() -> None:
     """Counters 4 points above the queries could make an idle line 8 % busy, and the busy line no busier."""
-    watched = Watched()
+    run = ProfiledRun()
 
     def samples(number: int) -> None:
         for at in range(50):
-            watched.look(WAITING if at < 37 else STEPPING, busy=int(at < 37))
+            run.sample(WAITING if at < 37 else STEPPING, busy=int(at < 37))
 
-    run_windows(watched, 8, lambda number: 78.0, samples)
-    time = said(watched)
+    run_windows(run, 8, lambda number: 78.0, samples)
+    time = said(run)
     assert lines(time) == [(1, 74.0, 100.0), (2, 26.0, None)]
     assert time.reason == (
         "The GPU's counters show work in up to 2.0 % of the run that queries of its stream did not see: "
@@ -115,22 +115,22 @@ def test_a_line_that_hidden_work_could_change_has_no_activity() -> None:
 def test_agreement_within_the_counters_noise() -> None:
     """Two points more or less leave every figure as it is."""
     for counters in (78.0, 82.0):
-        watched = Watched()
+        run = ProfiledRun()
 
-        def samples(number: int, watched: Watched = watched) -> None:
+        def samples(number: int, run: ProfiledRun = run) -> None:
             for at in range(50):
-                watched.look((WAITING, STEPPING, PRINTING)[at % 3], busy=int(at % 5 < 4))
+                run.sample((WAITING, STEPPING, PRINTING)[at % 3], busy=int(at % 5 < 4))
 
-        run_windows(watched, 9, lambda number, counters=counters: counters, samples)  # type: ignore[misc]
-        assert all(busy is not None for _, _, busy in lines(said(watched)))
+        run_windows(run, 9, lambda number, counters=counters: counters, samples)  # type: ignore[misc]
+        assert all(busy is not None for _, _, busy in lines(said(run)))
 
 
 def test_work_on_other_streams() -> None:
     """A process that used no CPU launched no short kernels: the work was on other streams or not its own."""
-    watched = Watched()
-    run_windows(watched, 8, lambda number: 48.0, lambda number: stepping(watched))
-    watched.set_cpu(4.0)
-    time = said(watched)
+    run = ProfiledRun()
+    run_windows(run, 8, lambda number: 48.0, lambda number: stepping(run))
+    run.set_cpu(4.0)
+    time = said(run)
     assert lines(time) == [(2, 100.0, None)]
     assert time.reason == (
         "GPU 0: its default stream had work in 0 % of the queries and the GPU's counters say 48 % busy: "
@@ -140,9 +140,9 @@ def test_work_on_other_streams() -> None:
 
 def test_copies_are_no_activity_of_the_gpus() -> None:
     """A stream that only copies has work all the time, and the GPU's compute engines have none."""
-    watched = Watched()
-    run_windows(watched, 8, lambda number: 0.0, lambda number: stepping(watched, busy=1))
-    time = said(watched)
+    run = ProfiledRun()
+    run_windows(run, 8, lambda number: 0.0, lambda number: stepping(run, busy=1))
+    time = said(run)
     assert lines(time) == [(2, 100.0, None)]
     assert time.reason == (
         "GPU 0: its default stream had work in 100 % of the queries and the GPU's counters say 0 % busy: "
@@ -152,53 +152,53 @@ def test_copies_are_no_activity_of_the_gpus() -> None:
 
 def test_the_drivers_mean_covers_the_tail() -> None:
     """Four seconds of code with an idle GPU and ten in which it goes on: both are right, and agree."""
-    watched = Watched()
-    stepping(watched, 400)
-    time = said(watched, utilization=100 * 10 / 14, tail=10.0)
+    run = ProfiledRun()
+    stepping(run, 400)
+    time = said(run, utilization=100 * 10 / 14, tail=10.0)
     assert (lines(time), time.reason) == ([(2, 100.0, 0.0)], None)
 
 
 def test_a_short_run_is_compared_too() -> None:
     """Of a run of a second and a half on a side stream the driver's 100 % says that 0 % is not so."""
-    watched = Watched()
-    stepping(watched, 150)
-    assert lines(said(watched, utilization=100.0)) == [(2, 100.0, None)]
+    run = ProfiledRun()
+    stepping(run, 150)
+    assert lines(said(run, utilization=100.0)) == [(2, 100.0, None)]
 
 
 def test_a_difference_that_a_short_runs_edges_explain() -> None:
     """Of 0.6 s of work the queries missed 0.05 s at the start: no figure, and no guess at short kernels."""
-    watched = Watched()
+    run = ProfiledRun()
     for number in range(60):
-        watched.look(STEPPING, busy=int(number >= 5))
-    time = said(watched, utilization=100.0)
+        run.sample(STEPPING, busy=int(number >= 5))
+    time = said(run, utilization=100.0)
     assert (lines(time), time.reason) == ([(2, 100.0, None)], UNCHECKED)
 
 
 def test_without_counters_there_is_no_activity() -> None:
     """Queries that nothing confirms give no figure, whatever they found, and the reason stands below."""
     for busy in (0, 1):
-        watched = Watched()
-        stepping(watched, 30, busy=busy)
-        time = said(watched, utilization=None)
+        run = ProfiledRun()
+        stepping(run, 30, busy=busy)
+        time = said(run, utilization=None)
         assert (lines(time), time.reason) == ([(2, 100.0, None)], UNCHECKED)
 
 
 def test_windows_that_cover_half_the_run_do_not_speak_for_it() -> None:
     """Where windows of the counters cover less than six tenths, the driver's mean of the run decides."""
-    watched = Watched()
-    stepping(watched, 300)
-    run_windows(watched, 6, lambda number: 0.0, lambda number: stepping(watched))
-    assert lines(said(watched, utilization=40.0)) == [(2, 100.0, None)]
-    assert lines(said(watched, utilization=1.0)) == [(2, 100.0, 0.0)]
+    run = ProfiledRun()
+    stepping(run, 300)
+    run_windows(run, 6, lambda number: 0.0, lambda number: stepping(run))
+    assert lines(said(run, utilization=40.0)) == [(2, 100.0, None)]
+    assert lines(said(run, utilization=1.0)) == [(2, 100.0, 0.0)]
 
 
 def test_streams_that_failed_near_the_end_are_compared_all_the_same() -> None:
     """What was found before is compared with the driver's mean, and the failure is named."""
-    watched = Watched()
+    run = ProfiledRun()
     for number in range(1000):
-        watched.look(STEPPING, busy=0 if number < 950 else None)
-    watched.streams.reason = "CUDA reported an error"
-    time = said(watched, utilization=100.0)
+        run.sample(STEPPING, busy=0 if number < 950 else None)
+    run.streams.reason = "CUDA reported an error"
+    time = said(run, utilization=100.0)
     assert lines(time) == [(2, 100.0, None)]
     assert time.reason == (
         "CUDA reported an error. GPU 0: its default stream had work in 0 % of the queries and the GPU's "
@@ -209,14 +209,14 @@ def test_streams_that_failed_near_the_end_are_compared_all_the_same() -> None:
 @pytest.mark.parametrize("edge", ["since", "until"])
 def test_a_window_at_the_edge_of_the_run_is_left_out(edge: str) -> None:
     """A window of which a third lies before or after the run holds work that is not the run's."""
-    watched = Watched()
-    began = EPOCH + watched.began
-    stepping(watched, 100)
+    run = ProfiledRun()
+    began = EPOCH + run.began
+    stepping(run, 100)
     window = (
         WindowMean(began - 0.5, began + 1.0, 90.0)
         if edge == "since"
         else WindowMean(began + 0.0001, began + 1.5, 90.0)
     )
-    watched.windows.counted[0] = [window]
-    watched.witness.open()
-    assert lines(said(watched, utilization=0.0)) == [(2, 100.0, 0.0)]
+    run.windows.counted[0] = [window]
+    run.profiler.open()
+    assert lines(said(run, utilization=0.0)) == [(2, 100.0, 0.0)]

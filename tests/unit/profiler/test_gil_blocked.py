@@ -16,16 +16,16 @@ from helpers_frames import (
     STEPPING,
     WAITING,
     Frame,
-    Watched,
+    ProfiledRun,
     lines,
     rows,
     said,
     stack,
 )
 
-from gpuwidget.profiler.blocking_operations import was_made_to_let_go
-from gpuwidget.profiler.code_places import Place
-from gpuwidget.profiler.sample_counts import Look, Tally
+from gpuwidget.profiler.code_locations import CodeLocation
+from gpuwidget.profiler.preemption import is_at_preemption_point
+from gpuwidget.profiler.sample_counts import SampleCounts, StackSample
 
 SETS = """
 for i in range(15):
@@ -48,11 +48,11 @@ def at_call(line: int) -> Any:
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="which may let go after any operation")
 def test_an_operation_that_keeps_the_interpreter_is_not_the_next_lines() -> None:
     """Where one operation keeps Python's interpreter, all lines that may hold it are shown as one."""
-    watched = Watched(before=[KERNEL])
+    run = ProfiledRun(before=[KERNEL])
     for _ in range(30):
-        watched.look(at_call(4), 0.13, late=0.13)
-        watched.look(at_call(4), 0.01)
-    time = said(watched)
+        run.sample(at_call(4), 0.13, late=0.13)
+        run.sample(at_call(4), 0.01)
+    time = said(run)
     assert rows(time) == [(2, 4, 100.0)]
     assert time.reason == (
         "93 % of the time looks had to wait long, for one operation that kept Python's interpreter or for "
@@ -63,90 +63,100 @@ def test_an_operation_that_keeps_the_interpreter_is_not_the_next_lines() -> None
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="which may let go after any operation")
 def test_an_operation_that_keeps_the_interpreter_within_its_line() -> None:
     """Where nothing else can have kept it, the line stands alone."""
-    watched = Watched(before=[KERNEL])
+    run = ProfiledRun(before=[KERNEL])
     for _ in range(30):
-        watched.look(at_call(5), 0.13, late=0.13)
-    time = said(watched)
+        run.sample(at_call(5), 0.13, late=0.13)
+    time = said(run)
     assert rows(time) == [(5, None, 100.0)]
 
 
 def test_a_statement_that_kept_the_interpreter_to_its_end() -> None:
     """Seen only when it is over, its time is the cell's: of the lines it may have been, shown as one."""
-    watched = Watched(before=[KERNEL])
+    run = ProfiledRun(before=[KERNEL])
     for _ in range(20):
-        watched.look(WAITING)
-    watched.look(stack(KERNEL), 0.7, late=0.7)
+        run.sample(WAITING)
+    run.sample(stack(KERNEL), 0.7, late=0.7)
     for _ in range(10):
-        watched.look(PRINTING)
-    time = said(watched)
+        run.sample(PRINTING)
+    time = said(run)
     assert rows(time) == [(1, 3, 100.0)]
 
 
 def test_a_last_statement_that_kept_the_interpreter() -> None:
     """The same at the cell's end: the lines from the one last seen to the last."""
-    watched = Watched(before=[KERNEL])
+    run = ProfiledRun(before=[KERNEL])
     for _ in range(20):
-        watched.look(STEPPING)
-    watched.look(stack(KERNEL), 0.7, late=0.7)
-    time = said(watched)
+        run.sample(STEPPING)
+    run.sample(stack(KERNEL), 0.7, late=0.7)
+    time = said(run)
     assert rows(time) == [(2, 3, 100.0)]
 
 
 def test_an_operation_that_kept_the_interpreter_to_the_runs_end() -> None:
     """A look that was still waiting when the run ended is the last statement's."""
-    tally = Tally(0.005)
-    place = Place(1, 2, 0, 0, 0)
+    counts = SampleCounts(0.005)
+    location = CodeLocation(1, 2, 0, 0, 0)
     for number in range(30):
-        tally.add(Look(0.01 * number, 0.0, 0.01, None), tally.known_place(place) or tally.meet(place, 3), 0)
-    tally.end(Look(1.0, 0.7, 0.7, 0.7))
-    assert tally.kept_at_end == (3, 0.7)
-    assert tally.spent[place].seconds == pytest.approx(1.0)
-    tally.add(Look(1.1, 0.0, 0.1, None), tally.meet(Place(0, 0, 0, 0, 9), None), 0)
-    tally.end(Look(1.8, 0.7, 0.7, 0.7))  # the cell's code was over before
-    assert tally.kept_at_end == (3, 0.7)
+        counts.add(
+            StackSample(0.01 * number, 0.0, 0.01, None),
+            counts.find(location) or counts.add_location(location, 3),
+            0,
+        )
+    counts.end(StackSample(1.0, 0.7, 0.7, 0.7))
+    assert counts.gil_blocked_at_end == (3, 0.7)
+    assert counts.by_location[location].counts.seconds == pytest.approx(1.0)
+    counts.add(StackSample(1.1, 0.0, 0.1, None), counts.add_location(CodeLocation(0, 0, 0, 0, 9), None), 0)
+    counts.end(StackSample(1.8, 0.7, 0.7, 0.7))  # the cell's code was over before
+    assert counts.gil_blocked_at_end == (3, 0.7)
 
 
 def test_a_last_statement_after_a_sample_between_statements() -> None:
     """A stack sample between two statements does not end the cell: the last statement still counts."""
-    tally = Tally(0.005)
-    place = Place(1, 2, 0, 0, 0)
+    counts = SampleCounts(0.005)
+    location = CodeLocation(1, 2, 0, 0, 0)
     for number in range(30):
-        tally.add(Look(0.01 * number, 0.0, 0.01, None), tally.known_place(place) or tally.meet(place, 3), 0)
-    tally.add(Look(0.31, 0.002, 0.01, 0.002), tally.meet(Place(0, 0, 0, 0, 0), None), 0)
-    tally.end(Look(0.9, 0.59, 0.59, 0.59))
-    assert tally.kept_at_end == (3, 0.59)
-    assert tally.spent[place].seconds == pytest.approx(0.89)
+        counts.add(
+            StackSample(0.01 * number, 0.0, 0.01, None),
+            counts.find(location) or counts.add_location(location, 3),
+            0,
+        )
+    counts.add(
+        StackSample(0.31, 0.002, 0.01, 0.002), counts.add_location(CodeLocation(0, 0, 0, 0, 0), None), 0
+    )
+    counts.end(StackSample(0.9, 0.59, 0.59, 0.59))
+    assert counts.gil_blocked_at_end == (3, 0.59)
+    assert counts.by_location[location].counts.seconds == pytest.approx(0.89)
 
 
 def test_a_first_statement_that_kept_the_interpreter() -> None:
     """And at its beginning: the lines from the first to the one seen next."""
-    watched = Watched(before=[KERNEL])
-    watched.look(stack(KERNEL), 0.7, late=0.7)
+    run = ProfiledRun(before=[KERNEL])
+    run.sample(stack(KERNEL), 0.7, late=0.7)
     for _ in range(20):
-        watched.look(STEPPING)
-    time = said(watched)
+        run.sample(STEPPING)
+    time = said(run)
     assert rows(time) == [(1, 2, 100.0)]
 
 
 def test_a_late_look_belongs_to_where_the_thread_was_made_to_let_go() -> None:
     """Time that Python kept the interpreter is not charged to the line that then lets it go."""
-    watched = Watched()
+    run = ProfiledRun()
     for _ in range(20):
         for _ in range(9):
-            watched.look(STEPPING, late=0.0051)
-        watched.look(WAITING, late=0.002)
+            run.sample(STEPPING, late=0.0051)
+        run.sample(WAITING, late=0.002)
         for _ in range(10):
-            watched.look(WAITING)
-    assert lines(said(watched)) == [(2, 50.0, 0.0), (1, 50.0, 0.0)]
+            run.sample(WAITING)
+    assert lines(said(run)) == [(2, 50.0, 0.0), (1, 50.0, 0.0)]
 
 
 def test_lines_that_take_turns_too_fast_are_shown_as_one() -> None:
     """Where a look can't tell two lines apart there is one row for both, and the reason."""
-    watched = Watched()
+    run = ProfiledRun()
     for _ in range(50):
-        watched.look(STEPPING)
-        watched.look(WAITING, late=0.003)
-    time = said(watched)
+        run.sample(STEPPING)
+        run.sample(WAITING, late=0.003)
+    time = said(run)
     assert [(one.line, one.until, one.share, one.gpu_busy) for one in time.lines] == [(1, 2, 100.0, 0.0)]
     assert time.reason is not None
     assert time.reason.startswith("Some lines take turns faster than can be told")
@@ -159,11 +169,11 @@ def test_a_look_that_others_made_way_for_is_no_doubt() -> None:
     compiled = compile("for x in y:\n    x\n", CELL, "exec")
     jump = next(one.offset for one in dis.get_instructions(compiled) if one.opname == "JUMP_BACKWARD")
     looping = Frame(compiled, jump, None, {})
-    watched = Watched()
+    run = ProfiledRun()
     for _ in range(50):
-        watched.look(looping, late=0.003)
-        watched.look(PRINTING, late=0.0)
-    assert lines(said(watched)) == [(1, 50.0, 0.0), (3, 50.0, 0.0)]
+        run.sample(looping, late=0.003)
+        run.sample(PRINTING, late=0.0)
+    assert lines(said(run)) == [(1, 50.0, 0.0), (3, 50.0, 0.0)]
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="a thread may let go after every operation there")
@@ -190,7 +200,7 @@ def test_where_a_real_thread_is_made_to_let_go() -> None:
         if {frame.f_code for frame in frames} == within:
             looks += 1
             for frame, seen in zip(frames, found, strict=True):
-                seen.add(was_made_to_let_go(frame))
+                seen.add(is_at_preemption_point(frame))
         time.sleep(0)
     over.pop().set()
     for thread in threads:
@@ -200,10 +210,10 @@ def test_where_a_real_thread_is_made_to_let_go() -> None:
 
 def test_a_gpu_that_flickers_has_no_figure() -> None:
     """Where the GPU's state changes while looks wait for the interpreter, its activity is not told."""
-    watched = Watched()
+    run = ProfiledRun()
     for number in range(60):
-        watched.look(STEPPING, late=0.003, busy=number % 2)
-    time = said(watched)
+        run.sample(STEPPING, late=0.003, busy=number % 2)
+    time = said(run)
     assert lines(time) == [(2, 100.0, None)]
     assert time.reason is not None
     assert time.reason.startswith("The GPU's state changes faster")
@@ -211,9 +221,9 @@ def test_a_gpu_that_flickers_has_no_figure() -> None:
 
 def test_a_busy_machine_spoils_nothing() -> None:
     """A look that is late while the thread did not run waited for the machine: what it saw is right."""
-    watched = Watched()
-    watched.witness._thread_cpu = lambda: 0.0
+    run = ProfiledRun()
+    run.profiler._thread_cpu = lambda: 0.0
     for _ in range(50):
-        watched.look(STEPPING)
-        watched.look(WAITING, late=0.003)
-    assert lines(said(watched)) == [(2, 50.0, 0.0), (1, 50.0, 0.0)]
+        run.sample(STEPPING)
+        run.sample(WAITING, late=0.003)
+    assert lines(said(run)) == [(2, 50.0, 0.0), (1, 50.0, 0.0)]

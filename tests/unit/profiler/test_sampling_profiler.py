@@ -19,7 +19,7 @@ from helpers_frames import (
     STEPPING,
     WAITING,
     FakeStreams,
-    Watched,
+    ProfiledRun,
     lines,
     report,
     said,
@@ -27,34 +27,34 @@ from helpers_frames import (
 )
 
 from gpuwidget.model.report import CodeTime, LineTime
-from gpuwidget.profiler.code_places import Places
+from gpuwidget.profiler.code_locations import CodeLocator
 from gpuwidget.profiler.counter_windows import WindowMean
-from gpuwidget.profiler.sampling_profiler import CodeWitness
+from gpuwidget.profiler.sampling_profiler import SamplingProfiler
 from gpuwidget.sources import UtilizationWindow
 
 
-def alone(streams: Any) -> CodeWitness:
-    """A witness with a thread of its own, for code that really runs."""
-    return CodeWitness(Places(NAMES.__contains__, NAMES.get), lambda file, line: "", streams)
+def alone(streams: Any) -> SamplingProfiler:
+    """A profiler with a thread of its own, for code that really runs."""
+    return SamplingProfiler(CodeLocator(NAMES.__contains__, NAMES.get), lambda file, line: "", streams)
 
 
 def test_shares_and_activity_of_each_line() -> None:
     """A line has its share of the time, and the part of that in which the GPU was busy."""
-    watched = Watched()
+    run = ProfiledRun()
     for number in range(100):
-        watched.look(WAITING if number < 60 else STEPPING, busy=int(number < 6 or number >= 65))
-    time = said(watched, utilization=41.0)
+        run.sample(WAITING if number < 60 else STEPPING, busy=int(number < 6 or number >= 65))
+    time = said(run, utilization=41.0)
     assert lines(time) == [(1, 60.0, 10.0), (2, 40.0, 87.5)]
     assert (time.samples, time.reason) == (100, None)
 
 
 def test_the_call_and_the_users_own_frame() -> None:
     """A line says the call it was in, by the name people know, and the user's deepest frame below it."""
-    watched = Watched()
+    run = ProfiledRun()
     for top, times in ((WAITING, 60), (STEPPING, 40)):
         for _ in range(times):
-            watched.look(top)
-    first, second = said(watched).lines
+            run.sample(top)
+    first, second = said(run).lines
     assert (first.call_share, second.call_share) == (60.0, None)
     assert (first.source, first.call, first.frame) == ("for x, y in loader:", "DataLoader._next_data", None)
     assert (second.source, second.call, second.frame) == ("loss = step(x, y)", None, "train.py:31 step")
@@ -65,12 +65,12 @@ def test_the_call_and_the_users_own_frame() -> None:
 
 def test_functions_of_other_cells_are_named_by_them() -> None:
     """A function that another cell defined is In[2]'s; one of the cell itself is a line of the cell."""
-    watched = Watched()
+    run = ProfiledRun()
     for number in range(40):
         own = stack(KERNEL, (CELL, "<module>", 9), (CELL, "epoch", 5))
         other = stack(KERNEL, (CELL, "<module>", 9), (OTHER_CELL, "epoch", 4))
-        watched.look(own if number % 4 else other)
-    time = said(watched)
+        run.sample(own if number % 4 else other)
+    time = said(run)
     assert [(one.line, round(one.share, 6), one.frame) for one in time.lines] == [
         (5, 75.0, None),
         (9, 25.0, "In[2]:4 epoch"),
@@ -79,19 +79,19 @@ def test_functions_of_other_cells_are_named_by_them() -> None:
 
 def test_a_look_stands_for_the_time_since_the_one_before() -> None:
     """Seldom looks count for more: shares are of time, not of looks."""
-    watched = Watched()
+    run = ProfiledRun()
     for _ in range(20):
-        watched.look(WAITING, 0.03)
-        watched.look(STEPPING, 0.01)
-    assert lines(said(watched)) == [(1, 75.0, 0.0), (2, 25.0, 0.0)]
+        run.sample(WAITING, 0.03)
+        run.sample(STEPPING, 0.01)
+    assert lines(said(run)) == [(1, 75.0, 0.0), (2, 25.0, 0.0)]
 
 
 def test_what_is_no_line_of_the_cell_says_so() -> None:
     """Time in none of the cell's lines is a row without a line, never charged to one."""
-    watched = Watched()
+    run = ProfiledRun()
     for number in range(40):
-        watched.look(stack(KERNEL) if number % 4 == 2 else PRINTING)
-    assert [(one.line, round(one.share, 6), one.source) for one in said(watched).lines] == [
+        run.sample(stack(KERNEL) if number % 4 == 2 else PRINTING)
+    assert [(one.line, round(one.share, 6), one.source) for one in said(run).lines] == [
         (3, 75.0, "print(loss)"),
         (None, 25.0, ""),
     ]
@@ -99,34 +99,34 @@ def test_what_is_no_line_of_the_cell_says_so() -> None:
 
 def test_what_comes_before_and_after_the_cells_code_is_not_its() -> None:
     """IPython compiling the cell, and the traceback made at its end, are in no share; what it awaits is."""
-    watched = Watched(before=[KERNEL])
+    run = ProfiledRun(before=[KERNEL])
     compiling = stack(KERNEL, ("/lib/site-packages/IPython/core/compilerop.py", "ast_parse", 4))
     traceback = stack(KERNEL, ("/home/me/tools/stack_data/core.py", "<module>", 15))
     for top, times in ((compiling, 10), (STEPPING, 30), (traceback, 60)):
         for _ in range(times):
-            watched.look(top)
-    time = said(watched)
+            run.sample(top)
+    time = said(run)
     assert (lines(time), time.samples) == ([(2, 100.0, 0.0)], 30)
 
 
 def test_a_cell_that_was_never_seen_says_so() -> None:
     """Where no look found the cell's own code there are no shares of anything else."""
-    watched = Watched(before=[KERNEL])
+    run = ProfiledRun(before=[KERNEL])
     for _ in range(300):
-        watched.look(stack(KERNEL))
-    time = said(watched)
+        run.sample(stack(KERNEL))
+    time = said(run)
     assert (time.lines, time.samples) == ((), 0)
     assert time.reason == "The cell's own code was not seen at work."
 
 
 def test_outside_the_cell_the_call_is_what_did_not_run_before() -> None:
     """Other work of the kernel's is named by what it is, not by the loop that runs everything."""
-    watched = Watched(before=[KERNEL])
+    run = ProfiledRun(before=[KERNEL])
     showing = stack(KERNEL, ("/lib/site-packages/IPython/core/displayhook.py", "DisplayHook.show", 4))
     for top in (PRINTING, showing, stack(KERNEL), PRINTING):
         for _ in range(10 if top is not PRINTING else 20):
-            watched.look(top)
-    assert [(one.line, one.call, one.call_share) for one in said(watched).lines] == [
+            run.sample(top)
+    assert [(one.line, one.call, one.call_share) for one in said(run).lines] == [
         (3, None, None),
         (None, "DisplayHook.show", pytest.approx(100 / 6)),
     ]
@@ -135,10 +135,10 @@ def test_outside_the_cell_the_call_is_what_did_not_run_before() -> None:
 def test_looks_that_fail_are_no_ones_time() -> None:
     """Time without a look is said; where it is much there are no lines instead of shares of the rest."""
     for duration, told, percent in ((8.5, [(1, 100.0, 0.0)], "5.9 %"), (10.0, [], "20 %")):
-        watched = Watched()
+        run = ProfiledRun()
         for _ in range(800):
-            watched.look(WAITING)
-        time = said(watched, duration=duration, utilization=0.0)
+            run.sample(WAITING)
+        time = said(run, duration=duration, utilization=0.0)
         assert lines(time) == told
         assert time.reason == f"For {percent} of the run its code could not be looked at."
 
@@ -154,11 +154,11 @@ def test_a_look_that_fails_does_not_end_the_witness() -> None:
                 raise error
             return 0
 
-    witness = alone(Odd(0))
-    witness.start()
+    profiler = alone(Odd(0))
+    profiler.start()
     exec(compile(source, CELL, "exec"), {})
-    witness.stop()
-    time = witness.testify(report(0.8)).time
+    profiler.stop()
+    time = profiler.annotate(report(0.8)).time
     assert time is not None
     assert {one.line for one in time.lines} <= {3, 4}
     assert time.samples > 1
@@ -187,16 +187,16 @@ def test_what_a_cell_awaits_runs_no_code_of_the_users() -> None:
         def __await__(self) -> Any:
             return Steps()
 
-    witness = alone(FakeStreams(0))
+    profiler = alone(FakeStreams(0))
     body = compile(source, CELL, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
     async def run() -> None:
-        witness.start()
+        profiler.start()
         await eval(body, {"Odd": Odd})
-        witness.stop()
+        profiler.stop()
 
     asyncio.run(run())
-    time = witness.testify(report(0.8)).time
+    time = profiler.annotate(report(0.8)).time
     assert time is not None
     assert [one.line for one in sorted(time.lines, key=lambda one: one.line or 0)] == [1, 2]
     assert asked in ([], ["send", "send"])  # CPython's own, of an iterator that is no generator
@@ -204,50 +204,50 @@ def test_what_a_cell_awaits_runs_no_code_of_the_users() -> None:
 
 def test_a_watched_cell_within_a_cell() -> None:
     """The lines are the watched cell's, not those of the one that runs it."""
-    watched = Watched()
-    watched.witness.observe(stack(KERNEL, (OTHER_CELL, "<module>", 5)))
+    run = ProfiledRun()
+    run.profiler.attach(stack(KERNEL, (OTHER_CELL, "<module>", 5)))
     for _ in range(30):
-        watched.look(stack(KERNEL, (OTHER_CELL, "<module>", 5), (CELL, "<module>", 2)))
-    assert [one.line for one in said(watched).lines] == [2]
+        run.sample(stack(KERNEL, (OTHER_CELL, "<module>", 5), (CELL, "<module>", 2)))
+    assert [one.line for one in said(run).lines] == [2]
 
 
 def test_without_streams_the_drivers_windows_tell() -> None:
     """Where the streams can't be asked, windows that hold different mixtures give each line its activity."""
-    watched = Watched(bits=None, reason="torch is not loaded")
+    run = ProfiledRun(bits=None, reason="torch is not loaded")
     parts = [0.1, 0.9, 0.5, 0.2, 0.8, 0.0, 1.0, 0.3, 0.7, 0.4, 0.6, 1.0, 0.0]
     windows = [UtilizationWindow(EPOCH + 0.0001, 0.0)]
     for part in parts:
         for number in range(20):
-            watched.look(STEPPING if number < 20 * part else WAITING, busy=None)
-        windows.append(UtilizationWindow(EPOCH + watched.clock.monotonic() + 0.0001, 100 * part))
-    watched.windows.windows = windows
-    watched.witness.open()
-    time = said(watched)
+            run.sample(STEPPING if number < 20 * part else WAITING, busy=None)
+        windows.append(UtilizationWindow(EPOCH + run.clock.monotonic() + 0.0001, 100 * part))
+    run.windows.windows = windows
+    run.profiler.open()
+    time = said(run)
     assert lines(time) == [(2, 50.0, 100.0), (1, 50.0, 0.0)]
     assert time.reason == "Torch is not loaded. The GPU's activity is told from the driver's windows instead."
 
 
 def test_windows_that_are_all_alike_tell_nothing() -> None:
     """Loops shorter than a window give no figure: any would fit."""
-    watched = Watched(bits=None, reason="torch is not loaded")
+    run = ProfiledRun(bits=None, reason="torch is not loaded")
     windows = [UtilizationWindow(EPOCH + 0.0001, 0.0)]
     for _ in range(20):
         for number in range(20):
-            watched.look(STEPPING if number % 2 else WAITING, busy=None)
-        windows.append(UtilizationWindow(EPOCH + watched.clock.monotonic() + 0.0001, 50.0))
-    watched.windows.windows = windows
-    watched.witness.open()
-    time = said(watched)
+            run.sample(STEPPING if number % 2 else WAITING, busy=None)
+        windows.append(UtilizationWindow(EPOCH + run.clock.monotonic() + 0.0001, 50.0))
+    run.windows.windows = windows
+    run.profiler.open()
+    time = said(run)
     assert lines(time) == [(1, 50.0, None), (2, 50.0, None)]
     assert time.reason == "Torch is not loaded."
 
 
 def test_too_few_looks_tell_nothing() -> None:
     """A run of a few looks has no lines, and says why."""
-    watched = Watched()
+    run = ProfiledRun()
     for _ in range(19):
-        watched.look(STEPPING)
-    time = said(watched)
+        run.sample(STEPPING)
+    time = said(run)
     assert (time.lines, time.samples) == ((), 19)
     assert time.reason == "The run was too short to tell where its time went."
 
@@ -255,34 +255,34 @@ def test_too_few_looks_tell_nothing() -> None:
 def test_a_run_nobody_looked_at_has_no_time() -> None:
     """Without a look there is nothing to report, and the report stays as it was."""
     made = report()
-    assert Watched().witness.testify(made) is made
+    assert ProfiledRun().profiler.annotate(made) is made
 
 
 def test_so_far() -> None:
     """While the cell runs, what is known by then can be asked for."""
-    watched = Watched()
-    assert watched.witness.so_far() is None
+    run = ProfiledRun()
+    assert run.profiler.snapshot() is None
     for _ in range(30):
-        watched.look(WAITING)
-    so_far = watched.witness.so_far()
+        run.sample(WAITING)
+    so_far = run.profiler.snapshot()
     assert so_far is not None
     assert lines(so_far) == [(1, 100.0, 0.0)]
 
 
 def test_cuda_that_came_up_halfway_has_no_figure_before() -> None:
     """A line most of whose time the streams could not be asked in has no activity; the others have."""
-    watched = Watched()
+    run = ProfiledRun()
     for _ in range(40):
-        watched.look(STEPPING, busy=None)
+        run.sample(STEPPING, busy=None)
     for number in range(40):
         if number % 10 == 0:
-            began = EPOCH + watched.clock.monotonic() + 0.0001
-        watched.look(WAITING, busy=int(number < 10))
+            began = EPOCH + run.clock.monotonic() + 0.0001
+        run.sample(WAITING, busy=int(number < 10))
         if number % 10 == 9:
             window = WindowMean(began, began + 0.1, 100.0 if number < 10 else 0.0)
-            watched.windows.counted.setdefault(0, []).append(window)
-    watched.witness.open()
-    assert lines(said(watched)) == [(2, 50.0, None), (1, 50.0, 25.0)]
+            run.windows.counted.setdefault(0, []).append(window)
+    run.profiler.open()
+    assert lines(said(run)) == [(2, 50.0, None), (1, 50.0, 25.0)]
 
 
 @pytest.mark.parametrize("name", ["line", "source", "share", "gpu_busy", "call", "frame"])
@@ -293,21 +293,21 @@ def test_the_report_has_what_its_readers_know(name: str) -> None:
 
 
 def test_a_real_thread_is_looked_at_until_it_stops() -> None:
-    """The witness of a real run sees its lines, and its thread ends with it."""
+    """The profiler of a real run sees its lines, and its thread ends with it."""
     source = "import time\nuntil = time.perf_counter() + 0.6\nwhile time.perf_counter() < until:\n    pass\n"
-    witness = alone(FakeStreams(1))
-    witness.start()
+    profiler = alone(FakeStreams(1))
+    profiler.start()
     exec(compile(source, CELL, "exec"), {})
-    witness.stop()
-    time = witness.testify(report(0.6)).time
+    profiler.stop()
+    time = profiler.annotate(report(0.6)).time
     assert time is not None
     assert {one.line for one in time.lines} <= {3, 4}
     assert sum(one.share for one in time.lines) == pytest.approx(100.0)
     # A machine that is busy with other things may leave too few looks to say it.
     assert {one.gpu_busy for one in time.lines} <= {None, 100.0}
-    assert "gpuwidget-code" not in {thread.name for thread in threading.enumerate()}
-    witness.abandon()
-    witness.abandon()
+    assert "gpuwidget-profiler" not in {thread.name for thread in threading.enumerate()}
+    profiler.abandon()
+    profiler.abandon()
 
 
 class Hurrying(FakeClock):
@@ -336,39 +336,39 @@ def test_what_the_witness_does_for_itself_is_no_wait_of_the_cells(monkeypatch: p
     """After it has met the streams the next look is due anew: the cell did not keep it waiting meanwhile."""
     clock = Hurrying()
     streams = SlowToOpen(clock)
-    names = Places(NAMES.__contains__, NAMES.get)
-    witness = CodeWitness(names, lambda file, line: "", streams, clock=clock)
-    looks: list[tuple[float, float]] = []
+    names = CodeLocator(NAMES.__contains__, NAMES.get)
+    profiler = SamplingProfiler(names, lambda file, line: "", streams, clock=clock)
+    samples: list[tuple[float, float]] = []
     over = threading.Event()
 
-    def look(t: float, late: float, seconds: float) -> None:
-        looks.append((late, seconds))
-        if len(looks) == 200:
-            witness.stop()
+    def take_sample(t: float, late: float, seconds: float) -> None:
+        samples.append((late, seconds))
+        if len(samples) == 200:
+            profiler.stop()
             over.set()
 
-    monkeypatch.setattr(witness, "look", look)
-    witness.start()
+    monkeypatch.setattr(profiler, "take_sample", take_sample)
+    profiler.start()
     over.wait()
-    witness.abandon()
-    assert max(late for late, _ in looks) < 1.0
+    profiler.abandon()
+    assert max(late for late, _ in samples) < 1.0
     # And the time is somebody's all the same.
-    assert sum(seconds for _, seconds in looks) > 30.0 * (streams.opened - 1) > 0
+    assert sum(seconds for _, seconds in samples) > 30.0 * (streams.opened - 1) > 0
 
 
 def test_an_await_is_charged_to_its_line() -> None:
     """While the loop waits, the time is the awaiting line's, with the call it awaits."""
     source = "import asyncio\nawait asyncio.sleep(0.6)\n"
-    witness = alone(FakeStreams(0))
+    profiler = alone(FakeStreams(0))
     body = compile(source, CELL, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
     async def run() -> None:
-        witness.start()
+        profiler.start()
         await eval(body, {})
-        witness.stop()
+        profiler.stop()
 
     asyncio.run(run())
-    time = witness.testify(report(0.6)).time
+    time = profiler.annotate(report(0.6)).time
     assert time is not None
     (line,) = time.lines
     assert (line.line, line.call, line.frame) == (2, "asyncio.tasks.sleep", None)
@@ -376,7 +376,7 @@ def test_an_await_is_charged_to_its_line() -> None:
 
 
 def _time() -> CodeTime:
-    watched = Watched()
+    run = ProfiledRun()
     for _ in range(30):
-        watched.look(WAITING)
-    return said(watched)
+        run.sample(WAITING)
+    return said(run)

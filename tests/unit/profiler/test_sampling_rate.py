@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwidget.profiler.code_places import Place
-from gpuwidget.profiler.sample_counts import Look, Spent, Tally
-from gpuwidget.profiler.sampling_rate import period
+from gpuwidget.profiler.code_locations import CodeLocation
+from gpuwidget.profiler.sample_counts import LocationCounts, SampleCounts, StackSample
+from gpuwidget.profiler.sampling_profiler import sampling_period
 
-SOMEWHERE = Spent(Place(1, 0, 0, 0, 0), 1)
+SOMEWHERE = LocationCounts(CodeLocation(1, 0, 0, 0, 0), 1)
 
 
-def looked(*, ran: float | None, bits: int | None, late: float = 0.0) -> Tally:
+def counts_of(*, ran: float | None, bits: int | None, late: float = 0.0) -> SampleCounts:
     """Ten seconds of looks at a thread that ran for so much of each 10 ms, beside devices so busy."""
-    tally = Tally(0.005)
+    counts = SampleCounts(0.005)
     for number in range(1000):
-        tally.add(Look(number / 100, late, 0.01, ran), SOMEWHERE, bits)
-    return tally
+        counts.add(StackSample(number / 100, late, 0.01, ran), SOMEWHERE, bits)
+    return counts
 
 
-def paced(tally: Tally, *, elapsed: float = 10.0, asked: bool = True, cpu: float = 1e-5) -> float:
-    return period(tally, elapsed, asked=asked, cpu_s=cpu, taken_s=4e-5)
+def period(counts: SampleCounts, *, elapsed: float = 10.0, queries: bool = True, cpu: float = 1e-5) -> float:
+    return sampling_period(counts, elapsed, queries_streams=queries, cpu_s=cpu, gil_s=4e-5)
 
 
 @pytest.mark.parametrize(
@@ -36,37 +36,37 @@ def paced(tally: Tally, *, elapsed: float = 10.0, asked: bool = True, cpu: float
 )
 def test_a_thread_that_the_gpu_waits_for(ran: float | None, bits: int | None, expected: float) -> None:
     """Where what the code loses is lost to the run, looks take eight thousandths of it at most."""
-    assert paced(looked(ran=ran, bits=bits)) == pytest.approx(expected, rel=0.005)
+    assert period(counts_of(ran=ran, bits=bits)) == pytest.approx(expected, rel=0.005)
 
 
 def test_a_gpu_that_is_busy_now_and_then_waits_too() -> None:
     """Kernels that are queued one at a time are no work to go on with."""
-    tally = Tally(0.005)
+    counts = SampleCounts(0.005)
     for number in range(1000):
-        tally.add(Look(number / 100, 0.0, 0.01, 0.01), SOMEWHERE, number % 3 and 1)
-    assert paced(tally) == pytest.approx(0.03)
+        counts.add(StackSample(number / 100, 0.0, 0.01, 0.01), SOMEWHERE, number % 3 and 1)
+    assert period(counts) == pytest.approx(0.03)
 
 
 def test_code_that_holds_the_interpreter() -> None:
     """Where looks have to wait for the interpreter, they take half a percent of its time at most."""
     for bits in (0, 1):
-        assert paced(looked(ran=0.01, bits=bits, late=0.005)) == pytest.approx(0.018)
+        assert period(counts_of(ran=0.01, bits=bits, late=0.005)) == pytest.approx(0.018)
 
 
 def test_the_beginning_is_looked_at_closely() -> None:
     """A short cell has as many looks as there can be; one without a GPU a quarter of them."""
-    exposed, holding = looked(ran=0.01, bits=0), looked(ran=0.01, bits=0, late=0.005)
-    assert paced(exposed, elapsed=0.24) == 0.005
-    assert paced(exposed, elapsed=0.25) == pytest.approx(0.03)
-    assert paced(holding, elapsed=1.9) == 0.005
-    assert paced(exposed, elapsed=0.24, asked=False) == 0.02
-    assert paced(Tally(0.005), elapsed=1.0) == 0.005
+    exposed, holding = counts_of(ran=0.01, bits=0), counts_of(ran=0.01, bits=0, late=0.005)
+    assert period(exposed, elapsed=0.24) == 0.005
+    assert period(exposed, elapsed=0.25) == pytest.approx(0.03)
+    assert period(holding, elapsed=1.9) == 0.005
+    assert period(exposed, elapsed=0.24, queries=False) == 0.02
+    assert period(SampleCounts(0.005), elapsed=1.0) == 0.005
 
 
 def test_other_budgets() -> None:
     """Two percent of a core, ten thousand looks of a run, and twenty looks a second whatever they cost."""
-    busy = looked(ran=0.01, bits=1)
-    assert paced(busy, cpu=2e-4) == pytest.approx(0.01)
-    assert paced(busy, elapsed=200.0) == pytest.approx(0.02)
-    assert paced(busy, elapsed=3600.0) == 0.05
-    assert paced(busy, cpu=1.0) == 0.05
+    busy = counts_of(ran=0.01, bits=1)
+    assert period(busy, cpu=2e-4) == pytest.approx(0.01)
+    assert period(busy, elapsed=200.0) == pytest.approx(0.02)
+    assert period(busy, elapsed=3600.0) == 0.05
+    assert period(busy, cpu=1.0) == 0.05

@@ -1,4 +1,4 @@
-"""The benchmarks' own arithmetic, and that they can be started: never how long anything takes."""
+"""The benchmarks' arithmetic, and that they start; nothing about how long anything takes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_median_interval_covers_the_median_with_95_percent() -> None:
 
 
 def test_pairs_take_turns_in_going_first() -> None:
-    """What drifts during a benchmark favours neither side: each pair's order is the last's reversed."""
+    """Drift during a benchmark favours neither side: each pair reverses the order of the last."""
     order: list[str] = []
 
     def run(name: str) -> int:
@@ -49,7 +49,7 @@ def test_pairs_take_turns_in_going_first() -> None:
 
 
 def test_steps_beside_something_are_compared_with_those_beside_nothing() -> None:
-    """Three of seven steps of 1 s took 1.5 s: the run is longer by that, wherever they stand."""
+    """Three of seven steps of 1 s took 1.5 s: the run is longer by that, whichever steps they are."""
     ends = [0.0, 1.5, 2.5, 4.0, 5.0, 6.0, 7.0, 8.5]
     assert lengthened(ends, [(0.1, 0.2), (2.6, 2.7), (7.2, 9.0)]) == pytest.approx(8.5 / 7)
     assert lengthened(ends, [(-1.0, 0.5), (1.6, 3.0), (8.0, 8.5)]) == pytest.approx(8.5 / 7)
@@ -58,7 +58,7 @@ def test_steps_beside_something_are_compared_with_those_beside_nothing() -> None
 
 
 def test_a_bar_is_met_by_the_median_and_every_condition() -> None:
-    """A good median does not make up for a condition that does not hold."""
+    """A good median does not compensate a condition that fails."""
     values = [1.0, 2.0, 9.0]
     assert Figure("import", "x", "ms", bar=2.0, values=values).met is True
     assert Figure("import", "x", "ms", bar=1.9, values=values).met is False
@@ -70,7 +70,7 @@ def test_a_bar_is_met_by_the_median_and_every_condition() -> None:
 
 
 def test_results_are_kept_whole(tmp_path: Path) -> None:
-    """The file has the machine's facts and every value, and says what was not measured and why."""
+    """The file has the machine's data and every value, and what was not measured with the reason."""
     figures = [
         Figure("pass", "a cell", "ms", bar=5, values=[3.0, 1.0, 2.0], details={"GPUs on the card": 8}),
         Figure("training", "a loop", "ratio", bar=1.02, not_measured="no GPU"),
@@ -116,7 +116,7 @@ def test_results_are_kept_whole(tmp_path: Path) -> None:
 
 
 def test_the_table_says_which_bars_are_met() -> None:
-    """One row a figure, with its bar, median, p99 and verdict; what was not measured is n/a, never 0."""
+    """One row per figure, with its bar, median, p99 and verdict; what was not measured is n/a, never 0."""
     figures = [
         Figure("pass", "a cell", "ms", bar=5, values=[3.0, 1.0, 2.0]),
         Figure("python-1", "a loop", "ratio", bar=1.01, values=[1.02]),
@@ -133,7 +133,8 @@ def test_the_table_says_which_bars_are_met() -> None:
 def test_one_benchmark_that_fails_spoils_no_other(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A benchmark that raises is a row that says so; the exit status tells, and the results are kept."""
+    """A benchmark that raises gets a row that reports it; the exit status shows it, and the results are
+    kept."""
 
     def fails(settings: Settings) -> list[Figure]:
         raise OSError("no compiler")
@@ -152,7 +153,7 @@ def test_one_benchmark_that_fails_spoils_no_other(
 
 
 def test_a_name_that_is_no_benchmark_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """The error names what there is; nothing runs."""
+    """The error lists the existing names; nothing runs."""
     with pytest.raises(SystemExit) as raised:
         bench.main(["nonsense"])
     assert raised.value.code == 2
@@ -160,7 +161,7 @@ def test_a_name_that_is_no_benchmark_is_refused(capsys: pytest.CaptureFixture[st
 
 
 def test_starting_the_benchmarks_loads_no_torch() -> None:
-    """torch is loaded by the training loops alone, in a process of their own."""
+    """Only the training loops load torch, in a subprocess."""
     program = "import sys, benchmarks.__main__; print('torch' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True

@@ -1,4 +1,4 @@
-"""What the distribution declares: the packages that it imports, with tested floors, and its metadata."""
+"""The distribution's declarations: the packages that it imports, with tested floors, and its metadata."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OPTIONAL = {
     "diagnostics/torch_probe.py": {"torch"},  # the doctor imports the user's torch in a child process
     "benchmarks/launch_bound_loads.py": {"transformers"},  # on a GPU machine that has it
 }
-"""Imports of packages that a user may have or not, by module."""
+"""Imports of packages that a user may not have, by module."""
 NOT_IMPORTED = {
     "ipykernel",  # runs the magics: found in the shell, never imported
     "six",  # bqplot 0.12 imports it and does not declare it
@@ -44,7 +44,7 @@ def metadata(root: Path = ROOT) -> ProjectMetadata[Any]:
 
 
 def names(requirements: Iterable[str]) -> set[str]:
-    """The normalized names of the distributions."""
+    """Return the normalized names of the distributions."""
     return {canonicalize_name(Requirement(text).name) for text in requirements}
 
 
@@ -56,7 +56,7 @@ DISTRIBUTIONS = packages_distributions()
 
 
 def undeclared(path: Path, declared: set[str], ours: Iterable[str] = ()) -> set[str]:
-    """The packages that a module imports and that belong to none of the ``declared`` distributions."""
+    """Return the packages that a module imports and that belong to none of the ``declared`` distributions."""
     return {
         name
         for name in imported_by(path).difference(ours)
@@ -65,7 +65,8 @@ def undeclared(path: Path, declared: set[str], ours: Iterable[str] = ()) -> set[
 
 
 def test_every_import_is_declared_where_it_is_needed() -> None:
-    """Installing gpuwidget installs all that it imports; the extra `lab` all that its server part does."""
+    """Installing gpuwidget installs everything that it imports; the extra `lab` adds all for the server
+    part."""
     found = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         module = path.relative_to(PACKAGE).as_posix()
@@ -112,7 +113,7 @@ def test_nothing_is_declared_in_vain() -> None:
     ids=["core", "lab", "notebook"],
 )
 def test_floors_are_tested(requirements: list[str], pins: str) -> None:
-    """Each floor is what the tests with the oldest packages run with, and nothing has a cap."""
+    """Each floor is the version in the tests with the oldest packages, and nothing has a cap."""
     lines = (ROOT / "requirements" / pins).read_text(encoding="utf-8").splitlines()
     pinned: dict[str, set[str]] = {}
     for pin in (Requirement(line) for line in lines if line and not line.startswith("#")):
@@ -131,7 +132,7 @@ def test_floors_are_tested(requirements: list[str], pins: str) -> None:
 
 
 def test_classifiers_are_valid() -> None:
-    """A package index takes the upload, and JupyterLab's extension manager lists the extension."""
+    """A package index accepts the upload, and JupyterLab's extension manager lists the extension."""
     declared = set(metadata().core.classifiers)
     assert declared - classifiers == set()
     assert {
@@ -158,7 +159,7 @@ URLS = {
 
 @pytest.mark.parametrize(("setting", "urls"), [("", {}), (ADDRESS, URLS), (f"{ADDRESS}/", URLS)])
 def test_all_urls_derive_from_one_setting(tmp_path: Path, setting: str, urls: dict[str, str]) -> None:
-    """With the project's address set once every URL is there; without one none is invented."""
+    """With the project's address set every URL is there; without one there is none."""
     for name in ("README.md", "LICENSE", "gpuwidget/version.py", "tools/metadata_hook.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)

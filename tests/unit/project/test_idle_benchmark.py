@@ -1,4 +1,4 @@
-"""How the benchmark of idle lines judges: what is told must be right, what is not told is no error."""
+"""The verdicts of the benchmark of idle lines: a value must be right, a missing value is no error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ TRUTH = {"2": (60.0, 0.0), "3": (39.5, 98.0), "1": (0.5, 0.0)}
 
 
 def test_the_worst_error_counts() -> None:
-    """Each line is compared with its own truth, and the worst is the figure."""
+    """Each line is compared with its true value, and the worst one counts."""
     said = [
         {"line": 2, "until": None, "share": 58.0, "gpu_busy": 1.5},
         {"line": 3, "until": None, "share": 40.5, "gpu_busy": 94.0},
@@ -17,7 +17,7 @@ def test_the_worst_error_counts() -> None:
 
 
 def test_lines_shown_as_one_are_their_sum() -> None:
-    """A row of several lines is right where the sum and the mean are; its lines count as not told."""
+    """A row of several lines is right where sum and mean are; its lines count as missing."""
     said = [{"line": 2, "until": 3, "share": 99.0, "gpu_busy": 40.0}]
     found = errors_of(said, TRUTH)
     assert round(found.share, 6) == 0.5

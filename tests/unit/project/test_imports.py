@@ -1,4 +1,4 @@
-"""What an import costs the user, where each outside package lives, and which room may know which."""
+"""Cost of imports for the user, the one package for each outside package, and the layers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HOMES = {
     "sources/nvml.py": {"pynvml"},
     "sources/nvml_diagnostics.py": {"pynvml"},
 }
-"""Every module that imports a package from outside, lazily or for annotations included."""
+"""Every module that imports an outside package, lazily and for annotations included."""
 
 HEAVY = {
     *(
@@ -53,7 +53,7 @@ HEAVY = {
 
 
 def imported_by(path: Path) -> set[str]:
-    """The outside packages that a module names in an import statement or in import_module."""
+    """Return the outside packages that a module names in an import statement or in import_module."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -67,21 +67,21 @@ def imported_by(path: Path) -> set[str]:
 
 
 def loaded_after(statement: str) -> set[str]:
-    """The top-level modules in a fresh interpreter after ``statement``."""
+    """Return the top-level modules in a fresh interpreter after ``statement``."""
     program = f"{statement}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return {name.partition(".")[0] for name in json.loads(done.stdout)}
 
 
 def test_importing_loads_no_other_package() -> None:
-    """``import gpuwidget`` brings in nothing but itself and the standard library."""
+    """``import gpuwidget`` loads only itself and the standard library."""
     added = loaded_after("import gpuwidget") - loaded_after("pass")
     assert added - sys.stdlib_module_names == {"gpuwidget"}
     assert added & HEAVY == set()
 
 
 def test_each_outside_package_has_one_home() -> None:
-    """No module imports a package that is another room's to know, not even inside a function."""
+    """No module imports an outside package of another's, not even inside a function."""
     found = {
         path.relative_to(PACKAGE).as_posix(): packages
         for path in sorted(PACKAGE.rglob("*.py"))
@@ -91,7 +91,7 @@ def test_each_outside_package_has_one_home() -> None:
 
 
 def test_layers_hold() -> None:
-    """Nothing upstream imports anything downstream, and no two rooms lean on each other."""
+    """Each package imports only from lower layers, and no two import each other."""
     program = "import sys, importlinter.cli as c; sys.exit(c.lint_imports(is_debug_mode=True))"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=ROOT
@@ -100,7 +100,7 @@ def test_layers_hold() -> None:
 
 
 def test_public_names() -> None:
-    """gpuwidget offers what its documentation names, and nothing else."""
+    """gpuwidget exports what its documentation lists, and nothing else."""
     documented = {
         "__version__",
         "compare",

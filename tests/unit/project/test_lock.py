@@ -49,14 +49,14 @@ def resolve(python: str) -> set[str]:
 
 @pytest.mark.parametrize("python", PYTHONS)
 def test_every_python_has_a_wheel_of_every_pin(python: str) -> None:
-    """The lock is complete: with torch's own CUDA libraries, nothing else is resolved than what it pins."""
+    """The lock is complete: with torch's CUDA libraries, everything that is resolved is pinned."""
     resolved = resolve(python)
     left_out = {pin for pin in resolved if OF_TORCH.match(pin)}
     assert resolved - left_out - requirements(LOCK.read_text()) == set()
 
 
 def test_every_pin_has_hashes_and_no_index() -> None:
-    """pip verifies each package, and takes it from the index that the user has configured."""
+    """pip verifies each package, and uses the index that the user has configured."""
     text = LOCK.read_text()
     entries = re.split(r"\n(?=\S)", text.removeprefix(lock.HEADER))
     assert [entry for entry in entries if not re.search(r"\n +--hash=sha256:[0-9a-f]{64}", entry)] == []
@@ -64,7 +64,7 @@ def test_every_pin_has_hashes_and_no_index() -> None:
 
 
 def test_torch_is_left_out_of_the_lock_but_not_its_python_packages() -> None:
-    """Machines take different builds of torch, with hashes of their own; what each build needs is pinned."""
+    """Machines use different builds of torch, with different hashes; what each build needs is pinned."""
     resolved = (
         "filelock==4.2.11 ; python_full_version >= '3.11' \\\n    --hash=sha256:1\n"
         "nvidia-cublas==13.1.1.3 ; sys_platform == 'linux' \\\n    --hash=sha256:2\n"

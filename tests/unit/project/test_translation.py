@@ -1,4 +1,4 @@
-"""The labextension in other languages: complete, up to date, and as JupyterLab loads it."""
+"""Translations of the labextension: complete, up to date, and loadable by JupyterLab."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ NAMES = {
     *("CSV", "Core", "FP", "GPU", "Hz", "NCCL", "PCIe", "PyTorch", "TF", "Tensor"),
     *("benchmark", "cuDNN", "gpuwidget", "min", "torch"),
 }
-"""What is called so in Chinese too."""
+"""Strings that are the same in Chinese."""
 
 
 @pytest.fixture(scope="module")
 def strings() -> Any:
-    """The catalogue, as the sources have it now."""
+    """The current catalogue of the sources."""
     if not (translation.ROOT / "node_modules" / "typescript").exists():
         pytest.skip("the strings are found with Node and TypeScript: make test-typescript installs them")
     return translation.catalogue()
@@ -37,13 +37,13 @@ def forms(value: Any) -> list[str]:
 
 
 def test_the_catalogue_is_up_to_date(strings: Any) -> None:
-    """Every string that the labextension shows stands in the catalogue that translators begin with."""
+    """Every string that the labextension shows is in the catalogue that translators start from."""
     assert translation.TEMPLATE.read_text(encoding="utf-8") == translation.text_of(strings)
 
 
 @pytest.mark.parametrize("path", LANGUAGES, ids=lambda path: path.parts[-3])
 def test_a_language_is_complete(path: Path) -> None:
-    """Every string of the catalogue is translated, and there are none that nobody asks for."""
+    """Every string of the catalogue is translated, and there is no other."""
     language = translation.read(path)
     wanted = {
         (message.id, message.context) for message in translation.read(translation.TEMPLATE) if message.id
@@ -57,7 +57,7 @@ def test_a_language_is_complete(path: Path) -> None:
 
 @pytest.mark.parametrize("path", LANGUAGES, ids=lambda path: path.parts[-3])
 def test_what_is_filled_in_is_in_every_language(path: Path) -> None:
-    """The values of a sentence, `%1` and the like, and its commands are all in its translation."""
+    """The placeholders of a sentence, `%1` and so on, and its commands are all in its translation."""
     wrong = []
     for message in translation.read(path):
         if not message.id:
@@ -74,7 +74,7 @@ def test_what_is_filled_in_is_in_every_language(path: Path) -> None:
 
 
 def test_chinese_is_chinese() -> None:
-    """No sentence was left in English: what has no Chinese in it is names, values and units."""
+    """No sentence is left in English: strings without Chinese are names, values and units."""
     left = [
         message.string
         for message in translation.read(
@@ -87,7 +87,7 @@ def test_chinese_is_chinese() -> None:
 
 
 def test_jupyterlab_loads_it() -> None:
-    """A JupyterLab server finds it by the entry point, with all that it needs to choose a plural."""
+    """A JupyterLab server finds it by the entry point, with what it needs to choose a plural."""
     translation.main(["--compile"])
     found, problems = get_installed_packages_locale("zh_CN")
     assert problems.strip() == ""

@@ -1,4 +1,4 @@
-"""What a user gets who installs the wheel, looked at away from the sources."""
+"""The wheel as a user installs it, apart from the sources."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LABEXTENSION = "share/jupyter/labextensions/jupyterlab-gpuwidget"
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from the sdist as a package index would have it."""
+    """Return the wheel, built from the sdist as a package index would have it."""
     folder = tmp_path_factory.mktemp("dist")
     build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
     done = subprocess.run(build, capture_output=True, text=True, check=False)
@@ -46,7 +46,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(installed: Path, program: str) -> str:
-    """What ``program`` prints with only the wheel's gpuwidget to be found."""
+    """Return what ``program`` prints when only the wheel's gpuwidget can be imported."""
     prepared = f"import sys; sys.path.insert(0, {str(installed)!r})\n{program}"
     done = subprocess.run(
         [sys.executable, "-I", "-c", prepared], cwd=installed, capture_output=True, text=True, check=False
@@ -69,7 +69,7 @@ def test_it_imports_away_from_the_sources(installed: Path) -> None:
 
 
 def test_it_brings_the_recording(installed: Path) -> None:
-    """A machine without GPU sees the four recorded H200s."""
+    """A machine without a GPU shows the four recorded H200s."""
     program = (
         "from gpuwidget.sources import open_source\n"
         "print([gpu.name for gpu in open_source('replay').open().gpus])"
@@ -78,7 +78,7 @@ def test_it_brings_the_recording(installed: Path) -> None:
 
 
 def test_it_holds_the_package_and_nothing_else(wheel: Path) -> None:
-    """Every file of the package is in it, types and licence included, and no test, note or tool."""
+    """Every file of the package is in it, types and license included, and no test, note or tool."""
     tracked = subprocess.run(
         ["git", "ls-files", "gpuwidget"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split()
@@ -105,7 +105,7 @@ def test_it_holds_the_package_and_nothing_else(wheel: Path) -> None:
 
 
 def test_it_brings_the_notebooks(installed: Path, tmp_path: Path) -> None:
-    """``gpuwidget examples`` copies out what lies in the sources' folder, without a second copy there."""
+    """``gpuwidget examples`` copies the notebooks of the sources' folder, without a second copy there."""
     program = (
         "from pathlib import Path; from gpuwidget.cli.examples import copy_notebooks\n"
         f"print(sorted(path.name for path in copy_notebooks(Path({str(tmp_path)!r}))))"
@@ -119,7 +119,7 @@ def test_it_brings_the_notebooks(installed: Path, tmp_path: Path) -> None:
 
 
 def test_it_brings_the_page_that_advice_names(installed: Path) -> None:
-    """``docs/advice.md`` in gpuwidget's folder: what a card's link says is there to be read."""
+    """``docs/advice.md``, which a card links to, is in gpuwidget's folder."""
     page = (installed / "gpuwidget" / "docs" / "advice.md").read_text(encoding="utf-8")
     assert page == (ROOT / "docs" / "advice.md").read_text(encoding="utf-8")
 
@@ -139,7 +139,7 @@ def test_it_brings_the_panel(wheel: Path) -> None:
 
 
 def test_installing_it_enables_the_server_extension(wheel: Path, installed: Path) -> None:
-    """``pip install`` alone: the configuration is put where a Jupyter server of that environment reads it."""
+    """``pip install`` alone: a Jupyter server of that environment reads the configuration."""
     enabled = installed / "etc" / "jupyter" / "jupyter_server_config.d" / "gpuwidget.json"
     assert json.loads(enabled.read_text()) == {"ServerApp": {"jpserver_extensions": {"gpuwidget": True}}}
     program = (
@@ -171,7 +171,7 @@ def test_it_asks_for_no_jupyterlab_and_no_torch(wheel: Path) -> None:
 
 
 def test_package_indexes_and_jupyterlab_list_it(wheel: Path) -> None:
-    """The wheel has the classifiers and the URLs of pyproject.toml: JupyterLab finds extensions by those."""
+    """The wheel has the classifiers and URLs of pyproject.toml: JupyterLab finds extensions by those."""
     told, declared = metadata(wheel), ProjectMetadata(str(ROOT), PluginManager()).core
     assert told.get_all("Classifier") == declared.classifiers
     assert "Framework :: Jupyter :: JupyterLab :: Extensions :: Prebuilt" in declared.classifiers
@@ -203,7 +203,7 @@ INDEX = (
     ("traitlets", "5.16.1", ()),
     ("traittypes", "0.2.3", ("traitlets>=4.2.2",)),
 )
-"""Name, version and requirements of what an index offers, as far as they decide what pip installs."""
+"""Return name, version and requirements in an index, as far as pip's choice depends on them."""
 OLD_IMAGE = {
     "ipykernel": "6.17.1",
     "ipython": "7.34.0",
@@ -215,7 +215,7 @@ OLD_IMAGE = {
     "six": "1.16.0",
     "traitlets": "5.7.1",
 }
-"""A hosted notebook's image with ipywidgets 7."""
+"""The image of a hosted notebook with ipywidgets 7."""
 NEW_IMAGE = {
     "ipykernel": "6.30.1",
     "ipython": "8.37.0",
@@ -245,20 +245,21 @@ NEW_IMAGE = {
 def test_it_changes_no_package_of_an_image(
     wheel: Path, tmp_path: Path, image: dict[str, str], asked: list[str], installed: dict[str, str]
 ) -> None:
-    """pip leaves every package of a hosted image as it is, and adds only what is missing there."""
+    """pip keeps every package of a hosted image, and adds only what is missing there."""
     added = {"nvidia-ml-py": "13.590.48", "traittypes": "0.2.3"}
     expected = {"jupyterlab-gpuwidget": gpuwidget.__version__} | added | installed
     assert would_install(wheel, tmp_path, image, asked) == expected
 
 
 def test_why_an_image_with_ipywidgets_7_needs_the_constraint(wheel: Path, tmp_path: Path) -> None:
-    """Without it pip takes the newest bqplot, and ipywidgets 8 with it: docs/install.md names the constraint."""
+    """Without it pip installs the newest bqplot and with it ipywidgets 8: docs/install.md has the
+    constraint."""
     assert would_install(wheel, tmp_path, OLD_IMAGE, [])["ipywidgets"] == "8.1.9"
     assert "'bqplot<0.13'" in (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
 
 
 def would_install(wheel: Path, folder: Path, image: dict[str, str], asked: list[str]) -> dict[str, str]:
-    """Name and version of what pip would install into an image that has those packages."""
+    """Return name and version of what pip would install into an image with those packages."""
     index, environment, report = folder / "index", folder / "environment", folder / "report.json"
     index.mkdir()
     for name, version, needs in INDEX:
@@ -280,7 +281,7 @@ def would_install(wheel: Path, folder: Path, image: dict[str, str], asked: list[
 def _make_distribution(
     folder: Path, name: str, version: str, needs: tuple[str, ...], *, as_wheel: bool
 ) -> None:
-    """A distribution without code, as a wheel in ``folder`` or installed there."""
+    """Create a distribution without code, as a wheel in ``folder`` or installed there."""
     base = f"{name.replace('-', '_')}-{version}"
     requirements = "".join(f"Requires-Dist: {one}\n" for one in needs)
     files = {
@@ -299,7 +300,7 @@ def _make_distribution(
 
 
 def test_it_installs_the_command(wheel: Path, installed: Path) -> None:
-    """``gpuwidget --json`` prints the sample of the GPUs there are."""
+    """``gpuwidget --json`` prints a sample of the GPUs."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/entry_points.txt")]
         assert archive.read(name).decode() == (

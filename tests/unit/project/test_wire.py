@@ -1,4 +1,4 @@
-"""The labextension's types: the same as Python's, units and all."""
+"""The labextension's generated types match Python's, units included."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Unknown:
 
 
 def test_the_file_is_what_the_dataclasses_say() -> None:
-    """Whoever changes a dataclass is told to generate the types anew."""
+    """After a change of a dataclass, a failing test asks to generate the types again."""
     assert wire.FILE.read_text(encoding="utf-8") == wire.typescript()
     assert wire.main(["--check"]) == 0
 
@@ -53,7 +53,7 @@ def test_the_file_is_what_the_dataclasses_say() -> None:
 def test_drift_is_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """``--check`` fails on a file that differs or is not there, and changes nothing."""
+    """``--check`` fails on a file that differs or is missing, and changes nothing."""
     file = tmp_path / "src" / "wire.ts"
     monkeypatch.setattr(wire, "FILE", file)
     assert wire.main(["--check"]) == 1
@@ -66,7 +66,7 @@ def test_drift_is_told(
 
 
 def test_a_dataclass_becomes_an_interface(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is optional, what nobody knows is null, and each docstring is a comment."""
+    """Nothing is optional, an unknown value is null, and each docstring becomes a comment."""
     monkeypatch.setattr(wire, "ROOTS", (Outer,))
     monkeypatch.setattr(wire, "CONSTANTS", {"SCHEMA": (1, "Its version."), "NAME": ("x", "Its name.")})
     monkeypatch.setattr(wire, "UNIONS", {"Either": ((Inner, Outer), "One of them.")})
@@ -108,7 +108,7 @@ export type Either = Inner | Outer;
 
 
 def test_a_type_without_counterpart_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No type is guessed."""
+    """A type without a counterpart is an error, not a guess."""
     monkeypatch.setattr(wire, "ROOTS", (Unknown,))
     with pytest.raises(TypeError, match=r"set\[str\] has no counterpart in TypeScript"):
         wire.typescript()

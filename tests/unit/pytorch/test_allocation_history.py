@@ -11,7 +11,7 @@ import pytest
 from helpers_torch import STANDIN, make_torch
 
 from gpuwidget.pytorch import allocation_history
-from gpuwidget.pytorch.allocation_history import History, Listener, Recorded
+from gpuwidget.pytorch.allocation_history import AllocationHistory, HistoryScope, RecordedHistory
 
 ALLOCATOR = STANDIN.parents[1] / "standin_allocator.py"
 
@@ -30,32 +30,32 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
     return made
 
 
-def sizes(recorded: Recorded | str) -> list[int]:
+def sizes(recorded: RecordedHistory | str) -> list[int]:
     """Bytes of each allocation on the first device that a run is told of."""
-    assert isinstance(recorded, Recorded)
+    assert isinstance(recorded, RecordedHistory)
     since, trace = recorded.since_us or 0.0, recorded.snapshot["device_traces"][0]
     return [entry["size"] for entry in trace if entry["action"] == "alloc" and entry["time_us"] >= since]
 
 
-def end(history: History, listener: Listener) -> Recorded | str:
-    listener.stop()
+def end(history: AllocationHistory, scope: HistoryScope) -> RecordedHistory | str:
+    scope.stop()
     try:
-        return history.take(listener)
+        return history.read(scope)
     finally:
-        history.close(listener)
+        history.close(scope)
 
 
 def test_recorded_while_a_run_wants_it(torch: Any) -> None:
     """With CUDA up a run begins a recording of Python frames, of bounded length, and ends it."""
     torch.cuda.init()
     before = torch.allocate(100)
-    history = History()
-    listener = history.open()
+    history = AllocationHistory()
+    scope = history.open()
     kept = torch.allocate(200)
-    recorded = end(history, listener)
+    recorded = end(history, scope)
     assert sizes(recorded) == [200]
-    assert isinstance(recorded, Recorded)
-    assert (recorded.before[0].ever, recorded.after[0].ever, recorded.note) == (100, 300, None)
+    assert isinstance(recorded, RecordedHistory)
+    assert (recorded.before[0].allocated, recorded.after[0].allocated, recorded.note) == (100, 300, None)
     assert [call[0] for call in torch.allocator.calls] == ["all", None]
     assert torch.allocator.calls[0][1] == {"context": "alloc", "stacks": "python"}
     assert not torch.allocator.enabled
@@ -76,38 +76,38 @@ def test_an_interrupt_as_it_begins(torch: Any, monkeypatch: pytest.MonkeyPatch, 
         raise KeyboardInterrupt
 
     if during == "counting":
-        monkeypatch.setattr(allocation_history, "_counts", interrupt)
+        monkeypatch.setattr(allocation_history, "_requested_bytes", interrupt)
     else:
         monkeypatch.setattr(torch._C, "_cuda_record_memory_history", interrupt)
-    history = History()
+    history = AllocationHistory()
     with pytest.raises(KeyboardInterrupt):
         history.open()
     assert not torch.allocator.enabled
-    listener = history.open()
+    scope = history.open()
     assert torch.allocator.enabled
     kept = torch.allocate(100)
-    assert sizes(end(history, listener)) == [100]
+    assert sizes(end(history, scope)) == [100]
     assert not torch.allocator.enabled
     assert kept is not None
 
 
 def test_nothing_is_recorded_before_cuda_is_up(torch: Any) -> None:
     """A run starts no CUDA; as soon as the user's code does, all that it allocates is recorded."""
-    history = History()
-    listener = history.open()
+    history = AllocationHistory()
+    scope = history.open()
     assert (torch.cuda.is_initialized(), torch.allocator.calls) == (False, [])
     kept = torch.allocate(300)
-    recorded = end(history, listener)
+    recorded = end(history, scope)
     assert sizes(recorded) == [300]
-    assert isinstance(recorded, Recorded)
-    assert (recorded.before, recorded.after[0].ever) == ({}, 300)
+    assert isinstance(recorded, RecordedHistory)
+    assert (recorded.before, recorded.after[0].allocated) == ({}, 300)
     assert not torch.allocator.enabled
     assert kept is not None
 
 
 def test_cuda_comes_up_when_no_run_wants_it(torch: Any) -> None:
     """A run that ended before CUDA came up leaves nothing behind that records."""
-    history = History()
+    history = AllocationHistory()
     said = end(history, history.open())
     assert said == "CUDA is not initialised in this process: no line allocated anything there"
     torch.cuda.init()
@@ -116,21 +116,21 @@ def test_cuda_comes_up_when_no_run_wants_it(torch: Any) -> None:
 
 def test_torch_is_imported_by_the_run_itself(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where torch comes late it is found, and so is CUDA that came up before anybody looked."""
-    history = History()
+    history = AllocationHistory()
     monkeypatch.delitem(sys.modules, "torch")
-    listener = history.open()
+    scope = history.open()
     monkeypatch.setitem(sys.modules, "torch", torch)
-    history.listen()
+    history.poll_torch()
     kept = torch.allocate(100)
-    history.listen()
-    assert sizes(end(history, listener)) == [100]
+    history.poll_torch()
+    assert sizes(end(history, scope)) == [100]
     monkeypatch.delitem(sys.modules, "torch")
-    listener = history.open()
+    scope = history.open()
     monkeypatch.setitem(sys.modules, "torch", torch)
     missed = torch.allocate(50)
-    history.listen()
+    history.poll_torch()
     also = torch.allocate(60)
-    recorded = end(history, listener)
+    recorded = end(history, scope)
     assert sizes(recorded) == [60]
     assert (kept, missed, also) is not None
 
@@ -138,7 +138,7 @@ def test_torch_is_imported_by_the_run_itself(torch: Any, monkeypatch: pytest.Mon
 def test_runs_within_runs_share_it(torch: Any) -> None:
     """An inner run gets its own part, and the recording ends with the last of them."""
     torch.cuda.init()
-    history = History()
+    history = AllocationHistory()
     outer = history.open()
     first = torch.allocate(100)
     inner = history.open()
@@ -157,13 +157,13 @@ def test_the_users_own_recording_is_left_alone(torch: Any) -> None:
     torch.cuda.init()
     torch.cuda.memory._record_memory_history("all")
     early = torch.allocate(100)
-    history = History()
-    listener = history.open()
+    history = AllocationHistory()
+    scope = history.open()
     late = torch.allocate(200)
-    recorded = end(history, listener)
+    recorded = end(history, scope)
     assert sizes(recorded) == [200]
-    assert isinstance(recorded, Recorded)
-    assert recorded.older is None
+    assert isinstance(recorded, RecordedHistory)
+    assert recorded.recorded_before is None
     assert recorded.note is not None
     assert "was on already" in recorded.note
     assert [call[0] for call in torch.allocator.calls] == ["all"]
@@ -174,12 +174,12 @@ def test_the_users_own_recording_is_left_alone(torch: Any) -> None:
 def test_the_run_begins_a_recording_of_its_own(torch: Any) -> None:
     """From the user's own call on the recording is theirs: it goes on after the run."""
     torch.cuda.init()
-    history = History()
-    listener = history.open()
+    history = AllocationHistory()
+    scope = history.open()
     kept = torch.allocate(100)
     torch.cuda.memory._record_memory_history("all", stacks="all")
-    recorded = end(history, listener)
-    assert isinstance(recorded, Recorded)
+    recorded = end(history, scope)
+    assert isinstance(recorded, RecordedHistory)
     assert recorded.note is not None
     assert "switched torch's allocation history itself" in recorded.note
     assert torch.allocator.enabled
@@ -191,30 +191,30 @@ def test_the_run_begins_a_recording_of_its_own(torch: Any) -> None:
 def test_the_run_ends_the_recording(torch: Any) -> None:
     """Where the user's code ends it, there is nothing to be told, and that is the reason."""
     torch.cuda.init()
-    history = History()
-    listener = history.open()
+    history = AllocationHistory()
+    scope = history.open()
     torch.cuda.memory._record_memory_history(None)
-    assert end(history, listener) == "code in this run ended torch's allocation history"
+    assert end(history, scope) == "code in this run ended torch's allocation history"
     assert [call[0] for call in torch.allocator.calls] == ["all", None]
 
 
 def test_blocks_that_an_earlier_run_recorded(torch: Any) -> None:
     """What an earlier run's recording has left on blocks that are still there is known for what it is."""
     torch.cuda.init()
-    history = History()
-    listener = history.open()
+    history = AllocationHistory()
+    scope = history.open()
     kept = torch.allocate(100)
-    end(history, listener)
+    end(history, scope)
     recorded = end(history, history.open())
-    assert isinstance(recorded, Recorded)
-    assert recorded.older == frozenset({kept.block.address})
+    assert isinstance(recorded, RecordedHistory)
+    assert recorded.recorded_before == frozenset({kept.block.address})
 
 
 def test_a_torch_that_does_not_tell(torch: Any) -> None:
     """Where nobody can know whether the user records, nothing is begun."""
     torch.cuda.init()
     del torch._C._cuda_isHistoryEnabled
-    history = History()
+    history = AllocationHistory()
     said = end(history, history.open())
     assert said == "this version of torch does not say whether an allocation history is on: none was begun"
     assert torch.allocator.calls == []
@@ -228,7 +228,7 @@ def test_a_recording_that_fails(torch: Any) -> None:
 
     torch.cuda.init()
     torch.cuda.memory._record_memory_history = refuse
-    history = History()
+    history = AllocationHistory()
     assert end(history, history.open()) == "CUDA came up without a word to gpuwidget, so nothing was recorded"
 
 
@@ -236,9 +236,9 @@ def test_a_recording_that_fails(torch: Any) -> None:
 def test_a_forked_child_records_nothing(torch: Any) -> None:
     """In a child no run is recorded and torch is asked nothing; the parent's recording goes on."""
     torch.cuda.init()
-    history = History()
-    listener = history.open()
+    history = AllocationHistory()
+    scope = history.open()
     history.reset_in_child()
-    history.close(listener)
+    history.close(scope)
     assert [call[0] for call in torch.allocator.calls] == ["all"]
     assert torch._C._cuda_record_memory_history == torch.allocator.switch

@@ -12,8 +12,8 @@ from helpers_allocator import StandInGpu
 from gpuwidget.kernel.attribution.memory_holders import Holders
 from gpuwidget.measure.memory_holders import DeviceMemory
 from gpuwidget.model.units import MIB
-from gpuwidget.pytorch import allocator
-from gpuwidget.pytorch.allocator import DeviceBlocks, blocks_of
+from gpuwidget.pytorch import allocator, cuda_state
+from gpuwidget.pytorch.allocator import DeviceBlocks, device_blocks
 from gpuwidget.views import holders_view
 
 
@@ -48,14 +48,14 @@ def memory(blocks: DeviceBlocks) -> DeviceMemory:
         reserved=blocks.reserved,
         returnable=blocks.returnable,
         flushes=0,
-        waiting=blocks.waiting,
-        private=blocks.private,
+        waiting=blocks.pending_free,
+        private=blocks.private_pools,
     )
 
 
 def sums(*segments: dict[str, Any]) -> tuple[int, int, int, int]:
     """MiB that can be given back, wait for a stream, are kept in private pools, and lie beside tensors."""
-    found = memory(blocks_of(1, segments))
+    found = memory(device_blocks(1, segments))
     assert found.returnable + found.waiting + found.private + found.stuck == found.cached
     return found.returnable // MIB, found.waiting // MIB, found.private // MIB, found.stuck // MIB
 
@@ -64,7 +64,7 @@ def test_blocks_and_their_sums() -> None:
     """Each allocated block with its place, whether torch says its address or not."""
     half_used = segment(0x1000, used(512), free(1024))
     grown = segment(0xC000, free(8192), block(512, "active_allocated", address=0xE000), is_expandable=True)
-    found = blocks_of(1, [grown, half_used])
+    found = device_blocks(1, [grown, half_used])
     assert (found.allocated, found.reserved) == (1024, 10240)
     assert (found.addresses, found.sizes, found.requested) == ((0x1000, 0xE000), (512, 512), (500, 500))
 
@@ -104,7 +104,7 @@ def test_private_pools_are_told_apart() -> None:
 def test_how_the_cache_is_told() -> None:
     """Each of its parts by its own name, and only those that are there."""
     device = memory(
-        blocks_of(
+        device_blocks(
             1,
             [
                 segment(0, free(20 * MIB)),
@@ -131,15 +131,15 @@ def test_how_the_cache_is_told() -> None:
 
 def test_addresses_within_blocks() -> None:
     """An address belongs to the block that it lies in, not to the gap behind it."""
-    found = blocks_of(0, [segment(1000, used(512), free(512))])
+    found = device_blocks(0, [segment(1000, used(512), free(512))])
     assert [found.find(address) for address in (999, 1000, 1511, 1512)] == [None, 0, 0, None]
 
 
 def test_without_cuda_there_is_nothing() -> None:
     """torch on the CPU: no blocks, and a reason."""
     pytest.importorskip("torch")
-    assert (allocator.snapshot(), allocator.churn()) == ({}, {})
-    assert allocator.why_none() == "CUDA is not initialised in this process"
+    assert (allocator.snapshot(), allocator.allocation_counts()) == ({}, {})
+    assert cuda_state.no_counters_reason() == "CUDA is not initialised in this process"
 
 
 def test_snapshots_leave_the_history_out(gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch) -> None:

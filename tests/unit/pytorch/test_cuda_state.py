@@ -9,7 +9,8 @@ import pytest
 from helpers_torch import GIB, FakeTorch
 
 from gpuwidget.pytorch import cuda_state
-from gpuwidget.pytorch.cuda_state import Counters, DeviceAccount, Ledger, TorchDevice
+from gpuwidget.pytorch.cuda_state import AllocatorCounters, TorchDevice
+from gpuwidget.pytorch.peak_tracker import DevicePeaks, PeakTracker
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def test_without_torch_there_is_nothing_and_a_reason(monkeypatch: pytest.MonkeyP
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     assert cuda_state.devices() == ()
     assert cuda_state.counters() == {}
-    assert cuda_state.missing_reason() == "torch is not loaded"
+    assert cuda_state.no_counters_reason() == "torch is not loaded"
     assert "torch" not in sys.modules
 
 
@@ -40,7 +41,7 @@ def test_cuda_that_is_not_up_is_not_brought_up(torch: FakeTorch) -> None:
     torch.up = False
     torch.cuda.memory_stats_as_nested_dict = None
     assert cuda_state.counters() == {}
-    assert cuda_state.missing_reason() == "CUDA is not initialised in this process"
+    assert cuda_state.no_counters_reason() == "CUDA is not initialised in this process"
     cuda_state.synchronize()
     assert torch.waited == []
 
@@ -71,22 +72,22 @@ def test_only_devices_with_a_context_are_waited_for(monkeypatch: pytest.MonkeyPa
 
 def test_a_graph_capture_is_not_spoiled(torch: FakeTorch) -> None:
     """While a CUDA graph is captured nobody synchronizes."""
-    assert cuda_state.may_wait()
+    assert cuda_state.can_synchronize()
     torch.cuda.is_current_stream_capturing = lambda: True
-    assert not cuda_state.may_wait()
+    assert not cuda_state.can_synchronize()
 
 
 def test_the_peak_of_a_tensor_that_is_gone_is_exact(torch: FakeTorch) -> None:
     """4 GiB made and freed within a millisecond show, and nothing was reset for it."""
-    ledger = Ledger()
-    account = ledger.open()
+    tracker = PeakTracker()
+    scope = tracker.open()
     torch.allocate(4 * GIB)
     torch.allocate(-4 * GIB)
-    accounts = ledger.close(account)
-    assert accounts == {
-        0: DeviceAccount(
-            before=Counters(0, 0, 0, 0, 2, 1, 0),
-            after=Counters(0, 4 * GIB, 0, 4 * GIB, 2, 1, 0),
+    peaks = tracker.close(scope)
+    assert peaks == {
+        0: DevicePeaks(
+            before=AllocatorCounters(0, 0, 0, 0, 2, 1, 0),
+            after=AllocatorCounters(0, 4 * GIB, 0, 4 * GIB, 2, 1, 0),
             allocated_peak=4 * GIB,
             reserved_peak=4 * GIB,
         )
@@ -98,80 +99,80 @@ def test_an_older_higher_peak_does_not_hide_the_runs_own(torch: FakeTorch) -> No
     """The counter is reset only then, and the report can say so."""
     torch.allocate(9 * GIB)
     torch.allocate(-9 * GIB)
-    ledger = Ledger()
-    account = ledger.open()
-    assert (torch.resets, account.hidden_peaks) == (1, {0: 9 * GIB})
+    tracker = PeakTracker()
+    scope = tracker.open()
+    assert (torch.resets, scope.hidden_peaks) == (1, {0: 9 * GIB})
     torch.allocate(2 * GIB)
-    assert ledger.close(account)[0].allocated_peak == 2 * GIB
-    assert account.user_resets == 0
+    assert tracker.close(scope)[0].allocated_peak == 2 * GIB
+    assert scope.user_resets == 0
 
 
 def test_nested_runs_share_one_ledger(torch: FakeTorch) -> None:
     """An inner run's reset costs the outer one nothing of its peak."""
-    ledger = Ledger()
-    outer = ledger.open()
+    tracker = PeakTracker()
+    outer = tracker.open()
     torch.allocate(5 * GIB)
     torch.allocate(-5 * GIB)
-    inner = ledger.open()
+    inner = tracker.open()
     torch.allocate(1 * GIB)
-    assert ledger.close(inner)[0].allocated_peak == 1 * GIB
-    assert ledger.close(outer)[0].allocated_peak == 5 * GIB
+    assert tracker.close(inner)[0].allocated_peak == 1 * GIB
+    assert tracker.close(outer)[0].allocated_peak == 5 * GIB
     assert (inner.hidden_peaks, outer.hidden_peaks) == ({0: 5 * GIB}, {})
 
 
 def test_a_reset_by_the_users_code_loses_nothing(torch: FakeTorch) -> None:
     """The peak before it is remembered, and that it happened is known."""
-    ledger = Ledger()
-    account = ledger.open()
+    tracker = PeakTracker()
+    scope = tracker.open()
     torch.allocate(4 * GIB)
     torch.allocate(-4 * GIB)
     torch._C._cuda_resetPeakMemoryStats(0)
     assert torch.peak[0] == 0
     torch.allocate(1 * GIB)
-    assert ledger.close(account)[0].allocated_peak == 4 * GIB
-    assert account.user_resets == 1
+    assert tracker.close(scope)[0].allocated_peak == 4 * GIB
+    assert scope.user_resets == 1
 
 
 def test_a_child_of_a_fork_has_no_run(torch: FakeTorch) -> None:
     """What the parent's threads held or had put in place is gone in the child."""
     before = torch._C._cuda_resetPeakMemoryStats
-    ledger = Ledger()
-    ledger.open()
-    ledger._lock.acquire()
-    ledger.reset_in_child()
+    tracker = PeakTracker()
+    tracker.open()
+    tracker._lock.acquire()
+    tracker.reset_in_child()
     assert torch._C._cuda_resetPeakMemoryStats is before
-    account = ledger.open()
-    assert ledger.close(account)[0].allocated_peak == 0
+    scope = tracker.open()
+    assert tracker.close(scope)[0].allocated_peak == 0
 
 
 def test_torch_is_left_as_it_was(torch: FakeTorch) -> None:
     """After the last run nothing of ours is left in torch."""
     before = torch._C._cuda_resetPeakMemoryStats
-    ledger = Ledger()
-    first, second = ledger.open(), ledger.open()
-    ledger.close(first)
+    tracker = PeakTracker()
+    first, second = tracker.open(), tracker.open()
+    tracker.close(first)
     assert torch._C._cuda_resetPeakMemoryStats is not before
-    ledger.close(second)
-    ledger.drop(second)
+    tracker.close(second)
+    tracker.discard(second)
     assert torch._C._cuda_resetPeakMemoryStats is before
 
 
 def test_torch_imported_during_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that began before the import counts from nothing, and hears of resets from the next sample on."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
-    ledger = Ledger()
-    account = ledger.open()
+    tracker = PeakTracker()
+    scope = tracker.open()
     fake = FakeTorch()
     monkeypatch.setitem(sys.modules, "torch", fake)
-    ledger.listen()
+    tracker.watch_resets()
     fake.allocate(3 * GIB)
     fake._C._cuda_resetPeakMemoryStats(0)
-    settled = ledger.close(account)[0]
-    assert (settled.before, settled.allocated_peak, account.user_resets) == (None, 3 * GIB, 1)
+    settled = tracker.close(scope)[0]
+    assert (settled.before, settled.allocated_peak, scope.user_resets) == (None, 3 * GIB, 1)
 
 
 def test_partial_counters_are_not_shown(torch: FakeTorch) -> None:
     """Under cudaMallocAsync the counters are zero or partial: unknown, with the reason."""
     torch.backend = "cudaMallocAsync"
     assert cuda_state.counters() == {}
-    assert cuda_state.missing_reason() == "torch runs on cudaMallocAsync, whose counters are partial"
+    assert cuda_state.no_counters_reason() == "torch runs on cudaMallocAsync, whose counters are partial"

@@ -238,7 +238,7 @@ def test_one_cells_device(torch: Any, switch: DeviceSwitch) -> None:
     torch.cuda.init()
     switch.choose("cuda:1")
     cell(switch)
-    leave = switch.enter("cuda:0")
+    leave = switch.use_device("cuda:0")
     assert (str(torch.get_default_device()), torch.cuda.current_device()) == ("cuda:0", 0)
     assert leave() is None
     assert (str(torch.get_default_device()), torch.cuda.current_device()) == ("cuda:1", 1)
@@ -250,7 +250,7 @@ def test_one_cells_device(torch: Any, switch: DeviceSwitch) -> None:
 
 def test_one_cells_device_and_a_choice_made_in_it(torch: Any, switch: DeviceSwitch) -> None:
     """What is chosen within such a cell waits for the next one, also past a cell within the cell."""
-    leave = switch.enter("cuda:0")
+    leave = switch.use_device("cuda:0")
     switch.choose("cuda:1")
     assert str(cell(switch, torch.get_default_device)) == "cuda:0"
     leave()
@@ -259,7 +259,7 @@ def test_one_cells_device_and_a_choice_made_in_it(torch: Any, switch: DeviceSwit
 
 def test_one_cells_device_where_the_cell_starts_cuda(torch: Any, switch: DeviceSwitch) -> None:
     """CUDA that comes up in such a cell has that device current, and its former one afterwards."""
-    leave = switch.enter("cuda:1")
+    leave = switch.use_device("cuda:1")
     assert str(torch.empty(1, device="cuda").device) == "cuda:1"
     leave()
     assert torch.cuda.current_device() == 0
@@ -268,7 +268,7 @@ def test_one_cells_device_where_the_cell_starts_cuda(torch: Any, switch: DeviceS
 
 def test_one_cells_device_that_the_cell_changes(torch: Any, switch: DeviceSwitch) -> None:
     """What the cell's own code has set stays, and that is said."""
-    leave = switch.enter("cuda:1")
+    leave = switch.use_device("cuda:1")
     torch.set_default_device("meta")
     assert leave() == "Your code has set torch's default device to meta since, and it is left so."
     assert str(torch.get_default_device()) == "meta"
@@ -278,7 +278,7 @@ def test_one_cells_own_setting_stays_above_a_choice(torch: Any, switch: DeviceSw
     """What such a cell has set itself is the user's: 'none' leaves it, also where a device was chosen."""
     switch.choose("cuda:1")
     cell(switch)
-    leave = switch.enter("cuda:0")
+    leave = switch.use_device("cuda:0")
     torch.set_default_device("meta")
     leave()
     cell(switch)
@@ -295,7 +295,7 @@ def test_one_cells_device_on_another_thread(torch: Any, switch: DeviceSwitch) ->
     seen: list[str] = []
 
     def subshell() -> None:
-        leave = switch.enter("cuda:0")
+        leave = switch.use_device("cuda:0")
         begun.set()
         over.wait(10)
         seen.append(str(torch.get_default_device()))
@@ -319,7 +319,7 @@ def test_one_cells_device_after_cuda_has_failed(
 ) -> None:
     """Where CUDA answers with an error from then on, that is said, and new tensors go back."""
     torch.cuda.init()
-    leave = switch.enter("cuda:1")
+    leave = switch.use_device("cuda:1")
 
     def failed() -> int:
         raise RuntimeError("CUDA error: device-side assert triggered\nCompile with TORCH_USE_CUDA_DSA")
@@ -341,7 +341,7 @@ def test_one_cells_device_that_cuda_refuses(
 ) -> None:
     """A cell whose device can't be had hears of it."""
     torch.cuda.init()
-    switch.enter("cuda:7")()
+    switch.use_device("cuda:7")()
     assert "cuda:7 can't be the current CUDA device" in caplog.text
 
 
@@ -363,7 +363,7 @@ def test_one_cells_device_without_torch(monkeypatch: pytest.MonkeyPatch, switch:
     """Without torch it is refused, rather than silently not there."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     with pytest.raises(OptionError, match="torch is not imported yet"):
-        switch.enter("cuda:1")
+        switch.use_device("cuda:1")
 
 
 def test_without_cells_it_holds_at_once(torch: Any) -> None:
@@ -388,8 +388,8 @@ def test_unloading_gives_everything_back(torch: Any, switch: DeviceSwitch) -> No
 def test_views_hear_of_every_change(torch: Any, switch: DeviceSwitch) -> None:
     """Each view is told of a choice, of its application and of what the user's code did, once each."""
     heard: list[tuple[str | None, bool, str | None]] = []
-    switch.listen(lambda state: heard.append((state.chosen, state.pending, state.present)))
-    switch.listen(lambda state: 1 / 0)  # type: ignore[arg-type]
+    switch.subscribe(lambda state: heard.append((state.chosen, state.pending, state.present)))
+    switch.subscribe(lambda state: 1 / 0)  # type: ignore[arg-type]
     switch.choose("cpu")
     cell(switch)
     cell(switch)

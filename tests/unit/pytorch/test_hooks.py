@@ -1,52 +1,67 @@
-"""Hearing from torch: calls into its C part are passed on, and CUDA's start is told once."""
+"""Patch functions of ``torch._C`` and call back when torch initializes CUDA."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from helpers_torch import make_torch
 
-from gpuwidget.pytorch.hooks import Taps, WhenCudaIsUp
+from gpuwidget.pytorch.hooks import OnCudaInit, PatchedFunctions
 
 
-def test_what_somebody_else_has_put_there_stays() -> None:
-    """A tapped function is put back; one that other code has replaced meanwhile is left to it."""
+def test_other_patches_stay() -> None:
+    """A patched function is restored, except where other code has replaced it since."""
     torch = make_torch()
-    torch._C.one, torch._C.other, theirs = len, sum, max
-    heard: list[Any] = []
+    torch._C.one, torch._C.other, replacement = len, sum, max
+    called: list[Any] = []
 
-    def listening(original: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any) -> Any:
-            heard.append(original)
+            called.append(original)
             return original(*args)
 
         return call
 
-    taps = Taps()
+    patches = PatchedFunctions()
     for _ in range(2):
-        taps.put(torch, ("one", "other", "no such function"), listening)
-    assert (torch._C.one("four"), torch._C.other([1, 2]), heard) == (4, 3, [len, sum])
-    assert (taps.original("one"), taps.original("no such function")) == (len, None)
-    torch._C.other = theirs
-    taps.remove()
-    assert (torch._C.one, torch._C.other) == (len, theirs)
-    assert taps.original("one") is None
+        patches.patch(torch, ("one", "other", "no such function"), wrap)
+    assert (torch._C.one("four"), torch._C.other([1, 2]), called) == (4, 3, [len, sum])
+    assert (patches.original("one"), patches.original("no such function")) == (len, None)
+    torch._C.other = replacement
+    patches.restore()
+    assert (torch._C.one, torch._C.other) == (len, replacement)
+    assert patches.original("one") is None
 
 
-def test_cudas_start_is_told_once() -> None:
-    """However often it is asked for; not where CUDA is up already, nor by a torch that cannot tell."""
+def test_the_callback_runs_once() -> None:
+    """The callback runs once however often it is registered, and not where CUDA is initialized already."""
     torch = make_torch()
-    told: list[Any] = []
-    when = WhenCudaIsUp(told.append)
+    called: list[Any] = []
+    on_cuda_init = OnCudaInit(called.append)
     for _ in range(3):
-        when.ask(torch)
-    assert told == []
+        on_cuda_init.register(torch)
+    assert called == []
     torch.cuda.init()
-    assert told == [torch]
-    WhenCudaIsUp(told.append).ask(torch)
-    silent = make_torch()
-    silent.cuda._lazy_call = None
-    when.ask(silent)
-    silent.cuda.init()
-    assert told == [torch]
+    assert called == [torch]
+    OnCudaInit(called.append).register(torch)
+    without_callbacks = make_torch()
+    without_callbacks.cuda._lazy_call = None
+    on_cuda_init.register(without_callbacks)
+    without_callbacks.cuda.init()
+    assert called == [torch]
+
+
+def test_a_forked_child_registers_its_own_callback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child forked before CUDA was initialized gets a callback once it registers one, and only then."""
+    torch = make_torch()
+    called: list[Any] = []
+    on_cuda_init = OnCudaInit(called.append)
+    on_cuda_init.register(torch)
+    child = os.getpid() + 1
+    monkeypatch.setattr(os, "getpid", lambda: child)
+    on_cuda_init.register(torch)
+    torch.cuda.init()
+    assert called == [torch]  # by the child's callback; the inherited one does nothing

@@ -10,7 +10,7 @@ from helpers_allocator import MIB
 from helpers_out_of_memory import LimitedGpu
 
 from gpuwidget.pytorch import oom_error
-from gpuwidget.pytorch.oom_error import Books
+from gpuwidget.pytorch.oom_error import AllocatorState
 
 torch: Any = pytest.importorskip("torch")
 
@@ -19,21 +19,21 @@ def oom(message: str = "CUDA out of memory. Tried to allocate 1.00 GiB.") -> Any
     return torch.OutOfMemoryError(message)
 
 
-def test_the_allocators_books(small_gpu: LimitedGpu) -> None:
+def test_the_allocators_state(small_gpu: LimitedGpu) -> None:
     """Counters are exact, and every block has its place in its segment."""
     kept = [small_gpu.empty(MIB // 4), small_gpu.empty(10)]
-    books = oom_error.books(0)
-    assert books == Books(
+    state = oom_error.allocator_state(0)
+    assert state == AllocatorState(
         allocated=MIB + 512,
         reserved=2 * MIB,
-        stuck=MIB - 512,
+        fragmented=MIB - 512,
         free=62 * MIB,
         total=64 * MIB,
         limit=None,
-        segments=books.segments,
+        segments=state.segments,
         expandable=False,
     )
-    (segment,) = books.segments
+    (segment,) = state.segments
     assert [(size, used) for _, size, used in segment.blocks] == [
         (MIB, True),
         (512, True),
@@ -47,32 +47,32 @@ def test_the_allocators_books(small_gpu: LimitedGpu) -> None:
 def test_a_limit_is_known(small_gpu: LimitedGpu) -> None:
     """What the process lets itself have is exact where torch says it."""
     small_gpu.limit = 16 * MIB
-    assert oom_error.books(0).limit == 16 * MIB
+    assert oom_error.allocator_state(0).limit == 16 * MIB
 
 
 def test_a_device_without_a_context(small_gpu: LimitedGpu) -> None:
     """Nothing is asked of a device on which this process has no context: that would open one."""
-    assert oom_error.books(1) == Books(None, None, None, None, None, None, (), False)
+    assert oom_error.allocator_state(1) == AllocatorState(None, None, None, None, None, None, (), False)
 
 
 def test_without_cuda() -> None:
-    """With torch and without CUDA there are no books, and nothing fails."""
+    """With torch and without CUDA there is no state, and nothing fails."""
     assert oom_error.allocated() == {}
-    assert oom_error.books(0) == Books(None, None, None, None, None, None, (), False)
+    assert oom_error.allocator_state(0) == AllocatorState(None, None, None, None, None, None, (), False)
 
 
 def test_expandable_segments_are_noticed(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
     """By either of the two names of the setting."""
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
         monkeypatch.setenv(name, "max_split_size_mb:128, expandable_segments: True")
-        assert oom_error.books(0).expandable
+        assert oom_error.allocator_state(0).expandable
         monkeypatch.delenv(name)
-    assert not oom_error.books(0).expandable
+    assert not oom_error.allocator_state(0).expandable
 
 
 def test_the_settings_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """As the message calls it, else as this version does."""
-    name = oom_error.setting
+    name = oom_error.allocator_setting
     assert name("… try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True") == "PYTORCH_CUDA_ALLOC_CONF"
     assert name("… try setting PYTORCH_ALLOC_CONF=expandable_segments:True") == "PYTORCH_ALLOC_CONF"
     monkeypatch.setattr(torch, "__version__", "2.9.1+cu128")
@@ -83,7 +83,7 @@ def test_the_settings_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_which_errors_are_meant() -> None:
     """torch's own, the oldest versions' RuntimeError, and what was raised from one; no other."""
-    found = oom_error.found_in
+    found = oom_error.find_oom_error
     error, wrapper = oom(), ValueError("no")
     wrapper.__cause__ = error
     assert found(error) is error
@@ -101,7 +101,7 @@ def test_which_errors_are_meant() -> None:
 
 def test_errors_around_it() -> None:
     """Errors of a class made from torch's, of the driver, and those that came while one was dealt with."""
-    found = oom_error.found_in
+    found = oom_error.find_oom_error
 
     made: Any = type("Mine", (torch.OutOfMemoryError,), {})
     error = made("CUDA out of memory. Tried to allocate 1.00 GiB.")
@@ -127,7 +127,7 @@ def test_one_of_a_group() -> None:
     group: Any = vars(builtins)["ExceptionGroup"]
     error = oom()
     inner = group("inner", [ValueError(), error])
-    assert oom_error.found_in(group("outer", [KeyError(), inner])) is error
+    assert oom_error.find_oom_error(group("outer", [KeyError(), inner])) is error
 
 
 def test_no_code_of_the_users_runs() -> None:
@@ -149,4 +149,4 @@ def test_no_code_of_the_users_runs() -> None:
             raise AssertionError("asked")
 
     for error in (Mine("CUDA out of memory"), Odd("CUDA out of memory"), RuntimeError(Text())):
-        assert oom_error.found_in(error) is None
+        assert oom_error.find_oom_error(error) is None

@@ -151,12 +151,12 @@ torch.version.cuda = "98.3"
 torch.cuda.default_stream = lambda index: SimpleNamespace(query=lambda: True)
 torch.cuda.set_device(0)
 for name in (None, *sys.argv[1:]):
-    stream_activity._found = None
+    stream_activity._runtime = None
     if name is not None:
         ctypes.CDLL("./" + name)
     streams = stream_activity.DefaultStreams()
     told = streams.open(), streams.busy()
-    folder, _, found = getattr(stream_activity._found, "_name", "").rpartition("/")
+    folder, _, found = getattr(stream_activity._runtime, "_name", "").rpartition("/")
     print(*told, found, bool(folder), "libcudart" in open("/proc/self/maps").read())
 """
 

@@ -13,7 +13,7 @@ from helpers_torch import make_torch
 
 from gpuwidget.model.errors import OptionError
 from gpuwidget.pytorch import torch_switches
-from gpuwidget.pytorch.torch_switches import KINDS, Switches, Value, kind_of
+from gpuwidget.pytorch.torch_switches import TORCH_SWITCHES, ComputeSwitches, SwitchValue, find_switch
 
 torch: Any = pytest.importorskip("torch")
 
@@ -35,7 +35,7 @@ def _as_it_was() -> Any:
 
 def now(name: str) -> str | None:
     """What a switch is at."""
-    values = torch_switches.values()
+    values = torch_switches.switch_values()
     assert values is not None
     return values[name].value
 
@@ -58,39 +58,39 @@ def either_way_reads() -> tuple[object, ...]:
 
 def test_what_advice_looks_at() -> None:
     """As a fresh torch has them, and after each was changed."""
-    assert torch_switches.switches() == Switches(
+    assert torch_switches.compute_switches() == ComputeSwitches(
         tf32_matmul=False, tf32_conv=True, cudnn=True, cudnn_benchmark=False
     )
     torch.backends.cudnn.enabled = False
     torch.backends.cudnn.benchmark = True
     torch.set_float32_matmul_precision("high")
-    assert torch_switches.switches() == Switches(
+    assert torch_switches.compute_switches() == ComputeSwitches(
         tf32_matmul=True, tf32_conv=True, cudnn=False, cudnn_benchmark=True
     )
 
 
 def test_a_fresh_torch_is_at_the_defaults_that_are_told() -> None:
     """What is called torch's default is what a torch that nobody has touched says."""
-    names = {kind.name: kind.default for kind in KINDS}
+    names = {switch.name: switch.default for switch in TORCH_SWITCHES}
     assert {name: now(name) for name in names} == names
 
 
-@pytest.mark.parametrize("name", [kind.name for kind in KINDS])
+@pytest.mark.parametrize("name", [switch.name for switch in TORCH_SWITCHES])
 def test_every_choice_can_be_set_and_is_then_read(name: str) -> None:
     """By exactly the statement that is told, which the user could have typed; either way to read goes on."""
-    kind = kind_of(name)
-    for value in (*kind.choices, *reversed(kind.choices)):
-        statement = torch_switches.run(kind, value)
+    switch = find_switch(name)
+    for value in (*switch.choices, *reversed(switch.choices)):
+        statement = torch_switches.set_switch(switch, value)
         assert now(name) == value
         either_way_reads()
-        torch_switches.run(kind, kind.default)
+        torch_switches.set_switch(switch, switch.default)
         user_runs(statement)
         assert now(name) == value
 
 
 def test_the_statements() -> None:
     """They are the documented ones, a line each."""
-    said = [torch_switches.statement(kind, kind.choices[-1]) for kind in KINDS]
+    said = [torch_switches.statement(switch, switch.choices[-1]) for switch in TORCH_SWITCHES]
     assert said == [
         "torch.backends.cudnn.enabled = False",
         "torch.backends.cudnn.benchmark = False",
@@ -120,7 +120,7 @@ def test_matmul_precision_whatever_the_user_s_code_has_used(code: str, found: st
     """It is read without an error, and once set, both of torch's ways read what was set."""
     user_runs(code)
     assert now("matmul.precision") == found
-    torch_switches.run(kind_of("matmul.precision"), precision)
+    torch_switches.set_switch(find_switch("matmul.precision"), precision)
     assert now("matmul.precision") == precision
     assert torch.get_float32_matmul_precision() == precision
     assert torch.backends.cuda.matmul.allow_tf32 is (precision != "highest")
@@ -145,7 +145,7 @@ def test_cudnn_tf32_whatever_the_user_s_code_has_used(code: str, found: str | No
     """The same of cuDNN's, also where all of torch was set to TF32."""
     user_runs(code)
     assert now("cudnn.tf32") == found
-    statement = torch_switches.run(kind_of("cudnn.tf32"), value)
+    statement = torch_switches.set_switch(find_switch("cudnn.tf32"), value)
     assert now("cudnn.tf32") == value
     assert torch.backends.cudnn.allow_tf32 is (value == "on")
     assert (torch.backends.cudnn.conv.fp32_precision == "tf32") is (value == "on")
@@ -156,16 +156,16 @@ def test_cudnn_tf32_whatever_the_user_s_code_has_used(code: str, found: str | No
 def test_apart_it_is_not_one_value() -> None:
     """Convolutions and recurrent layers set apart are told so, in place of a guess."""
     torch.backends.cudnn.rnn.fp32_precision = "ieee"
-    values = torch_switches.values()
+    values = torch_switches.switch_values()
     assert values is not None
-    assert values["cudnn.tf32"] == Value(
+    assert values["cudnn.tf32"] == SwitchValue(
         None, "TF32 is on for convolutions and off for recurrent layers: your code has set them apart."
     )
 
 
 def test_a_torch_without_cudnn_says_that_it_changes_nothing() -> None:
     """The CPU build has the switches, too."""
-    values = torch_switches.values()
+    values = torch_switches.switch_values()
     assert values is not None
     built = "This torch was built without cuDNN: it changes nothing here."
     assert values["cudnn.benchmark"].note == (None if torch._C._has_cudnn else built)
@@ -181,7 +181,7 @@ def test_what_torch_refuses_is_told() -> None:
     torch.backends.disable_global_flags()
     try:
         with pytest.raises(OptionError, match=r"refused 'torch\.backends\.cudnn\.benchmark = True': Runt"):
-            torch_switches.run(kind_of("cudnn.benchmark"), "on")
+            torch_switches.set_switch(find_switch("cudnn.benchmark"), "on")
     finally:
         vars(frozen)[flag] = before
     assert now("cudnn.benchmark") == "off"
@@ -191,7 +191,7 @@ def test_what_torch_ignores_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A statement that ran and changed nothing is not passed off as done."""
     monkeypatch.setattr(torch, "set_float32_matmul_precision", lambda precision: None)
     with pytest.raises(OptionError, match="was run, and torch still says highest"):
-        torch_switches.run(kind_of("matmul.precision"), "high")
+        torch_switches.set_switch(find_switch("matmul.precision"), "high")
 
 
 def test_no_warning_of_torch_s_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,15 +204,15 @@ def test_no_warning_of_torch_s_is_shown(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(torch, "set_float32_matmul_precision", warn)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        torch_switches.run(kind_of("matmul.precision"), "high")
+        torch_switches.set_switch(find_switch("matmul.precision"), "high")
 
 
 def test_no_such_switch_no_such_choice() -> None:
     """What there is, in a sentence."""
     with pytest.raises(OptionError, match=r"'cudnn' is no switch\. There are: cudnn\.enabled, cudnn\.bench"):
-        kind_of("cudnn")
+        find_switch("cudnn")
     with pytest.raises(OptionError, match=r"matmul\.precision can be highest, high or medium, not 'low'\."):
-        kind_of("matmul.precision", "low")
+        find_switch("matmul.precision", "low")
 
 
 def test_either_way_to_set_tf32_is_read_without_an_error() -> None:
@@ -221,7 +221,7 @@ def test_either_way_to_set_tf32_is_read_without_an_error() -> None:
     torch.backends.cuda.matmul.fp32_precision = "tf32"
     with pytest.raises(RuntimeError):
         torch.backends.cuda.matmul.allow_tf32  # noqa: B018  (to be read is what fails)
-    found = torch_switches.switches()
+    found = torch_switches.compute_switches()
     assert found is not None
     assert found.tf32_matmul is True
 
@@ -247,29 +247,32 @@ def test_an_older_torch_has_only_the_older_way(monkeypatch: pytest.MonkeyPatch) 
     old.backends = SimpleNamespace(cudnn=backend)
     old.set_float32_matmul_precision = lambda value: setattr(backend, "precision", value)
     monkeypatch.setitem(sys.modules, "torch", old)
-    assert torch_switches.run(kind_of("matmul.precision"), "medium") == (
+    assert torch_switches.set_switch(find_switch("matmul.precision"), "medium") == (
         'torch.set_float32_matmul_precision("medium")'
     )
-    assert torch_switches.run(kind_of("cudnn.tf32"), "off") == "torch.backends.cudnn.allow_tf32 = False"
-    unknown = Value(None, "This torch does not say.")
-    assert torch_switches.values() == {
-        "cudnn.enabled": Value("on"),
+    assert (
+        torch_switches.set_switch(find_switch("cudnn.tf32"), "off")
+        == "torch.backends.cudnn.allow_tf32 = False"
+    )
+    unknown = SwitchValue(None, "This torch does not say.")
+    assert torch_switches.switch_values() == {
+        "cudnn.enabled": SwitchValue("on"),
         "cudnn.benchmark": unknown,
         "cudnn.deterministic": unknown,
-        "cudnn.tf32": Value("off"),
-        "matmul.precision": Value("medium"),
+        "cudnn.tf32": SwitchValue("off"),
+        "matmul.precision": SwitchValue("medium"),
         "deterministic": unknown,
     }
-    assert torch_switches.switches() == Switches(tf32_matmul=True, tf32_conv=False, cudnn=True)
+    assert torch_switches.compute_switches() == ComputeSwitches(tf32_matmul=True, tf32_conv=False, cudnn=True)
 
 
 def test_without_torch_there_is_nothing_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
     """And nothing is imported for it."""
     monkeypatch.delitem(sys.modules, "torch")
-    assert torch_switches.switches() is None
-    assert torch_switches.values() is None
+    assert torch_switches.compute_switches() is None
+    assert torch_switches.switch_values() is None
     with pytest.raises(OptionError, match=r"torch is not imported yet: import it in a cell first\."):
-        torch_switches.run(kind_of("cudnn.benchmark"), "on")
+        torch_switches.set_switch(find_switch("cudnn.benchmark"), "on")
     assert "torch" not in sys.modules
 
 
@@ -277,7 +280,7 @@ def test_reading_and_setting_import_nothing_and_start_no_cuda() -> None:
     """Not even more of torch: a busy kernel's questions would wait for it."""
     program = (
         "import sys, torch; from gpuwidget.pytorch import torch_switches as s; before = set(sys.modules);"
-        "s.values(); [s.run(kind, choice) for kind in s.KINDS for choice in kind.choices];"
+        "s.switch_values(); [s.set_switch(x, choice) for x in s.TORCH_SWITCHES for choice in x.choices];"
         "print(sorted(set(sys.modules) - before), torch.cuda.is_initialized())"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -14,7 +14,7 @@ def sample(time: float, **memory: int | None) -> Any:
 
 
 def test_the_last_minute() -> None:
-    """Seconds ago and bytes of one GPU, the oldest first; what is older than a minute is gone."""
+    """Seconds ago and bytes of one GPU, the oldest first; values older than a minute are dropped."""
     recent = RecentMemory()
     for time, size in ((5.0, 1), (50.0, 2), (100.0, None), (101.0, 4)):
         recent.add(sample(time, a=size, b=7))
@@ -25,7 +25,7 @@ def test_the_last_minute() -> None:
 
 
 def test_it_stays_small() -> None:
-    """However often is sampled: four a second are kept."""
+    """At any sampling rate, four values a second are kept."""
     recent = RecentMemory()
     for n in range(10_000):
         recent.add(sample(n / 100, a=n))
@@ -33,7 +33,7 @@ def test_it_stays_small() -> None:
 
 
 def test_a_clock_that_was_set_back() -> None:
-    """What seems to come from the future is not shown."""
+    """A sample from the future is not shown."""
     recent = RecentMemory()
     recent.add(sample(500.0, a=1))
     assert recent.memory("a", 100.0) == ()

@@ -1,4 +1,4 @@
-"""The sampler: who gets samples, at what rate, and what happens when a GPU or the driver goes away."""
+"""The sampler: rates and delivery of samples, and the loss of a GPU or the driver."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def threads() -> set[str]:
 def test_the_first_subscriber_starts_the_threads_and_the_last_one_ends_them(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:
-    """Nothing runs without a subscriber, and the driver is let go of when the last has left."""
+    """Nothing runs without a subscription, and the driver is closed after the last one."""
     assert threads() == set()
     first, second = sampler.subscribe(), sampler.subscribe()
     assert threads() == {"gpuwidget-fast", "gpuwidget-slow", "gpuwidget-watchdog"}
@@ -57,7 +57,7 @@ def test_the_first_subscriber_starts_the_threads_and_the_last_one_ends_them(
 
 
 def test_it_can_be_started_again(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """After the last subscriber has left, a new one gets samples again."""
+    """After the last subscription has ended, a new one gets samples again."""
     for opened in (1, 2):
         taken: list[Sample] = []
         with sampler.subscribe(taken.append):
@@ -67,7 +67,7 @@ def test_it_can_be_started_again(sampler: Sampler, source: FakeSource, clock: Fa
 
 
 def test_the_source_stays_open_for_a_while(source: FakeSource, clock: FakeClock) -> None:
-    """A cell run soon after another does not pay for opening the driver; nothing is read meanwhile."""
+    """A cell run soon after another does not wait for the driver again; nothing is read meanwhile."""
     sampler = Sampler(source, clock, linger_s=30)
     with sampler.subscribe():
         clock.until(lambda: sampler.latest is not None)
@@ -82,7 +82,7 @@ def test_the_source_stays_open_for_a_while(source: FakeSource, clock: FakeClock)
 
 
 def test_warming_up_opens_the_source_and_ends_by_itself(source: FakeSource, clock: FakeClock) -> None:
-    """After %load_ext the driver is open and its slow answers are in, and nothing is read any more."""
+    """After %load_ext the driver is open and its slow values are read, and then nothing is read any more."""
     sampler = Sampler(source, clock, linger_s=30)
     sampler.warm_up()
     clock.until(lambda: source.calls["slow"] == 2)
@@ -109,7 +109,7 @@ def test_five_samples_a_second(sampler: Sampler, source: FakeSource, clock: Fake
 
 
 def test_memory_is_read_faster_for_who_asks(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """A watched cell's memory is read between the samples, and other subscribers are spared them."""
+    """A watched cell gets memory between the samples, other subscriptions do not."""
     fast: list[Sample] = []
     usual: list[Sample] = []
     with sampler.subscribe(usual.append), sampler.subscribe(fast.append, memory_interval_s=0.05):
@@ -126,7 +126,7 @@ def test_memory_is_read_faster_for_who_asks(sampler: Sampler, source: FakeSource
 def test_counters_are_read_only_while_someone_asks(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:
-    """The hardware's counters are shared with other tools: they are let alone when nobody looks."""
+    """The hardware counters are shared with other tools: they are released when no view shows them."""
     with sampler.subscribe():
         clock.until(lambda: source.calls["slow"] == 2)
         assert source.calls["activity"] == 0
@@ -144,7 +144,7 @@ def test_counters_are_read_only_while_someone_asks(
 def test_windows_are_read_only_of_gpus_that_someone_asks_for(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:
-    """The driver's windows are read every two seconds, of those GPUs only, and no more when nobody asks."""
+    """The driver's windows are read every two seconds, of requested GPUs only, and no more afterwards."""
     held = (UtilizationWindow(EPOCH - 0.2, 40.0), UtilizationWindow(EPOCH, 60.0))
     source.windows = {0: (), 1: held}
     uuid = source.gpus[1].uuid
@@ -160,7 +160,7 @@ def test_windows_are_read_only_of_gpus_that_someone_asks_for(
 
 
 def test_read_now_is_newer_than_the_call(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """A run's start and end read what is, not what was."""
+    """A run's start and end read current values, not earlier ones."""
     with sampler.subscribe():
         clock.until(lambda: sampler.latest is not None)
         source.memory[1] = 5_000_000
@@ -170,12 +170,12 @@ def test_read_now_is_newer_than_the_call(sampler: Sampler, source: FakeSource, c
 
 
 def test_read_now_without_a_subscriber_is_none(sampler: Sampler) -> None:
-    """Nobody waits for threads that do not run."""
+    """Without a thread to make the poll, no caller waits."""
     assert sampler.read_now(1.0) is None
 
 
 def test_one_lost_gpu_leaves_the_others_alone(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """A lost GPU shows since when, has no values but reasons, and comes back by itself."""
+    """A lost GPU shows since when, has reasons instead of values, and returns by itself."""
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
         clock.until(lambda: len(taken) == 1)
@@ -199,7 +199,7 @@ def test_one_lost_gpu_leaves_the_others_alone(sampler: Sampler, source: FakeSour
 def test_a_found_but_still_lost_gpu_keeps_its_time(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:
-    """A handle that can be had is no proof of health: the GPU stays lost, since the moment it was."""
+    """A new handle is no proof of health: the GPU stays lost, since the same moment."""
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
         clock.until(lambda: len(taken) == 1)
@@ -211,7 +211,7 @@ def test_a_found_but_still_lost_gpu_keeps_its_time(
 
 
 def test_errors_of_a_gpu_that_is_lost(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """Which error the driver reported is told of a lost GPU too, also one that came with the loss."""
+    """The reported error of a GPU is shown also while it is lost, even one that came with the loss."""
     taken: list[Sample] = []
     first, second = source.gpus
     with sampler.subscribe(taken.append):
@@ -233,7 +233,7 @@ def test_errors_of_a_gpu_that_is_lost(sampler: Sampler, source: FakeSource, cloc
 
 
 def test_what_was_not_looked_at_yet(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """Until a GPU was first asked for errors, that there are none is not said."""
+    """Until a GPU's errors were first read, the sample does not state that there are none."""
     taken: list[Sample] = []
     go_on = threading.Event()
     read_slow = source.read_slow
@@ -254,7 +254,7 @@ def test_what_was_not_looked_at_yet(sampler: Sampler, source: FakeSource, clock:
 def test_a_driver_that_goes_away_is_opened_again(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:
-    """After the driver was reloaded, readings go on by themselves; meanwhile why there are none is said."""
+    """After the driver was reloaded, readings go on by themselves; meanwhile the sample has the reason."""
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
         clock.until(lambda: len(taken) == 1)
@@ -269,7 +269,7 @@ def test_a_driver_that_goes_away_is_opened_again(
 
 
 def test_a_hung_call_is_left_behind(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """While a call to one GPU hangs, the other goes on, and since when it is silent is known."""
+    """While a call to one GPU hangs, the other goes on, and the sample has since when it is silent."""
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
         clock.until(lambda: len(taken) == 1)
@@ -291,7 +291,7 @@ def test_a_hung_call_is_left_behind(sampler: Sampler, source: FakeSource, clock:
 
 
 def test_nobody_waits_for_a_hung_call(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """read_now gives up after its bound, with what has come: the age of a reading shows in it."""
+    """read_now returns after its timeout with what was read; the age of a reading shows in it."""
     with sampler.subscribe():
         clock.until(lambda: sampler.latest is not None)
         source.hanging[0] = threading.Event()
@@ -309,7 +309,7 @@ def test_nobody_waits_for_a_hung_call(sampler: Sampler, source: FakeSource, cloc
 def test_a_driver_that_hangs_while_it_is_opened(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:
-    """Opening that never ends blocks nobody, and is not tried a second time beside it."""
+    """An opening that hangs blocks no caller, and no second one is tried beside it."""
     source.hang_in_open = threading.Event()
     with sampler.subscribe():
         answers: list[bool] = []
@@ -324,7 +324,7 @@ def test_a_driver_that_hangs_while_it_is_opened(
 
 
 def test_no_driver_is_looked_for_again_slowly(clock: FakeClock) -> None:
-    """Where there is no GPU, samples say why, and the driver is looked for every half minute."""
+    """Without a GPU, samples have the reason, and the driver is tried every half minute."""
     source = FakeSource(gpus=0, kind="none")
     source.reason = "No NVIDIA driver."
     sampler = Sampler(source, clock)
@@ -339,7 +339,7 @@ def test_no_driver_is_looked_for_again_slowly(clock: FakeClock) -> None:
 
 
 def test_a_failing_subscriber_harms_nobody(sampler: Sampler, clock: FakeClock) -> None:
-    """What a subscriber raises reaches neither the others nor the sampling."""
+    """An exception of a subscriber reaches neither the others nor the sampling."""
     taken: list[Sample] = []
 
     def fail(sample: Sample) -> None:
@@ -367,7 +367,7 @@ def test_an_error_that_no_source_foresaw(sampler: Sampler, source: FakeSource, c
 def test_only_the_first_waits_for_a_driver_that_hangs(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:
-    """A second cell does not wait again for an opening that has hung for longer than the bound."""
+    """A second cell does not wait again for an opening that has hung for longer than the timeout."""
     source.hang_in_open = threading.Event()
     with sampler.subscribe():
         clock.until(lambda: source.calls["open"] == 1)
@@ -378,7 +378,7 @@ def test_only_the_first_waits_for_a_driver_that_hangs(
 def test_processes_are_read_when_the_memory_moved(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:
-    """Who holds memory is asked where the amount changed, and otherwise once a second."""
+    """Processes are read where the memory in use changed, and otherwise once a second."""
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
         clock.until(lambda: len(taken) == 1)

@@ -1,4 +1,4 @@
-"""The NVML source: who is there, how it starts and ends, through the real Python binding and ctypes."""
+"""The NVML source: identity, start and end, through the real Python binding and ctypes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpuwidget.sources import StatusReadings, nvml_messages
 
 
 def test_identity_is_what_the_driver_says(machine: Machine) -> None:
-    """Name, number, bus id, memory and versions are those of nvidia-smi."""
+    """Name, index, bus id, memory and versions are those of nvidia-smi."""
     machine.says("gpus=2", "driver=580.95.05", "cuda=13010", "gpu.1.name=NVIDIA L4")
     inventory = machine.source().open()
     origin = inventory.origin
@@ -34,7 +34,7 @@ def test_identity_is_what_the_driver_says(machine: Machine) -> None:
 def test_names_are_text_whichever_the_binding_gives(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, raw: str | bytes
 ) -> None:
-    """Versions of nvidia-ml-py that return bytes work as those that return text."""
+    """Versions of nvidia-ml-py that return bytes work like those that return text."""
     monkeypatch.setattr(pynvml, "nvmlDeviceGetName", lambda handle: raw)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetUUID", lambda handle: raw)
     gpu = machine.source().open().gpus[0]
@@ -51,7 +51,7 @@ def test_a_detail_that_fails_leaves_the_gpu_there(machine: Machine) -> None:
 
 
 def test_a_gpu_that_cannot_be_opened_does_not_spoil_the_others(machine: Machine) -> None:
-    """With one GPU off the bus, the others are read; it comes back when the source is opened again."""
+    """With one GPU off the bus, the others are read; it returns when the source is opened again."""
     machine.says("gpus=3", "gpu.1.*=error 15")
     source = machine.source()
     assert [gpu.index for gpu in source.open().gpus] == [0, 2]
@@ -76,7 +76,8 @@ def test_a_gpu_that_cannot_be_opened_does_not_spoil_the_others(machine: Machine)
     ],
 )
 def test_an_absent_driver_is_explained(machine: Machine, code: int, sentence: str) -> None:
-    """Whatever keeps the driver from starting, a sentence says what to do; nothing is raised."""
+    """Whatever keeps the driver from starting, a sentence has the reason and what to do; nothing is
+    raised."""
     machine.says(f"nvmlInitWithFlags=error {code}")
     inventory = machine.source().open()
     assert (inventory.origin.kind, inventory.gpus) == ("none", ())
@@ -85,7 +86,7 @@ def test_an_absent_driver_is_explained(machine: Machine, code: int, sentence: st
 
 
 def test_a_driver_without_gpus_is_explained_and_let_go_of(machine: Machine) -> None:
-    """No GPU at all is said, with the driver's version, and keeps nothing open."""
+    """A driver without GPUs is reported with its version, and NVML is closed again."""
     machine.says("gpus=0")
     origin = machine.source().open().origin
     assert (origin.kind, origin.reason, origin.driver) == ("none", nvml_messages.NO_GPU, "580.159.04")
@@ -94,7 +95,7 @@ def test_a_driver_without_gpus_is_explained_and_let_go_of(machine: Machine) -> N
 
 
 def test_a_driver_that_fails_after_starting_is_explained(machine: Machine) -> None:
-    """A driver that goes away while it is being read is no error either."""
+    """A driver that goes away while it is read is no error either."""
     machine.says("nvmlDeviceGetCount_v2=error 9")
     assert machine.source().open().origin.reason == nvml_messages.start_error(9, "")
     machine.says("nvmlDeviceGetUUID=error 18")
@@ -104,14 +105,14 @@ def test_a_driver_that_fails_after_starting_is_explained(machine: Machine) -> No
 
 
 def test_a_binding_that_misbehaves_breaks_nothing(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An unforeseen failure of the binding is told, not raised."""
+    """An unexpected error of the binding is reported, not raised."""
     monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: 1 / 0)
     origin = machine.source().open().origin
     assert origin.reason == "The NVIDIA driver could not be read (ZeroDivisionError: division by zero)."
 
 
 def test_a_machine_without_the_library_is_told_what_to_install(library: Path, tmp_path: Path) -> None:
-    """Where there is no driver at all, the sentence says so (error 12)."""
+    """A machine without a driver is reported as such (error 12)."""
     (tmp_path / "empty").mkdir()
     standin = Standin(library, tmp_path / "standin")
     standin.library.write_bytes(b"no library")
@@ -131,7 +132,7 @@ def test_a_machine_without_the_library_is_told_what_to_install(library: Path, tm
     [("raise ImportError", nvml_messages.NO_PYNVML), ("nvmlInit = None", nvml_messages.FOREIGN_PYNVML)],
 )
 def test_a_wrong_binding_is_explained(library: Path, tmp_path: Path, module: str, sentence: str) -> None:
-    """Without nvidia-ml-py, or with an old fork of pynvml in its place, the sentence says what to do."""
+    """A missing nvidia-ml-py, or an old fork of pynvml, is reported with what to do."""
     (tmp_path / "pynvml.py").write_text(module)
     reason = in_a_process(
         Standin(library, tmp_path / "standin"),
@@ -146,7 +147,7 @@ def test_a_wrong_binding_is_explained(library: Path, tmp_path: Path, module: str
 
 
 def test_the_real_loader_finds_the_driver(library: Path, tmp_path: Path) -> None:
-    """A process of its own, with nothing patched, reads the GPUs through the system's loader."""
+    """A subprocess with nothing patched reads the GPUs through the system's loader."""
     standin = Standin(library, tmp_path / "standin")
     standin.scenario("gpus=2", "gpu.1.util=97")
     read = in_a_process(
@@ -167,7 +168,7 @@ def test_the_real_loader_finds_the_driver(library: Path, tmp_path: Path) -> None
 
 
 def test_an_old_driver_works_with_what_it_has(old_machine: Machine) -> None:
-    """A library of the 470 series gives all but the hardware's counters, by its older calls."""
+    """A library of the 470 series supports everything but the hardware counters, by its older calls."""
     old_machine.says("driver=470.256.02", "cuda=11040", "gpu.0.throttle=4", f"gpu.0.compute={STRANGER}:1")
     source = old_machine.source()
     inventory = source.open()
@@ -185,7 +186,7 @@ def test_an_old_driver_works_with_what_it_has(old_machine: Machine) -> None:
 
 
 def test_a_forked_child_starts_its_own(library: Path, tmp_path: Path) -> None:
-    """A child may not read by what its parent opened, starts NVML itself, and never ends the parent's."""
+    """A child can't read what its parent opened, starts NVML itself, and never shuts the parent's down."""
     standin = Standin(library, tmp_path / "standin")
     standin.scenario("gpu.0.compute=self:1")
     result = in_a_process(

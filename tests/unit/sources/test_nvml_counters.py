@@ -1,4 +1,4 @@
-"""The NVML source's hardware counters, and the slices of a GPU (MIG)."""
+"""The NVML source's hardware counters and MIG slices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from gpuwidget.sources.nvml_device import SLOW_VALUES
 
 
 def test_activity_is_the_difference_of_two_samples(machine: Machine) -> None:
-    """The first call only begins; the next ones tell what was between, in percent and bytes a second."""
+    """The first call only starts; the next ones return the activity between, in percent and bytes a
+    second."""
     machine.says(
         "gpu.0.gpm.1=99",
         "gpu.0.gpm.2=62.5",
@@ -54,7 +55,7 @@ def test_activity_is_the_difference_of_two_samples(machine: Machine) -> None:
 
 
 def test_counters_are_not_read_faster_than_they_can_tell(machine: Machine) -> None:
-    """Within 100 ms of the last sample nothing is asked and nothing is said."""
+    """Within 100 ms of the last sample no call is made and no value returned."""
     source = machine.source()
     (gpu,) = source.open().gpus
     source.read_activity(gpu)
@@ -73,7 +74,7 @@ def test_counters_are_not_read_faster_than_they_can_tell(machine: Machine) -> No
 
 
 def test_a_gpu_without_counters_says_so(machine: Machine) -> None:
-    """Before Hopper there is no GPM: no activity, the reason, and no further question."""
+    """Before Hopper there is no GPM: no activity, the reason, and no further call."""
     machine.says("gpu.0.gpm=0")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -85,7 +86,7 @@ def test_a_gpu_without_counters_says_so(machine: Machine) -> None:
 
 
 def test_counters_that_fail_for_now_are_read_again(machine: Machine) -> None:
-    """A failed sample has its reason; the next one is measured from the last good one."""
+    """A failed sample has its reason; the next one counts from the last good one."""
     source = machine.source()
     (gpu,) = source.open().gpus
     source.read_activity(gpu)
@@ -103,7 +104,7 @@ def test_counters_that_fail_for_now_are_read_again(machine: Machine) -> None:
 
 @pytest.mark.parametrize("end", [NvmlSource.stop_activity, NvmlSource.close])
 def test_counters_are_given_back(machine: Machine, end: Callable[[NvmlSource], None]) -> None:
-    """When nobody asks any more, or at the end, both samples of each GPU are freed, once."""
+    """When no view shows them any more, or at the end, both samples of each GPU are freed once."""
     machine.says("gpus=2")
     source = machine.source()
     gpus = source.open().gpus
@@ -117,7 +118,7 @@ def test_counters_are_given_back(machine: Machine, end: Callable[[NvmlSource], N
 
 
 def test_after_being_forgotten_the_counters_begin_anew(machine: Machine) -> None:
-    """A new watcher gets no window that began before it came."""
+    """A new subscriber gets no window that started before its subscription."""
     source = machine.source()
     (gpu,) = source.open().gpus
     source.read_activity(gpu)
@@ -134,7 +135,7 @@ def test_after_being_forgotten_the_counters_begin_anew(machine: Machine) -> None
 
 
 def test_slices_are_devices_of_their_own(machine: Machine) -> None:
-    """A GPU comes before its slices; gaps in their numbering are passed over."""
+    """A GPU precedes its slices; gaps in their numbers are skipped."""
     machine.says("gpus=2", "gpu.0.mig=0 2 5", f"gpu.0.mig.2.memory_total={18 * GIB}")
     gpus = machine.source().open().gpus
     assert [(gpu.index, gpu.mig_index) for gpu in gpus] == [(0, None), (0, 0), (0, 2), (0, 5), (1, None)]
@@ -146,7 +147,7 @@ def test_slices_are_devices_of_their_own(machine: Machine) -> None:
 
 
 def test_a_slice_has_memory_and_processes_but_no_utilization(machine: Machine) -> None:
-    """What only the whole GPU has is None with that reason, and costs no call."""
+    """Values of the whole GPU are None for a slice with that reason, and cost no call."""
     machine.says("gpu.0.mig=1", f"gpu.0.mig.1.memory_used={GIB}", f"gpu.0.mig.1.compute={STRANGER}:3")
     source = machine.source()
     _, slice_ = source.open().gpus
@@ -168,7 +169,7 @@ def test_a_slice_has_memory_and_processes_but_no_utilization(machine: Machine) -
 
 
 def test_a_slice_has_counters_of_its_own(machine: Machine) -> None:
-    """Its activity is read through its GPU, by its instance; the cut GPU has none."""
+    """A slice's activity is read through its GPU, by its instance; the GPU with slices has none."""
     machine.says("gpu.0.mig=1", "gpu.0.mig.1.gpm.2=12.5")
     source = machine.source()
     whole, slice_ = source.open().gpus
@@ -182,7 +183,7 @@ def test_a_slice_has_counters_of_its_own(machine: Machine) -> None:
 
 
 def test_a_container_with_one_slice_sees_that_slice(machine: Machine) -> None:
-    """The GPU it is cut from may not be read there; the slice is."""
+    """Where the whole GPU's memory may not be read, the slice's is."""
     machine.says(
         "gpu.0.mig=3",
         "gpu.0.nvmlDeviceGetMemoryInfo_v2=error 4",
@@ -197,7 +198,7 @@ def test_a_container_with_one_slice_sees_that_slice(machine: Machine) -> None:
 
 
 def test_a_slice_that_was_taken_away_is_lost(machine: Machine) -> None:
-    """After MIG is set up anew, an old slice is lost, and opening again finds the new ones."""
+    """After MIG is configured again, an old slice is lost, and opening again finds the new ones."""
     machine.says("gpu.0.mig=0 1")
     source = machine.source()
     _, _, slice_ = source.open().gpus
@@ -210,6 +211,6 @@ def test_a_slice_that_was_taken_away_is_lost(machine: Machine) -> None:
 
 
 def test_a_slice_that_cannot_be_named_does_not_spoil_the_others(machine: Machine) -> None:
-    """One slice's trouble is its own."""
+    """An error of one slice does not concern the others."""
     machine.says("gpu.0.mig=0 1", "gpu.0.mig.0.nvmlDeviceGetUUID=error 999")
     assert [gpu.mig_index for gpu in machine.source().open().gpus] == [None, 1]

@@ -1,4 +1,4 @@
-"""How GPUs are and are set up, asked of a C library that answers as NVML."""
+"""Health and setup of GPUs, read from a C library that stands in for NVML."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def standin(machine: Machine) -> Standin:
 
 
 def test_a_healthy_gpu(standin: Standin) -> None:
-    """All that NVML says of it, in the words of nvidia-smi; NVML is closed again."""
+    """Every value matches nvidia-smi; NVML is closed again."""
     standin.scenario("driver=580.95.05", "cuda=13010", "gpu.0.throttle=1")
     found = health.query_health()
     assert (found.error, found.driver, found.cuda_driver, found.lost, found.peers) == (
@@ -33,7 +33,7 @@ def test_a_healthy_gpu(standin: Standin) -> None:
 
 
 def test_a_gpu_with_troubles(standin: Standin) -> None:
-    """Each is a value of its own."""
+    """Every field has its value."""
     standin.scenario(
         *("gpu.0.mig=0 2", "gpu.0.compute_mode=3", "gpu.0.persistence=0", "gpu.0.ecc=2", "gpu.0.remapped=1"),
         *("gpu.0.remap_pending=1", "gpu.0.remap_failed=1", "gpu.0.pcie_width=8", "gpu.0.mig_mode_pending=0"),
@@ -46,7 +46,7 @@ def test_a_gpu_with_troubles(standin: Standin) -> None:
 
 
 def test_what_a_gpu_does_not_say_is_unknown(standin: Standin) -> None:
-    """As on a consumer card: None with the reason, and the rest is there."""
+    """Unsupported values, as on a consumer card, are None with the reason; the rest is known."""
     names = ("RemappedRows", "EccMode", "TotalEccErrors", "MigMode")
     standin.scenario(*(f"gpu.0.nvmlDeviceGet{name}=error 3" for name in names))
     (gpu,) = health.query_health().gpus
@@ -57,7 +57,7 @@ def test_what_a_gpu_does_not_say_is_unknown(standin: Standin) -> None:
 
 
 def test_a_lost_gpu_hides_no_other(standin: Standin) -> None:
-    """It is told in a sentence; pairs are of those that answer."""
+    """A lost GPU is reported in a sentence; the pairs are of those that answer."""
     standin.scenario("gpus=3", "gpu.1.nvmlDeviceGetMigMode=error 15", "gpu.0.p2p.2.2=5")
     found = health.query_health()
     assert [gpu.index for gpu in found.gpus] == [0, 2]
@@ -72,14 +72,14 @@ def test_a_lost_gpu_hides_no_other(standin: Standin) -> None:
 
 @pytest.mark.parametrize("code", [9, 12, 18, 999])
 def test_a_driver_that_does_not_start(standin: Standin, code: int) -> None:
-    """Its error, with what it means and what to do."""
+    """An error at the start is reported with its meaning and what to do."""
     standin.scenario(f"nvmlInitWithFlags=error {code}")
     found = health.query_health()
     assert (found.error, found.reason, found.gpus) == (code, nvml_messages.start_error(code, ""), ())
 
 
 def test_an_old_fork_of_the_binding(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is named, and not taken for a broken driver."""
+    """A missing binding is reported, and not taken for a broken driver."""
     monkeypatch.delattr(pynvml, "_nvmlGetFunctionPointer")
     found = health.query_health()
     assert (found.error, found.reason) == (health.NO_BINDING, nvml_messages.FOREIGN_PYNVML)

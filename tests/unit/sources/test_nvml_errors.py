@@ -1,4 +1,4 @@
-"""The NVML source where a GPU or the driver is lost, and under calls that hang."""
+"""The NVML source when a GPU or the driver is lost, and while calls hang."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ READERS: list[Callable[..., object]] = [
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("code", [15, 16])
 def test_a_lost_gpu_is_known_by_every_call(machine: Machine, read: Callable[..., object], code: int) -> None:
-    """Off the bus or in need of a reset: that GPU is lost, the other goes on."""
+    """A GPU off the bus or in need of a reset is lost, the other goes on."""
     source = machine.source()
     machine.says("gpus=2")
     first, second = source.open().gpus
@@ -41,7 +41,7 @@ def test_a_lost_gpu_is_known_by_every_call(machine: Machine, read: Callable[...,
 def test_a_lost_driver_is_known_by_every_call(
     machine: Machine, read: Callable[..., object], code: int
 ) -> None:
-    """The driver went away under us: whoever reads is told to open it again, and why."""
+    """When the driver goes away, every read raises the error that asks to open it again, with the reason."""
     source = machine.source()
     (gpu,) = source.open().gpus
     machine.says(f"*=error {code}")
@@ -50,7 +50,7 @@ def test_a_lost_driver_is_known_by_every_call(
 
 
 def test_opening_again_starts_anew(machine: Machine) -> None:
-    """After a loss, NVML is shut down and started, and every handle is a fresh one."""
+    """After a loss, NVML is shut down and started, and every handle is new."""
     machine.says("gpus=2")
     source = machine.source()
     source.open()
@@ -62,7 +62,7 @@ def test_opening_again_starts_anew(machine: Machine) -> None:
 
 
 def test_what_was_given_up_is_asked_anew_after_opening(machine: Machine) -> None:
-    """A new driver may have what the old one had not."""
+    """A new driver may support what the old one did not."""
     machine.says("gpu.0.nvmlDeviceGetUtilizationRates=error 13")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -89,7 +89,7 @@ def test_closing_lets_go_of_the_driver_once(machine: Machine) -> None:
 
 
 def test_a_hung_call_holds_up_nobody(machine: Machine) -> None:
-    """While one GPU does not answer, another is read, by the same source."""
+    """While one GPU does not answer, the same source reads another."""
     machine.says("gpus=2")
     source = machine.source()
     first, second = source.open().gpus
@@ -99,7 +99,7 @@ def test_a_hung_call_holds_up_nobody(machine: Machine) -> None:
 
 
 def test_opening_under_a_hung_call_does_not_shut_it_down(machine: Machine) -> None:
-    """The driver is started once more beside it, and put right at the next chance."""
+    """While a call hangs, the driver is started once more, and shut down correctly at the next chance."""
     machine.says("gpus=2")
     source = machine.source()
     first, _ = source.open().gpus
@@ -113,7 +113,7 @@ def test_opening_under_a_hung_call_does_not_shut_it_down(machine: Machine) -> No
 
 
 def test_closing_under_a_hung_call_shuts_down_when_it_returns(machine: Machine) -> None:
-    """Close does not wait; what it could not do is done by the call that returns late."""
+    """Close does not wait; the hung call shuts NVML down when it returns."""
     machine.says("gpus=2")
     source = machine.source()
     first, _ = source.open().gpus
@@ -125,7 +125,7 @@ def test_closing_under_a_hung_call_shuts_down_when_it_returns(machine: Machine) 
 
 
 def test_counters_in_use_are_freed_only_by_their_user(machine: Machine) -> None:
-    """Forgetting while a sample hangs in the driver frees it when the driver is done with it."""
+    """A counter sample that a hung call writes to is freed when that call returns."""
     machine.says("gpus=2")
     source = machine.source()
     first, second = source.open().gpus
@@ -144,7 +144,7 @@ def test_counters_in_use_are_freed_only_by_their_user(machine: Machine) -> None:
 
 
 def test_a_reader_does_not_wait_for_an_opening_that_hangs(machine: Machine) -> None:
-    """While the driver hangs in being opened again, readings are unknown, with the reason."""
+    """While opening the driver again hangs, readings are unknown, with the reason."""
     machine.says("gpus=2")
     source = machine.source()
     first, _ = source.open().gpus

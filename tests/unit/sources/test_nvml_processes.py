@@ -1,4 +1,4 @@
-"""The NVML source's processes: who has memory on a GPU, as the driver lists it."""
+"""The NVML source's processes, as the driver lists them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpuwidget.system import processes
 def test_processes_are_listed_once_with_user_and_program(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process in both lists is one, as compute; names come from this machine; two calls."""
+    """A process in both lists is listed once, as compute; names come from this machine; two calls."""
     names = {7: processes.Identity("ada", "python train.py", "--lr 1")}
     monkeypatch.setattr(
         processes.ProcessDirectory, "look_up", lambda self, pid: names.get(pid, processes.UNKNOWN)
@@ -44,7 +44,7 @@ def test_this_process_is_found_by_its_pid(machine: Machine) -> None:
 
 
 def test_in_a_container_nobody_is_named(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The host's process ids name strangers here: user and program stay unknown."""
+    """In a container the host's process ids do not match: user and program stay unknown."""
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
     machine.says("gpu.0.compute=self:5")
     source = machine.source()
@@ -53,14 +53,14 @@ def test_in_a_container_nobody_is_named(machine: Machine, monkeypatch: pytest.Mo
 
 
 def test_no_process_is_an_empty_list(machine: Machine) -> None:
-    """A GPU that nobody uses has no processes, which is not the same as not knowing."""
+    """A GPU without processes has an empty list, which differs from an unknown one."""
     source = machine.source()
     (gpu,) = source.open().gpus
     assert source.read_processes(gpu) == ()
 
 
 def test_many_processes_and_one_on_several_slices(machine: Machine) -> None:
-    """However many there are, all are listed; one that works on several slices has the sum."""
+    """Any number of processes is listed; one that uses several slices has the sum."""
     machine.says("gpu.0.compute=" + " ".join(f"{STRANGER + n}:1" for n in range(70)) + f" {STRANGER}:2")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -71,7 +71,7 @@ def test_many_processes_and_one_on_several_slices(machine: Machine) -> None:
 
 
 def test_processes_that_cannot_be_listed_have_a_reason(machine: Machine) -> None:
-    """The reason goes with the next readings, and goes away when they can be listed again."""
+    """The reason comes with the next readings, and disappears when processes can be listed again."""
     machine.says("gpu.0.nvmlDeviceGetComputeRunningProcesses_v3=error 4")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -83,7 +83,7 @@ def test_processes_that_cannot_be_listed_have_a_reason(machine: Machine) -> None
 
 
 def test_a_list_that_fails_for_now_makes_the_whole_unknown(machine: Machine) -> None:
-    """Half of the processes are not shown as if they were all; a GPU without graphics has only the other."""
+    """One of the two lists alone does not pass for all; a GPU without graphics has only the other."""
     machine.says(f"gpu.0.compute={STRANGER}:1", "gpu.0.nvmlDeviceGetGraphicsRunningProcesses_v3=error 999")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -105,7 +105,7 @@ def test_a_list_that_fails_for_now_makes_the_whole_unknown(machine: Machine) -> 
 def test_drivers_that_scramble_processes_are_not_believed(
     machine: Machine, driver: str, scrambled: bool
 ) -> None:
-    """535.43 to 535.85 gave wrong pids and sizes: unknown, with the reason."""
+    """535.43 to 535.85 reported wrong pids and sizes: unknown, with the reason."""
     machine.says(f"driver={driver}", f"gpu.0.compute={STRANGER}:1")
     source = machine.source()
     (gpu,) = source.open().gpus

@@ -18,7 +18,7 @@ from gpuwidget.system import processes
 
 
 def test_fast_readings_are_three_calls(machine: Machine) -> None:
-    """Utilization, memory and power now cost three calls a GPU, memory alone one."""
+    """Current utilization, memory and power cost three calls per GPU, memory alone one."""
     machine.says("gpu.0.util=97", "gpu.0.memory_util=41", f"gpu.0.memory_used={GIB}", "gpu.0.power=649.25")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -34,7 +34,7 @@ def test_fast_readings_are_three_calls(machine: Machine) -> None:
 
 
 def test_readings_follow_the_machine(machine: Machine) -> None:
-    """What changes on the GPU is read at the next look."""
+    """A change on the GPU shows in the next reading."""
     source = machine.source()
     (gpu,) = source.open().gpus
     assert source.read_memory(gpu) == 0
@@ -44,7 +44,8 @@ def test_readings_follow_the_machine(machine: Machine) -> None:
 
 @pytest.mark.parametrize("code", [2, 3])
 def test_power_falls_back_where_the_instant_field_is_not_there(machine: Machine, code: int) -> None:
-    """A GPU or driver without instant power gives the driver's mean, and is not asked again."""
+    """A GPU or driver without instant power reports the driver's mean, and instant power is not read
+    again."""
     machine.says(f"gpu.0.field.186=error {code}", "gpu.0.power_average=123.5")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -59,7 +60,7 @@ def test_power_falls_back_where_the_instant_field_is_not_there(machine: Machine,
 
 
 def test_power_for_which_a_passing_error_is_reported_does_not_fall_back(machine: Machine) -> None:
-    """One failed look at instant power does not turn it into another quantity."""
+    """One failed read of instant power does not change the quantity."""
     machine.says("gpu.0.field.186=error 999", "gpu.0.power_average=123.5")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -70,7 +71,7 @@ def test_power_for_which_a_passing_error_is_reported_does_not_fall_back(machine:
 
 
 def test_one_metric_never_spoils_the_others(machine: Machine) -> None:
-    """A value that can't be read is None with its reason, and is tried again; the rest is there."""
+    """A value that can't be read is None with its reason, and is tried again; the others are read."""
     machine.says("gpu.0.nvmlDeviceGetUtilizationRates=error 10", f"gpu.0.memory_used={GIB}")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -83,7 +84,7 @@ def test_one_metric_never_spoils_the_others(machine: Machine) -> None:
 
 
 def test_an_error_without_words_of_ours_is_told_in_the_drivers(machine: Machine) -> None:
-    """A rare error still has a reason that a person can read."""
+    """A rare error has a readable reason too."""
     machine.says("gpu.0.nvmlDeviceGetUtilizationRates=error 20")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -110,14 +111,14 @@ def test_what_a_gpu_does_not_have_is_not_asked_again(machine: Machine, code: int
 
 
 def test_memory_is_without_what_the_driver_reserves(machine: Machine) -> None:
-    """An idle GPU reads 0 bytes, as in nvidia-smi, not the driver's 615 MiB."""
+    """An idle GPU has 0 bytes in use, as in nvidia-smi, not the driver's 615 MiB."""
     source = machine.source()
     (gpu,) = source.open().gpus
     assert source.read_memory(gpu) == 0
 
 
 def test_memory_versions_are_never_mixed(old_machine: Machine, library: Path) -> None:
-    """Only a library without v2 is asked by v1, and then always."""
+    """v1 is used only, and then always, where the library has no v2."""
     source = old_machine.source()
     (gpu,) = source.open().gpus
     assert source.read_memory(gpu) == H200_RESERVED
@@ -126,7 +127,7 @@ def test_memory_versions_are_never_mixed(old_machine: Machine, library: Path) ->
 
 
 def test_a_failing_v2_does_not_become_v1(machine: Machine) -> None:
-    """An error in between gives no number, rather than one of another meaning."""
+    """A temporary error gives no number, rather than one with another meaning."""
     source = machine.source()
     (gpu,) = source.open().gpus
     machine.says("gpu.0.nvmlDeviceGetMemoryInfo_v2=error 999")
@@ -143,7 +144,7 @@ def test_a_failing_v2_does_not_become_v1(machine: Machine) -> None:
 def test_a_gpu_without_memory_of_its_own_shows_the_hosts(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
-    """GB10 and Jetson work in the host's memory: it is shown, labelled as unified."""
+    """GB10 and Jetson use the host's memory: it is shown, labelled as unified."""
     monkeypatch.setattr(processes, "host_memory", lambda: processes.HostMemory(total=100, used=40))
     machine.says(line, "gpu.0.memory_reserved=0")
     source = machine.source()
@@ -157,7 +158,7 @@ def test_a_gpu_without_memory_of_its_own_shows_the_hosts(
 
 
 def test_steady_readings(machine: Machine) -> None:
-    """Temperatures, clock, state, limit and throttle reasons, in one round of six calls."""
+    """Temperatures, clock, P-state, limit and throttle reasons, in six calls."""
     machine.says(
         "gpu.0.power_limit=650",
         "gpu.0.temperature=61",
@@ -174,7 +175,7 @@ def test_steady_readings(machine: Machine) -> None:
 
 
 def test_every_steady_value_can_be_missing(machine: Machine) -> None:
-    """Each has its reason, none is 0."""
+    """Each missing value has its reason, none is 0."""
     machine.says(
         "gpu.0.nvmlDeviceGetEnforcedPowerLimit=error 3",
         "gpu.0.nvmlDeviceGetTemperature=error 4",
@@ -209,7 +210,7 @@ def test_every_steady_value_can_be_missing(machine: Machine) -> None:
 def test_temperature_goes_on_when_its_old_call_is_gone(
     install: Callable[[Path], Machine], tmp_path: Path
 ) -> None:
-    """A driver that dropped the deprecated call is asked by the one in its place."""
+    """With a driver that dropped the deprecated call, its replacement is called."""
     machine = install(build(tmp_path / "new", absent=["nvmlDeviceGetTemperature"]))
     machine.says("gpu.0.temperature=44")
     source = machine.source()
@@ -220,7 +221,7 @@ def test_temperature_goes_on_when_its_old_call_is_gone(
 def test_a_binding_without_the_deprecated_calls_works(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A future nvidia-ml-py that dropped them gives the same readings."""
+    """A future nvidia-ml-py without the deprecated functions gives the same readings."""
     monkeypatch.delattr(pynvml, "nvmlDeviceGetCurrentClocksThrottleReasons")
     machine.says("gpu.0.throttle=4")
     source = machine.source()
@@ -229,7 +230,7 @@ def test_a_binding_without_the_deprecated_calls_works(
 
 
 def test_energy_and_the_utilization_window(machine: Machine) -> None:
-    """Joules from the driver's millijoules; the window is measured once, not assumed."""
+    """Joules come from the driver's millijoules; the window is measured once, not assumed."""
     machine.says("gpu.0.energy=2706.5", "gpu.0.power=0", "gpu.0.window=0.1666")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -241,7 +242,8 @@ def test_energy_and_the_utilization_window(machine: Machine) -> None:
 
 
 def test_errors_reported_while_somebody_watches(machine: Machine) -> None:
-    """The newest one with the time it was noticed; one from before is not told as new. No call waits."""
+    """The newest XID has the time it was read; one from before opening is not reported as new. No call
+    waits."""
     machine.says("gpu.0.xids=31")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -258,7 +260,7 @@ def test_errors_reported_while_somebody_watches(machine: Machine) -> None:
 
 
 def test_errors_while_another_gpu_is_lost(machine: Machine) -> None:
-    """NVML is opened anew again and again while a GPU is lost: no error of any GPU is missed by that."""
+    """While a GPU is lost, NVML is opened again and again: no error of any GPU is missed by that."""
     machine.says("gpus=2")
     source = machine.source()
     first, second = source.open().gpus
@@ -280,7 +282,7 @@ def test_errors_while_another_gpu_is_lost(machine: Machine) -> None:
 
 
 def test_errors_that_came_under_a_hung_call(machine: Machine) -> None:
-    """A driver that is not shut down, since a call hangs in it, keeps for us what it was asked to."""
+    """A driver that is not shut down, since a call hangs in it, keeps its event sets for us."""
     machine.says("gpus=2")
     source = machine.source()
     first, second = source.open().gpus
@@ -292,7 +294,7 @@ def test_errors_that_came_under_a_hung_call(machine: Machine) -> None:
 
 
 def test_a_driver_that_keeps_no_errors_any_more_is_asked_anew(machine: Machine) -> None:
-    """Where the driver no longer knows what it was asked to keep, that is said, and it is asked again."""
+    """Where the driver lost its event set, that is reported, and a new one is registered."""
     source = machine.source()
     (gpu,) = source.open().gpus
     machine.says("gpu.0.nvmlEventSetWait_v2=error 999")
@@ -309,7 +311,7 @@ def test_a_driver_that_keeps_no_errors_any_more_is_asked_anew(machine: Machine) 
     [(3, "not supported by this GPU"), (4, "this user or container may not read it")],
 )
 def test_errors_that_nobody_may_see_are_unknown(machine: Machine, error: int, reason: str) -> None:
-    """No permission, no ECC memory: the value is unknown and says why, and what was made is let go of."""
+    """No permission, no ECC memory: the value is unknown with its reason, and what was created is freed."""
     machine.says(
         f"gpu.0.nvmlDeviceRegisterEvents=error {error}",
         f"gpu.0.nvmlDeviceGetTotalEccErrors=error {error}",
@@ -324,7 +326,7 @@ def test_errors_that_nobody_may_see_are_unknown(machine: Machine, error: int, re
 
 
 def test_the_drivers_windows_of_utilization(machine: Machine) -> None:
-    """Each window has the driver's own time; a GPU without any has none, and that is no error."""
+    """Each window has the driver's time; a GPU without any has none, and that is no error."""
     machine.says("gpus=2", "gpu.0.util=37", "gpu.0.window=0.2", "gpu.1.samples=0")
     source = machine.source()
     first, second = source.open().gpus
@@ -337,7 +339,7 @@ def test_the_drivers_windows_of_utilization(machine: Machine) -> None:
 
 @pytest.mark.parametrize("line", ["gpu.0.samples=0", "gpu.0.samples=3"])
 def test_a_window_that_is_not_known_yet_is_asked_for_again(machine: Machine, line: str) -> None:
-    """A driver that has kept too few samples so far gives no window, until it has."""
+    """A driver with too few samples so far gives no window, until it has enough."""
     machine.says(line, "gpu.0.nvmlDeviceGetTotalEnergyConsumption=error 3")
     source = machine.source()
     (gpu,) = source.open().gpus

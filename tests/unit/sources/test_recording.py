@@ -1,4 +1,4 @@
-"""The format of recordings: what is written is what is read, and nothing else is taken for one."""
+"""The format of recordings: what is written is read back, and other files are rejected."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ACTIVITY = Activity(
 
 
 def recorded(path: Path, *samples: Sample, interval_s: float = 0.5) -> list[str]:
-    """What was said while the samples were written."""
+    """Return the lines printed while the samples were written."""
     said: list[str] = []
     write_samples(iter(samples), path, interval_s, said.append)
     return said
@@ -45,7 +45,7 @@ def recorded(path: Path, *samples: Sample, interval_s: float = 0.5) -> list[str]
 
 @pytest.mark.parametrize("name", ["run.jsonl", "run.jsonl.gz"])
 def test_what_is_recorded_replays_the_same(tmp_path: Path, name: str) -> None:
-    """Identity, every value, processes, counters and energy come back as they were."""
+    """Identity, every value, processes, counters and energy are read back unchanged."""
     one = h200(1, compute_capability="9.0")
     slice_ = h200(1, uuid="MIG-5", mig_index=0, mig_parent=one.uuid, unified_memory=True)
     why = {"pstate": "not supported by this GPU"}
@@ -93,7 +93,7 @@ def test_what_is_recorded_replays_the_same(tmp_path: Path, name: str) -> None:
 
 
 def test_its_lines_have_the_keys_of_the_shipped_recording(tmp_path: Path) -> None:
-    """Whatever reads the shipped recording reads one of the user's."""
+    """The user's recordings have the format of the packaged one."""
     one = h200(0)
     path = tmp_path / "run.jsonl"
     recorded(path, sample((one, reading(one, activity=ACTIVITY, processes=(process(7, 100),)))))
@@ -109,7 +109,7 @@ def test_its_lines_have_the_keys_of_the_shipped_recording(tmp_path: Path) -> Non
 
 
 def test_what_is_read_seldom_is_written_where_it_is_new(tmp_path: Path) -> None:
-    """A counter that was not read again is not passed off as a new reading."""
+    """An old counter value is not recorded as a new reading."""
     one = h200(0)
     same = reading(one, activity=ACTIVITY)
     path = tmp_path / "run.jsonl"
@@ -119,7 +119,8 @@ def test_what_is_read_seldom_is_written_where_it_is_new(tmp_path: Path) -> None:
 
 
 def test_lost_gpus_and_graphics_processes_come_back_as_such(tmp_path: Path) -> None:
-    """A loss while recording is a loss in the replay, not a row of zeros; time set back does no harm."""
+    """A loss during the recording is a loss in the replay, not a row of zeros; a clock set back does no
+    harm."""
     one = h200(0)
     drawing = process(9, 5)
     drawing = type(drawing)(pid=9, kind="graphics", memory=5, user=None, program=None, arguments=None)
@@ -147,9 +148,9 @@ def test_it_says_in_a_line_what_it_does_and_how_to_play_it(tmp_path: Path) -> No
 
 
 def test_it_waits_for_the_slow_calls_that_belong_in_the_first_line(tmp_path: Path) -> None:
-    """Recording starts when the window of the utilization is known, or after two seconds without."""
+    """Recording starts when the utilization window is known, or after two seconds without."""
     one = h200(0)
-    # As the sampler has it before the first slow calls.
+    # The reading before the first slow calls.
     blank = reading(one, utilization_window=None, missing={"utilization_window": "not read yet"})
     samples = [sample((one, blank), time=EPOCH + t) for t in (0.0, 0.5)]
     known = sample((one, reading(one, utilization_window=0.1)), time=EPOCH + 1.0)
@@ -162,7 +163,7 @@ def test_it_waits_for_the_slow_calls_that_belong_in_the_first_line(tmp_path: Pat
 
 
 def test_an_existing_file_is_left_as_it_is(tmp_path: Path) -> None:
-    """Hours of recording are not overwritten by a slip."""
+    """An existing recording is never overwritten by mistake."""
     path = tmp_path / "run.jsonl"
     path.write_text("precious")
     one = h200(0)
@@ -174,7 +175,7 @@ def test_an_existing_file_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 def test_nothing_to_record_and_nowhere_to_write_are_sentences(tmp_path: Path) -> None:
-    """And no file is left behind."""
+    """No file is left behind."""
     one = h200(0)
     path = tmp_path / "no" / "run.jsonl"
     with pytest.raises(RecordingError, match=r"run\.jsonl' can't be written: No such file or directory\."):
@@ -187,7 +188,7 @@ def test_nothing_to_record_and_nowhere_to_write_are_sentences(tmp_path: Path) ->
 
 
 def test_a_full_disk_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the system says, and no traceback."""
+    """The system's error is reported, without a traceback."""
     one = h200(0)
 
     class Full(RecordingWriter):
@@ -205,19 +206,19 @@ def test_a_full_disk_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def whole(path: Path) -> Path:
-    """A recording that is as it should be."""
+    """A correct recording."""
     return write(path, meta(), tick(0, values()), tick(1, values()))
 
 
 def why_not(path: Path) -> str:
-    """Why a file cannot be read."""
+    """Return why a file can't be read."""
     with pytest.raises(RecordingError) as caught:
         read(path)
     return str(caught.value)
 
 
 def test_a_file_cut_short_is_said_to_be(tmp_path: Path) -> None:
-    """Packed or not, the sentence says that it is not whole, and what to do."""
+    """A truncated file, compressed or not, is reported as incomplete, with what to do."""
     plain = whole(tmp_path / "x.jsonl")
     packed = tmp_path / "x.jsonl.gz"
     packed.write_bytes(gzip.compress(plain.read_bytes())[:-20])
@@ -230,7 +231,7 @@ def test_a_file_cut_short_is_said_to_be(tmp_path: Path) -> None:
 
 
 def test_an_empty_file_and_one_without_readings_are_said_to_be(tmp_path: Path) -> None:
-    """Also where the file is there and well-formed."""
+    """A recording without ticks is reported, also where the file is well-formed."""
     empty = write(tmp_path / "x.jsonl")
     begun = write(tmp_path / "y.jsonl", meta())
     packed = tmp_path / "z.jsonl.gz"
@@ -282,12 +283,12 @@ def test_any_other_file_is_no_recording_and_the_line_is_named(
 
 
 def test_a_folder_cannot_be_read(tmp_path: Path) -> None:
-    """What the system says of it is passed on."""
+    """The system's error is included."""
     assert why_not(tmp_path) == f"The recording {str(tmp_path)!r} can't be read: Is a directory."
 
 
 def test_a_recording_of_a_single_tick_lasts_as_long_as_one(tmp_path: Path) -> None:
-    """Also where the first line does not say how long that is."""
+    """The last tick lasts a whole interval, also where the first line lacks the interval."""
     first = meta()
     assert read(write(tmp_path / "a", first, tick(5, values()))).duration_s == 1.0
     del first["meta"]["tick_s"]

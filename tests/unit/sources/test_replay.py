@@ -1,4 +1,4 @@
-"""The replay source: a recording in place of a machine's GPUs."""
+"""The replay source: a recording instead of a machine's GPUs."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ MIB = 1024**2
 
 @pytest.fixture
 def clock() -> SetClock:
-    """It stands at 0."""
+    """A clock at 0."""
     return SetClock(0.0)
 
 
 def test_without_a_path_the_shipped_recording_of_four_h200s_plays(clock: SetClock) -> None:
-    """A machine without a GPU has something true to show, labelled as a recording."""
+    """A machine without a GPU shows true values, labelled as a recording."""
     found = open_source("replay", clock).open()
     assert (found.origin.kind, found.origin.reason) == ("replay", None)
     assert found.origin.recording == "Recording of 4 \N{MULTIPLICATION SIGN} NVIDIA H200"
@@ -36,7 +36,7 @@ def test_without_a_path_the_shipped_recording_of_four_h200s_plays(clock: SetCloc
 
 
 def test_its_gpus_have_the_same_uuids_in_every_process(clock: SetClock, tmp_path: Path) -> None:
-    """What joins everything is stable, differs from GPU to GPU, and does not hang on the file's name."""
+    """UUIDs are stable, differ between GPUs, and do not depend on the file's name."""
     uuids = [gpu.uuid for gpu in ReplaySource(None, loop=True, clock=clock).open().gpus]
     assert uuids == [gpu.uuid for gpu in ReplaySource(None, loop=True, clock=clock).open().gpus]
     assert len(set(uuids)) == 4
@@ -49,7 +49,7 @@ def test_its_gpus_have_the_same_uuids_in_every_process(clock: SetClock, tmp_path
 
 
 def test_every_value_of_a_tick_comes_in_the_units_of_the_model(clock: SetClock, tmp_path: Path) -> None:
-    """Watts, bytes, degrees and words; what is not recorded is n/a with that reason."""
+    """Values are in watts, bytes, degrees and names; what is not recorded is n/a with that reason."""
     path = write(tmp_path / "x.jsonl", meta(), tick(0, values(throttle=0x25)))
     source = ReplaySource(str(path), loop=True, clock=clock)
     gpu = source.open().gpus[0]
@@ -72,7 +72,7 @@ def test_every_value_of_a_tick_comes_in_the_units_of_the_model(clock: SetClock, 
 
 
 def test_what_was_unknown_stays_unknown(clock: SetClock, tmp_path: Path) -> None:
-    """A null, a NaN or an absent value is never a zero, and the reason of then is the reason now."""
+    """A null, a NaN or an absent value is never a zero, and the recorded reason is the reason now."""
     unknown = dict.fromkeys(values()) | {"util": float("nan")}
     facts = {
         "missing": {"power_w": "not supported by this GPU"},
@@ -112,7 +112,7 @@ def test_what_was_unknown_stays_unknown(clock: SetClock, tmp_path: Path) -> None
 
 @pytest.fixture
 def four_ticks(tmp_path: Path) -> str:
-    """Four seconds at 100 W, the counter in every one."""
+    """Four seconds at 100 W, with the counter in every tick."""
     ticks = [tick(10 + t, values(util=t, energy_mj=1000_000 + 100_000 * t)) for t in range(4)]
     return str(write(tmp_path / "four.jsonl", meta(), *ticks))
 
@@ -137,7 +137,7 @@ def test_the_position_follows_the_wall_clock(clock: SetClock, four_ticks: str) -
 def test_played_once_it_begins_when_opened_and_holds_its_last_moment(
     clock: SetClock, four_ticks: str
 ) -> None:
-    """A recording played once says so, starts at its start, and opening it again does not rewind it."""
+    """A recording played once is labelled so, starts at its start, and does not rewind when opened again."""
     clock.now = 1000.25
     source = open_source(f"replay-once:{four_ticks}", clock)
     found = source.open()
@@ -153,7 +153,7 @@ def test_played_once_it_begins_when_opened_and_holds_its_last_moment(
 
 
 def test_energy_never_falls_when_the_recording_begins_again(clock: SetClock, four_ticks: str) -> None:
-    """An energy taken across the loop's seam is what was drawn: 100 W are 100 J a second throughout."""
+    """An energy taken across the end of the loop is what was drawn: 100 W are 100 J a second throughout."""
     clock.now = 1_700_000_001.0
     source = ReplaySource(four_ticks, loop=True, clock=clock)
     gpu = source.open().gpus[0]
@@ -167,7 +167,7 @@ def test_energy_never_falls_when_the_recording_begins_again(clock: SetClock, fou
 def test_a_counter_that_is_read_seldom_reaches_both_ends_by_the_power_drawn(
     clock: SetClock, tmp_path: Path
 ) -> None:
-    """Before the first and after the last reading of the counter the recorded power carries it on."""
+    """Before the first and after the last value of the counter the recorded power continues it."""
     lines = [
         tick(0, values(power_mw=50_000)),
         tick(1, values(energy_mj=1_000_000)),
@@ -187,7 +187,7 @@ def test_a_counter_that_is_read_seldom_reaches_both_ends_by_the_power_drawn(
 def test_a_driver_loaded_again_while_recording_costs_no_negative_energy(
     clock: SetClock, tmp_path: Path
 ) -> None:
-    """A counter that began anew goes on from where it was."""
+    """A counter that restarted continues from its last value."""
     counts = [5_000_000, 5_100_000, 0, 100_000]
     ticks = [tick(t, values(energy_mj=count)) for t, count in enumerate(counts)]
     source = ReplaySource(str(write(tmp_path / "x.jsonl", meta(), *ticks)), loop=True, clock=clock)
@@ -208,7 +208,7 @@ def counters(tmp_path: Path) -> str:
 
 
 def test_activity_is_the_mean_of_the_windows_since_the_last_call(clock: SetClock, counters: str) -> None:
-    """The first call only begins; then come whole recorded windows with their times, and no NaN."""
+    """The first call only starts; then whole recorded windows follow with their times, and no NaN."""
     clock.now = 100.5
     source = ReplaySource(counters, loop=True, clock=clock)
     gpu = source.open().gpus[0]
@@ -258,7 +258,7 @@ def test_activity_begins_anew_after_nobody_asked_for_it(clock: SetClock, counter
 
 
 def test_activity_after_hours_is_that_of_the_last_round(clock: SetClock, counters: str) -> None:
-    """A long gap between two calls costs no more than one round of the recording."""
+    """A long gap between two calls costs no more than one loop of the recording."""
     clock.now = 0.0
     source = ReplaySource(counters, loop=True, clock=clock)
     gpu = source.open().gpus[0]
@@ -270,7 +270,7 @@ def test_activity_after_hours_is_that_of_the_last_round(clock: SetClock, counter
 
 
 def test_played_once_activity_has_the_times_of_the_wall_clock(clock: SetClock, counters: str) -> None:
-    """Windows are placed from when the recording was opened, and none comes after its end."""
+    """Windows are placed from the opening of the recording, and none comes after its end."""
     clock.now = 1000.0
     source = ReplaySource(counters, loop=False, clock=clock)
     gpu = source.open().gpus[0]
@@ -288,7 +288,7 @@ def test_played_once_activity_has_the_times_of_the_wall_clock(clock: SetClock, c
 
 
 def test_a_gpu_that_was_lost_is_lost_in_the_replay(clock: SetClock, tmp_path: Path) -> None:
-    """And it comes back where it came back; the other GPU goes on."""
+    """A recorded loss is a loss, up to the recorded return; the other GPU goes on."""
     lines = (tick(0, values(), values()), tick(1, {"lost": True}, values()), tick(2, values(), values()))
     source = ReplaySource(str(write(tmp_path / "x.jsonl", meta(2), *lines)), loop=True, clock=clock)
     gpus = source.open().gpus
@@ -313,7 +313,7 @@ def test_a_file_that_cannot_be_played_is_explained(clock: SetClock, tmp_path: Pa
 
 
 def test_a_file_made_anew_is_read_anew(clock: SetClock, tmp_path: Path) -> None:
-    """Opening again costs nothing while the file is the same, and takes the new one where it is not."""
+    """Opening again is cheap while the file is the same, and reads a file that changed."""
     path = write(tmp_path / "x.jsonl", meta(), tick(0, values(util=1)))
     source = ReplaySource(str(path), loop=True, clock=clock)
     gpu = source.open().gpus[0]
@@ -329,7 +329,7 @@ def test_a_file_made_anew_is_read_anew(clock: SetClock, tmp_path: Path) -> None:
 
 
 def test_the_shipped_recording_tells_what_utilization_alone_hides(clock: SetClock) -> None:
-    """GPUs that wait for a slow rank read 100 % while their multiprocessors are nearly idle."""
+    """GPUs that wait for a slow rank show 100 % while their multiprocessors are nearly idle."""
     clock.now = 135.2 * 1000 + 80.0
     source = ReplaySource(None, loop=True, clock=clock)
     gpu = source.open().gpus[0]
@@ -343,6 +343,6 @@ def test_the_shipped_recording_tells_what_utilization_alone_hides(clock: SetCloc
 
 
 def test_a_recording_has_no_windows_of_the_driver() -> None:
-    """What was recorded five times a second has no times of the driver's own."""
+    """A recording has no times of the driver's utilization windows."""
     source = open_source("replay")
     assert source.read_utilization_windows(source.open().gpus[0]) == ()

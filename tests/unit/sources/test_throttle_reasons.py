@@ -1,4 +1,4 @@
-"""Throttle reasons in words."""
+"""Names of throttle reasons."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from gpuwidget.sources.throttle_reasons import needing_attention, reason_mask, r
     ],
 )
 def test_each_reason_has_its_word_and_the_worst_comes_first(mask: int, expected: tuple[str, ...]) -> None:
-    """Nobody has to look up a bit mask."""
+    """Users see names instead of a bit mask."""
     assert reason_names(mask) == expected
 
 
@@ -37,12 +37,12 @@ def test_the_general_slowdown_gives_way_to_the_one_that_says_why() -> None:
 
 
 def test_a_reason_of_a_newer_driver_is_not_hidden() -> None:
-    """A bit without a word is shown by its number."""
+    """A bit without a name is shown by its number."""
     assert reason_names(0x800 | 0x4) == ("power cap", "reason 0x800")
 
 
 def test_idle_and_settings_are_no_trouble() -> None:
-    """Only a want of power or cooling calls for a person."""
+    """Only reasons that want power or cooling need attention."""
     assert needing_attention(reason_names(0x1FF)) == (
         "too hot (hardware)",
         "power brake",
@@ -55,6 +55,6 @@ def test_idle_and_settings_are_no_trouble() -> None:
 
 @pytest.mark.parametrize("bits", [0x0, 0x1, 0x4, 0x8, 0x40, 0x1 | 0x2 | 0x10 | 0x20 | 0x100, 0x604, 0x804])
 def test_words_can_be_written_down_as_bits_again(bits: int) -> None:
-    """A recording made from words plays the same words."""
+    """A recording made from names plays the same names."""
     assert reason_mask(reason_names(bits)) == bits
     assert reason_mask(("somebody else's word",)) == 0

@@ -1,4 +1,4 @@
-"""What this process may use of its host."""
+"""Limits of this process on its host."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuwidget.system import host_limits
 
 
 def group(root: Path, cgroup: str, files: dict[str, str]) -> Path:
-    """A root with this process's control group and the files of the groups' tree."""
+    """Return a root folder with this process's control group and the files of the groups."""
     (root / "proc/self").mkdir(parents=True)
     (root / "proc/self/cgroup").write_text(cgroup)
     for name, text in files.items():
@@ -48,17 +48,17 @@ def _eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_cores_are_bounded_by_affinity_and_by_the_containers_share(
     tmp_path: Path, cgroup: str, files: dict[str, str], cores: float
 ) -> None:
-    """The tighter of the two, in either version of control groups, at any level."""
+    """The lower of affinity and quota counts, in either version of control groups, at any level."""
     assert host_limits.usable_cores(group(tmp_path, cgroup, files)) == cores
 
 
 def test_without_control_groups_the_affinity_counts(tmp_path: Path) -> None:
-    """As on a machine that has no /proc."""
+    """Without /proc, as on other systems, the affinity counts."""
     assert host_limits.usable_cores(tmp_path) == 8
 
 
 def test_shared_memory_has_a_size_where_there_is_any() -> None:
-    """The room for what a loader's workers hand over."""
+    """The size of the shared memory that a loader's workers use is reported."""
     room = host_limits.shared_memory()
     assert (room is not None) == os.path.isdir("/dev/shm")
     if room is not None:

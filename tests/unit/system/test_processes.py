@@ -1,4 +1,4 @@
-"""Whose processes they are, by walking up from them, and what memory is held."""
+"""Descent of processes, by following their parents, and their memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ME = os.getpid()
 
 
 class ManualClock:
-    """Goes on only when told to."""
+    """A clock that only the test advances."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -38,7 +38,7 @@ class ManualClock:
 
 
 class Table:
-    """A process table of a test's own: pid to (start, parent)."""
+    """A process table that a test sets: pid to (start, parent)."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, rows: dict[int, tuple[float, int]]) -> None:
         self.rows = rows
@@ -53,12 +53,12 @@ class Table:
 
 @pytest.fixture
 def table(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[int, tuple[float, int]]], Table]:
-    """Puts a test's own processes beside this one."""
+    """Adds a test's processes to the real ones."""
     return lambda rows: Table(monkeypatch, {ME: (10.0, 1), **rows})
 
 
 def test_a_child_and_its_child_belong_to_this_process() -> None:
-    """Data loader workers and what they start count as the notebook's own; its parent does not."""
+    """Data loader workers and their children count as the notebook's own; its parent does not."""
     code = (
         "import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=-1); "
         "print(p.pid, flush=True); input(); p.communicate(b'x')"
@@ -86,7 +86,7 @@ def test_a_child_and_its_child_belong_to_this_process() -> None:
 def test_a_reused_pid_is_not_taken_for_family(
     table: Callable[[dict[int, tuple[float, int]]], Table],
 ) -> None:
-    """A stranger that got the number of a dead child is a stranger, and the other way round."""
+    """An unrelated process that got the id of a dead child is not a child, and the other way round."""
     rows = table({50: (20.0, ME), 60: (20.0, 7), 7: (5.0, 1)}).rows
     clock = ManualClock()
     family = OwnProcessTree(clock)
@@ -99,7 +99,7 @@ def test_a_reused_pid_is_not_taken_for_family(
 def test_a_parent_younger_than_its_child_is_a_stranger(
     table: Callable[[dict[int, tuple[float, int]]], Table],
 ) -> None:
-    """The number of a dead parent that somebody else has got does not lead to this process."""
+    """The reused id of a dead parent does not lead to this process."""
     table({50: (20.0, 40), 40: (25.0, ME), 51: (20.0, 41)})
     family = OwnProcessTree(ManualClock())
     assert (family.contains(50), family.contains(51), family.contains(99)) == (False, False, False)
@@ -117,13 +117,13 @@ def test_a_parent_younger_than_its_child_is_a_stranger(
 def test_an_orphan_is_told_by_its_session(
     table: Callable[[dict[int, tuple[float, int]]], Table], rows: dict[int, tuple[float, int]], ours: bool
 ) -> None:
-    """What a kernel started belongs to it though its parent died, unless it began a session of its own."""
+    """What a kernel started belongs to it after its parent died, unless it created a session."""
     table(rows)
     assert OwnProcessTree(ManualClock()).contains(50) is ours
 
 
 def test_who_was_ours_stays_ours(table: Callable[[dict[int, tuple[float, int]]], Table]) -> None:
-    """A worker that was seen before its parent died goes on counting, in later runs too."""
+    """A worker that was seen before its parent died still counts, in later runs too."""
     rows = table({50: (20.0, 40), 40: (15.0, ME)}).rows
     clock = ManualClock()
     family = OwnProcessTree(clock)
@@ -140,7 +140,7 @@ def test_who_was_ours_stays_ours(table: Callable[[dict[int, tuple[float, int]]],
 
 
 def test_a_daemon_of_a_session_leader() -> None:
-    """A program that outlives the one that started it, as `nohup program &` does, is still its kernel's."""
+    """A program that outlives its parent, as `nohup program &` does, still belongs to its kernel."""
     code = (
         "import os, subprocess\n"
         "from gpuwidget.system.processes import OwnProcessTree\n"
@@ -167,7 +167,7 @@ def test_a_daemon_of_a_session_leader() -> None:
 def test_several_families_are_told_apart(
     table: Callable[[dict[int, tuple[float, int]]], Table],
 ) -> None:
-    """Each process belongs to the nearest of its elders that was asked for, or to none of them."""
+    """Each process belongs to its nearest root, or to none."""
     rows: dict[int, Any] = {
         100: (20.0, ME),  # a kernel,
         101: (21.0, 100),  # its worker,
@@ -187,7 +187,7 @@ def test_several_families_are_told_apart(
 
 
 def test_families_come_and_go(table: Callable[[dict[int, tuple[float, int]]], Table]) -> None:
-    """A restarted kernel does not inherit its forerunner's orphans, also where it got the same number."""
+    """A restarted kernel does not inherit its predecessor's orphans, even with the same id."""
     rows: dict[int, Any] = table({100: (20.0, ME), 50: (21.0, 100), 51: (21.0, 60), 60: (20.0, 1)}).rows
     families = ProcessTrees(ManualClock())
     families.set_roots([100])
@@ -204,7 +204,7 @@ def test_families_come_and_go(table: Callable[[dict[int, tuple[float, int]]], Ta
 
 
 def test_a_circle_of_parents_ends(table: Callable[[dict[int, tuple[float, int]]], Table]) -> None:
-    """Numbers that change hands during the walk can't keep it going for ever."""
+    """Ids that are reused during the walk can't make it endless."""
     table({50: (20.0, 51), 51: (20.0, 50)})
     assert OwnProcessTree(ManualClock()).contains(50) is False
 
@@ -212,7 +212,7 @@ def test_a_circle_of_parents_ends(table: Callable[[dict[int, tuple[float, int]]]
 def test_family_is_looked_up_once_in_a_while(
     table: Callable[[dict[int, tuple[float, int]]], Table],
 ) -> None:
-    """Many questions about the same process cost one look in two seconds; about ourselves, none."""
+    """Many queries for the same process cost one check in two seconds; queries for ourselves cost none."""
     counted = table({50: (20.0, 40), 40: (15.0, ME)})
     clock = ManualClock()
     family = OwnProcessTree(clock)
@@ -229,7 +229,7 @@ def test_family_is_looked_up_once_in_a_while(
 def test_a_long_lived_process_remembers_only_so_much(
     table: Callable[[dict[int, tuple[float, int]]], Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many processes come and go, what is remembered of them stays small."""
+    """However many processes come and go, the cache stays small."""
     monkeypatch.setattr(processes, "_identify", lambda pid, origin: Identity("ada", str(pid), ""))
     table(dict.fromkeys(range(2, 5000), (20.0, 1)))
     family, directory = OwnProcessTree(ManualClock()), ProcessDirectory(ManualClock())
@@ -246,7 +246,7 @@ def test_a_long_lived_process_remembers_only_so_much(
 
 
 def test_user_program_and_arguments_of_a_process(tmp_path: Path) -> None:
-    """They are those of the operating system, without the value of a secret option."""
+    """User and command line are those of the operating system, without the value of a secret option."""
     script = tmp_path / "train.py"
     script.write_text("print(flush=True); input()")
     command = [sys.executable, "-u", str(script), "--hf-token", "hf_SECRET", "--lr", "1"]
@@ -266,7 +266,7 @@ def test_user_program_and_arguments_of_a_process(tmp_path: Path) -> None:
     [("/home/ada/work/train.ipynb", "train.ipynb"), ("a-console-1", None), (None, None)],
 )
 def test_the_notebook_that_a_process_runs_for(session: str | None, notebook: str | None) -> None:
-    """A kernel and its children are known by the notebook's file name; other processes by none."""
+    """A kernel and its children are identified by the notebook's file name; other processes by none."""
     environment = {name: value for name, value in os.environ.items() if name != "JPY_SESSION_NAME"}
     if session is not None:
         environment["JPY_SESSION_NAME"] = session
@@ -277,7 +277,7 @@ def test_the_notebook_that_a_process_runs_for(session: str | None, notebook: str
         env=environment,
     )
     assert child.stdout is not None
-    # Popen returns while the system is still laying out the new program, its environment last of all.
+    # Popen returns while the system still sets up the new program, its environment last.
     child.stdout.readline()
     try:
         assert processes.notebook_of(child.pid) == notebook
@@ -289,7 +289,7 @@ def test_the_notebook_that_a_process_runs_for(session: str | None, notebook: str
 def test_names_are_asked_once_for_each_process(
     table: Callable[[dict[int, tuple[float, int]]], Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process is looked up once; a later one with its number, and one that is gone, are told apart."""
+    """A process is looked up once; a later one with its id, and one that has ended, are distinguished."""
     asked: list[int] = []
 
     def identify(pid: int, origin: object) -> Identity:
@@ -312,7 +312,7 @@ def test_names_are_asked_once_for_each_process(
 
 
 def test_a_process_that_may_not_be_read_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody else's process gives what it may, and no error."""
+    """Another user's process returns what is readable, and raises no error."""
 
     def denied(self: psutil.Process) -> list[str]:
         raise psutil.AccessDenied(self.pid)
@@ -337,7 +337,7 @@ def test_the_hosts_pid_namespace_is_known_by_its_inode(
 
 
 def test_without_namespaces_nobody_can_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A system that does not tell is taken for one whose ids do not match."""
+    """A system without namespaces counts as one whose ids do not match."""
 
     def absent(path: str) -> os.stat_result:
         raise FileNotFoundError(path)
@@ -349,7 +349,7 @@ def test_without_namespaces_nobody_can_say(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_memory_of_this_process() -> None:
-    """Resident memory grows by what is touched, and the peak stays when it is given back."""
+    """Resident memory grows with what is touched, and the peak stays after it is freed."""
     before = processes.resident_memory()
     held = bytearray(b"x" * (64 * 1024**2))
     during, peak = processes.resident_memory(), processes.peak_resident_memory()
@@ -365,7 +365,7 @@ def test_memory_of_this_process() -> None:
 
 
 def test_memory_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Elsewhere the resident memory comes from psutil, and the peak is unknown."""
+    """On other systems the resident memory comes from psutil, and the peak is unknown."""
 
     def absent(path: str) -> bytes:
         raise FileNotFoundError(path)
@@ -378,7 +378,7 @@ def test_memory_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_family_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Elsewhere parents come from psutil."""
+    """On other systems parents come from psutil."""
     monkeypatch.setattr(psutil, "LINUX", False)
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
@@ -398,7 +398,7 @@ def test_host_memory_is_what_no_program_could_get() -> None:
 
 
 def test_whether_there_is_a_child() -> None:
-    """From its start until somebody has waited for it, which the question does not."""
+    """A child counts from its start until it is waited for; the query does not wait for it."""
     program = """
 import os, sys
 from gpuwidget.system.processes import children_cpu_time, has_children
@@ -414,7 +414,7 @@ print(said)
 
 
 def test_cpu_time_of_children_and_theirs() -> None:
-    """What a child and its own child spend is counted while they live, and not lost when they have ended."""
+    """CPU time of a child and of its child counts while they live, and is not lost when they end."""
     spin = "import time\nwhile time.process_time() < 0.3: pass\n"
     child = f"import subprocess, sys\n{spin}subprocess.run([sys.executable, '-c', {spin!r}])\n"
     child += "sys.stdout.write('x')\nsys.stdout.flush()\nsys.stdin.read()"
@@ -434,7 +434,7 @@ def test_cpu_time_of_children_and_theirs() -> None:
 
 
 def test_who_has_a_cuda_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Known by memory that is mapped from CUDA's device: who has it open only may be reading figures."""
+    """A CUDA context is detected by memory mapped from CUDA's device: an open file may be NVML's."""
     device = tmp_path / "nvidia-uvm"
     device.write_bytes(b"0")
     monkeypatch.setattr(processes, "_CUDA_DEVICE", str(device))

@@ -11,7 +11,7 @@ from helpers_reports import HOSTILE
 from gpuwidget.measure.out_of_memory import CellShare, Facts, Held, Other, Story
 from gpuwidget.model.report import Holder, HolderKind
 from gpuwidget.model.units import GIB, MIB
-from gpuwidget.pytorch.segments import Segment
+from gpuwidget.pytorch.allocator import Segment
 from gpuwidget.views.oom_card import bundle
 
 

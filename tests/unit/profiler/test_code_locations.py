@@ -10,7 +10,7 @@ from helpers_frames import CELL, KERNEL, NAMES, OTHER_CELL, stack
 
 from gpuwidget.model.cell_source import CellSource
 from gpuwidget.model.report import WAITING_FOR_CHILD, in_call
-from gpuwidget.profiler.code_places import Places
+from gpuwidget.profiler.code_locations import CodeLocator
 
 STDLIB = sysconfig.get_path("stdlib")
 IPYTHON = "/lib/site-packages/IPython/core/"
@@ -23,11 +23,15 @@ SLEEP = ("/lib/site-packages/lib.py", "sleep", 2)
 
 def where(text: str, *frames: tuple[str, str, int]) -> tuple[int | None, str | None, str | None]:
     """The cell's line, the user's frame below it and the call."""
-    places = Places(NAMES.__contains__, NAMES.get, CellSource.parse(text))
-    places.begin(stack(KERNEL), None)
-    place = places.find(stack(KERNEL, *frames))
-    user = places.frame(place.user, places.line(place.user, place.user_at)) if place.user else None
-    return places.line(place.own, place.own_at), user, places.call(place.call)
+    locator = CodeLocator(NAMES.__contains__, NAMES.get, CellSource.parse(text))
+    locator.begin(stack(KERNEL), None)
+    location = locator.locate(stack(KERNEL, *frames))
+    user = (
+        locator.frame(location.user, locator.line(location.user, location.user_offset))
+        if location.user
+        else None
+    )
+    return locator.line(location.cell, location.cell_offset), user, locator.call(location.call)
 
 
 @pytest.mark.parametrize("above", ["", "%%gpuwatch\n", "\n\n%%gpuwatch --no-live\n\n"])
@@ -77,7 +81,7 @@ def test_a_line_magic_is_its_lines() -> None:
     ],
 )
 def test_code_that_torch_compiled_is_no_file_of_the_users(path: str, monkeypatch: Any) -> None:
-    """It is named by what it is, not by its place in a cache."""
+    """It is named by what it is, not by its location in a cache."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/scratch/compiled")
     assert where("", CELL_1, ("/home/me/train.py", "step", 9), (path, "call", 4)) == (
         1,
@@ -100,7 +104,7 @@ PEXPECT = (
     ("frames", "user"),
     [
         (SYSTEM + PEXPECT, None),
-        # Neither the name of a library's function nor its place matters, wherever it is installed.
+        # Neither the name of a library's function nor its location matters, wherever it is installed.
         ((("/home/me/train.py", "step", 9), *SYSTEM, *PEXPECT), "train.py:9 step"),
         (((f"{STDLIB}/subprocess.py", "run", 3), (f"{STDLIB}/subprocess.py", "Popen.communicate", 5)), None),
         (((f"{STDLIB}/subprocess.py", "Popen.wait", 3), (f"{STDLIB}/subprocess.py", "_wait", 5)), None),

@@ -6,16 +6,16 @@ import random
 
 import pytest
 
-from gpuwidget.profiler.regression import Mixture, unmix
+from gpuwidget.profiler.counter_windows import WindowMixture, activity_by_line
 
 TRUTH = {1: 4.0, 2: 97.0}
 
 
-def windows(parts: list[float], noise: float = 0.0) -> list[Mixture]:
+def windows(parts: list[float], noise: float = 0.0) -> list[WindowMixture]:
     """A window for each part of line 1; the rest is line 2's."""
     draw = random.Random(7)
     return [
-        Mixture(
+        WindowMixture(
             {1: part, 2: 1 - part},
             TRUTH[1] * part + TRUTH[2] * (1 - part) + draw.uniform(-noise, noise),
         )
@@ -25,12 +25,12 @@ def windows(parts: list[float], noise: float = 0.0) -> list[Mixture]:
 
 def test_windows_that_differ_tell_each_line() -> None:
     """Without noise the activities come out exactly."""
-    assert dict(unmix(windows([0.0, 1.0] * 6)) or {}) == pytest.approx({1: 4.0, 2: 97.0})
+    assert dict(activity_by_line(windows([0.0, 1.0] * 6)) or {}) == pytest.approx({1: 4.0, 2: 97.0})
 
 
 def test_noise_is_averaged() -> None:
     """The driver's whole percents and jitter move an activity by a few points at most."""
-    found = unmix(windows([0.0, 0.2, 0.5, 0.8, 1.0] * 6, noise=5.0))
+    found = activity_by_line(windows([0.0, 0.2, 0.5, 0.8, 1.0] * 6, noise=5.0))
     assert found is not None
     assert found[1] == pytest.approx(4.0, abs=3.0)
     assert found[2] == pytest.approx(97.0, abs=3.0)
@@ -47,28 +47,28 @@ def test_noise_is_averaged() -> None:
 )
 def test_windows_that_are_alike_tell_nothing(parts: list[float]) -> None:
     """Any activities would fit such windows: there is no answer rather than a wrong one."""
-    assert unmix(windows(parts)) is None
+    assert activity_by_line(windows(parts)) is None
 
 
 def test_what_fits_no_line_tells_nothing() -> None:
     """Utilization that has nothing to do with the lines, as another process makes it, gives no answer."""
     draw = random.Random(3)
-    mixed = [Mixture({1: part, 2: 1 - part}, draw.uniform(0, 100)) for part in [0.0, 0.5, 1.0] * 8]
-    assert unmix(mixed) is None
+    mixed = [WindowMixture({1: part, 2: 1 - part}, draw.uniform(0, 100)) for part in [0.0, 0.5, 1.0] * 8]
+    assert activity_by_line(mixed) is None
 
 
 def test_one_line_is_the_mean() -> None:
     """A cell of one line has the mean of all windows."""
-    assert dict(unmix([Mixture({3: 1.0}, 40.0)] * 12) or {}) == pytest.approx({3: 40.0})
+    assert dict(activity_by_line([WindowMixture({3: 1.0}, 40.0)] * 12) or {}) == pytest.approx({3: 40.0})
 
 
 def test_rare_lines_count_together() -> None:
     """Lines with less than a twentieth of the time get no activity, and spoil none."""
     mixed = [
-        Mixture({1: part, 2: 0.98 - part, n: 0.02}, 97.0 * (0.98 - part))
+        WindowMixture({1: part, 2: 0.98 - part, n: 0.02}, 97.0 * (0.98 - part))
         for n, part in enumerate([0.0, 0.3, 0.6, 0.98] * 6, start=10)
     ]
-    found = unmix(mixed)
+    found = activity_by_line(mixed)
     assert found is not None
     assert set(found) == {1, 2}
     assert found[2] == pytest.approx(97.0, abs=2.5)

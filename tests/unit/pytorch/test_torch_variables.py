@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpuwidget.pytorch import loaders_and_models
-from gpuwidget.pytorch.loaders_and_models import Loader, Model
+from gpuwidget.pytorch import torch_variables
+from gpuwidget.pytorch.torch_variables import Loader, Model
 
 torch: Any = pytest.importorskip("torch")
 
@@ -29,7 +29,7 @@ def test_loaders_and_their_settings() -> None:
         "mine": mine(Data(), num_workers=1, pin_memory=True, prefetch_factor=5, persistent_workers=True),
         "x": 3,
     }
-    assert loaders_and_models.loaders(variables.items()) == (
+    assert torch_variables.loaders(variables.items()) == (
         Loader("plain", 0, False, None, False),
         Loader("mine", 1, True, 5, True),
     )
@@ -46,7 +46,7 @@ def test_models_by_where_their_parameters_are() -> None:
         "lazy": torch.nn.LazyLinear(4),
         "x": torch.zeros(9),
     }
-    assert loaders_and_models.models(variables.items()) == (
+    assert torch_variables.models(variables.items()) == (
         Model("tied", "Sequential", (8 * 4 + 4) * 4 + 4 * 4 * 4 + 8, 0, False),
         Model("conv", "Sequential", 4, 0, True),
         Model("meta", "Linear", 0, 0, False),
@@ -65,7 +65,7 @@ def test_what_a_model_keeps_is_counted_by_storages() -> None:
     model.register_buffer("wide", torch.zeros(1).expand(1_000_000))
     with FakeTensorMode():
         imagined = torch.nn.Linear(4096, 4096)
-    found = loaders_and_models.models([("model", model), ("imagined", imagined)])
+    found = torch_variables.models([("model", model), ("imagined", imagined)])
     assert [(one.on_cpu, one.on_gpu) for one in found] == [(4004, 0), (0, 0)]
 
 
@@ -73,20 +73,20 @@ def test_a_size_that_could_not_be_counted_is_unknown(monkeypatch: pytest.MonkeyP
     """A sparse buffer, a scripted module, whose memory lies elsewhere, or more parts than are looked at."""
     model = torch.nn.Linear(8, 4)
     model.register_buffer("mask", torch.zeros(1000, 1000).to_sparse())
-    assert loaders_and_models.models([("model", model)]) == (Model("model", "Linear", None, None, False),)
-    (scripted,) = loaders_and_models.models([("scripted", torch.jit.script(torch.nn.Linear(8, 4)))])
+    assert torch_variables.models([("model", model)]) == (Model("model", "Linear", None, None, False),)
+    (scripted,) = torch_variables.models([("scripted", torch.jit.script(torch.nn.Linear(8, 4)))])
     assert (scripted.on_cpu, scripted.on_gpu) == (None, None)
-    monkeypatch.setattr(loaders_and_models, "_MOST_OBJECTS", 20)
+    monkeypatch.setattr(torch_variables, "_MAX_OBJECTS", 20)
     large = torch.nn.Sequential(*(torch.nn.Linear(2, 2) for _ in range(20)))
-    (one,) = loaders_and_models.models([("large", large)])
+    (one,) = torch_variables.models([("large", large)])
     assert (one.on_cpu, one.on_gpu) == (None, None)
 
 
 def test_a_model_of_many_names_is_walked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two hundred names of one model cost as much as one."""
     model = torch.nn.Sequential(*(torch.nn.Linear(2, 2) for _ in range(20)))
-    monkeypatch.setattr(loaders_and_models, "_MOST_OBJECTS", 200)
-    found = loaders_and_models.models([(f"name{n}", model) for n in range(200)])
+    monkeypatch.setattr(torch_variables, "_MAX_OBJECTS", 200)
+    found = torch_variables.models([(f"name{n}", model) for n in range(200)])
     assert {(one.on_cpu, one.on_gpu) for one in found} == {(20 * 6 * 4, 0)}
     assert len(found) == 200
 
@@ -104,7 +104,7 @@ def test_a_model_whose_class_raises_hides_no_other() -> None:
 
     broken = torch.nn.Linear(2, 2)
     broken.__dict__["_buffers"] = {"bad": 3}
-    found = loaders_and_models.models([("odd", Odd()), ("broken", broken), ("well", torch.nn.Linear(2, 2))])
+    found = torch_variables.models([("odd", Odd()), ("broken", broken), ("well", torch.nn.Linear(2, 2))])
     assert [(one.name, one.type, one.on_cpu) for one in found] == [
         ("odd", "Odd", 0),
         ("broken", "Linear", 24),
@@ -120,12 +120,12 @@ def test_odd_objects_are_left_alone() -> None:
 
     odd = type("Odd", (), {"__class__": property(asked), "__getattr__": asked})
 
-    assert loaders_and_models.models([("odd", odd())]) == ()
-    assert loaders_and_models.loaders([("odd", odd())]) == ()
+    assert torch_variables.models([("odd", odd())]) == ()
+    assert torch_variables.loaders([("odd", odd())]) == ()
 
 
 def test_without_torch_there_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is never imported for this."""
     monkeypatch.delitem(sys.modules, "torch")
-    assert loaders_and_models.loaders([("x", 1)]) == ()
-    assert loaders_and_models.models([("x", 1)]) == ()
+    assert torch_variables.loaders([("x", 1)]) == ()
+    assert torch_variables.models([("x", 1)]) == ()

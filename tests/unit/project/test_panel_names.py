@@ -1,4 +1,4 @@
-"""The panel's words and versions, which TypeScript has to write down a second time."""
+"""Names and versions that the panel's TypeScript repeats."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WORDS = ROOT / "labextension" / "src" / "panel" / "words.ts"
 
 
 def test_the_panel_is_warm_where_the_other_views_are() -> None:
-    """What holds a clock down is a worry in the panel if and only if it is one in the table."""
+    """The panel highlights a throttle reason if and only if Python's table does."""
     (quiet,) = re.findall(r"QUIET_THROTTLES[^[]*\[([^]]*)\]", WORDS.read_text(encoding="utf-8"))
     every = set(throttle_reasons.reason_names((1 << 11) - 1)) | set(
         throttle_reasons.reason_names(throttle_reasons.HW_SLOWDOWN)
@@ -23,12 +23,12 @@ def test_the_panel_is_warm_where_the_other_views_are() -> None:
 
 
 def test_the_panel_has_the_package_s_version() -> None:
-    """What JupyterLab lists as installed is what pip lists."""
+    """JupyterLab lists the same version as installed as pip."""
     assert json.loads((ROOT / "package.json").read_text())["version"] == gpuwidget.__version__
 
 
 def test_no_text_offers_a_name_that_is_on_no_index() -> None:
-    """Whoever followed it would get nothing, or one day what somebody else puts there under that name."""
+    """No text offers pip install of the bare name: the index has nothing of ours under it yet."""
     sources = [*ROOT.glob("gpuwidget/**/*.py"), *ROOT.glob("labextension/src/**/*.ts")]
     sources += ROOT.glob("gpuwidget/locale/**/*.po*")
     offer = re.compile(r"pip install (?:--?\S+ )*['\"]?(?:jupyterlab-)?gpuwidget", re.IGNORECASE)

@@ -1,4 +1,4 @@
-"""What a report says of one GPU, and why what is unknown is so."""
+"""The report of one GPU, with the reasons for unknown values."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from dataclasses import replace
 import pytest
 from helpers_samples import GIB, h200, reading
 
-from gpuwidget.measure.gpu_reports import GpuReports
-from gpuwidget.measure.gpu_totals import Track
+from gpuwidget.measure.gpu_totals import GpuTotals
+from gpuwidget.measure.run_report import GpuReportBuilder
 from gpuwidget.model.report import Span, TorchMemory
-from gpuwidget.pytorch.cuda_state import Counters, DeviceAccount, TorchDevice
+from gpuwidget.pytorch.cuda_state import AllocatorCounters, TorchDevice
+from gpuwidget.pytorch.peak_tracker import DevicePeaks
 
 GPU = h200(0)
 DEVICE = TorchDevice(index=1, uuid=GPU.uuid)
-BEFORE = Counters(
+BEFORE = AllocatorCounters(
     allocated=1 * GIB,
     allocated_peak=1 * GIB,
     reserved=2 * GIB,
@@ -25,7 +26,7 @@ BEFORE = Counters(
     inactive_split=0,
 )
 AFTER = replace(BEFORE, allocated=3 * GIB, reserved=4 * GIB, alloc_retries=5)
-ACCOUNT = DeviceAccount(before=BEFORE, after=AFTER, allocated_peak=3 * GIB, reserved_peak=4 * GIB)
+ACCOUNT = DevicePeaks(before=BEFORE, after=AFTER, allocated_peak=3 * GIB, reserved_peak=4 * GIB)
 
 
 @pytest.fixture(autouse=True)
@@ -33,14 +34,16 @@ def _no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "torch", raising=False)
 
 
-def track() -> Track:
-    """A GPU that was read once."""
-    return Track(GPU, reading(GPU), 1.0)
+def totals() -> GpuTotals:
+    """A GPU with one reading."""
+    return GpuTotals(GPU, reading(GPU), 1.0)
 
 
-def test_with_torchs_own_figures() -> None:
-    """The device of torch's that is this GPU, and what the run did to its memory there."""
-    report = GpuReports([DEVICE], {1: ACCOUNT}, {1: GIB}, recorded=False).of(track(), 1.0, shown=True)
+def test_torchs_memory_counters() -> None:
+    """The report has the torch device that is this GPU, and the changes of torch's memory on it."""
+    report = GpuReportBuilder([DEVICE], {1: ACCOUNT}, {1: GIB}, recorded=False).build(
+        totals(), 1.0, shown=True
+    )
     assert (report.uuid, report.index, report.torch_device, report.shown) == (GPU.uuid, 0, "cuda:1", True)
     assert report.torch == TorchMemory(
         allocated=Span(1 * GIB, 3 * GIB, 3 * GIB),
@@ -53,32 +56,34 @@ def test_with_torchs_own_figures() -> None:
     assert not {"torch", "returnable", "alloc_retries", "ooms"} & set(report.missing)
 
 
-def test_what_torch_does_not_say() -> None:
-    """Counters that were reset, and a list of segments that there is not, are unknown with that reason."""
+def test_unknown_counters_have_a_reason() -> None:
+    """Counters that were reset, and a missing list of segments, are None with that reason."""
     account = replace(ACCOUNT, before=replace(BEFORE, ooms=9))
-    report = GpuReports([DEVICE], {1: account}, {1: None}, recorded=False).of(track(), 1.0, shown=True)
+    report = GpuReportBuilder([DEVICE], {1: account}, {1: None}, recorded=False).build(
+        totals(), 1.0, shown=True
+    )
     assert report.torch is not None
     assert (report.torch.ooms, report.torch.returnable) == (None, None)
     assert report.missing["ooms"] == "code in this run reset torch's counters"
     assert report.missing["returnable"] == "torch gave no list of its segments that agrees with its counters"
-    unchanged = GpuReports([DEVICE], {1: ACCOUNT}, {}, recorded=False).of(track(), 1.0, shown=True)
+    unchanged = GpuReportBuilder([DEVICE], {1: ACCOUNT}, {}, recorded=False).build(totals(), 1.0, shown=True)
     assert unchanged.missing["returnable"] == "not looked for, as the run changed nothing of torch's memory"
 
 
-def test_why_there_is_nothing_of_torchs() -> None:
-    """Without torch, and of a recording's GPU."""
+def test_why_torchs_memory_is_missing() -> None:
+    """torch's memory has a reason without torch, and for a recording's GPU."""
     reasons = [
-        GpuReports([], {}, {}, recorded=recorded).of(track(), 1.0, shown=False).missing["torch"]
+        GpuReportBuilder([], {}, {}, recorded=recorded).build(totals(), 1.0, shown=False).missing["torch"]
         for recorded in (False, True)
     ]
     assert reasons == ["torch is not loaded", "what torch holds here is no part of a recording"]
 
 
-def test_what_the_driver_keeps_may_be_unknown() -> None:
-    """Where it does not say how much, the report says so."""
+def test_reserved_memory_may_be_unknown() -> None:
+    """Where the driver does not give its reserved memory, the report has a reason."""
     one = replace(GPU, memory_reserved=None)
     found = [
-        GpuReports([], {}, {}, recorded=False).of(Track(gpu, reading(gpu), 1.0), 1.0, shown=True)
+        GpuReportBuilder([], {}, {}, recorded=False).build(GpuTotals(gpu, reading(gpu), 1.0), 1.0, shown=True)
         for gpu in (GPU, one)
     ]
     assert ["memory_reserved" in report.missing for report in found] == [False, True]

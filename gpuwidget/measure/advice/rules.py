@@ -1,0 +1,99 @@
+"""Evaluate the rules in the order of their weight, at a run's end and while it goes on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from gpuwidget.measure.advice import messages
+from gpuwidget.measure.advice.clocks import throttled
+from gpuwidget.measure.advice.code import model_on_cpu, sync_points
+from gpuwidget.measure.advice.compute import copies, memory_bound, small_kernels, tensor_cores_idle
+from gpuwidget.measure.advice.cudnn import cudnn_benchmark, cudnn_off
+from gpuwidget.measure.advice.evidence import RunEvidence
+from gpuwidget.measure.advice.memory import fragmentation, growing_memory
+from gpuwidget.measure.advice.multi_gpu import idle_gpus, straggler
+from gpuwidget.measure.advice.pipeline import input_pipeline
+from gpuwidget.model.report import Advice
+
+Rule = Callable[[RunEvidence], Advice | None]
+
+_LOG = logging.getLogger(__name__)
+_MEMORY_RULES: tuple[Rule, ...] = (growing_memory, fragmentation)
+"""These need no minimum duration: their counts and sizes are exact."""
+_ACTIVITY_RULES: tuple[Rule, ...] = (
+    model_on_cpu,
+    straggler,
+    input_pipeline,
+    copies,
+    sync_points,
+    small_kernels,
+    tensor_cores_idle,
+    idle_gpus,
+    throttled,
+    cudnn_off,
+    cudnn_benchmark,
+    memory_bound,
+)
+"""The weightiest first: what leaves a GPU without work, then what makes its work slower."""
+_NOT_BESIDE_STRAGGLER: tuple[Rule, ...] = (
+    input_pipeline,
+    copies,
+    small_kernels,
+    tensor_cores_idle,
+    memory_bound,
+)
+"""These misread a GPU that waits for another one."""
+_WITHOUT_ATTRIBUTION: tuple[Rule, ...] = (model_on_cpu,)
+"""These check themselves what holds where the GPUs' work cannot be attributed to this process."""
+
+
+def advise(evidence: RunEvidence) -> tuple[Advice, ...]:
+    """Return the advice of all rules, the surest and weightiest first."""
+    found: list[Advice] = []
+    has_straggler = False
+    for rule in _ACTIVITY_RULES if evidence.long_enough else ():
+        advice = None if has_straggler and rule in _NOT_BESIDE_STRAGGLER else _evaluate(rule, evidence)
+        has_straggler = has_straggler or (advice is not None and rule is straggler)
+        if advice is not None and not evidence.own and rule not in _WITHOUT_ATTRIBUTION:
+            advice = _unattributed(advice, evidence)
+        found += [advice] if advice is not None else []
+    found += [advice for rule in _MEMORY_RULES if (advice := _evaluate(rule, evidence)) is not None]
+    return tuple(sorted(found, key=lambda advice: not advice.sure))
+
+
+def _evaluate(rule: Rule, evidence: RunEvidence) -> Advice | None:
+    try:
+        return rule(evidence)
+    except Exception:  # unexpected figures must not disable the other rules
+        _LOG.debug("An advice rule failed", exc_info=True)
+        return None
+
+
+def _unattributed(advice: Advice, evidence: RunEvidence) -> Advice | None:
+    """Weaken advice about work that may be another process's; None where it can only be another's."""
+    if not evidence.context.other_gpu_work:
+        return None
+    return replace(advice, sure=False, text=messages.unattributed(advice.text))
+
+
+_LIVE_FROM_S = 30.0
+"""A cell that ends earlier has its card soon enough."""
+_LIVE_EVERY_S = 5.0
+
+
+class LiveAdvice:
+    """The weightiest advice of a run that goes on, evaluated every five seconds."""
+
+    def __init__(self) -> None:
+        self._due = _LIVE_FROM_S
+        self._shown: Advice | None = None
+
+    def at(self, t: float, evidence: Callable[[], RunEvidence]) -> Advice | None:
+        """Return the advice ``t`` seconds into the run; ``evidence`` is called only when it is due."""
+        if t >= self._due:
+            self._due = t + _LIVE_EVERY_S
+            found = advise(evidence())
+            self._shown = found[0] if found else None
+        return self._shown

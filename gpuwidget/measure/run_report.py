@@ -1,0 +1,209 @@
+"""Build the report of a run from its GPUs' totals and from torch's counters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gpuwidget.measure import notes, reasons
+from gpuwidget.measure.gpu_totals import GpuTotals
+from gpuwidget.measure.run_gpus import RunGpus
+from gpuwidget.measure.timeline import TimelineMarks
+from gpuwidget.measure.torch_memory import NO_LIST, UNCHANGED, torch_memory
+from gpuwidget.model.report import (
+    REPORT_SCHEMA,
+    GpuReport,
+    GpuTimeline,
+    Note,
+    Report,
+    RunInfo,
+    SoftwareVersions,
+    SourceInfo,
+    Span,
+    Timeline,
+)
+from gpuwidget.model.samples import Origin
+from gpuwidget.pytorch import cuda_state
+from gpuwidget.pytorch.cuda_state import TorchDevice
+from gpuwidget.pytorch.peak_tracker import DevicePeaks, PeakScope
+
+_NOT_SAMPLED = "The NVIDIA driver did not answer in time."
+
+
+class GpuReportBuilder:
+    """Builds the reports of GPUs from their totals and torch's memory on their devices."""
+
+    def __init__(
+        self,
+        devices: Sequence[TorchDevice],
+        peaks: Mapping[int, DevicePeaks],
+        returnable: Mapping[int, int | None],
+        *,
+        recorded: bool,
+    ) -> None:
+        """``peaks`` and ``returnable`` are by device index.
+
+        ``peaks`` has the changes of torch's memory during the run, ``returnable`` the bytes that emptying
+        the cache would give back. ``recorded``: whether the totals are a recording's.
+        """
+        self._devices = devices
+        self._peaks = peaks
+        self._returnable = returnable
+        self._recorded = recorded
+
+    def build(self, totals: GpuTotals, t: float, *, shown: bool) -> GpuReport:
+        """Return the report of a GPU over ``t`` seconds; reasons for unknown values go to ``totals`` too."""
+        gpu = totals.gpu
+        device = next((d for d in self._devices if cuda_state.same_gpu(gpu.uuid, d.uuid)), None)
+        device_peaks = self._peaks.get(device.index) if device is not None else None
+        process_memory = totals.process_memory()
+        torch = None
+        if device is not None and device_peaks is not None:
+            torch = torch_memory(device_peaks, self._returnable.get(device.index))
+            if torch.returnable is None:
+                totals.missing["returnable"] = NO_LIST if device.index in self._returnable else UNCHANGED
+            if None in (torch.alloc_retries, torch.ooms):
+                totals.missing["alloc_retries"] = totals.missing["ooms"] = reasons.COUNTERS_RESET
+        else:
+            totals.missing["torch"] = self._why_no_torch()
+        if gpu.memory_reserved is None:
+            totals.missing["memory_reserved"] = reasons.RESERVED_UNKNOWN
+        report = GpuReport(
+            uuid=gpu.uuid,
+            index=gpu.index,
+            mig_index=gpu.mig_index,
+            name=gpu.name,
+            torch_device=device.name if device is not None else None,
+            mig_parent=gpu.mig_parent,
+            memory_total=gpu.memory_total,
+            memory_reserved=gpu.memory_reserved,
+            shown=shown,
+            device_memory=totals.device_memory(),
+            process_memory=process_memory,
+            torch=torch,
+            utilization=totals.utilization(t),
+            bursts=totals.bursts,
+            memory_utilization=totals.memory_utilization(t),
+            sm_activity=totals.activity("sm_activity", t),
+            sm_occupancy=totals.activity("sm_occupancy", t),
+            tensor_activity=totals.activity("tensor_activity", t),
+            fp32_activity=totals.activity("fp32_activity", t),
+            dram_activity=totals.activity("dram_activity", t),
+            pcie=totals.traffic("pcie", t),
+            nvlink=totals.traffic("nvlink", t),
+            power_w=totals.power(t),
+            power_limit_w=totals.power_limit(),
+            throttled=totals.throttled(),
+            energy_j=totals.energy(t),
+            lost_since=totals.lost_since,
+            missing=totals.missing,
+            children=notes.programs(totals.children.values()),
+            children_memory=totals.children_memory(),
+        )
+        if process_memory is not None and None not in (process_memory.start, process_memory.end):
+            totals.missing.pop("process_memory", None)
+        return report
+
+    def _why_no_torch(self) -> str:
+        if self._recorded:
+            return reasons.RECORDED_TORCH
+        return cuda_state.no_counters_reason() or reasons.NOT_A_TORCH_DEVICE
+
+
+def build_report(
+    report_type: type[Report],
+    cell: RunInfo,
+    t: float,
+    run_gpus: RunGpus,
+    marks: TimelineMarks,
+    host_memory: Span,
+    peak_scope: PeakScope | None,
+    peaks: Mapping[int, DevicePeaks],
+    returnable: Mapping[int, int | None],
+    contexts_before: frozenset[int],
+) -> Report:
+    """Return the report of a run of ``t`` seconds, the GPU drain included.
+
+    ``contexts_before`` are the devices on which this process had a context at the start.
+    """
+    devices = run_gpus.devices()
+    builder = GpuReportBuilder(devices, peaks, returnable, recorded=run_gpus.recorded)
+    shown = {totals.gpu.uuid for totals in run_gpus.shown()}
+    gpus = tuple(builder.build(totals, t, shown=totals.gpu.uuid in shown) for totals in run_gpus.all)
+    report = report_type(
+        schema=REPORT_SCHEMA,
+        source=_source(run_gpus.origin),
+        environment=_environment(run_gpus.origin),
+        cell=cell,
+        host_memory=host_memory,
+        gpus=gpus,
+        attributed=run_gpus.attributed,
+        timeline=_timeline(run_gpus, marks, shown),
+        notes=(),
+        time=None,
+        advice=(),
+        holders=(),
+        lines=(),
+        energy_idle_j=_idle_energy(run_gpus, t),
+    )
+    found = _notes(run_gpus, gpus, devices, peak_scope, contexts_before)
+    return report.with_notes(*found, *marks.notes())
+
+
+def _source(origin: Origin | None) -> SourceInfo:
+    if origin is None:
+        return SourceInfo(kind="none", reason=_NOT_SAMPLED, recording=None)
+    return SourceInfo(kind=origin.kind, reason=origin.reason, recording=origin.recording)
+
+
+def _environment(origin: Origin | None) -> SoftwareVersions:
+    versions = cuda_state.versions()
+    return SoftwareVersions(
+        driver=origin.driver if origin is not None else None,
+        cuda_driver=origin.cuda_driver if origin is not None else None,
+        torch=versions.torch,
+        cuda=versions.cuda,
+        cudnn=versions.cudnn,
+        default_device=versions.default_device,
+    )
+
+
+def _idle_energy(run_gpus: RunGpus, t: float) -> float | None:
+    idle = [totals.energy_idle(t) for totals in run_gpus.shown()]
+    return sum(one for one in idle if one is not None) if idle and None not in idle else None
+
+
+def _timeline(run_gpus: RunGpus, marks: TimelineMarks, shown: set[str]) -> Timeline:
+    t, time_series = run_gpus.time_series()
+    return Timeline(
+        t=t,
+        marks=marks.all(),
+        gpus=tuple(
+            GpuTimeline(
+                uuid=uuid,
+                utilization=series.utilization,
+                device_memory=tuple(None if value is None else int(value) for value in series.memory_used),
+                power_w=series.power_w,
+                sm_activity=series.sm_activity,
+            )
+            for uuid, series in time_series.items()
+            if uuid in shown
+        ),
+    )
+
+
+def _notes(
+    run_gpus: RunGpus,
+    gpus: Sequence[GpuReport],
+    devices: Sequence[TorchDevice],
+    peak_scope: PeakScope | None,
+    contexts_before: frozenset[int],
+) -> list[Note]:
+    new = {f"cuda:{index}" for index in cuda_state.devices_with_context() if index not in contexts_before}
+    found = notes.gpu_notes(list(zip(gpus, run_gpus.all, strict=True)), new)
+    if peak_scope is not None:
+        gpu_names = {gpu.torch_device: notes.gpu_name(gpu) for gpu in gpus}
+        names = {device.index: gpu_names.get(device.name, device.name) for device in devices}
+        found += notes.peak_resets(peak_scope, names)
+    if not run_gpus.attributed and run_gpus.origin is not None:
+        found += notes.unattributed(gpus, run_gpus.origin)
+    return found

@@ -1,0 +1,207 @@
+"""A run's timeline: the time series of its GPUs and its marks, in constant memory however long it runs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from gpuwidget.measure import notes
+from gpuwidget.measure.gpu_totals import GpuTotals
+from gpuwidget.model.report import Mark, Note
+from gpuwidget.sampler import INTERVAL_S
+
+MAX_POINTS = 240
+"""Maximum points of a time series in a report."""
+MEMORY_INTERVAL_S = 0.1
+"""Seconds between two readings of memory, unless the samples' interval is shorter."""
+_MAX_MARKS = 200
+_MAX_PRINTED = 100
+_KEEP_MAXIMUM = (False, True, False, False)
+"""For each of a GPU's metrics: whether merged points keep the maximum (memory) or the mean."""
+
+
+@dataclass(slots=True)
+class _Series:
+    """The bins of one metric: the mean of the values in each, or their maximum."""
+
+    keep_maximum: bool
+    values: list[float | None] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+
+    def append(self, value: float | None) -> None:
+        self.values.append(value)
+        self.counts.append(0 if value is None else 1)
+
+    def merge_into(self, index: int, value: float | None, count: int) -> None:
+        present = self.values[index]
+        if value is None:
+            return
+        if present is None:
+            self.values[index], self.counts[index] = value, count
+        elif self.keep_maximum:
+            self.values[index] = max(present, value)
+        else:
+            total = self.counts[index] + count
+            self.values[index] = present + (value - present) * count / total
+            self.counts[index] = total
+
+    def halve(self) -> None:
+        values, counts = self.values, self.counts
+        self.values, self.counts = values[::2], counts[::2]
+        for index, (value, count) in enumerate(zip(values[1::2], counts[1::2], strict=True)):
+            self.merge_into(index, value, count)
+
+    def halved(self) -> _Series:
+        """Return a copy with half the bins; the last bin of an odd number stays as it is."""
+        even = len(self.values) // 2 * 2
+        copy = _Series(self.keep_maximum, self.values[:even], self.counts[:even])
+        copy.halve()
+        copy.values += self.values[even:]
+        copy.counts += self.counts[even:]
+        return copy
+
+
+class TimeSeries:
+    """Several metrics over one time axis, in at most twice :data:`MAX_POINTS` bins.
+
+    When the bins are full, neighbours are merged and bins become twice as wide: utilization and power are
+    averaged, memory keeps its maximum.
+    """
+
+    def __init__(self, keep_maximum: Sequence[bool], spacing_s: float = 0.0) -> None:
+        """``keep_maximum`` has an entry per metric: True keeps maxima, False means."""
+        self._series = [_Series(keep) for keep in keep_maximum]
+        self._t: list[float] = []
+        self._spacing = spacing_s
+
+    def add(self, t: float, values: Sequence[float | None]) -> None:
+        """Add the metrics at ``t`` seconds, which must rise from call to call."""
+        if self._t and t - self._t[-1] < self._spacing:
+            last = len(self._t) - 1
+            for series, value in zip(self._series, values, strict=True):
+                series.merge_into(last, value, 1)
+            return
+        if len(self._t) == 2 * MAX_POINTS:
+            width = self._t[-1] - self._t[0]
+            self._t = self._t[::2]
+            for series in self._series:
+                series.halve()
+            self._spacing = width / MAX_POINTS
+        self._t.append(t)
+        for series, value in zip(self._series, values, strict=True):
+            series.append(value)
+
+    def add_metrics(self, keep_maximum: Sequence[bool]) -> None:
+        """Add further metrics, unknown until now."""
+        for keep in keep_maximum:
+            self._series.append(_Series(keep, [None] * len(self._t), [0] * len(self._t)))
+
+    def points(
+        self, most: int = MAX_POINTS
+    ) -> tuple[tuple[float, ...], tuple[tuple[float | None, ...], ...]]:
+        """Return the time axis and the metrics, downsampled to at most ``most`` points."""
+        t, all_series = self._t, self._series
+        while len(t) > most:
+            t = t[::2] if len(t) % 2 == 0 else [*t[:-1][::2], t[-1]]
+            all_series = [series.halved() for series in all_series]
+        return tuple(t), tuple(tuple(series.values) for series in all_series)
+
+
+class GpuTimeSeries(NamedTuple):
+    """One GPU's metrics, each with a value for every point in time."""
+
+    utilization: tuple[float | None, ...]
+    """Percent."""
+    memory_used: tuple[float | None, ...]
+    """Bytes of the whole GPU in use."""
+    power_w: tuple[float | None, ...]
+    sm_activity: tuple[float | None, ...]
+    """Percent."""
+
+
+class RunTimeSeries:
+    """The time series of all GPUs of a run."""
+
+    def __init__(self, max_gap_s: float) -> None:
+        """With more than ``max_gap_s`` seconds between two samples, the time between them is unknown."""
+        self._max_gap_s = max_gap_s
+        self._series = TimeSeries((), spacing_s=MEMORY_INTERVAL_S / 2)
+        self._last = 0.0
+
+    def add_gpus(self, count: int) -> None:
+        """Add ``count`` GPUs, unknown until now."""
+        self._series.add_metrics(_KEEP_MAXIMUM * count)
+
+    def add(self, t: float, gpus: Collection[GpuTotals], started: float) -> None:
+        """Add the newest readings of all GPUs, ``t`` seconds into the run that began at ``started``."""
+        if not gpus:
+            return
+        if t - self._last > self._max_gap_s:
+            # A gap must not be drawn as a straight line.
+            self._series.add((t + self._last) / 2, (None,) * len(_KEEP_MAXIMUM) * len(gpus))
+        self._last = t
+        row: list[float | None] = []
+        for gpu in gpus:
+            reading = gpu.reading
+            # The driver's windows before the run are not part of it.
+            window = reading.utilization_window or INTERVAL_S
+            inside = reading.measured is not None and reading.measured >= started + window
+            activity = reading.activity
+            sm = activity.sm if activity is not None and activity.since >= started else None
+            utilization = reading.utilization if inside else None
+            row += (utilization, reading.memory_used, reading.power_w, sm)
+        self._series.add(t, row)
+
+    def points(self) -> tuple[tuple[float, ...], list[GpuTimeSeries]]:
+        """Return seconds since the run's start, rising, and the time series of all GPUs in their order."""
+        t, series = self._series.points()
+        width = len(_KEEP_MAXIMUM)
+        return t, [GpuTimeSeries(*series[n : n + width]) for n in range(0, len(series), width)]
+
+
+class TimelineMarks:
+    """Keeps the user's first 200 marks, and at most 100 printed lines, evenly thinned."""
+
+    def __init__(self) -> None:
+        # Reentrant: a signal handler may print, or a finalizer that the garbage collector runs.
+        self._lock = threading.RLock()
+        self._marks: list[Mark] = []
+        self._printed: list[Mark] = []
+        self._stride = 1
+        self._marks_set = 0
+        self._lines_printed = 0
+
+    def add_mark(self, t: float, label: str) -> None:
+        """Add a mark of the user's, ``t`` seconds into the run."""
+        with self._lock:
+            self._marks_set += 1
+            if len(self._marks) < _MAX_MARKS:
+                self._marks.append(Mark(t, label, "mark"))
+
+    def add_printed(self, t: float, line: str) -> None:
+        """Add a line that the user's code printed, ``t`` seconds into the run."""
+        with self._lock:
+            if self._lines_printed % self._stride == 0:
+                if len(self._printed) == _MAX_PRINTED:
+                    self._printed = self._printed[::2]
+                    self._stride *= 2
+                if self._lines_printed % self._stride == 0:
+                    self._printed.append(Mark(t, line, "printed"))
+            self._lines_printed += 1
+
+    def all(self) -> tuple[Mark, ...]:
+        """Return every mark kept, in the order of time."""
+        with self._lock:
+            return tuple(sorted((*self._marks, *self._printed), key=lambda mark: mark.t))
+
+    def notes(self) -> list[Note]:
+        """Return notes about the marks and lines that were not kept."""
+        with self._lock:
+            found = []
+            if self._marks_set > len(self._marks):
+                found.append(notes.marks_omitted(self._marks_set, len(self._marks)))
+            if self._lines_printed > len(self._printed):
+                found.append(notes.lines_omitted(self._lines_printed, self._stride))
+            return found

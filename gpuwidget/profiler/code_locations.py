@@ -1,0 +1,379 @@
+"""Locate a thread in the user's code: the cell's line, the user's deepest frame below it, the library call.
+
+Frames are not kept, except those of the cell's coroutine, which belong to the notebook anyway. A frame's
+variables are never read: on some Python versions that writes into the running function. No user code runs:
+a cell may await any object, and only Python's built-in awaitables are inspected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import sys
+import sysconfig
+from collections.abc import Callable, Mapping, Sequence
+from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, GeneratorType
+from typing import Any, NamedTuple
+
+from gpuwidget.model.cell_source import MAGIC_FILES, UNKNOWN_SOURCE, CellSource, MagicBody
+from gpuwidget.model.report import WAITING_FOR_CHILD
+from gpuwidget.profiler import preemption
+
+_MAX_CODES = 4096
+_MAX_DEPTH = 2000
+_MAX_AWAIT_DEPTH = 200
+_WRAPPER, _LIBRARY, _NAMED_CALL, _USER, _CELL, _RUNNER, _LINE_MAGIC, _WAITING = range(8)
+"""The kinds of frames. ``_WRAPPER``: a function that only passes a call on. ``_NAMED_CALL``: a library
+function with an entry in ``_CALL_NAMES``. ``_RUNNER``: library code that was on the stack when the cell
+began. ``_LINE_MAGIC``: the code that a magic compiles from its argument, as in ``%time f(x)``; its time
+counts for the line of the magic. ``_WAITING``: a call that waits for a child process; frames below it are
+not the user's, wherever their files are."""
+
+_PACKAGE_PATHS = ("site-packages", "dist-packages", f"{os.sep}ipywidgets{os.sep}")
+"""Parts of the paths of installed packages. ipywidgets is listed since its finalizers can run on any line,
+also where it is installed elsewhere."""
+_WAIT_FUNCTIONS: Mapping[str, Sequence[str]] = {
+    "IPython/core/interactiveshell.py": ("getoutput", "system_piped", "system_raw"),
+    "IPython/core/magics/script.py": ("in_thread",),
+    "IPython/utils/_process_common.py": ("process_handler",),
+    "IPython/utils/_process_posix.py": ("system",),
+    "asyncio/subprocess.py": ("communicate", "wait"),
+    "ipykernel/zmqshell.py": ("system_piped",),
+    "multiprocessing/process.py": ("join",),
+    "pexpect/utils.py": ("poll_ignore_interrupts", "select_ignore_interrupts"),
+    "torch/multiprocessing/spawn.py": ("join",),
+    f"{os.path.basename(sysconfig.get_path('stdlib'))}/subprocess.py": ("communicate", "wait"),
+}
+"""Functions that wait for a child process, by the end of their file's path."""
+_CALL_NAMES = {
+    **{(file, name): WAITING_FOR_CHILD for file, names in _WAIT_FUNCTIONS.items() for name in names},
+    ("torch/utils/data/dataloader.py", "_next_data"): "DataLoader._next_data",
+    ("torch/utils/data/dataloader.py", "_get_iterator"): "DataLoader.__iter__",
+    ("torch/_tensor.py", "backward"): "Tensor.backward",
+    ("torch/cuda/__init__.py", "synchronize"): "torch.cuda.synchronize",
+    ("torch/cuda/streams.py", "synchronize"): "torch.cuda.Event.synchronize",
+}
+"""Public names of calls, by the end of the path of the function's file and the function's name."""
+_COMPILED = "code compiled by torch"
+_COMPILE_CACHE_VARIABLES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+_COMPILE_CACHE_PATHS = ("torchinductor_", "/.triton/cache/")
+_MODULE_NAMES = ("<module", "<cell line")
+_WRAPPER_NAMES = frozenset(
+    {"_call_impl", "_wrapped_call_impl", "wrapper", "_use_grad", "_fn", "decorate_context"}
+)
+
+
+class CodeLocation(NamedTuple):
+    """A thread's position. Code objects are identified by their ``id``, 0 for none."""
+
+    cell: int
+    """The innermost code of the cell; 0 where the thread was in none of it."""
+    cell_offset: int
+    """Offset of the instruction in it."""
+    user: int
+    """The deepest code of the user's that is not part of the cell."""
+    user_offset: int
+    call: int
+    """The library function that the user's code had called. Outside the cell: a function that was not on
+    the stack when the cell began."""
+
+
+class CodeLocator:
+    """Locates one thread during one cell.
+
+    ``is_cell`` returns whether a file's code is a cell's; it is called many times while the cell runs.
+    ``cell_name`` returns ``In[3]`` for a cell's file, else None; it may be slow and is called only for
+    snapshots and reports.
+    """
+
+    def __init__(
+        self,
+        is_cell: Callable[[str], bool],
+        cell_name: Callable[[str], str | None],
+        source: CellSource = UNKNOWN_SOURCE,
+    ) -> None:
+        self._is_cell = is_cell
+        self._cell_name = cell_name
+        self._source = source
+        self._libraries = _library_folders()
+        self._codes: dict[int, CodeType] = {}
+        """Keeps the code objects alive, so that their ids stay unique."""
+        self._kinds: dict[int, int] = {}
+        self._modules: dict[int, str] = {}
+        self._line_offsets: dict[int, int] = {}
+        """For code of the cell: what to add to its line numbers."""
+        self._cell_file: str | None = None
+        self._files_before: frozenset[str] = frozenset()
+        self._task: Any = None
+
+    def begin(self, frame: FrameType | None, task: Any) -> None:
+        """Prepare for a cell that begins on top of ``frame``, in the asyncio ``task``, if any."""
+        files = set()
+        while frame is not None:
+            files.add(frame.f_code.co_filename)
+            frame = frame.f_back
+        self._files_before = frozenset(files)
+        self._task = task
+
+    def end(self) -> None:
+        """Drop the reference to the cell's task; only code objects are kept."""
+        self._task = None
+
+    # -- locating ------------------------------------------------------------------------------------
+
+    def locate(self, top: FrameType | None) -> CodeLocation:
+        """Return the location of the thread whose deepest frame is ``top``."""
+        if self._cell_file is None:
+            self._find_cell_file(top)
+        cell = cell_offset = user = user_offset = named = call = outside = 0
+        in_line_magic = False
+        kinds = self._kinds
+        frame, remaining = top, _MAX_DEPTH
+        while frame is not None and remaining:
+            remaining -= 1
+            code = frame.f_code
+            key = id(code)
+            kind = kinds.get(key)
+            if kind is None:
+                kind = self._register(frame)
+            if kind == _CELL:
+                cell, cell_offset = key, frame.f_lasti
+                break
+            if kind == _USER:
+                if not user:
+                    user, user_offset = key, frame.f_lasti
+            elif kind == _WAITING:
+                user = user_offset = 0
+                named = call = outside = key
+            elif kind == _LINE_MAGIC:
+                in_line_magic = True
+            elif not user and not in_line_magic and kind != _WRAPPER:
+                call = key
+                if kind != _RUNNER:
+                    outside = key
+                if kind == _NAMED_CALL and not named:
+                    named = key
+            frame = frame.f_back
+        if cell:
+            return CodeLocation(cell, cell_offset, user, user_offset, named or call)
+        return self._locate_await(user, user_offset, named or call, named or outside)
+
+    def _find_cell_file(self, top: FrameType | None) -> None:
+        """Take the file of the cell's outermost module-level frame, running or awaiting, as the cell's."""
+        found = None
+        frame = top
+        while frame is not None:
+            if self._is_cell_module(frame.f_code):
+                found = frame.f_code
+            frame = frame.f_back
+        if found is None:
+            found = next((f.f_code for f in self._await_chain() if self._is_cell_module(f.f_code)), None)
+        if found is not None:
+            self._cell_file = found.co_filename
+            self._kinds.clear()
+
+    def _is_cell_module(self, code: CodeType) -> bool:
+        return (
+            code.co_name.startswith(_MODULE_NAMES)
+            and code.co_filename not in self._files_before
+            and self._is_cell(code.co_filename)
+        )
+
+    def _await_chain(self) -> list[FrameType]:
+        """Return the frames of the task's coroutine and what it awaits, from the outermost on."""
+        frames: list[FrameType] = []
+        task = self._task
+        awaitable: object = asyncio.Task.get_coro(task) if issubclass(type(task), asyncio.Task) else None
+        while len(frames) < _MAX_AWAIT_DEPTH:
+            frame: FrameType | None
+            awaited: object
+            if type(awaitable) is CoroutineType:
+                frame, awaited = awaitable.cr_frame, awaitable.cr_await
+            elif type(awaitable) is GeneratorType:
+                frame, awaited = awaitable.gi_frame, awaitable.gi_yieldfrom
+            elif type(awaitable) is AsyncGeneratorType:
+                frame, awaited = awaitable.ag_frame, awaitable.ag_await
+            else:
+                break
+            if frame is None:
+                break
+            frames.append(frame)
+            awaitable = awaited
+        return frames
+
+    def _locate_await(self, user: int, user_offset: int, call: int, outside: int) -> CodeLocation:
+        """Return the location where the cell's coroutine awaits; none of its frames is on the stack."""
+        cell = cell_offset = deepest = deepest_offset = awaited = 0
+        for frame in self._await_chain():
+            key = id(frame.f_code)
+            kind = self._kinds.get(key)
+            if kind is None:
+                kind = self._register(frame)
+            if kind == _CELL:
+                cell, cell_offset, deepest, awaited = key, frame.f_lasti, 0, 0
+            elif kind == _USER:
+                deepest, deepest_offset, awaited = key, frame.f_lasti, 0
+            elif cell and not awaited and kind not in (_WRAPPER, _LINE_MAGIC):
+                awaited = key
+        if user and self._codes[user].co_filename not in self._files_before:
+            # Another task of the user's runs meanwhile: it takes the time.
+            return CodeLocation(cell, cell_offset, user, user_offset, call)
+        if cell:
+            return CodeLocation(cell, cell_offset, deepest, deepest_offset, awaited)
+        return CodeLocation(0, 0, 0, 0, outside)
+
+    def _register(self, frame: FrameType) -> int:
+        """Classify the frame's code, keep the result and return it."""
+        code = frame.f_code
+        key = id(code)
+        if len(self._codes) >= _MAX_CODES and key not in self._codes:
+            return _LIBRARY
+        kind = self._classify(frame)
+        self._codes[key] = code
+        self._kinds[key] = kind
+        module = dict.get(frame.f_globals, "__name__")
+        self._modules[key] = module if type(module) is str else ""
+        return kind
+
+    def _classify(self, frame: FrameType) -> int:
+        code = frame.f_code
+        file = code.co_filename
+        if self._cell_file is not None and file == self._cell_file:
+            self._line_offsets[id(code)] = self._source.bodies[0].lines_above
+            return _CELL
+        in_some_cell = self._is_cell(file)
+        if in_some_cell or file.startswith("<"):
+            body = self._magic_body(frame)
+            if body is not None:
+                self._line_offsets[id(code)] = body.lines_above
+                return _CELL
+        if in_some_cell:
+            return _USER
+        if file in MAGIC_FILES and code.co_name in ("<module>", "inner"):
+            return _LINE_MAGIC
+        if _is_compiled(code):
+            return _NAMED_CALL
+        if _call_name(code) == WAITING_FOR_CHILD:
+            return _WAITING
+        if not file.startswith(("<", *self._libraries)) and not any(path in file for path in _PACKAGE_PATHS):
+            return _USER
+        if _call_name(code) is not None:
+            return _NAMED_CALL
+        if code.co_name in _WRAPPER_NAMES:
+            return _WRAPPER
+        return _RUNNER if file in self._files_before else _LIBRARY
+
+    def _magic_body(self, frame: FrameType) -> MagicBody | None:
+        """Return the body of the cell's magics that the frame's code belongs to, None for no body."""
+        bodies = self._source.bodies
+        code, remaining = frame.f_code, _MAX_DEPTH
+        roots: list[CodeType] = []
+        current: FrameType | None = frame
+        while current is not None and remaining and len(roots) < len(bodies):
+            remaining -= 1
+            file = current.f_code.co_filename
+            if current.f_code.co_name.startswith(_MODULE_NAMES) and (
+                file.startswith("<") or self._is_cell(file)
+            ):
+                roots.append(current.f_code)
+                if file == self._cell_file:
+                    break
+            current = current.f_back
+        level = len(roots) - 1
+        if level < 1 or roots[-1].co_filename != self._cell_file:
+            return None
+        root, body = roots[0], bodies[level]
+        if code.co_filename != root.co_filename or not body.has_file(root.co_filename):
+            return None
+        return body if code is root or self._source.defines(body, code) else None
+
+    # -- names ---------------------------------------------------------------------------------------
+
+    def line(self, key: int, offset: int) -> int | None:
+        """Return the line of the instruction at ``offset``; for code of the cell, its line in the cell."""
+        code = self._codes.get(key)
+        if code is None:
+            return None
+        found = None
+        for start, end, line in code.co_lines():
+            if start <= offset < end:
+                found = line
+        return (found if found is not None else code.co_firstlineno) + self._line_offsets.get(key, 0)
+
+    def candidate_lines(self, location: CodeLocation) -> frozenset[int]:
+        """Return the cell's lines that may have held the GIL until ``location`` was sampled."""
+        code = self._codes.get(location.cell)
+        if code is None or location.user or location.call:
+            return frozenset()
+        line_offset = self._line_offsets.get(location.cell, 0)
+        return frozenset(
+            line + line_offset for line in preemption.candidate_lines(code, location.cell_offset)
+        )
+
+    def file(self, key: int) -> str | None:
+        """Return the code's file."""
+        code = self._codes.get(key)
+        return None if code is None else code.co_filename
+
+    def frame(self, key: int, line: int | None) -> str | None:
+        """Return a frame's name: ``train.py:31 step``, or ``In[2]:4 step``."""
+        code = self._codes.get(key)
+        if code is None:
+            return None
+        name = self._cell_name(code.co_filename) or os.path.basename(code.co_filename)
+        position = f"{name}:{line}"
+        return position if code.co_name.startswith(_MODULE_NAMES) else f"{position} {_qualified_name(code)}"
+
+    def call(self, key: int) -> str | None:
+        """Return the call's public name (``DataLoader._next_data``), or :data:`WAITING_FOR_CHILD`."""
+        code = self._codes.get(key)
+        if code is None:
+            return None
+        if _is_compiled(code):
+            return _COMPILED
+        known = _call_name(code)
+        if known is not None:
+            return known
+        name = _qualified_name(code)
+        if name.startswith("<"):
+            return None
+        module = self._modules.get(key, "")
+        if "." in name or not module:
+            return name
+        return f"{module if module.count('.') <= 1 else module.partition('.')[0]}.{name}"
+
+
+def _qualified_name(code: CodeType) -> str:
+    name: str = getattr(code, "co_qualname", code.co_name)  # since Python 3.11
+    return name.rpartition("<locals>.")[2]
+
+
+def _is_compiled(code: CodeType) -> bool:
+    """Return whether torch.compile generated the code: its file is in a compile cache."""
+    file = code.co_filename.replace(os.sep, "/")
+    if any(path in file for path in _COMPILE_CACHE_PATHS):
+        return True
+    folders = (os.environ.get(name) for name in _COMPILE_CACHE_VARIABLES)
+    return any(folder and file.startswith(os.path.join(folder, "")) for folder in folders)
+
+
+def _call_name(code: CodeType) -> str | None:
+    parts = code.co_filename.replace(os.sep, "/").rsplit("/", 4)
+    for count in range(1, len(parts)):
+        found = _CALL_NAMES.get(("/".join(parts[-count:]), code.co_name))
+        if found is not None:
+            return found
+    return None
+
+
+@functools.cache  # finding them takes longer than everything else that a short cell needs
+def _library_folders() -> tuple[str, ...]:
+    """Return the folders of the standard library, of gpuwidget and of IPython and ipykernel."""
+    folders = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib")]
+    folders.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    for name in ("IPython", "ipykernel"):
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if file:
+            folders.append(os.path.dirname(file))
+    return tuple(sorted({folder.rstrip(os.sep) + os.sep for folder in folders if folder}))

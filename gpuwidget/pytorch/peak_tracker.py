@@ -1,0 +1,150 @@
+"""Share torch's peak memory counters among any number of nested and concurrent runs.
+
+The allocator has one peak counter per device. Any code may reset it and no code can set it
+(https://github.com/pytorch/pytorch/issues/16266). :class:`PeakTracker` records each peak before a reset.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from gpuwidget.model.fork import reset_after_fork
+from gpuwidget.pytorch import cuda_state
+from gpuwidget.pytorch.cuda_state import AllocatorCounters
+from gpuwidget.pytorch.hooks import PatchedFunctions
+
+_RESET_FUNCTIONS = ("_cuda_resetPeakMemoryStats", "_accelerator_resetPeakStats")
+"""Every public way to reset the peaks calls one of these."""
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePeaks:
+    """One device's allocator counters before and after a run, and the run's exact peaks in bytes."""
+
+    before: AllocatorCounters | None
+    """None where CUDA was not initialized at the start: nothing was allocated then."""
+    after: AllocatorCounters
+    allocated_peak: int
+    reserved_peak: int
+
+
+@dataclass(slots=True)
+class _Peak:
+    allocated: int = 0
+    reserved: int = 0
+
+    def include(self, counters: AllocatorCounters) -> None:
+        self.allocated = max(self.allocated, counters.allocated_peak)
+        self.reserved = max(self.reserved, counters.reserved_peak)
+
+
+class PeakScope:
+    """The peaks of one run, from :meth:`PeakTracker.open` to :meth:`PeakTracker.close`."""
+
+    def __init__(self, before: dict[int, AllocatorCounters]) -> None:
+        self._before = before
+        self._peaks: dict[int, _Peak] = {}
+        self.hidden_peaks: dict[int, int] = {}
+        """By device index: bytes of an older, higher peak. The counter was reset at the start for it."""
+        self.user_resets = 0
+        """How often other code reset a counter during the run."""
+
+    def include(self, index: int, counters: AllocatorCounters) -> None:
+        """Include a device's peak counters, such as those that are about to be reset."""
+        self._peaks.setdefault(index, _Peak()).include(counters)
+
+    def finish(self, after: dict[int, AllocatorCounters]) -> dict[int, DevicePeaks]:
+        """Return the peaks by device index, given the counters at the run's end."""
+        found = {}
+        for index, counters in after.items():
+            self.include(index, counters)
+            peak = self._peaks[index]
+            found[index] = DevicePeaks(
+                before=self._before.get(index),
+                after=counters,
+                allocated_peak=peak.allocated,
+                reserved_peak=peak.reserved,
+            )
+        return found
+
+
+class PeakTracker:
+    """All open scopes of the process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._scopes: list[PeakScope] = []
+        self._patches = PatchedFunctions()
+
+    def open(self) -> PeakScope:
+        """Begin a scope. Resets a counter only where an older, higher peak would hide the scope's peak."""
+        with self._lock:
+            before = cuda_state.counters()
+            scope = PeakScope(before)
+            for index, now in before.items():
+                if now.allocated_peak > now.allocated or now.reserved_peak > now.reserved:
+                    self._reset(index, now)
+                    hidden = now.allocated_peak if now.allocated_peak > now.allocated else now.reserved_peak
+                    scope.hidden_peaks[index] = hidden
+            self._scopes.append(scope)
+            self.watch_resets()
+            return scope
+
+    def close(self, scope: PeakScope) -> dict[int, DevicePeaks]:
+        """End a scope and return its peaks by device index."""
+        with self._lock:
+            found = scope.finish(cuda_state.counters())
+            self.discard(scope)
+            return found
+
+    def discard(self, scope: PeakScope) -> None:
+        """End a scope without reading counters. Safe to call twice."""
+        with self._lock:
+            if scope in self._scopes:
+                self._scopes.remove(scope)
+            if not self._scopes:
+                self._patches.restore()
+
+    def watch_resets(self) -> None:
+        """Patch torch, once it is imported, so that the peaks are read before other code resets them."""
+        torch: Any = cuda_state.loaded_torch()
+        with self._lock:
+            if torch is not None and self._scopes:
+                self._patches.patch(torch, _RESET_FUNCTIONS, self._wrap_reset)
+
+    def _wrap_reset(self, original: Callable[..., None]) -> Callable[..., None]:
+        def reset(*args: Any) -> None:
+            self._record_user_reset()
+            original(*args)
+
+        return reset
+
+    def _record_user_reset(self) -> None:
+        with self._lock:
+            now = cuda_state.counters()
+            for scope in self._scopes:
+                scope.user_resets += 1
+                for index, counters in now.items():
+                    scope.include(index, counters)
+
+    def _reset(self, index: int, now: AllocatorCounters) -> None:
+        torch: Any = cuda_state.loaded_torch()
+        for scope in self._scopes:
+            scope.include(index, now)
+        reset = self._patches.original(_RESET_FUNCTIONS[0]) or getattr(torch._C, _RESET_FUNCTIONS[0])
+        reset(index)
+
+    def reset_in_child(self) -> None:
+        """Drop the parent's scopes, and its lock, which another thread may have held during the fork."""
+        self._lock = threading.RLock()
+        self._scopes = []
+        self._patches.restore()
+
+
+PEAK_TRACKER = PeakTracker()
+"""The process's instance."""
+
+reset_after_fork(PEAK_TRACKER.reset_in_child)

@@ -1,0 +1,140 @@
+"""A run's timeline: time series of bounded length, and marks."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from fakes import EPOCH
+from helpers_samples import GIB, h200, reading
+
+from gpuwidget.measure.gpu_totals import GpuTotals
+from gpuwidget.measure.timeline import MAX_POINTS, GpuTimeSeries, RunTimeSeries, TimelineMarks, TimeSeries
+from gpuwidget.model.report import Mark
+
+
+def totals(index: int, measured: float, **values: float | int | None) -> GpuTotals:
+    """A GPU with this reading, ``measured`` seconds into the run."""
+    gpu = h200(index)
+    return GpuTotals(gpu, reading(gpu, measured=EPOCH + measured, **values), 1.0)
+
+
+def test_a_short_time_series_is_kept_as_it_is() -> None:
+    """Up to 240 points nothing is merged."""
+    series = TimeSeries((False, True))
+    series.add(0.0, (10.0, 1.0))
+    series.add(1.0, (None, 2.0))
+    assert series.points() == ((0.0, 1.0), ((10.0, None), (1.0, 2.0)))
+
+
+def test_metrics_may_be_added_late() -> None:
+    """Until then a late metric is unknown; earlier metrics are kept."""
+    series = TimeSeries((False,))
+    series.add(0.0, (10.0,))
+    series.add_metrics((True,))
+    series.add(1.0, (20.0, 5.0))
+    assert series.points() == ((0.0, 1.0), ((10.0, 20.0), (None, 5.0)))
+
+
+def test_a_long_time_series_keeps_peaks_and_means() -> None:
+    """An hour at ten samples per second has at most 240 points; a single spike of memory is still there."""
+    series = TimeSeries((False, True))
+    for number in range(36_000):
+        spike = 9.0 if number == 12_345 else 1.0
+        series.add(number / 10, (float(number % 2) * 100, spike))
+    t, (utilization, memory) = series.points()
+    assert len(t) <= MAX_POINTS
+    assert len(utilization) == len(memory) == len(t)
+    assert max(value for value in memory if value is not None) == 9.0
+    assert t[0] == 0.0
+    assert list(t) == sorted(t)
+    assert all(abs(value - 50) < 5 for value in utilization if value is not None)
+
+
+def test_downsampling_an_odd_number_of_points_keeps_the_last() -> None:
+    """The end of a run is in its time series."""
+    series = TimeSeries((True,))
+    for number in range(5):
+        series.add(float(number), (float(number),))
+    assert series.points(3) == ((0.0, 2.0, 4.0), ((1.0, 3.0, 4.0),))
+
+
+def test_without_a_gpu_the_timeline_is_empty() -> None:
+    """Where there is no GPU, the timeline has no points."""
+    series = RunTimeSeries(1.0)
+    series.add(1.0, [], EPOCH)
+    assert series.points() == ((), [])
+
+
+def test_each_gpu_has_a_time_series() -> None:
+    """GPUs keep their order; the driver's windows from before the run are left out."""
+    series = RunTimeSeries(1.0)
+    series.add_gpus(2)
+    early = totals(0, 0.1, utilization=90.0, memory_used=GIB, power_w=300.0)
+    series.add(0.5, [early, totals(1, 0.3, utilization=10.0, memory_used=2 * GIB, power_w=None)], EPOCH)
+    assert series.points() == (
+        (0.5,),
+        [
+            GpuTimeSeries((None,), (GIB,), (300.0,), (None,)),
+            GpuTimeSeries((10.0,), (2 * GIB,), (None,), (None,)),
+        ],
+    )
+
+
+def test_a_gpu_that_appears_late() -> None:
+    """Its time series is unknown until then; those of the others continue."""
+    series = RunTimeSeries(1.0)
+    series.add_gpus(1)
+    series.add(0.5, [totals(0, 0.5, utilization=1.0)], EPOCH)
+    series.add_gpus(1)
+    series.add(1.0, [totals(0, 1.0, utilization=2.0), totals(1, 1.0, utilization=3.0)], EPOCH)
+    t, found = series.points()
+    assert (t, [gpu.utilization for gpu in found]) == ((0.5, 1.0), [(1.0, 2.0), (None, 3.0)])
+
+
+def test_a_gap_is_none() -> None:
+    """Where samples are missing for longer than the limit, the time in the middle is unknown."""
+    series = RunTimeSeries(1.0)
+    series.add_gpus(1)
+    for measured in (0.5, 1.5, 3.5):
+        series.add(measured, [totals(0, measured, utilization=50.0)], EPOCH)
+    t, (gpu,) = series.points()
+    assert (t, gpu.utilization) == ((0.5, 1.5, 2.5, 3.5), (50.0, 50.0, None, 50.0))
+
+
+def test_printing_from_a_signal_handler_does_not_deadlock() -> None:
+    """A signal handler or a finalizer may print while a mark is being added."""
+    marks = TimelineMarks()
+    with marks._lock:
+        marks.add_printed(1.0, "from a handler")
+    assert [mark.label for mark in marks.all()] == ["from a handler"]
+
+
+def test_marks_are_in_the_order_of_time() -> None:
+    """Marks and printed lines are on one timeline."""
+    marks = TimelineMarks()
+    marks.add_printed(2.0, "epoch 2")
+    marks.add_mark(1.0, "warm")
+    assert marks.all() == (Mark(1.0, "warm", "mark"), Mark(2.0, "epoch 2", "printed"))
+    assert marks.notes() == []
+
+
+def test_a_cell_that_prints_many_lines() -> None:
+    """The timeline keeps lines at even intervals, and a note gives their number."""
+    marks = TimelineMarks()
+    for number in range(1_000):
+        marks.add_printed(float(number), str(number))
+    kept = [int(mark.label) for mark in marks.all()]
+    assert len(kept) <= 100
+    assert {after - before for before, after in pairwise(kept)} == {16}
+    (note,) = marks.notes()
+    assert note.text == "1000 lines were printed; every 16th is on the timeline."
+    assert (note.id, note.params) == ("lines-omitted", {"count": 1000, "stride": 16})
+
+
+def test_too_many_marks_are_counted() -> None:
+    """The first 200 marks are kept, and a note gives their number."""
+    marks = TimelineMarks()
+    for number in range(300):
+        marks.add_mark(float(number), "x")
+    assert len(marks.all()) == 200
+    assert [note.text for note in marks.notes()] == ["300 marks were set; the first 200 are kept."]
