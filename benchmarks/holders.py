@@ -84,7 +84,7 @@ def _looks(runs: int) -> dict[str, Any]:
     times = []
     for _ in range(runs):
         began = time.perf_counter()
-        found = memory_holders.look(None, outside=False)
+        found = memory_holders.holders_of(None, outside=False)
         times.append((time.perf_counter() - began) * 1e3)
     model: Any = names["model"]
     return {

@@ -18,9 +18,11 @@ from benchmarks.figures import Figure
 from benchmarks.settings import Settings, environment
 from gpuwidget.measure.run import Run
 from gpuwidget.model.clock import SYSTEM_CLOCK
-from gpuwidget.model.samples import Activity, Gpu, Origin, Process, Sample
+from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.readings import Activity, FastReadings, SlowReadings, StatusReadings
+from gpuwidget.model.samples import Gpu, Origin, Sample
 from gpuwidget.sampler import Sampler
-from gpuwidget.sources import FastReadings, Inventory, SlowReadings, StatusReadings, UtilizationWindow
+from gpuwidget.sources import Inventory, UtilizationWindow
 
 _GPUS = 8
 _LOOKS = 20

@@ -6,8 +6,10 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 
-from gpuwidget.model.samples import Activity, Gpu, Origin, Process
-from gpuwidget.sources import FastReadings, Inventory, SlowReadings, StatusReadings, UtilizationWindow, Xid
+from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.readings import Activity, FastReadings, SlowReadings, StatusReadings
+from gpuwidget.model.samples import Gpu, Origin
+from gpuwidget.sources import Inventory, UtilizationWindow, Xid
 
 EPOCH = 1_700_000_000.0
 _PATIENCE_S = 20.0

@@ -11,8 +11,9 @@ from helpers_samples import GIB, h200
 from helpers_samples import reading as busy
 
 from gpuwidget.measure.progress import GpuProgress, Progress
+from gpuwidget.model.readings import Reading
 from gpuwidget.model.report import Mark
-from gpuwidget.model.samples import Origin, Reading
+from gpuwidget.model.samples import Origin
 
 TOTAL = 140 * GIB
 REPLAY = Origin(

@@ -7,7 +7,9 @@ from typing import Any
 
 from fakes import EPOCH, gpu
 
-from gpuwidget.model.samples import SCHEMA, Gpu, Origin, Process, Reading, Sample
+from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.readings import Reading
+from gpuwidget.model.samples import SCHEMA, Gpu, Origin, Sample
 
 GIB = 1024**3
 LIVE = Origin(kind="nvml", reason=None, recording=None, driver="580.159.04", cuda_driver="13.0")

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from gpuwidget.model.command_line import full_command
+from gpuwidget.model.metrics import METRICS, Metric
 from gpuwidget.model.terminal_text import TableColumn, format_table, printable, truncate
 from gpuwidget.model.units import UNKNOWN, duration, gib, whole_number
 from gpuwidget.sources.throttle_reasons import needing_attention
@@ -14,7 +15,8 @@ from gpuwidget.sources.throttle_reasons import needing_attention
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-    from gpuwidget.model.samples import Gpu, Reading, Sample
+    from gpuwidget.model.readings import Reading
+    from gpuwidget.model.samples import Gpu, Sample
 
 _MIN_WIDTH = 40
 _MAX_NAME = 18
@@ -23,11 +25,7 @@ _YELLOW, _RESET = "\x1b[33m", "\x1b[0m"
 _GPU_COLUMNS = (
     TableColumn("GPU"),
     TableColumn("Name", right=False, shrinks_to=8),
-    TableColumn("Util %"),
-    TableColumn("Memory GiB"),
-    TableColumn("Power W"),
-    TableColumn("°C"),
-    TableColumn("MHz"),
+    *(TableColumn(metric.table_title) for metric in METRICS if metric.table_title is not None),
     TableColumn("Limited by", right=False, shrinks_to=18),
 )
 _PROCESS_COLUMNS = (
@@ -95,11 +93,7 @@ def _gpu_row(gpu: Gpu, reading: Reading, now: float, tz: tzinfo | None) -> tuple
         return (*who, "no answer yet")
     return (
         *who,
-        whole_number(reading.utilization),
-        f"{gib(reading.memory_used):>5} / {gib(gpu.memory_total):>5}",
-        f"{whole_number(reading.power_w):>3} / {whole_number(reading.power_limit_w):>3}",
-        whole_number(reading.temperature_c),
-        whole_number(reading.sm_clock_mhz),
+        *(_figure(metric, gpu, reading) for metric in METRICS if metric.table_title is not None),
         UNKNOWN if reading.throttle is None else ", ".join(map(printable, reading.throttle)),
     )
 
@@ -147,3 +141,13 @@ def _name(gpu: Gpu) -> str:
 def _moment(epoch: float, now: float, tz: tzinfo | None) -> str:
     then, today = datetime.fromtimestamp(epoch, tz), datetime.fromtimestamp(now, tz)
     return then.strftime("%H:%M:%S" if then.date() == today.date() else "%Y-%m-%d %H:%M:%S")
+
+
+def _figure(metric: Metric, gpu: Gpu, reading: Reading) -> str:
+    """Return the metric's value, with its limit where it has one."""
+    show, width = (gib, 5) if metric.kind == "memory" else (whole_number, 3)
+    value = show(getattr(reading, metric.key))
+    if metric.limit is None:
+        return value
+    limit = getattr(reading if hasattr(reading, metric.limit) else gpu, metric.limit)
+    return f"{value:>{width}} / {show(limit):>{width}}"

@@ -12,16 +12,19 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from gpuwidget.model.errors import RecordingError
+from gpuwidget.model.metrics import Recorded
 from gpuwidget.model.samples import is_settled
 from gpuwidget.model.units import duration
-from gpuwidget.sources.recording import GPM_PERCENT, GPM_RATES, MIB
+from gpuwidget.sources.recording import GPM_METRICS, THROTTLE, TICK_METRICS
 from gpuwidget.sources.throttle_reasons import reason_mask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from gpuwidget.model.samples import Activity, Gpu, Process, Reading, Sample
+    from gpuwidget.model.gpu_process import Process
+    from gpuwidget.model.readings import Activity, Reading
+    from gpuwidget.model.samples import Gpu, Sample
     from gpuwidget.sampler import Sampler
 
 _SLOW_WAIT_S = 2.0
@@ -132,16 +135,10 @@ class RecordingWriter:
     def _tick(self, reading: Reading) -> dict[str, Any]:
         if reading.lost_since is not None:
             return {"lost": True}
-        power, throttle = reading.power_w, reading.throttle
+        throttle = reading.throttle
         tick: dict[str, Any] = {
-            "util": reading.utilization,
-            "mem_util": reading.memory_utilization,
-            "mem_used": reading.memory_used,
-            "power_mw": None if power is None else round(power * 1000),
-            "temp_c": reading.temperature_c,
-            "mem_temp_c": reading.memory_temperature_c,
-            "sm_mhz": reading.sm_clock_mhz,
-            "throttle": None if throttle is None else reason_mask(throttle),
+            **{one.key: _recorded(getattr(reading, key), one) for key, one in TICK_METRICS},
+            THROTTLE: None if throttle is None else reason_mask(throttle),
             "procs": None if reading.processes is None else [_process(one) for one in reading.processes],
         }
         # Values that are read seldom are written only when they change.
@@ -194,8 +191,11 @@ def _process(process: Process) -> list[Any]:
 
 
 def _gpm(activity: Activity) -> dict[str, float | None]:
-    values = {name: getattr(activity, name) for name in GPM_PERCENT}
-    for name, key in GPM_RATES.items():
-        rate = getattr(activity, name)
-        values[key] = None if rate is None else rate / MIB
-    return values
+    return {one.key: _recorded(getattr(activity, key), one) for key, one in GPM_METRICS}
+
+
+def _recorded(value: float | None, recorded: Recorded) -> float | None:
+    if value is None:
+        return None
+    # A smaller unit is written as a whole number, such as milliwatts.
+    return round(value * recorded.scale) if recorded.scale > 1 else value * recorded.scale

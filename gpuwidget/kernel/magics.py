@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
-from gpuwidget.kernel.attribution.cell_memory import CELLS
+from gpuwidget.kernel.attribution.cell_memory import CELL_MEMORY
 from gpuwidget.kernel.cells.options import HELP, find, parse, without_watch_line
 from gpuwidget.kernel.cells.watched_cells import CellWatcher, check, has_front_end
 from gpuwidget.kernel.commands.subcommands import COMMANDS
@@ -56,7 +56,7 @@ class Extension:
         out_of_memory = OutOfMemoryCards(shell, self._running)
         self._hooks: tuple[tuple[str, Callable[[Any], None]], ...] = (
             ("pre_run_cell", self._running.before),
-            ("pre_run_cell", CELLS.before),
+            ("pre_run_cell", CELL_MEMORY.before),
             ("pre_run_cell", self._watcher.before),
             ("pre_run_cell", out_of_memory.before),
             ("post_run_cell", self._running.ending),
@@ -64,7 +64,7 @@ class Extension:
             ("post_run_cell", TrapHints(shell).after),  # shown below the traceback and above the card
             ("post_run_cell", out_of_memory.after),
             ("post_run_cell", self._watcher.after),
-            ("post_run_cell", CELLS.after),  # after the run's end: it takes milliseconds
+            ("post_run_cell", CELL_MEMORY.after),  # after the run's end: it takes milliseconds
             ("post_run_cell", self._running.after),
         )
         self._loop_handle: asyncio.TimerHandle | None = None
@@ -74,7 +74,7 @@ class Extension:
         """Register the magics and the hooks, and open the driver on the sampler's thread."""
         self._opening = process_sampler().warm_up()
         self._shell.input_transformers_cleanup.insert(0, self._transform)
-        CELLS.attach(self._shell, self._running)
+        CELL_MEMORY.attach(self._shell, self._running)
         for event, hook in self._hooks:
             self._shell.events.register(event, hook)
         self._shell.register_magic_function(self._gpuwatch, "cell", "gpuwatch")
@@ -91,7 +91,7 @@ class Extension:
             self._loop_handle.cancel()
         self._requests.stop()
         self._running.clear()
-        CELLS.detach()
+        CELL_MEMORY.detach()
         DEVICE_SWITCH.detach()
         SWITCHES.detach()
         dashboard.close()

@@ -1,9 +1,9 @@
-"""Which cell allocated a block: told by looking at the blocks after each cell, without recording anything.
+"""Find out which cell allocated a block, by comparing the allocator's blocks after each cell.
 
-A block at a new address is the cell's that ran. One at an old address may have survived, or may have been
-freed and its address used again. It survived where every allocation since is accounted for by a new
-address, or where the storage seen there is still alive and has its memory there; where nobody can tell, its
-cell is unknown from then on.
+A block at a new address belongs to the cell that ran. A block at a known address may have survived, or may
+have been freed and its address reused. It has survived if every allocation since is accounted for by a new
+address, or if the storage that was seen there is still alive at that address. Otherwise its cell is unknown
+from then on.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Protocol
 
 from gpuwidget.pytorch.allocator import AllocationCounts, DeviceBlocks
 
-BEFORE = 0
-"""Instead of a cell's number: allocated before anybody looked."""
-BETWEEN = -1
-"""Allocated while no cell ran, by a thread or a callback, or in a cell that has no number."""
-UNKNOWN = -2
-"""Its address may have been used again by any cell since."""
+BEFORE_LOAD = 0
+"""In place of a cell number: allocated before gpuwidget was loaded."""
+OUTSIDE_CELLS = -1
+"""Allocated while no cell ran, by a thread or a callback, or in a cell without a number."""
+UNKNOWN_CELL = -2
+"""Its address may have been reused by any cell since."""
 
 
-class Life(Protocol):
-    """Whether a storage lives; holds on to none."""
+class StorageRef(Protocol):
+    """Weak reference to a storage."""
 
     def expired(self) -> bool:
-        """Whether its memory is gone."""
+        """Return whether the storage's memory is gone."""
         ...
 
 
@@ -35,7 +35,7 @@ class _Block:
     size: int
     requested: int
     cell: int
-    life: Life | None = None
+    storage: StorageRef | None = None
 
 
 class CellBlocks:
@@ -44,21 +44,21 @@ class CellBlocks:
     def __init__(self) -> None:
         self._blocks: dict[int, dict[int, _Block]] = {}
         """By device index and address."""
-        self._churn: dict[int, AllocationCounts] = {}
+        self._counts: dict[int, AllocationCounts] = {}
 
-    def idle(self, churn: Mapping[int, AllocationCounts]) -> bool:
-        """Whether no memory was allocated or freed since the last look."""
-        return all(self._churn.get(index) == now for index, now in churn.items())
+    def is_current(self, counts: Mapping[int, AllocationCounts]) -> bool:
+        """Return whether no memory was allocated or freed since the last update."""
+        return all(self._counts.get(index) == now for index, now in counts.items())
 
-    def settle(
-        self, cell: int, blocks: Mapping[int, DeviceBlocks], churn: Mapping[int, AllocationCounts]
+    def update(
+        self, cell: int, blocks: Mapping[int, DeviceBlocks], counts: Mapping[int, AllocationCounts]
     ) -> bool:
-        """What is new since the last look was allocated by ``cell``. Returns whether anything is."""
-        new = False
+        """Assign blocks that are new since the last update to ``cell``. Returns whether there are any."""
+        any_new = False
         for index, device in blocks.items():
             before = self._blocks.get(index, {})
             now: dict[int, _Block] = {}
-            old: list[_Block] = []
+            same: list[_Block] = []
             for address, size, requested in zip(
                 device.addresses, device.sizes, device.requested, strict=True
             ):
@@ -67,52 +67,55 @@ class CellBlocks:
                     now[address] = _Block(size, requested, cell)
                 else:
                     now[address] = known
-                    old.append(known)
-            fresh = len(now) - len(old)
-            if self._allocations(index, churn) != fresh:
-                for block in old:
-                    new |= _judge(block, cell)
-            new |= fresh > 0
+                    same.append(known)
+            new = len(now) - len(same)
+            if self._allocations_since(index, counts) != new:
+                for block in same:
+                    any_new |= _check_reuse(block, cell)
+            any_new |= new > 0
             self._blocks[index] = now
         for index in set(self._blocks) - set(blocks):
             del self._blocks[index]
-        self._churn = dict(churn)
-        return new
+        self._counts = dict(counts)
+        return any_new
 
-    def watch(self, index: int, address: int, life: Callable[[], Life]) -> None:
-        """``life`` gives the storage that lies at ``address`` now; it is asked for where none is known."""
+    def track_storage(self, index: int, address: int, reference: Callable[[], StorageRef]) -> None:
+        """Track the storage at ``address`` by ``reference()``, unless one is tracked there."""
         block = self._blocks.get(index, {}).get(address)
-        if block is not None and block.life is None:
-            block.life = life()
+        if block is not None and block.storage is None:
+            block.storage = reference()
 
     def origin(self, index: int, address: int) -> int:
-        """The number of the cell that allocated a block, or why there is none."""
+        """Return the number of the cell that allocated a block, or one of the constants above."""
         block = self._blocks.get(index, {}).get(address)
-        return UNKNOWN if block is None else block.cell
+        return UNKNOWN_CELL if block is None else block.cell
 
     def cell(self, index: int, address: int) -> int | None:
-        """The number of the cell that allocated a block; None where none is known."""
+        """Return the number of the cell that allocated a block, or None where it is unknown."""
         origin = self.origin(index, address)
         return origin if origin > 0 else None
 
     def has(self, cell: int) -> bool:
-        """Whether anything that ``cell`` allocated is still there."""
+        """Return whether any block that ``cell`` allocated is still there."""
         return any(block.cell == cell for device in self._blocks.values() for block in device.values())
 
-    def _allocations(self, index: int, churn: Mapping[int, AllocationCounts]) -> int | None:
-        now = churn.get(index)
+    def _allocations_since(self, index: int, counts: Mapping[int, AllocationCounts]) -> int | None:
+        now = counts.get(index)
         if now is None:
             return None
-        before = self._churn.get(index)
+        before = self._counts.get(index)
         return now.allocations - (before.allocations if before is not None else 0)
 
 
-def _judge(block: _Block, cell: int) -> bool:
-    """Take a block at an old address for new where its storage is gone, for unknown where nobody saw one."""
-    if block.life is None:
-        block.cell = cell if block.cell == cell else UNKNOWN  # the same cell's own is its own
+def _check_reuse(block: _Block, cell: int) -> bool:
+    """Update the origin of a block whose address may have been reused. Returns whether it is a new block.
+
+    It is new where its storage is gone. Without a reference to its storage its cell becomes unknown.
+    """
+    if block.storage is None:
+        block.cell = cell if block.cell == cell else UNKNOWN_CELL  # reused by the same cell, or not at all
         return False
-    if not block.life.expired():
+    if not block.storage.expired():
         return False
-    block.cell, block.life = cell, None
+    block.cell, block.storage = cell, None
     return True

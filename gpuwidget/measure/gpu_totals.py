@@ -7,24 +7,16 @@ from dataclasses import dataclass, field
 
 from gpuwidget.measure import reasons
 from gpuwidget.measure.process_memory import Holding
+from gpuwidget.model.metrics import METRICS
+from gpuwidget.model.readings import Activity, Reading
 from gpuwidget.model.report import Level, Span, Traffic
-from gpuwidget.model.samples import Activity, Gpu, Reading
+from gpuwidget.model.samples import Gpu
 from gpuwidget.sources.throttle_reasons import IDLE
 
 MIN_ENERGY_S = 0.1
 """A shorter run has neither energy nor power."""
 _MAX_UTILIZATION_WINDOW_S = 1.0
-_ACTIVITIES = (
-    ("sm_activity", "sm"),
-    ("sm_occupancy", "sm_occupancy"),
-    ("tensor_activity", "tensor"),
-    ("fp32_activity", "fp32"),
-    ("dram_activity", "dram"),
-    ("pcie_tx", "pcie_tx"),
-    ("pcie_rx", "pcie_rx"),
-    ("nvlink_tx", "nvlink_tx"),
-    ("nvlink_rx", "nvlink_rx"),
-)
+_ACTIVITIES = tuple((metric.report, metric.key) for metric in METRICS if metric.report is not None)
 """The report's name of each hardware counter, and its field in :class:`Activity`."""
 _CLOCKS_EVERY_S = 2.0
 """Seconds between two readings of the throttle reasons."""

@@ -1,7 +1,7 @@
-"""Which line allocated it: torch's allocation history, added up by the lines of the user's own code.
+"""Add up torch's allocation history by lines of the user's code.
 
-Sizes are those the code asked for. torch hands out a little more (it rounds up to 512 bytes, and may leave up
-to 1 MiB of a large block unused), so these add up to its ``requested_bytes``, not to its ``allocated_bytes``.
+Sizes are requested bytes. torch allocates a little more: it rounds up to 512 bytes and may leave up to 1 MiB
+of a large block unused. So the sums match its ``requested_bytes``, not its ``allocated_bytes``.
 """
 
 from __future__ import annotations
@@ -17,52 +17,52 @@ from gpuwidget.model.report import LineMemory
 from gpuwidget.pytorch.allocation_history import blocks_in_use
 
 BACKWARD = "allocated on torch's own threads, as in backward()"
-"""Stands in for the source where there was no Python code on the thread."""
+"""In place of the source where the thread ran no Python code."""
 LIBRARY = "allocated by libraries, on threads without a line of yours"
-"""Stands in for the source where no frame was the user's."""
+"""In place of the source where no frame is in the user's code."""
 _AUTOGRAD = "/torch/autograd/__init__.py"
 _NO_FUNCTION = ("<module>", "<cell line")
 
 
 class Code(Protocol):
-    """Whose code a file is."""
+    """Tells the user's files from libraries."""
 
     def name(self, filename: str) -> str | None:
-        """``In[N]`` or the path of a file of the user's; None for a library's."""
+        """Return ``In[N]`` or the path of a user's file; None for a library's."""
 
     def source(self, filename: str, line: int) -> str:
-        """The line's text, empty where nobody has it."""
+        """Return the line's text, empty where it is unknown."""
 
     def lines_above_timed(self, filename: str) -> int | None:
-        """How many lines of a cell stand above those that its ``%%time`` runs; None where there is none."""
+        """Return how many lines of a cell precede those that its ``%%time`` runs; None without ``%%time``."""
 
 
 @dataclass(frozen=True, slots=True)
-class Requested:
-    """torch's own count of the bytes asked for on one device (``requested_bytes``)."""
+class RunRequests:
+    """torch's counter of requested bytes on one device (``requested_bytes``) over a run."""
 
     during: int
-    """Bytes asked for in all, from the run's start to its end."""
+    """Bytes requested in all, from the run's start to its end."""
     end: int
     """Bytes in use at the run's end."""
     peak: int
-    """The most in use since somebody last reset that counter."""
+    """The most in use since the counter was last reset."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
-    """What a run's lines allocated, and how much of the run that is."""
+class LineAllocations:
+    """What the lines of a run allocated, and how much of the run is missing."""
 
     lines: tuple[LineMemory, ...]
     """The largest at the peak first."""
-    unseen: Mapping[int, int]
-    """Bytes that torch counted on a device and its history does not hold (any more), by device index."""
+    missing: Mapping[int, int]
+    """By device index, bytes that torch counted and that its history does not contain (any more)."""
     peak_unknown: tuple[int, ...]
-    """Devices whose peak was in what the history does not hold."""
+    """Devices whose peak falls into the missing part."""
 
 
 class _Place(NamedTuple):
-    """A line of the user's."""
+    """A line of the user's code."""
 
     filename: str
     line: int
@@ -70,14 +70,14 @@ class _Place(NamedTuple):
 
 
 _Key = _Place | str
-"""A line, or the words that stand in for one."""
+"""A line, or the text in place of one."""
 _Frames = Sequence[Mapping[str, Any]]
 """A stack, the innermost frame first."""
 
 
 @dataclass(slots=True)
-class _Tally:
-    """One line on one device."""
+class _LineSums:
+    """The bytes of one line on one device."""
 
     allocated: int = 0
     held: int = 0
@@ -86,26 +86,26 @@ class _Tally:
 
 
 @dataclass(slots=True)
-class _Device:
-    """One device's memory, as its history has it; ``total`` counts from the run's start."""
+class _DeviceReplay:
+    """Replays the history of one device. ``total`` counts from the run's start."""
 
-    tallies: dict[_Key, _Tally] = field(default_factory=dict)
+    sums: dict[_Key, _LineSums] = field(default_factory=dict)
     live: dict[int, tuple[_Key, int]] = field(default_factory=dict)
     changes: list[tuple[_Key, int]] = field(default_factory=list)
     total: int = 0
     highest: int = 0
     highest_after: int = 0
-    """How many of the changes came before the highest total."""
+    """How many changes led to the highest total."""
 
-    def tally(self, key: _Key) -> _Tally:
-        return self.tallies.setdefault(key, _Tally())
+    def sums_of(self, key: _Key) -> _LineSums:
+        return self.sums.setdefault(key, _LineSums())
 
     def allocate(self, address: int, size: int, key: _Key, caller: _Place | None) -> None:
-        self.free(address, 0)  # its end was not recorded
-        tally = self.tally(key)
-        tally.allocated += size
+        self.free(address, 0)  # in case the free of an earlier block at that address was not recorded
+        sums = self.sums_of(key)
+        sums.allocated += size
         if caller is not None:
-            tally.callers[caller] += size
+            sums.callers[caller] += size
         self.live[address] = (key, size)
         self.changes.append((key, size))
         self.total += size
@@ -117,46 +117,46 @@ class _Device:
         if key:
             self.changes.append((key, -held))
             self.total -= held
-        else:  # a block from before
+        else:  # a block from before the run
             self.total -= size
 
-    def settle(self) -> None:
-        """Work out what each line held at the end and at the peak."""
-        for place, (key, change) in enumerate(self.changes):
-            tally = self.tallies[key]
-            tally.held += change
-            if place < self.highest_after:
-                tally.at_peak += change
+    def finish(self) -> None:
+        """Compute what each line held at the end and at the peak."""
+        for position, (key, change) in enumerate(self.changes):
+            sums = self.sums[key]
+            sums.held += change
+            if position < self.highest_after:
+                sums.at_peak += change
 
 
 class _Stack(NamedTuple):
-    """What a stack says."""
+    """The parts of a stack that matter."""
 
     key: _Key
     caller: _Place | None
-    """The cell's line that led there."""
+    """The line of the cell from which it was called."""
     bottom: tuple[str, str]
-    """Its outermost frame, which tells threads apart."""
+    """Its outermost frame, which identifies the thread."""
     in_backward: bool
 
 
-class _Stacks:
-    """Reads stacks, each only once: a loop allocates from the same few again and again."""
+class _StackCache:
+    """Analyzes each stack once, because a loop allocates from the same few stacks."""
 
     def __init__(self, code: Code) -> None:
         self._code = code
-        self._read: dict[tuple[int, ...], _Stack] = {}
+        self._stacks: dict[tuple[int, ...], _Stack] = {}
 
-    def read(self, frames: _Frames) -> _Stack:
-        """What ``frames`` say; torch shares the frames of a snapshot, which all live as long as it does."""
-        known = tuple(map(id, frames))
-        found = self._read.get(known)
+    def get(self, frames: _Frames) -> _Stack:
+        """Return the analyzed stack. Stacks in a snapshot share their frame objects, so ids identify one."""
+        key = tuple(map(id, frames))
+        found = self._stacks.get(key)
         if found is None:
-            found = self._read[known] = self._whose(frames)
+            found = self._stacks[key] = self._analyze(frames)
         return found
 
-    def _whose(self, frames: _Frames) -> _Stack:
-        """The innermost line of the user's, and the line of the cell that led there."""
+    def _analyze(self, frames: _Frames) -> _Stack:
+        """Find the innermost line of the user's code, and the line of the cell that led there."""
         inner: _Place | None = None
         cell: _Place | None = None
         in_backward = False
@@ -183,19 +183,19 @@ class _Stacks:
         return _Stack(inner, cell if cell != inner else None, bottom, in_backward)
 
 
-class _Backward:
-    """Finds the line that called ``backward()`` for what autograd allocates on threads of its own.
+class _BackwardCaller:
+    """Assigns what autograd's threads allocate to the line that called ``backward()``.
 
-    The call makes its first gradient on the caller's thread; what comes next without any Python frame is
-    its doing, until that thread allocates again.
+    The call allocates its first gradient on the caller's thread. Allocations without Python frames that
+    follow belong to it until that thread allocates again.
     """
 
     def __init__(self) -> None:
         self._caller: tuple[_Key, _Place | None] = (BACKWARD, None)
         self._thread: tuple[str, str] | None = None
 
-    def note(self, stack: _Stack) -> None:
-        """An allocation with Python frames."""
+    def update(self, stack: _Stack) -> None:
+        """Process an allocation with Python frames."""
         if stack.in_backward:
             self._caller, self._thread = (stack.key, stack.caller), stack.bottom
         elif stack.bottom == self._thread:
@@ -203,29 +203,29 @@ class _Backward:
 
     @property
     def line(self) -> tuple[_Key, _Place | None]:
-        """Whose an allocation without frames is."""
+        """The line to which an allocation without frames belongs, and its caller."""
         return self._caller
 
 
-def by_line(
+def allocations_by_line(
     snapshot: Mapping[str, Any],
     code: Code,
     *,
     since_us: float | None = None,
     until_us: float | None = None,
-    requested: Mapping[int, Requested] | None = None,
+    requests: Mapping[int, RunRequests] | None = None,
     recorded_before: frozenset[int] | None = None,
-) -> Lines:
+) -> LineAllocations:
     """Add up a snapshot's ``device_traces`` by line.
 
-    ``since_us`` and ``until_us`` (epoch microseconds) leave out what came before and after the run.
-    ``recorded_before`` are the addresses whose frames an earlier recording left: then a block that is still
-    there, though the history has lost its beginning, counts for its line too. None where that is not known.
+    ``since_us`` and ``until_us`` (epoch microseconds) limit the events to the run. ``recorded_before`` has
+    the addresses of blocks that were recorded before the run, or None where they are unknown. With it, a
+    block that is still in use also counts when the history has lost its allocation.
     """
-    devices: dict[int, _Device] = {}
-    stacks, backward = _Stacks(code), _Backward()
+    devices: dict[int, _DeviceReplay] = {}
+    stacks, backward = _StackCache(code), _BackwardCaller()
     for index, entry in _events(snapshot.get("device_traces") or (), since_us, until_us):
-        device = devices.setdefault(index, _Device())
+        device = devices.setdefault(index, _DeviceReplay())
         address, size = int(entry.get("addr", 0)), int(entry.get("size", 0))
         if entry["action"] != "alloc":
             device.free(address, size)
@@ -233,85 +233,90 @@ def by_line(
         frames = entry.get("frames")
         key, caller = backward.line
         if frames:
-            stack = stacks.read(frames)
+            stack = stacks.get(frames)
             key, caller = stack.key, stack.caller
-            backward.note(stack)
+            backward.update(stack)
         device.allocate(address, size, key, caller)
-    if recorded_before is not None and _incomplete(devices, requested):
-        _add_what_is_left(devices, snapshot, stacks, recorded_before)
-    unseen, peak_unknown, lines = {}, [], []
+    if recorded_before is not None and _incomplete(devices, requests):
+        _add_blocks_in_use(devices, snapshot, stacks, recorded_before)
+    missing, peak_unknown, lines = {}, [], []
     for index, device in sorted(devices.items()):
-        device.settle()
-        truth = (requested or {}).get(index)
-        missing = 0 if truth is None else truth.during - _allocated(device)
-        if missing > 0:
-            unseen[index] = missing
-        known = truth is None or missing <= 0 or truth.end + device.highest - device.total == truth.peak
-        if not known:
+        device.finish()
+        counted = (requests or {}).get(index)
+        difference = 0 if counted is None else counted.during - _allocated(device)
+        if difference > 0:
+            missing[index] = difference
+        peak_known = (
+            counted is None or difference <= 0 or counted.end + device.highest - device.total == counted.peak
+        )
+        if not peak_known:
             peak_unknown.append(index)
-        lines += [_line(index, key, tally, code, known) for key, tally in device.tallies.items()]
-    for index, truth in (requested or {}).items():
-        if index not in devices and truth.during > 0:
-            unseen[index] = truth.during
+        lines += [_line(index, key, sums, code, peak_known) for key, sums in device.sums.items()]
+    for index, counted in (requests or {}).items():
+        if index not in devices and counted.during > 0:
+            missing[index] = counted.during
     lines.sort(key=lambda line: (-(line.at_peak or 0), -line.held, -line.allocated, line.file or "~"))
-    return Lines(tuple(lines), unseen, tuple(peak_unknown))
+    return LineAllocations(tuple(lines), missing, tuple(peak_unknown))
 
 
 def _events(
     traces: Sequence[Sequence[Mapping[str, Any]]], since_us: float | None, until_us: float | None
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Allocations and frees of all devices, in the order of time."""
+    """Yield the allocations and frees of all devices in order of time."""
 
-    def of(index: int) -> Iterator[tuple[float, int, Mapping[str, Any]]]:
-        # A recording may leave out one of the two: to ask for a block's end, and that it came.
-        wanted = {str(entry.get("action")) for entry in traces[index]}
-        end = "free_requested" if "free_requested" in wanted else "free_completed"
+    def events_of(index: int) -> Iterator[tuple[float, int, Mapping[str, Any]]]:
+        # A recording may contain only one of the two events of a free.
+        actions = {str(entry.get("action")) for entry in traces[index]}
+        free = "free_requested" if "free_requested" in actions else "free_completed"
         for entry in traces[index]:
-            at = entry.get("time_us")
-            if at is not None and (
-                (since_us is not None and at < since_us) or (until_us is not None and at > until_us)
+            time_us = entry.get("time_us")
+            if time_us is not None and (
+                (since_us is not None and time_us < since_us) or (until_us is not None and time_us > until_us)
             ):
                 continue
-            if entry.get("action") in ("alloc", end):
-                yield at or 0.0, index, entry
+            if entry.get("action") in ("alloc", free):
+                yield time_us or 0.0, index, entry
 
-    each = [of(index) for index in range(len(traces))]
-    for _, index, entry in heapq.merge(*each, key=lambda event: event[0]):
+    by_device = [events_of(index) for index in range(len(traces))]
+    for _, index, entry in heapq.merge(*by_device, key=lambda event: event[0]):
         yield index, entry
 
 
-def _incomplete(devices: Mapping[int, _Device], requested: Mapping[int, Requested] | None) -> bool:
+def _incomplete(devices: Mapping[int, _DeviceReplay], requests: Mapping[int, RunRequests] | None) -> bool:
     return any(
-        truth.during > (_allocated(devices[index]) if index in devices else 0)
-        for index, truth in (requested or {}).items()
+        counted.during > (_allocated(devices[index]) if index in devices else 0)
+        for index, counted in (requests or {}).items()
     )
 
 
-def _add_what_is_left(
-    devices: dict[int, _Device], snapshot: Mapping[str, Any], stacks: _Stacks, recorded_before: frozenset[int]
+def _add_blocks_in_use(
+    devices: dict[int, _DeviceReplay],
+    snapshot: Mapping[str, Any],
+    stacks: _StackCache,
+    recorded_before: frozenset[int],
 ) -> None:
-    """Count blocks that the run allocated so long ago that the history has lost it: they are there to see."""
+    """Count blocks in use that the run allocated and whose allocation the history has lost."""
     for index, address, size, frames in blocks_in_use(snapshot):
-        device = devices.setdefault(index, _Device())
+        device = devices.setdefault(index, _DeviceReplay())
         if not frames or address in device.live or address in recorded_before:
             continue
-        stack = stacks.read(frames)
-        tally = device.tally(stack.key)
-        tally.allocated += size
-        tally.held += size
-        # It was there all the time that the history still knows.
-        tally.at_peak += size
+        stack = stacks.get(frames)
+        sums = device.sums_of(stack.key)
+        sums.allocated += size
+        sums.held += size
+        # It was in use during the whole time that the history covers.
+        sums.at_peak += size
         if stack.caller is not None:
-            tally.callers[stack.caller] += size
+            sums.callers[stack.caller] += size
 
 
-def _allocated(device: _Device) -> int:
-    return sum(tally.allocated for tally in device.tallies.values())
+def _allocated(device: _DeviceReplay) -> int:
+    return sum(sums.allocated for sums in device.sums.values())
 
 
-def _line(index: int, key: _Key, tally: _Tally, code: Code, peak_known: bool) -> LineMemory:
+def _line(index: int, key: _Key, sums: _LineSums, code: Code, peak_known: bool) -> LineMemory:
     place = key if isinstance(key, _Place) else None
-    caller = tally.callers.most_common(1)[0][0] if tally.callers else None
+    caller = sums.callers.most_common(1)[0][0] if sums.callers else None
     return LineMemory(
         file=None if place is None else code.name(place.filename),
         line=None if place is None else place.line,
@@ -319,7 +324,7 @@ def _line(index: int, key: _Key, tally: _Tally, code: Code, peak_known: bool) ->
         source=str(key) if place is None else code.source(place.filename, place.line),
         called_from=None if caller is None else f"{code.name(caller.filename)} line {caller.line}",
         device=f"cuda:{index}",
-        allocated=tally.allocated,
-        held=tally.held,
-        at_peak=tally.at_peak if peak_known else None,
+        allocated=sums.allocated,
+        held=sums.held,
+        at_peak=sums.at_peak if peak_known else None,
     )

@@ -1,4 +1,4 @@
-"""Who holds torch's memory: every allocated byte of a device belongs to one holder, or to nobody known."""
+"""Add up torch's allocated blocks by holder. Each byte belongs to one holder, or to an unknown one."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from gpuwidget.model.report import Holder
 from gpuwidget.pytorch.allocator import DeviceBlocks
 
 CellOf = Callable[[int, int], int | None]
-"""The cell that allocated the block of a device (its index) that begins at an address; None for unknown."""
+"""Returns the cell that allocated a block, given a device index and the block's address; None for unknown."""
 
 LAST_ERROR = "the last error's traceback"
-"""Name of all that keeps the frames of the last failed cell."""
+"""Name of everything that keeps the frames of the last failed cell."""
 DEBUGGER = "%debug"
-"""Name of what the last post-mortem debugger looked at."""
+"""Name of what the last post-mortem debugger refers to."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
-    """What torch's allocator has on one device."""
+    """The state of torch's allocator on one device."""
 
     device: str
     """``cuda:N``."""
     allocated: int
-    """Bytes in tensors, each rounded up to the block it lies in (torch.cuda.memory_allocated)."""
+    """Bytes in tensors, each rounded up to its block (torch.cuda.memory_allocated)."""
     reserved: int
     """Bytes taken from the driver (torch.cuda.memory_reserved)."""
     returnable: int
-    """Bytes of it that torch.cuda.empty_cache() would give back at once."""
-    flushes: int | None
-    """How often the cache was flushed to find memory, since the process began (num_alloc_retries)."""
-    waiting: int = 0
-    """Bytes of it that empty_cache() would give back too, once another stream is done with them."""
-    private: int = 0
-    """Bytes of it in private pools, as CUDA graphs have."""
+    """Bytes of the cache that torch.cuda.empty_cache() would release now."""
+    alloc_retries: int | None
+    """How often torch released its cache to find memory, since the process began (num_alloc_retries)."""
+    pending_free: int = 0
+    """Further bytes that empty_cache() would release once another stream has finished with them."""
+    private_pools: int = 0
+    """Bytes of the cache in private pools, such as those of CUDA graphs."""
 
     @property
     def cached(self) -> int:
@@ -44,60 +44,60 @@ class DeviceMemory:
         return self.reserved - self.allocated
 
     @property
-    def stuck(self) -> int:
-        """Bytes of the cache that can't be given back: free parts of segments that are in use."""
-        return self.cached - self.returnable - self.waiting - self.private
+    def fragmented(self) -> int:
+        """Bytes of the cache that can't be released: free parts of segments that are in use."""
+        return self.cached - self.returnable - self.pending_free - self.private_pools
 
 
 @dataclass(frozen=True, slots=True)
-class CellMemory:
-    """What one cell allocated on one device and is still there."""
+class CellAllocation:
+    """Memory on one device that one cell allocated and that is still held."""
 
     cell: int | None
-    """The N of In[N]; None for what no cell is known for."""
+    """The N of In[N]; None where the cell is unknown."""
     source: str
-    """First line of the cell, or in words where it comes from."""
+    """First line of the cell, or a description of the memory's origin."""
     device: str
     bytes: int
 
 
 def rank_holders(
     roots: Sequence[Root],
-    reached: FoundHolders,
+    found: FoundHolders,
     blocks: Mapping[int, DeviceBlocks],
     cell_of: CellOf | None = None,
     *,
-    only: int | None = None,
+    only_cell: int | None = None,
 ) -> list[Holder]:
-    """The holders of all devices, the largest first; for each device they add up to what is allocated.
+    """Return the holders of all devices, the largest first. Per device they add up to what is allocated.
 
-    ``only`` counts what that cell has allocated, and nothing else.
+    ``only_cell`` counts only what that cell has allocated.
     """
-    found: list[Holder] = []
+    holders: list[Holder] = []
     for index, device in blocks.items():
         sums: dict[int | None, int] = {}
         cells: dict[int | None, dict[int | None, int]] = {}
-        for owner, address, size in zip(reached.owners[index], device.addresses, device.sizes, strict=True):
+        for owner, address, size in zip(found.owners[index], device.addresses, device.sizes, strict=True):
             cell = cell_of(index, address) if cell_of is not None else None
-            if only is not None and cell != only:
+            if only_cell is not None and cell != only_cell:
                 continue
             sums[owner] = sums.get(owner, 0) + size
             by_cell = cells.setdefault(owner, {})
             by_cell[cell] = by_cell.get(cell, 0) + size
         for owner, size in sums.items():
-            found.append(
+            holders.append(
                 Holder(
                     kind="unknown" if owner is None else roots[owner].kind,
-                    names=() if owner is None else tuple(reached.names[owner]),
-                    type=None if owner is None else reached.types[owner],
+                    names=() if owner is None else tuple(found.names[owner]),
+                    type=None if owner is None else found.types[owner],
                     device=device.name,
                     bytes=size,
-                    cell=_most(cells[owner]),
+                    cell=_main_cell(cells[owner]),
                 )
             )
-    return sorted(found, key=lambda holder: (-holder.bytes, holder.device, holder.names))
+    return sorted(holders, key=lambda holder: (-holder.bytes, holder.device, holder.names))
 
 
-def _most(by_cell: Mapping[int | None, int]) -> int | None:
-    """The cell with the most bytes; None where that much or more is of unknown origin."""
+def _main_cell(by_cell: Mapping[int | None, int]) -> int | None:
+    """Return the cell with the most bytes; None where at least as many are of unknown origin."""
     return max(by_cell, key=lambda cell: (by_cell[cell], cell is None))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuwidget.model.samples import Gpu, Origin, Process, Reading
+from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.readings import Reading
+from gpuwidget.model.samples import Gpu, Origin
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.system import processes
 

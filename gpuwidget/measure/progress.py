@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpuwidget.model.readings import Reading
 from gpuwidget.model.report import Advice, Mark
-from gpuwidget.model.samples import Gpu, Origin, Reading
+from gpuwidget.model.samples import Gpu, Origin
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""This process's own memory over a run."""
+"""This process's resident memory over a run."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from gpuwidget.system import processes
 
 
 class ResidentMemory:
-    """From :meth:`begin` to :meth:`end`, with its peak."""
+    """Samples resident memory from :meth:`begin` to :meth:`end`."""
 
     def __init__(self, interval_s: float) -> None:
-        """``interval_s`` are the seconds between two looks at it."""
+        """``interval_s`` is the least time between two samples."""
         self._interval_s = interval_s
         self._due = 0.0
         self._start: int | None = None
         self._peak: int | None = None
-        self._mark: int | None = None
+        self._peak_at_start: int | None = None
 
     def begin(self) -> None:
-        """The memory just before the run."""
+        """Read the memory just before the run."""
         self._start = self._peak = processes.resident_memory()
-        self._mark = processes.peak_resident_memory()
+        self._peak_at_start = processes.peak_resident_memory()
 
     def add(self, t: float) -> None:
-        """A sample was taken ``t`` seconds into the run: this is looked at too, where it is due."""
+        """Read the memory ``t`` seconds into the run, if a sample is due."""
         if t >= self._due:
             self._due = t + self._interval_s
             resident = processes.resident_memory()
@@ -31,11 +31,15 @@ class ResidentMemory:
                 self._peak = resident
 
     def end(self) -> Span:
-        """Over the whole run, of which this is the end."""
+        """Read the memory at the end of the run and return all of it."""
         end = processes.resident_memory()
         peak = max((value for value in (self._peak, end) if value is not None), default=None)
-        mark = processes.peak_resident_memory()
-        if mark is not None and self._mark is not None and mark > self._mark:
-            # The process's high-water mark rose during the run: that is the exact peak.
-            peak = mark
+        process_peak = processes.peak_resident_memory()
+        if (
+            process_peak is not None
+            and self._peak_at_start is not None
+            and process_peak > self._peak_at_start
+        ):
+            # The process's high-water mark rose during the run, so it is the exact peak.
+            peak = process_peak
         return Span(self._start, end, peak)

@@ -8,7 +8,8 @@ from gpuwidget.measure.gpu_selection import select_gpus
 from gpuwidget.measure.gpu_totals import GpuTotals
 from gpuwidget.measure.process_memory import Attribution, Holding
 from gpuwidget.measure.timeline import GpuTimeSeries, RunTimeSeries
-from gpuwidget.model.samples import Gpu, Origin, Reading, Sample
+from gpuwidget.model.readings import Reading
+from gpuwidget.model.samples import Gpu, Origin, Sample
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.cuda_state import TorchDevice
 

@@ -1,4 +1,4 @@
-"""What a run did to torch's memory on one device, from the allocator's counters and its list of segments."""
+"""What a run did to torch's memory on one device, from the allocator's counters and segments."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ UNCHANGED = "not looked for, as the run changed nothing of torch's memory"
 NO_LIST = "torch gave no list of its segments that agrees with its counters"
 
 
-def returnable(accounts: Mapping[int, DevicePeaks]) -> dict[int, int | None]:
-    """Of each device on which the run changed torch's memory: bytes that emptying the cache would give back.
+def returnable(peaks: Mapping[int, DevicePeaks]) -> dict[int, int | None]:
+    """Return the bytes that ``empty_cache()`` would release, for each device whose memory the run changed.
 
-    None where torch does not say. Host-side. The list takes milliseconds where there are thousands of
-    tensors, too long after a cell that did nothing to them.
+    None where it is unknown. Makes no GPU call. With thousands of tensors the list of segments takes
+    milliseconds, too long after a cell that did not change them.
     """
-    changed = {index: account.after for index, account in accounts.items() if _changed(account)}
+    changed = {index: device.after for index, device in peaks.items() if _changed(device)}
     if not changed:
         return {}
     found: dict[int, int | None] = dict.fromkeys(changed)
@@ -34,28 +34,29 @@ def returnable(accounts: Mapping[int, DevicePeaks]) -> dict[int, int | None]:
     return found
 
 
-def torch_memory(account: DevicePeaks, returnable: int | None) -> TorchMemory:
-    """The report's part of it."""
-    before, after = account.before, account.after
+def torch_memory(peaks: DevicePeaks, returnable: int | None) -> TorchMemory:
+    """Return one device's part of the report."""
+    before, after = peaks.before, peaks.after
     return TorchMemory(
-        allocated=Span(before.allocated if before else 0, after.allocated, account.allocated_peak),
-        reserved=Span(before.reserved if before else 0, after.reserved, account.reserved_peak),
-        alloc_retries=_risen(before.alloc_retries if before else 0, after.alloc_retries),
-        ooms=_risen(before.ooms if before else 0, after.ooms),
+        allocated=Span(before.allocated if before else 0, after.allocated, peaks.allocated_peak),
+        reserved=Span(before.reserved if before else 0, after.reserved, peaks.reserved_peak),
+        alloc_retries=_increase(before.alloc_retries if before else 0, after.alloc_retries),
+        ooms=_increase(before.ooms if before else 0, after.ooms),
         inactive_split=after.inactive_split,
         returnable=returnable,
     )
 
 
-def _changed(account: DevicePeaks) -> bool:
-    before, after = account.before, account.after
+def _changed(peaks: DevicePeaks) -> bool:
+    before, after = peaks.before, peaks.after
     if before is None:
         return after.reserved > 0
     then, now = (
         (one.allocated, one.reserved, one.inactive_split, one.alloc_retries) for one in (before, after)
     )
-    return then != now or account.allocated_peak > before.allocated
+    return then != now or peaks.allocated_peak > before.allocated
 
 
-def _risen(before: int, after: int) -> int | None:
+def _increase(before: int, after: int) -> int | None:
+    """Return the increase of a counter, or None where it was reset."""
     return after - before if after >= before else None

@@ -8,8 +8,10 @@ power watts, energy joules, ratios percent (0 to 100).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
+
+from gpuwidget.model.readings import Reading
 
 SCHEMA = 1
 """Version of the sample's schema, sent with every sample."""
@@ -18,7 +20,6 @@ NOT_READ_YET = "not read yet"
 """Reason for a value that arrives a moment later."""
 
 SourceKind = Literal["nvml", "replay", "none"]
-ProcessKind = Literal["compute", "graphics"]
 
 
 class SourceCapabilities(NamedTuple):
@@ -96,120 +97,6 @@ class Gpu:
     """Whether the GPU uses the host's memory, so that ``memory_*`` are the host's (GB10, Jetson)."""
     compute_capability: str | None
     """As "9.0", nvmlDeviceGetCudaComputeCapability."""
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """One process with a context on a GPU."""
-
-    pid: int
-    """Process id on the host, as NVML reports it; in a container it may match no process or an unrelated
-    one."""
-    kind: ProcessKind
-    """NVML's list that contains it; a process in both is listed once, as compute."""
-    memory: int | None
-    """Bytes it holds, usedGpuMemory; None where the driver does not report it (WSL, WDDM)."""
-    user: str | None = field(repr=False)
-    """Login name of its owner; None where unreadable or where process ids do not match. Not part of ``repr``,
-    which a notebook saves."""
-    program: str | None
-    """File name of its executable, with its script or module (``python train.py``); None where unreadable or
-    where process ids do not match."""
-    arguments: str | None = field(repr=False)
-    """Its other arguments, shortened and without what may be secret; None where ``program`` is. Not part of
-    ``repr``."""
-
-
-@dataclass(frozen=True, slots=True)
-class Activity:
-    """Hardware activity between two GPU performance-monitoring (GPM) samples; Hopper and later.
-
-    All ratios are percent of the window. A value without a counter is None.
-    """
-
-    since: float
-    """Start of the window, epoch seconds."""
-    until: float
-    """End of the window, epoch seconds."""
-    graphics: float | None
-    """Time any graphics or compute engine was active."""
-    sm: float | None
-    """Share of the multiprocessors with work in them (NVML_GPM_METRIC_SM_UTIL)."""
-    sm_occupancy: float | None
-    """Warps resident over warps possible (NVML_GPM_METRIC_SM_OCCUPANCY)."""
-    tensor: float | None
-    """Tensor-core pipes in use (NVML_GPM_METRIC_ANY_TENSOR_UTIL)."""
-    dram: float | None
-    """Memory bandwidth in use (NVML_GPM_METRIC_DRAM_BW_UTIL)."""
-    fp64: float | None
-    fp32: float | None
-    fp16: float | None
-    pcie_tx: float | None
-    """Bytes a second sent by the GPU over PCIe."""
-    pcie_rx: float | None
-    """Bytes a second received by the GPU over PCIe."""
-    nvlink_tx: float | None
-    """Bytes a second sent over all NVLinks."""
-    nvlink_rx: float | None
-    """Bytes a second received over all NVLinks."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """The values of one GPU at one moment, assembled from calls made at different rates."""
-
-    uuid: str
-    answered: float | None
-    """When a call to the GPU last succeeded, epoch seconds; None before the first."""
-    silent_since: float | None
-    """Since when a call to it has not returned, epoch seconds; None while it answers."""
-    lost_since: float | None
-    """Since when the driver reports it lost (off the bus, needs a reset), epoch seconds, or None."""
-    measured: float | None
-    """When ``utilization``, ``memory_utilization`` and ``power_w`` were read, epoch seconds; a sample between
-    two such reads may have a new ``memory_used`` only. None before the first."""
-    utilization: float | None
-    """Percent of the driver's last window in which any kernel ran, nvmlDeviceGetUtilizationRates gpu
-    (nvidia-smi: utilization.gpu). It does not measure how much of the GPU worked: see ``activity``."""
-    utilization_window: float | None
-    """Seconds of the window that ``utilization`` is averaged over (200 ms on H200), None where unknown."""
-    memory_utilization: float | None
-    """Percent of that window in which device memory was read or written (nvidia-smi: utilization.memory)."""
-    memory_used: int | None
-    """Bytes in use without what the driver reserves, nvmlDeviceGetMemoryInfo_v2 used (nvidia-smi:
-    memory.used)."""
-    power_w: float | None
-    """Watts now, NVML_FI_DEV_POWER_INSTANT (nvidia-smi: power.draw.instant)."""
-    power_limit_w: float | None
-    """Watts the GPU may draw, nvmlDeviceGetEnforcedPowerLimit (nvidia-smi: enforced.power.limit)."""
-    temperature_c: float | None
-    """Degrees Celsius of the core, nvmlDeviceGetTemperature (nvidia-smi: temperature.gpu)."""
-    memory_temperature_c: float | None
-    """Degrees Celsius of the memory, NVML_FI_DEV_MEMORY_TEMP (nvidia-smi: temperature.memory)."""
-    sm_clock_mhz: float | None
-    """Clock of the multiprocessors, nvmlDeviceGetClockInfo SM (nvidia-smi: clocks.sm)."""
-    pstate: int | None
-    """Performance state, 0 the fastest to 15, nvmlDeviceGetPerformanceState (nvidia-smi: pstate)."""
-    throttle: tuple[str, ...] | None
-    """Reasons why the clock is throttled; empty when it is not (nvmlDeviceGetCurrentClocksEventReasons,
-    nvidia-smi: clocks_event_reasons)."""
-    energy_j: float | None
-    """Joules since the driver was loaded, nvmlDeviceGetTotalEnergyConsumption, read once a minute."""
-    ecc_uncorrected: int | None
-    """Uncorrected memory errors since the driver was loaded, nvmlDeviceGetTotalEccErrors uncorrected volatile
-    (nvidia-smi: ecc.errors.uncorrected.volatile.total), read once a minute."""
-    xid: int | None
-    """Number of the newest error that the driver reported since this source was opened (XID,
-    nvmlEventTypeXidCriticalError), read once a minute, kept for a lost GPU. None where there was none, or
-    where it is unknown: then with its reason in ``missing``."""
-    xid_time: float | None
-    """When that error was read, up to a minute after it was reported, epoch seconds; None without one."""
-    activity: Activity | None
-    """The newest window of the hardware counters, None without GPM or while no view shows it."""
-    processes: tuple[Process, ...] | None
-    """Processes with a context on it, None where the driver does not list them."""
-    missing: Mapping[str, str]
-    """The reason for each field that is None, by field name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from operator import attrgetter
 from typing import Any
 
-from gpuwidget.model.samples import NOT_READ_YET, Activity, Gpu, Process, Reading
-from gpuwidget.sources import FastReadings, SlowReadings, StatusReadings, UtilizationWindow, Xid
+from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.metrics import keys
+from gpuwidget.model.readings import Activity, FastReadings, Reading, SlowReadings, StatusReadings
+from gpuwidget.model.samples import NOT_READ_YET, Gpu
+from gpuwidget.sources import UtilizationWindow, Xid
 
 _NEVER = float("-inf")
 _MAX_ACTIVITIES = 32
-_NO_FAST = FastReadings(None, None, None, None, {})
-_NO_STATUS = StatusReadings(None, None, None, None, None, None, {})
+_FAST, _STATUS, _SLOW = keys("fast"), (*keys("status"), "throttle"), keys("slow")
+_NO_FAST = FastReadings(**dict.fromkeys(_FAST), missing={})
+_NO_STATUS = StatusReadings(**dict.fromkeys(_STATUS), missing={})
 _NO_SLOW = SlowReadings(
-    None,
-    None,
-    None,
-    None,
-    None,
-    dict.fromkeys(("energy_j", "utilization_window", "ecc_uncorrected", "xid"), NOT_READ_YET),
+    **dict.fromkeys(_SLOW), xid=None, xid_time=None, missing=dict.fromkeys((*_SLOW, "xid"), NOT_READ_YET)
 )
+_fast_values, _status_values, _slow_values = attrgetter(*_FAST), attrgetter(*_STATUS), attrgetter(*_SLOW)
 _XID_FIELDS = frozenset({"xid", "xid_time"})
 _VALUES = tuple(
     field.name
@@ -134,25 +135,17 @@ class GpuState:
             unknown = _unknown(self.gpu.uuid, self.answered, silent_since, self.lost_since, reason)
             return _with_xid(unknown, self.xid)
         fast, status, slow = self.fast, self.status, self.slow
+        values: dict[str, Any] = dict(zip(_FAST, _fast_values(fast), strict=True))
+        values.update(zip(_STATUS, _status_values(status), strict=True))
+        values.update(zip(_SLOW, _slow_values(slow), strict=True))
+        values["memory_used"] = self.memory_used  # also read between two polls of the other fast readings
         reading = Reading(
             uuid=self.gpu.uuid,
             answered=self.answered,
             silent_since=None,
             lost_since=None,
             measured=self.measured,
-            utilization=fast.utilization,
-            utilization_window=slow.utilization_window,
-            memory_utilization=fast.memory_utilization,
-            memory_used=self.memory_used,
-            power_w=fast.power_w,
-            power_limit_w=status.power_limit_w,
-            temperature_c=status.temperature_c,
-            memory_temperature_c=status.memory_temperature_c,
-            sm_clock_mhz=status.sm_clock_mhz,
-            pstate=status.pstate,
-            throttle=status.throttle,
-            energy_j=slow.energy_j,
-            ecc_uncorrected=slow.ecc_uncorrected,
+            **values,
             xid=None,
             xid_time=None,
             activity=self.activity,

@@ -9,7 +9,8 @@ from functools import partial
 
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.fork import reset_after_fork
-from gpuwidget.model.samples import Activity, Gpu, Sample
+from gpuwidget.model.readings import Activity
+from gpuwidget.model.samples import Gpu, Sample
 from gpuwidget.sampler.guarded_source import GuardedSource
 from gpuwidget.sampler.poll_loops import FastPollLoop, SlowPoll, SlowPollLoop
 from gpuwidget.sampler.poll_threads import HUNG_AFTER_S, PollThread, PollThreads

@@ -6,7 +6,8 @@ import json
 from dataclasses import fields
 from functools import cached_property
 
-from gpuwidget.model.samples import Reading, Sample
+from gpuwidget.model.readings import Reading
+from gpuwidget.model.samples import Sample
 from gpuwidget.model.to_json import to_json
 
 _FIELDS = tuple(field.name for field in fields(Reading))

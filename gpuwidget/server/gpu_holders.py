@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from gpuwidget.model.samples import Origin, Process, Reading
+from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.readings import Reading
+from gpuwidget.model.samples import Origin
 from gpuwidget.server.kernel_reports import KernelUsage
 from gpuwidget.server.wire import GpuMemoryOwnership, MeanUtilization, MemoryHolder
 from gpuwidget.system.processes import UNKNOWN, Identity

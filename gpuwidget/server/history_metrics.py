@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from gpuwidget.model.samples import Reading
+from gpuwidget.model.readings import Reading
 
 READING_METRICS = (
     "utilization",
@@ -16,7 +16,7 @@ READING_METRICS = (
     "memory_temperature_c",
     "sm_clock_mhz",
 )
-"""Fields of a :class:`gpuwidget.model.samples.Reading`."""
+"""Fields of a :class:`gpuwidget.model.readings.Reading`."""
 ACTIVITY_METRICS = (
     "graphics",
     "sm",
@@ -31,7 +31,7 @@ ACTIVITY_METRICS = (
     "nvlink_tx",
     "nvlink_rx",
 )
-"""Fields of its :class:`gpuwidget.model.samples.Activity`."""
+"""Fields of its :class:`gpuwidget.model.readings.Activity`."""
 METRICS = READING_METRICS + ACTIVITY_METRICS
 METRIC_INDEX = {name: index for index, name in enumerate(METRICS)}
 BYTE_METRICS = frozenset({"memory_used", "pcie_tx", "pcie_rx", "nvlink_tx", "nvlink_rx"})

@@ -24,7 +24,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from gpuwidget.model.clock import Clock
-from gpuwidget.model.samples import Process, Reading, Sample
+from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.readings import Reading
+from gpuwidget.model.samples import Sample
 from gpuwidget.model.to_json import to_json
 from gpuwidget.server.gpu_holders import ProcessContext, ProcessOwner, gpu_ownership
 from gpuwidget.server.kernel_inventory import InventorySnapshot

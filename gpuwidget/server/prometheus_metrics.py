@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gpuwidget.model.samples import Activity, Gpu, Reading
+from gpuwidget.model.readings import Activity, Reading
+from gpuwidget.model.samples import Gpu
 
 ReadValue = Callable[[Gpu, Reading], float | None]
 

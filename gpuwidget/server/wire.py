@@ -16,7 +16,7 @@ _MAX_REQUEST = 200
 """Length of the longest request that is parsed."""
 
 PartialReading = NewType("PartialReading", Mapping[str, object])
-"""Some fields of a :class:`gpuwidget.model.samples.Reading`, by name."""
+"""Some fields of a :class:`gpuwidget.model.readings.Reading`, by name."""
 
 
 # -- history -------------------------------------------------------------------------------------------------

@@ -15,7 +15,9 @@ from typing import NamedTuple, Protocol
 
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.errors import OptionError
-from gpuwidget.model.samples import Activity, Gpu, Origin, Process
+from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.readings import Activity, FastReadings, SlowReadings, StatusReadings
+from gpuwidget.model.samples import Gpu, Origin
 
 SOURCE_VARIABLE = "GPUWIDGET_SOURCE"
 """Environment variable that selects the source of kernels, CLI and server."""
@@ -37,42 +39,6 @@ class Inventory:
     gpus: tuple[Gpu, ...]
     xids: Mapping[str, Xid] = field(default_factory=dict)
     """The newest known XID of each GPU by UUID, also of GPUs that were not found again."""
-
-
-@dataclass(frozen=True, slots=True)
-class FastReadings:
-    """The cheap calls, made several times a second. Fields as in :class:`gpuwidget.model.samples.Reading`."""
-
-    utilization: float | None
-    memory_utilization: float | None
-    memory_used: int | None
-    power_w: float | None
-    missing: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class StatusReadings:
-    """Cheap calls for values that change slowly or are seldom shown, made every two seconds."""
-
-    power_limit_w: float | None
-    temperature_c: float | None
-    memory_temperature_c: float | None
-    sm_clock_mhz: float | None
-    pstate: int | None
-    throttle: tuple[str, ...] | None
-    missing: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class SlowReadings:
-    """Calls that take milliseconds, made once a minute on the slow thread."""
-
-    energy_j: float | None
-    utilization_window: float | None
-    ecc_uncorrected: int | None
-    xid: int | None
-    xid_time: float | None
-    missing: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)

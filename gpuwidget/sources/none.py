@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from gpuwidget.model.errors import SourceLostError
-from gpuwidget.model.samples import Activity, Gpu, Origin, Process
-from gpuwidget.sources import FastReadings, Inventory, SlowReadings, StatusReadings, UtilizationWindow
+from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.readings import Activity, FastReadings, SlowReadings, StatusReadings
+from gpuwidget.model.samples import Gpu, Origin
+from gpuwidget.sources import Inventory, UtilizationWindow
 
 
 class NoSource:

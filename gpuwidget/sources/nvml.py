@@ -16,15 +16,11 @@ from typing import Any, NamedTuple, TypeVar
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.errors import GpuLostError, SourceError, SourceLostError
 from gpuwidget.model.fork import reset_after_fork
-from gpuwidget.model.samples import Activity, Gpu, Origin, Process
-from gpuwidget.sources import (
-    FastReadings,
-    Inventory,
-    SlowReadings,
-    StatusReadings,
-    UtilizationWindow,
-    nvml_messages,
-)
+from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.metrics import keys
+from gpuwidget.model.readings import Activity, FastReadings, SlowReadings, StatusReadings
+from gpuwidget.model.samples import Gpu, Origin
+from gpuwidget.sources import Inventory, UtilizationWindow, nvml_messages
 from gpuwidget.sources.nvml_device import SLOW_VALUES, STATUS_VALUES, NvmlDevice, NvmlSession
 from gpuwidget.sources.nvml_errors import XidEvents
 from gpuwidget.system import processes
@@ -35,22 +31,17 @@ _CALL_WAIT_S = 0.5
 """How long opening waits for calls under way, and new calls for the opening. A hung call never ends."""
 _CLOSED = "The NVIDIA driver is closed."
 _NO_FAST = FastReadings(
-    None,
-    None,
-    None,
-    None,
-    dict.fromkeys(("utilization", "memory_utilization", "memory_used", "power_w"), nvml_messages.REOPENING),
+    **dict.fromkeys(keys("fast")), missing=dict.fromkeys(keys("fast"), nvml_messages.REOPENING)
 )
-_NO_STEADY = StatusReadings(
-    None,
-    None,
-    None,
-    None,
-    None,
-    None,
-    dict.fromkeys(STATUS_VALUES, nvml_messages.REOPENING),
+_NO_STATUS = StatusReadings(
+    **dict.fromkeys(STATUS_VALUES), missing=dict.fromkeys(STATUS_VALUES, nvml_messages.REOPENING)
 )
-_NO_SLOW = SlowReadings(None, None, None, None, None, dict.fromkeys(SLOW_VALUES, nvml_messages.REOPENING))
+_NO_SLOW = SlowReadings(
+    **dict.fromkeys(keys("slow")),
+    xid=None,
+    xid_time=None,
+    missing=dict.fromkeys(SLOW_VALUES, nvml_messages.REOPENING),
+)
 
 _T = TypeVar("_T")
 
@@ -209,7 +200,7 @@ class NvmlSource:
 
     def read_status(self, gpu: Gpu) -> StatusReadings:
         """Make six NVML calls, or none for a MIG slice."""
-        return self._call(gpu, NvmlDevice.read_status, _NO_STEADY)
+        return self._call(gpu, NvmlDevice.read_status, _NO_STATUS)
 
     def read_slow(self, gpu: Gpu) -> SlowReadings:
         """Make one NVML call of some milliseconds, and cheap ones for errors.

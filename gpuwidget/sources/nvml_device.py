@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from statistics import median
@@ -11,16 +11,10 @@ from typing import Any
 
 from gpuwidget.model.clock import Clock
 from gpuwidget.model.errors import GpuLostError, SourceLostError
-from gpuwidget.model.samples import Activity, Process, ProcessKind
-from gpuwidget.sources import (
-    FastReadings,
-    SlowReadings,
-    StatusReadings,
-    UtilizationWindow,
-    Xid,
-    nvml_messages,
-    throttle_reasons,
-)
+from gpuwidget.model.gpu_process import Process, ProcessKind
+from gpuwidget.model.metrics import keys
+from gpuwidget.model.readings import Activity, FastReadings, SlowReadings, StatusReadings
+from gpuwidget.sources import UtilizationWindow, Xid, nvml_messages, throttle_reasons
 from gpuwidget.sources.nvml_errors import XidEvents, uncorrected_errors
 from gpuwidget.sources.nvml_gpm import GpmCounters, TakeSample
 from gpuwidget.sources.nvml_processes import list_processes, memory_by_pid
@@ -33,8 +27,8 @@ _UNAVAILABLE = frozenset({nvml_messages.FUNCTION_NOT_FOUND, nvml_messages.NOT_SU
 _NO_FUNCTION = frozenset({nvml_messages.FUNCTION_NOT_FOUND})
 _STALE = frozenset({nvml_messages.NOT_FOUND, nvml_messages.INVALID_ARGUMENT})
 """Errors of the memory call of a MIG slice that was removed."""
-STATUS_VALUES = tuple(field.name for field in fields(StatusReadings) if field.name != "missing")
-SLOW_VALUES = ("energy_j", "utilization_window", "ecc_uncorrected", "xid")
+STATUS_VALUES = (*keys("status"), "throttle")
+SLOW_VALUES = (*keys("slow"), "xid")
 """Values that are either known or missing with a reason; ``xid_time`` is None wherever ``xid`` is."""
 _VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 """Member of a field's union for each NVML_VALUE_TYPE."""
@@ -93,13 +87,21 @@ class NvmlDevice:
             )
             if hasattr(nvml, name)
         ]
-        self._temperature: Sequence[NvmlCall] = [
-            partial(_with, getattr(nvml, name), nvml.NVML_TEMPERATURE_GPU)
-            for name in ("nvmlDeviceGetTemperature", "nvmlDeviceGetTemperatureV")
-            if hasattr(nvml, name)
-        ]
-        self._memory_temperature: Sequence[NvmlCall] = (partial(self._field, nvml.NVML_FI_DEV_MEMORY_TEMP),)
-        self._clock: Sequence[NvmlCall] = (partial(_with, nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM),)
+        self._status_calls: Mapping[str, tuple[Sequence[NvmlCall], Callable[[Any], float]]] = {
+            "power_limit_w": ((nvml.nvmlDeviceGetEnforcedPowerLimit,), lambda milliwatts: milliwatts / 1000),
+            "temperature_c": (
+                [
+                    partial(_with, getattr(nvml, name), nvml.NVML_TEMPERATURE_GPU)
+                    for name in ("nvmlDeviceGetTemperature", "nvmlDeviceGetTemperatureV")
+                    if hasattr(nvml, name)
+                ],
+                float,
+            ),
+            "memory_temperature_c": ((partial(self._field, nvml.NVML_FI_DEV_MEMORY_TEMP),), float),
+            "sm_clock_mhz": ((partial(_with, nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM),), float),
+            "pstate": ((self._pstate,), int),
+        }
+        """For each status metric the calls that read it, and the conversion to the model's unit."""
         self._processes: Mapping[ProcessKind, Sequence[NvmlCall]] = {
             kind: [partial(list_processes, nvml, kind, version) for version in (3, 2)]
             for kind in ("compute", "graphics")
@@ -245,26 +247,18 @@ class NvmlDevice:
     # -- what changes slowly, and what is slow -------------------------------------------------------
 
     def read_status(self) -> StatusReadings:
-        """Make six cheap calls; none for a MIG slice."""
+        """Make one cheap call per status metric, and one for the throttle reasons; none for a MIG slice."""
+        missing: dict[str, str] = {}
+        values: dict[str, Any] = dict.fromkeys(STATUS_VALUES)
         if self._slice_of is not None:
             missing = dict.fromkeys(STATUS_VALUES, nvml_messages.NOT_PER_MIG_SLICE)
-            return StatusReadings(None, None, None, None, None, None, missing)
-        missing = {}
-        limit = self.query("power_limit_w", (self._nvml.nvmlDeviceGetEnforcedPowerLimit,), missing)
-        temperature = self.query("temperature_c", self._temperature, missing)
-        memory_temperature = self.query("memory_temperature_c", self._memory_temperature, missing)
-        clock = self.query("sm_clock_mhz", self._clock, missing)
-        pstate = self.query("pstate", (self._pstate,), missing)
+            return StatusReadings(**values, missing=missing)
+        for name, (calls, convert) in self._status_calls.items():
+            value = self.query(name, calls, missing)
+            values[name] = None if value is None else convert(value)
         reasons = self.query("throttle", self._throttle, missing)
-        return StatusReadings(
-            power_limit_w=None if limit is None else limit / 1000,
-            temperature_c=None if temperature is None else float(temperature),
-            memory_temperature_c=None if memory_temperature is None else float(memory_temperature),
-            sm_clock_mhz=None if clock is None else float(clock),
-            pstate=pstate,
-            throttle=None if reasons is None else throttle_reasons.reason_names(reasons),
-            missing=missing,
-        )
+        values["throttle"] = None if reasons is None else throttle_reasons.reason_names(reasons)
+        return StatusReadings(**values, missing=missing)
 
     def _pstate(self, handle: Any) -> int:
         state = int(self._nvml.nvmlDeviceGetPerformanceState(handle))

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from gpuwidget.model.clock import Clock
-from gpuwidget.model.samples import Activity
+from gpuwidget.model.readings import Activity
 
 MIN_WINDOW_S = 0.1
 """Shortest time between two samples for which the counters have values (NVML's documentation)."""

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-from gpuwidget.model.samples import ProcessKind
+from gpuwidget.model.gpu_process import ProcessKind
 from gpuwidget.sources import nvml_messages
 
 _FUNCTIONS: dict[ProcessKind, str] = {

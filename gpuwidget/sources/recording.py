@@ -22,7 +22,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from gpuwidget.model.errors import RecordingError
-from gpuwidget.model.samples import Gpu, Process
+from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.metrics import METRICS
+from gpuwidget.model.samples import Gpu
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -31,12 +33,16 @@ if TYPE_CHECKING:
 NOT_RECORDED = "not in the recording"
 UTILIZATION_WINDOW_S = 0.2
 """Default for recordings without it: the window of the driver of the recorded H200s."""
-MIB = 1024**2
-
-TICK_KEYS = ("util", "mem_util", "mem_used", "power_mw", "temp_c", "mem_temp_c", "sm_mhz", "throttle")
-GPM_PERCENT = ("graphics", "sm", "sm_occupancy", "tensor", "dram", "fp64", "fp32", "fp16")
-GPM_RATES = {f"{link}_{way}": f"{link}_{way}_mib_s" for link in ("pcie", "nvlink") for way in ("tx", "rx")}
-"""The fields of Activity in bytes a second, with their keys in MiB a second."""
+TICK_METRICS = tuple(
+    (metric.key, metric.recorded) for metric in METRICS if metric.recorded and metric.poll != "activity"
+)
+"""Metrics with a value in each tick."""
+GPM_METRICS = tuple(
+    (metric.key, metric.recorded) for metric in METRICS if metric.recorded and metric.poll == "activity"
+)
+"""Metrics in a tick's ``gpm``."""
+THROTTLE = "throttle"
+"""Key of NVML's bit mask of throttle reasons."""
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _MALFORMED = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError)
@@ -50,15 +56,16 @@ def _column() -> array[float]:
 class RecordedSeries:
     """The time series of one GPU, in arrays of eight bytes a value, NaN for unknown."""
 
-    ticks: dict[str, array[float]] = field(default_factory=lambda: {key: _column() for key in TICK_KEYS})
-    """One value for each of the recording's times, by key and in the unit of the file."""
+    ticks: dict[str, array[float]] = field(
+        default_factory=lambda: {key: _column() for key in (*(key for key, _ in TICK_METRICS), THROTTLE)}
+    )
+    """One value for each of the recording's times, by metric and in its unit; NVML's mask for the throttle
+    reasons."""
     processes: list[tuple[Process, ...] | None] = field(default_factory=list)
     lost: bytearray = field(default_factory=bytearray)
     gpm_since: array[float] = field(default_factory=_column)
     gpm_until: array[float] = field(default_factory=_column)
-    gpm: dict[str, array[float]] = field(
-        default_factory=lambda: {key: _column() for key in (*GPM_PERCENT, *GPM_RATES)}
-    )
+    gpm: dict[str, array[float]] = field(default_factory=lambda: {key: _column() for key, _ in GPM_METRICS})
     """By the names of Activity, in its units."""
     energy_t: array[float] = field(default_factory=_column)
     energy_j: array[float] = field(default_factory=_column)
@@ -224,8 +231,9 @@ def _gpu(meta: Mapping[str, Any], place: int) -> RecordedGpu:
 def _append_tick(
     series: RecordedSeries, t: float, values: Mapping[str, Any], known: dict[str, tuple[Process, ...]]
 ) -> None:
-    for key, column in series.ticks.items():
-        column.append(_number(values.get(key)))
+    for key, recorded in TICK_METRICS:
+        series.ticks[key].append(_number(values.get(recorded.key)) / recorded.scale)
+    series.ticks[THROTTLE].append(_number(values.get(THROTTLE)))
     series.lost.append(values.get("lost") is True)
     procs = values.get("procs")
     # Consecutive ticks mostly list the same processes: they share one tuple.
@@ -234,10 +242,8 @@ def _append_tick(
     if gpm is not None:
         series.gpm_since.append(series.gpm_until[-1] if series.gpm_until else 0.0)
         series.gpm_until.append(t)
-        for name in GPM_PERCENT:
-            series.gpm[name].append(_number(gpm.get(name)))
-        for name, key in GPM_RATES.items():
-            series.gpm[name].append(_number(gpm.get(key)) * MIB)
+        for key, recorded in GPM_METRICS:
+            series.gpm[key].append(_number(gpm.get(recorded.key)) / recorded.scale)
     energy = _number(values.get("energy_mj")) / 1000
     if not math.isnan(energy):
         series.energy_t.append(t)
@@ -287,11 +293,11 @@ def _extend_energy(series: RecordedSeries, times: array[float], duration: float)
 def _energy_between(series: RecordedSeries, times: array[float], since: float, until: float) -> float:
     """Return the joules between two moments by the recorded power, 0 where that is unknown."""
     total = 0.0
-    for place, power in enumerate(series.ticks["power_mw"]):
+    for place, power in enumerate(series.ticks["power_w"]):
         end = times[place + 1] if place + 1 < len(times) else until
         seconds = min(end, until) - max(times[place], since)
         if seconds > 0 and not math.isnan(power):
-            total += power / 1000 * seconds
+            total += power * seconds
     return total
 
 

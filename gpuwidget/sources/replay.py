@@ -10,11 +10,14 @@ import math
 from bisect import bisect_right
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpuwidget.model.errors import GpuLostError, RecordingError, SourceLostError
-from gpuwidget.model.samples import Activity, Gpu, Origin, Process
-from gpuwidget.sources import FastReadings, Inventory, SlowReadings, StatusReadings, UtilizationWindow
+from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.metrics import METRICS, Poll
+from gpuwidget.model.readings import Activity, FastReadings, SlowReadings, StatusReadings
+from gpuwidget.model.samples import Gpu, Origin
+from gpuwidget.sources import Inventory, UtilizationWindow
 from gpuwidget.sources import recording as files
 from gpuwidget.sources.throttle_reasons import reason_names
 
@@ -131,23 +134,13 @@ class ReplaySource:
     def read_fast(self, gpu: Gpu) -> FastReadings:
         """Return utilization, memory and power at this moment of the recording."""
         recorded, tick = self._current_tick(gpu)
-        ticks = recorded.series.ticks
-        memory = _known(ticks["mem_used"][tick])
-        power = _known(ticks["power_mw"][tick])
-        values = {
-            "utilization": _known(ticks["util"][tick]),
-            "memory_utilization": _known(ticks["mem_util"][tick]),
-            "power_w": None if power is None else power / 1000,
-        }
-        used = None if memory is None else int(memory)
-        return FastReadings(
-            **values, memory_used=used, missing=_missing(recorded, {**values, "memory_used": used})
-        )
+        values = _values(recorded, tick, "fast")
+        return FastReadings(**values, missing=_missing(recorded, values))
 
     def read_memory(self, gpu: Gpu) -> int | None:
         """Return the bytes in use at this moment of the recording."""
         recorded, tick = self._current_tick(gpu)
-        memory = _known(recorded.series.ticks["mem_used"][tick])
+        memory = _known(recorded.series.ticks["memory_used"][tick])
         return None if memory is None else int(memory)
 
     def read_processes(self, gpu: Gpu) -> tuple[Process, ...] | None:
@@ -156,19 +149,13 @@ class ReplaySource:
         return recorded.series.processes[tick]
 
     def read_status(self, gpu: Gpu) -> StatusReadings:
-        """Return temperatures, clock and throttle reasons at this moment; no P-state is recorded."""
+        """Return the status metrics that are recorded, and the throttle reasons, at this moment."""
         recorded, tick = self._current_tick(gpu)
-        ticks = recorded.series.ticks
-        values = {
-            "power_limit_w": recorded.power_limit_w,
-            "temperature_c": _known(ticks["temp_c"][tick]),
-            "memory_temperature_c": _known(ticks["mem_temp_c"][tick]),
-            "sm_clock_mhz": _known(ticks["sm_mhz"][tick]),
-        }
-        mask = _known(ticks["throttle"][tick])
-        throttle = None if mask is None else reason_names(int(mask))
-        missing = _missing(recorded, {**values, "pstate": None, "throttle": throttle})
-        return StatusReadings(**values, pstate=None, throttle=throttle, missing=missing)
+        mask = _known(recorded.series.ticks[files.THROTTLE][tick])
+        values = _values(recorded, tick, "status")
+        values["power_limit_w"] = recorded.power_limit_w
+        values["throttle"] = None if mask is None else reason_names(int(mask))
+        return StatusReadings(**values, missing=_missing(recorded, values))
 
     def read_slow(self, gpu: Gpu) -> SlowReadings:
         """Return the energy counter, which continues to rise when the recording restarts; errors are not
@@ -234,6 +221,17 @@ class ReplaySource:
             last = bisect_right(series.gpm_until, until - start)
             for number in range(first, last):
                 yield start + series.gpm_since[number], start + series.gpm_until[number], number
+
+
+def _values(recorded: RecordedGpu, tick: int, poll: Poll) -> dict[str, Any]:
+    """Return the values of one tick that one method of the source reads; None for what is not recorded."""
+    values: dict[str, Any] = {}
+    for metric in METRICS:
+        if metric.poll == poll:
+            column = recorded.series.ticks.get(metric.key)
+            value = None if column is None else _known(column[tick])
+            values[metric.key] = int(value) if metric.whole and value is not None else value
+    return values
 
 
 def _known(value: float) -> float | None:

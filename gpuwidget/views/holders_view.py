@@ -1,4 +1,4 @@
-"""Who holds the GPU's memory, as a table: text for a terminal, static HTML for people."""
+"""Show the holders of the GPU's memory as a table, in plain text and static HTML."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from gpuwidget.measure.memory_holders import DEBUGGER, LAST_ERROR, CellMemory, DeviceMemory
+from gpuwidget.measure.memory_holders import DEBUGGER, LAST_ERROR, CellAllocation, DeviceMemory
 from gpuwidget.model import units
 from gpuwidget.model.report import Holder
 from gpuwidget.model.terminal_text import clean_line, printable_lines
 from gpuwidget.views import styles
 from gpuwidget.views.styles import LEFT, QUIET
 
-MOST_ROWS = 30
-"""Holders with a row of their own, on each device."""
-_MOST_NAMES = 5
-_MOST_NAME = 60
-_MOST_SOURCE = 70
+MAX_ROWS = 30
+"""Rows per device. Smaller holders share one more row."""
+_MAX_NAMES = 5
+_MAX_NAME = 60
+_MAX_SOURCE = 70
 _NOTEBOOK = "kept by the notebook itself"
 _UNKNOWN = "autograd or unknown"
 _TABLE = f"{styles.TABLE}font-size:12px"
@@ -30,8 +30,8 @@ _HEAD = "".join(
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A holder, or several small ones."""
+class HolderRow:
+    """A row: one holder, or several small ones together."""
 
     what: str
     also: str
@@ -42,26 +42,26 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
-    """One device."""
+class DeviceSection:
+    """The table of one device."""
 
     title: str
-    rows: tuple[Row, ...]
-    outside: tuple[Row, ...]
+    rows: tuple[HolderRow, ...]
+    outside: tuple[HolderRow, ...]
     remarks: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """All that is shown."""
+class HoldersView:
+    """The texts of all tables."""
 
-    sections: tuple[Section, ...]
-    cells: tuple[CellMemory, ...]
+    sections: tuple[DeviceSection, ...]
+    cells: tuple[CellAllocation, ...]
     notes: tuple[str, ...]
 
 
-def of(holders: Any) -> View:
-    """What :class:`~gpuwidget.kernel.attribution.memory_holders.Holders` says, in words."""
+def of(holders: Any) -> HoldersView:
+    """Return the texts for a :class:`~gpuwidget.kernel.attribution.memory_holders.Holders`."""
     notes = list(holders.notes)
     if holders.reason is not None:
         notes.insert(0, f"No memory of torch's to show: {holders.reason}.".replace("..", "."))
@@ -73,22 +73,22 @@ def of(holders: Any) -> View:
         _section(name, devices.get(name), holders.on(name), holders.gpus.get(name), _graphs(holders, name))
         for name in names
     )
-    return View(sections, holders.cells, tuple(notes))
+    return HoldersView(sections, holders.cells, tuple(notes))
 
 
 def names(holder: Holder) -> tuple[str, str]:
-    """A holder's first name in words, and its other names."""
+    """Return a holder's first name as shown, and its other names."""
     if holder.kind == "unknown":
         return _UNKNOWN, ""
-    first, *others = (clean_line(name, _MOST_NAME) for name in holder.names)
-    also = ", ".join(others[:_MOST_NAMES])
-    if len(others) > _MOST_NAMES:
-        also += f" and {len(others) - _MOST_NAMES} more"
+    first, *others = (clean_line(name, _MAX_NAME) for name in holder.names)
+    also = ", ".join(others[:_MAX_NAMES])
+    if len(others) > _MAX_NAMES:
+        also += f" and {len(others) - _MAX_NAMES} more"
     return first, also
 
 
-def text(view: View) -> str:
-    """As lines for a terminal."""
+def text(view: HoldersView) -> str:
+    """Return the tables as plain text."""
     lines: list[str] = []
     for section in view.sections:
         rows = [*section.rows, *section.outside]
@@ -102,8 +102,8 @@ def text(view: View) -> str:
     return printable_lines("\n".join([*lines, *view.notes]))
 
 
-def html(view: View) -> str:
-    """As static HTML."""
+def html(view: HoldersView) -> str:
+    """Return the tables as static HTML."""
     parts = []
     for section in view.sections:
         rows = "".join(_row(row, "") for row in section.rows)
@@ -118,8 +118,8 @@ def html(view: View) -> str:
     return f"<div style='{styles.FONT}'>{''.join(parts)}</div>"
 
 
-def cells_bundle(view: View, *, attached: bool) -> dict[str, str]:
-    """Which cell allocated what is still held."""
+def cells_bundle(view: HoldersView, *, attached: bool) -> dict[str, str]:
+    """Return the mime bundle for ``%gpu memory --cells``: which cell allocated the memory still held."""
     notes = view.notes[:1] if not view.sections else ()
     if not attached:
         notes = ("Which cell allocated what is known from %load_ext gpuwidget on.",)
@@ -127,7 +127,7 @@ def cells_bundle(view: View, *, attached: bool) -> dict[str, str]:
     rows = [
         (
             f"In [{cell.cell}]" if cell.cell is not None else "",
-            clean_line(cell.source, _MOST_SOURCE),
+            clean_line(cell.source, _MAX_SOURCE),
             cell.device if several else "",
             units.memory(cell.bytes),
         )
@@ -155,7 +155,7 @@ def cells_bundle(view: View, *, attached: bool) -> dict[str, str]:
 
 def _section(
     name: str, device: DeviceMemory | None, found: Sequence[Holder], gpu: str | None, graphs: Iterable[str]
-) -> Section:
+) -> DeviceSection:
     title = name if gpu is None else f"{name} ({gpu})"
     remarks: list[str] = []
     if device is not None:
@@ -163,24 +163,24 @@ def _section(
         remarks += _cache(device)
     inside = [holder for holder in found if holder.kind != "outside torch"]
     remarks += graphs
-    rows = [_of_holder(holder) for holder in inside[:MOST_ROWS]]
-    if len(inside) > MOST_ROWS:
-        rest = inside[MOST_ROWS:]
-        rows.append(Row(f"{len(rest)} more", "", "", "", units.memory(sum(h.bytes for h in rest))))
+    rows = [_of_holder(holder) for holder in inside[:MAX_ROWS]]
+    if len(inside) > MAX_ROWS:
+        rest = inside[MAX_ROWS:]
+        rows.append(HolderRow(f"{len(rest)} more", "", "", "", units.memory(sum(h.bytes for h in rest))))
     outside = [_of_holder(holder) for holder in found if holder.kind == "outside torch"]
-    return Section(title, tuple(rows), tuple(outside), tuple(remarks))
+    return DeviceSection(title, tuple(rows), tuple(outside), tuple(remarks))
 
 
 def _graphs(holders: Any, device: str) -> Iterator[str]:
-    """What autograd keeps, and for whom."""
+    """Yield remarks about memory that autograd graphs keep."""
     saved = sorted((one for one in holders.saved if one[1] == device), key=lambda one: -one[2])
-    for name, _, size in saved[:_MOST_NAMES]:
+    for name, _, size in saved[:_MAX_NAMES]:
         yield (
-            f"{clean_line(name, _MOST_NAME)}: {units.memory(size)} of it is saved in an autograd graph, for "
+            f"{clean_line(name, _MAX_NAME)}: {units.memory(size)} of it is saved in an autograd graph, for "
             "backward()."
         )
     if holders.graphs and any(holder.kind == "unknown" for holder in holders.on(device)):
-        some = ", ".join(clean_line(graph, _MOST_NAME) for graph in holders.graphs[:_MOST_NAMES])
+        some = ", ".join(clean_line(graph, _MAX_NAME) for graph in holders.graphs[:_MAX_NAMES])
         yield f"{_UNKNOWN}: the autograd graph behind {some} may hold some of it."
 
 
@@ -189,16 +189,18 @@ def _cache(device: DeviceMemory) -> list[str]:
         return []
     parts = [
         (device.returnable, "can be given back (%gpu free)"),
-        (device.waiting, "can be too, once another stream is done with it"),
-        (device.private, "lies in private pools, which CUDA graphs keep for themselves"),
-        (device.stuck, "can't: it lies beside tensors (fragmentation)"),
+        (device.pending_free, "can be too, once another stream is done with it"),
+        (device.private_pools, "lies in private pools, which CUDA graphs keep for themselves"),
+        (device.fragmented, "can't: it lies beside tensors (fragmentation)"),
     ]
     said = ", ".join(f"{units.memory(size)} {what}" for size, what in parts if size)
-    flushed = f"; the cache was flushed {device.flushes} times to find memory" if device.flushes else ""
+    flushed = (
+        f"; the cache was flushed {device.alloc_retries} times to find memory" if device.alloc_retries else ""
+    )
     return [f"Cache: {units.memory(device.cached)} reserved beside the tensors, of which {said}{flushed}."]
 
 
-def _of_holder(holder: Holder) -> Row:
+def _of_holder(holder: Holder) -> HolderRow:
     first, also = names(holder)
     kind = holder.type or ""
     if holder.kind == "notebook":
@@ -207,14 +209,14 @@ def _of_holder(holder: Holder) -> Row:
     if holder.kind == "outside torch":
         kind = "outside torch"
     cell = f"In [{holder.cell}]" if holder.cell is not None else ""
-    return Row(first, also, clean_line(kind, _MOST_NAME), cell, units.memory(holder.bytes))
+    return HolderRow(first, also, clean_line(kind, _MAX_NAME), cell, units.memory(holder.bytes))
 
 
-def _cells_of(row: Row) -> tuple[str, str, str, str]:
+def _cells_of(row: HolderRow) -> tuple[str, str, str, str]:
     return f"{row.what}, also {row.also}" if row.also else row.what, row.type, row.cell, row.size
 
 
-def _row(row: Row, style: str) -> str:
+def _row(row: HolderRow, style: str) -> str:
     also = f" <span style='{QUIET}'>also {escape(row.also)}</span>" if row.also else ""
     return (
         f"<tr style='background:none'><td style='{LEFT}'><span{style}>{escape(row.what)}</span>{also}</td>"

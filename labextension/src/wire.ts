@@ -61,33 +61,36 @@ export interface Gpu {
 /**
  * Hardware activity between two GPU performance-monitoring (GPM) samples; Hopper and later.
  *
- * All ratios are percent of the window. A value without a counter is null.
+ * A value without a counter is null.
  */
 export interface Activity {
   /** Start of the window, epoch seconds. */
   readonly since: number;
   /** End of the window, epoch seconds. */
   readonly until: number;
-  /** Time any graphics or compute engine was active. */
+  /** Time any graphics or compute engine was active, percent, NVML_GPM_METRIC_GRAPHICS_UTIL. */
   readonly graphics: number | null;
-  /** Share of the multiprocessors with work in them (NVML_GPM_METRIC_SM_UTIL). */
+  /** Share of the multiprocessors with work in them, percent, NVML_GPM_METRIC_SM_UTIL. */
   readonly sm: number | null;
-  /** Warps resident over warps possible (NVML_GPM_METRIC_SM_OCCUPANCY). */
+  /** Warps resident over warps possible, percent, NVML_GPM_METRIC_SM_OCCUPANCY. */
   readonly sm_occupancy: number | null;
-  /** Tensor-core pipes in use (NVML_GPM_METRIC_ANY_TENSOR_UTIL). */
+  /** Tensor-core pipes in use, percent, NVML_GPM_METRIC_ANY_TENSOR_UTIL. */
   readonly tensor: number | null;
-  /** Memory bandwidth in use (NVML_GPM_METRIC_DRAM_BW_UTIL). */
+  /** Memory bandwidth in use, percent, NVML_GPM_METRIC_DRAM_BW_UTIL. */
   readonly dram: number | null;
+  /** Double-precision pipes in use, percent, NVML_GPM_METRIC_FP64_UTIL. */
   readonly fp64: number | null;
+  /** Single-precision pipes in use, percent, NVML_GPM_METRIC_FP32_UTIL. */
   readonly fp32: number | null;
+  /** Half-precision pipes in use, percent, NVML_GPM_METRIC_FP16_UTIL. */
   readonly fp16: number | null;
-  /** Bytes a second sent by the GPU over PCIe. */
+  /** Bytes a second sent by the GPU over PCIe, NVML_GPM_METRIC_PCIE_TX_PER_SEC. */
   readonly pcie_tx: number | null;
-  /** Bytes a second received by the GPU over PCIe. */
+  /** Bytes a second received by the GPU over PCIe, NVML_GPM_METRIC_PCIE_RX_PER_SEC. */
   readonly pcie_rx: number | null;
-  /** Bytes a second sent over all NVLinks. */
+  /** Bytes a second sent over all NVLinks, NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC. */
   readonly nvlink_tx: number | null;
-  /** Bytes a second received over all NVLinks. */
+  /** Bytes a second received over all NVLinks, NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC. */
   readonly nvlink_rx: number | null;
 }
 
@@ -137,9 +140,10 @@ export interface Reading {
    * (nvidia-smi: utilization.gpu). It does not measure how much of the GPU worked: see `activity`.
    */
   readonly utilization: number | null;
-  /** Seconds of the window that `utilization` is averaged over (200 ms on H200), null where unknown. */
-  readonly utilization_window: number | null;
-  /** Percent of that window in which device memory was read or written (nvidia-smi: utilization.memory). */
+  /**
+   * Percent of that window in which device memory was read or written, nvmlDeviceGetUtilizationRates memory
+   * (nvidia-smi: utilization.memory).
+   */
   readonly memory_utilization: number | null;
   /**
    * Bytes in use without what the driver reserves, nvmlDeviceGetMemoryInfo_v2 used (nvidia-smi: memory.used).
@@ -153,7 +157,7 @@ export interface Reading {
   readonly temperature_c: number | null;
   /** Degrees Celsius of the memory, NVML_FI_DEV_MEMORY_TEMP (nvidia-smi: temperature.memory). */
   readonly memory_temperature_c: number | null;
-  /** Clock of the multiprocessors, nvmlDeviceGetClockInfo SM (nvidia-smi: clocks.sm). */
+  /** Clock of the multiprocessors, MHz, nvmlDeviceGetClockInfo SM (nvidia-smi: clocks.sm). */
   readonly sm_clock_mhz: number | null;
   /** Performance state, 0 the fastest to 15, nvmlDeviceGetPerformanceState (nvidia-smi: pstate). */
   readonly pstate: number | null;
@@ -162,11 +166,16 @@ export interface Reading {
    * nvidia-smi: clocks_event_reasons).
    */
   readonly throttle: readonly string[] | null;
-  /** Joules since the driver was loaded, nvmlDeviceGetTotalEnergyConsumption, read once a minute. */
+  /** Joules since the driver was loaded, read once a minute, nvmlDeviceGetTotalEnergyConsumption. */
   readonly energy_j: number | null;
   /**
-   * Uncorrected memory errors since the driver was loaded, nvmlDeviceGetTotalEccErrors uncorrected volatile
-   * (nvidia-smi: ecc.errors.uncorrected.volatile.total), read once a minute.
+   * Seconds of the window that `utilization` is averaged over (200 ms on H200), nvmlDeviceGetSamples
+   * NVML_GPU_UTILIZATION_SAMPLES.
+   */
+  readonly utilization_window: number | null;
+  /**
+   * Uncorrected memory errors since the driver was loaded, read once a minute, nvmlDeviceGetTotalEccErrors
+   * uncorrected volatile (nvidia-smi: ecc.errors.uncorrected.volatile.total).
    */
   readonly ecc_uncorrected: number | null;
   /**

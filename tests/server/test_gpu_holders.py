@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from helpers_samples import GIB, LIVE, h200, process, reading
 
-from gpuwidget.model.samples import Process
+from gpuwidget.model.gpu_process import Process
 from gpuwidget.server.gpu_holders import ProcessContext, ProcessOwner, gpu_ownership
 from gpuwidget.server.kernel_reports import KernelUsage
 from gpuwidget.server.rolling_mean import RollingMeans

@@ -10,7 +10,7 @@ import pytest
 from fakes import FakeSource, gpu
 from helpers_server import Server, Stream
 
-from gpuwidget.model.samples import Activity
+from gpuwidget.model.readings import Activity
 from gpuwidget.server import wire
 from gpuwidget.server.history_metrics import METRICS
 

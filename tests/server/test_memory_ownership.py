@@ -470,7 +470,7 @@ async def test_proof_by_a_kernels_report(
     stream = await server.stream()
     assert held(await stream.usage()) == []
     container[pid] = False
-    server.hub._ownership._reports.ask({kernel: pid})
+    server.hub._ownership._reports.query({kernel: pid})
     usage = await usage_where(stream, held)
     assert held(usage) == [(kernel, None, pid, None, None, None, 30 * GIB, "driver")]
     told = usage["gpus"][0]

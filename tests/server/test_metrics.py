@@ -175,7 +175,7 @@ async def test_a_sampler_that_is_stuck_gives_no_old_numbers(
     """If no sample has come for long, the last one is not returned again and again."""
     await scrape(server)
     monkeypatch.setattr(handlers, "_SAMPLE_TIMEOUT_S", 0.01)
-    monkeypatch.setattr(server.hub, "_take", lambda: None)
+    monkeypatch.setattr(server.hub, "_process_arrived", lambda: None)
     assert server.clock is not None
     server.clock.advance(11.0)
     with pytest.raises(HTTPClientError) as failed:

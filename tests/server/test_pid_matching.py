@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from helpers_samples import h200, process, reading
 
-from gpuwidget.model.samples import Reading
+from gpuwidget.model.readings import Reading
 from gpuwidget.server.ownership_resolver import PidMatching
 from gpuwidget.system import processes
 

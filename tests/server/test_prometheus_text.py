@@ -12,7 +12,8 @@ from helpers_samples import GIB, LIVE, h200, reading, sample
 from prometheus_client.parser import text_string_to_metric_families
 
 import gpuwidget
-from gpuwidget.model.samples import Activity, Origin
+from gpuwidget.model.readings import Activity
+from gpuwidget.model.samples import Origin
 from gpuwidget.server.prometheus import metrics_text
 from gpuwidget.server.wire import GpuMemoryOwnership, MemoryHolder, MemoryOwnership, ServerKernel
 

@@ -11,7 +11,8 @@ import pytest
 from fakes import EPOCH
 from helpers_samples import h200, reading, sample
 
-from gpuwidget.model.samples import Activity, Sample
+from gpuwidget.model.readings import Activity
+from gpuwidget.model.samples import Sample
 from gpuwidget.server.history import HistoryStore
 from gpuwidget.server.history_metrics import ACTIVITY_METRICS, METRICS
 from gpuwidget.server.history_query import MAX_POINTS, HistoryQuery

@@ -1,6 +1,6 @@
-"""Which cell allocated what: the blocks of torch's allocator are looked at after each cell that used it.
+"""Record which cell allocated each of torch's blocks, by comparing the blocks after each cell.
 
-Costs eight microseconds a device and cell where no memory was allocated, and nothing before CUDA is up.
+Takes 8 µs per device and cell where no memory was allocated, and nothing before CUDA is initialized.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gpuwidget.heap.storages import StorageWeakRef
 from gpuwidget.kernel.shell import shell_references
 from gpuwidget.kernel.shell.interrupts import defer_interrupts
 from gpuwidget.kernel.shell.running_cells import RunningCells
-from gpuwidget.measure.cell_allocations import BEFORE, BETWEEN, CellBlocks
+from gpuwidget.measure.cell_allocations import BEFORE_LOAD, OUTSIDE_CELLS, CellBlocks
 from gpuwidget.pytorch import allocator
 from gpuwidget.pytorch.allocator import DeviceBlocks
 
@@ -22,33 +22,33 @@ _LOG = logging.getLogger(__name__)
 
 _MAX_OBJECTS = 20_000
 _TIME_LIMIT_S = 0.05
-"""Objects looked at after a cell, to find the storages that are there, and the time for it."""
+"""Limits of the search for storages after a cell."""
 
 
-class CellMemory:
-    """The origin of each block, as long as it is attached to a shell."""
+class CellMemoryTracker:
+    """The origin of each block, while attached to a shell."""
 
     def __init__(self) -> None:
         self._shell: Any = None
         self._blocks = CellBlocks()
-        self._to_be_watched = False
-        """Whether there are new blocks whose storages are not remembered yet."""
+        self._storages_missing = False
+        """Whether there are new blocks whose storages are not tracked yet."""
         self._running: RunningCells | None = None
 
     @property
     def attached(self) -> bool:
-        """Whether cells are looked at."""
+        """Whether cells are recorded."""
         return self._shell is not None
 
     def attach(self, shell: Any, running: RunningCells) -> None:
-        """Begin: what there is now was there before."""
+        """Start recording. All blocks of now count as allocated before."""
         self._shell = shell
         self._blocks = CellBlocks()
         self._running = running
-        self._quietly(BEFORE)
+        self._update(BEFORE_LOAD)
 
     def detach(self) -> None:
-        """Look no longer, and forget."""
+        """Stop recording and drop the recorded origins."""
         self._shell = None
         self._blocks = CellBlocks()
         self._running = None
@@ -57,60 +57,65 @@ class CellMemory:
         """``pre_run_cell``."""
         # Allocations by a thread or a callback since the last cell are not this cell's.
         if self._running is not None and len(self._running) == 1:
-            self._quietly(BETWEEN)
+            self._update(OUTSIDE_CELLS)
 
     def after(self, result: Any) -> None:
         """``post_run_cell``."""
         # Allocations of a cell within a cell belong to the outer one.
         if self._running is not None and len(self._running) <= 1:
-            self._quietly(self._number)
+            self._update(self._running_cell)
 
-    def settle(self, *, watch: bool = True) -> CellBlocks:
-        """The origins as of now, what the cell that runs has allocated so far included.
+    def current_blocks(self, *, track_storages: bool = True) -> CellBlocks:
+        """Return the origins including what the running cell has allocated so far.
 
-        Without ``watch``, the caller sees to it that the storages are remembered
-        (:meth:`~gpuwidget.measure.cell_allocations.CellBlocks.watch`), or they are after the cell.
+        Without ``track_storages`` the caller tracks new storages (:meth:`track_storage`), or they are tracked
+        after the cell.
         """
         if self.attached:
-            self._quietly(self._number, watch=watch)
+            self._update(self._running_cell, track_storages=track_storages)
         return self._blocks
 
     @property
-    def number(self) -> int | None:
-        """The N of the cell that runs; None where none runs, or it has none."""
-        return self._number if self._number > 0 else None
+    def running_cell(self) -> int | None:
+        """The N of the running cell; None where no cell runs, or it has no number."""
+        return self._running_cell if self._running_cell > 0 else None
 
-    def source(self, cell: int) -> str | None:
-        """The first line of In[N]; None where it is not in the history."""
+    def first_line(self, cell: int) -> str | None:
+        """Return the first line of In[N]; None where it is not in the history."""
         history = getattr(getattr(self._shell, "history_manager", None), "input_hist_raw", None)
         if not isinstance(history, list) or not 0 < cell < len(history):
             return None
         lines = (line.strip() for line in str(history[cell]).splitlines())
         return next((line for line in lines if line and not line.startswith("%%")), None)
 
-    @property
-    def _number(self) -> int:
-        outermost = None if self._running is None else self._running.outermost
-        return BETWEEN if outermost is None or outermost.number is None else outermost.number
+    def track_storage(self, index: int, address: int, reference: Callable[[], StorageWeakRef]) -> None:
+        """Track the storage in the block at ``address``."""
+        self._storages_missing = False
+        self._blocks.track_storage(index, address, reference)
 
-    def _quietly(self, cell: int, *, watch: bool = True) -> None:
+    @property
+    def _running_cell(self) -> int:
+        outermost = None if self._running is None else self._running.outermost
+        return OUTSIDE_CELLS if outermost is None or outermost.number is None else outermost.number
+
+    def _update(self, cell: int, *, track_storages: bool = True) -> None:
         try:
-            churn = allocator.allocation_counts()
-            idle = self._blocks.idle(churn)
-            if idle and not (watch and self._to_be_watched):
+            counts = allocator.allocation_counts()
+            unchanged = self._blocks.is_current(counts)
+            if unchanged and not (track_storages and self._storages_missing):
                 return
             with defer_interrupts():
                 blocks = allocator.snapshot()
-                if not idle:
-                    self._to_be_watched |= self._blocks.settle(cell, blocks, churn)
-                if watch and self._to_be_watched:
-                    self._watch(blocks)
+                if not unchanged:
+                    self._storages_missing |= self._blocks.update(cell, blocks, counts)
+                if track_storages and self._storages_missing:
+                    self._track_storages(blocks)
         except Exception:
-            _LOG.debug("a cell's memory was not looked at", exc_info=True)
+            _LOG.debug("the memory of a cell could not be recorded", exc_info=True)
 
-    def _watch(self, blocks: Mapping[int, DeviceBlocks]) -> None:
-        """Remember the storages that names lead to: the next cell may use their addresses again."""
-        self._to_be_watched = False  # what fails now would fail after every cell
+    def _track_storages(self, blocks: Mapping[int, DeviceBlocks]) -> None:
+        """Track the storages that names lead to, because the next cell may reuse their addresses."""
+        self._storages_missing = False  # set first: a search that fails would fail after every cell
         excluded = shell_references.excluded_objects(self._shell)
         with gc_paused():
             roots = [
@@ -120,17 +125,12 @@ class CellMemory:
             find_storages(
                 roots,
                 blocks,
-                self.remember,
+                self.track_storage,
                 excluded=excluded,
                 max_objects=_MAX_OBJECTS,
                 time_limit_s=_TIME_LIMIT_S,
             )
 
-    def remember(self, index: int, address: int, storage: Callable[[], StorageWeakRef]) -> None:
-        """``storage`` gives what lies at ``address`` now."""
-        self._to_be_watched = False
-        self._blocks.watch(index, address, storage)
 
-
-CELLS = CellMemory()
-"""The process's one."""
+CELL_MEMORY = CellMemoryTracker()
+"""The process's instance."""

@@ -1,6 +1,6 @@
-"""``gpuwidget.holders()`` and ``%gpu memory``: who holds the GPU's memory.
+"""Find the holders of the GPU's memory: ``gpuwidget.holders()``, ``%gpu memory`` and a report's holders.
 
-Looking starts no CUDA, runs none of the user's code, and keeps nothing alive.
+A search does not initialize CUDA, runs no user code and keeps nothing alive.
 """
 
 from __future__ import annotations
@@ -8,25 +8,28 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuwidget.heap.find_holders import FoundHolders, find_holders, gc_paused
 from gpuwidget.heap.heap_walk import MAX_OBJECTS, Root
-from gpuwidget.kernel.attribution.cell_memory import CELLS
+from gpuwidget.kernel.attribution.cell_memory import CELL_MEMORY
 from gpuwidget.kernel.devices import non_torch_memory
 from gpuwidget.kernel.shell import shell_references
 from gpuwidget.kernel.shell.interrupts import drop_frames_on_interrupt
-from gpuwidget.measure.cell_allocations import BEFORE, BETWEEN, CellBlocks
-from gpuwidget.measure.memory_holders import CellMemory, DeviceMemory, rank_holders
+from gpuwidget.measure.cell_allocations import BEFORE_LOAD, OUTSIDE_CELLS, CellBlocks
+from gpuwidget.measure.memory_holders import CellAllocation, DeviceMemory, rank_holders
 from gpuwidget.model.errors import OptionError
-from gpuwidget.model.report import Holder
+from gpuwidget.model.report import Holder, Report
 from gpuwidget.pytorch import allocator, cuda_state
 from gpuwidget.pytorch.allocator import DeviceBlocks
 from gpuwidget.views import holders_view
 
 _LOG = logging.getLogger(__name__)
 
+_MAX_REPORTED = 30
+_REPORT_TIME_LIMIT_S = 0.3
+"""For the search after a watched cell that has left memory allocated."""
 _FAILED = "gpuwidget could not look at torch's memory."
 _CELLS_USAGE = (
     "%gpu memory: who holds the GPU's memory; with --cells, which cell allocated what is still held."
@@ -34,28 +37,28 @@ _CELLS_USAGE = (
 
 
 class Holders(list[Holder]):
-    """Who holds what, the largest first; displays as a table.
+    """The holders, the largest first. Displays as a table.
 
-    For each device, the bytes of all but the kind ``outside torch`` add up to what torch has allocated there.
+    Per device, the bytes of all holders except the kind ``outside torch`` add up to torch's allocated memory.
     """
 
     devices: tuple[DeviceMemory, ...] = ()
-    """torch's allocator, of each device on which it holds memory."""
-    cells: tuple[CellMemory, ...] = ()
-    """Which cell allocated it, the largest first; adds up to the same. Empty where no cell was looked at."""
+    """State of torch's allocator on each device where it has memory."""
+    cells: tuple[CellAllocation, ...] = ()
+    """The same memory by the cell that allocated it, the largest first; empty if not recorded."""
     gpus: Mapping[str, str] = {}
-    """Which GPU is behind a ``cuda:N``, as far as that was asked."""
+    """Name of the GPU by ``cuda:N``, where the driver was queried."""
     saved: tuple[tuple[str, str, int], ...] = ()
-    """Name, device and bytes: what of a holder's memory only autograd's graphs keep, for ``backward()``."""
+    """Name, device and bytes: the part of a holder's memory that only autograd graphs keep."""
     graphs: tuple[str, ...] = ()
-    """Tensors with an autograd graph behind them, which may hold some of what is unknown."""
+    """Tensors whose autograd graph may hold some of the memory of kind unknown."""
     notes: tuple[str, ...] = ()
-    """What could not be told, and why."""
+    """What is unknown, and why."""
     reason: str | None = None
-    """Why torch holds no memory that could be looked at."""
+    """Why there is no memory of torch's to show."""
 
     def on(self, device: str) -> list[Holder]:
-        """Those on ``device``, as ``cuda:0``."""
+        """Return the holders on ``device``, such as ``cuda:0``."""
         return [holder for holder in self if holder.device == device]
 
     def __repr__(self) -> str:
@@ -66,73 +69,104 @@ class Holders(list[Holder]):
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """One look at what torch holds, and at the names that lead there."""
+class HolderSearch:
+    """The result of one search: torch's blocks and the names that lead to them."""
 
     blocks: Mapping[int, DeviceBlocks]
     roots: Sequence[Root]
-    reached: FoundHolders
+    found: FoundHolders
     origins: CellBlocks | None
-    """Which cell made each block; None where no cells were looked at."""
+    """Which cell allocated each block; None where cells are not recorded."""
 
 
 def holders() -> Holders:
-    """Who holds the GPU's memory: variables, the notebook itself, and what torch does not know of.
+    """Return the holders of the GPU's memory: variables, the notebook itself, and memory outside torch.
 
     Each byte counts once, for one holder, with all names that lead to it.
     """
-    return look(_shell())
+    return holders_of(_current_shell())
 
 
 @drop_frames_on_interrupt
-def look(shell: Any, *, outside: bool = True) -> Holders:
-    """As :func:`holders`, of a shell (None: a plain Python program); never raises.
+def holders_of(shell: Any, *, outside: bool = True) -> Holders:
+    """Return the holders in a shell; None stands for a plain Python program. Never raises.
 
-    ``outside=False`` asks torch only, not the driver.
+    ``outside=False`` leaves out memory outside torch and does not query the driver.
     """
     try:
-        return _look(shell, outside)
+        return _holders_of(shell, outside)
     except Exception:
-        _LOG.debug("memory was not looked at", exc_info=True)
+        _LOG.debug("the holders of torch's memory could not be found", exc_info=True)
         failed = Holders()
         failed.reason = _FAILED
         return failed
 
 
 @drop_frames_on_interrupt
-def search(shell: Any, *, time_limit_s: float | None = None) -> Look:
-    """torch's blocks now, and who leads to them, as far as ``time_limit_s`` seconds suffice to find it."""
-    # Memory that a garbage collection frees after the snapshot would be listed as held by no name.
+def search(shell: Any, *, time_limit_s: float | None = None) -> HolderSearch:
+    """Take a snapshot of torch's blocks and find their holders within ``time_limit_s`` of CPU time."""
+    # Memory that a garbage collection frees after the snapshot would appear as held by no name.
     with gc_paused():
-        origins = CELLS.settle(watch=False) if CELLS.attached else None
+        origins = CELL_MEMORY.current_blocks(track_storages=False) if CELL_MEMORY.attached else None
         blocks = allocator.snapshot()
-        remember = CELLS.remember if origins is not None else None
+        on_storage = CELL_MEMORY.track_storage if origins is not None else None
         roots = [*shell_references.variable_roots(shell), *shell_references.notebook_roots(shell)]
         excluded = shell_references.excluded_objects(shell)
-        reached = find_holders(
-            roots, blocks, excluded=excluded, time_limit_s=time_limit_s, on_storage=remember
+        found = find_holders(
+            roots, blocks, excluded=excluded, time_limit_s=time_limit_s, on_storage=on_storage
         )
-    return Look(blocks, roots, reached, origins)
+    return HolderSearch(blocks, roots, found, origins)
 
 
-def show(shell: Any, words: Sequence[str]) -> None:
+class HolderCollector:
+    """Adds to a report the holders of what its cell has allocated.
+
+    It searches only after the cell, and only if memory that the cell allocated is left.
+    """
+
+    def __init__(self, shell: Any) -> None:
+        self._shell = shell
+
+    def start(self) -> None:
+        """Do nothing: :data:`CELL_MEMORY` has the blocks before the cell."""
+
+    def stop(self) -> None:
+        """Do nothing, so that the search is not part of the run's time."""
+
+    def annotate(self, report: Report) -> Report:
+        """Return the report with the holders of the cell's memory, the largest first."""
+        cell = CELL_MEMORY.running_cell
+        if cell is None or not CELL_MEMORY.current_blocks(track_storages=False).has(cell):
+            return report
+        searched = search(self._shell, time_limit_s=_REPORT_TIME_LIMIT_S)
+        assert searched.origins is not None
+        ranked = rank_holders(
+            searched.roots, searched.found, searched.blocks, searched.origins.cell, only_cell=cell
+        )
+        return replace(report, holders=tuple(ranked[:_MAX_REPORTED]))
+
+    def abandon(self) -> None:
+        """Do nothing: no search is running."""
+
+
+def memory_command(shell: Any, words: Sequence[str]) -> None:
     """``%gpu memory [--cells]``."""
     if list(words) not in ([], ["--cells"]):
         raise OptionError(f"{'%gpu memory ' + ' '.join(words)!r} is not known. {_CELLS_USAGE}")
-    found = look(shell, outside=not words)
+    found = holders_of(shell, outside=not words)
     if words:
-        data = holders_view.cells_bundle(holders_view.of(found), attached=CELLS.attached)
+        data = holders_view.cells_bundle(holders_view.of(found), attached=CELL_MEMORY.attached)
     else:
         data = found._repr_mimebundle_()
     shell.display_pub.publish(data=data, metadata={})
 
 
-def _look(shell: Any, outside: bool) -> Holders:
+def _holders_of(shell: Any, outside: bool) -> Holders:
     found = Holders()
     found.reason = cuda_state.no_counters_reason()
     if found.reason is not None:
         return found
-    seen = search(shell)
+    searched = search(shell)
     counters = cuda_state.counters()
     found.devices = tuple(
         DeviceMemory(
@@ -140,61 +174,68 @@ def _look(shell: Any, outside: bool) -> Holders:
             allocated=device.allocated,
             reserved=device.reserved,
             returnable=device.returnable,
-            flushes=counters[index].alloc_retries if index in counters else None,
-            waiting=device.pending_free,
-            private=device.private_pools,
+            alloc_retries=counters[index].alloc_retries if index in counters else None,
+            pending_free=device.pending_free,
+            private_pools=device.private_pools,
         )
-        for index, device in seen.blocks.items()
+        for index, device in searched.blocks.items()
     )
-    cell_of = seen.origins.cell if seen.origins is not None else None
-    found += rank_holders(seen.roots, seen.reached, seen.blocks, cell_of)
+    cell_of = searched.origins.cell if searched.origins is not None else None
+    found += rank_holders(searched.roots, searched.found, searched.blocks, cell_of)
     found.saved = tuple(
-        (seen.roots[root].name, seen.blocks[index].name, size)
-        for root, sizes in seen.reached.saved_for_backward.items()
+        (searched.roots[root].name, searched.blocks[index].name, size)
+        for root, sizes in searched.found.saved_for_backward.items()
         for index, size in sizes.items()
     )
-    found.graphs = tuple(seen.reached.unreadable_graphs)
-    found.cells = tuple(_cells(seen.blocks.values(), seen.origins)) if seen.origins is not None else ()
-    notes = [] if seen.reached.complete else [_too_many()]
+    found.graphs = tuple(searched.found.unreadable_graphs)
+    found.cells = (
+        tuple(_cell_allocations(searched.blocks.values(), searched.origins))
+        if searched.origins is not None
+        else ()
+    )
+    notes = [] if searched.found.complete else [_too_many_objects()]
     if outside:
-        beside, reason = non_torch_memory.look(found.devices)
+        non_torch, reason = non_torch_memory.look(found.devices)
         notes += [reason] if reason is not None else []
-        found.gpus = {device: of.gpu for device, of in beside.items()}
-        found += [holder for of in beside.values() for holder in of.holders]
-        notes += dict.fromkeys(note for of in beside.values() for note in of.notes)
+        found.gpus = {name: device.gpu for name, device in non_torch.items()}
+        found += [holder for device in non_torch.values() for holder in device.holders]
+        notes += dict.fromkeys(note for device in non_torch.values() for note in device.notes)
     found.notes = tuple(notes)
     found.sort(key=lambda holder: -holder.bytes)
     return found
 
 
-def _cells(blocks: Iterable[DeviceBlocks], origins: CellBlocks) -> list[CellMemory]:
+def _cell_allocations(blocks: Iterable[DeviceBlocks], origins: CellBlocks) -> list[CellAllocation]:
     sums: dict[tuple[int, str], int] = {}
     for device in blocks:
         for address, size in zip(device.addresses, device.sizes, strict=True):
             key = (origins.origin(device.index, address), device.name)
             sums[key] = sums.get(key, 0) + size
     found = [
-        CellMemory(cell=cell if cell > 0 else None, source=_source(cell), device=device, bytes=size)
+        CellAllocation(cell=cell if cell > 0 else None, source=_source(cell), device=device, bytes=size)
         for (cell, device), size in sums.items()
     ]
     return sorted(found, key=lambda cell: (-cell.bytes, cell.cell or 0, cell.device))
 
 
-def _source(cell: int) -> str:
-    if cell > 0:
-        return CELLS.source(cell) or ""
-    words = {BEFORE: "from before gpuwidget was loaded", BETWEEN: "between cells, or in one without a number"}
-    return words.get(cell, "unknown: its address may have been used again")
+def _source(origin: int) -> str:
+    if origin > 0:
+        return CELL_MEMORY.first_line(origin) or ""
+    descriptions = {
+        BEFORE_LOAD: "from before gpuwidget was loaded",
+        OUTSIDE_CELLS: "between cells, or in one without a number",
+    }
+    return descriptions.get(origin, "unknown: its address may have been used again")
 
 
-def _too_many() -> str:
+def _too_many_objects() -> str:
     return (
         f"There is more to look through than one look takes on (up to {MAX_OBJECTS:,} objects): what lies "
         "behind the rest counts as unknown."
     )
 
 
-def _shell() -> Any:
+def _current_shell() -> Any:
     ipython: Any = sys.modules.get("IPython")
     get = getattr(ipython, "get_ipython", None)
     return get() if get is not None else None

@@ -7,7 +7,7 @@ import linecache
 from typing import Any
 
 from gpuwidget.kernel.attribution.line_memory import LineCollector
-from gpuwidget.kernel.attribution.memory_collector import HolderCollector
+from gpuwidget.kernel.attribution.memory_holders import HolderCollector
 from gpuwidget.kernel.cells.options import WatchOptions
 from gpuwidget.kernel.shell.user_code import UserCode, cell_label, is_cell_file
 from gpuwidget.measure.collector import Collector

@@ -24,8 +24,9 @@ from gpuwidget.measure.run import OPEN_TIMEOUT_S
 from gpuwidget.model import units
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.errors import OptionError
+from gpuwidget.model.readings import Reading
 from gpuwidget.model.report import Note, Report
-from gpuwidget.model.samples import Gpu, Reading, Sample
+from gpuwidget.model.samples import Gpu, Sample
 from gpuwidget.model.terminal_text import clean_line, printable_lines
 from gpuwidget.pytorch import allocator
 from gpuwidget.sampler import Sampler, process_sampler

@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuwidget.heap.heap_walk import Root
 from gpuwidget.kernel.attribution import memory_holders
-from gpuwidget.kernel.attribution.memory_holders import Look
+from gpuwidget.kernel.attribution.memory_holders import HolderSearch
 from gpuwidget.kernel.devices import driver_memory
 from gpuwidget.kernel.shell import shell_references
 from gpuwidget.measure.memory_holders import DEBUGGER, LAST_ERROR
@@ -71,7 +71,7 @@ def _release(shell: Any) -> list[str]:
     held = _held(seen)
     before, allocated, reserved = driver_memory.look(), _allocated(), _reserved()
     losses = _losses(seen, held)
-    roots = [seen.roots[number] for owner in held for number in seen.reached.leading_roots[owner]]
+    roots = [seen.roots[number] for owner in held for number in seen.found.leading_roots[owner]]
     shell_references.release(shell, [root for root in roots if root.kind == "notebook"])
     del seen, roots, held
     gc.collect()  # frames and the errors that hold them refer to each other
@@ -104,7 +104,7 @@ def _delete(shell: Any, names: Sequence[str]) -> list[str]:
     return [f"{deleted}: {units.memory(released)} went back to torch's cache; %gpu free --yes empties that."]
 
 
-def _search(shell: Any) -> Look | str:
+def _search(shell: Any) -> HolderSearch | str:
     """What can be freed, or why nothing can."""
     reason = cuda_state.no_counters_reason()
     if reason is not None:
@@ -116,24 +116,24 @@ def _search(shell: Any) -> Look | str:
         return _FAILED
 
 
-def _held(seen: Look) -> dict[int, int]:
+def _held(seen: HolderSearch) -> dict[int, int]:
     """By number of a notebook's root: the bytes that no variable leads to; the largest first."""
     sums: dict[int, int] = {}
     for index, blocks in seen.blocks.items():
-        for owner, size in zip(seen.reached.owners[index], blocks.sizes, strict=True):
+        for owner, size in zip(seen.found.owners[index], blocks.sizes, strict=True):
             if owner is not None and seen.roots[owner].kind == "notebook":
                 sums[owner] = sums.get(owner, 0) + size
     return dict(sorted(sums.items(), key=lambda item: -item[1]))
 
 
-def _named(seen: Look, root: int) -> Sequence[str]:
-    return seen.reached.names[root]
+def _named(seen: HolderSearch, root: int) -> Sequence[str]:
+    return seen.found.names[root]
 
 
-def _losses(seen: Look, held: Mapping[int, int]) -> list[str]:
+def _losses(seen: HolderSearch, held: Mapping[int, int]) -> list[str]:
     lost: list[str] = []
     for owner in held:
-        for number in seen.reached.leading_roots[owner]:
+        for number in seen.found.leading_roots[owner]:
             root: Root = seen.roots[number]
             if root.name in (LAST_ERROR, DEBUGGER):
                 lost.append("%debug and %tb of the last error")
@@ -142,11 +142,11 @@ def _losses(seen: Look, held: Mapping[int, int]) -> list[str]:
     return list(dict.fromkeys(lost))
 
 
-def _named_too(seen: Look, held: Mapping[int, int]) -> list[str]:
+def _named_too(seen: HolderSearch, held: Mapping[int, int]) -> list[str]:
     """What the notebook holds of the user's own variables: freeing it would release nothing."""
-    going = {seen.roots[number].name for owner in held for number in seen.reached.leading_roots[owner]}
+    going = {seen.roots[number].name for owner in held for number in seen.found.leading_roots[owner]}
     found = []
-    for owner, numbers in seen.reached.leading_roots.items():
+    for owner, numbers in seen.found.leading_roots.items():
         if seen.roots[owner].kind == "variable":
             kept = [seen.roots[n].name for n in numbers if seen.roots[n].kind == "notebook"]
             kept = [name for name in dict.fromkeys(kept) if name == LAST_ERROR or name.startswith("Out[")]

@@ -13,7 +13,7 @@ Command = Callable[[Any, Sequence[str]], None]
 """Takes the shell and the words after its name, and shows something. Raises GpuWidgetError, in a sentence."""
 
 COMMANDS: Mapping[str, Command] = {
-    "memory": memory_holders.show,
+    "memory": memory_holders.memory_command,
     "free": free_memory_command.free,
     "compare": compare_command.command,
     "doctor": doctor_command.command,

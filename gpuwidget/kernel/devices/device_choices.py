@@ -17,8 +17,10 @@ from gpuwidget.measure.process_memory import Attribution
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.command_line import full_command
 from gpuwidget.model.errors import OptionError
+from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.kernel_state import DeviceChoice, KernelGpu
-from gpuwidget.model.samples import Gpu, Process, Reading, Sample
+from gpuwidget.model.readings import Reading
+from gpuwidget.model.samples import Gpu, Sample
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.device_switch import cuda_index
 from gpuwidget.sampler import Sampler, Subscription

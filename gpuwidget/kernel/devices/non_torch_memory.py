@@ -10,8 +10,9 @@ from typing import Any
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.device_choices import Observer
 from gpuwidget.measure.memory_holders import DeviceMemory
+from gpuwidget.model.readings import Reading
 from gpuwidget.model.report import Holder
-from gpuwidget.model.samples import Gpu, Reading
+from gpuwidget.model.samples import Gpu
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.cuda_state import TorchDevice
 

@@ -10,7 +10,8 @@ from gpuwidget.kernel.live.chart_layout import Layout
 from gpuwidget.kernel.live.time_axis import TimeAxis
 from gpuwidget.measure.progress import GpuProgress, Progress
 from gpuwidget.model import units
-from gpuwidget.model.samples import Gpu, Reading
+from gpuwidget.model.readings import Reading
+from gpuwidget.model.samples import Gpu
 
 NO_GPU_IN_USE = "This notebook holds no memory on a GPU yet."
 NOT_ATTRIBUTED = "All GPUs are shown: which of them this notebook uses can't be told."

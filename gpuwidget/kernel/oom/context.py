@@ -14,14 +14,14 @@ from typing import Any
 from gpuwidget.heap.find_holders import find_holders, gc_paused
 from gpuwidget.heap.heap_walk import Root
 from gpuwidget.kernel.attribution import memory_holders
-from gpuwidget.kernel.attribution.cell_memory import CELLS
-from gpuwidget.kernel.attribution.memory_holders import Look
+from gpuwidget.kernel.attribution.cell_memory import CELL_MEMORY
+from gpuwidget.kernel.attribution.memory_holders import HolderSearch
 from gpuwidget.kernel.devices import non_torch_memory
 from gpuwidget.kernel.devices.device_choices import group_of
 from gpuwidget.kernel.shell.name_references import names_read
 from gpuwidget.kernel.shell.shell_references import excluded_objects
 from gpuwidget.kernel.shell.user_code import UserCode
-from gpuwidget.measure.cell_allocations import UNKNOWN
+from gpuwidget.measure.cell_allocations import UNKNOWN_CELL
 from gpuwidget.measure.memory_holders import LAST_ERROR, DeviceMemory
 from gpuwidget.measure.out_of_memory import CellShare, Facts, Held, Other, Pool, Rounded, Said, Story, parse
 from gpuwidget.model import units
@@ -165,13 +165,13 @@ def _holders(
         return None, [], _NOT_FOUND
 
 
-def _blocks(seen: Look, index: int | None) -> _Blocks | None:
+def _blocks(seen: HolderSearch, index: int | None) -> _Blocks | None:
     if index is None or index not in seen.blocks:
         return None
     device = seen.blocks[index]
-    owners = seen.reached.owners[index]
+    owners = seen.found.owners[index]
     origins = (
-        [UNKNOWN] * len(device.addresses)
+        [UNKNOWN_CELL] * len(device.addresses)
         if seen.origins is None
         else [seen.origins.origin(index, address) for address in device.addresses]
     )
@@ -190,7 +190,7 @@ class _Pile:
 
 
 def _held(
-    shell: Any, seen: Look, blocks: _Blocks | None, error: BaseException, cell: FailedCell | None
+    shell: Any, seen: HolderSearch, blocks: _Blocks | None, error: BaseException, cell: FailedCell | None
 ) -> list[Held]:
     """Who leads to which of the device's blocks, the largest first."""
     if blocks is None:
@@ -211,7 +211,7 @@ def _held(
             made_by = origin if origin > 0 else None
             pile.cells[made_by] = pile.cells.get(made_by, 0) + size
         # Was it there when the failing cell began? Only what is certain counts.
-        if number is not None and origin not in (number, UNKNOWN):
+        if number is not None and origin not in (number, UNKNOWN_CELL):
             pile.older.add(address)
     names_needed = _needed(shell, error, cell)
     found = [_of_pile(seen, blocks, key, pile, names_needed) for key, pile in piles.items()]
@@ -219,7 +219,7 @@ def _held(
 
 
 def _of_pile(
-    seen: Look,
+    seen: HolderSearch,
     blocks: _Blocks,
     key: tuple[HolderKind, str],
     pile: _Pile,
@@ -227,12 +227,12 @@ def _of_pile(
 ) -> Held:
     kind, name = key
     numbers = sorted(pile.owners)
-    names = tuple(dict.fromkeys(one for number in numbers for one in seen.reached.names[number]))
+    names = tuple(dict.fromkeys(one for number in numbers for one in seen.found.names[number]))
     cells = pile.cells
     holder = Holder(
         kind=kind,
         names=names or (name,) * (kind != "unknown"),
-        type=seen.reached.types[numbers[0]] if numbers else None,
+        type=seen.found.types[numbers[0]] if numbers else None,
         device=blocks.blocks.name,
         bytes=sum(pile.sizes.values()),
         cell=max(cells, key=lambda cell: (cells[cell], cell is None)) if cells else None,
@@ -280,12 +280,12 @@ def _needed(shell: Any, error: BaseException, cell: FailedCell | None) -> frozen
 
 
 def _variables_to(
-    seen: Look, numbers: Sequence[int], names_needed: frozenset[str] | None
+    seen: HolderSearch, numbers: Sequence[int], names_needed: frozenset[str] | None
 ) -> tuple[str, ...] | None:
     """The variables without which nothing leads there; None where one may not be spared, or is none."""
     if names_needed is None:
         return None
-    ways = [seen.roots[way] for number in numbers for way in seen.reached.leading_roots[number]]
+    ways = [seen.roots[way] for number in numbers for way in seen.found.leading_roots[number]]
     names = dict.fromkeys(root.name for root in ways if root.kind == "variable")
     named = all(name.isidentifier() for name in names) and not any(root.is_namespace for root in ways)
     return tuple(names) if names and named and not names_needed.intersection(names) else None
@@ -306,7 +306,7 @@ def _cells(blocks: _Blocks | None) -> tuple[CellShare, ...]:
         cell = origin if origin > 0 else None
         sums[cell] = sums.get(cell, 0) + size
     return tuple(
-        CellShare(cell, "" if cell is None else CELLS.source(cell) or "", size)
+        CellShare(cell, "" if cell is None else CELL_MEMORY.first_line(cell) or "", size)
         for cell, size in sorted(sums.items(), key=lambda item: -item[1])
     )
 

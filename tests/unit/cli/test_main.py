@@ -20,7 +20,7 @@ from helpers_recordings import meta, tick, values, write
 import gpuwidget
 from gpuwidget.cli.main import main
 from gpuwidget.model.errors import GpuLostError
-from gpuwidget.model.samples import Process
+from gpuwidget.model.gpu_process import Process
 from gpuwidget.sampler import Sampler
 from gpuwidget.sources.recording import read
 
@@ -287,7 +287,7 @@ def test_a_recording_stopped_by_a_signal_is_whole(
     assert (process.returncode, errors) == (0, "")
     recording = read(path)
     assert recording.gpus[0].gpu.name == "NVIDIA H200"
-    assert recording.gpus[0].series.ticks["mem_used"][0] == 1024**3
+    assert recording.gpus[0].series.ticks["memory_used"][0] == 1024**3
 
 
 def test_recording_over_a_file_is_refused(replay: Path) -> None:

@@ -14,8 +14,8 @@ from gpuwidget.kernel.live.chart_layout import Layout
 from gpuwidget.kernel.live.live_text import NO_GPU_IN_USE, NOT_ATTRIBUTED, frame, header, number, words
 from gpuwidget.kernel.live.time_axis import TimeAxis
 from gpuwidget.measure.progress import Progress
+from gpuwidget.model.readings import Reading
 from gpuwidget.model.report import Advice, Mark
-from gpuwidget.model.samples import Reading
 
 NOW = 2000.0
 

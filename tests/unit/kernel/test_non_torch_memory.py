@@ -15,8 +15,9 @@ from helpers_samples import GIB, LIVE, h200, process, reading, sample
 from gpuwidget.kernel.devices import device_choices, non_torch_memory
 from gpuwidget.kernel.devices.non_torch_memory import Outside
 from gpuwidget.measure.memory_holders import DeviceMemory
+from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.report import Holder
-from gpuwidget.model.samples import Process, Sample
+from gpuwidget.model.samples import Sample
 from gpuwidget.system.processes import own_user
 
 ONE, TWO = h200(0), h200(1)

@@ -19,7 +19,7 @@ from gpuwidget.kernel.cells.options import parse
 from gpuwidget.kernel.cells.target_gpus import targets
 from gpuwidget.kernel.cells.wait_for_memory import MemoryWait
 from gpuwidget.model.errors import GpuLostError, OptionError
-from gpuwidget.model.samples import Process
+from gpuwidget.model.gpu_process import Process
 from gpuwidget.pytorch import allocator, cuda_state
 from gpuwidget.pytorch.allocator import DeviceBlocks
 from gpuwidget.pytorch.device_switch import DeviceSwitch

@@ -9,7 +9,7 @@ from helpers_allocator import StandInGpu
 
 from gpuwidget.heap.find_holders import find_holders
 from gpuwidget.heap.heap_walk import Root
-from gpuwidget.measure.cell_allocations import BEFORE, UNKNOWN, CellBlocks
+from gpuwidget.measure.cell_allocations import BEFORE_LOAD, UNKNOWN_CELL, CellBlocks
 from gpuwidget.pytorch import allocator
 
 torch: Any = pytest.importorskip("torch")
@@ -25,10 +25,10 @@ class Notebook:
     def after(self, cell: int, *, watched: bool = True) -> bool:
         """The cell has ended; whether anything is new. Unwatched, no storage is remembered."""
         found = allocator.snapshot()
-        new = self.blocks.settle(cell, found, allocator.allocation_counts())
+        new = self.blocks.update(cell, found, allocator.allocation_counts())
         if watched:
             roots = [Root(name, value, "variable") for name, value in self.variables.items()]
-            find_holders(roots, found, on_storage=self.blocks.watch)
+            find_holders(roots, found, on_storage=self.blocks.track_storage)
         return new
 
     def origin(self, tensor: Any) -> int:
@@ -39,12 +39,12 @@ class Notebook:
 def test_each_cell_has_its_own(gpu: StandInGpu) -> None:
     """Blocks at new addresses belong to the cell that has just run."""
     notebook, early = Notebook(), gpu.empty(1)
-    notebook.after(BEFORE)
+    notebook.after(BEFORE_LOAD)
     first = gpu.empty(100)
     assert notebook.after(3) is True
     second = gpu.empty(100)
     assert notebook.after(4) is True
-    assert [notebook.origin(x) for x in (early, first, second)] == [BEFORE, 3, 4]
+    assert [notebook.origin(x) for x in (early, first, second)] == [BEFORE_LOAD, 3, 4]
     assert [notebook.blocks.cell(0, x.data_ptr()) for x in (early, first)] == [None, 3]
     assert [notebook.blocks.has(cell) for cell in (3, 4, 5)] == [True, True, False]
 
@@ -53,11 +53,11 @@ def test_nothing_is_asked_where_nothing_was_allocated(gpu: StandInGpu) -> None:
     """A cell that did not use the allocator is told by two counters alone."""
     notebook = Notebook()
     kept = gpu.empty(1)
-    assert notebook.blocks.idle(allocator.allocation_counts()) is False
+    assert notebook.blocks.is_current(allocator.allocation_counts()) is False
     notebook.after(1)
-    assert notebook.blocks.idle(allocator.allocation_counts()) is True
+    assert notebook.blocks.is_current(allocator.allocation_counts()) is True
     del kept
-    assert notebook.blocks.idle(allocator.allocation_counts()) is False
+    assert notebook.blocks.is_current(allocator.allocation_counts()) is False
 
 
 def test_survivors_beside_temporaries(gpu: StandInGpu) -> None:
@@ -121,5 +121,5 @@ def test_what_nobody_saw_is_known_while_all_is_accounted_for(gpu: StandInGpu) ->
     assert [notebook.origin(x) for x in (hidden, other)] == [1, 2]
     gpu.empty(5)  # and gone: it, or another, may lie where something else was
     notebook.after(3, watched=False)
-    assert [notebook.origin(x) for x in (hidden, other)] == [UNKNOWN, UNKNOWN]
+    assert [notebook.origin(x) for x in (hidden, other)] == [UNKNOWN_CELL, UNKNOWN_CELL]
     assert notebook.blocks.cell(0, hidden.data_ptr()) is None

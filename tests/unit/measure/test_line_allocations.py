@@ -7,9 +7,9 @@ from typing import Any
 from gpuwidget.measure.line_allocations import (
     BACKWARD,
     LIBRARY,
-    Lines,
-    Requested,
-    by_line,
+    LineAllocations,
+    RunRequests,
+    allocations_by_line,
 )
 from gpuwidget.model.report import LineMemory
 from gpuwidget.pytorch.allocation_history import addresses_with_frames
@@ -59,11 +59,11 @@ def free(address: int, size: int, at: float) -> list[dict[str, Any]]:
     return [event("free_requested", address, size, at), event("free_completed", address, size, at)]
 
 
-def read(*traces: list[dict[str, Any]], segments: tuple[Any, ...] = (), **options: Any) -> Lines:
-    return by_line({"segments": list(segments), "device_traces": list(traces)}, Code(), **options)
+def read(*traces: list[dict[str, Any]], segments: tuple[Any, ...] = (), **options: Any) -> LineAllocations:
+    return allocations_by_line({"segments": list(segments), "device_traces": list(traces)}, Code(), **options)
 
 
-def short(lines: Lines) -> list[tuple[str | None, int | None, str, int, int, int | None]]:
+def short(lines: LineAllocations) -> list[tuple[str | None, int | None, str, int, int, int | None]]:
     """File, line, device, bytes in all, at the end, at the peak."""
     return [(x.file, x.line, x.device, x.allocated, x.held, x.at_peak) for x in lines.lines]
 
@@ -204,8 +204,8 @@ def test_a_run_within_a_longer_recording() -> None:
 
 def test_all_is_seen() -> None:
     """Where the lines add up to torch's own count, nothing is left out."""
-    lines = read([alloc(1, 100, 1.0, cell(1))], requested={0: Requested(100, 100, 100)})
-    assert (lines.unseen, lines.peak_unknown) == ({}, ())
+    lines = read([alloc(1, 100, 1.0, cell(1))], requests={0: RunRequests(100, 100, 100)})
+    assert (lines.missing, lines.peak_unknown) == ({}, ())
 
 
 def test_a_history_that_has_lost_its_beginning() -> None:
@@ -223,25 +223,25 @@ def test_a_history_that_has_lost_its_beginning() -> None:
         ],
     }
     lost: dict[str, Any] = {"segments": (segment,), "recorded_before": frozenset({513})}
-    lines = read(trace, requested={0: Requested(10_000, 909, 4000)}, **lost)
+    lines = read(trace, requests={0: RunRequests(10_000, 909, 4000)}, **lost)
     assert short(lines) == [("In[5]", 1, "cuda:0", 400, 400, None), ("In[5]", 3, "cuda:0", 50, 0, None)]
-    assert (lines.unseen, lines.peak_unknown) == ({0: 9550}, (0,))
+    assert (lines.missing, lines.peak_unknown) == ({0: 9550}, (0,))
     # torch's own peak is the highest that the history still knows: then it is that moment.
-    lines = read(trace, requested={0: Requested(10_000, 909, 959)}, **lost)
+    lines = read(trace, requests={0: RunRequests(10_000, 909, 959)}, **lost)
     assert short(lines) == [("In[5]", 1, "cuda:0", 400, 400, 400), ("In[5]", 3, "cuda:0", 50, 0, 50)]
-    assert (lines.unseen, lines.peak_unknown) == ({0: 9550}, ())
+    assert (lines.missing, lines.peak_unknown) == ({0: 9550}, ())
 
 
 def test_a_device_without_any_history() -> None:
     """Where torch counted allocations and recorded none, that is said."""
-    assert read([], requested={1: Requested(100, 0, 100)}).unseen == {1: 100}
+    assert read([], requests={1: RunRequests(100, 0, 100)}).missing == {1: 100}
 
 
 def test_versions_of_torch_differ() -> None:
     """Neither times, frames nor the addresses of blocks need be there; no snapshot at all is nothing."""
     bare = [{"action": "alloc", "addr": 1, "size": 100}, {"action": "free_completed", "addr": 1, "size": 100}]
     assert short(read(bare)) == [(None, None, "cuda:0", 100, 0, 100)]
-    assert by_line({}, Code()) == Lines((), {}, ())
+    assert allocations_by_line({}, Code()) == LineAllocations((), {}, ())
     blocks = [
         {"size": 512, "state": "active_allocated", "frames": cell(1)},
         {"size": 1024, "state": "active_allocated", "frames": cell(1)},

@@ -14,8 +14,9 @@ from helpers_torch import GIB, FakeTorch
 
 from gpuwidget.measure.run import Run, RunOptions
 from gpuwidget.model.errors import GpuLostError, OptionError
+from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.readings import Activity
 from gpuwidget.model.report import Level, Report, Span
-from gpuwidget.model.samples import Activity, Process
 from gpuwidget.sampler import Sampler
 from gpuwidget.system import processes
 

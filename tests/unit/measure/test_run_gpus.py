@@ -11,7 +11,9 @@ from helpers_samples import GIB, h200, process, reading, sample
 
 from gpuwidget.measure.run_gpus import RunGpus
 from gpuwidget.model.errors import OptionError
-from gpuwidget.model.samples import Gpu, Origin, Process, Reading
+from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.readings import Reading
+from gpuwidget.model.samples import Gpu, Origin
 from gpuwidget.system import processes
 
 REPLAY = Origin(kind="replay", reason=None, recording="a recording", driver=None, cuda_driver=None)

@@ -47,17 +47,22 @@ def memory(blocks: DeviceBlocks) -> DeviceMemory:
         allocated=blocks.allocated,
         reserved=blocks.reserved,
         returnable=blocks.returnable,
-        flushes=0,
-        waiting=blocks.pending_free,
-        private=blocks.private_pools,
+        alloc_retries=0,
+        pending_free=blocks.pending_free,
+        private_pools=blocks.private_pools,
     )
 
 
 def sums(*segments: dict[str, Any]) -> tuple[int, int, int, int]:
     """MiB that can be given back, wait for a stream, are kept in private pools, and lie beside tensors."""
     found = memory(device_blocks(1, segments))
-    assert found.returnable + found.waiting + found.private + found.stuck == found.cached
-    return found.returnable // MIB, found.waiting // MIB, found.private // MIB, found.stuck // MIB
+    assert found.returnable + found.pending_free + found.private_pools + found.fragmented == found.cached
+    return (
+        found.returnable // MIB,
+        found.pending_free // MIB,
+        found.private_pools // MIB,
+        found.fragmented // MIB,
+    )
 
 
 def test_blocks_and_their_sums() -> None:
@@ -122,7 +127,9 @@ def test_how_the_cache_is_told() -> None:
         "can be too, once another stream is done with it, 6.0 MiB lies in private pools, which CUDA graphs "
         "keep for themselves, 1.0 MiB can't: it lies beside tensors (fragmentation).",
     )
-    holders.devices = (replace(device, reserved=device.allocated + 20 * MIB, private=0, waiting=0),)
+    holders.devices = (
+        replace(device, reserved=device.allocated + 20 * MIB, private_pools=0, pending_free=0),
+    )
     (section,) = holders_view.of(holders).sections
     assert section.remarks == (
         "Cache: 20 MiB reserved beside the tensors, of which 20 MiB can be given back (%gpu free).",

@@ -10,9 +10,10 @@ import pytest
 from fakes import EPOCH, FakeClock, FakeSource
 
 from gpuwidget.model.errors import GpuLostError, SourceLostError
+from gpuwidget.model.readings import SlowReadings
 from gpuwidget.model.samples import Gpu, Sample
 from gpuwidget.sampler import Sampler
-from gpuwidget.sources import SlowReadings, UtilizationWindow, Xid
+from gpuwidget.sources import UtilizationWindow, Xid
 
 
 @pytest.fixture

@@ -9,8 +9,9 @@ import pytest
 from helpers_nvml import H200_MEMORY, STRANGER, UUIDS, Machine, in_a_process
 from nvml_standin import Standin
 
-from gpuwidget.model.samples import Process
-from gpuwidget.sources import StatusReadings, nvml_messages
+from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.readings import StatusReadings
+from gpuwidget.sources import nvml_messages
 
 # -- who is there ----------------------------------------------------------------------------------------
 

@@ -8,8 +8,9 @@ import pytest
 from helpers_nvml import EPOCH, GIB, STRANGER, UUIDS, Machine
 
 from gpuwidget.model.errors import GpuLostError
-from gpuwidget.model.samples import Activity, Process
-from gpuwidget.sources import SlowReadings, nvml_messages
+from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.readings import Activity, SlowReadings
+from gpuwidget.sources import nvml_messages
 from gpuwidget.sources.nvml import NvmlSource
 from gpuwidget.sources.nvml_device import SLOW_VALUES
 

@@ -7,7 +7,7 @@ import os
 import pytest
 from helpers_nvml import STRANGER, Machine
 
-from gpuwidget.model.samples import Process
+from gpuwidget.model.gpu_process import Process
 from gpuwidget.sources import nvml_messages
 from gpuwidget.system import processes
 

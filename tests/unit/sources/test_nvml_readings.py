@@ -11,7 +11,8 @@ import pytest
 from helpers_nvml import EPOCH, GIB, H200_RESERVED, Hung, Machine
 from nvml_standin import build
 
-from gpuwidget.sources import FastReadings, SlowReadings, StatusReadings, nvml_messages
+from gpuwidget.model.readings import FastReadings, SlowReadings, StatusReadings
+from gpuwidget.sources import nvml_messages
 from gpuwidget.system import processes
 
 # -- the fast calls --------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from helpers_samples import LIVE, h200, process, reading, sample
 
 from gpuwidget.cli.recorder import RecordingWriter, write_samples
 from gpuwidget.model.errors import RecordingError
-from gpuwidget.model.samples import Activity, Sample
-from gpuwidget.sources import FastReadings, SlowReadings, StatusReadings
+from gpuwidget.model.readings import Activity, FastReadings, SlowReadings, StatusReadings
+from gpuwidget.model.samples import Sample
 from gpuwidget.sources.recording import NOT_RECORDED, read
 from gpuwidget.sources.replay import SHIPPED, ReplaySource
 

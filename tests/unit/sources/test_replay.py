@@ -9,8 +9,9 @@ import pytest
 from helpers_recordings import GPM, SetClock, meta, tick, values, write
 
 from gpuwidget.model.errors import GpuLostError, SourceLostError
-from gpuwidget.model.samples import Activity, Process
-from gpuwidget.sources import FastReadings, SlowReadings, StatusReadings, open_source
+from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.readings import Activity, FastReadings, SlowReadings, StatusReadings
+from gpuwidget.sources import open_source
 from gpuwidget.sources.replay import ReplaySource
 
 NOT_RECORDED = "not in the recording"

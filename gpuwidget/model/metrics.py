@@ -1,0 +1,445 @@
+"""The table of GPU metrics: each number of a GPU is declared once, here.
+
+``python -m tools.metrics`` generates from it the dataclasses in ``readings.py``, the labextension's
+``metrics.ts`` and the tables in docs/metrics.md and docs/prometheus.md. The sampler, recordings, the
+server's history, Prometheus, the command line's table and the reports read it at run time.
+
+To add a metric, add an entry to ``METRICS`` and the NVML call to ``sources/nvml_device.py``, then run
+``python -m tools.metrics`` and ``python -m tools.translation``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Poll = Literal["fast", "status", "slow", "activity"]
+"""The source's method that reads a metric, and so how often: ``read_fast`` several times a second,
+``read_status`` every two seconds, ``read_slow`` once a minute, ``read_activity`` twice a second while a view
+shows hardware counters."""
+Kind = Literal["percent", "memory", "power", "temperature", "clock", "rate", "energy", "seconds", "count"]
+"""The quantity, in the model's unit: percent, bytes, watts, degrees Celsius, MHz, bytes a second, joules,
+seconds, a number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """Where a recording holds a metric."""
+
+    key: str
+    """Key in each tick, or in its ``gpm`` for hardware counters."""
+    scale: float = 1
+    """Recorded units per unit of the model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """How Prometheus gets a metric."""
+
+    name: str
+    help: str
+    scale: float = 1
+    """Exported units per unit of the model."""
+    counter: bool = False
+    """Whether it only rises until the driver is loaded again."""
+    dcgm: str | None = None
+    """The same metric of dcgm-exporter."""
+    unit: str = ""
+    """Unit or meaning for the docs' table, with dcgm-exporter's in parentheses where it differs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One number of a GPU."""
+
+    key: str
+    """Field of :class:`~gpuwidget.model.readings.Reading`, or of its ``activity``, and JSON key."""
+    kind: Kind
+    poll: Poll
+    doc: str
+    """What it is, with its unit."""
+    nvml: str
+    """The NVML call or field that it comes from."""
+    nvidia_smi: str | None = None
+    """Name in ``nvidia-smi --query-gpu``."""
+    note: str = ""
+    """What a reader of the number has to know besides."""
+    whole: bool = False
+    """Whether it is an int."""
+    limit: str | None = None
+    """Field of the reading or the GPU that is its upper limit."""
+    label: str | None = None
+    """Name in the dashboard, in sentence case; None for a metric without a chart and a history."""
+    description: str = ""
+    """The dashboard's sentence about it."""
+    panel: bool = False
+    """Whether the panel's GPU card lists its value."""
+    table_title: str | None = None
+    """Title of its column in the command line's table; None without a column."""
+    report: str | None = None
+    """Field of :class:`~gpuwidget.model.report.GpuReport` with its mean over a run, for hardware counters."""
+    recorded: Recorded | None = None
+    exported: Exported | None = None
+
+
+_COUNTERS = "by the hardware's own counters, while a viewer has them read."
+_MIB = 1024**2
+
+
+def _link(key: str, nvml: str, label: str, description: str, doc: str) -> Metric:
+    return Metric(
+        key=key,
+        kind="rate",
+        poll="activity",
+        doc=doc,
+        nvml=f"NVML_GPM_METRIC_{nvml}_PER_SEC",
+        label=label,
+        description=description,
+        report=key,
+        recorded=Recorded(key=f"{key}_mib_s", scale=1 / _MIB),
+    )
+
+
+def _pipe(key: str, label: str, description: str, precision: str, report: str | None = None) -> Metric:
+    return Metric(
+        key=key,
+        kind="percent",
+        poll="activity",
+        doc=f"{precision} pipes in use, percent",
+        nvml=f"NVML_GPM_METRIC_{key.upper()}_UTIL",
+        label=label,
+        description=description,
+        report=report,
+        recorded=Recorded(key=key),
+    )
+
+
+METRICS: tuple[Metric, ...] = (
+    Metric(
+        key="utilization",
+        kind="percent",
+        poll="fast",
+        doc="Percent of the driver's last window in which any kernel ran",
+        nvml="nvmlDeviceGetUtilizationRates gpu",
+        nvidia_smi="utilization.gpu",
+        note="It does not measure how much of the GPU worked: see ``activity``.",
+        label="Utilization",
+        description="Time in which any kernel ran, as the driver says it",
+        table_title="Util %",
+        recorded=Recorded(key="util"),
+        exported=Exported(
+            name="gpuwidget_gpu_utilization_ratio",
+            help="Share of the driver's last window (1/6 to 1 s) in which anything ran, as nvidia-smi's "
+            "utilization.gpu: not how much of the GPU worked.",
+            scale=0.01,
+            dcgm="DCGM_FI_DEV_GPU_UTIL",
+            unit="0 to 1 (percent)",
+        ),
+    ),
+    Metric(
+        key="memory_utilization",
+        kind="percent",
+        poll="fast",
+        doc="Percent of that window in which device memory was read or written",
+        nvml="nvmlDeviceGetUtilizationRates memory",
+        nvidia_smi="utilization.memory",
+        label="Memory utilization",
+        description="Time in which device memory was read or written",
+        recorded=Recorded(key="mem_util"),
+        exported=Exported(
+            name="gpuwidget_gpu_memory_copy_utilization_ratio",
+            help="Share of that window in which device memory was read or written, as nvidia-smi's "
+            "utilization.memory.",
+            scale=0.01,
+            dcgm="DCGM_FI_DEV_MEM_COPY_UTIL",
+            unit="0 to 1 (percent)",
+        ),
+    ),
+    Metric(
+        key="memory_used",
+        kind="memory",
+        poll="fast",
+        whole=True,
+        doc="Bytes in use without what the driver reserves",
+        nvml="nvmlDeviceGetMemoryInfo_v2 used",
+        nvidia_smi="memory.used",
+        limit="memory_total",
+        label="Memory",
+        description="Memory in use, without what the driver keeps for itself",
+        table_title="Memory GiB",
+        recorded=Recorded(key="mem_used"),
+        exported=Exported(
+            name="gpuwidget_gpu_memory_used_bytes",
+            help="Memory in use, without what the driver reserves.",
+            dcgm="DCGM_FI_DEV_FB_USED",
+            unit="bytes (MiB), without what the driver reserves",
+        ),
+    ),
+    Metric(
+        key="power_w",
+        kind="power",
+        poll="fast",
+        doc="Watts now",
+        nvml="NVML_FI_DEV_POWER_INSTANT",
+        nvidia_smi="power.draw.instant",
+        limit="power_limit_w",
+        label="Power",
+        description="Power drawn at the moment",
+        panel=True,
+        table_title="Power W",
+        recorded=Recorded(key="power_mw", scale=1000),
+        exported=Exported(
+            name="gpuwidget_gpu_power_watts",
+            help="Power drawn now.",
+            dcgm="DCGM_FI_DEV_POWER_USAGE",
+            unit="watts now (watts; a mean of 1 s on most GPUs)",
+        ),
+    ),
+    Metric(
+        key="power_limit_w",
+        kind="power",
+        poll="status",
+        doc="Watts the GPU may draw",
+        nvml="nvmlDeviceGetEnforcedPowerLimit",
+        nvidia_smi="enforced.power.limit",
+        exported=Exported(
+            name="gpuwidget_gpu_power_limit_watts",
+            help="Power that the GPU may draw.",
+            dcgm="DCGM_FI_DEV_ENFORCED_POWER_LIMIT",
+            unit="watts",
+        ),
+    ),
+    Metric(
+        key="temperature_c",
+        kind="temperature",
+        poll="status",
+        doc="Degrees Celsius of the core",
+        nvml="nvmlDeviceGetTemperature",
+        nvidia_smi="temperature.gpu",
+        label="Temperature",
+        description="Temperature of the core",
+        panel=True,
+        table_title="°C",
+        recorded=Recorded(key="temp_c"),
+        exported=Exported(
+            name="gpuwidget_gpu_temperature_celsius",
+            help="Temperature of the core.",
+            dcgm="DCGM_FI_DEV_GPU_TEMP",
+            unit="degrees Celsius",
+        ),
+    ),
+    Metric(
+        key="memory_temperature_c",
+        kind="temperature",
+        poll="status",
+        doc="Degrees Celsius of the memory",
+        nvml="NVML_FI_DEV_MEMORY_TEMP",
+        nvidia_smi="temperature.memory",
+        label="Memory temperature",
+        description="Temperature of the memory",
+        recorded=Recorded(key="mem_temp_c"),
+        exported=Exported(
+            name="gpuwidget_gpu_memory_temperature_celsius",
+            help="Temperature of the memory.",
+            dcgm="DCGM_FI_DEV_MEMORY_TEMP",
+            unit="degrees Celsius",
+        ),
+    ),
+    Metric(
+        key="sm_clock_mhz",
+        kind="clock",
+        poll="status",
+        doc="Clock of the multiprocessors, MHz",
+        nvml="nvmlDeviceGetClockInfo SM",
+        nvidia_smi="clocks.sm",
+        label="SM clock",
+        description="Clock of the multiprocessors",
+        panel=True,
+        table_title="MHz",
+        recorded=Recorded(key="sm_mhz"),
+        exported=Exported(
+            name="gpuwidget_gpu_sm_clock_hertz",
+            help="Clock of the multiprocessors.",
+            scale=1e6,
+            dcgm="DCGM_FI_DEV_SM_CLOCK",
+            unit="hertz (MHz)",
+        ),
+    ),
+    Metric(
+        key="pstate",
+        kind="count",
+        poll="status",
+        whole=True,
+        doc="Performance state, 0 the fastest to 15",
+        nvml="nvmlDeviceGetPerformanceState",
+        nvidia_smi="pstate",
+        exported=Exported(
+            name="gpuwidget_gpu_performance_state",
+            help="0, the fastest, to 15.",
+            dcgm="DCGM_FI_DEV_PSTATE",
+            unit="0, the fastest, to 15",
+        ),
+    ),
+    Metric(
+        key="energy_j",
+        kind="energy",
+        poll="slow",
+        doc="Joules since the driver was loaded, read once a minute",
+        nvml="nvmlDeviceGetTotalEnergyConsumption",
+        exported=Exported(
+            name="gpuwidget_gpu_energy_joules_total",
+            help="Energy drawn since the driver was loaded, by its own counter, which is read once a minute.",
+            counter=True,
+            dcgm="DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
+            unit="counter, joules (mJ), since the driver was loaded",
+        ),
+    ),
+    Metric(
+        key="utilization_window",
+        kind="seconds",
+        poll="slow",
+        doc="Seconds of the window that ``utilization`` is averaged over (200 ms on H200)",
+        nvml="nvmlDeviceGetSamples NVML_GPU_UTILIZATION_SAMPLES",
+    ),
+    Metric(
+        key="ecc_uncorrected",
+        kind="count",
+        poll="slow",
+        whole=True,
+        doc="Uncorrected memory errors since the driver was loaded, read once a minute",
+        nvml="nvmlDeviceGetTotalEccErrors uncorrected volatile",
+        nvidia_smi="ecc.errors.uncorrected.volatile.total",
+        exported=Exported(
+            name="gpuwidget_gpu_ecc_uncorrected_errors_total",
+            help="Uncorrected memory errors since the driver was loaded, read once a minute.",
+            counter=True,
+            dcgm="DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
+            unit="counter, since the driver was loaded",
+        ),
+    ),
+    Metric(
+        key="graphics",
+        kind="percent",
+        poll="activity",
+        doc="Time any graphics or compute engine was active, percent",
+        nvml="NVML_GPM_METRIC_GRAPHICS_UTIL",
+        label="Engine",
+        description="Time in which a graphics or compute engine was active",
+        recorded=Recorded(key="graphics"),
+        exported=Exported(
+            name="gpuwidget_gpu_engine_active_ratio",
+            help=f"Time with any engine active, {_COUNTERS}",
+            scale=0.01,
+            dcgm="DCGM_FI_PROF_GR_ENGINE_ACTIVE",
+            unit="0 to 1",
+        ),
+    ),
+    Metric(
+        key="sm",
+        kind="percent",
+        poll="activity",
+        doc="Share of the multiprocessors with work in them, percent",
+        nvml="NVML_GPM_METRIC_SM_UTIL",
+        label="SM active",
+        description="Share of the multiprocessors with work in them",
+        report="sm_activity",
+        recorded=Recorded(key="sm"),
+        exported=Exported(
+            name="gpuwidget_gpu_sm_active_ratio",
+            help=f"Multiprocessors with work in them, {_COUNTERS}",
+            scale=0.01,
+            dcgm="DCGM_FI_PROF_SM_ACTIVE",
+            unit="0 to 1",
+        ),
+    ),
+    Metric(
+        key="sm_occupancy",
+        kind="percent",
+        poll="activity",
+        doc="Warps resident over warps possible, percent",
+        nvml="NVML_GPM_METRIC_SM_OCCUPANCY",
+        label="SM occupancy",
+        description="Warps resident over warps possible",
+        report="sm_occupancy",
+        recorded=Recorded(key="sm_occupancy"),
+        exported=Exported(
+            name="gpuwidget_gpu_sm_occupancy_ratio",
+            help=f"Warps resident over warps possible, {_COUNTERS}",
+            scale=0.01,
+            dcgm="DCGM_FI_PROF_SM_OCCUPANCY",
+            unit="0 to 1",
+        ),
+    ),
+    Metric(
+        key="tensor",
+        kind="percent",
+        poll="activity",
+        doc="Tensor-core pipes in use, percent",
+        nvml="NVML_GPM_METRIC_ANY_TENSOR_UTIL",
+        label="Tensor cores",
+        description="Use of the tensor-core pipes",
+        report="tensor_activity",
+        recorded=Recorded(key="tensor"),
+        exported=Exported(
+            name="gpuwidget_gpu_tensor_active_ratio",
+            help=f"Tensor-core pipes in use, {_COUNTERS}",
+            scale=0.01,
+            dcgm="DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
+            unit="0 to 1",
+        ),
+    ),
+    Metric(
+        key="dram",
+        kind="percent",
+        poll="activity",
+        doc="Memory bandwidth in use, percent",
+        nvml="NVML_GPM_METRIC_DRAM_BW_UTIL",
+        label="Memory bandwidth",
+        description="Use of the memory bandwidth",
+        report="dram_activity",
+        recorded=Recorded(key="dram"),
+        exported=Exported(
+            name="gpuwidget_gpu_dram_active_ratio",
+            help=f"Memory bandwidth in use, {_COUNTERS}",
+            scale=0.01,
+            dcgm="DCGM_FI_PROF_DRAM_ACTIVE",
+            unit="0 to 1",
+        ),
+    ),
+    _pipe("fp64", "FP64", "Use of the double-precision pipes", "Double-precision"),
+    _pipe("fp32", "FP32", "Use of the single-precision pipes", "Single-precision", "fp32_activity"),
+    _pipe("fp16", "FP16", "Use of the half-precision pipes", "Half-precision"),
+    _link(
+        "pcie_tx",
+        "PCIE_TX",
+        "PCIe sent",
+        "Sent by the GPU over PCIe",
+        "Bytes a second sent by the GPU over PCIe",
+    ),
+    _link(
+        "pcie_rx",
+        "PCIE_RX",
+        "PCIe received",
+        "Received by the GPU over PCIe",
+        "Bytes a second received by the GPU over PCIe",
+    ),
+    _link(
+        "nvlink_tx",
+        "NVLINK_TOTAL_TX",
+        "NVLink sent",
+        "Sent by the GPU over all NVLinks",
+        "Bytes a second sent over all NVLinks",
+    ),
+    _link(
+        "nvlink_rx",
+        "NVLINK_TOTAL_RX",
+        "NVLink received",
+        "Received by the GPU over all NVLinks",
+        "Bytes a second received over all NVLinks",
+    ),
+)
+
+
+def keys(poll: Poll) -> tuple[str, ...]:
+    """Return the keys of the metrics that one of the source's methods reads, in the table's order."""
+    return tuple(metric.key for metric in METRICS if metric.poll == poll)

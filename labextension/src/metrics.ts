@@ -1,0 +1,76 @@
+// GENERATED from gpuwidget/model/metrics.py by `python -m tools.metrics`: change that, never this file.
+
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+/** The metrics with a history in display order: hardware counters or not, in the panel's cards or not. */
+export const METRIC_TABLE = [
+  { name: 'utilization', kind: 'percent', counter: false, panel: false },
+  { name: 'memory_utilization', kind: 'percent', counter: false, panel: false },
+  { name: 'memory_used', kind: 'memory', counter: false, panel: false },
+  { name: 'power_w', kind: 'power', counter: false, panel: true },
+  { name: 'temperature_c', kind: 'temperature', counter: false, panel: true },
+  { name: 'memory_temperature_c', kind: 'temperature', counter: false, panel: false },
+  { name: 'sm_clock_mhz', kind: 'clock', counter: false, panel: true },
+  { name: 'graphics', kind: 'percent', counter: true, panel: false },
+  { name: 'sm', kind: 'percent', counter: true, panel: false },
+  { name: 'sm_occupancy', kind: 'percent', counter: true, panel: false },
+  { name: 'tensor', kind: 'percent', counter: true, panel: false },
+  { name: 'dram', kind: 'percent', counter: true, panel: false },
+  { name: 'fp64', kind: 'percent', counter: true, panel: false },
+  { name: 'fp32', kind: 'percent', counter: true, panel: false },
+  { name: 'fp16', kind: 'percent', counter: true, panel: false },
+  { name: 'pcie_tx', kind: 'rate', counter: true, panel: false },
+  { name: 'pcie_rx', kind: 'rate', counter: true, panel: false },
+  { name: 'nvlink_tx', kind: 'rate', counter: true, panel: false },
+  { name: 'nvlink_rx', kind: 'rate', counter: true, panel: false }
+] as const;
+
+/** The JSON key of a metric. */
+export type MetricName = (typeof METRIC_TABLE)[number]['name'];
+
+/** The kind of quantity, which determines the unit and the axis. */
+export type MetricKind = (typeof METRIC_TABLE)[number]['kind'];
+
+/** Return a metric's label, and a sentence about it. */
+export function metricTexts(trans: TranslationBundle, name: MetricName): readonly [string, string] {
+  switch (name) {
+    case 'utilization':
+      return [trans.__('Utilization'), trans.__('Time in which any kernel ran, as the driver says it')];
+    case 'memory_utilization':
+      return [trans.__('Memory utilization'), trans.__('Time in which device memory was read or written')];
+    case 'memory_used':
+      return [trans.__('Memory'), trans.__('Memory in use, without what the driver keeps for itself')];
+    case 'power_w':
+      return [trans.__('Power'), trans.__('Power drawn at the moment')];
+    case 'temperature_c':
+      return [trans.__('Temperature'), trans.__('Temperature of the core')];
+    case 'memory_temperature_c':
+      return [trans.__('Memory temperature'), trans.__('Temperature of the memory')];
+    case 'sm_clock_mhz':
+      return [trans.__('SM clock'), trans.__('Clock of the multiprocessors')];
+    case 'graphics':
+      return [trans.__('Engine'), trans.__('Time in which a graphics or compute engine was active')];
+    case 'sm':
+      return [trans.__('SM active'), trans.__('Share of the multiprocessors with work in them')];
+    case 'sm_occupancy':
+      return [trans.__('SM occupancy'), trans.__('Warps resident over warps possible')];
+    case 'tensor':
+      return [trans.__('Tensor cores'), trans.__('Use of the tensor-core pipes')];
+    case 'dram':
+      return [trans.__('Memory bandwidth'), trans.__('Use of the memory bandwidth')];
+    case 'fp64':
+      return [trans.__('FP64'), trans.__('Use of the double-precision pipes')];
+    case 'fp32':
+      return [trans.__('FP32'), trans.__('Use of the single-precision pipes')];
+    case 'fp16':
+      return [trans.__('FP16'), trans.__('Use of the half-precision pipes')];
+    case 'pcie_tx':
+      return [trans.__('PCIe sent'), trans.__('Sent by the GPU over PCIe')];
+    case 'pcie_rx':
+      return [trans.__('PCIe received'), trans.__('Received by the GPU over PCIe')];
+    case 'nvlink_tx':
+      return [trans.__('NVLink sent'), trans.__('Sent by the GPU over all NVLinks')];
+    case 'nvlink_rx':
+      return [trans.__('NVLink received'), trans.__('Received by the GPU over all NVLinks')];
+  }
+}
