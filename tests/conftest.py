@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from helpers_allocator import MIB, StandInGpu
-from helpers_nvml import Install, Machine, in_the_drivers_place
+from helpers_nvml import Install, Machine, replace_driver
 from helpers_out_of_memory import LimitedGpu
 from nvml_standin import OLD_DRIVER, build
 
@@ -50,7 +50,7 @@ def old_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
     """Replaces this process's driver by a library."""
-    with in_the_drivers_place(tmp_path, monkeypatch) as put:
+    with replace_driver(tmp_path, monkeypatch) as put:
         yield put
 
 

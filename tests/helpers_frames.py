@@ -28,7 +28,7 @@ SOURCE = "for x, y in loader:\n    loss = step(x, y)\n    print(loss)\n"
 
 
 def code(file: str, name: str, lines: int = 40) -> CodeType:
-    """Return a function's code of that many lines; line ``n`` is at instruction ``at(code, n)``."""
+    """Return a function's code with that many lines, one instruction range per line."""
     body = "".join(f"    x{n} = {n}\n" for n in range(2, lines + 1))
     if name == "<module>":
         text = "x = 0\n" + "".join(f"x{n} = {n}\n" for n in range(2, lines + 1))
@@ -59,7 +59,7 @@ _CODES: dict[tuple[str, str], CodeType] = {}
 
 
 def stack(*frames: tuple[str, str, int]) -> Any:
-    """Return the deepest frame of a stack, given from the outermost on as file, name and line."""
+    """Return the deepest frame of a stack, given as file, name and line from the outermost on."""
     top: Frame | None = None
     for file, name, line in frames:
         made = _CODES.setdefault((file, name), code(file, name))
@@ -70,7 +70,7 @@ def stack(*frames: tuple[str, str, int]) -> Any:
 
 
 class FakeStreams:
-    """Streams with the activity that a test sets; ``bits`` None: not queried."""
+    """Streams whose busy bits a test sets; with ``bits`` None they are not queried."""
 
     def __init__(self, bits: int | None = None, reason: str | None = None) -> None:
         self.bits = bits
@@ -85,7 +85,7 @@ class FakeStreams:
 
 
 class FakeWindows:
-    """The utilization windows and the windows of the hardware counters that a test sets."""
+    """Windows of the driver and of the hardware counters that a test sets."""
 
     def __init__(self) -> None:
         self.windows: Sequence[UtilizationWindow] = ()
@@ -106,7 +106,7 @@ class FakeWindows:
 
 
 class ProfiledRun:
-    """A profiler whose stack samples a test takes one by one."""
+    """A profiler whose samples a test takes one by one."""
 
     def __init__(
         self,
@@ -133,14 +133,14 @@ class ProfiledRun:
         self.began = self.clock.monotonic()
 
     def set_cpu(self, percent: float) -> None:
-        """Set the share of a core that this process and its threads have used since the run started."""
+        """Set the CPU time of this process since the run began, in percent of a core."""
         children = ChildrenTime(0.0, 0.0)
         seconds = self.clock.monotonic() - self.began
         self.profiler._cpu_start = _CpuTimes(0.0, 0.0, children)
         self.profiler._cpu_end = _CpuTimes(seconds, percent / 100 * seconds, children)
 
     def sample(self, top: Any, seconds: float = 0.01, *, late: float = 0.0, busy: int | None = 0) -> None:
-        """Advance the clock by these seconds, then sample."""
+        """Advance the clock by ``seconds``, then take a sample."""
         self.clock.advance(seconds)
         self.top, self.streams.bits = top, busy
         self.profiler.take_sample(self.clock.monotonic(), late, seconds)
@@ -159,35 +159,35 @@ PRINTING = stack(KERNEL, (CELL, "<module>", 3))
 
 
 def report(duration: float = 10.0, utilization: float | None = None, tail: float | None = None) -> Any:
-    """Return the report of a run on one GPU, without the profiler's part."""
+    """Return the report of a run on one GPU, not yet annotated."""
     level = None if utilization is None else Level(utilization, 100.0)
     made = reports.report(reports.gpu(0, utilization=level), duration=duration, marks=())
     return replace(made, cell=replace(reports.cell(duration), gpu_tail_s=tail), timeline=None)
 
 
-def said(run: ProfiledRun, **options: Any) -> CodeTime:
-    """Return the line profile of a run that was sampled from start to end.
+def time_of(run: ProfiledRun, **options: Any) -> CodeTime:
+    """Return the line profile of a run that was sampled from its beginning to its end.
 
-    Unless a test sets another, the driver's mean utilization is that of the stream queries.
+    Unless a test gives another, the driver's mean utilization is that of the stream queries.
     """
     counts = run.profiler._counts
-    looked = {
+    defaults = {
         "duration": run.clock.monotonic() - run.began,
         "utilization": 100 * sum(counts.busy_s.values()) / counts.total_s,
     }
-    time = run.profiler.annotate(report(**{**looked, **options})).time
+    time = run.profiler.annotate(report(**{**defaults, **options})).time
     assert time is not None
     return time
 
 
 def lines(time: CodeTime) -> list[tuple[int | None, float, float | None]]:
-    """Return line, share and activity of each row."""
+    """Return line, share and activity of each entry."""
     return [
         (one.line, round(one.share, 6), None if one.gpu_busy is None else round(one.gpu_busy, 6))
         for one in time.lines
     ]
 
 
-def rows(time: CodeTime) -> list[tuple[int | None, int | None, float]]:
-    """Return first line, last line and share of each row."""
+def line_ranges(time: CodeTime) -> list[tuple[int | None, int | None, float]]:
+    """Return first line, last line and share of each entry."""
     return [(one.line, one.until, round(one.share, 6)) for one in time.lines]

@@ -86,7 +86,7 @@ Install = Callable[[Path], Machine]
 
 
 @contextmanager
-def in_the_drivers_place(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+def replace_driver(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
     """Replaces this process's driver by a library."""
     machines: list[Machine] = []
 
@@ -107,7 +107,7 @@ def in_the_drivers_place(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
             source.close()
 
 
-def in_a_process(standin: Standin, code: str, **variables: str) -> object:
+def run_in_subprocess(standin: Standin, code: str, **variables: str) -> object:
     """Return what ``code`` prints as JSON in a fresh Python whose driver is the stand-in."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],

@@ -107,7 +107,7 @@ class Player:
         self._sampler.stop()
 
 
-def shipped_without(path: Path, *keys: str) -> Path:
+def recording_without(path: Path, *keys: str) -> Path:
     """Return the packaged recording without these readings, as an older GPU would lack them."""
     with gzip.open(SHIPPED, "rt", encoding="utf-8") as source, path.open("w", encoding="utf-8") as out:
         for line in source:

@@ -1,6 +1,6 @@
-"""A plain sentence under a traceback that comes of the default device: what happened, where, and the fix.
+"""Hints below the tracebacks of known errors: what happened, where, and the fix.
 
-It is an output of its own after the traceback, which stays as it is, and so do the reply and ``sys.last_*``.
+A hint is a separate output after the traceback; the traceback, the reply and ``sys.last_*`` stay unchanged.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from gpuwidget.pytorch.torch_variables import devices_of_tensors
 
 _LOG = logging.getLogger(__name__)
 
-_LONGEST = 20_000
-_MOST_NAMES = 12
-_MOST_FRAMES = 200
+_MAX_MESSAGE = 20_000
+"""Characters of the error's message that are searched."""
+_MAX_NAMES = 12
+_MAX_FRAMES = 200
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 _SHUFFLE = re.compile(r"Expected a '(\w+)' device type for generator but found '(\w+)'")
@@ -42,14 +43,14 @@ _SHARED_MEMORY = re.compile(
 _FORKED = re.compile(r"Cannot re-initialize CUDA in forked subprocess")
 
 
-class TrapHints:
-    """Looks at a shell's failed cells."""
+class ErrorHints:
+    """Shows hints for the failed cells of a shell."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
 
-    def after(self, result: Any) -> None:
-        """``post_run_cell``: show a hint where the cell fell into a known trap."""
+    def show_hint(self, result: Any) -> None:
+        """Show a hint if the cell failed with a known error; for ``post_run_cell``."""
         error = getattr(result, "error_in_exec", None)
         if error is None:
             return
@@ -58,12 +59,12 @@ class TrapHints:
             if text is not None:
                 self._shell.display_pub.publish(data=_bundle(text), metadata={})
         except Exception:
-            _LOG.debug("a failed cell was not looked at", exc_info=True)
+            _LOG.debug("Could not make a hint for a failed cell", exc_info=True)
 
 
 def hint(error: BaseException, user_ns: Mapping[str, object]) -> str | None:
-    """What happened and the one-line fix, the fix on a line of its own; None for all other errors."""
-    # The errors of torch's that are meant; to ask any other object for its text may run the user's code.
+    """Return what happened and, on a second line, the fix; None for all other errors."""
+    # torch's errors have these types; str() of any other error may run the user's code.
     if cuda_state.loaded_torch() is None or type(error).__module__.partition(".")[0] not in (
         "builtins",
         "torch",
@@ -71,15 +72,15 @@ def hint(error: BaseException, user_ns: Mapping[str, object]) -> str | None:
         return None
     if not isinstance(error, (RuntimeError, OSError)):
         return None
-    message = str(error)[:_LONGEST]
-    traps: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]], ...] = (
+    message = str(error)[:_MAX_MESSAGE]
+    known: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]], ...] = (
         (_FORKED, lambda match: _forked()),
         (_SHARED_MEMORY, lambda match: _shared_memory()),
         (_SHUFFLE, _shuffle),
         (_SEVERAL_DEVICES, lambda match: _several_devices(error.__traceback__, user_ns)),
         (_TWO_TYPES, lambda match: _two_types(match, error.__traceback__, user_ns)),
     )
-    for pattern, explain in traps:
+    for pattern, explain in known:
         match = pattern.search(message)
         if match is not None:
             return explain(match)
@@ -87,11 +88,11 @@ def hint(error: BaseException, user_ns: Mapping[str, object]) -> str | None:
 
 
 def _shuffle(match: re.Match[str]) -> str:
-    wanted, found = match.groups()
+    expected, found = match.groups()
     default = cuda_state.default_device() or "cpu"
-    drawn = f"Random numbers were to be drawn on {wanted} with a generator that is on {found}."
-    if wanted == "cpu" or default.partition(":")[0] != wanted:
-        return f'{drawn}\nFix: give it one that is there: generator=torch.Generator(device="{wanted}")'
+    drawn = f"Random numbers were to be drawn on {expected} with a generator that is on {found}."
+    if expected == "cpu" or default.partition(":")[0] != expected:
+        return f'{drawn}\nFix: give it one that is there: generator=torch.Generator(device="{expected}")'
     return (
         f"{drawn} The default torch device is {default}, so they are drawn there unless something else is "
         f"said; DataLoader(shuffle=True) and random_split make their generator on the CPU.\n"
@@ -108,16 +109,16 @@ def _two_types(
 
 
 def _several_devices(trace: TracebackType | None, user_ns: Mapping[str, object]) -> str:
-    where, operands = _where(trace, user_ns)
+    where, in_line = _device_by_name(trace, user_ns)
     devices = sorted({device for name in where for device in where[name].split(" and ")})
     fix = "move one to the other's device: x.to(y.device), model.to(x.device)"
-    said = "One operation was given tensors on different devices"
+    text = "One operation was given tensors on different devices"
     if not where:
-        return f"{said}.\nFix: {fix}"
-    names = [f"{name} on {device}" for name, device in list(where.items())[:_MOST_NAMES]]
-    more = f" and {len(where) - _MOST_NAMES} more" if len(where) > _MOST_NAMES else ""
-    if not operands:
-        return f"{said}. Around it are {', '.join(names)}{more}.\nFix: {fix}"
+        return f"{text}.\nFix: {fix}"
+    names = [f"{name} on {device}" for name, device in list(where.items())[:_MAX_NAMES]]
+    more = f" and {len(where) - _MAX_NAMES} more" if len(where) > _MAX_NAMES else ""
+    if not in_line:
+        return f"{text}. Around it are {', '.join(names)}{more}.\nFix: {fix}"
     if len(devices) > 1:
         default = cuda_state.default_device()
         gpu = next((device for device in devices if cuda_index(device) is not None), devices[-1])
@@ -125,30 +126,32 @@ def _several_devices(trace: TracebackType | None, user_ns: Mapping[str, object])
         other = next((name for name, device in where.items() if device != target), None)
         if other is not None:
             fix = f'{other} = {other}.to("{target}")'
-    return f"{said}: {', '.join(names)}{more}.\nFix: {fix}"
+    return f"{text}: {', '.join(names)}{more}.\nFix: {fix}"
 
 
-def _where(trace: TracebackType | None, user_ns: Mapping[str, object]) -> tuple[dict[str, str], bool]:
-    """Devices by variable, and whether they are those of the line that failed.
+def _device_by_name(
+    trace: TracebackType | None, user_ns: Mapping[str, object]
+) -> tuple[dict[str, str], bool]:
+    """Return the device of each variable in the failed line, and True, if these devices differ.
 
-    Those where they differ, else all that line could see.
+    Else return the devices of all variables in that frame, and False.
     """
-    around: dict[str, str] = {}
-    for frame, line in _users_frames(trace):
+    local: dict[str, str] = {}
+    for frame, line in _user_frames(trace):
         names = dict.fromkeys(_NAME.findall(line))
-        seen = {**frame.f_globals, **frame.f_locals}
-        named = devices_of_tensors((name, seen[name]) for name in names if name in seen)
+        values = {**frame.f_globals, **frame.f_locals}
+        named = devices_of_tensors((name, values[name]) for name in names if name in values)
         if len(set(named.values())) > 1:
             return named, True
-        around = around or devices_of_tensors(frame.f_locals.items())
-    seen_by_all = ((name, value) for name, value in user_ns.items() if not name.startswith("_"))
-    return around or devices_of_tensors(seen_by_all), False
+        local = local or devices_of_tensors(frame.f_locals.items())
+    global_values = ((name, value) for name, value in user_ns.items() if not name.startswith("_"))
+    return local or devices_of_tensors(global_values), False
 
 
-def _users_frames(trace: TracebackType | None) -> Iterator[tuple[FrameType, str]]:
-    """Frames outside of torch and of IPython, innermost first, with the line that each was at."""
+def _user_frames(trace: TracebackType | None) -> Iterator[tuple[FrameType, str]]:
+    """Yield the frames outside torch and IPython with their current line, the innermost first."""
     frames: list[tuple[FrameType, str]] = []
-    while trace is not None and len(frames) < _MOST_FRAMES:
+    while trace is not None and len(frames) < _MAX_FRAMES:
         module = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
         if module not in ("torch", "IPython", "ipykernel"):
             line = linecache.getline(trace.tb_frame.f_code.co_filename, trace.tb_lineno)
@@ -159,13 +162,13 @@ def _users_frames(trace: TracebackType | None) -> Iterator[tuple[FrameType, str]
 
 def _shared_memory() -> str:
     try:
-        room = os.statvfs("/dev/shm")
-        whole, free = room.f_frsize * room.f_blocks, room.f_frsize * room.f_bavail
-        there = f"/dev/shm ({units.memory(whole)}, {units.memory(free)} free)"
+        stat = os.statvfs("/dev/shm")
+        total, free = stat.f_frsize * stat.f_blocks, stat.f_frsize * stat.f_bavail
+        folder = f"/dev/shm ({units.memory(total)}, {units.memory(free)} free)"
     except OSError:
-        there = "/dev/shm"
+        folder = "/dev/shm"
     return (
-        f"A DataLoader worker died because the shared memory that it hands its batches over in, {there}, "
+        f"A DataLoader worker died because the shared memory that it hands its batches over in, {folder}, "
         "is too small; a container has 64 MiB unless told otherwise.\n"
         "Fix: DataLoader(..., num_workers=0), or start the container with --shm-size=8g"
     )

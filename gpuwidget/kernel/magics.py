@@ -18,7 +18,7 @@ from gpuwidget.kernel.cells.watched_cells import CellWatcher, check, has_front_e
 from gpuwidget.kernel.commands.subcommands import COMMANDS
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.switch_requests import SWITCHES
-from gpuwidget.kernel.error_hints import TrapHints
+from gpuwidget.kernel.error_hints import ErrorHints
 from gpuwidget.kernel.live import dashboard, live_display
 from gpuwidget.kernel.oom.handler import OutOfMemoryCards
 from gpuwidget.kernel.panel_requests import PanelRequests
@@ -61,7 +61,7 @@ class Extension:
             ("pre_run_cell", out_of_memory.before),
             ("post_run_cell", self._running.ending),
             ("post_run_cell", self._watcher.failed),
-            ("post_run_cell", TrapHints(shell).after),  # shown below the traceback and above the card
+            ("post_run_cell", ErrorHints(shell).show_hint),  # shown below the traceback and above the card
             ("post_run_cell", out_of_memory.after),
             ("post_run_cell", self._watcher.after),
             ("post_run_cell", CELL_MEMORY.after),  # after the run's end: it takes milliseconds
@@ -203,7 +203,11 @@ class Extension:
     def _device(self, device: str | None = None, mode: str | None = None) -> None:
         if device is not None:
             default_device.set_device(device, new_tensors=mode is None)
-        text = default_device.words(DEVICE_SWITCH.state) if device is not None else default_device.overview()
+        text = (
+            default_device.describe(DEVICE_SWITCH.state)
+            if device is not None
+            else default_device.describe_devices()
+        )
         self._shell.display_pub.publish(data={"text/plain": printable_lines(text)}, metadata={})
 
     # -- the live chart's libraries ------------------------------------------------------------------
@@ -223,7 +227,7 @@ class Extension:
             self._loop_handle = loop.call_later(_WARM_UP_DELAY_S, self._warm_up, loop)
             return
         try:
-            live_display.prepare()
+            live_display.import_libraries()
         except Exception:
             _LOG.debug("the live chart's libraries could not be imported", exc_info=True)
 

@@ -59,7 +59,7 @@ class PanelRequests:
     def __init__(self, shell: Any, cells: WatchSetting) -> None:
         self._kernel: Any = getattr(shell, "kernel", None)
         self._cells = cells
-        self._shared_diagnosis = SharedDiagnosis()
+        self._diagnosis = SharedDiagnosis()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
@@ -112,7 +112,7 @@ class PanelRequests:
     async def _run_checks(self, send: Callable[[_Reply], None]) -> None:
         reply: _Reply
         try:
-            reply = DoctorReply("examined", await self._shared_diagnosis.diagnosis(), self._state())
+            reply = DoctorReply("examined", await self._diagnosis.diagnosis(), self._state())
         except Exception as error:
             reply = self._error(error)
         send(reply)
@@ -146,12 +146,12 @@ class PanelRequests:
         if isinstance(request, FreeCacheRequest):
             return free_cache(cell_runs=self._cells.busy)
         if isinstance(request, SwitchRequest):
-            return SWITCHES.wish(request.name, request.value)
+            return SWITCHES.request(request.name, request.value)
         if isinstance(request, WatchRequest):
             self._cells.every_cell = request.on
         elif isinstance(request, SetDeviceRequest):
-            device = default_device.checked(
-                request.device, new_tensors=request.new_tensors, patience_s=_DEVICE_TIMEOUT_S
+            device = default_device.validate_device(
+                request.device, new_tensors=request.new_tensors, timeout_s=_DEVICE_TIMEOUT_S
             )
             DEVICE_SWITCH.choose(device, new_tensors=request.new_tensors)
         return None

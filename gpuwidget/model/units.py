@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable
 from itertools import pairwise
 from typing import TypeGuard
@@ -150,6 +151,16 @@ def duration(seconds: float | None) -> str:
         return f"{whole // 60} min {whole % 60:02d} s"
     minutes = round(seconds / 60)
     return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def clock_time(epoch: float) -> str:
+    """Return the local time of day."""
+    return time.strftime("%H:%M:%S", time.localtime(epoch))
+
+
+def gpu_number(index: int, mig_index: int | None) -> str:
+    """Return a GPU's number as nvidia-smi counts, ``1:0`` for the first MIG slice of GPU 1."""
+    return str(index) if mig_index is None else f"{index}:{mig_index}"
 
 
 def _known(value: float | None) -> TypeGuard[float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -101,7 +100,7 @@ def warnings(report: Report) -> list[str]:
     lost: dict[str, list[GpuReport]] = {}
     for gpu in report.shown:
         if gpu.lost_since is not None:
-            lost.setdefault(clock_time(gpu.lost_since), []).append(gpu)
+            lost.setdefault(units.clock_time(gpu.lost_since), []).append(gpu)
     found = [f"{gpu_names(gpus)} lost since {at}" for at, gpus in lost.items()]
     torch = [(gpu, gpu.torch) for gpu in report.shown if gpu.torch is not None]
     failed = [(gpu, memory.ooms) for gpu, memory in torch if memory.ooms]
@@ -197,7 +196,7 @@ def summarize_memory(report: Report, kind: MemoryKind) -> MemorySummary:
 
 def gpu_number(gpu: GpuReport) -> str:
     """Return ``0``, or ``0:1`` for a MIG slice."""
-    return str(gpu.index) if gpu.mig_index is None else f"{gpu.index}:{gpu.mig_index}"
+    return units.gpu_number(gpu.index, gpu.mig_index)
 
 
 def gpu_names(gpus: Sequence[GpuReport]) -> str:
@@ -213,11 +212,6 @@ def gpu_names(gpus: Sequence[GpuReport]) -> str:
 def model_name(gpu: GpuReport) -> str:
     """Return the product name without the vendor."""
     return clean_line(gpu.name, 40).removeprefix("NVIDIA ")
-
-
-def clock_time(epoch: float) -> str:
-    """Return the local time of day."""
-    return time.strftime("%H:%M:%S", time.localtime(epoch))
 
 
 def process_label(report: Report) -> str:

@@ -1,4 +1,4 @@
-"""The inline dashboard in a real kernel: that it shows, stays in step, and ends."""
+"""The inline dashboard in a real kernel: showing, staying in sync, pausing and closing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def until(happened):
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A kernel of its own with gpuwidget loaded, torch's stand-in imported, and a recording's GPUs."""
+    """A separate kernel with gpuwidget loaded, torch's stand-in imported, and the GPUs of a recording."""
     made = start_kernel(PYTHONPATH=TORCH_STANDIN)
     made.setup(HELPERS)
     made.ok("%load_ext gpuwidget\nimport gpuwidget, torch")
@@ -40,7 +40,7 @@ def shows_widget(ran: Ran) -> bool:
 
 
 def test_it_shows_and_samples_until_it_is_closed(kernel: Kernel) -> None:
-    """%gpu and gpuwidget.dashboard() show one live dashboard in all; closed, nothing samples for it."""
+    """%gpu and gpuwidget.dashboard() share one live dashboard; closing it stops the sampling."""
     assert shows_widget(kernel.ok("%gpu"))
     assert kernel.ok("until(sampled), threads()").result == "(True, ['gpuwidget-dashboard'])"
     assert shows_widget(kernel.ok("d = gpuwidget.dashboard(); d"))
@@ -53,7 +53,7 @@ def test_it_shows_and_samples_until_it_is_closed(kernel: Kernel) -> None:
 
 
 def test_its_libraries_are_imported_when_it_is_first_shown(start_kernel: Callable[..., Kernel]) -> None:
-    """Importing gpuwidget and making a dashboard load no widget library."""
+    """Importing gpuwidget and creating a dashboard import no widget library."""
     kernel = start_kernel()
     kernel.ok("import gpuwidget, sys\nd = gpuwidget.dashboard()")
     assert kernel.ok("'bqplot' in sys.modules").result == "False"
@@ -61,8 +61,8 @@ def test_its_libraries_are_imported_when_it_is_first_shown(start_kernel: Callabl
     assert kernel.ok("'bqplot' in sys.modules").result == "True"
 
 
-def test_views_are_in_step(kernel: Kernel) -> None:
-    """A choice in the dropdown, by magic, or by the panel shows in the two others."""
+def test_views_are_in_sync(kernel: Kernel) -> None:
+    """A device selected in the dropdown, by magic or in the panel is shown in the two others."""
     kernel.ok("d = gpuwidget.dashboard(); display(d)\nview = d._view")
     options = "until(lambda: len(view._device.options) == 4), [v for _, v in view._device.options]"
     kernel.ok("torch.cuda.init()")
@@ -80,42 +80,42 @@ def test_views_are_in_step(kernel: Kernel) -> None:
     )
 
 
-def test_a_choice_that_cannot_be_is_taken_back(kernel: Kernel) -> None:
-    """The dropdown goes back to what holds, and the reason stands below it."""
+def test_an_invalid_device_is_rejected(kernel: Kernel) -> None:
+    """The dropdown returns to the present device, and the reason is shown below it."""
     kernel.ok("torch.cuda.init()\nd = gpuwidget.dashboard(); display(d)\nview = d._view")
     kernel.ok("until(lambda: len(view._device.options) == 4)\nview._light.value = True")
     kernel.ok("view._device.value = 'cpu'")
     assert kernel.ok("until(lambda: view._device.value == 'none')").result == "True"
-    assert kernel.ok("until(lambda: 'the light mode' in view._words.value)").result == "True"
+    assert kernel.ok("until(lambda: 'the light mode' in view._text.value)").result == "True"
 
 
-def test_it_pauses_when_nobody_is_there(kernel: Kernel) -> None:
-    """Where nothing has run for long it samples no more; a click goes on, and so does the next cell."""
+def test_it_pauses_without_activity(kernel: Kernel) -> None:
+    """It stops sampling when nothing has run for long; a click or the next cell resumes it."""
     kernel.ok("d = gpuwidget.dashboard(); display(d)\nview = d._view\nuntil(sampled)")
-    gone = "d._presence._running, d._presence._last = 0, float('-inf')"
-    kernel.ok(f"{gone}\nassert until(lambda: not sampled())\nassert until(lambda: d._paused)")
+    idle = "d._activity._running, d._activity._last = 0, float('-inf')"
+    kernel.ok(f"{idle}\nassert until(lambda: not sampled())\nassert until(lambda: d._paused)")
     assert kernel.ok("until(sampled)").result == "True"
-    kernel.ok(f"{gone}\nassert until(lambda: d._paused)\nview._go_on.click()\nassert until(sampled)")
+    kernel.ok(f"{idle}\nassert until(lambda: d._paused)\nview._resume.click()\nassert until(sampled)")
 
 
-def test_a_click_while_it_begins_to_pause(kernel: Kernel) -> None:
-    """It goes on at once, and not when it looks again half a minute later."""
+def test_a_click_while_it_starts_to_pause(kernel: Kernel) -> None:
+    """It resumes at once, not at its next check half a minute later."""
     kernel.ok("d = gpuwidget.dashboard(); display(d)\nview = d._view\nuntil(sampled)")
-    click = "def clicked(view):\n    pause(view)\n    view._go_on.click()\n    clicks.append(1)"
+    click = "def clicked(view):\n    pause(view)\n    view._resume.click()\n    clicks.append(1)"
     kernel.ok(f"pause, clicks = d._pause, []\n{click}\nd._pause = clicked")
-    gone = "d._presence._running, d._presence._last = 0, float('-inf')"
-    kernel.ok(f"{gone}\nassert until(lambda: clicks)\nassert until(lambda: sampled() and not d._paused)")
+    idle = "d._activity._running, d._activity._last = 0, float('-inf')"
+    kernel.ok(f"{idle}\nassert until(lambda: clicks)\nassert until(lambda: sampled() and not d._paused)")
 
 
-def test_closing_its_widgets_ends_it(kernel: Kernel) -> None:
-    """Widget.close_all() leaves no thread and no sampling."""
+def test_closing_its_widgets_closes_it(kernel: Kernel) -> None:
+    """Widget.close_all() stops the thread and the sampling."""
     kernel.ok("d = gpuwidget.dashboard(); display(d)\nuntil(sampled)")
     kernel.ok("import ipywidgets\nipywidgets.Widget.close_all()")
     assert kernel.ok("until(lambda: not sampled()), until(lambda: threads() == [])").result == "(True, True)"
 
 
-def test_unloading_ends_it(kernel: Kernel) -> None:
-    """After %unload_ext there is no thread and no hook of it."""
+def test_unloading_closes_it(kernel: Kernel) -> None:
+    """After the extension is reloaded, no thread and no hook of the dashboard is left."""
     before = kernel.ok("{k: len(v) for k, v in get_ipython().events.callbacks.items()}").result
     kernel.ok("%gpu")
     kernel.ok("%reload_ext gpuwidget")

@@ -37,7 +37,7 @@ class Run:
             assert self.changed.wait_for(lambda: self.looks >= looks, 60)
 
 def start(run, **options):
-    view = live_display.LiveView(run, get_ipython(), **{{"delay_s": 0, "period_s": 0.001, **options}})
+    view = live_display.LiveDisplay(run, get_ipython(), **{{"delay_s": 0, "period_s": 0.001, **options}})
     view.start()
     return view
 
@@ -58,7 +58,7 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
     """A kernel with the live chart's libraries loaded and made-up runs at hand."""
     made = start_kernel()
     made.setup(SETUP)
-    made.setup("live_display.prepare(); before = left()")
+    made.setup("live_display.import_libraries(); before = left()")
     return made
 
 
@@ -278,8 +278,8 @@ def test_not_prepared_nothing_happens(start_kernel: Callable[..., Kernel]) -> No
     code = """
 import sys
 from gpuwidget.kernel.live import live_display
-v = live_display.LiveView(None, get_ipython(), delay_s=0); v.start(); v.stop()
-print(live_display.ready(), "bqplot" in sys.modules, "ipywidgets" in sys.modules)
+v = live_display.LiveDisplay(None, get_ipython(), delay_s=0); v.start(); v.stop()
+print(live_display.libraries_imported(), "bqplot" in sys.modules, "ipywidgets" in sys.modules)
 """
     ran = bare.ok(code)
     assert ran.text == "False False False\n"
@@ -294,9 +294,9 @@ import sys
 from gpuwidget.kernel.live import live_display
 sys.modules["bqplot"] = None
 try:
-    live_display.prepare()
+    live_display.import_libraries()
 except live_display.LiveUnavailable as error:
-    print(str(error).endswith("(pip install ipywidgets bqplot)."), live_display.ready())
+    print(str(error).endswith("(pip install ipywidgets bqplot)."), live_display.libraries_imported())
 """
     assert bare.ok(code).text == "True False\n"
 

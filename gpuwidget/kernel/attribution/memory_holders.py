@@ -195,7 +195,7 @@ def _holders_of(shell: Any, outside: bool) -> Holders:
     )
     notes = [] if searched.found.complete else [_too_many_objects()]
     if outside:
-        non_torch, reason = non_torch_memory.look(found.devices)
+        non_torch, reason = non_torch_memory.by_device(found.devices)
         notes += [reason] if reason is not None else []
         found.gpus = {name: device.gpu for name, device in non_torch.items()}
         found += [holder for device in non_torch.values() for holder in device.holders]

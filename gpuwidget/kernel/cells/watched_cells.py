@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -53,15 +54,16 @@ class CellWatch:
         self.stop_listening: Callable[[], None] = lambda: None
         """Stops listening for the cell's error."""
         self._shell = shell
-        self._view: live_display.LiveView | None = None
+        self._view: live_display.LiveDisplay | None = None
         self._slot: OutputSlot | None = None
         self._render: Callable[[Report], dict[str, Any]] | None = None
         """Makes the card; None for no card."""
         self._restore_device: Callable[[], str | None] | None = None
+        self._wait_note: str | None = None
 
     def enter_device(self, device: str) -> None:
         """Make ``device`` torch's default until :meth:`restore_device`."""
-        name = default_device.checked(device) or "cpu"
+        name = default_device.validate_device(device) or "cpu"
         with defer_interrupts():
             self._restore_device = DEVICE_SWITCH.use_device(name)
 
@@ -83,6 +85,7 @@ class CellWatch:
         info: object = None,
     ) -> None:
         """Start the run; ``info`` is IPython's for a cell, and None for the body of a magic."""
+        self._wait_note = wait_note
         show_chart = info is not None and options.live and self._prepare_chart()
         if not options.quiet:
             self._render = card.bundle if self.requested else card.line_bundle
@@ -90,13 +93,13 @@ class CellWatch:
             options.run,
             options.label,
             number,
-            [*collectors(options, self._shell, raw_cell), *wait_for_memory.collectors(wait_note)],
+            collectors(options, self._shell, raw_cell),
             raw_cell,
         )
         if info is not None and self._render is not None:
             self._slot = OutputSlot.at_end(self._shell)
         if show_chart:
-            self._view = live_display.LiveView(self.run.progress, self._shell)
+            self._view = live_display.LiveDisplay(self.run.progress, self._shell)
             self._view.start()
         watch_api.enter_cell(self.run)
         if info is not None:
@@ -107,7 +110,7 @@ class CellWatch:
         if not has_front_end(self._shell):
             return False
         try:
-            live_display.prepare()
+            live_display.import_libraries()
         except live_display.LiveUnavailable as error:
             _LOG.warning("%s", printable_lines(str(error)))
             return False
@@ -134,10 +137,12 @@ class CellWatch:
                 report = run.report()
             finally:
                 self._close_outputs(cell_has_result=cell_has_result)
-            if not keep:
+            if report is None or not keep:
                 return
+            if self._wait_note is not None:
+                report = replace(report, notes=(*report.notes, self._wait_note))
             watch_api.keep(report)
-            if report is not None and self._render is not None:
+            if self._render is not None:
                 self._show(self._render(report))
 
     def _show(self, bundle: dict[str, Any]) -> None:
@@ -196,7 +201,7 @@ class CellWatcher:
             with defer_interrupts():
                 DEVICE_SWITCH.before_cell()
                 if not self._running.nested:
-                    SWITCHES.before_cell()
+                    SWITCHES.apply_pending()
             self._start(watch, cell)
         except KeyboardInterrupt:
             # Interrupted before the cell's code began. IPython ignores exceptions from here, so that the

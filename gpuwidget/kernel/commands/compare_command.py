@@ -8,10 +8,10 @@ from numbers import Integral
 from typing import Any
 
 from gpuwidget.kernel.cells import watch_api
+from gpuwidget.model import units
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.report import Report
 from gpuwidget.model.terminal_text import clean_line
-from gpuwidget.views.card_summary import clock_time
 from gpuwidget.views.comparison import Comparison, compare_reports, run_name
 
 _USAGE = (
@@ -47,7 +47,8 @@ def _compare(first: tuple[Report, str], second: tuple[Report, str]) -> Compariso
     if names[0] == names[1]:
         # Two runs with the same label.
         names = [
-            f"{name}, {clock_time(report.cell.started)}" for name, report in zip(names, reports, strict=True)
+            f"{name}, {units.clock_time(report.cell.started)}"
+            for name, report in zip(names, reports, strict=True)
         ]
     return compare_reports(*reports, (names[0], names[1]))
 

@@ -1,6 +1,6 @@
-"""``gpuwidget.doctor()`` and ``%gpu doctor``: the examination of this notebook's environment.
+"""``gpuwidget.doctor()`` and ``%gpu doctor``: the checks of this notebook's environment.
 
-It happens in a process of its own: nothing is imported here, no CUDA is started, and Ctrl-C ends it.
+They run in a subprocess: nothing is imported here, CUDA is not initialized, and Ctrl-C stops them.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ class DiagnosisDisplay:
 
     def __init__(self, doctor: Diagnosis) -> None:
         self.doctor = doctor
-        """All that was found, check by check."""
+        """The results of all checks."""
 
     @property
     def ok(self) -> bool:
-        """Whether the examination is complete and no check is broken."""
+        """Whether all checks finished and none is broken."""
         return self.doctor.ok
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
+        """Return JSON values."""
         values: dict[str, Any] = to_json(self.doctor)
         return values
 
     def to_json(self, indent: int | None = 2) -> str:
-        """The same as text, for ``gpuwidget doctor --diff``."""
+        """Return JSON text, for ``gpuwidget doctor --diff``."""
         return json.dumps(self.to_dict(), indent=indent)
 
     def __repr__(self) -> str:
@@ -54,35 +54,35 @@ class DiagnosisDisplay:
 
 
 def doctor() -> DiagnosisDisplay:
-    """Examine this environment and machine, from PyTorch down to the GPU; takes seconds, 20 at most.
+    """Check this environment and machine, from PyTorch down to the GPU; takes some seconds, at most 20.
 
-    Raises DoctorError where the examination comes to no end.
+    Raises DoctorError if the checks do not finish.
     """
-    return DiagnosisDisplay(_examine())
+    return DiagnosisDisplay(_run_checks())
 
 
 def command(shell: Any, words: Sequence[str]) -> None:
-    """``%gpu doctor``."""
+    """Run ``%gpu doctor``."""
     if words:
         raise OptionError(_USAGE)
     shell.display_pub.publish(data=doctor()._repr_mimebundle_(), metadata={})
 
 
 class SharedDiagnosis:
-    """The examination for a view: one at a time, and who asks meanwhile gets the same."""
+    """Runs the checks for the panel, one run at a time: concurrent requests share its result."""
 
     def __init__(self) -> None:
-        self._under_way: asyncio.Task[Diagnosis] | None = None
+        self._task: asyncio.Task[Diagnosis] | None = None
 
     async def diagnosis(self) -> Diagnosis:
-        """What :func:`doctor` says, without holding up the loop. Raises DoctorError."""
-        if self._under_way is None or self._under_way.done():
-            self._under_way = asyncio.ensure_future(isolated_run.run_in_thread(_examine))
-        # One who gives up asking does not end it for the others.
-        return await asyncio.shield(self._under_way)
+        """Return the diagnosis without blocking the event loop. Raises DoctorError."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.ensure_future(isolated_run.run_in_thread(_run_checks))
+        # A cancelled request does not cancel the run of the others.
+        return await asyncio.shield(self._task)
 
 
-def _examine() -> Diagnosis:
+def _run_checks() -> Diagnosis:
     torch, switches = cuda_state.loaded_torch(), torch_switches.compute_switches()
     version = getattr(torch, "__version__", None)
     notebook = NotebookState(
@@ -97,5 +97,5 @@ def _examine() -> Diagnosis:
 def _devices() -> list[str | None] | None:
     try:
         return [device.uuid for device in cuda_state.devices()] or None
-    except Exception:  # whatever torch raises after an error of CUDA's: all the more is to be examined
+    except Exception:  # after a CUDA error torch may raise anything; the checks run without the devices
         return None

@@ -1,37 +1,37 @@
-"""A view's 'free its torch cache': what ran, what it cost and what came of it, in words."""
+"""Freeing torch's cache from the panel: what ran, how long it took and how much it freed, in words."""
 
 from __future__ import annotations
 
 import threading
 
-from gpuwidget.kernel.devices import driver_memory
+from gpuwidget.kernel.devices.driver_memory import FreedMemory
 from gpuwidget.model import units
 from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.errors import OptionError
-from gpuwidget.pytorch import cuda_state, release_cache
+from gpuwidget.pytorch import release_cache
 
-_UNDER_WAY = (
+_IN_PROGRESS = (
     "It is under way already: the driver gives memory back when the GPU has done what it was given to do."
 )
-_WHILE_IT_RAN = (
+_DURING_A_CELL = (
     "A cell was running: where it allocated meanwhile it waited too, and what it allocates next takes longer."
 )
 
-_one_at_a_time = threading.Lock()
+_lock = threading.Lock()
 
 
 def free_cache(*, cell_runs: bool) -> str:
-    """Give torch's cache back, and say what was released, as the driver sees it.
+    """Free torch's cache and return a sentence on what the driver reports as freed.
 
-    Waits for the GPU without a bound. Raises OptionError where it can't be done, with the reason.
+    Waits for the GPU without a timeout. Raises OptionError with the reason if the cache can't be freed.
     """
     release_cache.check_available()
-    if not _one_at_a_time.acquire(blocking=False):
-        raise OptionError(_UNDER_WAY)
+    if not _lock.acquire(blocking=False):
+        raise OptionError(_IN_PROGRESS)
     try:
         return _free(cell_runs)
     finally:
-        _one_at_a_time.release()
+        _lock.release()
 
 
 def _free(cell_runs: bool) -> str:
@@ -43,17 +43,12 @@ def _free(cell_runs: bool) -> str:
             f"Nothing was done: the {units.memory(kept)} of torch's cache can't go back to the driver, since "
             "they lie beside tensors in use or belong to CUDA graphs."
         )
-    before, reserved = driver_memory.look(), _reserved()
+    freed = FreedMemory()
     began = SYSTEM_CLOCK.monotonic()
     try:
         release_cache.release(cell_runs=cell_runs)
     except RuntimeError as error:
         raise OptionError(f"{release_cache.STATEMENT} failed: {str(error).splitlines()[0]}") from error
     took = SYSTEM_CLOCK.monotonic() - began
-    given = driver_memory.given_back(before, driver_memory.look(), max(0, reserved - _reserved()))
-    said = f"Ran {release_cache.STATEMENT}, which took {units.duration(took)}. {given}"
-    return f"{said} {_WHILE_IT_RAN}" if cell_runs else said
-
-
-def _reserved() -> int:
-    return sum(counters.reserved for counters in cuda_state.counters().values())
+    text = f"Ran {release_cache.STATEMENT}, which took {units.duration(took)}. {freed.describe()}"
+    return f"{text} {_DURING_A_CELL}" if cell_runs else text

@@ -1,6 +1,7 @@
-"""``%gpu free``: what the notebook itself holds, and torch's cache, given back when the user says so.
+"""``%gpu free``: frees the memory that IPython's own references hold, and torch's cache.
 
-A user's variable goes only by its name. What was released is what the driver says, before and after.
+Without ``--yes`` it only lists them. Variables are deleted only by name. The freed memory is the difference
+of the driver's readings before and after.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 from gpuwidget.heap.heap_walk import Root
 from gpuwidget.kernel.attribution import memory_holders
 from gpuwidget.kernel.attribution.memory_holders import HolderSearch
-from gpuwidget.kernel.devices import driver_memory
+from gpuwidget.kernel.devices.driver_memory import FreedMemory
 from gpuwidget.kernel.shell import shell_references
 from gpuwidget.measure.memory_holders import DEBUGGER, LAST_ERROR
 from gpuwidget.model import units
@@ -31,7 +32,7 @@ _USAGE = (
 
 
 def free(shell: Any, words: Sequence[str]) -> None:
-    """``%gpu free [--yes] [NAME …]``."""
+    """Run ``%gpu free [--yes] [NAME …]``."""
     names = [word for word in words if not word.startswith("-")]
     if any(word.startswith("-") and word != "--yes" for word in words):
         raise OptionError(f"{'%gpu free ' + ' '.join(words)!r} is not known. {_USAGE}")
@@ -41,46 +42,48 @@ def free(shell: Any, words: Sequence[str]) -> None:
     if "--yes" in words:
         lines += _release(shell)
     elif not names:
-        lines += _offer(shell)
+        lines += _list_freeable(shell)
     shell.display_pub.publish(data={"text/plain": printable_lines("\n".join(lines))}, metadata={})
 
 
-def _offer(shell: Any) -> list[str]:
-    seen = _search(shell)
-    if isinstance(seen, str):
-        return [seen]
-    held = _held(seen)
-    lines = [f"  {', '.join(_named(seen, root))}: {units.memory(size)}" for root, size in held.items()]
-    cache = sum(blocks.returnable for blocks in seen.blocks.values())
+def _list_freeable(shell: Any) -> list[str]:
+    search = _search(shell)
+    if isinstance(search, str):
+        return [search]
+    freeable = _freeable(search)
+    lines = [
+        f"  {', '.join(search.found.names[root])}: {units.memory(size)}" for root, size in freeable.items()
+    ]
+    cache = sum(blocks.returnable for blocks in search.blocks.values())
     if cache:
         lines.append(f"  torch's cache: {units.memory(cache)}")
     lines = ["%gpu free --yes would release:", *lines] if lines else ["There is nothing to free."]
-    losses = _losses(seen, held)
-    if losses:
-        lines.append(f"Lost with it: {', '.join(losses)}.")
-    also = _named_too(seen, held)
-    if also:
-        lines.append(f"Kept, since a variable holds it too: {', '.join(also)}.")
+    lost = _lost_references(search, freeable)
+    if lost:
+        lines.append(f"Lost with it: {', '.join(lost)}.")
+    kept = _kept_by_variables(search, freeable)
+    if kept:
+        lines.append(f"Kept, since a variable holds it too: {', '.join(kept)}.")
     return lines
 
 
 def _release(shell: Any) -> list[str]:
-    seen = _search(shell)
-    if isinstance(seen, str):
-        return [seen]
-    held = _held(seen)
-    before, allocated, reserved = driver_memory.look(), _allocated(), _reserved()
-    losses = _losses(seen, held)
-    roots = [seen.roots[number] for owner in held for number in seen.found.leading_roots[owner]]
+    search = _search(shell)
+    if isinstance(search, str):
+        return [search]
+    freeable = _freeable(search)
+    freed, allocated = FreedMemory(), _allocated()
+    lost = _lost_references(search, freeable)
+    roots = [search.roots[number] for owner in freeable for number in search.found.leading_roots[owner]]
     shell_references.release(shell, [root for root in roots if root.kind == "notebook"])
-    del seen, roots, held
-    gc.collect()  # frames and the errors that hold them refer to each other
+    del search, roots, freeable
+    gc.collect()  # an error and its frames form a reference cycle
     torch: Any = cuda_state.loaded_torch()
     torch.cuda.empty_cache()
-    tensors, given = allocated - _allocated(), reserved - _reserved()
+    tensors = allocated - _allocated()
     lines = [f"Released {units.memory(tensors)} of tensors."] if tensors > 0 else []
-    lines.append(driver_memory.given_back(before, driver_memory.look(), given))
-    return [*lines, f"Lost with it: {', '.join(losses)}."] if losses else lines
+    lines.append(freed.describe())
+    return [*lines, f"Lost with it: {', '.join(lost)}."] if lost else lines
 
 
 def _delete(shell: Any, names: Sequence[str]) -> list[str]:
@@ -105,36 +108,32 @@ def _delete(shell: Any, names: Sequence[str]) -> list[str]:
 
 
 def _search(shell: Any) -> HolderSearch | str:
-    """What can be freed, or why nothing can."""
+    """Return the roots that hold torch's memory, or the reason why nothing can be freed."""
     reason = cuda_state.no_counters_reason()
     if reason is not None:
         return f"Nothing to free: {reason}."
     try:
         return memory_holders.search(shell)
     except Exception:
-        _LOG.debug("memory was not looked at", exc_info=True)
+        _LOG.debug("Could not find the holders of torch's memory", exc_info=True)
         return _FAILED
 
 
-def _held(seen: HolderSearch) -> dict[int, int]:
-    """By number of a notebook's root: the bytes that no variable leads to; the largest first."""
+def _freeable(search: HolderSearch) -> dict[int, int]:
+    """Return the bytes that only IPython's references hold, by root, the largest first."""
     sums: dict[int, int] = {}
-    for index, blocks in seen.blocks.items():
-        for owner, size in zip(seen.found.owners[index], blocks.sizes, strict=True):
-            if owner is not None and seen.roots[owner].kind == "notebook":
+    for index, blocks in search.blocks.items():
+        for owner, size in zip(search.found.owners[index], blocks.sizes, strict=True):
+            if owner is not None and search.roots[owner].kind == "notebook":
                 sums[owner] = sums.get(owner, 0) + size
     return dict(sorted(sums.items(), key=lambda item: -item[1]))
 
 
-def _named(seen: HolderSearch, root: int) -> Sequence[str]:
-    return seen.found.names[root]
-
-
-def _losses(seen: HolderSearch, held: Mapping[int, int]) -> list[str]:
+def _lost_references(search: HolderSearch, freeable: Mapping[int, int]) -> list[str]:
     lost: list[str] = []
-    for owner in held:
-        for number in seen.found.leading_roots[owner]:
-            root: Root = seen.roots[number]
+    for owner in freeable:
+        for number in search.found.leading_roots[owner]:
+            root: Root = search.roots[number]
             if root.name in (LAST_ERROR, DEBUGGER):
                 lost.append("%debug and %tb of the last error")
             elif root.kind == "notebook" and root.name.startswith("Out["):
@@ -142,21 +141,19 @@ def _losses(seen: HolderSearch, held: Mapping[int, int]) -> list[str]:
     return list(dict.fromkeys(lost))
 
 
-def _named_too(seen: HolderSearch, held: Mapping[int, int]) -> list[str]:
-    """What the notebook holds of the user's own variables: freeing it would release nothing."""
-    going = {seen.roots[number].name for owner in held for number in seen.found.leading_roots[owner]}
+def _kept_by_variables(search: HolderSearch, freeable: Mapping[int, int]) -> list[str]:
+    """Return IPython's references to memory that a variable holds too: dropping them would free nothing."""
+    dropped = {
+        search.roots[number].name for owner in freeable for number in search.found.leading_roots[owner]
+    }
     found = []
-    for owner, numbers in seen.found.leading_roots.items():
-        if seen.roots[owner].kind == "variable":
-            kept = [seen.roots[n].name for n in numbers if seen.roots[n].kind == "notebook"]
+    for owner, numbers in search.found.leading_roots.items():
+        if search.roots[owner].kind == "variable":
+            kept = [search.roots[n].name for n in numbers if search.roots[n].kind == "notebook"]
             kept = [name for name in dict.fromkeys(kept) if name == LAST_ERROR or name.startswith("Out[")]
-            found += [f"{name} ({seen.roots[owner].name})" for name in kept if name not in going]
+            found += [f"{name} ({search.roots[owner].name})" for name in kept if name not in dropped]
     return found
 
 
 def _allocated() -> int:
     return sum(counters.allocated for counters in cuda_state.counters().values())
-
-
-def _reserved() -> int:
-    return sum(counters.reserved for counters in cuda_state.counters().values())

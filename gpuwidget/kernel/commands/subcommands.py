@@ -1,4 +1,4 @@
-"""The further commands of ``%gpu``, each in a module of its own."""
+"""The subcommands of ``%gpu``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpuwidget.kernel.commands import compare_command, doctor_command, free_memo
 from gpuwidget.kernel.devices import switch_requests
 
 Command = Callable[[Any, Sequence[str]], None]
-"""Takes the shell and the words after its name, and shows something. Raises GpuWidgetError, in a sentence."""
+"""Takes the shell and the words after the subcommand, and displays its result. Raises GpuWidgetError."""
 
 COMMANDS: Mapping[str, Command] = {
     "memory": memory_holders.memory_command,

@@ -1,10 +1,10 @@
-"""The default torch device as the user meets it: choices, the choice, and both in words."""
+"""The default torch device: which devices exist, setting it, and describing it in words."""
 
 from __future__ import annotations
 
 import os
 
-from gpuwidget.kernel.devices.device_choices import Observer, check
+from gpuwidget.kernel.devices.device_choices import GpuMonitor, check_device
 from gpuwidget.kernel.devices.switch_requests import SWITCHES
 from gpuwidget.model import units
 from gpuwidget.model.errors import OptionError
@@ -16,52 +16,50 @@ from gpuwidget.sampler import process_sampler
 from gpuwidget.version import __version__
 
 FULL_COST = "1 to 2 µs on every call into torch"
-"""What the full mode costs, as measured (docs/device.md)."""
+"""The measured cost of the full mode (docs/device.md)."""
 
-_PATIENCE_S = 1.0
+_TIMEOUT_S = 1.0
 
-_observer: Observer | None = None
+_monitor: GpuMonitor | None = None
 
 
-def observer() -> Observer:
-    """The process's one, on its one sampler."""
-    global _observer
-    if _observer is None:
-        _observer = Observer(process_sampler())
-    return _observer
+def monitor() -> GpuMonitor:
+    """Return the GPU monitor of this process, which uses the sampler of this process."""
+    global _monitor
+    if _monitor is None:
+        _monitor = GpuMonitor(process_sampler())
+    return _monitor
 
 
 def devices() -> tuple[DeviceChoice, ...]:
-    """The devices that torch code may use here: the CPU, and every CUDA device after CUDA_VISIBLE_DEVICES.
+    """Return the devices that torch code can use: the CPU, and every CUDA device in CUDA_VISIBLE_DEVICES.
 
-    Each with its GPU, that one's free memory in bytes and who is on it; starts no CUDA. Where CUDA's devices
-    can't be told yet, only the CPU.
+    Each has its GPU, the free memory in bytes and who holds memory on it. Does not initialize CUDA. Returns
+    only the CPU while the CUDA devices are unknown.
     """
-    looking = observer()
-    return looking.choices(looking.look(_PATIENCE_S)).devices
+    return monitor().device_choices(monitor().read(_TIMEOUT_S)).devices
 
 
 def set_device(device: object, *, new_tensors: bool = True) -> None:
-    """Make ``device`` torch's default: ``"cpu"``, ``"cuda:1"`` or a torch.device; None for what was before.
+    """Make ``device`` torch's default: ``"cpu"``, ``"cuda:1"``, a torch.device; None restores the previous.
 
-    In a notebook it holds from the next cell, elsewhere at once on the calling thread. New tensors go there
-    (torch.set_default_device), at a cost of 1 to 2 µs on every call into torch; with
-    ``new_tensors=False`` only the current CUDA device is moved, at no cost: what ``"cuda"`` without a number,
-    ``.cuda()``, CuPy and Numba mean. Opens no CUDA context by itself.
+    In a notebook it takes effect from the next cell, elsewhere at once on the calling thread. New tensors are
+    created there (torch.set_default_device), which costs 1 to 2 µs on every call into torch. With
+    ``new_tensors=False`` only the current CUDA device changes, at no cost: the device that ``"cuda"`` without
+    a number, ``.cuda()``, CuPy and Numba use. Does not create a CUDA context.
 
-    Raises OptionError, saying what is there, for a device that is not.
+    Raises OptionError, which lists the devices, for a device that does not exist.
     """
-    DEVICE_SWITCH.choose(checked(device, new_tensors=new_tensors), new_tensors=new_tensors)
+    DEVICE_SWITCH.choose(validate_device(device, new_tensors=new_tensors), new_tensors=new_tensors)
 
 
-def checked(device: object, *, new_tensors: bool = True, patience_s: float = _PATIENCE_S) -> str | None:
-    """``device`` as torch names it. Raises OptionError, saying what is there, where it can't be chosen."""
+def validate_device(device: object, *, new_tensors: bool = True, timeout_s: float = _TIMEOUT_S) -> str | None:
+    """Return ``device`` as torch names it. Raise OptionError, with a list, if it can't be set."""
     name = "none" if device is None else str(device).strip().lower()
     if name == "none":
         return None
-    looking = observer()
-    sample = looking.look(patience_s)
-    check(name, looking.choices(sample), sample)
+    sample = monitor().read(timeout_s)
+    check_device(name, monitor().device_choices(sample))
     if name == "cpu" and not new_tensors:
         raise OptionError(
             "cpu: the light mode moves the current CUDA device only. Choose a CUDA device, or none."
@@ -70,23 +68,22 @@ def checked(device: object, *, new_tensors: bool = True, patience_s: float = _PA
 
 
 def check_for_cell(device: str) -> None:
-    """Raise OptionError where one cell can't have that device, and say why."""
-    if checked(device) is None:
+    """Raise OptionError with the reason if a single cell can't use the device."""
+    if validate_device(device) is None:
         raise OptionError("--device none: leave the option out, and nothing is changed.")
     if cuda_state.loaded_torch() is None:
         raise OptionError(
             f"--device {device}: torch is not imported yet. Import it in a cell before this one."
         )
-    hindrance = device_context_note()
-    if hindrance is not None:
-        raise OptionError(f"--device {device}: {hindrance}")
+    reason = device_context_note()
+    if reason is not None:
+        raise OptionError(f"--device {device}: {reason}")
 
 
 def kernel_state(*, watching: bool) -> KernelState:
-    """All that a view shows of this kernel; takes at most a tenth of a second, whatever the driver does."""
-    looking = observer()
-    sample = looking.look()
-    choices = looking.choices(sample, live=True)
+    """Return this kernel's state for the panel; takes at most a tenth of a second."""
+    sample = monitor().read()
+    choices = monitor().device_choices(sample, live=True)
     return KernelState(
         schema=SCHEMA,
         version=__version__,
@@ -97,16 +94,15 @@ def kernel_state(*, watching: bool) -> KernelState:
         device=DEVICE_SWITCH.state,
         choices=choices.devices,
         unavailable=choices.unavailable,
-        gpus=looking.gpus(sample),
+        gpus=monitor().kernel_gpus(sample),
         switches=SWITCHES.state,
     )
 
 
-def overview() -> str:
-    """The choice and all devices, a line each."""
-    looking = observer()
-    choices = looking.choices(looking.look(_PATIENCE_S))
-    lines = [words(DEVICE_SWITCH.state), *(f"  {label(choice)}" for choice in choices.devices)]
+def describe_devices() -> str:
+    """Return the default device and all devices, one per line."""
+    choices = monitor().device_choices(monitor().read(_TIMEOUT_S))
+    lines = [describe(DEVICE_SWITCH.state), *(f"  {label(choice)}" for choice in choices.devices)]
     if choices.unavailable is not None:
         lines.append(f"  {choices.unavailable}")
     elif not choices.complete:
@@ -115,7 +111,7 @@ def overview() -> str:
 
 
 def label(choice: DeviceChoice) -> str:
-    """A choice in one line: ``cuda:1 · GPU 3 H200 · 9.0 · 120.1 GiB free · another process: python a.py``."""
+    """Return a device in one line: ``cuda:1 · GPU 3 H200 · 9.0 · 120.1 GiB free · another notebook``."""
     parts = [choice.device]
     if choice.index is not None:
         parts.append(f"GPU {choice.index} {(choice.name or '').removeprefix('NVIDIA ')}".strip())
@@ -128,15 +124,15 @@ def label(choice: DeviceChoice) -> str:
     return " · ".join(parts)
 
 
-def words(state: DeviceState) -> str:
-    """What was chosen and what holds now, in a sentence or two."""
+def describe(state: DeviceState) -> str:
+    """Return the chosen and the present default device in one or two sentences."""
     if state.chosen is None:
-        said = "No default torch device is chosen"
-        said += "; what was before holds from the next cell." if state.pending else "."
+        text = "No default torch device is chosen"
+        text += "; what was before holds from the next cell." if state.pending else "."
     else:
         mode = f"full mode, {FULL_COST}" if state.new_tensors else "current CUDA device only, no cost"
         when = " from the next cell" if state.pending else ""
-        said = f"Default torch device{when}: {state.chosen} ({mode})."
+        text = f"Default torch device{when}: {state.chosen} ({mode})."
     if state.present is not None and not state.pending:
-        said += f" torch says {state.present}."
-    return said if state.note is None else f"{said} {state.note}"
+        text += f" torch says {state.present}."
+    return text if state.note is None else f"{text} {state.note}"

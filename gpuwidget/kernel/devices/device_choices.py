@@ -1,7 +1,7 @@
-"""Which devices can be chosen in this kernel, each with the GPU behind it and who is on that.
+"""The torch devices of this kernel, each with its GPU and the holders of its memory.
 
-Nothing here starts CUDA: before the user's code has, which GPU ``cuda:N`` will be is told from the driver's
-list and the environment, as far as that can be told.
+Nothing here initializes CUDA. Until the user's code does, the GPU of ``cuda:N`` is derived from the driver's
+list and the environment, as far as they determine it.
 """
 
 from __future__ import annotations
@@ -29,54 +29,53 @@ from gpuwidget.system.processes import Identity, OwnProcessTree, in_host_pid_nam
 CPU = DeviceChoice("cpu", None, None, None, None, None, None, ())
 THIS_NOTEBOOK = "this notebook"
 
-_TOO_OLD_S = 10.0
-_FIRST_WAIT_S = 0.02
-_MOST_HOLDERS = 8
+_MAX_AGE_S = 10.0
+_DEFAULT_TIMEOUT_S = 0.02
+_MAX_HOLDERS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
-    """The devices that can be chosen."""
+class DeviceChoices:
+    """The devices that can be the default device."""
 
     devices: tuple[DeviceChoice, ...]
     unavailable: str | None
-    """Why there is nothing to choose."""
+    """Why there is no CUDA device."""
     complete: bool
-    """Whether no other device exists: False where the CUDA devices can't be counted yet."""
+    """Whether all devices are listed: False while the number of CUDA devices is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
-    """Who holds how many bytes of one GPU."""
+class MemoryShares:
+    """The bytes that each holder has on one GPU."""
 
     own: int | None
-    """This process alone; None where it holds none."""
+    """This process alone; None if it holds none."""
     others: tuple[tuple[str, int], ...]
-    """Its children and other processes, by what a saved output calls them, the largest first; those whose
-    memory is known."""
+    """Its children and other processes with known memory, the largest first, named as in saved outputs."""
     reason: str | None
-    """Why nobody can say."""
+    """Why the shares are unknown."""
 
 
-class Observer:
-    """Looks at the GPUs for a view that asks now and then; nothing samples in between."""
+class GpuMonitor:
+    """Reads the GPUs on request; nothing is sampled in between."""
 
     def __init__(self, sampler: Sampler, clock: Clock = SYSTEM_CLOCK) -> None:
         self._sampler = sampler
         self._clock = clock
-        self._looking: Subscription | None = None
+        self._pending: Subscription | None = None
         self._attribution: Attribution | None = None
         self._family = OwnProcessTree(clock)
 
-    def look(self, timeout_s: float = _FIRST_WAIT_S) -> Sample | None:
-        """What the driver says now; where it takes longer than ``timeout_s``, what it last said.
+    def read(self, timeout_s: float = _DEFAULT_TIMEOUT_S) -> Sample | None:
+        """Return a new sample; the latest one if the driver takes longer than ``timeout_s``.
 
-        None where that is too old or nothing: then ask again later, it is under way.
+        None if there is none or it is more than ten seconds old: the reading continues, so call again later.
         """
         latest = self._sampler.latest
         subscription = self._sampler.subscribe()
-        # While the driver is silent nothing ends it: one that waits is enough, however often is asked.
-        before, self._looking = self._looking, subscription
+        # A silent driver keeps the subscription open: one pending subscription is enough for all calls.
+        before, self._pending = self._pending, subscription
         if before is not None:
             before.close()
         self._sampler.wait_until_open(timeout_s)
@@ -85,22 +84,22 @@ class Observer:
             subscription.close()
             return now
         subscription.on_sample = lambda sample: subscription.close()
-        young = latest is not None and self._clock.time() - latest.time <= _TOO_OLD_S
-        return latest if young else None
+        recent = latest is not None and self._clock.time() - latest.time <= _MAX_AGE_S
+        return latest if recent else None
 
-    def choices(self, sample: Sample | None, *, live: bool = False) -> Choices:
-        """What can be chosen, as of ``sample``; ``live`` names holders, for a view that no notebook saves."""
+    def device_choices(self, sample: Sample | None, *, live: bool = False) -> DeviceChoices:
+        """Return the devices as of ``sample``; ``live`` names holders for the panel, which is not saved."""
         reason = _unavailable(sample)
         if reason is not None:
-            return Choices((CPU,) if _installed() else (), reason, complete=True)
+            return DeviceChoices((CPU,) if _installed() else (), reason, complete=True)
         uuids = _cuda_uuids(sample)
         if uuids is None:
-            return Choices((CPU,), None, complete=False)
+            return DeviceChoices((CPU,), None, complete=False)
         found = [self._choice(f"cuda:{number}", uuid, sample, live) for number, uuid in enumerate(uuids)]
-        return Choices((CPU, *found), None, complete=True)
+        return DeviceChoices((CPU, *found), None, complete=True)
 
-    def gpus(self, sample: Sample | None) -> tuple[KernelGpu, ...]:
-        """What this kernel has on each GPU of ``sample``."""
+    def kernel_gpus(self, sample: Sample | None) -> tuple[KernelGpu, ...]:
+        """Return this kernel's device, memory and context on each GPU of ``sample``."""
         if sample is None:
             return ()
         if self._attribution is None:
@@ -118,19 +117,19 @@ class Observer:
             device = next((device for device in devices if _same(gpu, device.uuid)), None)
             holding = self._attribution.holding(gpu, reading)
             context = holding.present or (device is not None and device.index in contexts)
-            # Before CUDA is up the environment tells which is which.
+            # Before CUDA is initialized the environment determines the device.
             name = next((name for name, uuid in names if uuid is not None and _same(gpu, uuid)), None)
             counted = counters.get(device.index) if device is not None else None
             reserved = counted.reserved if counted is not None else None
             found.append(KernelGpu(gpu.uuid, name, holding.memory, reserved, context))
         return tuple(found)
 
-    def shares(self, gpu: Gpu, reading: Reading) -> Shares:
-        """Who holds how much of ``gpu``, as of a sample that :meth:`gpus` has seen."""
+    def memory_shares(self, gpu: Gpu, reading: Reading) -> MemoryShares:
+        """Return who holds how much of ``gpu``, as of a sample passed to :meth:`kernel_gpus` before."""
         assert self._attribution is not None
         holding = self._attribution.holding(gpu, reading)
         if holding.reason is not None:
-            return Shares(None, (), holding.reason)
+            return MemoryShares(None, (), holding.reason)
         own = next((one.memory for one in reading.processes or () if one.pid == self._family.pid), None)
         groups: dict[ProcessGroup, list[int]] = {}
         for process in reading.processes or ():
@@ -140,7 +139,7 @@ class Observer:
             group = ProcessGroup("child", process.program) if ours else _group(process)
             groups.setdefault(group, []).append(process.memory)
         others = [(group.label(len(sizes)), sum(sizes)) for group, sizes in groups.items()]
-        return Shares(own, tuple(sorted(others, key=lambda other: -other[1])), None)
+        return MemoryShares(own, tuple(sorted(others, key=lambda other: -other[1])), None)
 
     def _choice(self, device: str, uuid: str | None, sample: Sample | None, live: bool) -> DeviceChoice:
         for gpu, reading in zip(sample.gpus, sample.readings, strict=True) if sample is not None else ():
@@ -164,12 +163,12 @@ class Observer:
         else:
             names = [name for name, _ in self.holders(reading)]
         # This notebook and its children are one holder.
-        return tuple(dict.fromkeys(sorted(names, key=lambda name: name != THIS_NOTEBOOK)))[:_MOST_HOLDERS]
+        return tuple(dict.fromkeys(sorted(names, key=lambda name: name != THIS_NOTEBOOK)))[:_MAX_HOLDERS]
 
     def holders(self, reading: Reading) -> list[tuple[str, int | None]]:
-        """Return who has a context on a GPU, as a saved output calls them, with their bytes together.
+        """Return the holders of a GPU, named as in saved outputs, with their bytes in total.
 
-        This notebook and its children are one holder. The bytes are None of those whose size is unknown.
+        This notebook and its children are one holder. The bytes are None if the driver does not report them.
         """
         groups: dict[tuple[ProcessGroup | None, bool], list[int]] = {}
         for process in reading.processes or ():
@@ -186,22 +185,22 @@ class Observer:
 
 @dataclass(frozen=True, slots=True)
 class ProcessGroup:
-    """Processes that a saved output does not tell apart.
+    """Processes that a saved output does not distinguish.
 
     A notebook is shared with people who may not see this machine's processes, so what is saved in it contains
     no arguments, no names of users and notebooks, and not even the programs of other users.
     """
 
     relation: Literal["child", "notebook", "same user", "other user", "unknown"]
-    """Whose they are: this process's descendants, those of another notebook of the same user, other processes
-    of the same user, those of another user, or of an unknown one."""
+    """A descendant of this process, a process of another notebook of the same user, another process of the
+    same user, of another user, or of an unknown user."""
     program: str | None = None
-    """Of descendants and of the same user's processes, where readable."""
+    """For descendants and processes of the same user, if readable."""
     pid: int | None = None
-    """Of a process whose user is unknown."""
+    """For a process whose user is unknown."""
 
     def label(self, number: int = 1) -> str:
-        """Return what a saved output calls ``number`` of them."""
+        """Return the name of ``number`` processes in a saved output."""
         one, several = _LABELS[self.relation]
         words = one if number == 1 else several.format(number)
         if self.pid is not None:
@@ -219,7 +218,7 @@ _LABELS = {
 
 
 def group_of(pid: int, identity: Identity) -> ProcessGroup:
-    """Return what a saved output tells of a process that is no descendant of this one."""
+    """Return the group of a process that is not a descendant of this one."""
     if identity.user is None or own_user() is None:
         return ProcessGroup("unknown", pid=pid)
     if identity.user != own_user():
@@ -234,15 +233,15 @@ def _group(process: Process) -> ProcessGroup:
 
 
 def _live_name(process: Process) -> str:
-    """What a view that is not saved calls a process: its user, and its notebook or else its command line."""
+    """Return a process's name for the panel: its user, and its notebook or command line."""
     notebook = notebook_of(process.pid) if in_host_pid_namespace() else None
     command = full_command(process.program, process.arguments)
     known = [process.user, command if notebook is None else f"notebook {notebook}"]
     return ": ".join(word for word in known if word is not None) or f"process {process.pid}"
 
 
-def check(device: str, choices: Choices, sample: Sample | None) -> None:
-    """Raise OptionError, saying what is there, where ``device`` can't be chosen."""
+def check_device(device: str, choices: DeviceChoices) -> None:
+    """Raise OptionError, which lists the devices, if ``device`` can't be the default device."""
     names = [choice.device for choice in choices.devices]
     if device in names or (not choices.complete and cuda_index(device) is not None):
         return
@@ -255,7 +254,7 @@ def check(device: str, choices: Choices, sample: Sample | None) -> None:
     raise OptionError(f"{device!r}: no such device. There are: {_list(choices)}.")
 
 
-def _list(choices: Choices) -> str:
+def _list(choices: DeviceChoices) -> str:
     names = []
     for choice in choices.devices:
         gpu = None if choice.index is None else f"GPU {choice.index}, {choice.name}"
@@ -266,7 +265,7 @@ def _list(choices: Choices) -> str:
 
 
 def _unavailable(sample: Sample | None) -> str | None:
-    """Why no CUDA device can be chosen."""
+    """Return why there is no CUDA device; None if there may be one."""
     if not _installed():
         return "torch is not installed in this kernel's environment."
     without = cuda_state.no_cuda_build_reason()
@@ -284,20 +283,20 @@ def _installed() -> bool:
         return True
     try:
         return importlib.util.find_spec("torch") is not None
-    except (ImportError, ValueError):  # a module of that name that was not imported from anywhere
+    except (ImportError, ValueError):  # a module object named torch without a spec
         return False
 
 
 def _cuda_uuids(sample: Sample | None) -> Sequence[str | None] | None:
-    """UUIDs in the order of CUDA's devices, None for one that can't be told; None where nobody can count."""
+    """Return the UUID of each CUDA device, None where it is unknown; None if their number is unknown."""
     if cuda_state.cuda_initialized():
         return [device.uuid for device in cuda_state.devices()]
     if sample is None or not sample.origin.live or cuda_state.is_rocm():
-        return None  # a recording's GPUs are not this machine's
+        return None  # a recording's GPUs are not those of this machine
     order = cuda_order(sample.gpus, os.environ)
     if order is not None:
         return order
-    # Which is which depends on their speed, how many there are does not.
+    # Their order depends on their speed, their number does not.
     by_bus: Mapping[str, str] = {**os.environ, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     counted = cuda_order(sample.gpus, by_bus)
     return None if counted is None else [None] * len(counted)
@@ -308,8 +307,8 @@ def _same(gpu: Gpu, uuid: str | None) -> bool:
 
 
 def free_memory(gpu: Gpu, reading: Reading) -> int | None:
-    """Bytes that a process can have yet: what neither anybody nor the driver itself uses; None if unknown."""
-    total, kept, used = gpu.memory_total, gpu.memory_reserved, reading.memory_used
-    if total is None or kept is None or used is None or reading.lost_since is not None:
+    """Return the bytes that processes can allocate: total minus used and reserved by the driver."""
+    total, reserved, used = gpu.memory_total, gpu.memory_reserved, reading.memory_used
+    if total is None or reserved is None or used is None or reading.lost_since is not None:
         return None
-    return max(0, total - kept - used)
+    return max(0, total - reserved - used)

@@ -1,4 +1,4 @@
-"""The memory that torch's allocator does not know of: contexts, other libraries, other processes."""
+"""GPU memory outside torch's allocator: CUDA contexts, other libraries, other processes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuwidget.kernel.devices import default_device
-from gpuwidget.kernel.devices.device_choices import Observer
+from gpuwidget.kernel.devices.device_choices import GpuMonitor
 from gpuwidget.measure.memory_holders import DeviceMemory
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.report import Holder
@@ -20,52 +20,52 @@ CONTEXT = "CUDA context and other libraries"
 WITH_NCCL = "CUDA context, NCCL's buffers and other libraries"
 CUPY = "CuPy's memory pool"
 ALL_ELSE = "CUDA context, other libraries and other processes"
-_PATIENCE_S = 0.25
+_TIMEOUT_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
-    """What is known of one device."""
+class NonTorchMemory:
+    """The holders of one device's memory outside torch."""
 
     gpu: str
     """``GPU 0 H200``."""
     holders: tuple[Holder, ...]
     notes: tuple[str, ...]
-    """What could not be told, and why."""
+    """What is unknown, and why."""
 
 
-def look(known: Sequence[DeviceMemory]) -> tuple[dict[str, Outside], str | None]:
-    """By ``cuda:N``, for devices on which this process has a context; and why there is none, if so.
+def by_device(torch_memory: Sequence[DeviceMemory]) -> tuple[dict[str, NonTorchMemory], str | None]:
+    """Return the memory by ``cuda:N``, for devices on which this process has a context.
 
-    Takes a quarter of a second at most.
+    Also returns the reason if nothing is known. Takes at most a quarter of a second.
     """
-    observer = default_device.observer()
-    sample = observer.look(_PATIENCE_S)
+    monitor = default_device.monitor()
+    sample = monitor.read(_TIMEOUT_S)
     if sample is None:
         return {}, "What lies outside torch is not known: the driver did not answer in time."
     if not sample.origin.local_processes:
         reason = sample.origin.reason or "a recording's processes are not this machine's."
         return {}, f"What lies outside torch is not known: {reason}"
-    observer.gpus(sample)  # may prove that process ids are this machine's
-    reserved = {device.device: device.reserved for device in known}
+    monitor.kernel_gpus(sample)  # may confirm that the driver's process ids are valid here
+    reserved = {device.device: device.reserved for device in torch_memory}
     in_use = cuda_state.devices_with_context()
     found = {}
     for device in cuda_state.devices():
         for gpu, reading in zip(sample.gpus, sample.readings, strict=True):
             if device.index in in_use and cuda_state.same_gpu(gpu.uuid, device.uuid):
-                found[device.name] = _of(observer, device, gpu, reading, reserved.get(device.name, 0))
+                found[device.name] = _of_device(monitor, device, gpu, reading, reserved.get(device.name, 0))
     return found, None
 
 
 def cupy_pool(index: int) -> int | None:
-    """Bytes in CuPy's pool on that device; None where CuPy is not loaded, or does not say."""
+    """Return the bytes in CuPy's memory pool on a device; None if CuPy is not loaded or raises an error."""
     cupy: Any = sys.modules.get("cupy")
     torch: Any = cuda_state.loaded_torch()
     pool = getattr(cupy, "get_default_memory_pool", None)
     if pool is None or torch is None:
         return None
     try:
-        with torch.cuda.device(index):  # the pool answers for the current device
+        with torch.cuda.device(index):  # the pool returns the bytes on the current device
             return int(pool().total_bytes())
     except Exception:
         return None
@@ -76,16 +76,18 @@ def _uses_nccl() -> bool:
     try:
         distributed = torch.distributed
         return bool(distributed.is_initialized()) and "nccl" in str(distributed.get_backend())
-    except Exception:  # built without it, or not that far yet
+    except Exception:  # torch without distributed, or no process group yet
         return False
 
 
-def _of(observer: Observer, device: TorchDevice, gpu: Gpu, reading: Reading, reserved: int) -> Outside:
+def _of_device(
+    monitor: GpuMonitor, device: TorchDevice, gpu: Gpu, reading: Reading, reserved: int
+) -> NonTorchMemory:
     name = f"GPU {gpu.index} {gpu.name.removeprefix('NVIDIA ')}"
     pool = cupy_pool(device.index)
     held = [(CUPY, pool)] if pool else []
     notes: list[str] = []
-    shares = observer.shares(gpu, reading)
+    shares = monitor.memory_shares(gpu, reading)
     known = reserved + (pool or 0)
     if shares.reason is not None:
         notes.append(f"Which process holds what is not known: {shares.reason}.")
@@ -97,7 +99,7 @@ def _of(observer: Observer, device: TorchDevice, gpu: Gpu, reading: Reading, res
         held += shares.others
     if any(size < 0 for _, size in held):
         notes.append("The driver's figures are older than torch's: ask again.")
-    return Outside(
+    return NonTorchMemory(
         gpu=name,
         holders=tuple(
             Holder("outside torch", (who,), None, device.name, size, None) for who, size in held if size > 0

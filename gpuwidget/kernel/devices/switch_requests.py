@@ -1,7 +1,7 @@
-"""torch's switches as the user meets them: in the panel, where they wait for a cell's end, and in ``%gpu``.
+"""Setting torch's switches: from the panel, between two cells, and with ``%gpu switches``.
 
-They are flags of the whole process. Set in the middle of a cell they would change what its other half
-computes: a view's wish is stored while a cell runs, and granted before the next one begins.
+They are flags of the whole process. Set in the middle of a cell, a switch would change the results of the
+rest of the cell: a request from the panel is stored while a cell runs, and applied before the next one.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ _USAGE = "%gpu switches: torch's switches, and what they trade; %gpu switches NA
 _NO_TORCH = SwitchValue(None, "torch is not imported yet.")
 
 
-class TorchSwitches:
-    """What was wished of torch's switches, and what has been run for it."""
+class SwitchRequests:
+    """Applies requested values of torch's switches, and stores those that are pending."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._busy: Callable[[], bool] = lambda: False
-        self._wishes: dict[str, str] = {}
+        self._pending: dict[str, str] = {}
         self._ran: dict[str, str] = {}
         self._failed: dict[str, str] = {}
 
     def attach(self, busy: Callable[[], bool]) -> None:
-        """From now on a wish that comes while ``busy`` waits for the next cell."""
+        """Keep requests that arrive while ``busy()`` pending until the next cell."""
         self._busy = busy
 
     def detach(self) -> None:
-        """Forget all; what was set stays, as if the user's own code had."""
+        """Drop all requests; values that were set stay, as if the user's code had set them."""
         with self._lock:
             self._busy = lambda: False
-            for kept in (self._wishes, self._ran, self._failed):
-                kept.clear()
+            for requests in (self._pending, self._ran, self._failed):
+                requests.clear()
 
     @property
     def state(self) -> tuple[Switch, ...]:
-        """All of them as they are now, on any thread."""
+        """Return the state of all switches; may be called on any thread."""
         with self._lock:
             values = torch_switches.switch_values()
             return tuple(
@@ -54,59 +54,59 @@ class TorchSwitches:
                 for switch in TORCH_SWITCHES
             )
 
-    def wish(self, name: str, value: str) -> str:
-        """A view's: done at once while no cell runs, else before the next one; the statement, and when.
+    def request(self, name: str, value: str) -> str:
+        """Set a switch now if no cell runs, else before the next cell; return the statement.
 
-        Raises OptionError where there is no such switch or choice, or torch refuses.
+        Raises OptionError for an unknown switch or value, and if torch raises an error.
         """
         switch = find_switch(name, value)
         with self._lock:
-            # Under the lock, which before_cell() takes too: no cell's own code begins meanwhile.
+            # apply_pending() takes the same lock: no cell starts running its code meanwhile.
             if not self._busy():
                 return self._run(switch, value)
             statement = torch_switches.statement(switch, value)
             self._failed.pop(name, None)
-            self._wishes.pop(name, None)
+            self._pending.pop(name, None)
             if switch.current_value() == value:
                 return f"{name} is {value}: nothing is to be run."
-            self._wishes[name] = value
+            self._pending[name] = value
             return f"From the next cell: {statement}"
 
-    def run(self, name: str, value: str) -> str:
-        """Set it now, as the running cell says; the statement. Raises OptionError as :meth:`wish` does."""
+    def set_now(self, name: str, value: str) -> str:
+        """Set a switch from the running cell; return the statement. Raises OptionError as :meth:`request`."""
         switch = find_switch(name, value)
         with self._lock:
             return self._run(switch, value)
 
-    def before_cell(self) -> None:
-        """Grant what is wished, where no other cell runs; never raises."""
+    def apply_pending(self) -> None:
+        """Apply the pending requests before a cell, if no other cell runs; never raises."""
         with self._lock:
-            for name, value in self._wishes.copy().items():
+            for name, value in self._pending.copy().items():
                 try:
                     self._run(find_switch(name), value)
                 except Exception as error:
                     self._failed[name] = str(error)
-                    _LOG.debug("a switch of torch's was not set", exc_info=True)
+                    _LOG.debug("Could not set a torch switch", exc_info=True)
 
     def _run(self, switch: TorchSwitch, value: str) -> str:
-        self._wishes.pop(switch.name, None)
+        self._pending.pop(switch.name, None)
         self._failed.pop(switch.name, None)
         self._ran.pop(switch.name, None)
         self._ran[switch.name] = statement = torch_switches.set_switch(switch, value)
         return statement
 
     def _switch(self, switch: TorchSwitch, now: SwitchValue) -> Switch:
-        wish = self._wishes.get(switch.name)
+        pending = self._pending.get(switch.name)
         statement = self._ran.get(switch.name)
-        if wish is not None:
-            statement = torch_switches.statement(switch, wish)
+        if pending is not None:
+            statement = torch_switches.statement(switch, pending)
         return Switch(
             name=switch.name,
             title=switch.title,
             value=now.value,
             choices=switch.choices,
             default=switch.default,
-            pending=wish,
+            pending=pending,
             statement=statement,
             trades=switch.trades,
             note=self._failed.get(switch.name, now.note),
@@ -114,11 +114,11 @@ class TorchSwitches:
 
 
 def command(shell: Any, words: Sequence[str]) -> None:
-    """``%gpu switches [NAME [VALUE]]``."""
+    """Run ``%gpu switches [NAME [VALUE]]``."""
     if len(words) > 2:
         raise OptionError(f"{'%gpu switches ' + ' '.join(words)!r} is not known. {_USAGE}")
     if len(words) == 2:
-        text = f"Ran: {SWITCHES.run(*words)}"
+        text = f"Ran: {SWITCHES.set_now(*words)}"
     else:
         names = {find_switch(name).name for name in words} or {switch.name for switch in TORCH_SWITCHES}
         text = "\n".join(line for one in SWITCHES.state if one.name in names for line in _lines(one))
@@ -132,11 +132,11 @@ def _lines(switch: Switch) -> list[str]:
         if choice != switch.value
     )
     value = "n/a" if switch.value is None else switch.value
-    said = [f"{switch.name}: {value}, or {others}"]
-    said += [f"  from the next cell: {switch.pending}"] if switch.pending is not None else []
-    said += [f"  {switch.note}"] if switch.note is not None else []
-    return [*said, f"  {switch.trades}"]
+    lines = [f"{switch.name}: {value}, or {others}"]
+    lines += [f"  from the next cell: {switch.pending}"] if switch.pending is not None else []
+    lines += [f"  {switch.note}"] if switch.note is not None else []
+    return [*lines, f"  {switch.trades}"]
 
 
-SWITCHES = TorchSwitches()
-"""The process's one."""
+SWITCHES = SwitchRequests()
+"""The switches of this process."""

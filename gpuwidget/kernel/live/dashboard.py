@@ -1,8 +1,8 @@
-"""The inline dashboard: live charts of all GPUs and the device dropdown; ``%gpu``, ``gpuwidget.dashboard()``.
+"""The inline dashboard, ``%gpu`` and ``gpuwidget.dashboard()``: live charts of all GPUs, device dropdown.
 
-There is one in a kernel: a new one ends the one before. It samples while a cell runs and for ten minutes
-after the last cell or click, then pauses, since a kernel does not hear that its browser has gone; the next
-cell, or a click, lets it go on. It ends when it is closed.
+A kernel has one dashboard: a new one closes the one before. It samples while a cell runs and for ten minutes
+after the last cell or click, then pauses, since a kernel is not notified when its browser disconnects. The
+next cell, or a click, resumes it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from gpuwidget.kernel.devices import default_device
-from gpuwidget.kernel.devices.device_choices import Choices
+from gpuwidget.kernel.devices.device_choices import DeviceChoices
 from gpuwidget.kernel.live import live_display
 from gpuwidget.kernel.live.time_axis import TimeAxis
 from gpuwidget.kernel.shell.output_slot import IOPubChannel
@@ -36,74 +36,74 @@ _LOG = logging.getLogger(__name__)
 
 PERIOD_S = 0.5
 WINDOW_S = 120.0
-STAYS_S = 600.0
-"""How long it goes on sampling after the last sign of a person."""
+ACTIVE_S = 600.0
+"""How long it samples after the last cell or click."""
 
 _DEVICES_EVERY_S = 10.0
-_PAUSED_LOOK_S = 30.0
+_PAUSED_CHECK_S = 30.0
 _STOP_TIMEOUT_S = 0.5
 _PAUSED = "Paused: nothing has run in this notebook for a while. The next cell goes on with it, or a click."
-
-
 _FAILED = "This dashboard has failed and shows what was last known: %gpu shows a new one."
 
 
-class Presence:
-    """Whether somebody may be looking: a cell runs, or there was a sign of a person not long ago."""
+class UserActivity:
+    """Whether the notebook is in use: a cell runs, or the last cell or click is recent."""
 
-    def __init__(self, clock: Clock = SYSTEM_CLOCK, stays_s: float = STAYS_S) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK, active_s: float = ACTIVE_S) -> None:
         self._clock = clock
-        self._stays_s = stays_s
+        self._active_s = active_s
         self._running = 0
         self._last = clock.monotonic()
 
-    def cell_begins(self) -> None:
-        """A cell has been run."""
+    def cell_started(self) -> None:
+        """Record that a cell starts."""
         self._running += 1
-        self.sign()
+        self.record()
 
-    def cell_ends(self) -> None:
-        """It has ended."""
-        self._running = max(0, self._running - 1)  # the first to end is the one that showed the dashboard
-        self.sign()
+    def cell_finished(self) -> None:
+        """Record that a cell has finished."""
+        self._running = max(
+            0, self._running - 1
+        )  # the first to finish is the cell that displayed the dashboard
+        self.record()
 
-    def sign(self) -> None:
-        """A person has done something."""
+    def record(self) -> None:
+        """Record an action of the user."""
         self._last = self._clock.monotonic()
 
     @property
-    def likely(self) -> bool:
-        """Whether to go on for them."""
-        return bool(self._running) or self._clock.monotonic() - self._last < self._stays_s
+    def recent(self) -> bool:
+        """Whether a cell runs, or the last action is recent."""
+        return bool(self._running) or self._clock.monotonic() - self._last < self._active_s
 
 
-class Course:
-    """The last two minutes of all GPUs."""
+class RecentSamples:
+    """The samples of the last two minutes."""
 
     def __init__(self) -> None:
         self._samples: deque[Sample] = deque(maxlen=round(WINDOW_S / PERIOD_S))
 
     def add(self, sample: Sample) -> None:
-        """Take up a sample, once."""
+        """Add a sample, unless it is the latest one already."""
         if not self._samples or self._samples[-1].time != sample.time:
             self._samples.append(sample)
 
-    def progress(self, held: tuple[KernelGpu, ...]) -> Progress:
-        """As the live chart shows it; ``held`` is what this kernel has on each GPU."""
+    def progress(self, kernel_gpus: tuple[KernelGpu, ...]) -> Progress:
+        """Return the samples in the form of the live chart, with this kernel's share of each GPU."""
         newest = self._samples[-1]
         start = newest.time - WINDOW_S
         samples = [sample for sample in self._samples if start <= sample.time <= newest.time]
-        here = {gpu.uuid: gpu for gpu in held}
+        shares = {gpu.uuid: gpu for gpu in kernel_gpus}
         gpus = []
         for gpu, reading in zip(newest.gpus, newest.readings, strict=True):
             readings = [next((r for r in s.readings if r.uuid == gpu.uuid), None) for s in samples]
-            mine = here.get(gpu.uuid)
+            share = shares.get(gpu.uuid)
             gpus.append(
                 GpuProgress(
                     gpu=gpu,
                     reading=reading,
-                    torch_device=None if mine is None else mine.torch_device,
-                    process_memory=None if mine is None else mine.process_memory,
+                    torch_device=None if share is None else share.torch_device,
+                    process_memory=None if share is None else share.process_memory,
                     utilization=tuple(None if r is None else r.utilization for r in readings),
                     device_memory=tuple(None if r is None else r.memory_used for r in readings),
                 )
@@ -120,14 +120,14 @@ class Course:
 
 
 class Dashboard:
-    """One dashboard; displaying it shows it, :meth:`close` ends it."""
+    """A dashboard: displaying it shows its widgets, :meth:`close` closes them."""
 
-    def __init__(self, shell: Any, sampler: Sampler, presence: Presence) -> None:
+    def __init__(self, shell: Any, sampler: Sampler, activity: UserActivity) -> None:
         self._shell = shell
         self._sampler = sampler
-        self._presence = presence
-        self._course = Course()
-        self._window = TimeAxis.back(WINDOW_S)
+        self._activity = activity
+        self._samples = RecentSamples()
+        self._window = TimeAxis.last(WINDOW_S)
         self._changed = threading.Condition()
         self._devices_due = 0.0
         self._devices_changed = True
@@ -136,23 +136,23 @@ class Dashboard:
         self._subscription: Subscription | None = None
         self._thread: threading.Thread | None = None
         self._view: DashboardView | None = None
-        self._said = ""
+        self._error = ""
 
     def __repr__(self) -> str:
-        return default_device.overview()
+        return default_device.describe_devices()
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         return self.bundle()
 
     def bundle(self) -> dict[str, Any]:
-        """The mime bundle that shows it, and starts it where it has not been; only text once it is closed."""
+        """Return the mime bundle, and start the dashboard on the first call; only text once it is closed."""
         bundle = {"text/plain": repr(self)}
         if self._view is None and not self._closed:
             self._start()
         return bundle if self._view is None else {**bundle, **self._view.bundle()}
 
     def close(self) -> None:
-        """End it: nothing samples for it any more, and its widgets are gone. Safe to call twice."""
+        """Stop sampling and close the widgets. Safe to call twice."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -166,27 +166,27 @@ class Dashboard:
         if view is not None:
             view.close()
 
-    # -- what wakes it -------------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------------
 
     def _hooks(self) -> tuple[tuple[str, Callable[..., None]], ...]:
         if self._shell is None:
             return ()
-        return (("pre_run_cell", self._cell_begins), ("post_run_cell", self._cell_ends))
+        return (("pre_run_cell", self._cell_started), ("post_run_cell", self._cell_finished))
 
-    def _cell_begins(self, info: object) -> None:
-        self._presence.cell_begins()
+    def _cell_started(self, info: object) -> None:
+        self._activity.cell_started()
         self._wake()
 
-    def _cell_ends(self, result: object) -> None:
-        self._presence.cell_ends()
+    def _cell_finished(self, result: object) -> None:
+        self._activity.cell_finished()
 
     def _device_changed(self, state: DeviceState) -> None:
         with self._changed:
             self._devices_changed = True
             self._changed.notify_all()
 
-    def _go_on(self) -> None:
-        self._presence.sign()
+    def _resume(self) -> None:
+        self._activity.record()
         self._wake()
 
     def _wake(self) -> None:
@@ -194,26 +194,26 @@ class Dashboard:
             with self._changed:
                 self._changed.notify_all()
 
-    def _choose(self, value: str, light: bool) -> None:
-        """A person picked a device or the mode."""
-        self._presence.sign()
+    def _set_device(self, value: str, light: bool) -> None:
+        """Set the device and the mode that the user selected."""
+        self._activity.record()
         try:
             default_device.set_device(value, new_tensors=not light)
-            self._said = ""
+            self._error = ""
         except GpuWidgetError as error:
-            self._said = str(error)
-        self._device_changed(DEVICE_SWITCH.state)  # also where it stays as it was: the dropdown goes back
+            self._error = str(error)
+        self._device_changed(DEVICE_SWITCH.state)  # also if it is unchanged: the dropdown returns to it
 
-    # -- its thread ----------------------------------------------------------------------------------
+    # -- the thread ----------------------------------------------------------------------------------
 
     def _start(self) -> None:
         if getattr(self._shell, "kernel", None) is None:
-            return  # a terminal shows its text
+            return  # a terminal shows the text
         channel = IOPubChannel.of_running_cell(self._shell)
-        live_display.prepare()
+        live_display.import_libraries()
         from gpuwidget.kernel.live.dashboard_widgets import DashboardView
 
-        self._view = DashboardView(self._choose, self._go_on)
+        self._view = DashboardView(self._set_device, self._resume)
         for event, hook in self._hooks():
             self._shell.events.register(event, hook)
         DEVICE_SWITCH.subscribe(self._device_changed)
@@ -224,25 +224,25 @@ class Dashboard:
     def _run(self) -> None:
         view = self._view
         try:
-            while view is not None and not self._closed and not view.gone:
-                if self._presence.likely:
+            while view is not None and not self._closed and not view.closed:
+                if self._activity.recent:
                     self._step(view)
                 elif not self._paused:
                     self._pause(view)
                 if self._paused and self._devices_changed:
                     self._show_devices(view, None)
                 with self._changed:
-                    # What has come while it began to pause has woken nobody.
-                    news = self._paused and (self._devices_changed or self._presence.likely)
-                    if not self._closed and not news:
-                        self._changed.wait(_PAUSED_LOOK_S if self._paused else PERIOD_S)
+                    # An event that arrived while it was pausing has not notified this thread.
+                    resume = self._paused and (self._devices_changed or self._activity.recent)
+                    if not self._closed and not resume:
+                        self._changed.wait(_PAUSED_CHECK_S if self._paused else PERIOD_S)
         except Exception:
-            _LOG.debug("the dashboard ended early", exc_info=True)
+            _LOG.debug("The dashboard failed", exc_info=True)
             if view is not None:
                 with suppress(Exception):
-                    view.show_words(_FAILED)
+                    view.show_text(_FAILED)
         finally:
-            self._let_go()
+            self._unsubscribe()
 
     def _step(self, view: DashboardView) -> None:
         if self._subscription is None:
@@ -253,18 +253,18 @@ class Dashboard:
         sample = self._sampler.latest
         if sample is None:
             return
-        self._course.add(sample)
-        view.show_progress(self._course.progress(default_device.observer().gpus(sample)), self._window)
+        self._samples.add(sample)
+        view.show_progress(self._samples.progress(default_device.monitor().kernel_gpus(sample)), self._window)
         if self._devices_changed or time.monotonic() >= self._devices_due:
             self._show_devices(view, sample)
 
     def _pause(self, view: DashboardView) -> None:
         self._paused = True
-        self._let_go()
+        self._unsubscribe()
         self._devices_changed = True
         view.show_paused(True)
 
-    def _let_go(self) -> None:
+    def _unsubscribe(self) -> None:
         subscription, self._subscription = self._subscription, None
         if subscription is not None:
             subscription.close()
@@ -272,16 +272,16 @@ class Dashboard:
     def _show_devices(self, view: DashboardView, sample: Sample | None) -> None:
         self._devices_changed = False
         self._devices_due = time.monotonic() + _DEVICES_EVERY_S
-        choices = default_device.observer().choices(sample)
+        choices = default_device.monitor().device_choices(sample)
         state = DEVICE_SWITCH.state
         options = _options(choices, state)
         view.show_devices(options, state.chosen or "none", not state.new_tensors, bool(choices.devices))
         paused = _PAUSED if self._paused else None
-        said = (paused, self._said, default_device.words(state), choices.unavailable)
-        view.show_words(" ".join(filter(None, said)))
+        texts = (paused, self._error, default_device.describe(state), choices.unavailable)
+        view.show_text(" ".join(filter(None, texts)))
 
 
-def _options(choices: Choices, state: DeviceState) -> list[tuple[str, str]]:
+def _options(choices: DeviceChoices, state: DeviceState) -> list[tuple[str, str]]:
     options = [("none: torch's own default", "none")]
     options += [(default_device.label(choice), choice.device) for choice in choices.devices]
     if state.chosen is not None and state.chosen not in [value for _, value in options]:
@@ -290,42 +290,42 @@ def _options(choices: Choices, state: DeviceState) -> list[tuple[str, str]]:
 
 
 _lock = threading.Lock()
-_newest: Dashboard | None = None
+_current: Dashboard | None = None
 
 
 def dashboard() -> Dashboard:
-    """Live charts of all GPUs with the dropdown of the default torch device; displays as a widget.
+    """Return live charts of all GPUs with a dropdown for torch's default device; displays as a widget.
 
-    Ends the dashboard before it. In a terminal it displays as a list of the devices. Raises GpuWidgetError
-    where ipywidgets or bqplot can't be imported, when it is first shown.
+    Closes the dashboard before it. In a terminal it displays as a list of the devices. Raises GpuWidgetError
+    when it is first displayed if ipywidgets or bqplot can't be imported.
     """
     return _new(_shell())
 
 
 def show(shell: Any) -> None:
-    """``%gpu``: display a new dashboard in the cell that runs."""
+    """Run ``%gpu``: display a new dashboard in the running cell."""
     shell.display_pub.publish(data=_new(shell).bundle(), metadata={})
 
 
 def close() -> None:
-    """End the dashboard there is, if any."""
-    global _newest
+    """Close the current dashboard, if there is one."""
+    global _current
     with _lock:
-        before, _newest = _newest, None
+        before, _current = _current, None
     if before is not None:
         before.close()
 
 
 def _new(shell: Any) -> Dashboard:
-    global _newest
+    global _current
     close()
-    made = Dashboard(shell, process_sampler(), Presence())
+    made = Dashboard(shell, process_sampler(), UserActivity())
     with _lock:
-        _newest = made
+        _current = made
     return made
 
 
 def _shell() -> Any:
-    """The shell that runs the calling code; None in a script. Whoever has one has imported IPython."""
+    """Return the running IPython shell; None in a script, which has not imported IPython."""
     ipython = sys.modules.get("IPython")
     return None if ipython is None else ipython.get_ipython()

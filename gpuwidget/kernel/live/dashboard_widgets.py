@@ -1,4 +1,4 @@
-"""The dashboard's widgets: the device dropdown above the live chart of all GPUs."""
+"""The widgets of the dashboard: the device dropdown above the live chart of all GPUs."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from gpuwidget.kernel.live.time_axis import TimeAxis
 from gpuwidget.measure.progress import Progress
 
 NONE = "none"
-"""The dropdown's value for no choice."""
+"""The dropdown's value without a default device."""
 
-Choose = Callable[[str, bool], None]
+OnDevice = Callable[[str, bool], None]
 
 
 class DashboardView:
-    """Made on the thread of the cell that shows it; all later changes are made by one other thread."""
+    """The widgets; created on the thread of the cell that shows them, then updated by one other thread."""
 
-    def __init__(self, choose: Choose, go_on: Callable[[], None]) -> None:
-        """``choose`` hears of the device and the mode that a person picked, ``go_on`` of a click on it."""
-        self._choose = choose
-        self._writer: int | None = None
+    def __init__(self, on_device: OnDevice, on_resume: Callable[[], None]) -> None:
+        """Call ``on_device`` with a selected device and mode, and ``on_resume`` on a click of that button."""
+        self._on_device = on_device
+        self._updating_thread: int | None = None
         self._chart: LiveChart | None = None
         self._device = ipywidgets.Dropdown(
             options=[("none", NONE)], description="Device", layout=ipywidgets.Layout(width="60%")
@@ -36,67 +36,69 @@ class DashboardView:
             indent=False,
             layout=ipywidgets.Layout(width="auto"),
         )
-        self._words = ipywidgets.HTML()
-        self._go_on = ipywidgets.Button(description="Go on", layout=ipywidgets.Layout(display="none"))
-        self._place = ipywidgets.Box(layout=ipywidgets.Layout(display="block"))
+        self._text = ipywidgets.HTML()
+        self._resume = ipywidgets.Button(description="Go on", layout=ipywidgets.Layout(display="none"))
+        self._chart_box = ipywidgets.Box(layout=ipywidgets.Layout(display="block"))
         self._root = ipywidgets.VBox(
-            [ipywidgets.HBox([self._device, self._light, self._go_on]), self._words, self._place]
+            [ipywidgets.HBox([self._device, self._light, self._resume]), self._text, self._chart_box]
         )
-        self._device.observe(self._picked, "value")
-        self._light.observe(self._picked, "value")
-        self._go_on.on_click(lambda button: go_on())
+        self._device.observe(self._selected, "value")
+        self._light.observe(self._selected, "value")
+        self._resume.on_click(lambda button: on_resume())
 
     @property
-    def gone(self) -> bool:
-        """Whether somebody has closed it."""
+    def closed(self) -> bool:
+        """Whether the widgets are closed."""
         return getattr(self._root, "comm", None) is None
 
     def bundle(self) -> dict[str, Any]:
-        """The mime bundle that shows it, without its text."""
+        """Return the mime bundle that displays the widgets, without a text form."""
         view = {"version_major": 2, "version_minor": 0, "model_id": self._root.model_id}
         return {WIDGET_MIME_TYPE: view}
 
     def show_progress(self, progress: Progress, window: TimeAxis) -> None:
-        """Draw the GPUs' last minutes."""
+        """Draw the last minutes of the GPUs."""
         chart = self._chart
         if chart is not None and chart.fits(progress):
             chart.update(progress)
             return
         self._chart = LiveChart(progress, window)
-        self._place.children = (self._chart.widget,)
+        self._chart_box.children = (self._chart.widget,)
         if chart is not None:
             chart.close()
 
-    def show_devices(self, options: Sequence[tuple[str, str]], chosen: str, light: bool, able: bool) -> None:
-        """Fill the dropdown with labels and values, and select one, without calling it a person's choice."""
-        self._writer = threading.get_ident()
+    def show_devices(
+        self, options: Sequence[tuple[str, str]], chosen: str, light: bool, enabled: bool
+    ) -> None:
+        """Set the dropdown's labels and values, and select one, without calling ``on_device``."""
+        self._updating_thread = threading.get_ident()
         try:
             if tuple(self._device.options) != tuple(options):
                 with self._device.hold_sync():
                     self._device.options = tuple(options)
                     self._device.value = chosen
             self._device.value = chosen
-            self._device.disabled = self._light.disabled = not able
+            self._device.disabled = self._light.disabled = not enabled
             self._light.value = light
         finally:
-            self._writer = None
+            self._updating_thread = None
 
-    def show_words(self, text: str) -> None:
-        """The line below the dropdown."""
-        self._words.value = html.escape(text)
+    def show_text(self, text: str) -> None:
+        """Set the line below the dropdown."""
+        self._text.value = html.escape(text)
 
     def show_paused(self, paused: bool) -> None:
-        """Offer to go on, or no longer."""
-        self._go_on.layout.display = None if paused else "none"
+        """Show or hide the button that resumes."""
+        self._resume.layout.display = None if paused else "none"
 
     def close(self) -> None:
-        """Let go of every widget, here and in the front end."""
+        """Close every widget in the kernel and in the front end."""
         if self._chart is not None:
             self._chart.close()
         bar = self._root.children[0]
-        for widget in (self._device, self._light, self._go_on, bar, self._words, self._place, self._root):
+        for widget in (self._device, self._light, self._resume, bar, self._text, self._chart_box, self._root):
             widget.close()
 
-    def _picked(self, change: Any) -> None:
-        if threading.get_ident() != self._writer:
-            self._choose(self._device.value, self._light.value)
+    def _selected(self, change: Any) -> None:
+        if threading.get_ident() != self._updating_thread:
+            self._on_device(self._device.value, self._light.value)

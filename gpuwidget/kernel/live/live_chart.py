@@ -1,6 +1,7 @@
-"""The live chart's widgets: one bqplot figure with a panel a GPU, and HTML for axes and figures.
+"""The live chart's widgets: one bqplot figure with a panel per GPU, and HTML for axes and readings.
 
-This module and nothing else imports ipywidgets and bqplot.
+Only this module imports bqplot. Importing it and ipywidgets takes 0.3 to 0.8 s, so the rest of the kernel's
+code imports it when a chart is shown.
 """
 
 from __future__ import annotations
@@ -13,98 +14,102 @@ import bqplot
 import ipywidgets
 
 from gpuwidget.kernel.live import live_text
-from gpuwidget.kernel.live.chart_layout import Course, Layout
+from gpuwidget.kernel.live.chart_layout import ChartLayout, Lines
 from gpuwidget.kernel.live.time_axis import TimeAxis
 from gpuwidget.measure.progress import Progress
+from gpuwidget.views import styles
 
 WIDGET_MIME_TYPE = "application/vnd.jupyter.widget-view+json"
-_WORDS_EVERY = 3
+_READINGS_EVERY = 3
+"""Updates."""
 _MARKS_EVERY = 5
 _ROWS_MARGIN = {"top": 0, "bottom": 0, "left": 28, "right": 22}
 _TILES_MARGIN = {"top": 0, "bottom": 0, "left": 0, "right": 0}
 
 
 class LiveChart:
-    """The widgets of one live view, for a number of GPUs that does not change."""
+    """The widgets of one live chart, for a fixed number of GPUs."""
 
     def __init__(self, progress: Progress, window: TimeAxis | None = None) -> None:
-        """``window`` for the last minutes of all GPUs, rather than for a run's course from its beginning."""
+        """Create the widgets; with ``window`` for the last minutes of all GPUs, instead of a whole run."""
         self._window = window
-        self._layout = Layout.of(len(progress.gpus))
+        self._layout = ChartLayout.for_gpus(len(progress.gpus))
         self._widgets: list[Any] = []
         self._updates = 0
         self._axis = window or TimeAxis.reaching(progress.elapsed_s)
-        self._marks_shown: object = None
-        plain = self._own(ipywidgets.Layout())
-        self._frame = self._html(live_text.frame(self._layout, self._axis), plain)
-        self._words = self._html("", plain)
+        self._drawn_marks: object = None
+        plain = self._register(ipywidgets.Layout())
+        self._axes = self._html(live_text.axes(self._layout, self._axis), plain)
+        self._readings = self._html("", plain)
+        height = float(max(1, self._layout.total_height))
         scales = {
-            "x": self._own(bqplot.LinearScale(min=0.0, max=100.0, allow_padding=False)),
-            "y": self._own(
-                bqplot.LinearScale(min=0.0, max=float(max(1, self._layout.total_height)), allow_padding=False)
-            ),
+            "x": self._register(bqplot.LinearScale(min=0.0, max=100.0, allow_padding=False)),
+            "y": self._register(bqplot.LinearScale(min=0.0, max=height, allow_padding=False)),
         }
-        self._marks = self._lines(scales, self._layout.marks(progress.marks, self._axis.end_s), ["#888888"])
-        self._course = self._lines(
+        end = self._axis.end_s
+        self._marks = self._lines(scales, self._layout.mark_lines(progress.marks, end), ["#888888"])
+        # The style sheet overrides these colours where the front end has themes.
+        self._series = self._lines(
             scales,
-            self._layout.course(progress.t, self._axis.end_s, progress.gpus),
-            ["#1976d2", "#1976d2", "#7b1fa2"],
+            self._layout.series_lines(progress.t, end, progress.gpus),
+            [styles.BLUE, styles.BLUE, styles.MEMORY],
         )
-        hidden = self._own(ipywidgets.Layout(display="none"))
+        hidden = self._register(ipywidgets.Layout(display="none"))
         style = self._html(_style_sheet(), hidden)
         classes = ["gpuwidget-live", "gpuwidget-tiles" if self._layout.tiles else "gpuwidget-rows"]
         charts = (self._figure(scales),) if progress.gpus else ()
-        self._root = self._own(
+        self._root = self._register(
             ipywidgets.Box(
-                (style, self._frame, *charts, self._words), layout=plain, _dom_classes=tuple(classes)
+                (style, self._axes, *charts, self._readings), layout=plain, _dom_classes=tuple(classes)
             )
         )
         self.update(progress)
 
     @property
     def widget(self) -> Any:
-        """The widget that holds all of it."""
+        """The widget that contains all others."""
         return self._root
 
     def fits(self, progress: Progress) -> bool:
-        """Whether this chart can show that progress; another number of GPUs needs another chart."""
+        """Return whether this chart can show ``progress``; another number of GPUs needs another chart."""
         return self._layout.panels == len(progress.gpus)
 
     def bundle(self) -> dict[str, Any]:
-        """The mime bundle that shows it."""
+        """Return the mime bundle that displays the chart."""
         view = {"version_major": 2, "version_minor": 0, "model_id": self._root.model_id}
         return {WIDGET_MIME_TYPE: view, "text/plain": "live GPU chart"}
 
     def update(self, progress: Progress) -> None:
-        """Show how far the run is: the course each time, what nobody reads that fast less often."""
+        """Update the lines on each call, and readings and marks, which need no such rate, less often."""
         axis = self._window or TimeAxis.reaching(progress.elapsed_s)
-        stretched = axis != self._axis
-        if stretched:
+        axis_changed = axis != self._axis
+        if axis_changed:
             self._axis = axis
-            self._frame.value = live_text.frame(self._layout, axis)
+            self._axes.value = live_text.axes(self._layout, axis)
         if progress.gpus:
-            _draw(self._course, self._layout.course(progress.t, axis.end_s, progress.gpus))
-            if stretched or (self._updates % _MARKS_EVERY == 0 and progress.marks != self._marks_shown):
-                self._marks_shown = progress.marks
-                _draw(self._marks, self._layout.marks(progress.marks, axis.end_s))
-        if self._updates % _WORDS_EVERY == 0:
+            _draw(self._series, self._layout.series_lines(progress.t, axis.end_s, progress.gpus))
+            marks_due = self._updates % _MARKS_EVERY == 0 and progress.marks != self._drawn_marks
+            if axis_changed or marks_due:
+                self._drawn_marks = progress.marks
+                _draw(self._marks, self._layout.mark_lines(progress.marks, axis.end_s))
+        if self._updates % _READINGS_EVERY == 0:
             overview = self._window is not None
-            self._words.value = live_text.words(progress, self._layout, time.time(), overview=overview)
+            self._readings.value = live_text.readings(progress, self._layout, time.time(), overview=overview)
         self._updates += 1
 
     def close(self) -> None:
-        """Let go of every widget, here and in the front end."""
+        """Close every widget in the kernel and in the front end."""
         while self._widgets:
             self._widgets.pop().close()
 
     def _figure(self, scales: dict[str, Any]) -> Any:
         options: dict[str, Any] = {}
         if "display_toolbar" in bqplot.Figure.class_trait_names():
-            options["display_toolbar"] = False  # known to newer versions only
+            options["display_toolbar"] = False  # only newer versions have it
         height = f"{self._layout.total_height}px"
-        return self._own(
+        return self._register(
             bqplot.Figure(
-                marks=[self._marks, self._course],
+                marks=[self._marks, self._series],
                 scale_x=scales["x"],
                 scale_y=scales["y"],
                 fig_margin=_TILES_MARGIN if self._layout.tiles else _ROWS_MARGIN,
@@ -112,30 +117,32 @@ class LiveChart:
                 min_aspect_ratio=0.001,
                 max_aspect_ratio=1000.0,
                 background_style={"fill": "none"},
-                layout=self._own(ipywidgets.Layout(height=height, width="auto", min_width="0")),
+                layout=self._register(ipywidgets.Layout(height=height, width="auto", min_width="0")),
                 **options,
             )
         )
 
-    def _lines(self, scales: dict[str, Any], course: Course, colors: list[str]) -> Any:
-        x, y = course
-        return self._own(bqplot.Lines(x=x, y=y, scales=scales, colors=colors, stroke_width=1.5))
+    def _lines(self, scales: dict[str, Any], lines: Lines, colors: list[str]) -> Any:
+        x, y = lines
+        return self._register(bqplot.Lines(x=x, y=y, scales=scales, colors=colors, stroke_width=1.5))
 
     def _html(self, text: str, layout: Any) -> Any:
-        widget = self._own(ipywidgets.HTML(text, layout=layout))
-        self._own(widget.style)
+        widget = self._register(ipywidgets.HTML(text, layout=layout))
+        self._register(widget.style)
         return widget
 
-    def _own(self, widget: Any) -> Any:
+    def _register(self, widget: Any) -> Any:
+        """Return ``widget``, and close it with the chart."""
         self._widgets.append(widget)
         return widget
 
 
-def _draw(lines: Any, course: Course) -> None:
-    with lines.hold_sync():  # one message for both
-        lines.x, lines.y = course
+def _draw(widget: Any, lines: Lines) -> None:
+    with widget.hold_sync():  # one message for both
+        widget.x, widget.y = lines
 
 
 def _style_sheet() -> str:
     sheet = resources.files("gpuwidget.kernel.live").joinpath("live.css").read_text(encoding="utf-8")
-    return f"<style>{sheet}</style>"
+    colors = f"--gpuwidget-busy:{styles.UTILIZATION};--gpuwidget-memory:{styles.MEMORY}"
+    return f"<style>.gpuwidget-live{{{colors}}}\n{sheet}</style>"

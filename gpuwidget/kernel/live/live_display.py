@@ -1,7 +1,7 @@
-"""When the live chart of a watched cell appears, moves on and goes.
+"""Shows, updates and removes the live chart of a watched cell.
 
-The chart stands in a place kept at the cell's beginning; when the cell ends that place is emptied, and takes
-no space.
+The chart is displayed in an output slot reserved when the cell starts; when the cell ends the slot is
+emptied and takes no space.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ _LOG = logging.getLogger(__name__)
 _STOP_TIMEOUT_S = 0.25
 _RENEW_EVERY_S = 1.0
 
-_preparing = threading.Lock()
-_prepared = False
+_import_lock = threading.Lock()
+_imported = False
 
 
 class LiveUnavailable(GpuWidgetError):
-    """The live chart's packages can't be imported; everything else works without them."""
+    """ipywidgets or bqplot can't be imported; everything else works without them."""
 
 
-def prepare() -> None:
-    """Import ipywidgets and bqplot (0.3 to 0.8 s), so that no cell waits for them. Safe to call again.
+def import_libraries() -> None:
+    """Import ipywidgets and bqplot, which takes 0.3 to 0.8 s, before a cell needs them. Safe to call again.
 
-    Raises LiveUnavailable where they can't be imported.
+    Raises LiveUnavailable if they can't be imported.
     """
-    global _prepared
-    with _preparing:
-        if _prepared:
+    global _imported
+    with _import_lock:
+        if _imported:
             return
         try:
             import gpuwidget.kernel.live.live_chart  # noqa: F401
@@ -47,16 +47,16 @@ def prepare() -> None:
                 f"No live chart: {type(error).__name__}: {error}. "
                 "It needs ipywidgets and bqplot in the kernel's environment (pip install ipywidgets bqplot)."
             ) from error
-        _prepared = True
+        _imported = True
 
 
-def ready() -> bool:
-    """Whether :func:`prepare` has been done."""
-    return _prepared
+def libraries_imported() -> bool:
+    """Return whether :func:`import_libraries` has succeeded."""
+    return _imported
 
 
-class LiveView:
-    """The live chart of one run of a cell. It never raises into that cell."""
+class LiveDisplay:
+    """Displays the live chart of one run of a cell, and never raises an error into that cell."""
 
     def __init__(
         self,
@@ -75,14 +75,14 @@ class LiveView:
         self._shown = False
         self._renewed_at = float("-inf")
         self.slot: OutputSlot | None = None
-        """Where the chart stands; None before :meth:`start`, and where there is no chart."""
+        """The output slot of the chart; None before :meth:`start`, and if no chart is shown."""
 
     def start(self) -> None:
-        """Keep the chart's place and begin to wait; called on the thread that runs the cell.
+        """Reserve the output slot and start the thread; must be called on the thread that runs the cell.
 
-        Does nothing before :func:`prepare`, and outside a Jupyter kernel.
+        Does nothing before :func:`import_libraries`, and outside a Jupyter kernel.
         """
-        if not ready():
+        if not libraries_imported():
             return
         try:
             self.slot = OutputSlot.reserve(self._shell)
@@ -91,12 +91,12 @@ class LiveView:
                 self._thread = threading.Thread(target=run, name="gpuwidget-live", daemon=True)
                 self._thread.start()
         except Exception:
-            _LOG.debug("The live chart did not start", exc_info=True)
+            _LOG.debug("Could not start the live chart", exc_info=True)
 
     def stop(self) -> None:
-        """Empty the chart's place and end; called on the thread that called :meth:`start`.
+        """Empty the output slot and stop; must be called on the thread that called :meth:`start`.
 
-        A thread that hangs is left behind after a quarter of a second; it shows nothing any more.
+        A thread that hangs is abandoned after a quarter of a second; it displays nothing more.
         """
         self._stopping.set()
         try:
@@ -107,7 +107,7 @@ class LiveView:
                 if self._thread.is_alive():
                     self._empty()
         except Exception:
-            _LOG.debug("The live chart did not end as it should", exc_info=True)
+            _LOG.debug("Could not stop the live chart", exc_info=True)
 
     def _run(self) -> None:
         if self._stopping.wait(self._delay_s):
@@ -117,11 +117,11 @@ class LiveView:
             due = time.monotonic()
             while not self._stopping.is_set():
                 chart = self._step(chart)
-                # After a step that took longer than the period: go on from now, rather than catch up.
+                # After a step that took longer than the period, continue from now instead of catching up.
                 due = max(due + self._period_s, time.monotonic())
                 self._stopping.wait(due - time.monotonic())
         except Exception:
-            _LOG.debug("The live chart ended early", exc_info=True)
+            _LOG.debug("The live chart failed", exc_info=True)
         finally:
             self._end(chart)
 
@@ -144,7 +144,7 @@ class LiveView:
         return chart
 
     def _show(self, chart: LiveChart) -> None:
-        """Put the chart into its place, and into a new one after the cell cleared its outputs."""
+        """Display the chart in its slot, and in a new one after the cell cleared its outputs."""
         slot = self.slot
         assert slot is not None
         if self._stopping.is_set() or (self._shown and not slot.cleared) or slot.captured:
@@ -168,4 +168,4 @@ class LiveView:
             if chart is not None:
                 chart.close()
         except Exception:
-            _LOG.debug("The live chart was not cleared away", exc_info=True)
+            _LOG.debug("Could not remove the live chart", exc_info=True)

@@ -1,4 +1,4 @@
-"""The live chart's time axis: it grows in steps, so that the curve runs on instead of being squeezed."""
+"""The time axis of the live chart: it grows in steps, so that lines are compressed only now and then."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ _UNITS = (
 
 @dataclass(frozen=True, slots=True)
 class TimeAxis:
-    """How far the axis reaches, in a unit that keeps its numbers short."""
+    """The end and the ticks of the axis, in a unit that keeps its numbers short."""
 
     unit: str
     """``s``, ``min`` or ``h``."""
     seconds: float
     """Seconds of one unit."""
     end: float
-    """Its last value, in that unit; it begins at 0."""
+    """The last value, in that unit; the first is 0."""
     step: float
-    """Distance of its ticks, in that unit."""
+    """The distance of two ticks, in that unit."""
     until_now: bool = False
-    """Whether its end is now, rather than so long after a beginning."""
+    """Whether the axis ends now, instead of starting at the start of a run."""
 
     @classmethod
     def reaching(cls, elapsed_s: float) -> TimeAxis:
-        """The shortest of a few round axes that holds so many seconds."""
+        """Return the shortest of a few round axes that includes ``elapsed_s``."""
         for unit, seconds, lengths in _UNITS:
             for end, step in lengths:
                 if elapsed_s <= end * seconds:
@@ -39,14 +39,14 @@ class TimeAxis:
         return cls(unit, seconds, float(end), float(step))
 
     @classmethod
-    def back(cls, seconds: float) -> TimeAxis:
-        """An axis of the last ``seconds``, whose numbers count up to now."""
+    def last(cls, seconds: float) -> TimeAxis:
+        """Return an axis of the last ``seconds``, with negative numbers up to now."""
         axis = cls.reaching(seconds)
         return cls(axis.unit, axis.seconds, axis.end, axis.step, until_now=True)
 
     @property
     def labels(self) -> list[tuple[float, str]]:
-        """Its numbers, each with its place in percent; the last one names the unit."""
+        """The position of each tick in percent and its text; one text has the unit."""
         if self.until_now:
             texts = [f"\N{MINUS SIGN}{self.end - tick:g}" for tick in self.ticks[:-1]]
             texts = [f"{texts[0]} {self.unit}", *texts[1:], "now"]
@@ -57,10 +57,10 @@ class TimeAxis:
 
     @property
     def end_s(self) -> float:
-        """How far it reaches, in seconds."""
+        """The end in seconds."""
         return self.end * self.seconds
 
     @property
     def ticks(self) -> list[float]:
-        """Where its numbers stand."""
+        """The values of the ticks."""
         return [index * self.step for index in range(int(self.end / self.step) + 1)]

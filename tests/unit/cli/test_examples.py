@@ -42,7 +42,7 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_folder_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_in_place_of_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A file in the folder's place is reported in one line."""
     (tmp_path / "file").write_text("")
     assert main(["examples", str(tmp_path / "file")]) == 1
@@ -50,7 +50,7 @@ def test_a_folder_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "shut/inside"])
-def test_a_folder_that_can_not_be_looked_at(
+def test_an_unreadable_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """A name too long and an unreadable folder are reported in one line, without a traceback."""

@@ -52,7 +52,7 @@ def test_all_gpus_and_their_processes_read_in_eighty_columns() -> None:
     ]
 
 
-def test_what_is_not_known_is_not_a_zero() -> None:
+def test_an_unknown_value_is_not_a_zero() -> None:
     """Every value may be n/a, and the columns keep their places."""
     one, two = h200(0), h200(1)
     values = ("utilization", "memory_used", "power_w", "power_limit_w", "temperature_c", "sm_clock_mhz")
@@ -69,7 +69,7 @@ def test_what_is_not_known_is_not_a_zero() -> None:
     ]
 
 
-def test_gpus_that_cannot_be_read_say_so_in_their_row() -> None:
+def test_a_gpu_that_cannot_be_read_has_the_reason_in_its_row() -> None:
     """Lost and silent GPUs keep their rows; the others are unaffected."""
     gpus = [h200(index) for index in range(5)]
     gone = {"processes": None, "missing": {"processes": "the GPU is lost"}}
@@ -126,7 +126,7 @@ def test_without_a_gpu_there_is_the_reason() -> None:
     ]
 
 
-def test_slices_stand_beneath_their_gpu_and_long_names_lose_their_maker() -> None:
+def test_slices_follow_their_gpu_and_long_names_lose_their_maker() -> None:
     """MIG slices have rows; a long name keeps its specific end."""
     parent = h200(0)
     slice_ = h200(0, uuid="MIG-1", mig_index=1, mig_parent=parent.uuid, name="NVIDIA H200 MIG 1g.18gb")
@@ -164,7 +164,7 @@ def test_reasons_are_kept_where_names_must_be_cut() -> None:
     ]
 
 
-def test_names_cannot_command_the_terminal() -> None:
+def test_names_cannot_control_the_terminal() -> None:
     """Escape sequences, line ends and text-direction marks are shown as text, not sent to the terminal."""
     one = h200(0, name="H\x1b[2J200")
     evil = process(1, GIB, user="a\nb", program="\x1b]0;title\x07 \u202egpj.exe \udcff")
@@ -173,7 +173,7 @@ def test_names_cannot_command_the_terminal() -> None:
     assert shown[6] == "  0    1  a\\nb  1.0  \\x1b]0;title\\x07 \\u202egpj.exe \\udcff"
 
 
-def test_colour_marks_the_rows_that_need_a_person_and_nothing_else() -> None:
+def test_color_marks_the_rows_that_need_attention_and_nothing_else() -> None:
     """Lost, silent and throttled GPUs are yellow; the text is the same without color."""
     gpus = [h200(index) for index in range(4)]
     one = sample(

@@ -60,7 +60,7 @@ def look(source: FakeSource, *arguments: str) -> int:
     return main(arguments, Sampler(source, FakeClock()))
 
 
-def test_one_look_shows_all_gpus_and_their_processes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_all_gpus_and_their_processes(capsys: pytest.CaptureFixture[str]) -> None:
     """`gpuwidget` alone prints all GPUs and succeeds."""
     source = FakeSource(gpus=2)
     source.processes[1] = (Process(42, "compute", 5 * 1024**3, "anna", "python train.py", "--lr 1"),)
@@ -92,7 +92,7 @@ def test_a_lost_gpu_does_not_hide_the_others(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize("arguments", [(), ("--json",)])
-def test_without_a_gpu_it_says_why_and_fails(
+def test_without_a_gpu_it_prints_the_reason_and_fails(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
 ) -> None:
     """Scripts get an exit status, people a sentence; there is no traceback."""
@@ -135,7 +135,7 @@ def test_json_is_the_sample_with_finite_numbers_only(capsys: pytest.CaptureFixtu
         (("watch",), "invalid choice: 'watch'"),
     ],
 )
-def test_wrong_use_is_one_clear_line(
+def test_a_usage_error_is_one_clear_line(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
 ) -> None:
     """The output has the usage and the reason; the exit status is that of a usage error."""
@@ -145,7 +145,7 @@ def test_wrong_use_is_one_clear_line(
     assert message in capsys.readouterr().err
 
 
-def test_options_of_a_look_are_not_silently_dropped_by_record(capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_of_the_table_are_rejected_by_record(capsys: pytest.CaptureFixture[str]) -> None:
     """`gpuwidget -i 5 record FILE` is rejected: it would not record at that interval."""
     assert look(FakeSource(), "-i", "5", "record", "x") == 2
     expected = "gpuwidget: record takes no --json, and its --interval after the word record.\n"
@@ -165,7 +165,7 @@ def test_a_source_that_does_not_exist_is_explained(
     )
 
 
-def test_a_driver_that_never_comes_up_is_not_waited_for(
+def test_waiting_for_the_driver_has_a_timeout(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After half a minute it prints what it waits for, and exits."""
@@ -194,7 +194,7 @@ def test_the_command_loads_nothing_it_does_not_need(replay: Path) -> None:
     assert made.stdout.splitlines()[-1] == "[]"
 
 
-def test_again_and_again_until_ctrl_c(replay: Path) -> None:
+def test_it_repeats_until_ctrl_c(replay: Path) -> None:
     """`-i` without a terminal prints table after table with a blank line between; Ctrl-C ends it quietly."""
     with subprocess.Popen(
         [*GPUWIDGET, "-i", "0.05"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -218,7 +218,7 @@ def test_again_and_again_until_ctrl_c(replay: Path) -> None:
     assert (process.returncode, errors) == (0, "")
 
 
-def test_json_again_and_again_is_one_object_a_line(replay: Path) -> None:
+def test_repeated_json_is_one_object_per_line(replay: Path) -> None:
     """Programs get a stream of samples, each later than the one before."""
     with subprocess.Popen(
         [*GPUWIDGET, "-i", "0.05", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -251,7 +251,7 @@ def test_in_a_terminal_it_repeats_in_place(replay: Path) -> None:
     assert (process.returncode, errors) == (0, b"")
 
 
-def test_a_reader_that_has_seen_enough_is_no_error(replay: Path) -> None:
+def test_a_closed_pipe_is_no_error(replay: Path) -> None:
     """`gpuwidget -i 1 | head -1` ends without an error message."""
     with subprocess.Popen(
         [*GPUWIDGET, "-i", "0.05"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -266,7 +266,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(replay: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("name", ["run.jsonl", "run.jsonl.gz"])
-def test_a_recording_stopped_by_a_signal_is_whole(
+def test_a_recording_stopped_by_a_signal_is_complete(
     replay: Path, tmp_path: Path, number: signal.Signals, name: str
 ) -> None:
     """Ctrl-C, or the end of a batch job, leaves a recording that plays."""
@@ -290,7 +290,7 @@ def test_a_recording_stopped_by_a_signal_is_whole(
     assert recording.gpus[0].series.ticks["memory_used"][0] == 1024**3
 
 
-def test_recording_over_a_file_is_refused(replay: Path) -> None:
+def test_recording_over_a_file_is_rejected(replay: Path) -> None:
     """An existing file is reported before anything is read, and stays."""
     before = replay.read_bytes()
     made = run("record", str(replay))

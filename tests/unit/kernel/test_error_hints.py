@@ -1,4 +1,4 @@
-"""What stands under the tracebacks of known traps, and where nothing does."""
+"""The hints below the tracebacks of known errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_two_dtypes_are_not_two_devices(torch: Any) -> None:
-    """A layer given another dtype on the same device is another error, and goes without a hint."""
+    """A layer with input of another dtype on the same device is another error, which has no hint."""
     for types in (
         "(torch.cuda.HalfTensor) and weight type (torch.cuda.FloatTensor)",
         "(CUDAHalfType) and weight type (CUDAFloatType)",
@@ -30,7 +30,7 @@ def test_two_dtypes_are_not_two_devices(torch: Any) -> None:
 
 
 def test_a_layer_on_another_device(torch: Any) -> None:
-    """Which variables are where is said of convolutions too, in both of torch's wordings."""
+    """The hint lists the devices of the variables for convolutions too, in both of torch's wordings."""
     variables = {"batch": torch.empty(1), "image": torch.empty(1, device="cuda:1"), "n": 3}
     for types in (
         "(torch.FloatTensor) and weight type (torch.cuda.FloatTensor)",
@@ -43,7 +43,7 @@ def test_a_layer_on_another_device(torch: Any) -> None:
 
 
 def test_a_generator_elsewhere_without_a_default_device(torch: Any) -> None:
-    """Where no default device is to blame, none is blamed."""
+    """Without a default device, the hint does not mention one."""
     error = RuntimeError("Expected a 'cuda' device type for generator but found 'cpu'")
     assert hint(error, {}) == (
         "Random numbers were to be drawn on cuda with a generator that is on cpu.\n"
@@ -52,8 +52,8 @@ def test_a_generator_elsewhere_without_a_default_device(torch: Any) -> None:
 
 
 def test_shuffling_under_a_default_device(torch: Any) -> None:
-    """The default device is named, and the fix makes the generator there."""
+    """The hint names the default device, and the fix creates the generator there."""
     torch.set_default_device("cuda:1")
-    said = hint(RuntimeError("Expected a 'cuda' device type for generator but found 'cpu'"), {}) or ""
-    assert "The default torch device is cuda:1" in said
-    assert said.endswith('\nFix: DataLoader(..., generator=torch.Generator(device="cuda:1"))')
+    text = hint(RuntimeError("Expected a 'cuda' device type for generator but found 'cpu'"), {}) or ""
+    assert "The default torch device is cuda:1" in text
+    assert text.endswith('\nFix: DataLoader(..., generator=torch.Generator(device="cuda:1"))')

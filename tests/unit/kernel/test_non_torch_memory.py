@@ -1,4 +1,4 @@
-"""What a GPU holds beside torch's memory: this process's context and libraries, others by name."""
+"""GPU memory outside torch: this process's context and libraries, and other processes by name."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from fakes import FakeClock
-from helpers_observed import observe, torch_in_use
+from helpers_monitor import fake_monitor, torch_in_use
 from helpers_samples import GIB, LIVE, h200, process, reading, sample
 
 from gpuwidget.kernel.devices import device_choices, non_torch_memory
-from gpuwidget.kernel.devices.non_torch_memory import Outside
+from gpuwidget.kernel.devices.non_torch_memory import NonTorchMemory
 from gpuwidget.measure.memory_holders import DeviceMemory
 from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.report import Holder
@@ -30,29 +30,29 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
     return torch_in_use(monkeypatch)
 
 
-def look(monkeypatch: pytest.MonkeyPatch, now: Sample | None, *, pids_match: bool = True) -> Any:
-    """What is told of a moment."""
-    observe(monkeypatch, lambda patience: now, pids_match=pids_match, clock=FakeClock())
-    return non_torch_memory.look(KNOWN)
+def find(monkeypatch: pytest.MonkeyPatch, now: Sample | None, *, pids_match: bool = True) -> Any:
+    """Return the memory outside torch in the sample ``now``."""
+    fake_monitor(monkeypatch, lambda timeout_s: now, pids_match=pids_match, clock=FakeClock())
+    return non_torch_memory.by_device(KNOWN)
 
 
 def moment(*held: Process, used: int = 60 * GIB) -> Sample:
-    """Who is on the first of two GPUs."""
+    """Return a sample with processes on the first of two GPUs."""
     return sample((ONE, reading(ONE, processes=held, memory_used=used)), (TWO, reading(TWO)))
 
 
 def outside(name: str, size: int) -> Holder:
-    """A holder that is none of torch's."""
+    """Return a holder outside torch."""
     return Holder("outside torch", (name,), None, "cuda:0", size, None)
 
 
 def test_notebooks_by_name_and_nccl(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another notebook's kernel is told as such, without its file's name; NCCL is named where it is used."""
+    """Another notebook's kernel is listed without its file name; NCCL is named if it is in use."""
     torch.distributed = SimpleNamespace(is_initialized=lambda: True, get_backend=lambda: "nccl")
     notebooks = {11: "train.ipynb"}
     monkeypatch.setattr(device_choices, "notebook_of", notebooks.get)
     other = process(11, 3 * GIB, user=own_user(), program="python -m x")
-    found, _ = look(monkeypatch, moment(process(OURS, 12 * GIB), other))
+    found, _ = find(monkeypatch, moment(process(OURS, 12 * GIB), other))
     assert found["cuda:0"].holders == (
         outside("CUDA context, NCCL's buffers and other libraries", 2 * GIB),
         outside("another notebook", 3 * GIB),
@@ -60,9 +60,9 @@ def test_notebooks_by_name_and_nccl(torch: Any, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_this_process_and_others(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The context is what the driver counts beyond torch's reserve; others are told as it may be saved.
+    """The context is the driver's figure minus torch's reserved memory; others have names that can be saved.
 
-    That is: the program of the same user's processes, and of other users' only whose they are.
+    Saved are the programs of the same user's processes, and no program of another user.
     """
     now = moment(
         process(OURS, 12 * GIB),
@@ -72,10 +72,10 @@ def test_this_process_and_others(torch: Any, monkeypatch: pytest.MonkeyPatch) ->
         process(14, 2 * GIB, program="python b.py"),
         process(15, GIB, user=None),
     )
-    found, reason = look(monkeypatch, now)
+    found, reason = find(monkeypatch, now)
     assert reason is None
     assert found == {
-        "cuda:0": Outside(
+        "cuda:0": NonTorchMemory(
             "GPU 0 H200",
             (
                 outside("CUDA context and other libraries", 2 * GIB),
@@ -88,13 +88,13 @@ def test_this_process_and_others(torch: Any, monkeypatch: pytest.MonkeyPatch) ->
     }
 
 
-def test_cupys_pool_has_its_name(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where CuPy is loaded its pool is told apart; it is asked on the device that it is about."""
-    asked: list[int] = []
+def test_cupy_pool_is_listed(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CuPy's pool is a separate holder; its size is read with that device as the current one."""
+    entered: list[int] = []
 
     class Device:
         def __init__(self, index: int) -> None:
-            asked.append(index)
+            entered.append(index)
 
         def __enter__(self) -> None: ...
 
@@ -103,19 +103,19 @@ def test_cupys_pool_has_its_name(torch: Any, monkeypatch: pytest.MonkeyPatch) ->
     torch.cuda.device = Device
     pool = SimpleNamespace(total_bytes=lambda: GIB)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(get_default_memory_pool=lambda: pool))
-    found, _ = look(monkeypatch, moment(process(OURS, 12 * GIB)))
+    found, _ = find(monkeypatch, moment(process(OURS, 12 * GIB)))
     assert found["cuda:0"].holders == (
         outside("CuPy's memory pool", GIB),
         outside("CUDA context and other libraries", GIB),
     )
-    assert asked == [0]
+    assert entered == [0]
     pool.total_bytes = None
     assert non_torch_memory.cupy_pool(0) is None
 
 
 def test_process_ids_that_do_not_match(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a container whose ids are not the host's, all beside torch is one row, and the reason is said."""
-    found, _ = look(monkeypatch, moment(process(4711, 50 * GIB)), pids_match=False)
+    """In a container with its own process ids, all non-torch memory is one row with the reason."""
+    found, _ = find(monkeypatch, moment(process(4711, 50 * GIB)), pids_match=False)
     assert found["cuda:0"].holders == (
         outside("CUDA context, other libraries and other processes", 50 * GIB),
     )
@@ -126,23 +126,23 @@ def test_process_ids_that_do_not_match(torch: Any, monkeypatch: pytest.MonkeyPat
     )
 
 
-def test_a_reading_older_than_torchs(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A difference below nothing is no figure: it is left out, and said."""
-    found, _ = look(monkeypatch, moment(process(OURS, 9 * GIB)))
-    assert found["cuda:0"] == Outside(
+def test_a_reading_older_than_torchs_counters(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A negative difference is omitted, with a note."""
+    found, _ = find(monkeypatch, moment(process(OURS, 9 * GIB)))
+    assert found["cuda:0"] == NonTorchMemory(
         "GPU 0 H200", (), ("The driver's figures are older than torch's: ask again.",)
     )
 
 
 def test_why_nothing_is_known(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A silent driver, none at all, a recording: each has its sentence."""
-    assert look(monkeypatch, None)[1] == (
+    """A silent driver, no driver and a recording have a reason each."""
+    assert find(monkeypatch, None)[1] == (
         "What lies outside torch is not known: the driver did not answer in time."
     )
     nobody = sample(origin=LIVE.__class__("none", "No NVIDIA driver was found.", None, None, None))
-    assert look(monkeypatch, nobody)[1] == "What lies outside torch is not known: No NVIDIA driver was found."
+    assert find(monkeypatch, nobody)[1] == "What lies outside torch is not known: No NVIDIA driver was found."
     recorded = sample(origin=LIVE.__class__("replay", None, "A recording", None, None))
-    assert look(monkeypatch, recorded) == (
+    assert find(monkeypatch, recorded) == (
         {},
         "What lies outside torch is not known: a recording's processes are not this machine's.",
     )

@@ -1,4 +1,4 @@
-"""What is wished of torch's switches: done at once or before the next cell, never in the middle of one."""
+"""Requests to set torch's switches: applied at once or before the next cell, never in the middle of one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from helpers_torch import make_torch
 
-from gpuwidget.kernel.devices.switch_requests import TorchSwitches, command
+from gpuwidget.kernel.devices.switch_requests import SwitchRequests, command
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.kernel_state import Switch
 
@@ -18,21 +18,21 @@ BENCHMARK = "torch.backends.cudnn.benchmark = {}"
 
 
 class _Cudnn:
-    """cuDNN's flags, with what was run on them."""
+    """cuDNN's flags, which record their assignments."""
 
     ran: list[str]
     flags: dict[str, bool]
-    refuse: bool
+    frozen: bool
 
     def __init__(self) -> None:
         flags = {"enabled": True, "benchmark": False, "deterministic": False}
-        self.__dict__.update(ran=[], flags=flags, refuse=False)
+        self.__dict__.update(ran=[], flags=flags, frozen=False)
 
     def __setattr__(self, name: str, value: bool) -> None:
-        if name == "refuse":
+        if name == "frozen":
             self.__dict__[name] = value
             return
-        if self.refuse:
+        if self.frozen:
             raise RuntimeError("flags are frozen\nfor good")
         self.ran.append(f"{name}={value}")
         self.flags[name] = value
@@ -40,7 +40,7 @@ class _Cudnn:
 
 @pytest.fixture
 def cudnn(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """cuDNN of a torch before 2.9."""
+    """The cuDNN flags of a torch before 2.9."""
     made, torch = _Cudnn(), make_torch()
     torch._C = SimpleNamespace(
         **{f"_get_cudnn_{name}": lambda name=name: made.flags[name] for name in made.flags}
@@ -51,7 +51,7 @@ def cudnn(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 class Cells:
-    """Cells that begin and end as told."""
+    """Whether a cell runs."""
 
     def __init__(self) -> None:
         self.running = False
@@ -63,117 +63,115 @@ def cells() -> Cells:
 
 
 @pytest.fixture
-def switches(cells: Cells) -> Iterator[TorchSwitches]:
-    made = TorchSwitches()
+def switches(cells: Cells) -> Iterator[SwitchRequests]:
+    made = SwitchRequests()
     made.attach(lambda: cells.running)
     yield made
     made.detach()
 
 
-def benchmark(switches: TorchSwitches) -> Switch:
-    """The state of that one."""
+def benchmark(switches: SwitchRequests) -> Switch:
+    """Return the state of ``cudnn.benchmark``."""
     return next(one for one in switches.state if one.name == "cudnn.benchmark")
 
 
-def test_while_no_cell_runs_it_is_done_at_once(cudnn: Any, switches: TorchSwitches) -> None:
-    """And what was run is told, also later."""
-    assert switches.wish("cudnn.benchmark", "on") == BENCHMARK.format(True)
+def test_a_request_between_cells_is_applied_at_once(cudnn: Any, switches: SwitchRequests) -> None:
+    """The statement that was run is returned, and stays in the state."""
+    assert switches.request("cudnn.benchmark", "on") == BENCHMARK.format(True)
     found = benchmark(switches)
     assert (found.value, found.pending, found.statement) == ("on", None, BENCHMARK.format(True))
     assert cudnn.ran == ["benchmark=True"]
 
 
-def test_while_a_cell_runs_it_waits_for_the_next(cudnn: Any, switches: TorchSwitches, cells: Cells) -> None:
-    """The running cell keeps what it began with."""
+def test_a_request_during_a_cell_is_pending(cudnn: Any, switches: SwitchRequests, cells: Cells) -> None:
+    """The running cell keeps the values that it started with."""
     cells.running = True
-    assert switches.wish("cudnn.benchmark", "on") == f"From the next cell: {BENCHMARK.format(True)}"
+    assert switches.request("cudnn.benchmark", "on") == f"From the next cell: {BENCHMARK.format(True)}"
     found = benchmark(switches)
     assert (found.value, found.pending, found.statement) == ("off", "on", BENCHMARK.format(True))
     assert cudnn.ran == []
-    switches.before_cell()
+    switches.apply_pending()
     found = benchmark(switches)
     assert (found.value, found.pending, found.statement) == ("on", None, BENCHMARK.format(True))
-    switches.before_cell()
+    switches.apply_pending()
     assert cudnn.ran == ["benchmark=True"]
 
 
-def test_taken_back_before_the_next_cell_nothing_is_run(
-    cudnn: Any, switches: TorchSwitches, cells: Cells
-) -> None:
-    """On and off again while a cell runs leaves it alone."""
+def test_a_withdrawn_request_runs_nothing(cudnn: Any, switches: SwitchRequests, cells: Cells) -> None:
+    """A switch requested on and off again during a cell is not set."""
     cells.running = True
-    switches.wish("cudnn.benchmark", "on")
-    assert switches.wish("cudnn.benchmark", "off") == "cudnn.benchmark is off: nothing is to be run."
+    switches.request("cudnn.benchmark", "on")
+    assert switches.request("cudnn.benchmark", "off") == "cudnn.benchmark is off: nothing is to be run."
     assert benchmark(switches).pending is None
-    switches.before_cell()
+    switches.apply_pending()
     assert cudnn.ran == []
 
 
-def test_the_last_wish_counts(cudnn: Any, switches: TorchSwitches, cells: Cells) -> None:
-    """Each switch is set once, in the order in which they were wished."""
+def test_the_last_request_wins(cudnn: Any, switches: SwitchRequests, cells: Cells) -> None:
+    """Each switch is set once, in the order of the last requests."""
     cells.running = True
-    switches.wish("cudnn.benchmark", "on")
-    switches.wish("cudnn.enabled", "off")
-    switches.wish("cudnn.benchmark", "off")
-    switches.wish("cudnn.benchmark", "on")
-    switches.before_cell()
+    switches.request("cudnn.benchmark", "on")
+    switches.request("cudnn.enabled", "off")
+    switches.request("cudnn.benchmark", "off")
+    switches.request("cudnn.benchmark", "on")
+    switches.apply_pending()
     assert cudnn.ran == ["enabled=False", "benchmark=True"]
 
 
-def test_what_the_cell_itself_says_comes_at_once(cudnn: Any, switches: TorchSwitches, cells: Cells) -> None:
-    """%gpu switches is the user's own code; it takes the place of a wish that waits."""
+def test_the_magic_takes_effect_at_once(cudnn: Any, switches: SwitchRequests, cells: Cells) -> None:
+    """``%gpu switches`` is the user's code: it sets the switch now and replaces a pending request."""
     cells.running = True
-    switches.wish("cudnn.benchmark", "on")
-    assert switches.run("cudnn.benchmark", "off") == BENCHMARK.format(False)
+    switches.request("cudnn.benchmark", "on")
+    assert switches.set_now("cudnn.benchmark", "off") == BENCHMARK.format(False)
     assert benchmark(switches).pending is None
-    switches.before_cell()
+    switches.apply_pending()
     assert cudnn.ran == ["benchmark=False"]
 
 
-def test_a_wish_that_fails_before_a_cell_says_why(cudnn: Any, switches: TorchSwitches, cells: Cells) -> None:
-    """The cell runs all the same; the reason stands until the next wish."""
+def test_a_pending_request_that_fails_has_a_note(cudnn: Any, switches: SwitchRequests, cells: Cells) -> None:
+    """The cell still runs, and the reason is shown until the next request."""
     cells.running = True
-    switches.wish("cudnn.benchmark", "on")
-    cudnn.refuse = True
-    switches.before_cell()
+    switches.request("cudnn.benchmark", "on")
+    cudnn.frozen = True
+    switches.apply_pending()
     found = benchmark(switches)
     assert (found.value, found.pending, found.statement) == ("off", None, None)
     assert found.note == (
         "torch refused 'torch.backends.cudnn.benchmark = True': RuntimeError: flags are frozen"
     )
-    cudnn.refuse = cells.running = False
-    switches.wish("cudnn.benchmark", "on")
+    cudnn.frozen = cells.running = False
+    switches.request("cudnn.benchmark", "on")
     assert benchmark(switches).note is None
 
 
-def test_a_wish_that_fails_at_once_is_refused(cudnn: Any, switches: TorchSwitches) -> None:
-    """With the reason, and nothing is said to have been run."""
-    cudnn.refuse = True
+def test_a_request_that_fails_raises(cudnn: Any, switches: SwitchRequests) -> None:
+    """The error has torch's reason, and no statement is recorded."""
+    cudnn.frozen = True
     with pytest.raises(OptionError, match=r"RuntimeError: flags are frozen$"):
-        switches.wish("cudnn.benchmark", "on")
+        switches.request("cudnn.benchmark", "on")
     assert benchmark(switches).statement is None
 
 
-def test_unloaded_it_forgets_what_waits(cudnn: Any, switches: TorchSwitches, cells: Cells) -> None:
-    """And leaves what was set, as if the user's own code had."""
-    switches.wish("cudnn.deterministic", "on")
+def test_unloading_drops_pending_requests(cudnn: Any, switches: SwitchRequests, cells: Cells) -> None:
+    """Values that were set stay, as if the user's code had set them."""
+    switches.request("cudnn.deterministic", "on")
     cells.running = True
-    switches.wish("cudnn.benchmark", "on")
+    switches.request("cudnn.benchmark", "on")
     switches.detach()
-    switches.before_cell()
+    switches.apply_pending()
     assert cudnn.ran == ["deterministic=True"]
 
 
-def test_before_torch_is_imported(monkeypatch: pytest.MonkeyPatch, switches: TorchSwitches) -> None:
-    """Every switch is there without a value, and a wish is refused: nothing is imported for it."""
+def test_before_torch_is_imported(monkeypatch: pytest.MonkeyPatch, switches: SwitchRequests) -> None:
+    """Every switch is listed without a value, and a request fails: torch is not imported for it."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     assert {(one.value, one.note) for one in switches.state} == {(None, "torch is not imported yet.")}
     with pytest.raises(OptionError, match="torch is not imported yet: import it in a cell first"):
-        switches.wish("cudnn.benchmark", "on")
+        switches.request("cudnn.benchmark", "on")
 
 
 def shown(*words: str) -> str:
-    """What ``%gpu switches`` with these words displays."""
+    """Return what ``%gpu switches`` with these words displays."""
     published: list[str] = []
     publisher = SimpleNamespace(publish=lambda data, metadata: published.append(data["text/plain"]))
     command(SimpleNamespace(display_pub=publisher), words)
@@ -181,7 +179,7 @@ def shown(*words: str) -> str:
 
 
 def test_the_magic(cudnn: Any) -> None:
-    """It shows one or all, sets one and says what it ran; anything else is told with what there is."""
+    """It shows one switch or all, sets one and shows the statement; an unknown name is an error."""
     assert shown("cudnn.benchmark").startswith(
         "cudnn.benchmark: off, or on\n  On: cuDNN tries its algorithms on each new shape"
     )

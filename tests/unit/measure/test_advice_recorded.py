@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from helpers_replay import Player, repeated, shipped_without
+from helpers_replay import Player, recording_without, repeated
 
 from gpuwidget.kernel.cells import run_context
 from gpuwidget.kernel.cells.run_context import RunContextBuilder
@@ -53,19 +53,19 @@ def player() -> Iterator[Player]:
 @pytest.fixture(scope="session")
 def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The recording of GPUs without hardware counters."""
-    return shipped_without(tmp_path_factory.mktemp("older") / "h200-x4.jsonl", "gpm")
+    return recording_without(tmp_path_factory.mktemp("older") / "h200-x4.jsonl", "gpm")
 
 
 @pytest.fixture
 def older_player(older: Path) -> Iterator[Player]:
-    """GPUs without hardware counters."""
+    """A player of GPUs without hardware counters."""
     player = Player(older)
     yield player
     player.close()
 
 
-def said(advice: tuple[Advice, ...]) -> list[tuple[str, bool]]:
-    """Rules, and whether they are sure."""
+def rules(advice: tuple[Advice, ...]) -> list[tuple[str, bool]]:
+    """Return rules, and whether they are sure."""
     return [(one.rule, one.sure) for one in advice]
 
 
@@ -86,16 +86,16 @@ def said(advice: tuple[Advice, ...]) -> list[tuple[str, bool]]:
 def test_each_phase_gets_the_advice_that_its_description_names(
     player: Player, phase: str, expected: list[tuple[str, bool]]
 ) -> None:
-    """And no other; what is healthy, and one run's memory that only grows, gets none."""
-    assert said(player.measure(*STEADY[phase]).advice) == expected
+    """No phase gets any other advice; healthy phases, and a single run with growing memory, get none."""
+    assert rules(player.measure(*STEADY[phase]).advice) == expected
 
 
 @pytest.mark.parametrize(
     ("gpu", "expected"),
     [("0", ["copies"]), ("1", ["memory-bound"]), ("2", []), ("3", ["small-kernels"])],
 )
-def test_four_kinds_of_full_utilization_are_told_apart(player: Player, gpu: str, expected: list[str]) -> None:
-    """One GPU alone gets the advice that fits it; the one with busy tensor cores needs none."""
+def test_four_kinds_of_full_utilization(player: Player, gpu: str, expected: list[str]) -> None:
+    """Each GPU alone gets the advice that fits it; the one with busy tensor cores gets none."""
     assert [one.rule for one in player.measure(*STEADY["four kinds"], gpu).advice] == expected
 
 
@@ -113,11 +113,11 @@ def test_four_kinds_of_full_utilization_are_told_apart(player: Player, gpu: str,
         ("idle at the end", []),
     ],
 )
-def test_without_hardware_counters_a_weaker_rule_says_so_or_none(
+def test_without_hardware_counters_advice_is_weaker_or_absent(
     older_player: Player, phase: str, expected: list[tuple[str, bool]]
 ) -> None:
-    """GPUs before Hopper: nothing is claimed that utilization and power can't tell, and nothing wrong."""
-    assert said(older_player.measure(*STEADY[phase]).advice) == expected
+    """On GPUs before Hopper there is only advice for which utilization and power are evidence."""
+    assert rules(older_player.measure(*STEADY[phase]).advice) == expected
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_without_hardware_counters_a_weaker_rule_says_so_or_none(
 def test_four_kinds_without_hardware_counters(
     older_player: Player, gpus: str, expected: list[str] | None
 ) -> None:
-    """Each alone; and two with work of their own are not taken for one that waits for the other."""
+    """Each GPU alone; two GPUs with independent work are not taken for one that waits for the other."""
     found = [one.rule for one in older_player.measure(*STEADY["four kinds"], *gpus.split(",")).advice]
     assert found == (["copies", "small-kernels"] if expected is None else expected)
 
@@ -137,7 +137,7 @@ def test_four_kinds_without_hardware_counters(
 def test_a_phase_with_its_start_up_gets_no_wrong_advice(
     request: pytest.FixtureRequest, phase: str, counters: bool
 ) -> None:
-    """Ten seconds of imports and first steps may silence a rule, and never wake a wrong one."""
+    """Ten seconds of imports and first steps may suppress advice, but cause no wrong advice."""
     player: Player = request.getfixturevalue("player" if counters else "older_player")
     named = {
         "starved": {"input-pipeline"},
@@ -148,8 +148,8 @@ def test_a_phase_with_its_start_up_gets_no_wrong_advice(
     assert {one.rule for one in player.measure(*WHOLE[phase]).advice} <= named.get(phase, set())
 
 
-def test_the_texts_give_the_figures_and_the_remedy(player: Player) -> None:
-    """A reader needs nothing else: what was seen, in figures, and what to do."""
+def test_the_texts_have_the_figures_and_the_fix(player: Player) -> None:
+    """The text has what was measured, the fix what to do."""
     fp32 = player.measure(*STEADY["DDP fp32"]).advice[0]
     assert fp32.text == (
         "GPUs 0, 1, 2 and 3 computed in float32 (66 % of those pipes) with the tensor cores at 2 %."
@@ -172,8 +172,8 @@ def test_the_texts_give_the_figures_and_the_remedy(player: Player) -> None:
     )
 
 
-def test_the_links_traffic_is_in_the_report(player: Player) -> None:
-    """PCIe and NVLink stand beside utilization, in bytes a second."""
+def test_pcie_and_nvlink_traffic_is_in_the_report(player: Player) -> None:
+    """PCIe and NVLink traffic is in the report, in bytes per second."""
     gpu = player.measure(*STEADY["four kinds"], "0").gpus[0]
     assert gpu.pcie is not None
     assert gpu.pcie.tx is not None
@@ -184,18 +184,18 @@ def test_the_links_traffic_is_in_the_report(player: Player) -> None:
     assert gpu.nvlink.rx.mean == 0.0
 
 
-def test_what_held_the_clock_down_is_kept_and_full_load_is_no_trouble(player: Player) -> None:
-    """A GPU at its power limit does what it can: the report says so, no advice does."""
+def test_the_power_cap_is_reported_without_advice(player: Player) -> None:
+    """A GPU at its power limit is as expected: the report has the reason, without advice."""
     report = player.measure(*STEADY["two processes"], "1")
     assert report.gpus[0].throttled is not None
     assert set(report.gpus[0].throttled) == {"power cap"}
-    # Of eight seconds: what the first reading says may be of the time before the run.
+    # Of eight seconds: the first reading may be from before the run.
     assert report.gpus[0].throttled["power cap"] == pytest.approx(6.0, abs=0.3)
     assert report.advice == ()
 
 
 def test_a_leak_from_run_to_run(player: Player, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same code four times, each leaving more: told by then, and as what can't be told whose it is."""
+    """Four runs of the same code that each leave more memory get advice, with unknown owner."""
     monkeypatch.setattr(run_context, "_earlier_runs", type(run_context._earlier_runs)())
     player.go_to(124.4)
     found = []
@@ -203,15 +203,15 @@ def test_a_leak_from_run_to_run(player: Player, monkeypatch: pytest.MonkeyPatch)
         run = player.start("0", label="epoch", run_context=RunContextBuilder(None))
         player.play(0.5)
         found.append(player.report(run).advice)
-    assert [said(advice) for advice in found] == [[], [], [], [("growing-memory", False)]]
+    assert [rules(advice) for advice in found] == [[], [], [], [("growing-memory", False)]]
     assert found[-1][0].text == (
         "Each run of this code left 20.0 GiB more on GPU 0: 10.6 GiB → 30.6 GiB → 50.6 GiB → 70.6 GiB; whose "
         "memory it is can't be told here; 3 more such runs fill it."
     )
 
 
-def test_a_run_that_goes_on_says_the_clearest_after_half_a_minute(tmp_path: Path) -> None:
-    """Nothing before; then what it has been doing lately, not what its start-up was like."""
+def test_live_advice_after_half_a_minute(tmp_path: Path) -> None:
+    """There is none before; from then on it is about the recent past, not the start-up."""
     path = repeated(tmp_path / "x.jsonl", *STEADY["straggler"], 6)
     player = Player(path)
     try:
@@ -230,7 +230,7 @@ def test_a_run_that_goes_on_says_the_clearest_after_half_a_minute(tmp_path: Path
 
 
 class Onlooker:
-    """A witness of where the code is, who has seen it wait for its loader."""
+    """A collector whose line profile shows that the code waits for its loader."""
 
     def start(self) -> None: ...
     def stop(self) -> None: ...
@@ -249,15 +249,15 @@ class Onlooker:
 def test_while_a_run_goes_on_its_lines_are_evidence_too(
     tmp_path: Path, phase: str, expected: list[tuple[str, bool]]
 ) -> None:
-    """What bursts only look like, the line in which the time went says; a GPU that is full now waits for
-    nothing, whatever was before."""
+    """Live advice uses the lines where bursts alone are weak evidence; a GPU that is busy by now
+    gets none."""
     path = repeated(tmp_path / "x.jsonl", *STEADY[phase], 6)
     player = Player(path)
     try:
         run = player.start("0", collectors=[Onlooker()])
         player.play(30.5)
         shown = run.progress().advice
-        assert said(() if shown is None else (shown,)) == expected
+        assert rules(() if shown is None else (shown,)) == expected
         if shown is not None:
             assert (
                 "82 % of the time went to line 7 `for x, y in loader:` in DataLoader._next_data" in shown.text
@@ -267,9 +267,8 @@ def test_while_a_run_goes_on_its_lines_are_evidence_too(
         player.close()
 
 
-def test_what_a_run_does_lately_decides_while_it_goes_on(player: Player) -> None:
-    """A run that was starved and is now healthy is told nothing; what comes of it as a whole, its card
-    says."""
+def test_live_advice_is_about_the_recent_past(player: Player) -> None:
+    """A run that was starved and is now healthy gets no live advice; its card covers the whole run."""
     player.go_to(14.0)
     run = player.start("0")
     player.play(34.0)

@@ -1,4 +1,4 @@
-"""The rules one by one: the evidence each needs, what it then says, and its silence without."""
+"""The rules one by one: the evidence that each needs, its text, and no advice without evidence."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ NOTHING = Traffic(Level(0.0, 0.0), Level(0.0, 0.0))
 
 
 def level(value: float) -> Level:
-    """A quantity that stood still."""
+    """A constant value."""
     return Level(value, value)
 
 
 def busy(index: int = 0, **changes: Any) -> GpuReport:
-    """A GPU that trains in bfloat16, as it should."""
+    """A GPU that trains in bfloat16 at full load."""
     made = gpu(
         index,
         utilization=level(99.0),
@@ -58,13 +58,13 @@ def busy(index: int = 0, **changes: Any) -> GpuReport:
 
 
 def half_idle(**changes: Any) -> GpuReport:
-    """One whose work leaves gaps, evenly."""
+    """A GPU with even gaps in its work."""
     levels = {"utilization": Level(40.0, 48.0), "sm_activity": level(34.0), "tensor_activity": level(12.0)}
     return busy(**(levels | {"power_w": level(300.0)} | changes))
 
 
 def unused(index: int = 0, **changes: Any) -> GpuReport:
-    """One that did nothing."""
+    """A GPU that did nothing."""
     none = dict.fromkeys(("utilization", "sm_activity", "tensor_activity", "fp32_activity"), level(0.0))
     return busy(index, **({**none, "dram_activity": level(0.0), "power_w": level(120.0)} | changes))
 
@@ -76,12 +76,12 @@ def evidence(*gpus: GpuReport, context: RunContext | None = None, **changes: Any
 
 
 def time_of(*lines: LineTime, cpu: float | None = None) -> CodeTime:
-    """What a witness of the main thread saw."""
+    """A line profile with these lines."""
     return CodeTime(lines, 4000, 0.05, None, cpu, None, None)
 
 
 def starved(source: str, call: str | None = None, share: float = 50.0) -> CodeTime:
-    """A loop that spends that share in one line, with the GPU idle, and the rest at work."""
+    """A loop that spends ``share`` percent in one line with the GPU idle, and the rest at work."""
     return time_of(
         line(source, share, 0.0, call), line("step(x)", 100.0 - share, 95.0, "Tensor.backward", number=8)
     )
@@ -102,19 +102,19 @@ def line(
 
 
 def only(given: RunEvidence) -> Advice:
-    """The one advice there is."""
+    """Return the one piece of advice."""
     found = advise(given)
     assert len(found) == 1, found
     return found[0]
 
 
 def rules(given: RunEvidence) -> list[str]:
-    """Names of the rules that spoke."""
+    """Return the names of the rules that apply."""
     return [one.rule for one in advise(given)]
 
 
-def test_a_healthy_run_gets_none() -> None:
-    """Full load in bfloat16, with loaders, switches and models all known."""
+def test_a_healthy_run_gets_no_advice() -> None:
+    """Full load in bfloat16, with loaders, settings and models all known."""
     model = Model("model", "Net", 0, gib(1), True)
     context = RunContext(
         "train()", (LOADER,), (model,), ComputeSwitches(False, True, True), True, True, 8.0, None, 100.0
@@ -124,14 +124,14 @@ def test_a_healthy_run_gets_none() -> None:
 
 
 def test_a_run_of_a_few_seconds_is_not_judged() -> None:
-    """Three seconds is the least: before that there are too few windows."""
+    """A run below three seconds has too few windows."""
     hungry = busy(tensor_activity=level(2.0), fp32_activity=level(66.0))
     assert rules(evidence(hungry, gpu_s=2.9)) == []
     assert rules(evidence(hungry, gpu_s=3.0)) == ["tensor-cores-idle"]
 
 
-def test_a_gpu_that_goes_on_after_the_code_is_judged_by_its_own_time() -> None:
-    """Four seconds of code, sixty of work that it has queued: figures of the GPU are told of all of it."""
+def test_gpu_figures_cover_the_gpu_drain() -> None:
+    """After four seconds of code and sixty of queued work, the GPU's figures are compared with all of it."""
     slowed = busy(throttled={"too hot": 60.0})
     assert only(evidence(slowed, duration_s=4.0, gpu_s=64.0)).text == (
         "GPU 0 ran at a lower clock for 60 of 64 s: too hot."
@@ -142,15 +142,15 @@ def test_a_gpu_that_goes_on_after_the_code_is_judged_by_its_own_time() -> None:
     assert (RunEvidence.of(long).duration_s, RunEvidence.of(long).gpu_s) == (4.0, 64.0)
 
 
-def test_of_a_short_code_no_line_is_judged() -> None:
-    """However long the GPU goes on."""
+def test_lines_of_short_code_are_not_judged() -> None:
+    """However long the GPU drain is."""
     waits = time_of(line("loss.item()", 90.0, 90.0))
     assert rules(evidence(half_idle(), time=waits, duration_s=2.9, gpu_s=64.0)) == []
     assert rules(evidence(half_idle(), time=waits, duration_s=3.0, gpu_s=64.0)) == ["sync-points"]
 
 
-def test_one_rule_that_fails_silences_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is said does not hang on what is not."""
+def test_a_rule_that_fails_disables_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception in one rule leaves the others' advice."""
 
     def fails(_: RunEvidence) -> None:
         raise ValueError("odd")
@@ -164,15 +164,15 @@ def test_one_rule_that_fails_silences_no_other(monkeypatch: pytest.MonkeyPatch) 
 # -- whose work it is ------------------------------------------------------------------------------------
 
 
-def test_others_work_is_nothing_to_advise_on() -> None:
-    """Where nobody knows whose a GPU is, a cell that only sleeps is told nothing of it."""
+def test_no_advice_on_work_that_is_not_attributed() -> None:
+    """A cell that only sleeps gets no advice on a GPU that another process may use."""
     hungry = busy(tensor_activity=level(2.0), fp32_activity=level(66.0), throttled={"too hot": 20.0})
     assert rules(evidence(hungry, attributed=False)) == []
     assert rules(evidence(hungry, attributed=False, recorded=True)) == ["tensor-cores-idle", "throttled"]
 
 
-def test_where_it_may_be_ours_that_is_said() -> None:
-    """Another GPU library is loaded here, or a child may be at work: said, and never as certain."""
+def test_unattributed_work_that_may_be_the_runs() -> None:
+    """With another GPU library or child processes there is advice, but it is not sure."""
     hungry = busy(tensor_activity=level(2.0), fp32_activity=level(66.0))
     said = only(evidence(hungry, attributed=False, context=RunContext(other_gpu_work=True)))
     assert (said.rule, said.sure) == ("tensor-cores-idle", False)
@@ -182,8 +182,8 @@ def test_where_it_may_be_ours_that_is_said() -> None:
     )
 
 
-def test_a_gpu_that_was_asked_for_and_is_not_ours_counts_for_nothing() -> None:
-    """``--gpu 1`` shows it; what somebody else does there is no advice to this notebook."""
+def test_a_selected_gpu_that_the_process_does_not_use() -> None:
+    """``--gpu 1`` shows it, but another process's work gets no advice."""
     nothing = TorchMemory(Span(0, 0, 0), Span(0, 0, 0), 0, 0, 0)
     hungry = {"tensor_activity": level(2.0), "fp32_activity": level(66.0)}
     theirs = busy(1, **hungry, process_memory=Span(0, 0, 0), torch=nothing)
@@ -196,8 +196,7 @@ def test_a_gpu_that_was_asked_for_and_is_not_ours_counts_for_nothing() -> None:
 
 
 def test_a_starved_gpu_by_its_line() -> None:
-    """The line, its call, the share of the time, the GPU meanwhile, and the loader's settings with a
-    remedy."""
+    """The advice has the line, its call and share, the GPU's activity, and better loader settings."""
     given = evidence(
         half_idle(),
         time=time_of(
@@ -255,14 +254,14 @@ def test_a_starved_gpu_by_its_line() -> None:
         (line("parse(text)", 61.0, 4.0, "parse"), False),
     ],
 )
-def test_what_is_loading(seen: LineTime, found: bool) -> None:
-    """By the call or by the loader's name, with the GPU idle, and for long enough."""
+def test_which_lines_load(seen: LineTime, found: bool) -> None:
+    """Lines count by their call or the loader's name, with the GPU idle, and for long enough."""
     given = evidence(half_idle(), time=time_of(seen), context=RunContext(loaders=(LOADER,)))
     assert rules(given) == (["input-pipeline"] if found else [])
 
 
-def test_a_gpu_that_did_nothing_waited_for_no_data() -> None:
-    """Preparing data, or training on the CPU, starves no GPU; what another user's does is not fed either."""
+def test_an_unused_gpu_does_not_wait_for_data() -> None:
+    """Preparing data or training on the CPU starves no GPU, nor does another user's work."""
     waiting = starved("for x in loader:", "DataLoader._next_data")
     context = RunContext(loaders=(LOADER,))
     assert rules(evidence(half_idle(), time=waiting, context=context)) == ["input-pipeline"]
@@ -276,8 +275,8 @@ def test_a_gpu_that_did_nothing_waited_for_no_data() -> None:
     assert rules(evidence(half_idle(), time=unknown, context=strangers, attributed=False)) == []
 
 
-def test_a_function_that_only_may_be_a_datasets_is_no_certainty() -> None:
-    """Without a loader in sight ``__getitem__`` may be anybody's."""
+def test_a_function_that_may_be_a_datasets_is_not_sure() -> None:
+    """Without a known loader ``__getitem__`` may be any class's."""
     seen = line("train()", 61.0, 4.0, "sleep", "In[2]:9 Images.__getitem__")
     said = only(evidence(half_idle(), time=time_of(seen)))
     assert (said.rule, said.sure) == ("input-pipeline", False)
@@ -288,7 +287,7 @@ def test_a_function_that_only_may_be_a_datasets_is_no_certainty() -> None:
 
 
 def test_loading_in_several_places_names_the_largest() -> None:
-    """The share is that of all of them, and the sentence says so."""
+    """The share is that of all places together; the text names the largest."""
     within = (
         FrameTime("data.py:9 Images.__getitem__", 40.0, 2.0, "sleep", 40.0),
         FrameTime("data.py:30 my_collate", 20.0, 8.0, None, None),
@@ -301,8 +300,8 @@ def test_loading_in_several_places_names_the_largest() -> None:
     )
 
 
-def test_where_the_time_went_is_known_bursts_prove_nothing() -> None:
-    """Bursts look like loading; a witness that saw something else is right."""
+def test_bursts_count_only_without_a_line_profile() -> None:
+    """Bursts look like loading, unless the line profile shows something else."""
     bursts = half_idle(utilization=Level(20.0, 90.0), bursts=30)
     assert [(one.rule, one.sure) for one in advise(evidence(bursts))] == [("input-pipeline", False)]
     assert rules(evidence(bursts, time=time_of(line("parse(text)", 80.0, 0.0, "parse")))) == []
@@ -334,8 +333,8 @@ def test_where_the_time_went_is_known_bursts_prove_nothing() -> None:
         ),
     ],
 )
-def test_what_the_loader_can_do_is_bounded_by_the_host(loader: Loader, context: RunContext, fix: str) -> None:
-    """No more workers than cores, and no workers that die for want of shared memory."""
+def test_loader_settings_are_bounded_by_the_host(loader: Loader, context: RunContext, fix: str) -> None:
+    """The fix suggests no more workers than cores, and warns of scarce shared memory."""
     given = evidence(
         half_idle(),
         time=starved("for x in loader:"),
@@ -344,8 +343,8 @@ def test_what_the_loader_can_do_is_bounded_by_the_host(loader: Loader, context: 
     assert only(given).fix == fix
 
 
-def test_of_two_loaders_the_one_that_the_line_names_is_meant() -> None:
-    """And where it names none, nobody's settings are shown."""
+def test_of_two_loaders_the_one_that_the_line_names() -> None:
+    """Where the line names none, no settings are suggested."""
     two = RunContext(loaders=(LOADER, replace(LOADER, name="valid", num_workers=4)))
     named = evidence(half_idle(), time=starved("for x in valid:"), context=two)
     assert only(named).evidence["num_workers"] == 4
@@ -353,8 +352,8 @@ def test_of_two_loaders_the_one_that_the_line_names_is_meant() -> None:
     assert "num_workers" not in only(unnamed).evidence
 
 
-def test_gpus_that_others_use_or_nobody_do_not_count() -> None:
-    """The busiest GPU decides whether the GPU had gaps: three idle ones beside it are no gaps."""
+def test_idle_gpus_do_not_count_as_gaps() -> None:
+    """The busiest GPU decides whether the GPU had gaps, not three idle ones beside it."""
     waiting = time_of(line("loss.item()", 34.0, 99.0), line("for x in loader:", 60.0, None))
     context = RunContext(loaders=(LOADER,))
     four = (busy(0), unused(1), unused(2), unused(3))
@@ -365,7 +364,7 @@ def test_gpus_that_others_use_or_nobody_do_not_count() -> None:
 
 
 def test_a_model_left_on_the_cpu() -> None:
-    """It computes there, and no GPU does anything."""
+    """The model computes on the CPU, and no GPU does anything."""
     model = Model("model", "Net", gib(0.5), 0, False)
     context = RunContext("model(x)", models=(model,), can_use_cuda=True, process_cpu=350.0)
     said = only(evidence(gpu_count=1, context=context))
@@ -378,8 +377,8 @@ def test_a_model_left_on_the_cpu() -> None:
     assert rules(evidence(unused(), context=context)) == ["model-on-cpu"]
 
 
-def test_a_model_on_the_cpu_where_processes_cant_be_told_apart() -> None:
-    """Whose a busy GPU is nobody knows; but without CUDA in this process it is not this model's."""
+def test_a_model_on_the_cpu_without_attribution() -> None:
+    """A busy GPU may be another process's; without CUDA in this process it is."""
     model = Model("model", "Net", gib(0.5), 0, False)
     context = RunContext(
         "model(x)", models=(model,), can_use_cuda=True, process_cpu=350.0, cuda_initialized=False
@@ -407,8 +406,8 @@ def test_a_model_on_the_cpu_where_processes_cant_be_told_apart() -> None:
         {"context": {"models": (Model("model", "Net", None, None, False),)}},
     ],
 )
-def test_a_model_on_the_cpu_is_no_trouble_otherwise(changes: dict[str, Any]) -> None:
-    """A GPU works, there is none, nothing is computed, it is not this cell's, or it is tiny."""
+def test_a_model_on_the_cpu_without_advice(changes: dict[str, Any]) -> None:
+    """A GPU works, there is none, nothing is computed, the cell does not use it, or it is tiny."""
     model = Model("model", "Net", gib(0.5), 0, False)
     context = RunContext("model(x)", models=(model,), can_use_cuda=True, process_cpu=350.0)
     context = replace(context, **changes.pop("context", {}))
@@ -431,7 +430,7 @@ def test_a_model_on_the_cpu_is_no_trouble_otherwise(changes: dict[str, Any]) -> 
     ],
 )
 def test_a_line_that_waits_for_the_gpu(seen: LineTime, call: str, fix: str) -> None:
-    """Named with its line, where the GPU has gaps that it makes."""
+    """The advice names the line whose wait leaves gaps."""
     context = RunContext(source_of=lambda frame: "total += loss.item()" if "In[2]:4" in frame else "")
     said = only(evidence(half_idle(), time=time_of(seen), context=context))
     assert (said.rule, said.evidence["call"], said.evidence["line"]) == ("sync-points", call, 7)
@@ -454,13 +453,13 @@ def test_a_line_that_waits_for_the_gpu(seen: LineTime, call: str, fix: str) -> N
         (half_idle(), line("get_ipython().run_cell_magic('time', '', 'loss.item()')", 98.0, 90.0)),
     ],
 )
-def test_waiting_that_costs_nothing_is_not_named(gpu_report: GpuReport, seen: LineTime) -> None:
+def test_waiting_that_costs_nothing_gets_no_advice(gpu_report: GpuReport, seen: LineTime) -> None:
     """The GPU is full, the wait is short, there is nothing to wait for, or the time is elsewhere."""
     assert rules(evidence(gpu_report, time=time_of(seen))) == []
 
 
 def test_without_cuda_nothing_waits_for_the_gpu() -> None:
-    """``float(v)`` of plain numbers, beside a GPU that somebody else keeps busy."""
+    """``float(v)`` of plain numbers gets no advice, beside a GPU that another process uses."""
     seen = time_of(line("x = sum([float(v) for v in rows])", 98.0, 90.0))
     assert [(one.rule, one.sure) for one in advise(evidence(half_idle(), time=seen))] == [
         ("sync-points", False)
@@ -468,8 +467,8 @@ def test_without_cuda_nothing_waits_for_the_gpu() -> None:
     assert rules(evidence(half_idle(), time=seen, context=RunContext(cuda_initialized=False))) == []
 
 
-def test_a_call_has_its_own_share_of_its_line() -> None:
-    """Not that of all that stands on the line."""
+def test_a_call_has_only_its_share_of_its_line() -> None:
+    """The share is the call's, not the whole line's."""
     seen = replace(
         line("for x in xs: a(x); b(x); torch.cuda.synchronize()", 98.0, 80.0, "torch.cuda.synchronize"),
         call_share=60.0,
@@ -480,8 +479,8 @@ def test_a_call_has_its_own_share_of_its_line() -> None:
     )
 
 
-def test_what_a_line_has_beside_its_frames_has_no_call_of_theirs() -> None:
-    """The call that was seen most was seen in a frame below; of the rest nobody knows."""
+def test_the_rest_of_a_line_beside_its_frames_has_no_call() -> None:
+    """The line's call was sampled in a frame below; the call of the rest is unknown."""
     frame = FrameTime("In[2]:4 step", 50.0, 90.0, "Tensor.__repr__", 50.0)
     seen = LineTime(7, "log(step())", 90.0, 90.0, "Tensor.__repr__", frame.frame, None, (frame,), 50.0)
     said = only(evidence(half_idle(), time=time_of(seen)))
@@ -491,8 +490,8 @@ def test_what_a_line_has_beside_its_frames_has_no_call_of_theirs() -> None:
     )
 
 
-def test_a_long_line_does_not_push_the_figures_out() -> None:
-    """Sixty characters of it, as in the rest of the card."""
+def test_a_long_line_is_shortened() -> None:
+    """The text has sixty characters of it, as the rest of the card."""
     seen = line(f"total += ({'x + ' * 100}loss).item()", 34.0, 90.0)
     assert only(evidence(half_idle(), time=time_of(seen))).text == (
         "Line 7 `total += (x + x + x + x + x + x + x + x + x + x + x + x + x…` waits for the GPU (item, 34 % "
@@ -503,8 +502,8 @@ def test_a_long_line_does_not_push_the_figures_out() -> None:
 # -- what the GPU does -----------------------------------------------------------------------------------
 
 
-def test_the_switch_that_is_off_is_named() -> None:
-    """TF32 off: that is said, and both ways to the tensor cores; on: it is not offered again."""
+def test_tf32_that_is_off_is_named() -> None:
+    """With TF32 off the text says so and the fix offers it; with TF32 on neither mentions it."""
     hungry = busy(tensor_activity=level(2.0), fp32_activity=level(66.0))
     off = only(evidence(hungry, context=RunContext(switches=ComputeSwitches(False, True, True))))
     assert off.text == (
@@ -522,7 +521,7 @@ def test_the_switch_that_is_off_is_named() -> None:
 
 
 def test_copies_name_their_line() -> None:
-    """Where a witness saw it."""
+    """The text names the line that copies, if its share is large enough."""
     copying = busy(
         utilization=level(95.0),
         sm_activity=level(1.0),
@@ -542,8 +541,8 @@ def test_copies_name_their_line() -> None:
     assert only(evidence(copying, time=aside)).text.endswith("the time goes to copies.")
 
 
-def test_gpus_that_are_held_and_not_used() -> None:
-    """Several GPUs of this process, of which one works; one that holds nothing is not its concern."""
+def test_gpus_that_hold_memory_but_do_nothing() -> None:
+    """GPUs on which the process holds nothing, or without attribution, get no advice."""
     said = only(evidence(busy(0), unused(1), unused(2)))
     assert said.rule == "idle-gpus"
     assert said.text == (
@@ -555,7 +554,7 @@ def test_gpus_that_are_held_and_not_used() -> None:
 
 
 def test_two_gpus_one_of_which_waits() -> None:
-    """With hardware counters a single one that waits is enough; without an exchange it is no waiting."""
+    """With hardware counters one waiting GPU suffices, if the GPUs exchange data."""
     links = Traffic(level(8.0 * gib(1)), level(8.0 * gib(1)))
     waits = busy(
         0,
@@ -576,8 +575,8 @@ def test_two_gpus_one_of_which_waits() -> None:
     assert "straggler" not in rules(evidence(replace(waits, nvlink=NOTHING), late))
 
 
-def test_a_gpu_that_is_slower_than_the_others_is_late_though_it_is_busy() -> None:
-    """They wait for it; it has no gaps."""
+def test_a_slow_gpu_is_late_though_it_is_busy() -> None:
+    """The others wait for a GPU that works harder and has no gaps."""
     links = Traffic(level(8.0 * gib(1)), level(8.0 * gib(1)))
     waits = [
         busy(n, sm_activity=level(25.0), tensor_activity=level(9.0), power_w=level(250.0), nvlink=links)
@@ -598,14 +597,14 @@ def test_a_gpu_that_is_slower_than_the_others_is_late_though_it_is_busy() -> Non
         (None, None),
     ],
 )
-def test_throttled_by_what(held: dict[str, float] | None, expected: str | None) -> None:
-    """Heat and the power supply, for a tenth of the time; the power limit is what full load reaches."""
+def test_which_throttle_reasons_get_advice(held: dict[str, float] | None, expected: str | None) -> None:
+    """Heat and the power supply, for a tenth of the time; full load is expected to reach the power cap."""
     found = advise(evidence(busy(throttled=held)))
     assert [one.text for one in found] == ([] if expected is None else [expected])
 
 
 def test_cudnn_off() -> None:
-    """With convolutions on a GPU that worked; the switch alone is nothing."""
+    """Advice needs convolutions on a GPU that worked; the setting alone is not enough."""
     model = Model("model", "ResNet", 0, gib(0.1), True)
     context = RunContext(models=(model,), switches=ComputeSwitches(False, False, False))
     assert rules(evidence(busy(), context=context)) == ["cudnn-off"]
@@ -614,14 +613,14 @@ def test_cudnn_off() -> None:
     assert rules(evidence(busy(), context=linear)) == []
 
 
-def searching(*, falls: int = 8, late: bool = True, share: float = 30.0, **changes: Any) -> RunEvidence:
-    """A loop of convolutions, after each of so many searches in which torch has given its cache back."""
+def benchmark_mode(*, drops: int = 8, late: bool = True, share: float = 30.0, **changes: Any) -> RunEvidence:
+    """A loop of convolutions; torch returns its cache after each of ``drops`` searches."""
     one = half_idle()
     assert one.torch is not None
     one = replace(one, torch=replace(one.torch, alloc_retries=0), **changes)
     t = tuple(20.0 * n / 200 for n in range(200))
     first = 100 if late else 0
-    low = {first + 10 * n + 5 for n in range(falls)}
+    low = {first + 10 * n + 5 for n in range(drops)}
     memory = tuple(gib(9) if n in low else gib(10) for n in range(200))
     nothing = (None,) * 200
     course = Timeline(t, (), (GpuTimeline(one.uuid, nothing, memory, nothing, nothing),))
@@ -635,8 +634,8 @@ def searching(*, falls: int = 8, late: bool = True, share: float = 30.0, **chang
 
 
 def test_cudnn_that_searches_for_each_new_shape() -> None:
-    """Its benchmark mode, convolutions that take long, and memory given back until the end."""
-    said = only(searching())
+    """Benchmark mode, convolutions that take long, and memory returned until the end."""
+    said = only(benchmark_mode())
     assert (said.rule, said.sure) == ("cudnn-benchmark", False)
     assert said.text == (
         "30 % of the time went to convolutions (line 7 `y = net(x)` at In[2]:5 Net.forward in "
@@ -646,13 +645,13 @@ def test_cudnn_that_searches_for_each_new_shape() -> None:
     assert said.fix == ("torch.backends.cudnn.benchmark = False, or inputs of few sizes (pad or crop them).")
 
 
-def test_cudnn_that_searches_once_is_as_it_should_be() -> None:
-    """At the start, or not at all, or with the mode off; and a cache that the cell itself empties."""
-    found = searching()
-    assert rules(searching(late=False)) == []
-    assert rules(searching(falls=2)) == []
-    assert rules(searching(share=5.0)) == []
-    assert rules(searching(utilization=level(97.0))) == []
+def test_cudnn_that_searches_once_gets_no_advice() -> None:
+    """Nor does a search only at the start, benchmark mode off, or a cell that empties the cache."""
+    found = benchmark_mode()
+    assert rules(benchmark_mode(late=False)) == []
+    assert rules(benchmark_mode(drops=2)) == []
+    assert rules(benchmark_mode(share=5.0)) == []
+    assert rules(benchmark_mode(utilization=level(97.0))) == []
     off = replace(found.context, switches=ComputeSwitches(False, True, True, False))
     assert rules(replace(found, context=off)) == []
     emptied = replace(found.context, cell="net(x); torch.cuda.empty_cache()")
@@ -663,8 +662,8 @@ def test_cudnn_that_searches_once_is_as_it_should_be() -> None:
 # -- memory ----------------------------------------------------------------------------------------------
 
 
-def test_fragmentation_is_told_of_runs_of_any_length() -> None:
-    """Counts and peaks are exact: much reserved that no tensor used, and the cache flushed for room."""
+def test_fragmentation_in_runs_of_any_length() -> None:
+    """Counts and peaks are exact: much reserved but unused memory, and a flushed cache."""
     pieces = TorchMemory(Span(0, gib(10), gib(18)), Span(0, gib(28), gib(30)), 3, 0, gib(12))
     said = only(evidence(busy(torch=pieces), duration_s=0.5))
     assert said.text == (
@@ -676,15 +675,15 @@ def test_fragmentation_is_told_of_runs_of_any_length() -> None:
     assert rules(evidence(busy(torch=replace(pieces, allocated=Span(0, gib(29), gib(29)))))) == []
 
 
-def test_memory_that_a_flush_gives_back_is_not_fragmented() -> None:
-    """10 GiB freed by ``del`` before a request that could never fit: the flush gave them back."""
+def test_memory_that_a_flush_returns_is_not_fragmented() -> None:
+    """10 GiB freed by ``del`` before a request that could never fit: the flush returned them."""
     freed = TorchMemory(Span(gib(10), 0, gib(10)), Span(gib(10), 0, gib(22)), 1, 1, 0)
     assert rules(evidence(busy(torch=freed), duration_s=0.5)) == []
     assert rules(evidence(busy(torch=replace(freed, inactive_split=None)), duration_s=0.5)) == []
 
 
 def ends(*sizes: float) -> tuple[EarlierRun, ...]:
-    """Runs of which each began where the one before ended."""
+    """Runs each of which began with the memory that the previous one left."""
     return tuple(
         EarlierRun(gib(before), gib(after)) for before, after in zip((0.0, *sizes), sizes, strict=False)
     )
@@ -703,14 +702,14 @@ def ends(*sizes: float) -> tuple[EarlierRun, ...]:
     ],
 )
 def test_memory_that_grows_from_run_to_run(runs: tuple[EarlierRun, ...], grows: bool) -> None:
-    """Evenly, and kept in between; a cache that fills up, or work that is freed again, is no leak."""
+    """Growth must be even and stay; a cache that fills up, or freed memory, is no leak."""
     one = busy()
     found = rules(evidence(one, context=RunContext(earlier_runs={one.uuid: runs})))
     assert found == (["growing-memory"] if grows else [])
 
 
-def test_growing_memory_says_how_long_it_will_last() -> None:
-    """With the GPU's size and what is in use on it."""
+def test_growing_memory_has_the_number_of_runs_left() -> None:
+    """It is computed from the GPU's size and its memory in use."""
     one = busy(device_memory=Span(gib(100), gib(120), gib(120)))
     past = RunContext(earlier_runs={one.uuid: ends(1.0, 6.0, 11.0, 16.0)})
     said = only(evidence(one, context=past))
@@ -719,7 +718,7 @@ def test_growing_memory_says_how_long_it_will_last() -> None:
         "more such "
         "runs fill it."
     )
-    # What the driver keeps nobody can have: with 5.6 GiB of that there is room for three.
+    # With 5.6 GiB reserved by the driver there is room for three.
     assert (
         "; 3 more such runs fill it."
         in only(evidence(replace(one, memory_reserved=gib(5.6)), context=past)).text
@@ -727,15 +726,15 @@ def test_growing_memory_says_how_long_it_will_last() -> None:
     assert "more such" not in only(evidence(replace(one, memory_reserved=None), context=past)).text
 
 
-def test_the_surest_come_first() -> None:
-    """What only looks like something stands behind what is certain."""
+def test_sure_advice_comes_first() -> None:
+    """Advice that is not sure follows what is certain."""
     pieces = TorchMemory(Span(0, gib(10), gib(18)), Span(0, gib(28), gib(30)), 3, 0, gib(12))
     bursts = half_idle(utilization=Level(20.0, 90.0), bursts=30, torch=pieces)
     assert rules(evidence(bursts)) == ["fragmentation", "input-pipeline"]
 
 
 def test_every_rule_has_its_section_in_the_docs() -> None:
-    """The link of each advice leads to a heading of that page."""
+    """The link of each advice leads to a heading of docs/advice.md."""
     import re
     from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Which GPUs a user's words name."""
+"""Which GPUs a user's selection names."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def _no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
         (["cuda:0", "0"], [0]),
     ],
 )
-def test_words_name_gpus(words: list[str], places: list[int]) -> None:
-    """nvidia-smi's index, a UUID or its beginning, and cuda:N name a GPU, each once."""
+def test_a_selection_names_gpus(words: list[str], places: list[int]) -> None:
+    """An nvidia-smi index, a UUID or its prefix, and cuda:N select a GPU, each once."""
     assert select_gpus(words, GPUS, {}) == tuple(UUIDS[place] for place in places)
 
 
@@ -45,22 +45,22 @@ def test_words_name_gpus(words: list[str], places: list[int]) -> None:
         ("x", "--gpu x: no such GPU."),
     ],
 )
-def test_what_names_none_says_what_is_there(word: str, says: str) -> None:
-    """A GPU that does not exist is a sentence, not a guess."""
+def test_an_unknown_gpu_is_an_error_with_the_gpus_that_exist(word: str, says: str) -> None:
+    """A GPU that does not exist is an error with the GPUs that exist."""
     with pytest.raises(OptionError) as raised:
         select_gpus([word], GPUS, {})
     assert str(raised.value).startswith(says)
 
 
-def test_a_slice_is_named_by_its_parent_and_number() -> None:
+def test_a_mig_slice_is_selected_by_parent_and_index() -> None:
     """0:1 is MIG slice 1 of GPU 0, as cards name it."""
     piece = replace(GPUS[0], uuid="MIG-1", mig_index=1, mig_parent=UUIDS[0])
     assert select_gpus(["0:1"], (GPUS[0], piece, GPUS[1]), {}) == ("MIG-1",)
     assert select_gpus(["0"], (GPUS[0], piece, GPUS[1]), {}) == (UUIDS[0],)
 
 
-def test_without_a_gpu_none_can_be_named() -> None:
-    """On a machine without GPU the error says just that."""
+def test_a_selection_without_any_gpu() -> None:
+    """On a machine without a GPU the error says so."""
     with pytest.raises(OptionError, match="--gpu 0: no GPU is visible here"):
         select_gpus(["0"], (), {})
 
@@ -76,13 +76,13 @@ def test_without_a_gpu_none_can_be_named() -> None:
         ("0,0", [0]),
     ],
 )
-def test_cuda_visible_devices_cuts_and_permutes(visible: str, places: list[int]) -> None:
-    """cuda:N before CUDA is up is what the environment will make of it, up to the first invalid item."""
+def test_cuda_visible_devices_limits_and_reorders(visible: str, places: list[int]) -> None:
+    """Before CUDA is initialized, cuda:N follows the environment, up to the first invalid item."""
     assert cuda_order(GPUS, {"CUDA_VISIBLE_DEVICES": visible}) == tuple(UUIDS[place] for place in places)
 
 
 def test_cuda_order_of_different_models_is_not_guessed() -> None:
-    """CUDA numbers the fastest first, which nobody can tell from names; by PCI bus it can be told."""
+    """CUDA puts the fastest first, which names do not show; the order by PCI bus is known."""
     mixed = (GPUS[0], replace(GPUS[1], name="NVIDIA A2"))
     assert cuda_order(mixed, {}) is None
     assert cuda_order(mixed, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}) == UUIDS[:2]
@@ -90,8 +90,8 @@ def test_cuda_order_of_different_models_is_not_guessed() -> None:
         select_gpus(["cuda:0"], mixed, {})
 
 
-def test_once_cuda_is_up_torch_says_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The join is by UUID, whatever the order."""
+def test_with_cuda_initialized_the_order_is_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """GPUs are joined by UUID, whatever the order."""
     fake = FakeTorch(devices=2)
     torch_uuids = [UUIDS[2][4:], UUIDS[0][4:]]
     fake.cuda.get_device_properties = lambda index: type("P", (), {"uuid": torch_uuids[index]})
@@ -100,8 +100,8 @@ def test_once_cuda_is_up_torch_says_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert select_gpus(["cuda:1"], GPUS, {}) == (UUIDS[0],)
 
 
-def test_cuda_does_not_say_which_slice_it_takes() -> None:
-    """With a GPU that is cut into slices, only an environment that names slices tells which is cuda:0."""
+def test_the_mig_slice_that_cuda_uses_is_unknown() -> None:
+    """With a GPU in MIG mode, cuda:0 is known only where the environment names slices."""
     piece = replace(GPUS[0], uuid="MIG-1", mig_index=1, mig_parent=UUIDS[0])
     machine = (GPUS[0], piece, GPUS[1])
     assert cuda_order(machine, {}) is None

@@ -1,4 +1,4 @@
-"""One measured run: what its report says, from GPUs that do what the test says."""
+"""The report of one measured run, from fake GPUs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Process ids are those the driver names, as outside containers."""
+    """Process ids are the host's, as outside containers."""
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: True)
 
 
@@ -54,7 +54,7 @@ class Bench:
         return run
 
     def pass_time(self, seconds: float, step: float = 0.1) -> None:
-        """Let time pass, with every sample taken that is due on the way."""
+        """Advance the clock, with every sample that is due on the way."""
         for _ in range(round(seconds / step)):
             reads = self.source.calls["fast"] + self.source.calls["memory"]
             self.clock.advance(step)
@@ -89,7 +89,7 @@ def me(memory: int | None) -> tuple[Process, ...]:
 
 
 def test_memory_at_start_end_and_peak(bench: Bench, host: None) -> None:
-    """The report has each GPU's memory, this process's share of it, and the highest of both."""
+    """The report has each GPU's memory and this process's share of it, with the peaks of both."""
     bench.source.memory[0], bench.source.processes[0] = 2_000_000, me(500)
     run = bench.run()
     bench.source.memory[0], bench.source.processes[0] = 9_000_000, me(8_000)
@@ -104,7 +104,7 @@ def test_memory_at_start_end_and_peak(bench: Bench, host: None) -> None:
 
 
 def test_times_and_label(bench: Bench) -> None:
-    """Duration, label, start and status are the run's own."""
+    """The report has the run's duration, label, start and status."""
     run = bench.run(label="epoch 1")
     started = bench.clock.time()
     bench.pass_time(2.0)
@@ -116,7 +116,7 @@ def test_times_and_label(bench: Bench) -> None:
 
 
 def test_energy_while_idle(bench: Bench) -> None:
-    """What was drawn in windows without a kernel is told apart; unknown where too few windows are."""
+    """Energy drawn in windows without a kernel is reported, or None where too few windows are known."""
     bench.source.utilization[0], bench.source.power[0] = 0.0, 100.0
     bench.source.memory[0], bench.source.processes[0] = 2_000_000, me(500)
     run = bench.run()
@@ -125,7 +125,7 @@ def test_energy_while_idle(bench: Bench) -> None:
     bench.pass_time(4.0)
     report = bench.report(run)
     assert report.energy_idle_j is not None
-    # The first two windows may tell of the time before the run: the others speak for them.
+    # The first two windows may be from before the run; they count like the others.
     assert report.energy_idle_j == pytest.approx(100.0 * 6, abs=100.0 * 0.4)
     assert report.gpus[0].energy_j == pytest.approx(100.0 * 6 + 300.0 * 4, abs=40.0)
     assert "energy_idle_j" not in report.gpus[0].missing
@@ -138,8 +138,8 @@ def test_energy_while_idle(bench: Bench) -> None:
     )
 
 
-def test_a_run_wholly_idle_drew_all_its_energy_while_idle(bench: Bench) -> None:
-    """Four seconds without a kernel: idle energy is the run's energy, its first windows included."""
+def test_an_idle_run_draws_all_its_energy_while_idle(bench: Bench) -> None:
+    """For a run without a kernel the idle energy is the run's energy, including its first windows."""
     bench.source.utilization[0], bench.source.power[0] = 0.0, 100.0
     bench.source.memory[0], bench.source.processes[0] = 2_000_000, me(500)
     run = bench.run()
@@ -162,8 +162,8 @@ def test_utilization_and_energy_over_the_run(bench: Bench) -> None:
     assert (gpu.power_w.mean, gpu.power_w.max) == pytest.approx((200.0, 200.0))
 
 
-def test_what_the_driver_keeps_for_itself(bench: Bench) -> None:
-    """It stands beside the total, and is None with its reason where nobody says it."""
+def test_memory_reserved_by_the_driver(bench: Bench) -> None:
+    """The report has it beside the total, or None with a reason."""
     one = bench.source.gpus[0]
     for kept in (644_939_776, None):
         source = FakeSource(gpus=1, clock=bench.clock)
@@ -176,7 +176,7 @@ def test_what_the_driver_keeps_for_itself(bench: Bench) -> None:
 
 
 def test_a_run_shorter_than_the_drivers_window_has_no_utilization(bench: Bench) -> None:
-    """What can't be known of a short run is None with its reason, never 0."""
+    """What a short run cannot have is None with its reason, never 0."""
     gpu = bench.report(bench.run()).gpus[0]
     assert (gpu.utilization, gpu.power_w, gpu.energy_j, gpu.sm_activity) == (None, None, None, None)
     assert gpu.missing["utilization"] == "the run was shorter than two of the driver's windows of 0.2 s"
@@ -199,7 +199,7 @@ def test_a_run_shorter_than_the_drivers_window_has_no_utilization(bench: Bench) 
 def test_counters_count_only_inside_the_run(
     bench: Bench, after: float, level: Level | None, reason: str | None
 ) -> None:
-    """A window that began before the run says nothing of it; those inside it speak for six tenths of it."""
+    """A window that began before the run does not count; those inside must cover six tenths of it."""
     bench.source.activity[0] = _window(bench.clock.time() - 0.5, 90.0)
     run = bench.run()
     bench.pass_time(0.2)
@@ -221,7 +221,7 @@ def _window(since: float, sm: float) -> Activity:
 def test_where_process_ids_do_not_match_all_gpus_are_shown(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a container nobody guesses whose memory it is."""
+    """In a container whose process ids differ, memory is not attributed by guess."""
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
     bench.source.processes[0] = me(5_000)
     report = bench.report(bench.run())
@@ -246,8 +246,8 @@ def test_a_recording_is_labelled_and_attributed_to_nobody(host: None) -> None:
     assert (report.attributed, report.gpus[0].process_memory) == (False, None)
 
 
-def test_without_a_gpu_the_reason_is_there() -> None:
-    """No GPU is no error: time and host memory are measured, and why there is no GPU is said."""
+def test_without_a_gpu_the_report_has_the_reason() -> None:
+    """Without a GPU, time and host memory are measured, and the report has the reason."""
     clock = FakeClock()
     source = FakeSource(gpus=0, kind="none")
     source.reason = "There is no NVIDIA driver on this machine."
@@ -262,20 +262,20 @@ def test_without_a_gpu_the_reason_is_there() -> None:
     assert report.host_memory.start is not None
 
 
-def test_only_the_gpus_asked_for(bench: Bench) -> None:
-    """--gpu 1 reports GPU 1 and no other, whoever uses it."""
+def test_only_the_selected_gpus(bench: Bench) -> None:
+    """--gpu 1 reports GPU 1 and no other, whatever this process uses."""
     report = bench.report(bench.run(RunOptions(gpus=("1",))))
     assert [(gpu.index, gpu.shown) for gpu in report.gpus] == [(1, True)]
 
 
 def test_a_gpu_that_does_not_exist(bench: Bench) -> None:
-    """It is said before anything begins."""
+    """Selecting it is an error before anything starts."""
     with pytest.raises(OptionError, match="--gpu 5: no such GPU"):
         bench.run(RunOptions(gpus=("5",)))
 
 
 def test_marks_and_printed_lines_are_on_the_timeline(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A training log and the GPU are read together."""
+    """The timeline has the user's marks and the lines that the cell prints."""
     import io
 
     class Stream(io.StringIO):
@@ -295,7 +295,7 @@ def test_marks_and_printed_lines_are_on_the_timeline(bench: Bench, monkeypatch: 
 
 
 def test_the_timeline_of_a_long_run_is_short(bench: Bench) -> None:
-    """However long the run, at most 240 points, and JSON takes it all."""
+    """However long the run, the timeline has at most 240 points and is valid JSON."""
     run = bench.run(RunOptions(interval_s=1.0))
     bench.pass_time(300.0, step=0.5)
     report = bench.report(run)
@@ -305,8 +305,8 @@ def test_the_timeline_of_a_long_run_is_short(bench: Bench) -> None:
     assert json.loads(json.dumps(report.to_dict(), allow_nan=False))["schema"] == 1
 
 
-def test_the_gpus_tail_is_sampled_too(bench: Bench, monkeypatch: pytest.MonkeyPatch, host: None) -> None:
-    """What the GPU does after the Python code ended is measured like the rest, and is no part of the time."""
+def test_the_gpu_drain_is_sampled_too(bench: Bench, monkeypatch: pytest.MonkeyPatch, host: None) -> None:
+    """The GPU's work after the Python code is measured, and is not part of the duration."""
     fake = FakeTorch()
     monkeypatch.setitem(sys.modules, "torch", fake)
     run = bench.run()
@@ -326,7 +326,7 @@ def test_the_gpus_tail_is_sampled_too(bench: Bench, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_long_interval_shows_nothing_of_the_time_before(bench: Bench) -> None:
-    """Between two readings the last one from before the run is not taken for the run's."""
+    """With a long interval, a reading from before the run does not count for the run."""
     bench.source.utilization[0], bench.source.power[0] = 100.0, 700.0
     bench.pass_time(0.4, step=0.2)
     run = bench.run(RunOptions(interval_s=4.0))
@@ -338,8 +338,8 @@ def test_a_long_interval_shows_nothing_of_the_time_before(bench: Bench) -> None:
     assert gpu.power_w == Level(100.0, 100.0)
 
 
-def test_the_course_begins_with_the_run(bench: Bench) -> None:
-    """Utilization read just before the run is no part of its timeline."""
+def test_the_timeline_begins_with_the_run(bench: Bench) -> None:
+    """Utilization read just before the run is not part of its timeline."""
     bench.source.utilization[0] = 99.0
     run = bench.run(RunOptions(gpus=("0",)))
     bench.source.utilization[0] = 40.0
@@ -351,7 +351,7 @@ def test_the_course_begins_with_the_run(bench: Bench) -> None:
 
 
 def test_a_gap_in_sampling_is_not_filled_in(bench: Bench) -> None:
-    """Where nothing could be read for seconds, what happened in them is unknown, and so is the energy."""
+    """Where nothing could be read for seconds, that time is unknown, and so is the energy."""
     run = bench.run(RunOptions(gpus=("0",)))
     bench.pass_time(1.0)
     bench.clock.advance(6.0)
@@ -365,7 +365,7 @@ def test_a_gap_in_sampling_is_not_filled_in(bench: Bench) -> None:
 
 
 def test_a_gpu_that_came_back_is_not_lost(bench: Bench) -> None:
-    """The report says that it was away, not that it is."""
+    """A note tells that it was lost for a part of the run."""
     run = bench.run()
     bench.source.failing[0] = GpuLostError("lost")
     bench.pass_time(1.0)
@@ -376,8 +376,8 @@ def test_a_gpu_that_came_back_is_not_lost(bench: Bench) -> None:
     assert report.notes[-1].startswith("GPU 0 was lost for a part of the run, and came back")
 
 
-def test_a_gpu_that_joins_late_is_weighted_from_there(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is said of it for the time before, and the others' course is kept."""
+def test_a_gpu_that_appears_late_counts_from_then_on(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time before is unknown; the time series of the other GPUs are complete."""
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
     late = bench.source.present.pop()
     bench.sampler.stop()
@@ -402,7 +402,7 @@ def test_a_gpu_that_joins_late_is_weighted_from_there(bench: Bench, monkeypatch:
 
 
 def test_counters_that_user_code_reset_are_unknown(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A count is never negative: where it fell, what was counted is not known."""
+    """A count is never negative: after a reset it is None."""
     fake = FakeTorch()
     uuid = bench.source.gpus[0].uuid[4:]
     fake.cuda.get_device_properties = lambda index: type("P", (), {"uuid": uuid})
@@ -417,7 +417,7 @@ def test_counters_that_user_code_reset_are_unknown(bench: Bench, monkeypatch: py
 
 
 def test_a_gpu_lost_in_the_run(bench: Bench) -> None:
-    """Since when it is lost is said; what it had read before stands, its end and energy are unknown."""
+    """The report has the time of the loss and the readings before it; end and energy are unknown."""
     run = bench.run()
     bench.pass_time(1.0)
     bench.source.failing[0] = GpuLostError("lost")
@@ -432,7 +432,7 @@ def test_a_gpu_lost_in_the_run(bench: Bench) -> None:
 
 
 def test_torch_peaks_are_exact(bench: Bench, monkeypatch: pytest.MonkeyPatch, host: None) -> None:
-    """A tensor made and freed between two samples shows in torch's peak."""
+    """A tensor that was allocated and freed between two samples is in torch's peak."""
     fake = FakeTorch()
     uuid = bench.source.gpus[1].uuid[4:]
     fake.cuda.get_device_properties = lambda index: type("P", (), {"uuid": uuid})
@@ -454,7 +454,7 @@ def test_torch_peaks_are_exact(bench: Bench, monkeypatch: pytest.MonkeyPatch, ho
 
 
 def test_a_container_proves_that_process_ids_match(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where this process is seen listed on a GPU on which torch says it has a context, ids do match."""
+    """If the driver lists this process on a GPU on which torch has a context, process ids match."""
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
     fake = FakeTorch()
     uuid = bench.source.gpus[0].uuid[4:]
@@ -465,8 +465,8 @@ def test_a_container_proves_that_process_ids_match(bench: Bench, monkeypatch: py
     assert report.gpus[0].process_memory == Span(5_000, 5_000, 5_000)
 
 
-def test_nobody_waits_after_an_error(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After an error or interrupt, and with --no-sync, the GPU is not waited for."""
+def test_no_gpu_drain_after_an_error(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an error or interrupt, and with --no-sync, the run does not wait for the GPU."""
     fake = FakeTorch()
     monkeypatch.setitem(sys.modules, "torch", fake)
     for options, status in (
@@ -478,10 +478,8 @@ def test_nobody_waits_after_an_error(bench: Bench, monkeypatch: pytest.MonkeyPat
     assert fake.waited == []
 
 
-def test_a_failed_kernel_is_the_users_next_calls_to_raise(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The wait for the GPU never raises."""
+def test_waiting_for_a_failed_kernel_does_not_raise(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's next CUDA call raises the error, as without gpuwidget."""
     fake = FakeTorch()
 
     def fail(index: int) -> None:
@@ -493,7 +491,7 @@ def test_a_failed_kernel_is_the_users_next_calls_to_raise(
 
 
 def test_the_first_context_is_no_leak(bench: Bench, monkeypatch: pytest.MonkeyPatch, host: None) -> None:
-    """A run that brings CUDA up says that what is held beside the tensors is the context."""
+    """A note tells that a run which initializes CUDA holds memory for the context."""
     fake = FakeTorch()
     fake.up = False
     uuid = bench.source.gpus[0].uuid[4:]
@@ -514,7 +512,7 @@ def test_the_first_context_is_no_leak(bench: Bench, monkeypatch: pytest.MonkeyPa
 
 
 def test_resets_of_the_peak_are_in_the_notes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader of the peak is told when somebody has reset it."""
+    """A note tells whenever the peak counter was reset."""
     fake = FakeTorch()
     uuid = bench.source.gpus[0].uuid[4:]
     fake.cuda.get_device_properties = lambda index: type("P", (), {"uuid": uuid})
@@ -532,7 +530,7 @@ def test_resets_of_the_peak_are_in_the_notes(bench: Bench, monkeypatch: pytest.M
 
 
 def test_progress_for_the_live_chart(bench: Bench, host: None) -> None:
-    """While it runs, the GPUs in use are there with their course; one that comes into use joins."""
+    """During the run the progress has the GPUs in use with their time series; more may appear."""
     run = bench.run()
     assert run.progress().gpus == ()
     bench.source.processes[1], bench.source.memory[1] = me(7_000), 2_000_000

@@ -38,7 +38,7 @@ def test_any_report_can_be_written_as_text() -> None:
     assert json.loads(made.to_json().encode())["cell"]["label"] == "run ? \N{GREEK SMALL LETTER ALPHA}"
 
 
-def test_figures_by_name() -> None:
+def test_metrics_by_name() -> None:
     """Every metric of every GPU shown has the name that the docs page lists."""
     found = report(gpu(0), gpu(1, energy_j=100.0), gpu(2, shown=False)).metrics()
     assert found["duration_s"] == 14.0
@@ -52,7 +52,7 @@ def test_figures_by_name() -> None:
     assert not [name for name in found if name.startswith("gpu2")]
 
 
-def test_what_is_unknown_has_no_figure() -> None:
+def test_an_unknown_value_has_no_metric() -> None:
     """A missing value is left out, and so is a sum that includes it; neither becomes 0."""
     found = report(gpu(0), bare_gpu(1, mig_index=2)).metrics()
     assert "gpu0/energy_j" in found
@@ -66,7 +66,7 @@ def test_what_is_unknown_has_no_figure() -> None:
 
 
 @EVERY
-def test_every_figure_is_a_finite_number(make: object) -> None:
+def test_every_metric_is_a_finite_number(make: object) -> None:
     """A logger accepts all of it: plain names, finite numbers, no None."""
     for name, value in make().metrics().items():  # type: ignore[operator]
         assert type(value) in (int, float)
@@ -74,7 +74,7 @@ def test_every_figure_is_a_finite_number(make: object) -> None:
         assert set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789_/-")
 
 
-def test_a_table_has_a_row_a_gpu() -> None:
+def test_a_data_frame_has_a_row_per_gpu() -> None:
     """All GPUs, shown or not, with the same names as the metrics; an unknown value is NaN."""
     pytest.importorskip("pandas")
     table = report(gpu(0), bare_gpu(1, shown=False)).to_frame()
@@ -87,7 +87,7 @@ def test_a_table_has_a_row_a_gpu() -> None:
     assert len(replace(report(), gpus=()).to_frame()) == 0
 
 
-def test_without_pandas_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pandas_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing pandas is reported in a sentence, with what works without it."""
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(MissingPackageError, match=r"pip install pandas.*to_dict\(\)") as raised:

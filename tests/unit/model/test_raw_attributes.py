@@ -10,7 +10,7 @@ import pytest
 from gpuwidget.model import raw_attributes
 
 
-def test_no_metaclass_is_asked() -> None:
+def test_no_metaclass_is_called() -> None:
     """Names, modules, bases and contents of a class are Python's own, and so are those of a module."""
 
     def forbidden(*_: object) -> Any:

@@ -22,14 +22,14 @@ from gpuwidget.model.terminal_text import display_width, printable, printable_li
         ("", ""),
     ],
 )
-def test_nothing_that_a_terminal_obeys(text: str, shown: str) -> None:
+def test_control_characters_are_escaped(text: str, shown: str) -> None:
     """Controls, also those of one byte, direction marks and lone surrogates become escapes."""
     assert printable(text) == shown
     assert printable_lines(f"{text}\n{text}") == f"{shown}\n{shown}"
     assert printable(shown) == shown
 
 
-def test_lines_stay() -> None:
+def test_line_breaks_are_kept() -> None:
     """Line breaks are kept, the last one too; other separators are shown."""
     assert printable_lines("a\n\nb\x85c\x0b\n") == "a\n\nb\\x85c\\x0b\n"
 

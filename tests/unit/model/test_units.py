@@ -59,7 +59,7 @@ def test_changes_have_a_sign(before: float | None, after: float | None, text: st
         (None, 12.4 * GIB, "n/a → 12.4 GiB"),
     ],
 )
-def test_a_course_says_a_shared_unit_once(before: float | None, after: float | None, text: str) -> None:
+def test_a_change_shows_a_shared_unit_once(before: float | None, after: float | None, text: str) -> None:
     """Two sizes share a unit where they have the same, and only then."""
     assert units.memory_change(before, after) == text
 
@@ -94,7 +94,7 @@ def test_a_part_of_a_whole(size: float | None, total: float | None, text: str) -
         (None, "GiB", "n/a"),
     ],
 )
-def test_figures_of_a_column(value: float | None, unit: str, text: str) -> None:
+def test_numbers_of_a_column(value: float | None, unit: str, text: str) -> None:
     """Under a title with the unit a number has none, unless it would round to nothing there."""
     assert units.number_in_unit(value, unit) == text
 

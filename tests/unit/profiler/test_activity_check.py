@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from fakes import EPOCH
-from helpers_frames import PRINTING, STEPPING, WAITING, ProfiledRun, lines, said
+from helpers_frames import PRINTING, STEPPING, WAITING, ProfiledRun, lines, time_of
 
 from gpuwidget.profiler.counter_windows import WindowMean
 from gpuwidget.profiler.messages import UNCHECKED
@@ -19,7 +19,7 @@ SHORT_KERNELS = (
 
 
 def now(run: ProfiledRun) -> float:
-    """The moment just after the last sample, epoch seconds."""
+    """Return the time just after the last sample, epoch seconds."""
     return EPOCH + run.clock.monotonic() + 0.0001
 
 
@@ -35,15 +35,15 @@ def run_windows(
 
 
 def stepping(run: ProfiledRun, count: int = 50, *, busy: int = 0) -> None:
-    """``count`` samples on line 2, 10 ms apart."""
+    """Take ``count`` samples on line 2, 10 ms apart."""
     for _ in range(count):
         run.sample(STEPPING, busy=busy)
 
 
-def test_kernels_too_short_to_be_seen() -> None:
+def test_kernels_too_short_for_queries() -> None:
     """Four seconds of launch-bound code, 17 % busy by the counters, are never 0 % busy.
 
-    The driver's windows give the one line its activity, and the reason names short kernels first.
+    The regression gives the one line its activity, and the reason names short kernels first.
     """
     run = ProfiledRun()
     stepping(run)
@@ -53,7 +53,7 @@ def test_kernels_too_short_to_be_seen() -> None:
         driver.append(UtilizationWindow(now(run), 17.0))
     run.windows.windows = driver
     run.profiler.open()
-    time = said(run, utilization=17.0)
+    time = time_of(run, utilization=17.0)
     assert lines(time) == [(2, 100.0, 17.0)]
     assert time.reason == (
         "GPU 0: its default stream had work in 0 % of the queries and the GPU's counters say 17 % busy: "
@@ -65,7 +65,7 @@ def test_the_hardware_counters_come_before_the_drivers_utilization() -> None:
     """Where GPM shows 16 % and the driver's mean is 3 %, lines of 3 % activity are withheld."""
     run = ProfiledRun()
     run_windows(run, 8, lambda number: 16.0, lambda number: stepping(run))
-    time = said(run, utilization=3.0)
+    time = time_of(run, utilization=3.0)
     assert lines(time) == [(2, 100.0, None)]
     assert time.reason == (
         "GPU 0: its default stream had work in 0 % of the queries and the GPU's counters say 16 % busy: "
@@ -74,11 +74,11 @@ def test_the_hardware_counters_come_before_the_drivers_utilization() -> None:
 
 
 def test_only_matching_windows_are_compared() -> None:
-    """A second of set-up that no window of the counters covers does not make the two disagree."""
+    """A second of set-up that no window covers is no disagreement."""
     run = ProfiledRun()
     stepping(run, 100)
     run_windows(run, 8, lambda number: 97.0, lambda number: stepping(run, busy=1))
-    time = said(run, utilization=97.0)
+    time = time_of(run, utilization=97.0)
     assert (lines(time), time.reason) == ([(2, 100.0, 80.0)], None)
 
 
@@ -91,7 +91,7 @@ def test_the_drivers_windows_where_there_is_no_gpm() -> None:
         driver.append(UtilizationWindow(now(run), 100.0 * (number % 2)))
     run.windows.windows = driver
     run.profiler.open()
-    time = said(run, utilization=20.0)
+    time = time_of(run, utilization=20.0)
     assert (lines(time), time.reason) == ([(2, 100.0, 50.0)], None)
 
 
@@ -104,7 +104,7 @@ def test_a_line_that_hidden_work_could_change_has_no_activity() -> None:
             run.sample(WAITING if at < 37 else STEPPING, busy=int(at < 37))
 
     run_windows(run, 8, lambda number: 78.0, samples)
-    time = said(run)
+    time = time_of(run)
     assert lines(time) == [(1, 74.0, 100.0), (2, 26.0, None)]
     assert time.reason == (
         "The GPU's counters show work in up to 2.0 % of the run that queries of its stream did not see: "
@@ -113,7 +113,7 @@ def test_a_line_that_hidden_work_could_change_has_no_activity() -> None:
 
 
 def test_agreement_within_the_counters_noise() -> None:
-    """Two points more or less leave every figure as it is."""
+    """Two points more or less leave every activity as it is."""
     for counters in (78.0, 82.0):
         run = ProfiledRun()
 
@@ -122,7 +122,7 @@ def test_agreement_within_the_counters_noise() -> None:
                 run.sample((WAITING, STEPPING, PRINTING)[at % 3], busy=int(at % 5 < 4))
 
         run_windows(run, 9, lambda number, counters=counters: counters, samples)  # type: ignore[misc]
-        assert all(busy is not None for _, _, busy in lines(said(run)))
+        assert all(busy is not None for _, _, busy in lines(time_of(run)))
 
 
 def test_work_on_other_streams() -> None:
@@ -130,7 +130,7 @@ def test_work_on_other_streams() -> None:
     run = ProfiledRun()
     run_windows(run, 8, lambda number: 48.0, lambda number: stepping(run))
     run.set_cpu(4.0)
-    time = said(run)
+    time = time_of(run)
     assert lines(time) == [(2, 100.0, None)]
     assert time.reason == (
         "GPU 0: its default stream had work in 0 % of the queries and the GPU's counters say 48 % busy: "
@@ -138,11 +138,11 @@ def test_work_on_other_streams() -> None:
     )
 
 
-def test_copies_are_no_activity_of_the_gpus() -> None:
-    """A stream that only copies has work all the time, and the GPU's compute engines have none."""
+def test_copies_are_not_gpu_activity() -> None:
+    """A stream that only copies has work all the time, but the GPU's compute engines have none."""
     run = ProfiledRun()
     run_windows(run, 8, lambda number: 0.0, lambda number: stepping(run, busy=1))
-    time = said(run)
+    time = time_of(run)
     assert lines(time) == [(2, 100.0, None)]
     assert time.reason == (
         "GPU 0: its default stream had work in 100 % of the queries and the GPU's counters say 0 % busy: "
@@ -150,55 +150,55 @@ def test_copies_are_no_activity_of_the_gpus() -> None:
     )
 
 
-def test_the_drivers_mean_covers_the_tail() -> None:
-    """Four seconds of code with an idle GPU and ten in which it goes on: both are right, and agree."""
+def test_the_drivers_mean_covers_the_gpu_drain() -> None:
+    """Four seconds of code with an idle GPU and ten of GPU drain: both figures are right, and agree."""
     run = ProfiledRun()
     stepping(run, 400)
-    time = said(run, utilization=100 * 10 / 14, tail=10.0)
+    time = time_of(run, utilization=100 * 10 / 14, tail=10.0)
     assert (lines(time), time.reason) == ([(2, 100.0, 0.0)], None)
 
 
 def test_a_short_run_is_compared_too() -> None:
-    """Of a run of a second and a half on a side stream the driver's 100 % says that 0 % is not so."""
+    """In a run of 1.5 s on a side stream the driver's 100 % contradicts 0 %."""
     run = ProfiledRun()
     stepping(run, 150)
-    assert lines(said(run, utilization=100.0)) == [(2, 100.0, None)]
+    assert lines(time_of(run, utilization=100.0)) == [(2, 100.0, None)]
 
 
 def test_a_difference_that_a_short_runs_edges_explain() -> None:
-    """Of 0.6 s of work the queries missed 0.05 s at the start: no figure, and no guess at short kernels."""
+    """In 0.6 s of work the queries missed 0.05 s at the start: no activity, and no guess at short kernels."""
     run = ProfiledRun()
     for number in range(60):
         run.sample(STEPPING, busy=int(number >= 5))
-    time = said(run, utilization=100.0)
+    time = time_of(run, utilization=100.0)
     assert (lines(time), time.reason) == ([(2, 100.0, None)], UNCHECKED)
 
 
 def test_without_counters_there_is_no_activity() -> None:
-    """Queries that nothing confirms give no figure, whatever they found, and the reason stands below."""
+    """Queries that nothing confirms give no activity, and there is a reason."""
     for busy in (0, 1):
         run = ProfiledRun()
         stepping(run, 30, busy=busy)
-        time = said(run, utilization=None)
+        time = time_of(run, utilization=None)
         assert (lines(time), time.reason) == ([(2, 100.0, None)], UNCHECKED)
 
 
-def test_windows_that_cover_half_the_run_do_not_speak_for_it() -> None:
-    """Where windows of the counters cover less than six tenths, the driver's mean of the run decides."""
+def test_windows_that_cover_half_the_run_do_not_count() -> None:
+    """Where windows cover less than six tenths, the driver's mean of the run decides."""
     run = ProfiledRun()
     stepping(run, 300)
     run_windows(run, 6, lambda number: 0.0, lambda number: stepping(run))
-    assert lines(said(run, utilization=40.0)) == [(2, 100.0, None)]
-    assert lines(said(run, utilization=1.0)) == [(2, 100.0, 0.0)]
+    assert lines(time_of(run, utilization=40.0)) == [(2, 100.0, None)]
+    assert lines(time_of(run, utilization=1.0)) == [(2, 100.0, 0.0)]
 
 
-def test_streams_that_failed_near_the_end_are_compared_all_the_same() -> None:
-    """What was found before is compared with the driver's mean, and the failure is named."""
+def test_streams_that_failed_near_the_end_are_compared() -> None:
+    """The queries before the failure are compared with the driver's mean; the reason has the failure."""
     run = ProfiledRun()
     for number in range(1000):
         run.sample(STEPPING, busy=0 if number < 950 else None)
     run.streams.reason = "CUDA reported an error"
-    time = said(run, utilization=100.0)
+    time = time_of(run, utilization=100.0)
     assert lines(time) == [(2, 100.0, None)]
     assert time.reason == (
         "CUDA reported an error. GPU 0: its default stream had work in 0 % of the queries and the GPU's "
@@ -208,7 +208,7 @@ def test_streams_that_failed_near_the_end_are_compared_all_the_same() -> None:
 
 @pytest.mark.parametrize("edge", ["since", "until"])
 def test_a_window_at_the_edge_of_the_run_is_left_out(edge: str) -> None:
-    """A window of which a third lies before or after the run holds work that is not the run's."""
+    """A window of which a third lies before or after the run contains work that is not the run's."""
     run = ProfiledRun()
     began = EPOCH + run.began
     stepping(run, 100)
@@ -219,4 +219,4 @@ def test_a_window_at_the_edge_of_the_run_is_left_out(edge: str) -> None:
     )
     run.windows.counted[0] = [window]
     run.profiler.open()
-    assert lines(said(run, utilization=0.0)) == [(2, 100.0, 0.0)]
+    assert lines(time_of(run, utilization=0.0)) == [(2, 100.0, 0.0)]

@@ -1,4 +1,4 @@
-"""Where a thread is, in the words of the cell: bodies of magics, generated code, what runs the cell."""
+"""The location of a thread in the cell: bodies of magics, generated code, IPython's frames."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ TIME = (IPYTHON + "magics/execution.py", "time", 7)
 SLEEP = ("/lib/site-packages/lib.py", "sleep", 2)
 
 
-def where(text: str, *frames: tuple[str, str, int]) -> tuple[int | None, str | None, str | None]:
-    """The cell's line, the user's frame below it and the call."""
+def locate(text: str, *frames: tuple[str, str, int]) -> tuple[int | None, str | None, str | None]:
+    """Return the cell's line, the user's frame below it and the call."""
     locator = CodeLocator(NAMES.__contains__, NAMES.get, CellSource.parse(text))
     locator.begin(stack(KERNEL), None)
     location = locator.locate(stack(KERNEL, *frames))
@@ -35,41 +35,41 @@ def where(text: str, *frames: tuple[str, str, int]) -> tuple[int | None, str | N
 
 
 @pytest.mark.parametrize("above", ["", "%%gpuwatch\n", "\n\n%%gpuwatch --no-live\n\n"])
-def test_the_body_of_time_is_the_cells_own(above: str) -> None:
-    """Line 2 of what %%time runs is counted from the cell's beginning, as IPython counts it."""
+def test_the_body_of_time_has_the_cells_lines(above: str) -> None:
+    """Line 2 of what %%time runs has its number in the cell, as IPython counts."""
     text = f"{above}%%time\n\nx = 1\ny = f(x)\n"
     line = len(text.lstrip("\n").splitlines())
     body = ("<timed exec>", "<module>", 2)
-    assert where(text, CELL_1, MAGIC, TIME, body) == (line, None, None)
-    assert where(text, CELL_1, MAGIC, TIME, body, SLEEP) == (line, None, "lib.sleep")
-    assert where(text, CELL_1, MAGIC, TIME) == (line - 3, None, "interactiveshell.run_cell_magic")
+    assert locate(text, CELL_1, MAGIC, TIME, body) == (line, None, None)
+    assert locate(text, CELL_1, MAGIC, TIME, body, SLEEP) == (line, None, "lib.sleep")
+    assert locate(text, CELL_1, MAGIC, TIME) == (line - 3, None, "interactiveshell.run_cell_magic")
 
 
 def test_magics_in_magics() -> None:
-    """Of stacked magics each has its own line, and the innermost body the cell's lines."""
+    """Each of several stacked magics has its line, and the innermost body has the cell's lines."""
     text = "%%prun\n%%time\nx = 1\ny = 2\n"
     outer, inner = ("<string>", "<module>", 1), ("<timed exec>", "<module>", 2)
-    assert where(text, CELL_1, MAGIC, outer)[0] == 2
-    assert where(text, CELL_1, MAGIC, outer, MAGIC, TIME, inner)[0] == 4
+    assert locate(text, CELL_1, MAGIC, outer)[0] == 2
+    assert locate(text, CELL_1, MAGIC, outer, MAGIC, TIME, inner)[0] == 4
 
 
 def test_functions_of_a_body_and_of_another_cells() -> None:
-    """A function that the body defines is its own; one that another %%time cell defined is no line of it."""
+    """A function of the body is the cell's; one of another %%time cell is not."""
     body, step = ("<timed exec>", "<module>", 4), ("<timed exec>", "step", 2)
-    assert where("%%time\ndef step():\n    x2 = 2\n\nstep()\n", CELL_1, MAGIC, body, step)[0] == 3
-    assert where("%%time\na = 1\nb = 2\nc = 3\nstep()\n", CELL_1, MAGIC, body, step) == (
+    assert locate("%%time\ndef step():\n    x2 = 2\n\nstep()\n", CELL_1, MAGIC, body, step)[0] == 3
+    assert locate("%%time\na = 1\nb = 2\nc = 3\nstep()\n", CELL_1, MAGIC, body, step) == (
         5,
         None,
         "<timed exec>.step",
     )
 
 
-def test_a_line_magic_is_its_lines() -> None:
-    """What %time runs has the time of the line it stands in, and the calls of its own."""
+def test_a_line_magic_counts_for_its_line() -> None:
+    """What %time runs counts for its line, with the calls that it makes."""
     frames = (CELL, "<module>", 3), LINE_MAGIC, TIME, ("<timed eval>", "<module>", 1)
-    assert where("x = 1\n\n%time f(x)\n", *frames) == (3, None, None)
-    assert where("x = 1\n\n%time f(x)\n", *frames, SLEEP) == (3, None, "lib.sleep")
-    assert where("x = 1\n\n%time f(x)\n", *frames, (OTHER_CELL, "f", 4)) == (3, "In[2]:4 f", None)
+    assert locate("x = 1\n\n%time f(x)\n", *frames) == (3, None, None)
+    assert locate("x = 1\n\n%time f(x)\n", *frames, SLEEP) == (3, None, "lib.sleep")
+    assert locate("x = 1\n\n%time f(x)\n", *frames, (OTHER_CELL, "f", 4)) == (3, "In[2]:4 f", None)
 
 
 @pytest.mark.parametrize(
@@ -80,10 +80,10 @@ def test_a_line_magic_is_its_lines() -> None:
         "/scratch/compiled/ab/cabc.py",
     ],
 )
-def test_code_that_torch_compiled_is_no_file_of_the_users(path: str, monkeypatch: Any) -> None:
-    """It is named by what it is, not by its location in a cache."""
+def test_code_that_torch_compiled_is_not_the_users(path: str, monkeypatch: Any) -> None:
+    """It has the name of what it is, not of its file in a cache."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/scratch/compiled")
-    assert where("", CELL_1, ("/home/me/train.py", "step", 9), (path, "call", 4)) == (
+    assert locate("", CELL_1, ("/home/me/train.py", "step", 9), (path, "call", 4)) == (
         1,
         "train.py:9 step",
         "code compiled by torch",
@@ -113,12 +113,12 @@ PEXPECT = (
     ],
 )
 def test_waiting_for_a_child_process(frames: Any, user: str | None) -> None:
-    """A line that waits for a child says so, and where the user's code asked for it."""
-    assert where("", CELL_1, *frames) == (1, user, WAITING_FOR_CHILD)
+    """A line that waits for a child has that as its call, with the user's frame that waits."""
+    assert locate("", CELL_1, *frames) == (1, user, WAITING_FOR_CHILD)
 
 
-def test_a_users_own_wait_is_a_call_like_others() -> None:
-    """A function of the user's or of another library is not taken for one that waits for a child."""
-    assert where("", CELL_1, ("/home/me/subprocess.py", "wait", 3)) == (1, "subprocess.py:3 wait", None)
-    assert where("", CELL_1, ("/lib/site-packages/other/process.py", "join", 3)) == (1, None, "process.join")
+def test_a_users_wait_function_is_a_call_like_others() -> None:
+    """A function of the user's or another library does not count as waiting for a child."""
+    assert locate("", CELL_1, ("/home/me/subprocess.py", "wait", 3)) == (1, "subprocess.py:3 wait", None)
+    assert locate("", CELL_1, ("/lib/site-packages/other/process.py", "join", 3)) == (1, None, "process.join")
     assert (in_call("json.loads"), in_call(WAITING_FOR_CHILD)) == ("in json.loads", WAITING_FOR_CHILD)

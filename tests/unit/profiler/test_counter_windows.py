@@ -1,4 +1,4 @@
-"""What each line did to a mean over windows: told where the windows differ, and not told where they don't."""
+"""The regression of GPU activity per line: a result where the windows differ, and none where they don't."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TRUTH = {1: 4.0, 2: 97.0}
 
 
 def windows(parts: list[float], noise: float = 0.0) -> list[WindowMixture]:
-    """A window for each part of line 1; the rest is line 2's."""
+    """Return a window for each share of line 1; line 2 has the rest."""
     draw = random.Random(7)
     return [
         WindowMixture(
@@ -23,8 +23,8 @@ def windows(parts: list[float], noise: float = 0.0) -> list[WindowMixture]:
     ]
 
 
-def test_windows_that_differ_tell_each_line() -> None:
-    """Without noise the activities come out exactly."""
+def test_windows_that_differ_give_each_lines_activity() -> None:
+    """Without noise the activities are exact."""
     assert dict(activity_by_line(windows([0.0, 1.0] * 6)) or {}) == pytest.approx({1: 4.0, 2: 97.0})
 
 
@@ -45,13 +45,13 @@ def test_noise_is_averaged() -> None:
         pytest.param([], id="none"),
     ],
 )
-def test_windows_that_are_alike_tell_nothing(parts: list[float]) -> None:
-    """Any activities would fit such windows: there is no answer rather than a wrong one."""
+def test_windows_that_are_alike_give_nothing(parts: list[float]) -> None:
+    """Any activities would fit such windows: there is no result rather than a wrong one."""
     assert activity_by_line(windows(parts)) is None
 
 
-def test_what_fits_no_line_tells_nothing() -> None:
-    """Utilization that has nothing to do with the lines, as another process makes it, gives no answer."""
+def test_utilization_that_fits_no_line() -> None:
+    """Utilization of another process has nothing to do with the lines: there is no result."""
     draw = random.Random(3)
     mixed = [WindowMixture({1: part, 2: 1 - part}, draw.uniform(0, 100)) for part in [0.0, 0.5, 1.0] * 8]
     assert activity_by_line(mixed) is None
@@ -63,7 +63,7 @@ def test_one_line_is_the_mean() -> None:
 
 
 def test_rare_lines_count_together() -> None:
-    """Lines with less than a twentieth of the time get no activity, and spoil none."""
+    """Lines with less than a twentieth of the time get no activity and do not affect the others."""
     mixed = [
         WindowMixture({1: part, 2: 0.98 - part, n: 0.02}, 97.0 * (0.98 - part))
         for n, part in enumerate([0.0, 0.3, 0.6, 0.98] * 6, start=10)

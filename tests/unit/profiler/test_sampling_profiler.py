@@ -1,4 +1,4 @@
-"""Where a cell's time went: exact shares from looks whose moments and stacks are given."""
+"""Where a cell's time went: exact shares from samples with given times and stacks."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from helpers_frames import (
     ProfiledRun,
     lines,
     report,
-    said,
     stack,
+    time_of,
 )
 
 from gpuwidget.model.report import CodeTime, LineTime
@@ -33,28 +33,28 @@ from gpuwidget.profiler.sampling_profiler import SamplingProfiler
 from gpuwidget.sources import UtilizationWindow
 
 
-def alone(streams: Any) -> SamplingProfiler:
-    """A profiler with a thread of its own, for code that really runs."""
+def real_profiler(streams: Any) -> SamplingProfiler:
+    """A profiler with its thread, for code that really runs."""
     return SamplingProfiler(CodeLocator(NAMES.__contains__, NAMES.get), lambda file, line: "", streams)
 
 
 def test_shares_and_activity_of_each_line() -> None:
-    """A line has its share of the time, and the part of that in which the GPU was busy."""
+    """A line has its share of the time, and the part of it in which the GPU was busy."""
     run = ProfiledRun()
     for number in range(100):
         run.sample(WAITING if number < 60 else STEPPING, busy=int(number < 6 or number >= 65))
-    time = said(run, utilization=41.0)
+    time = time_of(run, utilization=41.0)
     assert lines(time) == [(1, 60.0, 10.0), (2, 40.0, 87.5)]
     assert (time.samples, time.reason) == (100, None)
 
 
-def test_the_call_and_the_users_own_frame() -> None:
-    """A line says the call it was in, by the name people know, and the user's deepest frame below it."""
+def test_the_call_and_the_users_frame() -> None:
+    """A line has the public name of its call, and the user's deepest frame below it."""
     run = ProfiledRun()
     for top, times in ((WAITING, 60), (STEPPING, 40)):
         for _ in range(times):
             run.sample(top)
-    first, second = said(run).lines
+    first, second = time_of(run).lines
     assert (first.call_share, second.call_share) == (60.0, None)
     assert (first.source, first.call, first.frame) == ("for x, y in loader:", "DataLoader._next_data", None)
     assert (second.source, second.call, second.frame) == ("loss = step(x, y)", None, "train.py:31 step")
@@ -63,88 +63,88 @@ def test_the_call_and_the_users_own_frame() -> None:
     ]
 
 
-def test_functions_of_other_cells_are_named_by_them() -> None:
-    """A function that another cell defined is In[2]'s; one of the cell itself is a line of the cell."""
+def test_functions_of_other_cells() -> None:
+    """A function of another cell is In[2]'s; one that the cell defines is a line of the cell."""
     run = ProfiledRun()
     for number in range(40):
         own = stack(KERNEL, (CELL, "<module>", 9), (CELL, "epoch", 5))
         other = stack(KERNEL, (CELL, "<module>", 9), (OTHER_CELL, "epoch", 4))
         run.sample(own if number % 4 else other)
-    time = said(run)
+    time = time_of(run)
     assert [(one.line, round(one.share, 6), one.frame) for one in time.lines] == [
         (5, 75.0, None),
         (9, 25.0, "In[2]:4 epoch"),
     ]
 
 
-def test_a_look_stands_for_the_time_since_the_one_before() -> None:
-    """Seldom looks count for more: shares are of time, not of looks."""
+def test_a_sample_stands_for_the_time_since_the_previous_one() -> None:
+    """Shares are of time, not of the number of samples."""
     run = ProfiledRun()
     for _ in range(20):
         run.sample(WAITING, 0.03)
         run.sample(STEPPING, 0.01)
-    assert lines(said(run)) == [(1, 75.0, 0.0), (2, 25.0, 0.0)]
+    assert lines(time_of(run)) == [(1, 75.0, 0.0), (2, 25.0, 0.0)]
 
 
-def test_what_is_no_line_of_the_cell_says_so() -> None:
-    """Time in none of the cell's lines is a row without a line, never charged to one."""
+def test_time_in_no_line_of_the_cell() -> None:
+    """It is an entry without a line and counts for no other line."""
     run = ProfiledRun()
     for number in range(40):
         run.sample(stack(KERNEL) if number % 4 == 2 else PRINTING)
-    assert [(one.line, round(one.share, 6), one.source) for one in said(run).lines] == [
+    assert [(one.line, round(one.share, 6), one.source) for one in time_of(run).lines] == [
         (3, 75.0, "print(loss)"),
         (None, 25.0, ""),
     ]
 
 
-def test_what_comes_before_and_after_the_cells_code_is_not_its() -> None:
-    """IPython compiling the cell, and the traceback made at its end, are in no share; what it awaits is."""
+def test_time_before_and_after_the_cells_code_does_not_count() -> None:
+    """IPython compiling the cell, and the traceback at its end, are in no share."""
     run = ProfiledRun(before=[KERNEL])
     compiling = stack(KERNEL, ("/lib/site-packages/IPython/core/compilerop.py", "ast_parse", 4))
     traceback = stack(KERNEL, ("/home/me/tools/stack_data/core.py", "<module>", 15))
     for top, times in ((compiling, 10), (STEPPING, 30), (traceback, 60)):
         for _ in range(times):
             run.sample(top)
-    time = said(run)
+    time = time_of(run)
     assert (lines(time), time.samples) == ([(2, 100.0, 0.0)], 30)
 
 
-def test_a_cell_that_was_never_seen_says_so() -> None:
-    """Where no look found the cell's own code there are no shares of anything else."""
+def test_a_cell_that_was_never_sampled() -> None:
+    """Without a sample in the cell's code there are no shares of anything else, but a reason."""
     run = ProfiledRun(before=[KERNEL])
     for _ in range(300):
         run.sample(stack(KERNEL))
-    time = said(run)
+    time = time_of(run)
     assert (time.lines, time.samples) == ((), 0)
     assert time.reason == "The cell's own code was not seen at work."
 
 
-def test_outside_the_cell_the_call_is_what_did_not_run_before() -> None:
-    """Other work of the kernel's is named by what it is, not by the loop that runs everything."""
+def test_the_call_outside_the_cell() -> None:
+    """The kernel's other work has the name of its function, not of the loop that runs everything."""
     run = ProfiledRun(before=[KERNEL])
     showing = stack(KERNEL, ("/lib/site-packages/IPython/core/displayhook.py", "DisplayHook.show", 4))
     for top in (PRINTING, showing, stack(KERNEL), PRINTING):
         for _ in range(10 if top is not PRINTING else 20):
             run.sample(top)
-    assert [(one.line, one.call, one.call_share) for one in said(run).lines] == [
+    assert [(one.line, one.call, one.call_share) for one in time_of(run).lines] == [
         (3, None, None),
         (None, "DisplayHook.show", pytest.approx(100 / 6)),
     ]
 
 
-def test_looks_that_fail_are_no_ones_time() -> None:
-    """Time without a look is said; where it is much there are no lines instead of shares of the rest."""
+def test_failed_samples_count_for_no_line() -> None:
+    """The reason has the missing time; where it is long there are no lines."""
     for duration, told, percent in ((8.5, [(1, 100.0, 0.0)], "5.9 %"), (10.0, [], "20 %")):
         run = ProfiledRun()
         for _ in range(800):
             run.sample(WAITING)
-        time = said(run, duration=duration, utilization=0.0)
+        time = time_of(run, duration=duration, utilization=0.0)
         assert lines(time) == told
         assert time.reason == f"For {percent} of the run its code could not be looked at."
 
 
-def test_a_look_that_fails_does_not_end_the_witness() -> None:
-    """Whatever goes wrong in a look, those after it go on."""
+def test_a_failed_sample_does_not_end_the_profiler() -> None:
+    """After an exception in one sample the next ones are taken."""
     source = "import time\nuntil = time.perf_counter() + 0.8\nwhile time.perf_counter() < until:\n    pass\n"
     failures = iter([RuntimeError("odd")])
 
@@ -154,7 +154,7 @@ def test_a_look_that_fails_does_not_end_the_witness() -> None:
                 raise error
             return 0
 
-    profiler = alone(Odd(0))
+    profiler = real_profiler(Odd(0))
     profiler.start()
     exec(compile(source, CELL, "exec"), {})
     profiler.stop()
@@ -164,8 +164,8 @@ def test_a_look_that_fails_does_not_end_the_witness() -> None:
     assert time.samples > 1
 
 
-def test_what_a_cell_awaits_runs_no_code_of_the_users() -> None:
-    """An awaited object's own attributes are never asked for."""
+def test_awaited_objects_run_no_user_code() -> None:
+    """The attributes of an awaited object are never read."""
     asked: list[str] = []
     source = "await Odd()\nawait Odd()\n"
 
@@ -187,7 +187,7 @@ def test_what_a_cell_awaits_runs_no_code_of_the_users() -> None:
         def __await__(self) -> Any:
             return Steps()
 
-    profiler = alone(FakeStreams(0))
+    profiler = real_profiler(FakeStreams(0))
     body = compile(source, CELL, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
     async def run() -> None:
@@ -203,16 +203,16 @@ def test_what_a_cell_awaits_runs_no_code_of_the_users() -> None:
 
 
 def test_a_watched_cell_within_a_cell() -> None:
-    """The lines are the watched cell's, not those of the one that runs it."""
+    """The lines are the watched cell's, not those of the cell that runs it."""
     run = ProfiledRun()
     run.profiler.attach(stack(KERNEL, (OTHER_CELL, "<module>", 5)))
     for _ in range(30):
         run.sample(stack(KERNEL, (OTHER_CELL, "<module>", 5), (CELL, "<module>", 2)))
-    assert [one.line for one in said(run).lines] == [2]
+    assert [one.line for one in time_of(run).lines] == [2]
 
 
-def test_without_streams_the_drivers_windows_tell() -> None:
-    """Where the streams can't be asked, windows that hold different mixtures give each line its activity."""
+def test_without_streams_the_regression_gives_activities() -> None:
+    """Where the streams cannot be queried, windows with different mixtures give each line's activity."""
     run = ProfiledRun(bits=None, reason="torch is not loaded")
     parts = [0.1, 0.9, 0.5, 0.2, 0.8, 0.0, 1.0, 0.3, 0.7, 0.4, 0.6, 1.0, 0.0]
     windows = [UtilizationWindow(EPOCH + 0.0001, 0.0)]
@@ -222,13 +222,13 @@ def test_without_streams_the_drivers_windows_tell() -> None:
         windows.append(UtilizationWindow(EPOCH + run.clock.monotonic() + 0.0001, 100 * part))
     run.windows.windows = windows
     run.profiler.open()
-    time = said(run)
+    time = time_of(run)
     assert lines(time) == [(2, 50.0, 100.0), (1, 50.0, 0.0)]
     assert time.reason == "Torch is not loaded. The GPU's activity is told from the driver's windows instead."
 
 
-def test_windows_that_are_all_alike_tell_nothing() -> None:
-    """Loops shorter than a window give no figure: any would fit."""
+def test_windows_that_are_all_alike_give_no_activity() -> None:
+    """Loops shorter than a window have no activity: any would fit."""
     run = ProfiledRun(bits=None, reason="torch is not loaded")
     windows = [UtilizationWindow(EPOCH + 0.0001, 0.0)]
     for _ in range(20):
@@ -237,29 +237,29 @@ def test_windows_that_are_all_alike_tell_nothing() -> None:
         windows.append(UtilizationWindow(EPOCH + run.clock.monotonic() + 0.0001, 50.0))
     run.windows.windows = windows
     run.profiler.open()
-    time = said(run)
+    time = time_of(run)
     assert lines(time) == [(1, 50.0, None), (2, 50.0, None)]
     assert time.reason == "Torch is not loaded."
 
 
-def test_too_few_looks_tell_nothing() -> None:
-    """A run of a few looks has no lines, and says why."""
+def test_too_few_samples_give_no_lines() -> None:
+    """A run of a few samples has no lines, and a reason."""
     run = ProfiledRun()
     for _ in range(19):
         run.sample(STEPPING)
-    time = said(run)
+    time = time_of(run)
     assert (time.lines, time.samples) == ((), 19)
     assert time.reason == "The run was too short to tell where its time went."
 
 
-def test_a_run_nobody_looked_at_has_no_time() -> None:
-    """Without a look there is nothing to report, and the report stays as it was."""
+def test_a_run_without_samples_has_no_time() -> None:
+    """Without a sample the report stays as it was."""
     made = report()
     assert ProfiledRun().profiler.annotate(made) is made
 
 
-def test_so_far() -> None:
-    """While the cell runs, what is known by then can be asked for."""
+def test_snapshot() -> None:
+    """While the cell runs, a snapshot has the lines so far."""
     run = ProfiledRun()
     assert run.profiler.snapshot() is None
     for _ in range(30):
@@ -269,8 +269,8 @@ def test_so_far() -> None:
     assert lines(so_far) == [(1, 100.0, 0.0)]
 
 
-def test_cuda_that_came_up_halfway_has_no_figure_before() -> None:
-    """A line most of whose time the streams could not be asked in has no activity; the others have."""
+def test_cuda_that_is_initialized_halfway() -> None:
+    """A line has no activity if its streams were mostly not queried; the others have one."""
     run = ProfiledRun()
     for _ in range(40):
         run.sample(STEPPING, busy=None)
@@ -282,20 +282,20 @@ def test_cuda_that_came_up_halfway_has_no_figure_before() -> None:
             window = WindowMean(began, began + 0.1, 100.0 if number < 10 else 0.0)
             run.windows.counted.setdefault(0, []).append(window)
     run.profiler.open()
-    assert lines(said(run)) == [(2, 50.0, None), (1, 50.0, 25.0)]
+    assert lines(time_of(run)) == [(2, 50.0, None), (1, 50.0, 25.0)]
 
 
 @pytest.mark.parametrize("name", ["line", "source", "share", "gpu_busy", "call", "frame"])
-def test_the_report_has_what_its_readers_know(name: str) -> None:
+def test_the_report_has_the_documented_names(name: str) -> None:
     """The JSON of a line has the documented names."""
     line = LineTime(1, "f()", 100.0, None, None, None)
     assert name in replace(report(), time=replace(_time(), lines=(line,))).to_dict()["time"]["lines"][0]
 
 
-def test_a_real_thread_is_looked_at_until_it_stops() -> None:
-    """The profiler of a real run sees its lines, and its thread ends with it."""
+def test_a_real_thread_is_sampled_until_it_stops() -> None:
+    """The profiler of a real run finds its lines, and its thread ends with the run."""
     source = "import time\nuntil = time.perf_counter() + 0.6\nwhile time.perf_counter() < until:\n    pass\n"
-    profiler = alone(FakeStreams(1))
+    profiler = real_profiler(FakeStreams(1))
     profiler.start()
     exec(compile(source, CELL, "exec"), {})
     profiler.stop()
@@ -310,8 +310,8 @@ def test_a_real_thread_is_looked_at_until_it_stops() -> None:
     profiler.abandon()
 
 
-class Hurrying(FakeClock):
-    """Every look at it finds it beyond when the next look is due, so that nobody waits."""
+class HurryingClock(FakeClock):
+    """Each reading is later than the next sample is due, so that nothing waits."""
 
     def monotonic(self) -> float:
         self.advance(0.1)
@@ -319,7 +319,7 @@ class Hurrying(FakeClock):
 
 
 class SlowToOpen(FakeStreams):
-    """Meeting the streams takes long, as it does while a cell in pure Python keeps the interpreter."""
+    """Opening the streams takes long, as it does while a cell in pure Python holds the GIL."""
 
     def __init__(self, clock: FakeClock) -> None:
         super().__init__(0)
@@ -332,9 +332,9 @@ class SlowToOpen(FakeStreams):
         return True
 
 
-def test_what_the_witness_does_for_itself_is_no_wait_of_the_cells(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After it has met the streams the next look is due anew: the cell did not keep it waiting meanwhile."""
-    clock = Hurrying()
+def test_opening_the_streams_does_not_delay_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After it the next sample is due anew: the cell did not delay it."""
+    clock = HurryingClock()
     streams = SlowToOpen(clock)
     names = CodeLocator(NAMES.__contains__, NAMES.get)
     profiler = SamplingProfiler(names, lambda file, line: "", streams, clock=clock)
@@ -352,14 +352,14 @@ def test_what_the_witness_does_for_itself_is_no_wait_of_the_cells(monkeypatch: p
     over.wait()
     profiler.abandon()
     assert max(late for late, _ in samples) < 1.0
-    # And the time is somebody's all the same.
+    # The time is counted all the same.
     assert sum(seconds for _, seconds in samples) > 30.0 * (streams.opened - 1) > 0
 
 
-def test_an_await_is_charged_to_its_line() -> None:
-    """While the loop waits, the time is the awaiting line's, with the call it awaits."""
+def test_an_await_counts_for_its_line() -> None:
+    """While the loop waits, the time counts for the awaiting line, with the call it awaits."""
     source = "import asyncio\nawait asyncio.sleep(0.6)\n"
-    profiler = alone(FakeStreams(0))
+    profiler = real_profiler(FakeStreams(0))
     body = compile(source, CELL, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
     async def run() -> None:
@@ -379,4 +379,4 @@ def _time() -> CodeTime:
     run = ProfiledRun()
     for _ in range(30):
         run.sample(WAITING)
-    return said(run)
+    return time_of(run)

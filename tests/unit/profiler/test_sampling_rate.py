@@ -1,4 +1,4 @@
-"""How often a running thread is looked at: as often as what that costs it allows."""
+"""The sampling rate follows what samples cost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SOMEWHERE = LocationCounts(CodeLocation(1, 0, 0, 0, 0), 1)
 
 
 def counts_of(*, ran: float | None, bits: int | None, late: float = 0.0) -> SampleCounts:
-    """Ten seconds of looks at a thread that ran for so much of each 10 ms, beside devices so busy."""
+    """Return ten seconds of samples of a thread that ran for ``ran`` of each 10 ms, with these busy bits."""
     counts = SampleCounts(0.005)
     for number in range(1000):
         counts.add(StackSample(number / 100, late, 0.01, ran), SOMEWHERE, bits)
@@ -26,35 +26,35 @@ def period(counts: SampleCounts, *, elapsed: float = 10.0, queries: bool = True,
 @pytest.mark.parametrize(
     ("ran", "bits", "expected"),
     [
-        (0.01, 0, 0.03),  # launches kernels that are over before the next
+        (0.01, 0, 0.03),  # launches kernels that end before the next
         (0.002, 0, 0.006),
-        (None, 0, 0.03),  # nobody knows that it waits
+        (None, 0, 0.03),  # whether it waits is unknown
         (0.01, None, 0.03),
-        (0.01, 1, 0.005),  # the GPU has work to go on with
+        (0.01, 1, 0.005),  # the GPU has queued work
         (0.0, 0, 0.005),  # it waits
     ],
 )
 def test_a_thread_that_the_gpu_waits_for(ran: float | None, bits: int | None, expected: float) -> None:
-    """Where what the code loses is lost to the run, looks take eight thousandths of it at most."""
+    """Where lost time makes the run longer, samples take at most eight thousandths of it."""
     assert period(counts_of(ran=ran, bits=bits)) == pytest.approx(expected, rel=0.005)
 
 
 def test_a_gpu_that_is_busy_now_and_then_waits_too() -> None:
-    """Kernels that are queued one at a time are no work to go on with."""
+    """Kernels that are queued one at a time are not queued work."""
     counts = SampleCounts(0.005)
     for number in range(1000):
         counts.add(StackSample(number / 100, 0.0, 0.01, 0.01), SOMEWHERE, number % 3 and 1)
     assert period(counts) == pytest.approx(0.03)
 
 
-def test_code_that_holds_the_interpreter() -> None:
-    """Where looks have to wait for the interpreter, they take half a percent of its time at most."""
+def test_code_that_holds_the_gil() -> None:
+    """Where samples wait for the GIL, they take half a percent of the time at most."""
     for bits in (0, 1):
         assert period(counts_of(ran=0.01, bits=bits, late=0.005)) == pytest.approx(0.018)
 
 
-def test_the_beginning_is_looked_at_closely() -> None:
-    """A short cell has as many looks as there can be; one without a GPU a quarter of them."""
+def test_the_beginning_is_sampled_at_the_full_rate() -> None:
+    """A short cell has as many samples as possible; without a GPU a quarter of them."""
     exposed, holding = counts_of(ran=0.01, bits=0), counts_of(ran=0.01, bits=0, late=0.005)
     assert period(exposed, elapsed=0.24) == 0.005
     assert period(exposed, elapsed=0.25) == pytest.approx(0.03)
@@ -64,7 +64,7 @@ def test_the_beginning_is_looked_at_closely() -> None:
 
 
 def test_other_budgets() -> None:
-    """Two percent of a core, ten thousand looks of a run, and twenty looks a second whatever they cost."""
+    """Two percent of a core, ten thousand samples per run, and at least twenty samples per second."""
     busy = counts_of(ran=0.01, bits=1)
     assert period(busy, cpu=2e-4) == pytest.approx(0.01)
     assert period(busy, elapsed=200.0) == pytest.approx(0.02)

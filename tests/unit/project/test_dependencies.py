@@ -92,7 +92,7 @@ def test_every_import_of_a_contributors_tool_is_declared() -> None:
     assert found == {}
 
 
-def test_nothing_is_declared_in_vain() -> None:
+def test_every_declared_package_is_needed() -> None:
     """A declared package is imported, or there is a reason why not."""
     imported = {
         canonicalize_name(one)
@@ -177,7 +177,7 @@ def test_all_urls_derive_from_one_setting(tmp_path: Path, setting: str, urls: di
     assert json.loads(done.stdout).get("urls", {}) == urls
 
 
-def test_an_address_that_is_none() -> None:
+def test_an_invalid_address() -> None:
     """A typing error in the setting fails the build."""
     with pytest.raises(ValueError, match="must be an https address, not 'owner/name'"):
         project_urls("owner/name")

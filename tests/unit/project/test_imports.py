@@ -84,7 +84,7 @@ def test_importing_loads_no_other_package() -> None:
     assert added & HEAVY == set()
 
 
-def test_each_outside_package_has_one_home() -> None:
+def test_each_outside_package_is_imported_in_one_place() -> None:
     """No module imports an outside package of another's, not even inside a function."""
     found = {
         path.relative_to(PACKAGE).as_posix(): packages

@@ -27,12 +27,12 @@ from tools import build_hook, check_python, chromium, demo, prometheus, summariz
 ROOT = Path(__file__).parents[3]
 
 
-def test_a_good_python_is_no_trouble() -> None:
+def test_a_good_python_is_accepted() -> None:
     """With the tests' Python nothing is missing to create an environment."""
     assert check_python.trouble("demo") is None
 
 
-def test_an_old_python_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_python_is_reported_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     """Users with only Python 3.9 read what is needed and how to select another Python."""
     monkeypatch.setattr(
         check_python, "sys", SimpleNamespace(version_info=(3, 9, 2), executable="/usr/bin/python3")
@@ -43,7 +43,7 @@ def test_an_old_python_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch) 
     )
 
 
-def test_a_missing_venv_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_venv_is_reported_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     """For Debian's Python without its venv package, the message names the package to install."""
     monkeypatch.setitem(sys.modules, "ensurepip", None)
     major, minor = sys.version_info[:2]
@@ -53,7 +53,7 @@ def test_a_missing_venv_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch)
     )
 
 
-def test_a_missing_make_and_compiler_are_told_in_one_sentence(
+def test_a_missing_make_and_compiler_are_reported_in_one_sentence(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Everything that ``make test`` lacks is listed at once, with one command that installs it."""
@@ -69,7 +69,7 @@ def test_a_missing_make_and_compiler_are_told_in_one_sentence(
     )
 
 
-def test_a_compiler_without_headers_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_compiler_without_headers_does_not_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """gcc without libc6-dev can't compile what the tests need."""
     compiler = tmp_path / "cc"
     compiler.write_text("#!/bin/sh\necho 'stdio.h: No such file or directory' >&2\nexit 1\n")
@@ -94,7 +94,7 @@ def no_chromium(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         (1000, True, [["playwright", "install"]]),
     ],
 )
-def test_a_missing_chromium_is_fetched_or_told_in_one_sentence(
+def test_a_missing_chromium_is_downloaded_or_reported_in_one_sentence(
     user: int, apt: bool, commands: list[list[str]], no_chromium: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Root gets Debian's Chromium, others Playwright's; a failure is reported with what to install."""
@@ -113,7 +113,7 @@ def test_a_missing_chromium_is_fetched_or_told_in_one_sentence(
     assert ran == commands
 
 
-def test_a_browser_that_does_not_answer_is_none(no_chromium: Path) -> None:
+def test_a_browser_that_does_not_start_does_not_count(no_chromium: Path) -> None:
     """Ubuntu's placeholder for the snap does not count as Chromium."""
     placeholder = no_chromium / "chromium"
     placeholder.write_text("#!/bin/sh\nexit 1\n")
@@ -132,7 +132,7 @@ def test_playwrights_own_chromium_is_found(no_chromium: Path) -> None:
     assert chromium.find() == str(expected)
 
 
-def test_a_missing_prometheus_is_told_in_one_sentence(
+def test_a_missing_prometheus_is_reported_in_one_sentence(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Where there is none and none can be downloaded, the run fails with what to install."""
@@ -141,7 +141,9 @@ def test_a_missing_prometheus_is_told_in_one_sentence(
     assert prometheus.main() == prometheus.MISSING
 
 
-def test_a_prometheus_without_its_promtool_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_prometheus_without_its_promtool_does_not_count(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Both programs are needed; the folder of the unpacked package is searched too."""
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.setattr(prometheus, "UNPACKED", tmp_path)
@@ -212,7 +214,7 @@ def test_the_demo_replays_where_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch)
     )
 
 
-def test_the_demo_leaves_a_users_choice_alone() -> None:
+def test_the_demo_uses_the_users_source() -> None:
     """The demo uses the user's GPUWIDGET_SOURCE."""
     assert demo.choose_source({"GPUWIDGET_SOURCE": "replay:x.jsonl"}) == (
         "replay:x.jsonl",

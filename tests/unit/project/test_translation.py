@@ -56,7 +56,7 @@ def test_a_language_is_complete(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", LANGUAGES, ids=lambda path: path.parts[-3])
-def test_what_is_filled_in_is_in_every_language(path: Path) -> None:
+def test_placeholders_are_in_every_language(path: Path) -> None:
     """The placeholders of a sentence, `%1` and so on, and its commands are all in its translation."""
     wrong = []
     for message in translation.read(path):

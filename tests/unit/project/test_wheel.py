@@ -68,7 +68,7 @@ def test_it_imports_away_from_the_sources(installed: Path) -> None:
     assert run(installed, program) == f"{gpuwidget.__version__} {installed / 'gpuwidget' / '__init__.py'}"
 
 
-def test_it_brings_the_recording(installed: Path) -> None:
+def test_it_contains_the_recording(installed: Path) -> None:
     """A machine without a GPU shows the four recorded H200s."""
     program = (
         "from gpuwidget.sources import open_source\n"
@@ -77,7 +77,7 @@ def test_it_brings_the_recording(installed: Path) -> None:
     assert run(installed, program) == str(["NVIDIA H200"] * 4)
 
 
-def test_it_holds_the_package_and_nothing_else(wheel: Path) -> None:
+def test_it_contains_the_package_and_nothing_else(wheel: Path) -> None:
     """Every file of the package is in it, types and license included, and no test, note or tool."""
     tracked = subprocess.run(
         ["git", "ls-files", "gpuwidget"], cwd=ROOT, capture_output=True, text=True, check=True
@@ -104,7 +104,7 @@ def test_it_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert wheel.stat().st_size < LARGEST
 
 
-def test_it_brings_the_notebooks(installed: Path, tmp_path: Path) -> None:
+def test_it_contains_the_notebooks(installed: Path, tmp_path: Path) -> None:
     """``gpuwidget examples`` copies the notebooks of the sources' folder, without a second copy there."""
     program = (
         "from pathlib import Path; from gpuwidget.cli.examples import copy_notebooks\n"
@@ -118,13 +118,13 @@ def test_it_brings_the_notebooks(installed: Path, tmp_path: Path) -> None:
     assert not (ROOT / "gpuwidget" / "notebooks").exists()
 
 
-def test_it_brings_the_page_that_advice_names(installed: Path) -> None:
+def test_it_contains_the_page_that_advice_links_to(installed: Path) -> None:
     """``docs/advice.md``, which a card links to, is in gpuwidget's folder."""
     page = (installed / "gpuwidget" / "docs" / "advice.md").read_text(encoding="utf-8")
     assert page == (ROOT / "docs" / "advice.md").read_text(encoding="utf-8")
 
 
-def test_it_brings_the_panel(wheel: Path) -> None:
+def test_it_contains_the_panel(wheel: Path) -> None:
     """JupyterLab finds the panel without Node and without sources, and loads less than 100 kB of it."""
     with zipfile.ZipFile(wheel) as archive:
         package = json.loads(archive.read(f"{DATA}/{LABEXTENSION}/package.json"))
@@ -150,7 +150,7 @@ def test_installing_it_enables_the_server_extension(wheel: Path, installed: Path
     assert run(installed, program) == "_load_jupyter_server_extension"
 
 
-def test_it_asks_for_no_jupyterlab_and_no_torch(wheel: Path) -> None:
+def test_it_requires_no_jupyterlab_and_no_torch(wheel: Path) -> None:
     """Installing it into a hosted notebook's image changes nothing there: those two are extras."""
     told = metadata(wheel)
     required = [text for text in told.get_all("Requires-Dist") or [] if "extra ==" not in text]

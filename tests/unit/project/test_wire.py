@@ -44,13 +44,13 @@ class Unknown:
     names: set[str]
 
 
-def test_the_file_is_what_the_dataclasses_say() -> None:
+def test_the_file_matches_the_dataclasses() -> None:
     """After a change of a dataclass, a failing test asks to generate the types again."""
     assert wire.FILE.read_text(encoding="utf-8") == wire.typescript()
     assert wire.main(["--check"]) == 0
 
 
-def test_drift_is_told(
+def test_drift_is_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """``--check`` fails on a file that differs or is missing, and changes nothing."""
@@ -107,7 +107,7 @@ export type Either = Inner | Outer;
     )
 
 
-def test_a_type_without_counterpart_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_type_without_counterpart_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     """A type without a counterpart is an error, not a guess."""
     monkeypatch.setattr(wire, "ROOTS", (Unknown,))
     with pytest.raises(TypeError, match=r"set\[str\] has no counterpart in TypeScript"):

@@ -109,7 +109,7 @@ def test_five_samples_a_second(sampler: Sampler, source: FakeSource, clock: Fake
     assert source.calls["fast 0"] == source.calls["fast 1"] == 11
 
 
-def test_memory_is_read_faster_for_who_asks(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
+def test_memory_is_read_faster_on_request(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
     """A watched cell gets memory between the samples, other subscriptions do not."""
     fast: list[Sample] = []
     usual: list[Sample] = []
@@ -124,9 +124,7 @@ def test_memory_is_read_faster_for_who_asks(sampler: Sampler, source: FakeSource
     assert source.calls["memory 0"] >= 1
 
 
-def test_counters_are_read_only_while_someone_asks(
-    sampler: Sampler, source: FakeSource, clock: FakeClock
-) -> None:
+def test_counters_are_read_only_on_request(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
     """The hardware counters are shared with other tools: they are released when no view shows them."""
     with sampler.subscribe():
         clock.until(lambda: source.calls["slow"] == 2)
@@ -142,7 +140,7 @@ def test_counters_are_read_only_while_someone_asks(
         assert source.calls["activity"] == read
 
 
-def test_windows_are_read_only_of_gpus_that_someone_asks_for(
+def test_windows_are_read_only_of_requested_gpus(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:
     """The driver's windows are read every two seconds, of requested GPUs only, and no more afterwards."""
@@ -233,7 +231,7 @@ def test_errors_of_a_gpu_that_is_lost(sampler: Sampler, source: FakeSource, cloc
         assert [one.xid for one in taken[-1].readings] == [79, 31]
 
 
-def test_what_was_not_looked_at_yet(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
+def test_values_that_were_not_read_yet(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
     """Until a GPU's errors were first read, the sample does not state that there are none."""
     taken: list[Sample] = []
     go_on = threading.Event()
@@ -269,7 +267,7 @@ def test_a_driver_that_goes_away_is_opened_again(
         assert taken[-1].origin.reason is None
 
 
-def test_a_hung_call_is_left_behind(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
+def test_a_hung_call_is_abandoned(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
     """While a call to one GPU hangs, the other goes on, and the sample has since when it is silent."""
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
@@ -291,7 +289,9 @@ def test_a_hung_call_is_left_behind(sampler: Sampler, source: FakeSource, clock:
         assert taken[-1].readings[0].memory_used == 1_000_000
 
 
-def test_nobody_waits_for_a_hung_call(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
+def test_reading_beside_a_hung_call_has_a_timeout(
+    sampler: Sampler, source: FakeSource, clock: FakeClock
+) -> None:
     """read_now returns after its timeout with what was read; the age of a reading shows in it."""
     with sampler.subscribe():
         clock.until(lambda: sampler.latest is not None)
@@ -324,7 +324,7 @@ def test_a_driver_that_hangs_while_it_is_opened(
         clock.until(lambda: sampler.latest is not None, step=0.25)
 
 
-def test_no_driver_is_looked_for_again_slowly(clock: FakeClock) -> None:
+def test_a_missing_driver_is_tried_again_slowly(clock: FakeClock) -> None:
     """Without a GPU, samples have the reason, and the driver is tried every half minute."""
     source = FakeSource(gpus=0, kind="none")
     source.reason = "No NVIDIA driver."
@@ -339,7 +339,7 @@ def test_no_driver_is_looked_for_again_slowly(clock: FakeClock) -> None:
     clock.until(lambda: threads() == set())
 
 
-def test_a_failing_subscriber_harms_nobody(sampler: Sampler, clock: FakeClock) -> None:
+def test_a_failing_subscriber_does_not_affect_others(sampler: Sampler, clock: FakeClock) -> None:
     """An exception of a subscriber reaches neither the others nor the sampling."""
     taken: list[Sample] = []
 
@@ -350,7 +350,7 @@ def test_a_failing_subscriber_harms_nobody(sampler: Sampler, clock: FakeClock) -
         clock.until(lambda: len(taken) >= 2, step=0.2)
 
 
-def test_an_error_that_no_source_foresaw(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
+def test_an_unexpected_error_of_a_source(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
     """A bug in a source ends no thread and prints no traceback: that GPU has a reason, the others go on."""
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
@@ -376,7 +376,7 @@ def test_only_the_first_waits_for_a_driver_that_hangs(
         assert sampler.wait_until_open(5.0) is False
 
 
-def test_processes_are_read_when_the_memory_moved(
+def test_processes_are_read_when_the_memory_changed(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:
     """Processes are read where the memory in use changed, and otherwise once a second."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pynvml
 import pytest
-from helpers_nvml import H200_MEMORY, STRANGER, UUIDS, Machine, in_a_process
+from helpers_nvml import H200_MEMORY, STRANGER, UUIDS, Machine, run_in_subprocess
 from nvml_standin import Standin
 
 from gpuwidget.model.gpu_process import Process
@@ -16,7 +16,7 @@ from gpuwidget.sources import nvml_messages
 # -- who is there ----------------------------------------------------------------------------------------
 
 
-def test_identity_is_what_the_driver_says(machine: Machine) -> None:
+def test_identity_comes_from_the_driver(machine: Machine) -> None:
     """Name, index, bus id, memory and versions are those of nvidia-smi."""
     machine.says("gpus=2", "driver=580.95.05", "cuda=13010", "gpu.1.name=NVIDIA L4")
     inventory = machine.source().open()
@@ -32,7 +32,7 @@ def test_identity_is_what_the_driver_says(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("raw", [b"NVIDIA H200", "NVIDIA H200"])
-def test_names_are_text_whichever_the_binding_gives(
+def test_names_are_text_whatever_the_binding_returns(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, raw: str | bytes
 ) -> None:
     """Versions of nvidia-ml-py that return bytes work like those that return text."""
@@ -42,7 +42,7 @@ def test_names_are_text_whichever_the_binding_gives(
     assert (gpu.name, gpu.uuid) == ("NVIDIA H200", "NVIDIA H200")
 
 
-def test_a_detail_that_fails_leaves_the_gpu_there(machine: Machine) -> None:
+def test_a_detail_that_fails_does_not_hide_the_gpu(machine: Machine) -> None:
     """A bus id or compute capability that can't be read is unknown, and nothing else is."""
     machine.says(
         "gpu.0.nvmlDeviceGetPciInfo_v3=error 999", "gpu.0.nvmlDeviceGetCudaComputeCapability=error 3"
@@ -51,7 +51,7 @@ def test_a_detail_that_fails_leaves_the_gpu_there(machine: Machine) -> None:
     assert (gpu.pci_bus_id, gpu.compute_capability, gpu.memory_total) == (None, None, H200_MEMORY)
 
 
-def test_a_gpu_that_cannot_be_opened_does_not_spoil_the_others(machine: Machine) -> None:
+def test_a_gpu_that_cannot_be_opened_does_not_affect_the_others(machine: Machine) -> None:
     """With one GPU off the bus, the others are read; it returns when the source is opened again."""
     machine.says("gpus=3", "gpu.1.*=error 15")
     source = machine.source()
@@ -86,7 +86,7 @@ def test_an_absent_driver_is_explained(machine: Machine, code: int, sentence: st
     assert sentence in inventory.origin.reason
 
 
-def test_a_driver_without_gpus_is_explained_and_let_go_of(machine: Machine) -> None:
+def test_a_driver_without_gpus_is_explained_and_closed(machine: Machine) -> None:
     """A driver without GPUs is reported with its version, and NVML is closed again."""
     machine.says("gpus=0")
     origin = machine.source().open().origin
@@ -105,19 +105,21 @@ def test_a_driver_that_fails_after_starting_is_explained(machine: Machine) -> No
     assert machine.source().open().origin.reason == nvml_messages.start_error(9, "")
 
 
-def test_a_binding_that_misbehaves_breaks_nothing(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_of_the_binding_is_reported(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An unexpected error of the binding is reported, not raised."""
     monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: 1 / 0)
     origin = machine.source().open().origin
     assert origin.reason == "The NVIDIA driver could not be read (ZeroDivisionError: division by zero)."
 
 
-def test_a_machine_without_the_library_is_told_what_to_install(library: Path, tmp_path: Path) -> None:
+def test_without_the_library_the_reason_names_what_to_install(library: Path, tmp_path: Path) -> None:
     """A machine without a driver is reported as such (error 12)."""
     (tmp_path / "empty").mkdir()
     standin = Standin(library, tmp_path / "standin")
     standin.library.write_bytes(b"no library")
-    reason = in_a_process(
+    reason = run_in_subprocess(
         standin,
         """
         import json
@@ -135,7 +137,7 @@ def test_a_machine_without_the_library_is_told_what_to_install(library: Path, tm
 def test_a_wrong_binding_is_explained(library: Path, tmp_path: Path, module: str, sentence: str) -> None:
     """A missing nvidia-ml-py, or an old fork of pynvml, is reported with what to do."""
     (tmp_path / "pynvml.py").write_text(module)
-    reason = in_a_process(
+    reason = run_in_subprocess(
         Standin(library, tmp_path / "standin"),
         """
         import json
@@ -151,7 +153,7 @@ def test_the_real_loader_finds_the_driver(library: Path, tmp_path: Path) -> None
     """A subprocess with nothing patched reads the GPUs through the system's loader."""
     standin = Standin(library, tmp_path / "standin")
     standin.scenario("gpus=2", "gpu.1.util=97")
-    read = in_a_process(
+    read = run_in_subprocess(
         standin,
         """
         import json
@@ -190,7 +192,7 @@ def test_a_forked_child_starts_its_own(library: Path, tmp_path: Path) -> None:
     """A child can't read what its parent opened, starts NVML itself, and never shuts the parent's down."""
     standin = Standin(library, tmp_path / "standin")
     standin.scenario("gpu.0.compute=self:1")
-    result = in_a_process(
+    result = run_in_subprocess(
         standin,
         """
         import json, os

@@ -55,7 +55,7 @@ def test_activity_is_the_difference_of_two_samples(machine: Machine) -> None:
     assert source.read_fast(gpu).missing == {}
 
 
-def test_counters_are_not_read_faster_than_they_can_tell(machine: Machine) -> None:
+def test_counters_are_not_read_faster_than_every_100_ms(machine: Machine) -> None:
     """Within 100 ms of the last sample no call is made and no value returned."""
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -74,7 +74,7 @@ def test_counters_are_not_read_faster_than_they_can_tell(machine: Machine) -> No
     assert machine.calls() == {"nvmlGpmSampleGet": 1, "nvmlGpmMetricsGet": 1}
 
 
-def test_a_gpu_without_counters_says_so(machine: Machine) -> None:
+def test_a_gpu_without_counters_has_the_reason(machine: Machine) -> None:
     """Before Hopper there is no GPM: no activity, the reason, and no further call."""
     machine.says("gpu.0.gpm=0")
     source = machine.source()
@@ -104,7 +104,7 @@ def test_counters_that_fail_for_now_are_read_again(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("end", [NvmlSource.stop_activity, NvmlSource.close])
-def test_counters_are_given_back(machine: Machine, end: Callable[[NvmlSource], None]) -> None:
+def test_counters_are_freed(machine: Machine, end: Callable[[NvmlSource], None]) -> None:
     """When no view shows them any more, or at the end, both samples of each GPU are freed once."""
     machine.says("gpus=2")
     source = machine.source()
@@ -118,7 +118,7 @@ def test_counters_are_given_back(machine: Machine, end: Callable[[NvmlSource], N
     assert machine.calls()["nvmlGpmSampleFree"] == 4
 
 
-def test_after_being_forgotten_the_counters_begin_anew(machine: Machine) -> None:
+def test_after_being_freed_the_counters_start_again(machine: Machine) -> None:
     """A new subscriber gets no window that started before its subscription."""
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -135,7 +135,7 @@ def test_after_being_forgotten_the_counters_begin_anew(machine: Machine) -> None
 # -- MIG -------------------------------------------------------------------------------------------------
 
 
-def test_slices_are_devices_of_their_own(machine: Machine) -> None:
+def test_slices_are_listed_after_their_gpu(machine: Machine) -> None:
     """A GPU precedes its slices; gaps in their numbers are skipped."""
     machine.says("gpus=2", "gpu.0.mig=0 2 5", f"gpu.0.mig.2.memory_total={18 * GIB}")
     gpus = machine.source().open().gpus
@@ -169,7 +169,7 @@ def test_a_slice_has_memory_and_processes_but_no_utilization(machine: Machine) -
     assert machine.calls() == {}
 
 
-def test_a_slice_has_counters_of_its_own(machine: Machine) -> None:
+def test_a_slice_has_counters(machine: Machine) -> None:
     """A slice's activity is read through its GPU, by its instance; the GPU with slices has none."""
     machine.says("gpu.0.mig=1", "gpu.0.mig.1.gpm.2=12.5")
     source = machine.source()
@@ -211,7 +211,7 @@ def test_a_slice_that_was_taken_away_is_lost(machine: Machine) -> None:
         source.read_memory(slice_)
 
 
-def test_a_slice_that_cannot_be_named_does_not_spoil_the_others(machine: Machine) -> None:
+def test_a_slice_that_cannot_be_read_does_not_affect_the_others(machine: Machine) -> None:
     """An error of one slice does not concern the others."""
     machine.says("gpu.0.mig=0 1", "gpu.0.mig.0.nvmlDeviceGetUUID=error 999")
     assert [gpu.mig_index for gpu in machine.source().open().gpus] == [None, 1]

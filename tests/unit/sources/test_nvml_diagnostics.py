@@ -45,7 +45,7 @@ def test_a_gpu_with_troubles(standin: Standin) -> None:
     assert (gpu.pcie_width, gpu.pcie_width_max) == (8, 16)
 
 
-def test_what_a_gpu_does_not_say_is_unknown(standin: Standin) -> None:
+def test_unsupported_values_are_unknown(standin: Standin) -> None:
     """Unsupported values, as on a consumer card, are None with the reason; the rest is known."""
     names = ("RemappedRows", "EccMode", "TotalEccErrors", "MigMode")
     standin.scenario(*(f"gpu.0.nvmlDeviceGet{name}=error 3" for name in names))

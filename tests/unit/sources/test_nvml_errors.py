@@ -25,7 +25,7 @@ READERS: list[Callable[..., object]] = [
 
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("code", [15, 16])
-def test_a_lost_gpu_is_known_by_every_call(machine: Machine, read: Callable[..., object], code: int) -> None:
+def test_every_call_reports_a_lost_gpu(machine: Machine, read: Callable[..., object], code: int) -> None:
     """A GPU off the bus or in need of a reset is lost, the other goes on."""
     source = machine.source()
     machine.says("gpus=2")
@@ -38,9 +38,7 @@ def test_a_lost_gpu_is_known_by_every_call(machine: Machine, read: Callable[...,
 
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("code", [1, 9, 18, 28])
-def test_a_lost_driver_is_known_by_every_call(
-    machine: Machine, read: Callable[..., object], code: int
-) -> None:
+def test_every_call_reports_a_lost_driver(machine: Machine, read: Callable[..., object], code: int) -> None:
     """When the driver goes away, every read raises the error that asks to open it again, with the reason."""
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -49,7 +47,7 @@ def test_a_lost_driver_is_known_by_every_call(
         read(source, gpu)
 
 
-def test_opening_again_starts_anew(machine: Machine) -> None:
+def test_opening_again_renews_every_handle(machine: Machine) -> None:
     """After a loss, NVML is shut down and started, and every handle is new."""
     machine.says("gpus=2")
     source = machine.source()
@@ -61,7 +59,7 @@ def test_opening_again_starts_anew(machine: Machine) -> None:
     assert calls["nvmlDeviceGetHandleByIndex_v2"] == 2
 
 
-def test_what_was_given_up_is_asked_anew_after_opening(machine: Machine) -> None:
+def test_unsupported_values_are_tried_again_after_opening(machine: Machine) -> None:
     """A new driver may support what the old one did not."""
     machine.says("gpu.0.nvmlDeviceGetUtilizationRates=error 13")
     source = machine.source()
@@ -72,7 +70,7 @@ def test_what_was_given_up_is_asked_anew_after_opening(machine: Machine) -> None
     assert source.read_fast(gpu).utilization == 3.0
 
 
-def test_closing_lets_go_of_the_driver_once(machine: Machine) -> None:
+def test_closing_shuts_the_driver_down_once(machine: Machine) -> None:
     """Close may be called twice, and on a source that was never opened; then nothing can be read."""
     source = machine.source()
     source.close()
@@ -88,7 +86,7 @@ def test_closing_lets_go_of_the_driver_once(machine: Machine) -> None:
 # -- calls that hang -------------------------------------------------------------------------------------
 
 
-def test_a_hung_call_holds_up_nobody(machine: Machine) -> None:
+def test_a_hung_call_does_not_delay_other_gpus(machine: Machine) -> None:
     """While one GPU does not answer, the same source reads another."""
     machine.says("gpus=2")
     source = machine.source()

@@ -43,7 +43,7 @@ def test_this_process_is_found_by_its_pid(machine: Machine) -> None:
     assert listed == (Process(os.getpid(), "compute", 5, *identity),)
 
 
-def test_in_a_container_nobody_is_named(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_container_no_process_is_named(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a container the host's process ids do not match: user and program stay unknown."""
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
     machine.says("gpu.0.compute=self:5")
@@ -82,7 +82,7 @@ def test_processes_that_cannot_be_listed_have_a_reason(machine: Machine) -> None
     assert source.read_fast(gpu).missing == {}
 
 
-def test_a_list_that_fails_for_now_makes_the_whole_unknown(machine: Machine) -> None:
+def test_a_list_that_fails_makes_all_processes_unknown(machine: Machine) -> None:
     """One of the two lists alone does not pass for all; a GPU without graphics has only the other."""
     machine.says(f"gpu.0.compute={STRANGER}:1", "gpu.0.nvmlDeviceGetGraphicsRunningProcesses_v3=error 999")
     source = machine.source()
@@ -102,9 +102,7 @@ def test_a_list_that_fails_for_now_makes_the_whole_unknown(machine: Machine) -> 
     ("driver", "scrambled"),
     [("535.43.02", True), ("535.54.03", True), ("535.86.05", False), ("580.159.04", False), ("x", False)],
 )
-def test_drivers_that_scramble_processes_are_not_believed(
-    machine: Machine, driver: str, scrambled: bool
-) -> None:
+def test_process_lists_of_faulty_drivers_are_not_used(machine: Machine, driver: str, scrambled: bool) -> None:
     """535.43 to 535.85 reported wrong pids and sizes: unknown, with the reason."""
     machine.says(f"driver={driver}", f"gpu.0.compute={STRANGER}:1")
     source = machine.source()

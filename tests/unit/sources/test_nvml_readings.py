@@ -60,7 +60,7 @@ def test_power_falls_back_where_the_instant_field_is_not_there(machine: Machine,
     }
 
 
-def test_power_for_which_a_passing_error_is_reported_does_not_fall_back(machine: Machine) -> None:
+def test_power_does_not_fall_back_after_a_transient_error(machine: Machine) -> None:
     """One failed read of instant power does not change the quantity."""
     machine.says("gpu.0.field.186=error 999", "gpu.0.power_average=123.5")
     source = machine.source()
@@ -71,7 +71,7 @@ def test_power_for_which_a_passing_error_is_reported_does_not_fall_back(machine:
     assert source.read_fast(gpu).power_w == 200.0
 
 
-def test_one_metric_never_spoils_the_others(machine: Machine) -> None:
+def test_one_metric_never_affects_the_others(machine: Machine) -> None:
     """A value that can't be read is None with its reason, and is tried again; the others are read."""
     machine.says("gpu.0.nvmlDeviceGetUtilizationRates=error 10", f"gpu.0.memory_used={GIB}")
     source = machine.source()
@@ -84,7 +84,7 @@ def test_one_metric_never_spoils_the_others(machine: Machine) -> None:
     assert source.read_fast(gpu) == FastReadings(5.0, 0.0, 0, 76.0, {})
 
 
-def test_an_error_without_words_of_ours_is_told_in_the_drivers(machine: Machine) -> None:
+def test_an_error_without_a_message_quotes_the_driver(machine: Machine) -> None:
     """A rare error has a readable reason too."""
     machine.says("gpu.0.nvmlDeviceGetUtilizationRates=error 20")
     source = machine.source()
@@ -95,7 +95,7 @@ def test_an_error_without_words_of_ours_is_told_in_the_drivers(machine: Machine)
 @pytest.mark.parametrize(
     ("code", "reason"), [(3, nvml_messages.PERMANENT[3]), (13, nvml_messages.PERMANENT[13])]
 )
-def test_what_a_gpu_does_not_have_is_not_asked_again(machine: Machine, code: int, reason: str) -> None:
+def test_an_unsupported_value_is_not_read_again(machine: Machine, code: int, reason: str) -> None:
     """Not supported, or too old a driver: remembered for that value of that GPU only."""
     machine.says("gpus=2", f"gpu.0.nvmlDeviceGetUtilizationRates=error {code}")
     source = machine.source()
@@ -142,7 +142,7 @@ def test_a_failing_v2_does_not_become_v1(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("line", ["gpu.0.nvmlDeviceGetMemoryInfo_v2=error 3", "gpu.0.memory_total=0"])
-def test_a_gpu_without_memory_of_its_own_shows_the_hosts(
+def test_a_gpu_with_unified_memory_shows_the_hosts(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
     """GB10 and Jetson use the host's memory: it is shown, labelled as unified."""
@@ -158,7 +158,7 @@ def test_a_gpu_without_memory_of_its_own_shows_the_hosts(
 # -- the steady and the slow calls -----------------------------------------------------------------------
 
 
-def test_steady_readings(machine: Machine) -> None:
+def test_status_readings(machine: Machine) -> None:
     """Temperatures, clock, P-state, limit and throttle reasons, in six calls."""
     machine.says(
         "gpu.0.power_limit=650",
@@ -175,7 +175,7 @@ def test_steady_readings(machine: Machine) -> None:
     assert sum(machine.calls().values()) == 6
 
 
-def test_every_steady_value_can_be_missing(machine: Machine) -> None:
+def test_every_status_value_can_be_missing(machine: Machine) -> None:
     """Each missing value has its reason, none is 0."""
     machine.says(
         "gpu.0.nvmlDeviceGetEnforcedPowerLimit=error 3",
@@ -242,7 +242,7 @@ def test_energy_and_the_utilization_window(machine: Machine) -> None:
     assert (calls["nvmlDeviceGetTotalEnergyConsumption"], calls["nvmlDeviceGetSamples"]) == (2, 2)
 
 
-def test_errors_reported_while_somebody_watches(machine: Machine) -> None:
+def test_errors_reported_while_the_source_is_open(machine: Machine) -> None:
     """The newest XID has the time it was read; one from before opening is not reported as new. No call
     waits."""
     machine.says("gpu.0.xids=31")
@@ -282,7 +282,7 @@ def test_errors_while_another_gpu_is_lost(machine: Machine) -> None:
     assert source.open().xids[first.uuid] == (13, EPOCH + 60.0)
 
 
-def test_errors_that_came_under_a_hung_call(machine: Machine) -> None:
+def test_errors_during_a_hung_call(machine: Machine) -> None:
     """A driver that is not shut down, since a call hangs in it, keeps its event sets for us."""
     machine.says("gpus=2")
     source = machine.source()
@@ -294,7 +294,7 @@ def test_errors_that_came_under_a_hung_call(machine: Machine) -> None:
     hung.let_go(machine)
 
 
-def test_a_driver_that_keeps_no_errors_any_more_is_asked_anew(machine: Machine) -> None:
+def test_a_lost_event_set_is_registered_again(machine: Machine) -> None:
     """Where the driver lost its event set, that is reported, and a new one is registered."""
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -311,7 +311,7 @@ def test_a_driver_that_keeps_no_errors_any_more_is_asked_anew(machine: Machine) 
     ("error", "reason"),
     [(3, "not supported by this GPU"), (4, "this user or container may not read it")],
 )
-def test_errors_that_nobody_may_see_are_unknown(machine: Machine, error: int, reason: str) -> None:
+def test_errors_that_may_not_be_read_are_unknown(machine: Machine, error: int, reason: str) -> None:
     """No permission, no ECC memory: the value is unknown with its reason, and what was created is freed."""
     machine.says(
         f"gpu.0.nvmlDeviceRegisterEvents=error {error}",
@@ -339,7 +339,7 @@ def test_the_drivers_windows_of_utilization(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("line", ["gpu.0.samples=0", "gpu.0.samples=3"])
-def test_a_window_that_is_not_known_yet_is_asked_for_again(machine: Machine, line: str) -> None:
+def test_an_unknown_window_is_measured_again(machine: Machine, line: str) -> None:
     """A driver with too few samples so far gives no window, until it has enough."""
     machine.says(line, "gpu.0.nvmlDeviceGetTotalEnergyConsumption=error 3")
     source = machine.source()

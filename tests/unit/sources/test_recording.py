@@ -92,7 +92,7 @@ def test_what_is_recorded_replays_the_same(tmp_path: Path, name: str) -> None:
     assert (activity.since, activity.until) == (1000.0, 1000.5)
 
 
-def test_its_lines_have_the_keys_of_the_shipped_recording(tmp_path: Path) -> None:
+def test_its_lines_have_the_keys_of_the_packaged_recording(tmp_path: Path) -> None:
     """The user's recordings have the format of the packaged one."""
     one = h200(0)
     path = tmp_path / "run.jsonl"
@@ -136,7 +136,7 @@ def test_lost_gpus_and_graphics_processes_come_back_as_such(tmp_path: Path) -> N
     assert list(read(path).times) == [0.0, 0.0]
 
 
-def test_it_says_in_a_line_what_it_does_and_how_to_play_it(tmp_path: Path) -> None:
+def test_it_prints_what_it_does_and_how_to_play_it(tmp_path: Path) -> None:
     """One line at the start, one at the end."""
     one = h200(0)
     path = tmp_path / "my run.jsonl"
@@ -174,7 +174,7 @@ def test_an_existing_file_is_left_as_it_is(tmp_path: Path) -> None:
     assert path.read_text() == "precious"
 
 
-def test_nothing_to_record_and_nowhere_to_write_are_sentences(tmp_path: Path) -> None:
+def test_nothing_to_record_and_nowhere_to_write_are_reported(tmp_path: Path) -> None:
     """No file is left behind."""
     one = h200(0)
     path = tmp_path / "no" / "run.jsonl"
@@ -187,7 +187,7 @@ def test_nothing_to_record_and_nowhere_to_write_are_sentences(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The system's error is reported, without a traceback."""
     one = h200(0)
 
@@ -217,7 +217,7 @@ def why_not(path: Path) -> str:
     return str(caught.value)
 
 
-def test_a_file_cut_short_is_said_to_be(tmp_path: Path) -> None:
+def test_a_truncated_file_is_reported(tmp_path: Path) -> None:
     """A truncated file, compressed or not, is reported as incomplete, with what to do."""
     plain = whole(tmp_path / "x.jsonl")
     packed = tmp_path / "x.jsonl.gz"
@@ -230,7 +230,7 @@ def test_a_file_cut_short_is_said_to_be(tmp_path: Path) -> None:
         )
 
 
-def test_an_empty_file_and_one_without_readings_are_said_to_be(tmp_path: Path) -> None:
+def test_an_empty_file_and_one_without_readings_are_reported(tmp_path: Path) -> None:
     """A recording without ticks is reported, also where the file is well-formed."""
     empty = write(tmp_path / "x.jsonl")
     begun = write(tmp_path / "y.jsonl", meta())
@@ -270,9 +270,7 @@ def test_an_empty_file_and_one_without_readings_are_said_to_be(tmp_path: Path) -
         (b"\x1f\x8b no gzip after all", "Unknown compression method"),
     ],
 )
-def test_any_other_file_is_no_recording_and_the_line_is_named(
-    tmp_path: Path, content: bytes, reason: str
-) -> None:
+def test_any_other_file_is_rejected_with_the_line(tmp_path: Path, content: bytes, reason: str) -> None:
     """A wrong path never ends in a traceback."""
     path = tmp_path / "x"
     path.write_bytes(content)

@@ -24,7 +24,7 @@ def clock() -> SetClock:
     return SetClock(0.0)
 
 
-def test_without_a_path_the_shipped_recording_of_four_h200s_plays(clock: SetClock) -> None:
+def test_without_a_path_the_packaged_recording_of_four_h200s_plays(clock: SetClock) -> None:
     """A machine without a GPU shows true values, labelled as a recording."""
     found = open_source("replay", clock).open()
     assert (found.origin.kind, found.origin.reason) == ("replay", None)
@@ -135,9 +135,7 @@ def test_the_position_follows_the_wall_clock(clock: SetClock, four_ticks: str) -
     assert played[0] == played[1] == [0.0, 0.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 0.0]
 
 
-def test_played_once_it_begins_when_opened_and_holds_its_last_moment(
-    clock: SetClock, four_ticks: str
-) -> None:
+def test_played_once_it_starts_when_opened_and_stays_at_its_end(clock: SetClock, four_ticks: str) -> None:
     """A recording played once is labelled so, starts at its start, and does not rewind when opened again."""
     clock.now = 1000.25
     source = open_source(f"replay-once:{four_ticks}", clock)
@@ -153,7 +151,7 @@ def test_played_once_it_begins_when_opened_and_holds_its_last_moment(
     assert seen == [(0.0, 1000.0), (1.0, 1125.0), (3.0, 1325.0), (3.0, 1400.0), (3.0, 1400.0)]
 
 
-def test_energy_never_falls_when_the_recording_begins_again(clock: SetClock, four_ticks: str) -> None:
+def test_energy_never_falls_when_the_recording_restarts(clock: SetClock, four_ticks: str) -> None:
     """An energy taken across the end of the loop is what was drawn: 100 W are 100 J a second throughout."""
     clock.now = 1_700_000_001.0
     source = ReplaySource(four_ticks, loop=True, clock=clock)
@@ -241,7 +239,7 @@ def test_activity_is_the_mean_of_the_windows_since_the_last_call(clock: SetClock
     assert (across.since, across.until, across.sm) == (105.0, 107.0, 50.0)
 
 
-def test_activity_begins_anew_after_nobody_asked_for_it(clock: SetClock, counters: str) -> None:
+def test_activity_starts_again_after_a_stop(clock: SetClock, counters: str) -> None:
     """After stop_activity the next call is the first again; a clock set back does no harm."""
     clock.now = 100.0
     source = ReplaySource(counters, loop=True, clock=clock)
@@ -258,7 +256,7 @@ def test_activity_begins_anew_after_nobody_asked_for_it(clock: SetClock, counter
     assert (after.since, after.until, after.sm) == (90.0, 94.0, 65.0)
 
 
-def test_activity_after_hours_is_that_of_the_last_round(clock: SetClock, counters: str) -> None:
+def test_activity_after_hours_is_that_of_the_last_loop(clock: SetClock, counters: str) -> None:
     """A long gap between two calls costs no more than one loop of the recording."""
     clock.now = 0.0
     source = ReplaySource(counters, loop=True, clock=clock)
@@ -313,7 +311,7 @@ def test_a_file_that_cannot_be_played_is_explained(clock: SetClock, tmp_path: Pa
     )
 
 
-def test_a_file_made_anew_is_read_anew(clock: SetClock, tmp_path: Path) -> None:
+def test_a_changed_file_is_read_again(clock: SetClock, tmp_path: Path) -> None:
     """Opening again is cheap while the file is the same, and reads a file that changed."""
     path = write(tmp_path / "x.jsonl", meta(), tick(0, values(util=1)))
     source = ReplaySource(str(path), loop=True, clock=clock)
@@ -329,7 +327,7 @@ def test_a_file_made_anew_is_read_anew(clock: SetClock, tmp_path: Path) -> None:
         source.read_fast(gpu)
 
 
-def test_the_shipped_recording_tells_what_utilization_alone_hides(clock: SetClock) -> None:
+def test_the_packaged_recording_shows_what_utilization_hides(clock: SetClock) -> None:
     """GPUs that wait for a slow rank show 100 % while their multiprocessors are nearly idle."""
     clock.now = 135.2 * 1000 + 80.0
     source = ReplaySource(None, loop=True, clock=clock)

@@ -25,12 +25,12 @@ from gpuwidget.sources.throttle_reasons import needing_attention, reason_mask, r
         (0x25, ("too hot", "power cap", "idle")),
     ],
 )
-def test_each_reason_has_its_word_and_the_worst_comes_first(mask: int, expected: tuple[str, ...]) -> None:
+def test_each_reason_has_its_name_and_the_worst_comes_first(mask: int, expected: tuple[str, ...]) -> None:
     """Users see names instead of a bit mask."""
     assert reason_names(mask) == expected
 
 
-def test_the_general_slowdown_gives_way_to_the_one_that_says_why() -> None:
+def test_the_general_slowdown_gives_way_to_the_specific_one() -> None:
     """One cause is named once."""
     assert reason_names(0x8 | 0x40) == ("too hot (hardware)",)
     assert reason_names(0x8 | 0x80) == ("power brake",)
@@ -41,7 +41,7 @@ def test_a_reason_of_a_newer_driver_is_not_hidden() -> None:
     assert reason_names(0x800 | 0x4) == ("power cap", "reason 0x800")
 
 
-def test_idle_and_settings_are_no_trouble() -> None:
+def test_idle_and_settings_need_no_attention() -> None:
     """Only reasons that want power or cooling need attention."""
     assert needing_attention(reason_names(0x1FF)) == (
         "too hot (hardware)",
@@ -54,7 +54,7 @@ def test_idle_and_settings_are_no_trouble() -> None:
 
 
 @pytest.mark.parametrize("bits", [0x0, 0x1, 0x4, 0x8, 0x40, 0x1 | 0x2 | 0x10 | 0x20 | 0x100, 0x604, 0x804])
-def test_words_can_be_written_down_as_bits_again(bits: int) -> None:
+def test_names_convert_back_to_bits(bits: int) -> None:
     """A recording made from names plays the same names."""
     assert reason_mask(reason_names(bits)) == bits
     assert reason_mask(("somebody else's word",)) == 0

@@ -70,8 +70,8 @@ def test_a_child_and_its_child_belong_to_this_process() -> None:
     assert child.stdout is not None
     try:
         grandchild = int(child.stdout.readline())
-        family = OwnProcessTree()
-        assert [family.contains(pid) for pid in (ME, child.pid, grandchild, os.getppid(), 1)] == [
+        tree = OwnProcessTree()
+        assert [tree.contains(pid) for pid in (ME, child.pid, grandchild, os.getppid(), 1)] == [
             True,
             True,
             True,
@@ -83,26 +83,26 @@ def test_a_child_and_its_child_belong_to_this_process() -> None:
     assert OwnProcessTree().contains(child.pid) is False
 
 
-def test_a_reused_pid_is_not_taken_for_family(
+def test_a_reused_pid_is_unrelated(
     table: Callable[[dict[int, tuple[float, int]]], Table],
 ) -> None:
     """An unrelated process that got the id of a dead child is not a child, and the other way round."""
     rows = table({50: (20.0, ME), 60: (20.0, 7), 7: (5.0, 1)}).rows
     clock = ManualClock()
-    family = OwnProcessTree(clock)
-    assert (family.contains(50), family.contains(60)) == (True, False)
+    tree = OwnProcessTree(clock)
+    assert (tree.contains(50), tree.contains(60)) == (True, False)
     rows[50], rows[60] = (30.0, 7), (30.0, ME)
     clock.now = 2.0
-    assert (family.contains(50), family.contains(60)) == (False, True)
+    assert (tree.contains(50), tree.contains(60)) == (False, True)
 
 
-def test_a_parent_younger_than_its_child_is_a_stranger(
+def test_a_parent_younger_than_its_child_is_unrelated(
     table: Callable[[dict[int, tuple[float, int]]], Table],
 ) -> None:
     """The reused id of a dead parent does not lead to this process."""
     table({50: (20.0, 40), 40: (25.0, ME), 51: (20.0, 41)})
-    family = OwnProcessTree(ManualClock())
-    assert (family.contains(50), family.contains(51), family.contains(99)) == (False, False, False)
+    tree = OwnProcessTree(ManualClock())
+    assert (tree.contains(50), tree.contains(51), tree.contains(99)) == (False, False, False)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_parent_younger_than_its_child_is_a_stranger(
         ({50: (20.0, 40, 7), 40: (15.0, 1, 7)}, False),
     ],
 )
-def test_an_orphan_is_told_by_its_session(
+def test_an_orphan_is_found_by_its_session(
     table: Callable[[dict[int, tuple[float, int]]], Table], rows: dict[int, tuple[float, int]], ours: bool
 ) -> None:
     """What a kernel started belongs to it after its parent died, unless it created a session."""
@@ -122,20 +122,20 @@ def test_an_orphan_is_told_by_its_session(
     assert OwnProcessTree(ManualClock()).contains(50) is ours
 
 
-def test_who_was_ours_stays_ours(table: Callable[[dict[int, tuple[float, int]]], Table]) -> None:
+def test_a_descendant_stays_a_descendant(table: Callable[[dict[int, tuple[float, int]]], Table]) -> None:
     """A worker that was seen before its parent died still counts, in later runs too."""
     rows = table({50: (20.0, 40), 40: (15.0, ME)}).rows
     clock = ManualClock()
-    family = OwnProcessTree(clock)
-    assert family.contains(50)
+    tree = OwnProcessTree(clock)
+    assert tree.contains(50)
     del rows[40]
     rows[50] = (20.0, 1)
     clock.now = 100.0
-    assert family.contains(50)
+    assert tree.contains(50)
     for pid in range(1000, 4000):
-        family.contains(pid)
+        tree.contains(pid)
     clock.now = 200.0
-    assert family.contains(50)
+    assert tree.contains(50)
     assert processes.own_process_tree() is processes.own_process_tree()
 
 
@@ -164,7 +164,7 @@ def test_a_daemon_of_a_session_leader() -> None:
     assert done.stdout == "True True\n"
 
 
-def test_several_families_are_told_apart(
+def test_several_process_trees_are_distinguished(
     table: Callable[[dict[int, tuple[float, int]]], Table],
 ) -> None:
     """Each process belongs to its nearest root, or to none."""
@@ -179,28 +179,28 @@ def test_several_families_are_told_apart(
         400: (20.0, 1),
     }
     table(rows)
-    families = ProcessTrees(ManualClock())
-    families.set_roots([100, 200, 300, 999])
-    found = {pid: families.root_of(pid) for pid in (*rows, 999, ME)}
+    trees = ProcessTrees(ManualClock())
+    trees.set_roots([100, 200, 300, 999])
+    found = {pid: trees.root_of(pid) for pid in (*rows, 999, ME)}
     theirs = {100: 100, 101: 100, 102: 100, 200: 200, 201: 200, 300: 300, 301: 300}
     assert found == theirs | dict.fromkeys((400, 999, ME))
 
 
-def test_families_come_and_go(table: Callable[[dict[int, tuple[float, int]]], Table]) -> None:
+def test_process_trees_come_and_go(table: Callable[[dict[int, tuple[float, int]]], Table]) -> None:
     """A restarted kernel does not inherit its predecessor's orphans, even with the same id."""
     rows: dict[int, Any] = table({100: (20.0, ME), 50: (21.0, 100), 51: (21.0, 60), 60: (20.0, 1)}).rows
-    families = ProcessTrees(ManualClock())
-    families.set_roots([100])
-    assert (families.root_of(50), families.root_of(51)) == (100, None)
-    families.set_roots([100, 60])
-    assert (families.root_of(50), families.root_of(51)) == (100, 60)
-    families.set_roots([60])
-    assert (families.root_of(50), families.root_of(51)) == (None, 60)
-    families.set_roots([100, 60])
-    assert families.root_of(50) == 100
+    trees = ProcessTrees(ManualClock())
+    trees.set_roots([100])
+    assert (trees.root_of(50), trees.root_of(51)) == (100, None)
+    trees.set_roots([100, 60])
+    assert (trees.root_of(50), trees.root_of(51)) == (100, 60)
+    trees.set_roots([60])
+    assert (trees.root_of(50), trees.root_of(51)) == (None, 60)
+    trees.set_roots([100, 60])
+    assert trees.root_of(50) == 100
     rows[100] = (40.0, ME)
-    families.set_roots([100, 60])
-    assert (families.root_of(50), families.root_of(51)) == (None, 60)
+    trees.set_roots([100, 60])
+    assert (trees.root_of(50), trees.root_of(51)) == (None, 60)
 
 
 def test_a_circle_of_parents_ends(table: Callable[[dict[int, tuple[float, int]]], Table]) -> None:
@@ -209,39 +209,39 @@ def test_a_circle_of_parents_ends(table: Callable[[dict[int, tuple[float, int]]]
     assert OwnProcessTree(ManualClock()).contains(50) is False
 
 
-def test_family_is_looked_up_once_in_a_while(
+def test_descent_is_checked_every_two_seconds(
     table: Callable[[dict[int, tuple[float, int]]], Table],
 ) -> None:
     """Many queries for the same process cost one check in two seconds; queries for ourselves cost none."""
     counted = table({50: (20.0, 40), 40: (15.0, ME)})
     clock = ManualClock()
-    family = OwnProcessTree(clock)
+    tree = OwnProcessTree(clock)
     counted.looks = 0
     for _ in range(100):
-        assert family.contains(50)
-        assert family.contains(ME)
+        assert tree.contains(50)
+        assert tree.contains(ME)
     assert counted.looks == 2
     clock.now = 2.0
-    assert family.contains(50)
+    assert tree.contains(50)
     assert counted.looks == 3
 
 
-def test_a_long_lived_process_remembers_only_so_much(
+def test_the_cache_of_a_long_lived_process_is_bounded(
     table: Callable[[dict[int, tuple[float, int]]], Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many processes come and go, the cache stays small."""
     monkeypatch.setattr(processes, "_identify", lambda pid, origin: Identity("ada", str(pid), ""))
     table(dict.fromkeys(range(2, 5000), (20.0, 1)))
-    family, directory = OwnProcessTree(ManualClock()), ProcessDirectory(ManualClock())
+    tree, directory = OwnProcessTree(ManualClock()), ProcessDirectory(ManualClock())
     for pid in range(2, 5000):
-        family.contains(pid)
+        tree.contains(pid)
         directory.look_up(pid)
-    assert len(family._trees._roots_found) <= 1024
+    assert len(tree._trees._roots_found) <= 1024
     table(dict.fromkeys(range(2, 5000), (20.0, ME)))
-    kin = OwnProcessTree(ManualClock())
+    tree = OwnProcessTree(ManualClock())
     for pid in range(2, 5000):
-        kin.contains(pid)
-    assert len(kin._trees._roots_found) <= 1024
+        tree.contains(pid)
+    assert len(tree._trees._roots_found) <= 1024
     assert len(directory._known) <= 1024
 
 
@@ -286,7 +286,7 @@ def test_the_notebook_that_a_process_runs_for(session: str | None, notebook: str
     assert processes.notebook_of(child.pid) is None
 
 
-def test_names_are_asked_once_for_each_process(
+def test_names_are_read_once_for_each_process(
     table: Callable[[dict[int, tuple[float, int]]], Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process is looked up once; a later one with its id, and one that has ended, are distinguished."""
@@ -336,7 +336,7 @@ def test_the_hosts_pid_namespace_is_known_by_its_inode(
     assert answer is ours
 
 
-def test_without_namespaces_nobody_can_say(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_namespaces_process_ids_do_not_match(monkeypatch: pytest.MonkeyPatch) -> None:
     """A system without namespaces counts as one whose ids do not match."""
 
     def absent(path: str) -> os.stat_result:
@@ -377,7 +377,7 @@ def test_memory_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
     assert processes.peak_resident_memory() is None
 
 
-def test_family_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_descent_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
     """On other systems parents come from psutil."""
     monkeypatch.setattr(psutil, "LINUX", False)
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
@@ -389,7 +389,7 @@ def test_family_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not OwnProcessTree().contains(child.pid)
 
 
-def test_host_memory_is_what_no_program_could_get() -> None:
+def test_host_memory_in_use_is_total_less_available() -> None:
     """Total, and total less available."""
     memory = psutil.virtual_memory()
     host = processes.host_memory()
@@ -433,7 +433,7 @@ def test_cpu_time_of_children_and_theirs() -> None:
     assert after.alive <= before.alive + 0.1
 
 
-def test_who_has_a_cuda_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whether_a_process_has_a_cuda_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A CUDA context is detected by memory mapped from CUDA's device: an open file may be NVML's."""
     device = tmp_path / "nvidia-uvm"
     device.write_bytes(b"0")

@@ -1,4 +1,4 @@
-"""A process that uses the first of two GPUs, and the driver's readings of it."""
+"""A process that uses the first of two GPUs, and a GPU monitor with given samples."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fakes import FakeClock, FakeSource
 from helpers_torch import make_torch
 
 from gpuwidget.kernel.devices import default_device, device_choices
-from gpuwidget.kernel.devices.device_choices import Observer
+from gpuwidget.kernel.devices.device_choices import GpuMonitor
 from gpuwidget.model.samples import Sample
 from gpuwidget.sampler import Sampler
 from gpuwidget.system import processes
@@ -26,16 +26,16 @@ def torch_in_use(monkeypatch: pytest.MonkeyPatch) -> Any:
     return made
 
 
-def observe(
+def fake_monitor(
     monkeypatch: pytest.MonkeyPatch,
-    answer: Callable[[float], Sample | None],
+    read: Callable[[float], Sample | None],
     *,
     pids_match: bool,
     clock: FakeClock,
 ) -> None:
-    """Set the readings of the process's one observer to ``answer``, which gets the timeout."""
+    """Replace the process's GPU monitor by one that reads samples with ``read(timeout_s)``."""
     monkeypatch.setattr(device_choices, "in_host_pid_namespace", lambda: pids_match)
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: pids_match)
-    observer = Observer(Sampler(FakeSource(), clock), clock)
-    monkeypatch.setattr(observer, "look", answer)
-    monkeypatch.setattr(default_device, "observer", lambda: observer)
+    monitor = GpuMonitor(Sampler(FakeSource(), clock), clock)
+    monkeypatch.setattr(monitor, "read", read)
+    monkeypatch.setattr(default_device, "monitor", lambda: monitor)
