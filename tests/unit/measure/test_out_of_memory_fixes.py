@@ -1,4 +1,4 @@
-"""Out-of-memory errors: what torch's messages say, version by version, and what would have been enough."""
+"""Out-of-memory errors: the messages of each version of torch, and which fixes are offered."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from gpuwidget.measure.out_of_memory import (
-    Facts,
-    Held,
-    Other,
-    Pool,
-    Remedy,
-    Rounded,
+    Fix,
+    LibraryPool,
+    OomFacts,
+    OomHolder,
+    OtherMemory,
+    RoundedBytes,
     contradicts_itself,
     first_step,
-    parse,
-    remedies,
+    fixes,
+    parse_message,
 )
 from gpuwidget.model.report import Holder, HolderKind
 from gpuwidget.model.units import GIB, MIB
@@ -57,8 +57,8 @@ REPLICA = f"Caught OutOfMemoryError in replica 0 on device 0.\nOriginal Tracebac
 
 
 def said(message: str) -> dict[str, Any]:
-    """What is said, each size as the message rounds it."""
-    found = parse(message)
+    """Return the parsed sizes of a message as rounded figures."""
+    found = parse_message(message)
     sizes = {
         name: getattr(found, name)
         for name in (
@@ -77,7 +77,7 @@ def mib(gib: float) -> float:
 
 
 def test_versions_before_2() -> None:
-    """The first wording, in brackets."""
+    """The oldest format, in brackets, is parsed."""
     assert said(TORCH_1) == {
         "index": 1,
         "requested": 20.0,
@@ -91,7 +91,7 @@ def test_versions_before_2() -> None:
 
 @pytest.mark.parametrize("message", [TORCH_2_3, REPLICA, TORCH_2_3.replace("CUDA out", "HIP out")])
 def test_versions_from_2_on(message: str) -> None:
-    """The present wording, also within another error's and of AMD's GPUs."""
+    """The current format is parsed, also inside another error's message and for AMD GPUs."""
     assert is_out_of_memory(message)
     assert said(message) == {
         "index": 0,
@@ -106,7 +106,7 @@ def test_versions_from_2_on(message: str) -> None:
 
 
 def test_all_that_a_message_may_say() -> None:
-    """Other processes, a limit of its own, private pools; what a driver does not know is no size."""
+    """Other processes, a process limit and private pools are parsed; an unknown process size is left out."""
     assert said(TORCH_2_10) == {
         "index": 0,
         "requested": 86.0,
@@ -122,7 +122,7 @@ def test_all_that_a_message_may_say() -> None:
 
 
 def test_the_asynchronous_allocator() -> None:
-    """cudaMallocAsync says it in a table; a limit that nobody set is none."""
+    """The table of cudaMallocAsync is parsed; a limit that nobody set is no limit."""
     assert is_out_of_memory(ASYNC)
     assert said(ASYNC) == {
         "index": 2,
@@ -135,7 +135,7 @@ def test_the_asynchronous_allocator() -> None:
 
 
 def test_other_errors() -> None:
-    """Only a GPU that has run out of memory is meant."""
+    """Only messages about a GPU that is out of memory match."""
     assert is_out_of_memory("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported")
     assert is_out_of_memory("RuntimeError: CUDA out of memory.")
     for message in (
@@ -150,22 +150,22 @@ def test_other_errors() -> None:
 
 
 def test_rounding_is_a_range() -> None:
-    """A size in a message stands for all that it may be rounded from; exact counters win if they agree."""
-    free = parse("of which 7.50 GiB is free").free
+    """A size stands for every value that rounds to it. An exact counter is used if it is in that range."""
+    free = parse_message("of which 7.50 GiB is free").free
     assert free is not None
     assert (free.low, free.high) == (8_047_694_971, 8_058_432_389)
     assert free.exact(8_050_000_000) == 8_050_000_000
     assert free.exact(8_000_000_000) == free.middle
     assert free.exact(None) == free.middle
     assert (free.at_least(8_050_000_000), free.at_least(8_000_000_000)) == (8_050_000_000, free.low)
-    assert parse("of which 17 bytes is free").free == Rounded(17, 17)
+    assert parse_message("of which 17 bytes is free").free == RoundedBytes(17, 17)
 
 
-# -- remedies --------------------------------------------------------------------------------------------
+# -- fixes --------------------------------------------------------------------------------------------
 
 
 def segment(*blocks: tuple[int, int, bool], size: int = 0, expandable: bool = False) -> Segment:
-    """One of torch's segments: address, bytes and use of each block."""
+    """Return a segment, given address, bytes and use of each block."""
     return Segment(size or sum(block[1] for block in blocks), expandable, True, blocks)
 
 
@@ -178,15 +178,15 @@ def held(
     before: bool = True,
     needed: bool = False,
     is_error: bool = False,
-) -> Held:
+) -> OomHolder:
     holder = Holder(kind, (name,), "Tensor", "cuda:0", size, None)
     variables = None if needed or kind != "variable" else (name,)
-    return Held(holder, frozenset(blocks), frozenset(blocks if before else ()), variables, is_error)
+    return OomHolder(holder, frozenset(blocks), frozenset(blocks if before else ()), variables, is_error)
 
 
-def facts(**changes: Any) -> Facts:
-    """An H200 of 140 GiB: 8 GiB asked for, 2 free, and each of four variables in a segment of its own."""
-    made = Facts(
+def facts(**changes: Any) -> OomFacts:
+    """Return an H200 of 140 GiB: 8 GiB requested, 2 GiB free, four variables in separate segments."""
+    made = OomFacts(
         device="cuda:0",
         requested=8 * GIB,
         needed=8 * GIB + 5 * MIB,
@@ -195,9 +195,9 @@ def facts(**changes: Any) -> Facts:
         limit=None,
         allocated=60 * GIB,
         reserved=62 * GIB,
-        stuck=2 * GIB,
+        fragmented=2 * GIB,
         at_start=50 * GIB,
-        before_now=50 * GIB,
+        older_now=50 * GIB,
         segments=(
             segment((100, 30 * GIB, True)),
             segment((200, 10 * GIB, True)),
@@ -215,41 +215,41 @@ def facts(**changes: Any) -> Facts:
 
 
 def kinds(**changes: Any) -> list[str]:
-    return [remedy.kind for remedy in remedies(facts(**changes))]
+    return [fix.kind for fix in fixes(facts(**changes))]
 
 
-def only(kind: str, **changes: Any) -> Remedy:
-    (remedy,) = [remedy for remedy in remedies(facts(**changes)) if remedy.kind == kind]
-    return remedy
+def only(kind: str, **changes: Any) -> Fix:
+    (fix,) = [fix for fix in fixes(facts(**changes)) if fix.kind == kind]
+    return fix
 
 
 def test_a_batch_that_fits() -> None:
-    """10 GiB above the start and 8 more, where 12 were to be had: half a batch fits, with its figures."""
-    remedy = only("batch")
-    assert remedy.text == (
+    """The offered batch split fits: 10 GiB above the start plus 8 GiB requested, with 12 GiB available."""
+    fix = only("batch")
+    assert fix.text == (
         "Make the batch 2 times smaller, or go through it in 2 parts (gradient accumulation): the cell had "
         "10.0 GiB above its start and asked for 8.0 GiB more, where 12.0 GiB were to be had. That is "
         "enough as far as the cell came, if what it needs grows with the batch."
     )
-    assert "4 parts" in only("batch", at_start=56 * GIB, before_now=56 * GIB, free=0).text
+    assert "4 parts" in only("batch", at_start=56 * GIB, older_now=56 * GIB, free=0).text
 
 
 def test_no_batch_is_small_enough() -> None:
-    """Where nothing was free at the start, where that is not known, or a batch would be next to nothing."""
-    assert kinds(at_start=60 * GIB, before_now=60 * GIB, free=0) == []
+    """No batch split is offered if the start is unknown, nothing was free there or it takes many parts."""
+    assert kinds(at_start=60 * GIB, older_now=60 * GIB, free=0) == []
     assert kinds(at_start=None) == []
-    assert kinds(at_start=60 * GIB, before_now=60 * GIB, free=100 * MIB) == []
+    assert kinds(at_start=60 * GIB, older_now=60 * GIB, free=100 * MIB) == []
 
 
 def test_variables_that_would_do() -> None:
-    """The fewest of the largest that the failing code does not name; what it works with is not offered."""
+    """As few as possible of the largest variables are offered, and none that the failing code reads."""
     model = held("variable", "model", (100,), 30 * GIB, needed=True)
     cache, old, small = (
         held("variable", "cache", (300,), 6 * GIB),
         held("variable", "old", (400,), 5 * GIB),
         held("variable", "fresh", (200,), 10 * GIB, before=False),
     )
-    assert only("delete", held=(model, cache, old, small)) == Remedy(
+    assert only("delete", held=(model, cache, old, small)) == Fix(
         "delete",
         "Let go of cache (6.0 GiB) and old (5.0 GiB), if you need no more of them: the code that failed "
         "was not seen to read them.",
@@ -261,10 +261,10 @@ def test_variables_that_would_do() -> None:
 
 
 def test_what_the_notebook_keeps() -> None:
-    """Old results that would have been enough are named; the error's own frames are not among them."""
+    """Old results that are large enough are offered. The error's frames are not among them."""
     out = held("notebook", "Out[3]", (200,), 10 * GIB)
     error = held("notebook", "the last error", (500,), 9 * GIB, before=False, is_error=True)
-    assert only("free", held=(error, out)) == Remedy(
+    assert only("free", held=(error, out)) == Fix(
         "free",
         "Let go of what the notebook itself keeps, Out[3]: 10.0 GiB from before this cell.",
         "%gpu free --yes",
@@ -272,7 +272,7 @@ def test_what_the_notebook_keeps() -> None:
     )
     assert "free" not in kinds(held=(error,))
     assert first_step(facts(held=(out,))) is None
-    assert first_step(facts(held=(error,))) == Remedy(
+    assert first_step(facts(held=(error,))) == Fix(
         "free",
         "Before the next try let go of this error: its frames keep 9.0 GiB alive, which that try would lack "
         "(%debug is then gone).",
@@ -282,7 +282,7 @@ def test_what_the_notebook_keeps() -> None:
 
 
 def test_together() -> None:
-    """Where neither alone would do, what the notebook keeps and a variable together."""
+    """If neither alone is enough, notebook references and a variable are offered together."""
     out = held("notebook", "Out[3]", (400,), 5 * GIB)
     cache = held("variable", "cache", (300,), 6 * GIB)
     assert kinds(held=(out, cache), free=0) == ["batch", "delete"]
@@ -293,7 +293,7 @@ def test_together() -> None:
 
 
 def test_memory_that_can_not_be_given_back() -> None:
-    """A tensor whose segment has others in it frees nothing, unless the request fits in its place."""
+    """A tensor that shares its segment frees nothing, unless the request fits into its place."""
     shared = (segment((200, 10 * GIB, True), (201, 1 * MIB, True)),)
     cache = held("variable", "cache", (200,), 10 * GIB)
     assert "delete" in kinds(segments=shared, held=(cache,))
@@ -303,14 +303,14 @@ def test_memory_that_can_not_be_given_back() -> None:
 
 
 def test_neighbours_join() -> None:
-    """Two tensors side by side make room for one that is as large as both and the gap between them."""
+    """Two adjacent tensors make room for a request as large as both and the gap between them."""
     row = (segment((1, 3 * GIB, True), (2, 3 * GIB, False), (3, 3 * GIB, True), (4, 1 * GIB, True)),)
     one, two = held("variable", "one", (1,), 3 * GIB), held("variable", "two", (3,), 3 * GIB)
     assert only("delete", segments=row, held=(one, two)).code == "%gpu free one two --yes"
 
 
 def test_a_private_pool_helps_nobody() -> None:
-    """What a CUDA graph's pool has free, nobody else may use."""
+    """Free memory in a CUDA graph's pool is not available to others."""
     pool = Segment(11 * GIB, False, False, ((1, 10 * GIB, True), (2, 1 * GIB, True)))
     assert "delete" not in kinds(segments=(pool,), held=(held("variable", "x", (1,), 10 * GIB),))
     whole = Segment(10 * GIB, False, False, ((1, 10 * GIB, True),))
@@ -318,7 +318,7 @@ def test_a_private_pool_helps_nobody() -> None:
 
 
 def test_small_tensors_make_no_room_for_large_ones() -> None:
-    """Where tensors of at most 1 MiB lie, no larger one goes; but whole pages of theirs may go back."""
+    """Segments for small tensors take no large request, but their whole pages can be released."""
     row = Segment(12 * GIB, True, True, ((1, 10 * GIB, True), (2, 2 * GIB, True)), small=True)
     one = held("variable", "x", (1,), 10 * GIB)
     assert "delete" not in kinds(segments=(replace(row, expandable=False),), held=(one,))
@@ -326,34 +326,34 @@ def test_small_tensors_make_no_room_for_large_ones() -> None:
 
 
 def test_let_go_of_since() -> None:
-    """An earlier error's frames ended with this one: run it again. What the cell had made does not count."""
-    assert only("again", before_now=40 * GIB).text == (
+    """If an earlier error's frames were freed since, running again is offered. This cell's memory is not counted."""
+    assert only("again", older_now=40 * GIB).text == (
         "Run it again: 10.0 GiB from before this cell, such as an earlier error's frames, were let go of "
         "since, which is enough."
     )
-    assert "again" not in kinds(before_now=48 * GIB)
+    assert "again" not in kinds(older_now=48 * GIB)
     free_again = (segment((100, 30 * GIB, False)),)
     assert kinds(segments=free_again) == ["batch"]
 
 
 def test_expandable_segments() -> None:
-    """Only where whole pages of the pieces add up to what was asked for, and they are not used yet."""
+    """Expandable segments are offered if whole free pages add up to the request and they are not used yet."""
     pieces = tuple(segment((n, 300 * MIB, True), (n + 1, 1700 * MIB, False)) for n in range(0, 12, 2))
-    remedy = only("expandable", stuck=9 * GIB, segments=pieces)
-    assert remedy.code == "%env PYTORCH_ALLOC_CONF=expandable_segments:True"
-    assert "9.0 GiB" in remedy.text
-    assert "expandable" not in kinds(stuck=8 * GIB, segments=pieces)
-    assert "expandable" not in kinds(stuck=9 * GIB, segments=pieces, expandable=True)
-    assert "expandable" not in kinds(stuck=None, segments=pieces)
+    fix = only("expandable", fragmented=9 * GIB, segments=pieces)
+    assert fix.code == "%env PYTORCH_ALLOC_CONF=expandable_segments:True"
+    assert "9.0 GiB" in fix.text
+    assert "expandable" not in kinds(fragmented=8 * GIB, segments=pieces)
+    assert "expandable" not in kinds(fragmented=9 * GIB, segments=pieces, expandable=True)
+    assert "expandable" not in kinds(fragmented=None, segments=pieces)
     # Of 39 MiB there may be no whole page.
     crumbs = tuple(segment((n, 1 * MIB, True), (n + 1, 39 * MIB, False)) for n in range(0, 600, 2))
-    assert "expandable" not in kinds(stuck=11 * GIB, segments=crumbs)
+    assert "expandable" not in kinds(fragmented=11 * GIB, segments=crumbs)
 
 
 def test_a_limit_of_its_own() -> None:
-    """The process's own limit binds, not the GPU: other processes are no remedy, a higher limit is."""
+    """If the process limit is too low, a higher limit is offered, and ending other processes is not."""
     limited: dict[str, Any] = {"limit": 64 * GIB, "free": 70 * GIB}
-    other = Other("ann: train.py", 50 * GIB, True)
+    other = OtherMemory("ann: train.py", 50 * GIB, True)
     assert kinds(**limited, others=(other,)) == ["limit", "batch"]
     assert only("limit", **limited).code == "torch.cuda.set_per_process_memory_fraction(0.51, 'cuda:0')"
     cache = held("variable", "cache", (300,), 6 * GIB + 5 * MIB)
@@ -364,15 +364,15 @@ def test_a_limit_of_its_own() -> None:
 
 
 def test_other_processes() -> None:
-    """The smallest that would do, and the largest; not those that hold too little, nor a context."""
+    """The smallest and the largest process that free enough are offered, and no CUDA context."""
     others = (
-        Other("notebook a.ipynb", 40 * GIB, True),
-        Other("notebook b.ipynb", 7 * GIB, True),
-        Other("notebook c.ipynb", 20 * GIB, True),
-        Other("process 5", 1 * GIB, True),
-        Other("CUDA context and other libraries", 30 * GIB, False),
+        OtherMemory("notebook a.ipynb", 40 * GIB, True),
+        OtherMemory("notebook b.ipynb", 7 * GIB, True),
+        OtherMemory("notebook c.ipynb", 20 * GIB, True),
+        OtherMemory("process 5", 1 * GIB, True),
+        OtherMemory("CUDA context and other libraries", 30 * GIB, False),
     )
-    texts = [remedy.text for remedy in remedies(facts(others=others)) if remedy.kind == "process"]
+    texts = [fix.text for fix in fixes(facts(others=others)) if fix.kind == "process"]
     assert texts == [
         "Shut down notebook b.ipynb if no longer needed: this frees 7.0 GiB.",
         "Shut down notebook a.ipynb if no longer needed: this frees 40.0 GiB.",
@@ -380,20 +380,20 @@ def test_other_processes() -> None:
 
 
 def test_another_librarys_pool() -> None:
-    """Only if what it keeps is enough."""
-    pool = Pool("CuPy's pool", 7 * GIB, "cupy.get_default_memory_pool().free_all_blocks()")
+    """A library's cache is offered only if it is large enough."""
+    pool = LibraryPool("CuPy's pool", 7 * GIB, "cupy.get_default_memory_pool().free_all_blocks()")
     assert only("pool", pools=(pool,)).code == pool.flush
     assert "pool" not in kinds(pools=(replace(pool, free=6 * GIB),))
 
 
 def test_nothing_known_nothing_recommended() -> None:
-    """Without the request or what was free there is no arithmetic, and no advice that pretends to."""
+    """Without the request or the free memory no fix is offered."""
     assert kinds(needed=None, requested=None) == []
     assert kinds(free=None, segments=()) == []
 
 
 def test_room_that_was_there() -> None:
-    """Where by all figures the request would have fitted, the figures are no ground for advice."""
+    """If the figures show that the request fits, no fix is offered."""
     assert contradicts_itself(facts(free=9 * GIB))
     assert kinds(free=9 * GIB) == []
     assert not contradicts_itself(facts())

@@ -1,4 +1,4 @@
-"""The card under an out-of-memory error: its words, what it leaves out, and its size."""
+"""The card for an out-of-memory error: its texts, what it omits, and its size."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any
 
 from helpers_reports import HOSTILE
 
-from gpuwidget.measure.out_of_memory import CellShare, Facts, Held, Other, Story
+from gpuwidget.measure.out_of_memory import CellShare, OomContext, OomFacts, OomHolder, OtherMemory
 from gpuwidget.model.report import Holder, HolderKind
 from gpuwidget.model.units import GIB, MIB
 from gpuwidget.pytorch.allocator import Segment
 from gpuwidget.views.oom_card import bundle
 
 
-def held(kind: HolderKind, name: str, size: float, cell: int | None, **changes: Any) -> Held:
+def held(kind: HolderKind, name: str, size: float, cell: int | None, **changes: Any) -> OomHolder:
     block = hash(name)
     holder = Holder(kind, (name,) if name else (), "Tensor", "cuda:0", round(size * GIB), cell)
-    made = Held(holder, frozenset({block}), frozenset({block}), (name,), is_error=False)
+    made = OomHolder(holder, frozenset({block}), frozenset({block}), (name,), is_error=False)
     return replace(made, **changes)
 
 
-def story(*holders: Held, **changes: Any) -> Story:
-    """A training step on a shared H200 that asks for 6 GiB where 2.1 are free."""
-    facts = Facts(
+def story(*holders: OomHolder, **changes: Any) -> OomContext:
+    """Return a training step on a shared H200 that requests 6 GiB where 2.1 GiB are free."""
+    facts = OomFacts(
         device="cuda:0",
         requested=6 * GIB,
         needed=6 * GIB + 5 * MIB,
@@ -33,9 +33,9 @@ def story(*holders: Held, **changes: Any) -> Story:
         limit=None,
         allocated=92 * GIB,
         reserved=94 * GIB,
-        stuck=2 * GIB,
+        fragmented=2 * GIB,
         at_start=70 * GIB,
-        before_now=70 * GIB,
+        older_now=70 * GIB,
         segments=tuple(
             Segment(one.holder.bytes, False, True, ((next(iter(one.blocks)), one.holder.bytes, True),))
             for one in holders
@@ -46,12 +46,12 @@ def story(*holders: Held, **changes: Any) -> Story:
         expandable=False,
         setting="PYTORCH_ALLOC_CONF",
     )
-    made = Story(replace(facts, **changes.pop("facts", {})), "GPU 0 H200", 0, (), (), ())
+    made = OomContext(replace(facts, **changes.pop("facts", {})), "GPU 0 H200", 0, (), (), ())
     return replace(made, **changes)
 
 
-def training() -> Story:
-    """As it may look on a busy day."""
+def training() -> OomContext:
+    """Return a context as it may look on a busy server."""
     return story(
         held("variable", "model", 41.5, 4, variables=None),
         held("variable", "optimizer", 16.0, 5, variables=None),
@@ -61,8 +61,8 @@ def training() -> Story:
         held("unknown", "", 0.1, None),
         facts={
             "others": (
-                Other("bob: python train.py --config large.yaml", 38 * GIB, True),
-                Other("CUDA context and other libraries", 612 * MIB, False),
+                OtherMemory("bob: python train.py --config large.yaml", 38 * GIB, True),
+                OtherMemory("CUDA context and other libraries", 612 * MIB, False),
             )
         },
         cells=(
@@ -74,12 +74,12 @@ def training() -> Story:
             (59.5 - n / 2, round((98 + min(39.0, max(0, n - 60))) * GIB) if not 30 < n < 40 else None)
             for n in range(119)
         ),
-        let_go=300 * MIB,
+        freed=300 * MIB,
     )
 
 
 def test_its_words() -> None:
-    """What happened, who holds what, the last minute, what would have been enough, the first step."""
+    """The card has what happened, the holders, the last minute, the fixes and the first step."""
     text = bundle(training())["text/plain"]
     assert [" ".join(line.split()) for line in text.splitlines()] == [
         "Out of memory on cuda:0 (GPU 0 H200): 6.0 GiB asked for, 2.1 of 139.8 GiB free",
@@ -116,7 +116,7 @@ def test_its_words() -> None:
 
 
 def test_html_says_the_same() -> None:
-    """Without styles and picture, the HTML has every word and figure of the text."""
+    """Without styles and chart, the HTML has every word and figure of the text."""
     data = bundle(training())
     for words in ("model", "In [12]", "139.8 GiB free", "%gpu free embeddings --yes", "98.0 → 137.0 GiB"):
         assert words in data["text/html"]
@@ -125,9 +125,9 @@ def test_html_says_the_same() -> None:
 
 
 def test_the_table_adds_up() -> None:
-    """What was free and what nobody is known to hold stand there, and the sum of all rows."""
+    """The table has free memory, memory without a known holder, and the sum of all rows."""
     full = story(
-        held("variable", "model", 92.0, 4), facts={"others": (Other("bob: train.py", 43 * GIB, True),)}
+        held("variable", "model", 92.0, 4), facts={"others": (OtherMemory("bob: train.py", 43 * GIB, True),)}
     )
     rows = bundle(full)["text/plain"].splitlines()[1:6]
     assert [" ".join(row.split()) for row in rows] == [
@@ -140,7 +140,7 @@ def test_the_table_adds_up() -> None:
 
 
 def test_the_picture_has_a_scale_and_a_highest() -> None:
-    """What its line means and where it begins and ends; a highest that is neither first nor last is said."""
+    """The chart's caption gives its first and last value, and its highest value if that lies in between."""
     assert (
         "Dashed: memory in use, from 0 at the bottom to 139.8 GiB at the top."
         in bundle(training())["text/html"]
@@ -150,7 +150,7 @@ def test_the_picture_has_a_scale_and_a_highest() -> None:
 
 
 def test_no_course_is_made_up() -> None:
-    """Where nobody sampled there is no last minute, neither in words nor as a picture."""
+    """Without samples there is no last minute, neither in words nor as a chart."""
     data = bundle(replace(training(), recent=()))
     assert "sampled" not in data["text/plain"]
     assert "<svg" not in data["text/html"]
@@ -159,10 +159,12 @@ def test_no_course_is_made_up() -> None:
 
 
 def test_what_is_not_known_is_said() -> None:
-    """Each gap has its reason; nothing that is unknown reads 0."""
+    """Each unknown figure has its reason, and none is shown as 0."""
     bare = story(
         gpu=None,
-        facts=dict.fromkeys(("free", "total", "allocated", "reserved", "stuck", "at_start", "before_now")),
+        facts=dict.fromkeys(
+            ("free", "total", "allocated", "reserved", "fragmented", "at_start", "older_now")
+        ),
         unknown=("who holds torch's memory: torch runs on cudaMallocAsync, whose counters are partial",),
     )
     assert bundle(bare)["text/plain"].splitlines() == [
@@ -175,19 +177,19 @@ def test_what_is_not_known_is_said() -> None:
 
 
 def test_room_that_was_there() -> None:
-    """Where the figures contradict each other, no remedy is made of them."""
+    """If the figures contradict each other, the card offers no fix."""
     text = bundle(story(facts={"free": 90 * GIB}))["text/plain"]
     assert "By these figures there was room for it" in text
     assert "What would have been enough" not in text
 
 
-def fullest() -> Story:
-    """Long hostile names everywhere, more of everything than is shown."""
+def fullest() -> OomContext:
+    """Return a context with long hostile names, and more of everything than the card shows."""
     names = [f"{n}{HOSTILE * 8}" for n in range(60)]
     return replace(
         story(
             *(held("variable", name, 60.0 - n, n) for n, name in enumerate(names)),
-            facts={"others": tuple(Other(name, 30 * GIB, True) for name in names)},
+            facts={"others": tuple(OtherMemory(name, 30 * GIB, True) for name in names)},
         ),
         gpu=HOSTILE * 10,
         cells=tuple(CellShare(n + 1, name, GIB) for n, name in enumerate(names)),
@@ -197,7 +199,7 @@ def fullest() -> Story:
 
 
 def test_its_size_and_its_safety() -> None:
-    """The fullest card stays under 20 kB, and what users write is never markup."""
+    """The fullest card stays under 20 kB, and user text is never markup."""
     data = bundle(fullest())
     assert len(json.dumps(data)) < 20_000
     assert "<img" not in data["text/html"]
