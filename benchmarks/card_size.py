@@ -22,11 +22,11 @@ from benchmarks.standin import machine
 _GPUS = 16
 _BAR = 20_000
 _FULL_S = 14.0
-"""240 points of 50 ms, and some."""
+"""A little more than 240 points of 50 ms."""
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Bytes as UTF-8 JSON without white space."""
+    """Measure the bytes of the card as UTF-8 JSON without white space."""
     seconds = settings.pick(int(_FULL_S), 4)
     with TemporaryDirectory() as folder:
         standin = machine(Path(folder), _GPUS)
@@ -45,7 +45,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
 
 
 def _vary(standin: Any, worker: subprocess.Popen[str]) -> None:
-    """Give the GPUs a course, each its own, until the run is over: a flat one would be shorter."""
+    """Vary each GPU's readings until the run ends: constant ones would make a shorter card."""
     step = 0
     while worker.poll() is None:
         step += 1
@@ -87,7 +87,7 @@ def _dumped(value: Any) -> bytes:
 
 
 def _indented(bundle: Mapping[str, Any]) -> bytes:
-    # nbformat writes text as a list of lines, and every value of a JSON bundle on a line of its own.
+    # nbformat writes text as a list of lines, and each value of a JSON bundle on one line.
     split = {
         kind: content.splitlines(keepends=True) if isinstance(content, str) else content
         for kind, content in bundle.items()
@@ -96,7 +96,7 @@ def _indented(bundle: Mapping[str, Any]) -> bytes:
 
 
 def _fullest_of_tests() -> Mapping[str, Any]:
-    """The bundle of the tests' report that says the most: 240 points and every figure of every GPU."""
+    """Return the bundle of the tests' fullest report: 240 points and every figure of every GPU."""
     from gpuwidget.views import card
 
     sys.path.insert(0, str(ROOT / "tests"))
