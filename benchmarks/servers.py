@@ -53,8 +53,8 @@ class Server:
     def status_times(self, window_s: float) -> list[float]:
         """Return the milliseconds of ``GET /api/status`` requests, one after another for ``window_s``.
 
-        At least one is made. They share one connection, as in a browser. Raises OSError where it does not answer and RuntimeError
-        where it refuses.
+        At least one is made. They share one connection, as in a browser. Raises OSError where the server does
+        not answer and RuntimeError where it refuses.
         """
         connection = http.client.HTTPConnection(self.address, timeout=_READY_S)
         times: list[float] = []

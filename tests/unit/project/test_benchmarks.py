@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 from benchmarks import __main__ as bench
 from benchmarks.figures import Figure, table
 from benchmarks.settings import ROOT, Settings
-from benchmarks.statistics import alternating, overhead_ratio, median_interval, p99, ratios
+from benchmarks.statistics import alternating, median_interval, overhead_ratio, p99, ratios
 
 FACTS: dict[str, Any] = {"date": "2025-01-01T00:00Z", "gpus": [], "driver": None}
 
