@@ -91,6 +91,7 @@ check: $(INSTALLED) $(NODE_MODULES) ## format, lint, types and layers
 	$(RUN) mypy tests/browser tests/helpers_programs.py
 	$(RUN) mypy tests/hardware tests/kernel/helpers_kernel.py tests/kernel/helpers_outputs.py
 	$(VENV)/bin/lint-imports --no-cache
+	$(RUN) tools.metrics --check
 	$(RUN) tools.wire --check
 	$(RUN) tools.translation --check
 	$(JLPM) check

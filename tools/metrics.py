@@ -16,7 +16,7 @@ from gpuwidget.model.metrics import METRICS, Metric, Poll
 
 ROOT = Path(__file__).resolve().parent.parent
 READINGS = ROOT / "gpuwidget" / "model" / "readings.py"
-TYPESCRIPT = ROOT / "labextension" / "src" / "metrics.ts"
+TYPESCRIPT = ROOT / "labextension" / "src" / "metricTable.ts"
 METRIC_DOCS = ROOT / "docs" / "metrics.md"
 PROMETHEUS_DOCS = ROOT / "docs" / "prometheus.md"
 

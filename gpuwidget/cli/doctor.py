@@ -1,4 +1,4 @@
-"""``gpuwidget doctor``: the examination of the environment that the command runs in, as text or as JSON."""
+"""``gpuwidget doctor``: the doctor's diagnosis of the command's environment, as text or JSON."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from gpuwidget.views import diagnosis_view
 
 
 def run(version: str, *, as_json: bool, earlier: Path | None, width: int) -> tuple[str, bool]:
-    """What is to be printed, and whether all was examined and nothing is broken; ``version`` is gpuwidget's.
+    """Return the text to print, and whether all checks finished and none is broken.
 
-    Raises OptionError where ``earlier`` is no diagnosis, DoctorError where the examination comes to no end.
+    ``version`` is gpuwidget's. Raises OptionError where ``earlier`` is no diagnosis, and DoctorError where
+    the checks do not finish.
     """
     before = None if earlier is None else _read(earlier)
     doctor = visit("shell", version, Environment.own())

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gpuwidget.measure import reasons
-from gpuwidget.measure.process_memory import Holding
+from gpuwidget.measure.process_memory import ProcessMemory
 from gpuwidget.model.metrics import METRICS
 from gpuwidget.model.readings import Activity, Reading
 from gpuwidget.model.report import Level, Span, Traffic
@@ -143,7 +143,7 @@ class GpuTotals:
 
     # -- readings ------------------------------------------------------------------------------------
 
-    def begin(self, reading: Reading, holding: Holding, fresh: bool) -> None:
+    def begin(self, reading: Reading, holding: ProcessMemory, fresh: bool) -> None:
         """Add the reading just before the run's start; if it is not ``fresh``, the start is unknown."""
         self._update(reading, holding)
         self._last_measured = reading.measured
@@ -159,7 +159,7 @@ class GpuTotals:
         """Begin ``t`` seconds into the run, when the GPU first appears; the time before is unknown."""
         self._last_t = t
 
-    def add(self, t: float, reading: Reading, holding: Holding, started: float) -> None:
+    def add(self, t: float, reading: Reading, holding: ProcessMemory, started: float) -> None:
         """Add a reading ``t`` seconds into the run that began at ``started`` (epoch seconds)."""
         self._update(reading, holding)
         self._add_memory(reading, holding)
@@ -171,7 +171,7 @@ class GpuTotals:
         if reading.activity is not None:
             self._add_activity(reading.activity, started)
 
-    def end(self, t: float, reading: Reading, holding: Holding, started: float, fresh: bool) -> None:
+    def end(self, t: float, reading: Reading, holding: ProcessMemory, started: float, fresh: bool) -> None:
         """Add the reading at the run's end; if it is not ``fresh``, the end is unknown."""
         self.add(t, reading, holding, started)
         if fresh:
@@ -179,7 +179,7 @@ class GpuTotals:
             self._process.end = holding.memory
             self._children.end = holding.children_memory
 
-    def _update(self, reading: Reading, holding: Holding) -> None:
+    def _update(self, reading: Reading, holding: ProcessMemory) -> None:
         self.reading = reading
         self.process_memory_now = holding.memory
         self.used_by_process = self.used_by_process or holding.present
@@ -190,7 +190,7 @@ class GpuTotals:
         if holding.reason is not None:
             self.missing["process_memory"] = holding.reason
 
-    def _add_memory(self, reading: Reading, holding: Holding) -> None:
+    def _add_memory(self, reading: Reading, holding: ProcessMemory) -> None:
         self._device.add(reading.memory_used)
         self._process.add(holding.memory)
         self._children.add(holding.children_memory)

@@ -1,7 +1,7 @@
-"""Out of GPU memory: what the error's message says, and what would have been enough.
+"""Parse an out-of-memory error's message and compute what would have made the request fit.
 
-The figures in a message are rounded, so that each is a range: arithmetic takes the end that promises less.
-Nothing is recommended that would not have been enough on what is known here.
+The figures in a message are rounded, so each is a range. Arithmetic uses the end of the range that promises
+less. A fix is offered only if the known figures show that the request would have fit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gpuwidget.model import units
 from gpuwidget.model.report import Holder
 from gpuwidget.pytorch.allocator import LARGE_PAGE, Segment
 
-RemedyKind = Literal["again", "limit", "free", "delete", "batch", "expandable", "pool", "process"]
+FixKind = Literal["again", "limit", "free", "delete", "batch", "expandable", "pool", "process"]
 
 _SIZES = {
     "bytes": 1,
@@ -29,10 +29,10 @@ _SIZES = {
     "gb": units.GIB,
 }
 _IMPOSSIBLE = 1 << 60
-"""A driver that does not say what a process holds gives 2**64 - 1."""
-_MOST_VARIABLES = 3
-_MOST_PARTS = 64
-"""So many times smaller a batch is no remedy any more."""
+"""A driver that does not report a process's memory gives 2**64 - 1."""
+_MAX_VARIABLES = 3
+_MAX_PARTS = 64
+"""The most parts into which a batch is to be split. A smaller batch is no realistic fix."""
 
 _SIZE = r"(\d+(?:\.\d+)?) ?(bytes|[KMG]i?B)\b"
 _PATTERNS = {
@@ -51,23 +51,23 @@ _PROCESS = re.compile(rf"Process (\d+) has {_SIZE} memory in use")
 
 
 @dataclass(frozen=True, slots=True)
-class Rounded:
-    """Bytes as a message gives them: somewhere from ``low`` to ``high``."""
+class RoundedBytes:
+    """Bytes in a message: a value from ``low`` to ``high``."""
 
     low: int
     high: int
 
     @property
     def middle(self) -> int:
-        """What the message says."""
+        """The figure in the message."""
         return (self.low + self.high) // 2
 
     def exact(self, value: int | None) -> int:
-        """``value`` where it agrees with what was said, else what was said."""
+        """Return ``value`` if it is in the range, else the figure in the message."""
         return self._agreeing(value, self.middle)
 
     def at_least(self, value: int | None) -> int:
-        """``value`` where it agrees with what was said, else the least that it may stand for."""
+        """Return ``value`` if it is in the range, else the lower end."""
         return self._agreeing(value, self.low)
 
     def _agreeing(self, value: int | None, otherwise: int) -> int:
@@ -75,99 +75,99 @@ class Rounded:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What an out-of-memory error's message says; None for what it does not."""
+class OomMessage:
+    """The figures in an out-of-memory error's message; None for those that it does not give."""
 
     index: int | None
     """The N of ``cuda:N``."""
-    requested: Rounded | None
-    total: Rounded | None
-    free: Rounded | None
-    limit: Rounded | None
-    """What this process lets itself have (torch.cuda.set_per_process_memory_fraction)."""
-    process: Rounded | None
-    """What this process holds with all its libraries."""
-    allocated: Rounded | None
+    requested: RoundedBytes | None
+    total: RoundedBytes | None
+    free: RoundedBytes | None
+    limit: RoundedBytes | None
+    """torch's limit for this process (torch.cuda.set_per_process_memory_fraction)."""
+    process: RoundedBytes | None
+    """Memory of this process with all its libraries."""
+    allocated: RoundedBytes | None
     """In tensors, without graphs' private pools."""
-    private: Rounded | None
-    unallocated: Rounded | None
+    private: RoundedBytes | None
+    unallocated: RoundedBytes | None
     """Reserved by torch and not in tensors."""
-    reserved: Rounded | None
-    others: tuple[tuple[int, Rounded], ...]
-    """Process ids and what they hold."""
+    reserved: RoundedBytes | None
+    others: tuple[tuple[int, RoundedBytes], ...]
+    """Process ids and their memory."""
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A holder on the device, with the blocks that letting go of it would free."""
+class OomHolder:
+    """A holder on the device, with the blocks that releasing it would free."""
 
     holder: Holder
     blocks: frozenset[int]
     """Addresses of its blocks."""
     before: frozenset[int]
-    """Those that were there when the failing cell began: to have them free is of use to its next try."""
+    """Those allocated before the failing cell. Only freeing these helps its next run."""
     variables: tuple[str, ...] | None
-    """The variables to delete to let go of it; None where it is not held by variables alone, or where the
-    failing code needs one of them."""
+    """The variables to delete to release it; None where other names hold it too, or the failing code reads
+    one of them."""
     is_error: bool
-    """Whether it is the frames of the error itself."""
+    """Whether the holder is the traceback of the error itself."""
 
 
 @dataclass(frozen=True, slots=True)
-class Other:
-    """A process or a library that holds memory on the device."""
+class OtherMemory:
+    """A process or a library with memory on the device."""
 
     name: str
     bytes: int
     is_process: bool
-    """Whether it could be ended."""
+    """Whether it is a process, which could be ended."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
-    """Memory that another library of this process keeps for later."""
+class LibraryPool:
+    """The cache of another library in this process."""
 
     name: str
     free: int
-    """Bytes that it would give back."""
+    """Bytes that it would release."""
     flush: str
-    """The statement that does."""
+    """The statement that releases them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """An out-of-memory error and all that is known around it, in bytes; None for what is not."""
+class OomFacts:
+    """An out-of-memory error and the state of the device, in bytes; None for what is unknown."""
 
     device: str | None
     """``cuda:N``."""
     requested: int | None
     needed: int | None
-    """The most that ``requested`` may stand for."""
+    """The upper end of the rounded request."""
     total: int | None
     free: int | None
-    """Free for everybody, at the error."""
+    """Free on the device at the error."""
     limit: int | None
-    """What this process lets itself have of it; None without such a limit."""
+    """torch's limit for this process; None without such a limit."""
     allocated: int | None
     reserved: int | None
-    stuck: int | None
-    """Reserved, not in tensors, and nothing that torch could give back."""
+    fragmented: int | None
+    """Reserved, not in tensors, and not releasable."""
     at_start: int | None
     """Allocated when the failing cell began."""
-    before_now: int | None
-    """Allocated now, of what was there when the failing cell began."""
+    older_now: int | None
+    """The part of ``at_start`` that is still allocated."""
     segments: tuple[Segment, ...]
-    held: tuple[Held, ...]
-    others: tuple[Other, ...]
-    pools: tuple[Pool, ...]
+    held: tuple[OomHolder, ...]
+    others: tuple[OtherMemory, ...]
+    pools: tuple[LibraryPool, ...]
     expandable: bool | None
     """Whether torch uses expandable segments already."""
     setting: str
-    """The environment variable that sets them."""
+    """The environment variable that enables them."""
 
     @property
-    def room(self) -> int | None:
-        """What torch could still have got."""
+    def available(self) -> int | None:
+        """What torch could still have reserved at the error."""
         if self.free is None:
             return None
         under = self._under_the_limit
@@ -175,7 +175,7 @@ class Facts:
 
     @property
     def grown(self) -> int | None:
-        """What the failing cell had allocated above its start."""
+        """What the failing cell had allocated in addition to ``at_start``."""
         if self.allocated is None or self.at_start is None:
             return None
         return max(0, self.allocated - self.at_start)
@@ -186,14 +186,14 @@ class Facts:
             return None
         return max(0, self.limit - self.reserved)
 
-    def enough(self, freed: frozenset[int] = frozenset(), *, own: int = 0, others: int = 0) -> bool:
-        """Whether the request would have been met with these blocks freed, and so many bytes besides.
+    def would_fit(self, freed: frozenset[int] = frozenset(), *, own: int = 0, others: int = 0) -> bool:
+        """Return whether the request would have fit with these blocks and additional bytes freed.
 
-        ``own`` are bytes of this process, which its own limit counts too, ``others`` those of anybody else.
+        ``own`` are bytes of this process, which count towards its limit. ``others`` are other bytes.
         """
         if self.needed is None:
             return False
-        # What was let go of since the error, torch could not give back when it was asked.
+        # Blocks that were freed since the error were not releasable at the error.
         since, largest_since = _free_after(self.segments, frozenset())
         released, largest = _free_after(self.segments, freed)
         if largest >= self.needed > largest_since:
@@ -207,21 +207,21 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Remedy:
-    """One thing that would have been enough."""
+class Fix:
+    """A change with which the request would have fit."""
 
-    kind: RemedyKind
+    kind: FixKind
     text: str
-    """What it does and why it is enough, with its figures."""
+    """What it does and why that is enough, with figures."""
     code: str | None
-    """What to run."""
+    """The code to run."""
     bytes: int | None
-    """What it gives; None where that is no sum of bytes."""
+    """Bytes that it frees; None where it is not a number of bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellShare:
-    """What one cell allocated on the device and is still there."""
+    """Memory on the device that one cell allocated and that is still held."""
 
     cell: int | None
     source: str
@@ -229,39 +229,39 @@ class CellShare:
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
-    """An out-of-memory error and its surroundings, without a reference to any of them."""
+class OomContext:
+    """Everything that the card shows about an out-of-memory error. It holds no user objects."""
 
-    facts: Facts
+    facts: OomFacts
     gpu: str | None
-    """``GPU 0 H200``; None where the driver does not say."""
-    let_go: int
-    """Bytes that were allocated at the error and are not any more."""
+    """``GPU 0 H200``; None where the driver does not report it."""
+    freed: int
+    """Bytes that were allocated at the error and have been freed since."""
     cells: tuple[CellShare, ...]
     recent: tuple[tuple[float, int | None], ...]
-    """Seconds ago, and bytes in use of the whole GPU, over the last minute; empty where nobody sampled."""
+    """Seconds ago and bytes in use of the whole GPU, over the last minute; empty without samples."""
     unknown: tuple[str, ...]
-    """What could not be told, and why."""
+    """What is unknown, and why."""
 
 
-def parse(message: str) -> Said:
-    """What a message says, whichever version of torch wrote it."""
+def parse_message(message: str) -> OomMessage:
+    """Parse the message of any version of torch."""
     found = {name: _size(re.search(pattern, message)) for name, pattern in _PATTERNS.items()}
     index = _INDEX.search(message)
     others = ((int(match[1]), _rounded(match[2], match[3])) for match in _PROCESS.finditer(message))
-    return Said(
+    return OomMessage(
         index=None if index is None else int(index[1] or index[2]),
         others=tuple((pid, size) for pid, size in others if size is not None),
         **found,
     )
 
 
-def first_step(facts: Facts) -> Remedy | None:
-    """What to do before any next try: let go of what this error's frames hold, or it has that much less."""
+def first_step(facts: OomFacts) -> Fix | None:
+    """Return what to do before the next run: release what the error's frames hold, which it would lack."""
     size = sum(held.holder.bytes for held in facts.held if held.is_error)
     if not size:
         return None
-    return Remedy(
+    return Fix(
         "free",
         f"Before the next try let go of this error: its frames keep {units.memory(size)} alive, which that "
         "try would lack (%debug is then gone).",
@@ -270,8 +270,8 @@ def first_step(facts: Facts) -> Remedy | None:
     )
 
 
-def remedies(facts: Facts) -> list[Remedy]:
-    """What would have been enough, the simplest first; empty where nothing known would have been."""
+def fixes(facts: OomFacts) -> list[Fix]:
+    """Return the changes with which the request would have fit, the simplest first."""
     if facts.needed is None or contradicts_itself(facts):
         return []
     found = [
@@ -284,22 +284,22 @@ def remedies(facts: Facts) -> list[Remedy]:
         _variables(facts),
         *_processes(facts),
     ]
-    return [remedy for remedy in found if remedy is not None]
+    return [fix for fix in found if fix is not None]
 
 
-def contradicts_itself(facts: Facts) -> bool:
-    """Whether the request fits in what was free: then somebody else took it, and gave it back, meanwhile."""
-    return facts.needed is not None and facts.room is not None and facts.room >= facts.needed
+def contradicts_itself(facts: OomFacts) -> bool:
+    """Return whether the request fits into what was free: another process held memory for a moment."""
+    return facts.needed is not None and facts.available is not None and facts.available >= facts.needed
 
 
-def _again(facts: Facts) -> Remedy | None:
-    """What was let go of since the error, as an earlier error's frames are, is there for the next try."""
-    if facts.at_start is None or facts.before_now is None:
+def _again(facts: OomFacts) -> Fix | None:
+    """Run it again: memory freed since the error, such as an earlier error's frames, is available."""
+    if facts.at_start is None or facts.older_now is None:
         return None
-    gone = facts.at_start - facts.before_now
-    if gone <= 0 or not facts.enough(own=gone):
+    gone = facts.at_start - facts.older_now
+    if gone <= 0 or not facts.would_fit(own=gone):
         return None
-    return Remedy(
+    return Fix(
         "again",
         f"Run it again: {units.memory(gone)} from before this cell, such as an earlier error's frames, were "
         "let go of since, which is enough.",
@@ -308,14 +308,14 @@ def _again(facts: Facts) -> Remedy | None:
     )
 
 
-def _limit(facts: Facts) -> Remedy | None:
+def _limit(facts: OomFacts) -> Fix | None:
     if facts.limit is None or facts.reserved is None or facts.free is None or not facts.total:
         return None
     needed = facts.needed or 0
     fraction = math.ceil((facts.reserved + needed) / facts.total * 100) / 100
     if facts.free < needed or fraction > 1:
         return None
-    return Remedy(
+    return Fix(
         "limit",
         f"Raise this process's own limit: it lets itself have {units.memory(facts.limit)} "
         f"(set_per_process_memory_fraction), and the GPU had {units.memory(facts.free)} free.",
@@ -324,14 +324,14 @@ def _limit(facts: Facts) -> Remedy | None:
     )
 
 
-def _notebook(facts: Facts) -> Remedy | None:
+def _notebook(facts: OomFacts) -> Fix | None:
     own = _notebooks(facts)
     blocks = _blocks(own)
-    if not blocks or not facts.enough(blocks):
+    if not blocks or not facts.would_fit(blocks):
         return None
     names = _listed(name for held in own for name in held.holder.names[:1])
     size = _bytes(facts, blocks)
-    return Remedy(
+    return Fix(
         "free",
         f"Let go of what the notebook itself keeps, {names}: {units.memory(size)} from before this cell.",
         "%gpu free --yes",
@@ -339,28 +339,30 @@ def _notebook(facts: Facts) -> Remedy | None:
     )
 
 
-def _variables(facts: Facts) -> Remedy | None:
-    """The fewest of the largest variables that the failing code does not name."""
+def _variables(facts: OomFacts) -> Fix | None:
+    """Delete as few as possible of the largest variables that the failing code does not read."""
     own = _notebooks(facts)
     spare = sorted(
         (held for held in facts.held if held.holder.kind == "variable" and held.before and held.variables),
         key=lambda held: -held.holder.bytes,
-    )[:_MOST_VARIABLES]
+    )[:_MAX_VARIABLES]
     for also in ((), own) if own else ((),):
         for count in range(1, len(spare) + 1):
             chosen = spare[:count]
             blocks = _blocks([*chosen, *also])
-            if facts.enough(blocks):
+            if facts.would_fit(blocks):
                 return _without(facts, chosen, blocks, with_notebook=bool(also))
     return None
 
 
-def _without(facts: Facts, chosen: Sequence[Held], blocks: frozenset[int], *, with_notebook: bool) -> Remedy:
+def _without(
+    facts: OomFacts, chosen: Sequence[OomHolder], blocks: frozenset[int], *, with_notebook: bool
+) -> Fix:
     names = dict.fromkeys(name for held in chosen for name in held.variables or ())
     sizes = _listed(f"{held.holder.names[0]} ({units.memory(held.holder.bytes)})" for held in chosen)
     also = ", and of what the notebook itself keeps" if with_notebook else ""
     it = "it" if len(chosen) == 1 else "them"
-    return Remedy(
+    return Fix(
         "delete",
         f"Let go of {sizes}{also}, if you need no more of {it}: the code that failed was not seen to read "
         f"{it}.",
@@ -369,15 +371,15 @@ def _without(facts: Facts, chosen: Sequence[Held], blocks: frozenset[int], *, wi
     )
 
 
-def _batch(facts: Facts) -> Remedy | None:
-    grown, room, needed = facts.grown, facts.room, facts.needed
+def _batch(facts: OomFacts) -> Fix | None:
+    grown, room, needed = facts.grown, facts.available, facts.needed
     if grown is None or room is None or needed is None or grown + room <= 0:
         return None
     there = grown + room
     parts = math.ceil((grown + needed) / there)
-    if not 1 < parts <= _MOST_PARTS:
+    if not 1 < parts <= _MAX_PARTS:
         return None
-    return Remedy(
+    return Fix(
         "batch",
         f"Make the batch {parts} times smaller, or go through it in {parts} parts (gradient accumulation): "
         f"the cell had {units.memory(grown)} above its start and asked for {units.memory(facts.requested)} "
@@ -388,22 +390,22 @@ def _batch(facts: Facts) -> Remedy | None:
     )
 
 
-def _expandable(facts: Facts) -> Remedy | None:
-    if facts.stuck is None or facts.needed is None or facts.expandable:
+def _expandable(facts: OomFacts) -> Fix | None:
+    if facts.fragmented is None or facts.needed is None or facts.expandable:
         return None
-    if min(facts.stuck, _joinable(facts.segments)) < facts.needed:
+    if min(facts.fragmented, _joinable(facts.segments)) < facts.needed:
         return None
-    return Remedy(
+    return Fix(
         "expandable",
-        f"Use expandable segments: {units.memory(facts.stuck)} that torch has reserved are in no tensor, in "
-        "pieces that can't be joined without. Restart the kernel, and run this before torch is imported.",
+        f"Use expandable segments: {units.memory(facts.fragmented)} that torch has reserved are in no "
+        "tensor, in pieces that can't be joined without. Restart the kernel, and run this before torch is imported.",
         f"%env {facts.setting}=expandable_segments:True",
-        facts.stuck,
+        facts.fragmented,
     )
 
 
 def _joinable(segments: Sequence[Segment]) -> int:
-    """Of what is free in segments that are in use, whole pages: one is lost at the edge of each piece."""
+    """Return the bytes of whole free pages in segments in use. Each range loses one page at its edges."""
     total = 0
     for segment in segments:
         pieces = segment.free_ranges()
@@ -412,10 +414,10 @@ def _joinable(segments: Sequence[Segment]) -> int:
     return total
 
 
-def _pool(facts: Facts) -> Remedy | None:
+def _pool(facts: OomFacts) -> Fix | None:
     for pool in facts.pools:
-        if pool.free and facts.enough(others=pool.free):
-            return Remedy(
+        if pool.free and facts.would_fit(others=pool.free):
+            return Fix(
                 "pool",
                 f"Let {pool.name} give back what it keeps for later: {units.memory(pool.free)}.",
                 pool.flush,
@@ -424,14 +426,14 @@ def _pool(facts: Facts) -> Remedy | None:
     return None
 
 
-def _processes(facts: Facts) -> list[Remedy]:
-    """The smallest of those that would do, and the largest."""
+def _processes(facts: OomFacts) -> list[Fix]:
+    """Shut down a process: the smallest that is large enough, and the largest."""
     able = sorted(
-        (other for other in facts.others if other.is_process and facts.enough(others=other.bytes)),
+        (other for other in facts.others if other.is_process and facts.would_fit(others=other.bytes)),
         key=lambda other: other.bytes,
     )
     return [
-        Remedy(
+        Fix(
             "process",
             f"Shut down {other.name} if no longer needed: this frees {units.memory(other.bytes)}.",
             None,
@@ -441,23 +443,23 @@ def _processes(facts: Facts) -> list[Remedy]:
     ]
 
 
-def _notebooks(facts: Facts) -> list[Held]:
-    """What the notebook itself keeps, without the error's own frames."""
+def _notebooks(facts: OomFacts) -> list[OomHolder]:
+    """Return the holders of kind notebook without the error's frames."""
     return [
         held for held in facts.held if held.holder.kind == "notebook" and held.before and not held.is_error
     ]
 
 
-def _blocks(held: Iterable[Held]) -> frozenset[int]:
+def _blocks(held: Iterable[OomHolder]) -> frozenset[int]:
     return frozenset().union(*(one.before for one in held))
 
 
-def _bytes(facts: Facts, blocks: frozenset[int]) -> int:
+def _bytes(facts: OomFacts, blocks: frozenset[int]) -> int:
     return sum(size for seg in facts.segments for address, size, _ in seg.blocks if address in blocks)
 
 
 def _free_after(segments: Sequence[Segment], freed: frozenset[int]) -> tuple[int, int]:
-    """Bytes that torch could give back with these blocks freed, and the largest piece it could hand out."""
+    """Return the bytes that torch could release with these blocks freed, and its largest free range."""
     released = largest = 0
     for segment in segments:
         returnable = segment.returnable(freed)
@@ -474,17 +476,17 @@ def _listed(names: Iterable[str]) -> str:
     return " and ".join(filter(None, (", ".join(found[:-1]), *found[-1:])))
 
 
-def _size(match: re.Match[str] | None) -> Rounded | None:
+def _size(match: re.Match[str] | None) -> RoundedBytes | None:
     if match is None:
         return None
     number, unit = [group for group in match.groups() if group is not None]
     return _rounded(number, unit)
 
 
-def _rounded(number: str, unit: str) -> Rounded | None:
+def _rounded(number: str, unit: str) -> RoundedBytes | None:
     size = _SIZES[unit.lower()]
     half = 0.5 * 10 ** -len(number.partition(".")[2]) * size if size > 1 else 0.0
     value = float(number) * size
     if value >= _IMPOSSIBLE:
         return None
-    return Rounded(max(0, math.ceil(value - half)), math.floor(value + half))
+    return RoundedBytes(max(0, math.ceil(value - half)), math.floor(value + half))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gpuwidget.measure.gpu_selection import select_gpus
 from gpuwidget.measure.gpu_totals import GpuTotals
-from gpuwidget.measure.process_memory import Attribution, Holding
+from gpuwidget.measure.process_memory import Attribution, ProcessMemory
 from gpuwidget.measure.timeline import GpuTimeSeries, RunTimeSeries
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.samples import Gpu, Origin, Sample
@@ -27,7 +27,7 @@ class RecentTotals:
         self._older = self._newer = self._new(reading)
         self._older_began = self._newer_began = t
 
-    def add(self, t: float, reading: Reading, holding: Holding, started: float) -> None:
+    def add(self, t: float, reading: Reading, holding: ProcessMemory, started: float) -> None:
         """Add a reading ``t`` seconds into the run that began at ``started`` (epoch seconds)."""
         if t - self._newer_began >= _RECENT_S:
             self._older, self._older_began = self._newer, self._newer_began
@@ -126,7 +126,7 @@ class RunGpus:
             if self._selected is None or gpu.uuid in self._selected
         ]
 
-    def _holding(self, gpu: Gpu, reading: Reading) -> Holding:
+    def _holding(self, gpu: Gpu, reading: Reading) -> ProcessMemory:
         assert self._attribution is not None
         return self._attribution.holding(gpu, reading)
 

@@ -1,7 +1,7 @@
 """The table of GPU metrics: each number of a GPU is declared once, here.
 
 ``python -m tools.metrics`` generates from it the dataclasses in ``readings.py``, the labextension's
-``metrics.ts`` and the tables in docs/metrics.md and docs/prometheus.md. The sampler, recordings, the
+``metricTable.ts`` and the tables in docs/metrics.md and docs/prometheus.md. The sampler, recordings, the
 server's history, Prometheus, the command line's table and the reports read it at run time.
 
 To add a metric, add an entry to ``METRICS`` and the NVML call to ``sources/nvml_device.py``, then run

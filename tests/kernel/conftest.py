@@ -1,4 +1,4 @@
-"""Kernels for the tests: two kept in step, one of which watches its cells, and single ones on demand."""
+"""Kernels for the tests: a pair that runs the same cells, plain and watched, and single ones on demand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from helpers_pair import Pair
 
 @pytest.fixture(scope="module")
 def start_kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Kernel]]:
-    """Starts kernels, with environment variables as keywords, that end with the module."""
+    """Return a function that starts a kernel, with environment variables as keywords, for this module."""
     kernels: list[Kernel] = []
 
     def start(**environment: str | None) -> Kernel:
@@ -26,7 +26,7 @@ def start_kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
 
 @pytest.fixture(scope="module")
 def pair(start_kernel: Callable[..., Kernel]) -> Pair:
-    """A plain kernel and one with gpuwidget loaded, at the same execution count."""
+    """Return a plain kernel and one with gpuwidget loaded, at the same execution count."""
     made = Pair(start_kernel(), start_kernel())
     made.run("pass", "%load_ext gpuwidget")
     made.both("'in step'")
@@ -35,7 +35,7 @@ def pair(start_kernel: Callable[..., Kernel]) -> Pair:
 
 @pytest.fixture(scope="module")
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A kernel with gpuwidget loaded."""
+    """Return a kernel with gpuwidget loaded."""
     made = start_kernel()
     made.ok("%load_ext gpuwidget")
     return made

@@ -1,4 +1,4 @@
-"""Awkward cells: each must do and show the same with ``%%gpuwatch`` and without."""
+"""Difficult cells: each must do and show the same with and without ``%%gpuwatch``."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ class Steps:
     async def __aexit__(self, *_): print("exit")
 number = 7
 """
-"""What the cells use. In a folder with a file ``long``, pausing ends when a file ``go`` comes."""
+"""Code that the cells use. If the folder has a file ``long``, pause() lasts until there is a file ``go``."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One awkward cell."""
+    """One difficult cell."""
 
     name: str
     body: str
     shows: str = ""
-    """A part of what the plain cell prints, displays or raises: guards the case itself."""
+    """Text that the plain cell prints, displays or raises, which checks the case itself."""
     plain: str | None = None
-    """The plain cell, where it is not the body below a comment."""
+    """The plain cell, if it is not the body below a comment."""
     watched: str | None = None
-    """The watched cell, where it is not the body below the magic; ``MAGIC`` stands for its line."""
+    """The watched cell, if it is not the body below the magic; ``MAGIC`` stands for the magic's line."""
     cards: int = 1
     then: str = ""
-    """An unwatched cell run afterwards in both."""
+    """An unwatched cell that runs afterwards in both."""
     sending: dict[str, Any] | None = None
 
     hidden: bool = False
-    """Whether it pauses where no chart can be shown: an Output widget takes all messages, or what the user
-    sees waits to be cleared by the next output."""
+    """Whether it pauses while no chart can be shown: an Output widget captures all messages, or the next
+    output would clear the others."""
 
     @property
     def pauses(self) -> bool:
-        """Whether it can be made to run long."""
+        """Whether it can be made to run for long."""
         return "pause()" in f"{self.body}{self.plain}" or "[ -e go ]" in self.body
 
 
@@ -881,4 +881,4 @@ FUTURE = [
         "0.5",
     ),
 ]
-"""These hold for all later cells of the kernel: they come last."""
+"""Cases that affect all later cells of the kernel; they run last."""

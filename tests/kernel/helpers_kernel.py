@@ -1,4 +1,4 @@
-"""A real kernel in a process of its own, and everything it answers to a cell, kept as messages."""
+"""A real kernel in a subprocess, and the messages that it sends for each cell."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import KernelManager
 
 KERNEL_PYTHON = os.environ.get("GPUWIDGET_TEST_PYTHON", sys.executable)
-"""The kernel's interpreter: its environment may have older packages than the tests' own."""
+"""The kernel's interpreter: its environment may have older packages than that of the tests."""
 TORCH_STANDIN = str(Path(__file__).parent.parent / "torch_standin")
-"""A folder for PYTHONPATH, in which torch is a stand-in with two GPUs."""
-PATIENCE_S = 30.0
-"""How long a test waits for what it expects of a kernel before it gives up."""
+"""A folder for PYTHONPATH with a stand-in for torch that has two GPUs."""
+TIMEOUT_S = 30.0
+"""How long a test waits for an expected message."""
 
 
 def skip_without_torch() -> None:
-    """Skip the test where the kernels' Python has no torch."""
+    """Skip the test if the kernel's Python has no torch."""
     done = subprocess.run([KERNEL_PYTHON, "-c", "import torch"], capture_output=True, check=False)
     if done.returncode != 0:
         pytest.skip("torch is not installed beside the kernel")
@@ -34,23 +34,23 @@ def skip_without_torch() -> None:
 
 @dataclass(frozen=True)
 class Ran:
-    """What one executed cell sent: messages in order until it was idle, and the reply."""
+    """What the kernel sent for one cell: its messages in order until it was idle, and the reply."""
 
     reply: dict[str, Any]
     reply_metadata: dict[str, Any]
     messages: list[Message]
     late: list[Message]
-    """Messages of earlier requests that came while this one ran."""
+    """Messages of earlier requests that arrived while this one ran."""
     kernel: Kernel = field(repr=False)
 
     @property
     def text(self) -> str:
-        """Everything printed."""
+        """All printed text."""
         return "".join(m.content["text"] for m in self.messages if m.type == "stream")
 
     @property
     def displayed(self) -> str:
-        """The plain text of everything displayed."""
+        """The plain text of all displayed outputs."""
         found = [m.content["data"]["text/plain"] for m in self.messages if m.type == "display_data"]
         return "\n".join(found)
 
@@ -61,7 +61,7 @@ class Ran:
 
     @property
     def report(self) -> dict[str, Any]:
-        """That of the one card."""
+        """The report of the only card."""
         (card,) = self.cards
         found = card[CARD]
         assert isinstance(found, dict)
@@ -69,18 +69,18 @@ class Ran:
 
     @property
     def result(self) -> str | None:
-        """text/plain of Out[n]."""
+        """The text/plain of Out[n]."""
         found = [m.content["data"]["text/plain"] for m in self.messages if m.type == "execute_result"]
         assert len(found) <= 1
         return found[0] if found else None
 
     @property
     def live(self) -> list[dict[str, Any]]:
-        """The mime bundles of the live view, one each time it was put out or replaced."""
+        """The mime bundles of the live chart, one for each display or update."""
         return [m.content["data"] for m in self.messages if m.is_live]
 
     def as_seen(self) -> dict[str, Any]:
-        """All that a user or a front end can tell one run from another by, without our own outputs."""
+        """Return everything that a user or a front end sees of the cell, without gpuwidget's outputs."""
         clean = self.kernel.clean
         reply = {name: value for name, value in self.reply.items() if name not in ("engine_info",)}
         return {
@@ -92,7 +92,7 @@ class Ran:
 
 
 class Kernel:
-    """One running kernel with a private home; used from one thread."""
+    """One running kernel with a private home folder; used from one thread."""
 
     def __init__(self, root: Path, environment: Mapping[str, str | None] | None = None) -> None:
         self.folder = root / "notebooks"
@@ -108,7 +108,7 @@ class Kernel:
                 variables[name] = value
         for folder in homes.values():
             Path(folder).mkdir()
-        # Not TCP: a port that was free when it was chosen may be another program's when the kernel takes it.
+        # Not TCP: another program may take the chosen port before the kernel does.
         self._manager = KernelManager(transport="ipc")
         self._manager.connection_file = str(root / "connection.json")
         self._manager._kernel_spec = KernelSpec(
@@ -120,7 +120,7 @@ class Kernel:
         self._manager.start_kernel(env=variables, cwd=str(self.folder), stdout=self._log, stderr=self._log)
         self.client = self._manager.client()
         self.client.start_channels()
-        self.client.wait_for_ready(timeout=PATIENCE_S)
+        self.client.wait_for_ready(timeout=TIMEOUT_S)
         self._poller = zmq.Poller()
         for channel in self._channels():
             self._poller.register(channel.socket, zmq.POLLIN)
@@ -130,7 +130,7 @@ class Kernel:
         self._answers: dict[str, list[str]] = {}
         self._ids = ExpectedIds(str(root))
         self.our_models: set[str] = set()
-        """Ids of the widget models that belong to live views."""
+        """Ids of the widget models that belong to live charts."""
 
     def _channels(self) -> Iterable[Any]:
         return (self.client.shell_channel, self.client.iopub_channel, self.client.stdin_channel)
@@ -145,17 +145,17 @@ class Kernel:
 
     @property
     def alive(self) -> bool:
-        """Whether its process still runs."""
+        """Whether the kernel's process runs."""
         return bool(self._manager.is_alive())
 
     def clean(self, value: Any) -> Any:
-        """``value`` without what differs from kernel to kernel and from run to run."""
+        """Return ``value`` without parts that differ between kernels and between runs."""
         return self._ids.clean(value)
 
     # -- cells ---------------------------------------------------------------------------------------
 
     def send(self, code: str, *, answers: Iterable[str] = (), **options: Any) -> str:
-        """Ask for ``code`` to be run; ``answers`` go to what it asks on stdin. Returns the request's id."""
+        """Request execution of ``code``; ``answers`` are its input on stdin. Return the request's id."""
         answers = list(answers)
         options.setdefault("allow_stdin", bool(answers))
         request = self.client.execute(code, **options)
@@ -168,13 +168,13 @@ class Kernel:
         return self.wait(self.send(code, **options))
 
     def ok(self, code: str, **options: Any) -> Ran:
-        """Run ``code``, which must end well."""
+        """Run ``code``, which must succeed."""
         ran = self.run(code, **options)
         assert ran.reply["status"] == "ok", ran.reply
         return ran
 
     def wait(self, request: str) -> Ran:
-        """Everything sent for ``request``, once the kernel has replied and is idle."""
+        """Wait until the kernel has replied to ``request`` and is idle; return all that it sent."""
         self._take_until(lambda: request in self._replies and request in self._idle)
         reply = self._replies.pop(request)
         messages = self._published.pop(request, [])
@@ -188,12 +188,12 @@ class Kernel:
         ran = Ran(reply["content"], reply["metadata"], messages, late, self)
         self._ids.note_models(messages, self.our_models)
         if ran.reply["status"] == "error":
-            # Until it has looked through its queue, a kernel aborts what comes after a failed cell.
+            # After a failed cell, a kernel aborts requests until its queue is empty.
             self.ask(self.client.kernel_info())
         return ran
 
     def run_all(self, *cells: str) -> list[Ran]:
-        """Run cells that all wait in the kernel's queue before the first of them begins."""
+        """Run cells that are all in the kernel's queue before the first begins."""
         go = self.folder / "begin"
         gate = self.send("import os, time\nwhile not os.path.exists('begin'): time.sleep(0.002)", silent=True)
         requests = [self.send(cell) for cell in cells]
@@ -203,12 +203,12 @@ class Kernel:
         return [self.wait(request) for request in requests]
 
     def setup(self, code: str) -> None:
-        """Run ``code`` without a trace in history, counters or Out; it must succeed and stay quiet."""
+        """Run ``code`` without a trace in history, counters or Out; it must succeed and print nothing."""
         ran = self.ok(code, silent=True, store_history=False)
         assert ran.text == ""
 
     def value(self, expression: str) -> str:
-        """repr of ``expression`` in the user's namespace, evaluated without running a cell's hooks."""
+        """Return the repr of ``expression`` in the user's namespace, without running the hooks of a cell."""
         ran = self.run("", silent=True, store_history=False, user_expressions={"value": expression})
         answer = ran.reply["user_expressions"]["value"]
         assert answer["status"] == "ok", answer
@@ -217,7 +217,7 @@ class Kernel:
         return text
 
     def wait_for_message(self, request: str, wanted: Callable[[Message], bool]) -> Message | None:
-        """The first message of ``request`` that is ``wanted``, once it has come; None if it ended without."""
+        """Wait for the first ``wanted`` message of ``request``; return None if it ended without one."""
 
         def found() -> Message | None:
             return next((m for m in self._published.get(request, []) if wanted(m)), None)
@@ -226,33 +226,33 @@ class Kernel:
         return found()
 
     def has_ended(self, request: str, within_s: float) -> bool:
-        """Whether ``request`` ends within that time."""
+        """Return whether ``request`` ends within the given time."""
         deadline = time.monotonic() + within_s
         while request not in self._replies and time.monotonic() < deadline:
             self._poll(20)
         return request in self._replies
 
     def idle_for(self, seconds: float) -> None:
-        """Take messages for that long: between two looks at something that will come."""
+        """Receive messages for ``seconds``, between two polls of an expected event."""
         self._poll(round(seconds * 1000))
 
     def wait_for_file(self, name: str) -> None:
-        """Wait until the cell has made a file of that name in its folder; the file is taken away."""
+        """Wait until the cell has created the file in its folder, and delete it."""
         path = self.folder / name
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not path.exists():
             assert time.monotonic() < deadline, f"{name} did not come"
             self._poll(20)
         path.unlink()
 
     def interrupt(self) -> None:
-        """What the stop button does."""
+        """Interrupt the kernel, as the stop button does."""
         self._manager.interrupt_kernel()
 
-    # -- other questions -----------------------------------------------------------------------------
+    # -- other requests -----------------------------------------------------------------------------
 
     def ask(self, request: str) -> dict[str, Any]:
-        """The reply's content to a request that a method of ``client`` has sent."""
+        """Return the content of the reply to a request that a method of ``client`` has sent."""
         self._answers[request] = []
         self._take_until(lambda: request in self._replies and request in self._idle)
         self._answers.pop(request)
@@ -269,12 +269,12 @@ class Kernel:
         self._manager.shutdown_kernel(now=True)
         self._log.close()
 
-    def answer_to(self, *, patience_s: float = PATIENCE_S, **question: Any) -> dict[str, Any]:
-        """What a view, as the panel is, is answered to a question: on the control channel, also in a cell."""
+    def answer_to(self, *, timeout_s: float = TIMEOUT_S, **request: Any) -> dict[str, Any]:
+        """Return the reply to a request of the panel, on the control channel, also while a cell runs."""
         channel = self.client.control_channel
-        message = self.client.session.msg("gpuwidget_request", {"schema": 1, **question})
+        message = self.client.session.msg("gpuwidget_request", {"schema": 1, **request})
         channel.send(message)
-        deadline = time.monotonic() + patience_s
+        deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             if channel.socket.poll(20):
                 reply = channel.get_msg(timeout=0)
@@ -283,16 +283,16 @@ class Kernel:
                     answer = reply["content"]
                     assert isinstance(answer, dict)
                     return answer
-        raise TimeoutError(f"no reply to {question}")
+        raise TimeoutError(f"no reply to {request}")
 
     # -- messages ------------------------------------------------------------------------------------
 
     def _take_until(self, done: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not done():
             self._poll(200)
             assert self.alive, "the kernel died"
-            assert time.monotonic() < deadline, f"it did not come; so far: {self._published}"[:5000]
+            assert time.monotonic() < deadline, f"timeout; received so far: {self._published}"[:5000]
 
     def _poll(self, milliseconds: int) -> bool:
         ready = dict(self._poller.poll(milliseconds))

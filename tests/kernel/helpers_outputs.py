@@ -1,4 +1,4 @@
-"""What a front end makes of a cell's messages, and which of them are gpuwidget's own."""
+"""The outputs that a front end shows for a cell's messages, and which messages are gpuwidget's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REPLACEMENTS = (
     (re.compile(r"/\S*ipykernel_\d+/\d+\.py"), "/tmp/ipykernel/cell.py"),
     (re.compile(r"\(\d+\.py, line"), "(cell.py, line"),
     (re.compile(r"<ipython-input-(\d+)-[0-9a-f]+>"), r"<ipython-input-\1>"),
-    # The line of the magic, which the plain cell has as a comment.
+    # The plain cell has the magic's line as a comment.
     (re.compile(r"(# )?%%gpuwatch( --[a-z-]+)*"), "# gpuwatch"),
     (re.compile(r"\d+(\.\d+)?(e[+-]\d+)? (ns|µs|us|μs|ms|s|min)\b"), "TIME"),
 )
@@ -28,30 +28,30 @@ _STREAM = "stream"
 
 @dataclass(frozen=True)
 class Message:
-    """One message a kernel sent for a cell."""
+    """One message that a kernel sent for a cell."""
 
     type: str
     content: dict[str, Any]
 
     @property
     def is_card(self) -> bool:
-        """Whether it puts out a card."""
+        """Whether it displays a card."""
         return self.type in ("display_data", "update_display_data") and CARD in self.content["data"]
 
     @property
     def opens_chart(self) -> bool:
-        """Whether it makes the widget that holds the live view's chart, shown or not yet."""
+        """Whether it creates the widget of the live chart, which may not be displayed yet."""
         state = self.content["data"].get("state", {}) if self.type == "comm_open" else {}
         return any(name.startswith(LIVE_PREFIX) for name in state.get("_dom_classes", ()))
 
     @property
     def shows_chart(self) -> bool:
-        """Whether it puts the live view's chart into its place."""
+        """Whether it displays the live chart in its slot."""
         return self.is_live and WIDGET in self.content["data"]
 
     @property
     def is_live(self) -> bool:
-        """Whether it is the live view's."""
+        """Whether it belongs to the live chart."""
         if self.type not in ("display_data", "update_display_data"):
             return False
         display_id = self.content.get("transient", {}).get("display_id", "")
@@ -59,15 +59,15 @@ class Message:
 
 
 def cards(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """The mime bundles of the cards among ``messages``."""
+    """Return the mime bundles of the cards among ``messages``."""
     return [message.content["data"] for message in messages if message.is_card]
 
 
 def sequence(messages: Sequence[Message], our_models: set[str]) -> list[tuple[str, Any]]:
-    """The messages that are not ours, in order, without what was typed.
+    """Return the messages that are not gpuwidget's, in order, without the input.
 
-    stdout and stderr are buffered apart and sent when a timer says so: between two other messages only
-    the whole text of each is certain. Questions come by another channel: only their own order is certain.
+    stdout and stderr are buffered separately and sent by a timer: between two other messages, only the whole
+    text of each is deterministic. Input requests arrive on another channel: only the order among them is.
     """
     found: list[tuple[str, Any]] = [(m.type, m.content) for m in messages if m.type == "input_request"]
     streams: dict[str, str] = {}
@@ -77,7 +77,7 @@ def sequence(messages: Sequence[Message], our_models: set[str]) -> list[tuple[st
         streams.clear()
 
     for message in messages:
-        if _ours(message, our_models) or message.type in ("execute_input", "input_request"):
+        if _is_own(message, our_models) or message.type in ("execute_input", "input_request"):
             continue
         if message.type == _STREAM:
             name = message.content["name"]
@@ -90,23 +90,23 @@ def sequence(messages: Sequence[Message], our_models: set[str]) -> list[tuple[st
 
 
 def final_outputs(messages: Iterable[Message], our_models: set[str]) -> dict[str, list[tuple[str, Any]]]:
-    """The outputs that stand there in the end, by area: ``cell``, or the id of an Output widget.
+    """Return the final outputs by area: ``cell``, or the id of an Output widget.
 
-    Our own outputs take part while the messages are applied (they end a line that a progress bar
-    rewrites, and set off a ``clear_output(wait=True)``) and are left out at the end.
+    gpuwidget's outputs are applied with the others (they end a line that a progress bar rewrites, and trigger
+    a ``clear_output(wait=True)``) and removed at the end.
     """
     return {
-        area: _joined([output for output in outputs if not _ours(output["message"], our_models)])
+        area: _joined([output for output in outputs if not _is_own(output["message"], our_models)])
         for area, outputs in _applied(messages).items()
     }
 
 
 def shown(messages: Iterable[Message]) -> list[str]:
-    """What stands in the cell in the end, from top to bottom: each text as it reads, ``card`` for a card."""
+    """Return the cell's final outputs from top to bottom: the visible text of each, ``card`` for a card."""
     found = []
     for output in _applied(messages)["cell"]:
         if "stream" in output:
-            found.append(_rewritten(output["text"]))
+            found.append(_visible_text(output["text"]))
         elif CARD in output["content"]["data"]:
             found.append("card")
         elif "text/plain" in output["content"]["data"]:
@@ -115,7 +115,7 @@ def shown(messages: Iterable[Message]) -> list[str]:
 
 
 def _applied(messages: Iterable[Message]) -> dict[str, list[dict[str, Any]]]:
-    """The outputs of each area after all messages, as a front end applies them."""
+    """Return the outputs of each area after all messages, applied as a front end does."""
     areas: dict[str, list[dict[str, Any]]] = {"cell": []}
     waiting: set[str] = set()
     capturing: list[str] = []
@@ -140,8 +140,8 @@ def _applied(messages: Iterable[Message]) -> dict[str, list[dict[str, Any]]]:
     return areas
 
 
-def where_ours_went(messages: Iterable[Message]) -> set[str]:
-    """The areas that our outputs landed in: ``cell``, unless an Output widget caught one."""
+def areas_of_own_outputs(messages: Iterable[Message]) -> set[str]:
+    """Return the areas of gpuwidget's outputs: ``cell``, unless an Output widget captured one."""
     capturing: list[str] = []
     found = set()
     for message in messages:
@@ -182,13 +182,13 @@ def _update(areas: dict[str, list[dict[str, Any]]], message: Message) -> None:
 
 
 def _joined(outputs: list[dict[str, Any]]) -> list[tuple[str, Any]]:
-    """Outputs as they read, streams between two others put together by name."""
+    """Return the visible outputs, with the streams between two others joined by name."""
     found: list[tuple[str, Any]] = []
     streams: dict[str, str] = {}
     for output in outputs:
         if "stream" in output:
             name = output["stream"]
-            streams[name] = streams.get(name, "") + _rewritten(output["text"])
+            streams[name] = streams.get(name, "") + _visible_text(output["text"])
             continue
         found.extend(sorted(streams.items()))
         streams.clear()
@@ -196,8 +196,8 @@ def _joined(outputs: list[dict[str, Any]]) -> list[tuple[str, Any]]:
     return found + sorted(streams.items())
 
 
-def _rewritten(text: str) -> str:
-    """A terminal's carriage returns applied, as front ends do within one output."""
+def _visible_text(text: str) -> str:
+    """Return the text with carriage returns applied, as front ends do within one output."""
     lines = []
     for line in text.replace("\r\n", "\n").split("\n"):
         shown = ""
@@ -207,14 +207,14 @@ def _rewritten(text: str) -> str:
     return "\n".join(lines)
 
 
-def _ours(message: Message, our_models: set[str]) -> bool:
+def _is_own(message: Message, our_models: set[str]) -> bool:
     if message.is_card or message.is_live:
         return True
     return message.type.startswith("comm_") and message.content.get("comm_id") in our_models
 
 
 class ExpectedIds:
-    """Puts fixed words in place of what differs between two kernels that ran the same cells."""
+    """Replaces what differs between two kernels that ran the same cells with fixed text."""
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -222,7 +222,7 @@ class ExpectedIds:
         self._referenced: dict[str, set[str]] = {}
 
     def note_models(self, messages: Iterable[Message], our_models: set[str]) -> None:
-        """Add to ``our_models`` the models of every live view among ``messages``, its parts included."""
+        """Add the models of each live chart among ``messages``, and of its parts, to ``our_models``."""
         new = []
         for message in messages:
             if message.type == "comm_open":
@@ -240,7 +240,7 @@ class ExpectedIds:
             new.extend(self._referenced.get(model, set()) - our_models)
 
     def clean(self, value: Any) -> Any:
-        """``value`` with addresses, times, file names and random ids replaced, the latter by their order."""
+        """Return ``value`` with addresses, times, file names and random ids replaced; an id by its order."""
         if isinstance(value, str):
             return self._clean_text(value)
         if isinstance(value, dict):

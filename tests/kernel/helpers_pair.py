@@ -1,4 +1,4 @@
-"""Two kernels kept in step, one plain and one that watches its cells, and what their cells must agree on."""
+"""A plain kernel and one that watches its cells, and what must be the same in both."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from collections.abc import Callable
 from typing import Any
 
 from helpers_kernel import Kernel, Ran
-from helpers_outputs import CARD, Message, where_ours_went
+from helpers_outputs import CARD, Message, areas_of_own_outputs
 
-LARGEST_CARD = 20_000
+MAX_CARD_BYTES = 20_000
 
 
 class Pair:
-    """Two kernels that have run the same cells, one plain and one with gpuwidget."""
+    """A plain kernel and one with gpuwidget that have run the same cells."""
 
     def __init__(self, plain: Kernel, watched: Kernel) -> None:
         self.plain = plain
         self.watched = watched
 
     def setup(self, code: str) -> None:
-        """Run ``code`` in both, leaving no trace in history and counters."""
+        """Run ``code`` in both without a trace in history and counters."""
         self.plain.setup(code)
         self.watched.setup(code)
 
     def both(self, code: str, **options: Any) -> tuple[Ran, Ran]:
-        """Run the same unwatched cell in both; all that is seen must agree, and no card must come."""
+        """Run the same unwatched cell in both; everything visible must be the same, without a card."""
         plain, watched = self.run(code, code, **options)
         assert_same(plain, watched)
         assert watched.cards == []
@@ -36,7 +36,7 @@ class Pair:
     def run(
         self, plain: str, watched: str, *, during: Callable[[Kernel, str], None] | None = None, **options: Any
     ) -> tuple[Ran, Ran]:
-        """Run a cell in each, at the same time; ``during`` is told each kernel and request meanwhile."""
+        """Run a cell in each at the same time; call ``during`` with each kernel and request meanwhile."""
         cells = ((self.plain, plain), (self.watched, watched))
         requests = [(kernel, kernel.send(code, **options)) for kernel, code in cells]
         if during is not None:
@@ -76,10 +76,10 @@ class Pair:
         until: Callable[[Message], bool] | None = None,
         **sending: Any,
     ) -> tuple[Ran, Ran]:
-        """Run ``body`` plain and watched, and compare all that is seen, and count the cards.
+        """Run ``body`` plain and watched, compare everything visible, and count the cards.
 
-        The plain cell has the magic's line as a comment, so that line numbers agree; a body that begins
-        with a cell magic goes without.
+        The plain cell has the magic's line as a comment, so that line numbers are the same, except above a
+        cell magic.
         """
         magic = f"%%gpuwatch {options}".rstrip()
         if plain is None:
@@ -93,32 +93,32 @@ class Pair:
         assert_same(ran_plain, ran_watched)
         assert ran_plain.cards == []
         assert len(ran_watched.cards) == cards
-        assert where_ours_went(ran_watched.messages) <= {"cell"}
+        assert areas_of_own_outputs(ran_watched.messages) <= {"cell"}
         if cards == 1:
             check_card(ran_watched)
         return ran_plain, ran_watched
 
 
 def assert_same(plain: Ran, watched: Ran) -> None:
-    """All that is seen of the two is the same; else the lines that differ are shown."""
+    """Assert that everything visible is the same, and show the lines that differ."""
     before, after = (pprint.pformat(ran.as_seen(), width=160).splitlines() for ran in (plain, watched))
     difference = "\n".join(difflib.unified_diff(before, after, "plain", "watched", lineterm="", n=1))
     assert not difference, f"watched, the cell differs:\n{difference}"
 
 
 def check_card(ran: Ran) -> dict[str, Any]:
-    """The one card of ``ran``: whole, small, last of its outputs, and true to the reply; its report."""
+    """Check that the only card is complete and small and has the reply's status; return its report."""
     (card,) = ran.cards
     assert set(card) == {"text/plain", "text/html", CARD}
-    assert len(json.dumps(card)) <= LARGEST_CARD
+    assert len(json.dumps(card)) <= MAX_CARD_BYTES
     cell = card[CARD]["cell"]
     expected = ran.reply["status"]
     if expected == "error" and ran.reply["ename"] in ("KeyboardInterrupt", "CancelledError"):
         expected = "interrupted"
-    # ipykernel 7.4 also replies 'error' where only displaying the result failed, after the code had ended.
+    # ipykernel 7.4 also replies 'error' if only the display of the result failed, after the code had ended.
     if expected != "error" or ran.reply["ename"] != "NoneType":
         assert cell["status"] == expected
-    # A front end would show a live view that was not emptied for good.
+    # A front end would keep showing a live chart that was not emptied.
     shown: dict[str, dict[str, Any]] = {}
     for message in ran.messages:
         if message.is_live and not message.is_card:

@@ -1,4 +1,4 @@
-"""Processes that a cell starts: their memory is the cell's, and the card says whose it was."""
+"""The memory of a cell's child processes counts as the cell's, and the card says whose it was."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ import gpuwidget
 MACHINE = {MACHINE!r}
 
 def driver(*lines):
-    """What the driver says from now on."""
+    """Set what the driver reports from now on."""
     beside = os.environ["NVML_STANDIN"] + ".new"
     with open(beside, "w") as file:
         file.write("\\n".join([*MACHINE, *lines]) + "\\n")
     os.replace(beside, os.environ["NVML_STANDIN"])
 
 def seen(index, memory):
-    """Wait until a watch has read that much on a GPU."""
+    """Wait until a watch has read this memory on a GPU."""
     while gpuwidget.sample().readings[index].memory_used != memory:
         time.sleep(0.01)
     time.sleep(0.3)
@@ -44,7 +44,7 @@ def seen(index, memory):
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel], tmp_path: Path) -> Iterator[Kernel]:
-    """A kernel on a machine of three GPUs, that says what the cells say it says."""
+    """Return a kernel on a machine of three GPUs, whose driver reports what the cells set."""
     standin = Standin(build(tmp_path / "library"), tmp_path / "driver")
     standin.scenario(*MACHINE)
     path = {"LD_LIBRARY_PATH": standin.environment()["LD_LIBRARY_PATH"]}
@@ -56,13 +56,13 @@ def kernel(start_kernel: Callable[..., Kernel], tmp_path: Path) -> Iterator[Kern
 
 
 def watched(kernel: Kernel, body: str) -> tuple[dict[str, Any], str]:
-    """The report of a watched cell, and its card as text."""
+    """Run a watched cell; return its report and its card's text."""
     ran = kernel.ok(f"%%gpuwatch --interval 0.05\n{body}")
     return check_card(ran), ran.cards[0]["text/plain"]
 
 
-def test_children_and_theirs(kernel: Kernel) -> None:
-    """What a child and its child held counts, as the highest of the run, though both have ended."""
+def test_children_and_grandchildren(kernel: Kernel) -> None:
+    """The peak includes the memory of a child and its child, although both have ended."""
     report, text = watched(
         kernel,
         f"""
@@ -89,7 +89,7 @@ seen(0, {GIB})
 
 
 def test_gpus_that_only_children_used(kernel: Kernel) -> None:
-    """They are shown, with their memory, and the card says that this notebook itself was not there."""
+    """They are on the card with their memory, with a note that this notebook itself did not use them."""
     report, text = watched(
         kernel,
         f"""
@@ -115,13 +115,13 @@ for worker in workers:
 
 
 def test_a_worker_whose_parent_died(kernel: Kernel) -> None:
-    """A launcher that ends before its workers does not take their memory away from the cell."""
+    """The memory of workers counts even if their launcher ends before them."""
     report, _ = watched(
         kernel,
         f"""
 subprocess.run(["sh", "-c", "sleep 60 >/dev/null 2>&1 & echo $! >pid"])
 orphan = int(open("pid").read())
-# The shell's copy has yet to become it.
+# The forked shell has not executed it yet.
 while not open(f"/proc/{{orphan}}/cmdline").read().startswith("sleep"):
     time.sleep(0.001)
 driver("gpu.0.memory_used={5 * GIB}", f"gpu.0.compute={{orphan}}:{5 * GIB}")
@@ -134,7 +134,7 @@ os.kill(orphan, 9)
 
 
 def test_forked_workers(kernel: Kernel) -> None:
-    """multiprocessing's workers, as a DataLoader has them, count; a stranger does not."""
+    """Workers of multiprocessing, which a DataLoader uses, count; an unrelated process does not."""
     report, _ = watched(
         kernel,
         f"""
@@ -151,7 +151,7 @@ pool.join()
 
 
 def test_a_program_that_the_cell_waits_for(kernel: Kernel) -> None:
-    """The card of '!python child.py' explains its peak: this notebook held nothing, and the program did."""
+    """The card of '!python child.py' explains its peak: the program held the memory, not this notebook."""
     (kernel.folder / "child.py").write_text(
         "import os, time\n"
         + HELPERS.partition("def seen")[0].partition("import gpuwidget")[2]

@@ -13,7 +13,7 @@ from helpers_kernel import TORCH_STANDIN, Kernel
 from nvml_standin import Standin, build
 
 NOW = "str(torch.get_default_device())"
-_VIEWS_PATIENCE_S = 2.0
+_PANEL_TIMEOUT_S = 2.0
 """So long the panel waits for an answer."""
 
 
@@ -199,7 +199,7 @@ def test_a_silent_driver_keeps_no_view_waiting(start_kernel: Callable[..., Kerne
         PYTHONPATH=TORCH_STANDIN, GPUWIDGET_SOURCE="nvml", LD_LIBRARY_PATH=path, **driver.variables
     )
     kernel.ok("%load_ext gpuwidget\nimport torch\ntorch.cuda.init()")
-    answer = kernel.answer_to(ask="state", patience_s=_VIEWS_PATIENCE_S)
+    answer = kernel.answer_to(ask="state", timeout_s=_PANEL_TIMEOUT_S)
     assert (answer["status"], answer["state"]["gpus"]) == ("ok", [])
     choices = answer["state"]["choices"]
     assert [(choice["device"], choice["memory_free"]) for choice in choices] == [
@@ -216,7 +216,7 @@ def test_after_unloading_nothing_is_left(with_torch: Kernel) -> None:
     with_torch.ok("%unload_ext gpuwidget")
     assert with_torch.ok(f"{NOW}, torch.cuda.current_device()").result == "('cpu', 0)"
     with pytest.raises(TimeoutError):
-        with_torch.answer_to(ask="state", patience_s=1.0)
+        with_torch.answer_to(ask="state", timeout_s=1.0)
 
 
 def test_tensors_on_different_devices(with_torch: Kernel) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from helpers_doctor import WORKING, fake_torch
-from helpers_kernel import PATIENCE_S, Kernel, Ran
+from helpers_kernel import TIMEOUT_S, Kernel, Ran
 
 HANGING = """
 import os, pathlib, time
@@ -61,7 +61,7 @@ def send(kernel: Kernel) -> str:
 def answer(kernel: Kernel, question: str) -> dict[str, Any]:
     """The answer to it."""
     channel = kernel.client.control_channel
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         if channel.socket.poll(50):
             reply = channel.get_msg(timeout=0)
@@ -111,7 +111,7 @@ def test_the_panels_question_holds_up_nothing(start: Callable[[str], Kernel], tm
     begun, gate = tmp_path / "begun", tmp_path / "gate"
     kernel = start(HANGING.format(begun=str(begun), gate=str(gate)) + WORKING)
     first, second = send(kernel), send(kernel)
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not begun.exists():
         assert time.monotonic() < deadline
         kernel.idle_for(0.02)
@@ -134,7 +134,7 @@ def test_an_interrupt_ends_the_examination(start: Callable[[str], Kernel], tmp_p
     begun = tmp_path / "begun"
     kernel = start(HANGING.format(begun=str(begun), gate=str(tmp_path / "never")))
     request = kernel.send("%gpu doctor")
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not begun.exists():
         assert time.monotonic() < deadline
         kernel.idle_for(0.02)

@@ -1,4 +1,4 @@
-"""Loading, reloading and unloading; ``%gpu watch``; reports; child processes; what is imported when."""
+"""Loading and unloading leave no trace; ``%gpu watch``, reports, child processes and imports work."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def threads():
 
 
 def shape(kernel: Kernel) -> dict[str, Any]:
-    """What is hooked into the kernel now."""
+    """Return the hooks that are in the kernel now."""
     found = ast.literal_eval(kernel.value("hooked()"))
     assert isinstance(found, dict)
     return found
@@ -43,15 +43,15 @@ def shape(kernel: Kernel) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def fresh(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A kernel in which gpuwidget is loaded and unloaded."""
+    """Return a kernel for loading and unloading gpuwidget."""
     kernel = start_kernel()
-    # Widgets register comm targets of their own when they are first imported.
+    # ipywidgets registers comm targets when it is first imported.
     kernel.setup("import bqplot, ipywidgets\n" + SNAPSHOT)
     return kernel
 
 
-def test_loading_again_doubles_nothing(fresh: Kernel) -> None:
-    """%load_ext twice and %reload_ext leave one of everything, and each cell has one card."""
+def test_loading_again(fresh: Kernel) -> None:
+    """After %load_ext twice and %reload_ext there is one of each hook, and each cell has one card."""
     before = shape(fresh)
     fresh.ok("%load_ext gpuwidget")
     once = shape(fresh)
@@ -66,8 +66,8 @@ def test_loading_again_doubles_nothing(fresh: Kernel) -> None:
     assert shape(fresh) == before
 
 
-def test_unloading_leaves_nothing(fresh: Kernel) -> None:
-    """After %unload_ext there is no hook, no magic and no thread of ours, also after live views."""
+def test_unloading(fresh: Kernel) -> None:
+    """After %unload_ext there is no hook, magic or thread of gpuwidget, also after live charts."""
     before = shape(fresh)
     fresh.ok("%load_ext gpuwidget")
     fresh.ok("%gpu watch on")
@@ -85,7 +85,7 @@ def test_unloading_leaves_nothing(fresh: Kernel) -> None:
 
 
 def test_unloading_at_once(fresh: Kernel) -> None:
-    """%unload_ext right after %load_ext, before the driver has answered, leaves nothing either."""
+    """The same is true for %unload_ext right after %load_ext, before the driver has answered."""
     before = shape(fresh)
     for _ in range(5):
         fresh.ok("%load_ext gpuwidget\n%unload_ext gpuwidget")
@@ -93,7 +93,7 @@ def test_unloading_at_once(fresh: Kernel) -> None:
 
 
 def test_loading_within_a_watched_cell(fresh: Kernel) -> None:
-    """A watched cell that reloads or unloads the extension ends as it would have."""
+    """A watched cell that reloads or unloads the extension succeeds."""
     before = shape(fresh)
     fresh.ok("%load_ext gpuwidget")
     once = shape(fresh)
@@ -108,15 +108,15 @@ def test_loading_within_a_watched_cell(fresh: Kernel) -> None:
 
 
 def test_card_names_its_cell(kernel: Kernel) -> None:
-    """The card carries the N of In[N]; a cell that is not stored has none."""
+    """The card has the N of In[N]; a cell that is not stored in the history has none."""
     ran = kernel.ok("%%gpuwatch\n1")
     assert check_card(ran)["cell"]["execution_count"] == ran.reply["execution_count"]
     ran = kernel.run("%%gpuwatch\n1", store_history=False)
     assert check_card(ran)["cell"]["execution_count"] is None
 
 
-def test_card_stands_last(kernel: Kernel) -> None:
-    """The card comes below everything that the cell puts out, its error included."""
+def test_card_is_last(kernel: Kernel) -> None:
+    """The card is below all outputs of the cell, also below its error."""
     for body in ("print(1)\ndisplay(2)\n3", "print(1)\n1 / 0"):
         ran = kernel.run(f"%%gpuwatch\n{body}")
         assert ran.messages[-1].is_card
@@ -124,7 +124,7 @@ def test_card_stands_last(kernel: Kernel) -> None:
 
 
 def test_watch_every_cell(pair: Pair) -> None:
-    """With %gpu watch on each cell behaves as ever and has one line of a card; off ends it."""
+    """With %gpu watch on, each cell behaves as usual and has a one-line card; off ends that."""
     pair.run("pass", "%gpu watch on")
     cells = [
         "6 * 7",
@@ -155,8 +155,8 @@ def test_watch_every_cell(pair: Pair) -> None:
     pair.both("'unwatched'")
 
 
-def test_watch_every_cell_and_this_one(kernel: Kernel) -> None:
-    """A %%gpuwatch of a cell's own goes before %gpu watch on: one card, the full one."""
+def test_gpuwatch_while_every_cell_is_watched(kernel: Kernel) -> None:
+    """With %gpu watch on, a cell with %%gpuwatch has one card, the full one."""
     kernel.ok("%gpu watch on")
     ran = kernel.ok("%%gpuwatch --name own\n1")
     report = check_card(ran)
@@ -170,7 +170,7 @@ def test_watch_every_cell_and_this_one(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("line", ["%gpu watch", "%gpu watch maybe", "%gpu nonsense <b>"])
 def test_unknown_gpu_line(kernel: Kernel, line: str) -> None:
-    """What %gpu does not know is answered in one line, with what it knows."""
+    """An unknown %gpu subcommand shows one line with the known ones."""
     ran = kernel.run(line)
     assert (ran.reply["status"], ran.reply["ename"]) == ("error", "UsageError")
     assert "watch on" in ran.text + ran.reply["evalue"]
@@ -189,8 +189,8 @@ def test_run_cell_magic(kernel: Kernel) -> None:
     assert ran.report["cell"]["status"] == "error"
 
 
-def test_history_holds_what_was_typed(kernel: Kernel) -> None:
-    """History has the cell as it was typed, and %rerun watches it again."""
+def test_history_has_the_typed_cell(kernel: Kernel) -> None:
+    """The history has the cell as the user typed it, and %rerun watches it again."""
     typed = "%%gpuwatch --no-live\ntyped_here = 1\ntyped_here + 1"
     kernel.ok(typed)
     assert kernel.value("get_ipython().history_manager.input_hist_raw[-1]") == repr(typed)
@@ -218,14 +218,14 @@ def test_history_holds_what_was_typed(kernel: Kernel) -> None:
     ],
 )
 def test_completeness(pair: Pair, body: str) -> None:
-    """A console that asks whether a watched cell is complete gets a plain cell's answer."""
+    """is_complete gives the same answer for a watched cell as for a plain one."""
     plain = pair.plain.ask(pair.plain.client.is_complete(f"# comment\n{body}"))
     watched = pair.watched.ask(pair.watched.client.is_complete(f"%%gpuwatch\n{body}"))
     assert watched == plain
 
 
 def test_completion_and_inspection(pair: Pair) -> None:
-    """Completion and tooltips work in a watched cell as in any, and nothing runs or shows."""
+    """Completion and tooltips work in a watched cell as in a plain one, and run nothing."""
     pair.setup("import sys")
     answers = []
     for kernel, line in ((pair.plain, "# %%gpuwatch\n"), (pair.watched, "%%gpuwatch   \n")):
@@ -240,7 +240,7 @@ def test_completion_and_inspection(pair: Pair) -> None:
 
 
 def test_marks_and_printed_lines(kernel: Kernel) -> None:
-    """gpuwidget.mark and what the cell prints are on the card's timeline, in order."""
+    """Marks and printed lines are on the card's timeline, in order."""
     ran = kernel.ok(
         "%%gpuwatch\nimport gpuwidget\nprint('begin')\ngpuwidget.mark('epoch <1>')\n"
         "print('loss 0.5')\nprint('part', end='')"
@@ -254,8 +254,8 @@ def test_marks_and_printed_lines(kernel: Kernel) -> None:
     assert "<1>" not in ran.cards[0]["text/html"]
 
 
-def test_with_statement_shows_nothing_by_itself(kernel: Kernel) -> None:
-    """gpuwidget.watch() in a cell prints nothing; its report displays as its card when it is the result."""
+def test_with_statement_shows_nothing(kernel: Kernel) -> None:
+    """gpuwidget.watch() in a cell shows nothing; its report displays as a card if it is the cell's result."""
     ran = kernel.ok("import gpuwidget\nwith gpuwidget.watch('inner') as w:\n    print('body')\n")
     assert sequence(ran.messages, set()) == [("stdout", "body\n")]
     ran = kernel.ok("w.report")
@@ -265,7 +265,7 @@ def test_with_statement_shows_nothing_by_itself(kernel: Kernel) -> None:
 
 
 def test_reports_keeps_the_last_200(kernel: Kernel) -> None:
-    """gpuwidget.reports() has the last 200 in order, watched cells and with statements, quiet ones too."""
+    """gpuwidget.reports() has the last 200 in order: watched cells, with statements and quiet cells."""
     kernel.ok("import gpuwidget\nfor i in range(201):\n    with gpuwidget.watch(str(i)): pass\n")
     kernel.ok("%%gpuwatch --quiet --name quiet\n1")
     assert kernel.ok("len(gpuwidget.reports())").result == "200"
@@ -277,7 +277,7 @@ def test_reports_keeps_the_last_200(kernel: Kernel) -> None:
 
 
 def test_forked_child_watches_too(kernel: Kernel) -> None:
-    """A child forked in a watched cell measures with threads of its own, ends well, and shows no card."""
+    """A child forked in a watched cell can watch with new threads, ends with success and shows no card."""
     ran = kernel.ok(
         "%%gpuwatch\nimport gpuwidget, os\npid = os.fork()\nif pid == 0:\n    code = 1\n    try:\n"
         "        with gpuwidget.watch('child') as w: pass\n"
@@ -288,7 +288,7 @@ def test_forked_child_watches_too(kernel: Kernel) -> None:
 
 
 def test_multiprocessing(kernel: Kernel) -> None:
-    """Worker processes of a watched cell, forked or spawned, work and end as ever."""
+    """Worker processes of a watched cell, forked or spawned, work and end as usual."""
     for method, function in (("fork", "task"), ("spawn", "abs")):
         ran = kernel.ok(
             "%%gpuwatch\nimport multiprocessing\ndef task(n):\n    import gpuwidget\n"
@@ -299,13 +299,13 @@ def test_multiprocessing(kernel: Kernel) -> None:
         assert (ran.result, len(ran.cards)) == ("[0, 1, 2, 3]", 1)
 
 
-def test_nothing_is_imported_on_the_user_s_behalf(start_kernel: Callable[..., Kernel]) -> None:
-    """torch is never imported, and bqplot never while a user's cell runs, awaiting or not."""
+def test_imports(start_kernel: Callable[..., Kernel]) -> None:
+    """torch is never imported, and bqplot never while a cell runs, even if it awaits."""
     kernel = start_kernel()
     kernel.setup(
         "import sys, asyncio, time\ndef loaded(): return [n in sys.modules for n in ('torch', 'bqplot')]"
     )
-    # At once, before an idle kernel has come to import what the live view needs.
+    # At once, before the idle kernel imports the libraries of the live chart.
     first = kernel.send("%load_ext gpuwidget")
     quiet = kernel.send(
         "%%gpuwatch --no-live\nbefore = loaded()\nfor i in range(40): await asyncio.sleep(0.02)\n"

@@ -1,4 +1,4 @@
-"""A cell that fails: its time is over with its error, not once IPython has explained that."""
+"""The time of a cell that fails ends with its error, not after IPython has formatted the traceback."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ explained = 0
 
 @pytest.fixture(scope="module")
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A kernel with gpuwidget loaded, and errors that know when they are explained."""
+    """Return a kernel with gpuwidget loaded, and errors that mark when they are formatted."""
     made = start_kernel()
     made.setup(SETUP)
     made.setup("%load_ext gpuwidget")
@@ -35,7 +35,7 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
 
 
 def marks(kernel: Kernel, cell: str, status: str = "error") -> list[str]:
-    """Those of a watched cell that fails and is explained."""
+    """Return the marks of a watched cell that fails."""
     kernel.setup("explained = 0")
     ran = kernel.run(cell)
     assert (ran.reply["status"], kernel.value("explained > 0")) == ("error", "True")
@@ -54,23 +54,23 @@ def marks(kernel: Kernel, cell: str, status: str = "error") -> list[str]:
     ],
 )
 def test_its_time_ends_with_the_error(kernel: Kernel, body: str) -> None:
-    """What IPython does to show the traceback is no part of the run; the traceback is as ever."""
+    """Formatting the traceback is not part of the run; the traceback is that of a plain cell."""
     assert marks(kernel, f"%%gpuwatch\n{body}") == ["at work"]
 
 
 def test_an_interrupt(kernel: Kernel) -> None:
-    """So is one that ends on an interrupt."""
+    """The time of an interrupted cell ends with the interrupt."""
     body = "gpuwidget.mark('at work')\nraise Stopped"
     assert marks(kernel, f"%%gpuwatch --no-live\n{body}", "interrupted") == ["at work"]
 
 
 def test_below_another_magic(kernel: Kernel) -> None:
-    """And one whose body another magic runs."""
+    """The same is true if another magic runs the body."""
     assert marks(kernel, "%%prun -q\n%%gpuwatch\nfail()") == ["at work"]
 
 
 def test_the_users_own_handler(kernel: Kernel) -> None:
-    """A handler that the user has set with set_custom_exc is called as ever, with the run over."""
+    """A handler from set_custom_exc is called as usual, after the run has ended."""
     kernel.setup(
         "def handle(shell, kind, error, trace, tb_offset=None):\n"
         "    handled.append(kind.__name__)\n    shell.showtraceback((kind, error, trace))\n"
@@ -83,7 +83,7 @@ def test_the_users_own_handler(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("body", ["1", "fail()", "SyntaxError(", "raise SystemExit", "%unload_ext gpuwidget"])
 def test_the_result_is_ipythons_own(kernel: Kernel, body: str) -> None:
-    """Whoever looks at a cell's result afterwards finds what IPython made, and nothing more in it."""
+    """A cell's result is afterwards the object that IPython created, without additions."""
     kernel.setup(
         "from IPython.core.interactiveshell import ExecutionResult\n"
         "def look(result):\n    seen.append((type(result) is ExecutionResult, sorted(vars(result))))\n"

@@ -1,4 +1,4 @@
-"""The stop button on a watched cell: the same as on a plain one, and there is still a card."""
+"""An interrupt of a watched cell does what it does in a plain one, and there is a card."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ import asyncio, itertools, linecache, os, sys, threading, time
 HERE = "# he" + "re"
 def reached():
     open('reached', 'w').close()
-def say_when_here():
+def signal_when_here():
     "Makes a file as soon as the main thread is on a line with the comment."
     main = threading.main_thread().ident
     def look():
         while True:
             frame = sys._current_frames()[main]
             place = (frame.f_code.co_filename, frame.f_lineno)
-            # The source of what %%time runs is nowhere to be read.
+            # linecache has no source for the code that %%time compiles.
             if place == ("<timed exec>", 2) or HERE in linecache.getline(*place):
                 return reached()
             time.sleep(0.002)
     threading.Thread(target=look, daemon=True).start()
-def say_when_waiting():
+def signal_when_waiting():
     "Makes a file as soon as the main thread waits for an answer: an interrupt before that reads otherwise."
     main = threading.main_thread().ident
     def look():
@@ -42,17 +42,17 @@ def say_when_waiting():
 """
 
 CASES = {
-    "sleep": "say_when_here()\ntime.sleep(60)  # here",
-    "pure Python": "say_when_here()\nwhile True: pass  # here",
-    "finally": "try:\n    say_when_here()\n    time.sleep(60)  # here\nfinally:\n    print('cleaned up')",
-    "caught": "try:\n    say_when_here()\n    time.sleep(60)  # here\n"
+    "sleep": "signal_when_here()\ntime.sleep(60)  # here",
+    "pure Python": "signal_when_here()\nwhile True: pass  # here",
+    "finally": "try:\n    signal_when_here()\n    time.sleep(60)  # here\nfinally:\n    print('cleaned up')",
+    "caught": "try:\n    signal_when_here()\n    time.sleep(60)  # here\n"
     "except KeyboardInterrupt:\n    print('caught')\n'went on'",
-    "another error instead": "try:\n    say_when_here()\n    time.sleep(60)  # here\n"
+    "another error instead": "try:\n    signal_when_here()\n    time.sleep(60)  # here\n"
     "except KeyboardInterrupt:\n    raise RuntimeError('stopped') from None",
-    "in a function": "def wait():\n    say_when_here()\n    time.sleep(60)  # here\nwait()",
-    "%%time": "%%time\nsay_when_here()\ntime.sleep(60)  # here",
-    "%%capture": "%%capture\nprint('kept to itself')\nsay_when_here()\ntime.sleep(60)  # here",
-    "a lock": "lock = threading.Lock()\nlock.acquire()\nsay_when_here()\nlock.acquire()  # here",
+    "in a function": "def wait():\n    signal_when_here()\n    time.sleep(60)  # here\nwait()",
+    "%%time": "%%time\nsignal_when_here()\ntime.sleep(60)  # here",
+    "%%capture": "%%capture\nprint('kept to itself')\nsignal_when_here()\ntime.sleep(60)  # here",
+    "a lock": "lock = threading.Lock()\nlock.acquire()\nsignal_when_here()\nlock.acquire()  # here",
 }
 
 AWAITING = {
@@ -62,11 +62,11 @@ AWAITING = {
     "    while not os.path.exists('go'): await asyncio.sleep(0.005)\nawait wait()",
 }
 IGNORED_AFTER_S = 2
-"""A kernel may take no notice of an interrupt while a cell awaits."""
+"""A kernel may ignore an interrupt while a cell awaits."""
 
 
 def names_our_code(traceback: list[str]) -> bool:
-    """Whether the traceback names a file of the package; IPython writes the home folder as ``~``."""
+    """Return whether the traceback names a file of the package; IPython writes the home folder as ``~``."""
     package = Path(gpuwidget.__file__).parent
     return f"{package.parent.name}/{package.name}/" in "".join(traceback)
 
@@ -77,7 +77,7 @@ def _prepared(pair: Pair) -> None:
 
 
 def interrupted(pair: Pair, body: str, options: str, times: int = 1) -> None:
-    """Run ``body`` plain and watched, interrupt both as often as they say they are there, and compare."""
+    """Run ``body`` plain and watched, interrupt both each time they signal, and compare."""
 
     def stop(kernel: Kernel, request: str) -> None:
         for _ in range(times):
@@ -91,13 +91,13 @@ def interrupted(pair: Pair, body: str, options: str, times: int = 1) -> None:
 @pytest.mark.parametrize("options", ["", "--no-live"])
 @pytest.mark.parametrize("name", CASES)
 def test_interrupted_alike(pair: Pair, name: str, options: str) -> None:
-    """An interrupt ends, or is caught by, the same line with the same traceback, and leaves a card."""
+    """An interrupt strikes at the same line with the same traceback, and there is a card."""
     interrupted(pair, CASES[name], options)
 
 
 @pytest.mark.parametrize("name", AWAITING)
 def test_interrupted_while_awaiting(pair: Pair, name: str) -> None:
-    """An interrupt of an `await` does what it does in a plain cell of this kernel, and leaves a card."""
+    """An interrupt of an `await` does what it does in a plain cell of this kernel, and there is a card."""
 
     def stop(kernel: Kernel, request: str) -> None:
         kernel.wait_for_file("reached")
@@ -112,14 +112,14 @@ def test_interrupted_while_awaiting(pair: Pair, name: str) -> None:
 
 
 def test_interrupted_twice(pair: Pair) -> None:
-    """A cell that outlives a first interrupt is ended by a second."""
-    body = "for i in range(2):\n    try:\n        say_when_here()\n        time.sleep(60)  # here\n"
+    """A second interrupt ends a cell that survives the first."""
+    body = "for i in range(2):\n    try:\n        signal_when_here()\n        time.sleep(60)  # here\n"
     body += "    except KeyboardInterrupt:\n        if i == 1: raise\n        print('not yet')"
     interrupted(pair, body, "", times=2)
 
 
 def test_interrupted_while_the_chart_shows(pair: Pair) -> None:
-    """An interrupted cell takes its chart away and leaves its card."""
+    """An interrupted cell removes its chart and shows its card."""
 
     def stop(kernel: Kernel, request: str) -> None:
         kernel.wait_for_file("reached")
@@ -127,22 +127,22 @@ def test_interrupted_while_the_chart_shows(pair: Pair) -> None:
             assert kernel.wait_for_message(request, lambda message: message.shows_chart) is not None
         kernel.interrupt()
 
-    pair.same("say_when_here()\ntime.sleep(60)  # here", options="", during=stop)
+    pair.same("signal_when_here()\ntime.sleep(60)  # here", options="", during=stop)
 
 
 def test_interrupted_input(pair: Pair) -> None:
-    """A question that is interrupted ends the cell as ever."""
+    """An interrupt of input() ends the cell as it does a plain one."""
 
     def stop(kernel: Kernel, request: str) -> None:
         kernel.wait_for_message(request, lambda message: message.type == "input_request")
         kernel.wait_for_file("reached")
         kernel.interrupt()
 
-    pair.same("say_when_waiting()\ninput('who? ')", during=stop, allow_stdin=True)
+    pair.same("signal_when_waiting()\ninput('who? ')", during=stop, allow_stdin=True)
 
 
 def test_interrupted_while_printing(kernel: Kernel) -> None:
-    """Wherever a printing loop is interrupted: one traceback without a line of ours, and a card."""
+    """An interrupted loop of print() shows one traceback without gpuwidget's frames, and a card."""
     kernel.setup(SETUP)
     body = "for i in itertools.count():\n    print(i)\n    if i == 100: reached()\n    time.sleep(0.0001)"
     request = kernel.send(f"%%gpuwatch\n{body}")
@@ -156,8 +156,8 @@ def test_interrupted_while_printing(kernel: Kernel) -> None:
 
 
 @pytest.mark.parametrize("body", ["%%gpuwatch\nprint(1)", "with watch():\n    print(1)"])
-def test_interrupted_in_what_hears_the_output(kernel: Kernel, body: str) -> None:
-    """An interrupt that strikes as a printed line is noted ends, as read, in the code that printed it."""
+def test_interrupted_while_a_printed_line_is_recorded(kernel: Kernel, body: str) -> None:
+    """The traceback of an interrupt while a printed line is recorded ends in the code that printed it."""
     kernel.setup(
         "import gpuwidget\nfrom gpuwidget.measure.printed_lines import PRINTED_LINES\n"
         "watch = gpuwidget.watch\n"
@@ -172,14 +172,14 @@ def test_interrupted_in_what_hears_the_output(kernel: Kernel, body: str) -> None
 
 
 def test_interrupted_in_a_namespace_without_a_name(kernel: Kernel) -> None:
-    """Code in a namespace of its own, whose name is no text, is interrupted as any other."""
+    """Code in a namespace whose ``__name__`` is no text is interrupted like any other."""
     kernel.setup("import gpuwidget")
     ran = kernel.run("with gpuwidget.watch():\n    exec('raise KeyboardInterrupt', {'__name__': None})")
     assert ran.reply["ename"] == "KeyboardInterrupt"
 
 
 def test_interrupt_after_the_end(kernel: Kernel) -> None:
-    """An interrupt that comes when the code has ended, as the card is made, has nothing left to stop."""
+    """An interrupt after the code has ended, while the card is made, has no effect."""
     kernel.setup(SETUP)
     kernel.setup(
         "from gpuwidget.views import card\nmade = card.bundle\n"
@@ -199,7 +199,7 @@ def test_interrupt_after_the_end(kernel: Kernel) -> None:
 
 
 def test_next_cells_are_not_run(pair: Pair) -> None:
-    """Run All stops at a watched cell that fails; the cells behind it are not run."""
+    """Run All stops at a watched cell that fails; later cells do not run."""
     plain = pair.plain.run_all("# %%gpuwatch\n1 / 0", "behind = 1", "# %%gpuwatch\nbehind = 2")
     watched = pair.watched.run_all("%%gpuwatch\n1 / 0", "behind = 1", "%%gpuwatch\nbehind = 2")
     for ran_plain, ran_watched in zip(plain, watched, strict=True):
@@ -210,7 +210,7 @@ def test_next_cells_are_not_run(pair: Pair) -> None:
 
 
 def test_next_cells_are_not_run_after_an_interrupt(pair: Pair) -> None:
-    """Run All stops at a watched cell that is interrupted, too."""
+    """Run All stops at a watched cell that is interrupted."""
     rans = []
     for kernel, line in ((pair.plain, "# %%gpuwatch\n"), (pair.watched, "%%gpuwatch\n")):
         requests = [kernel.send(code) for code in (line + CASES["sleep"], "behind = 1")]

@@ -1,4 +1,4 @@
-"""The options of ``%%gpuwatch``: what each does, and what becomes of bad ones."""
+"""Each option of ``%%gpuwatch`` has its effect; an invalid one is an error in one line."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ BAD = [
 
 
 @pytest.mark.parametrize("options", BAD)
-def test_bad_options(kernel: Kernel, options: str) -> None:
-    """A bad option is answered by one line that says what to do; the body does not run, Run All stops."""
+def test_invalid_options(kernel: Kernel, options: str) -> None:
+    """An invalid option shows one line that says what to do; the body does not run, and Run All stops."""
     kernel.setup("ran = False")
     refused, next_one = kernel.run_all(f"%%gpuwatch {options}\nran = True", "ran = True")
     assert (refused.reply["status"], refused.reply["ename"]) == ("error", "UsageError")
@@ -69,14 +69,14 @@ def test_help(kernel: Kernel) -> None:
     ],
 )
 def test_gpus_by_index(kernel: Kernel, options: str, indices: list[int]) -> None:
-    """--gpu takes nvidia-smi's indices, several ways, and reports those alone."""
+    """--gpu accepts nvidia-smi's indices in several forms, and the report has only those GPUs."""
     report = check_card(kernel.run(f"%%gpuwatch {options}\n1"))
     assert [gpu["index"] for gpu in report["gpus"]] == indices
     assert {gpu["uuid"] for gpu in report["timeline"]["gpus"]} == {gpu["uuid"] for gpu in report["gpus"]}
 
 
 def test_gpus_by_uuid(kernel: Kernel) -> None:
-    """--gpu takes a UUID, or as much of its beginning as tells it from the others."""
+    """--gpu accepts a UUID or a unique prefix."""
     wanted = check_card(kernel.run("%%gpuwatch\n1"))["gpus"][2]["uuid"]
     for name in (wanted, wanted[:16]):
         report = check_card(kernel.run(f"%%gpuwatch --gpu {name}\n1"))
@@ -84,7 +84,7 @@ def test_gpus_by_uuid(kernel: Kernel) -> None:
 
 
 def test_name(kernel: Kernel) -> None:
-    """--name labels the card, as text, whatever is in it."""
+    """--name labels the card, as text, whatever characters it has."""
     ran = kernel.run("%%gpuwatch --name '<b>run</b> & co'\n1")
     assert check_card(ran)["cell"]["label"] == "<b>run</b> & co"
     assert "&lt;b&gt;run&lt;/b&gt; &amp; co" in ran.cards[0]["text/html"]
@@ -93,21 +93,21 @@ def test_name(kernel: Kernel) -> None:
 
 
 def test_quiet(kernel: Kernel) -> None:
-    """--quiet puts out nothing at all, and keeps the report."""
+    """--quiet shows nothing, and reports() has the report."""
     ran = kernel.run("%%gpuwatch --quiet --name silently\nprint('only this')\n6 * 7")
     assert [message.type for message in ran.messages] == ["execute_input", "stream", "execute_result"]
     assert kernel.value("__import__('gpuwidget').reports()[-1].cell.label") == "'silently'"
 
 
 def test_interval(kernel: Kernel) -> None:
-    """--interval asks for samples that often, within its bounds."""
+    """--interval sets the time between samples."""
     for interval in ("0.05", "0.5", "60"):
         report = check_card(kernel.run(f"%%gpuwatch --interval {interval}\n1"))
         assert report["cell"]["status"] == "ok"
 
 
-def test_recording_is_called_one(kernel: Kernel) -> None:
-    """The card of a recording says so, in its text and in its picture."""
+def test_a_recording_is_labelled(kernel: Kernel) -> None:
+    """The card of a recording says so in its text and in its HTML."""
     ran = kernel.run("%%gpuwatch\n1")
     report = check_card(ran)
     assert report["source"]["kind"] == "replay"

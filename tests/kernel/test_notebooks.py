@@ -1,4 +1,4 @@
-"""The example notebooks: each runs anywhere, and outputs that are committed are a real GPU's."""
+"""Each example notebook runs on any machine, and its committed outputs are from a real GPU."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LABELS = {
         *("TF32 off", "TF32 on", "without cuDNN", "with cuDNN", "the search", "after the search"),
     ],
 }
-"""By notebook: what its watched cells are called."""
+"""Labels of the watched cells, by notebook."""
 
 FOUND = {path.stem: path for path in notebooks()}
 EACH = pytest.mark.parametrize("name", LABELS)
@@ -34,8 +34,8 @@ def read(path: Path) -> Any:
     return nbformat.read(path, as_version=4)
 
 
-def test_all_are_known_here() -> None:
-    """Every notebook that is shipped is run by these tests, or is the quickstart."""
+def test_all_notebooks_are_tested() -> None:
+    """Each shipped notebook is run by these tests, or is the quickstart."""
     assert set(FOUND) == {*LABELS, "quickstart"}
 
 
@@ -43,7 +43,7 @@ def test_all_are_known_here() -> None:
 @pytest.mark.parametrize("source", ["replay", "none"])
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed (TORCH=0)")
 def test_it_runs_without_a_gpu(name: str, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a recording, and with no GPU at all, every cell runs well and every watched one leaves its card."""
+    """With a recording, and without a GPU, each cell succeeds and each watched one has its card."""
     monkeypatch.setenv("GPUWIDGET_SOURCE", source)
     notebook = read(FOUND[name])
     NotebookClient(notebook, timeout=200).execute()
@@ -51,7 +51,7 @@ def test_it_runs_without_a_gpu(name: str, source: str, monkeypatch: pytest.Monke
     assert [report["cell"]["label"] for report in found] == LABELS[name]
     assert {report["cell"]["status"] for report in found} == {"ok"}
     assert {report["source"]["kind"] for report in found} == {source}
-    # A cell may fail on a GPU by design, and then be meant to; here none does.
+    # A cell may be meant to fail on a GPU; without one, none does.
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     assert [output for output in outputs if output["output_type"] == "error"] == []
     texts = [output.get("data", {}).get("text/plain", "") for output in outputs]
@@ -60,13 +60,13 @@ def test_it_runs_without_a_gpu(name: str, source: str, monkeypatch: pytest.Monke
 
 
 def lines(cell: Any) -> list[str]:
-    """The lines of a cell of code."""
+    """Return the lines of a code cell."""
     return str(cell.source).splitlines() if cell.cell_type == "code" else []
 
 
 @EACH
-def test_committed_outputs_are_a_real_gpus(name: str) -> None:
-    """What a reader sees was measured on a real H200, all of it in one run, and is no recording."""
+def test_committed_outputs_are_from_a_real_gpu(name: str) -> None:
+    """The outputs were measured on an H200 in one run, without a recording."""
     notebook = read(FOUND[name])
     assert "widgets" not in notebook.metadata
     found = reports(notebook)

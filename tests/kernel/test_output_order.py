@@ -1,4 +1,4 @@
-"""Printed text and the outputs that gpuwidget adds to a cell, in their order, in a real kernel."""
+"""The outputs that gpuwidget adds to a cell are below the text printed before them, in a real kernel."""
 
 from __future__ import annotations
 
@@ -27,35 +27,38 @@ slot.close()
 """
 
 
-WAITS = "clear_output(wait=True)"
+CLEAR_LATER = "clear_output(wait=True)"
 CELLS: dict[str, tuple[tuple[str, ...], list[str]]] = {
-    "stdout": (("print('text')", WAITS), ["text\n", "card"]),
-    "stderr": (("print('text')", "sys.stderr.write('error\\n');", WAITS), ["text\n", "error\n", "card"]),
-    "loop": (("for i in range(3):", f"    {WAITS}", "    print(i)", WAITS), ["2\n", "card"]),
-    "display": (("display(1)", "print('text')", WAITS), ["1", "text\n", "card"]),
+    "stdout": (("print('text')", CLEAR_LATER), ["text\n", "card"]),
+    "stderr": (
+        ("print('text')", "sys.stderr.write('error\\n');", CLEAR_LATER),
+        ["text\n", "error\n", "card"],
+    ),
+    "loop": (("for i in range(3):", f"    {CLEAR_LATER}", "    print(i)", CLEAR_LATER), ["2\n", "card"]),
+    "display": (("display(1)", "print('text')", CLEAR_LATER), ["1", "text\n", "card"]),
     "user's stream": (
-        ("with contextlib.redirect_stdout(Tee(sys.stdout)):", "    print('text')", f"    {WAITS}"),
+        ("with contextlib.redirect_stdout(Tee(sys.stdout)):", "    print('text')", f"    {CLEAR_LATER}"),
         ["text\n", "card"],
     ),
     "captured": (
-        ("with capture_output():", "    print('in')", f"    {WAITS}", "print('text')", WAITS),
+        ("with capture_output():", "    print('in')", f"    {CLEAR_LATER}", "print('text')", CLEAR_LATER),
         ["text\n", "card"],
     ),
-    "not last": (("print('old')", WAITS, "print('text')"), ["text\n", "card"]),
+    "not last": (("print('old')", CLEAR_LATER, "print('text')"), ["text\n", "card"]),
     "at once": (("print('text')", "clear_output()"), ["card"]),
 }
-"""The lines of each cell, and what stands there in the end."""
+"""The lines of each cell, and its final outputs."""
 
 
-@pytest.mark.parametrize(("lines", "stays"), CELLS.values(), ids=CELLS)
-def test_the_card_stands_below_the_text(kernel: Kernel, lines: tuple[str, ...], stays: list[str]) -> None:
-    """A cell that ends on ``clear_output(wait=True)`` keeps its text, and its card comes below it."""
+@pytest.mark.parametrize(("lines", "expected"), CELLS.values(), ids=CELLS)
+def test_the_card_is_below_the_text(kernel: Kernel, lines: tuple[str, ...], expected: list[str]) -> None:
+    """A cell that ends with ``clear_output(wait=True)`` keeps its text, and its card is below it."""
     kernel.setup(SETUP)
-    assert shown(kernel.ok("\n".join(("%%gpuwatch --no-live", *lines))).messages) == stays
+    assert shown(kernel.ok("\n".join(("%%gpuwatch --no-live", *lines))).messages) == expected
 
 
-def test_a_chart_stands_below_the_text_before_it(kernel: Kernel) -> None:
-    """A chart comes below what was printed before it, at the cell's beginning and after a clearing."""
+def test_a_chart_is_below_the_text_before_it(kernel: Kernel) -> None:
+    """A chart is below the text printed before it, at the cell's beginning and after clear_output()."""
     kernel.setup(SETUP)
     ran = kernel.ok(SLOT.format(before="print('before')", after="print('after')"))
     kinds = [message.type for message in ran.messages if message.type in ("stream", "display_data")]
@@ -63,8 +66,8 @@ def test_a_chart_stands_below_the_text_before_it(kernel: Kernel) -> None:
     assert shown(ran.messages) == ["before\n", "after\n", "chart"]
 
 
-def test_a_chart_leaves_the_users_stream_alone(kernel: Kernel) -> None:
-    """A stream that the user put in stdout's place is not flushed from another thread than the cell's."""
+def test_a_chart_does_not_flush_the_users_stream(kernel: Kernel) -> None:
+    """A stream that the user set as stdout is flushed only on the cell's thread."""
     kernel.setup(SETUP)
     ran = kernel.ok(
         "with contextlib.redirect_stdout(Tee(sys.stdout)) as tee:"

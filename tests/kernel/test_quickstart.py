@@ -1,4 +1,4 @@
-"""The quickstart notebook: its five cells run anywhere, and its committed outputs are a real GPU's."""
+"""The quickstart notebook runs on any machine, and its committed outputs are from a real GPU."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def reports(notebook: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("source", ["replay", "none"])
 def test_it_runs_without_a_gpu(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a recording, and with no GPU at all, every cell runs and every watched one leaves its card."""
+    """With a recording, and without a GPU, each cell succeeds and each watched one has its card."""
     monkeypatch.setenv("GPUWIDGET_SOURCE", source)
     notebook: Any = nbformat.read(NOTEBOOK, as_version=4)
     NotebookClient(notebook, timeout=200).execute()
@@ -38,8 +38,8 @@ def test_it_runs_without_a_gpu(source: str, monkeypatch: pytest.MonkeyPatch) -> 
     assert {report["cell"]["status"] for report in found} == {"ok"}
 
 
-def test_its_committed_outputs_are_a_real_gpus() -> None:
-    """What a reader sees was measured on a real H200: exact peak, energy, and no recording."""
+def test_committed_outputs_are_from_a_real_gpu() -> None:
+    """The outputs were measured on an H200: exact peak, energy, without a recording."""
     notebook: Any = nbformat.read(NOTEBOOK, as_version=4)
     assert sum(cell.cell_type == "code" for cell in notebook.cells) == 5
     training, gone, phases = reports(notebook)

@@ -1,4 +1,4 @@
-"""What a saved notebook contains of other processes: no secret, no name of a user or notebook, no escape."""
+"""A saved notebook has no secret, no user or notebook name and no escape sequence of other processes."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ driver(20 * GIB, listed)""",
 
 @pytest.fixture
 def others(tmp_path: Path) -> Iterator[list[int]]:
-    """Processes with secrets: a script, a notebook's, and as root two of another user's."""
+    """Start processes with secrets: a script, a notebook's and, as root, two of another user."""
     script = tmp_path / "other.py"
     script.write_text(WAITING)
     os.chmod(tmp_path, 0o755)
@@ -122,7 +122,7 @@ def others(tmp_path: Path) -> Iterator[list[int]]:
 
 
 def run(tmp_path: Path, others: list[int]) -> Any:
-    """The notebook of :data:`CELLS`, executed beside these processes and saved with its widgets' state."""
+    """Run a notebook of :data:`CELLS` next to these processes; return it with the state of its widgets."""
     standin = Standin(build(tmp_path / "library"), tmp_path / "driver")
     standin.scenario(MACHINE)
     environment = {
@@ -147,7 +147,7 @@ def run(tmp_path: Path, others: list[int]) -> Any:
 
 
 def test_a_saved_notebook_has_no_secret(tmp_path: Path, others: list[int]) -> None:
-    """Cards, tables, lists, errors, reports and widgets contain programs and whose they are, and no more."""
+    """Cards, tables, lists, errors, reports and widgets name the program and its kind of owner, no more."""
     skip_without_torch()
     notebook = run(tmp_path, others)
     outputs = {
@@ -160,7 +160,7 @@ def test_a_saved_notebook_has_no_secret(tmp_path: Path, others: list[int]) -> No
         for output in cell.outputs
         if output.output_type == "error"
     }
-    # A traceback is coloured by IPython, and repeats the cell.
+    # IPython colours a traceback, which repeats the cell.
     saved = json.dumps([outputs[cell] for cell in CELLS], ensure_ascii=False)
     saved += json.dumps(notebook.metadata, ensure_ascii=False) + json.dumps(errors, ensure_ascii=False)
     assert [secret for secret in SECRETS if secret in saved or json.dumps(secret)[1:-1] in saved] == []

@@ -1,4 +1,4 @@
-"""A watched cell does and shows exactly what the plain cell does: case by case, in a real kernel."""
+"""A watched cell does and shows exactly what the plain cell does, in a real kernel."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def _prepared(pair: Pair) -> None:
     pair.setup(SETUP)
 
 
-def _chart_is_there(case: Case) -> Callable[[Message], bool]:
+def _shows_chart(case: Case) -> Callable[[Message], bool]:
     return attrgetter("opens_chart" if case.hidden else "shows_chart")
 
 
 def run_case(pair: Pair, case: Case, options: str, long: bool = False) -> None:
-    """Run one case plain and watched, and what follows it, and compare."""
+    """Run one case and the cell that follows it, plain and watched, and compare."""
     magic = f"%%gpuwatch {options}".rstrip()
     plain, watched = pair.same(
         case.body,
@@ -50,7 +50,7 @@ def run_case(pair: Pair, case: Case, options: str, long: bool = False) -> None:
         plain=case.plain,
         watched=case.watched.replace("MAGIC", magic) if case.watched else None,
         cards=case.cards,
-        until=_chart_is_there(case) if long else None,
+        until=_shows_chart(case) if long else None,
         **(case.sending or {}),
     )
     seen = [message.content for message in plain.messages if message.type != "execute_input"]
@@ -64,30 +64,30 @@ def run_case(pair: Pair, case: Case, options: str, long: bool = False) -> None:
 
 @pytest.mark.parametrize("case", BRIEF, ids=lambda case: case.name)
 def test_same_without_live_view(pair: Pair, case: Case) -> None:
-    """With --no-live, all that a cell shows, raises and replies is as without the magic."""
+    """With --no-live, everything that a cell shows, raises and replies is the same as without the magic."""
     run_case(pair, case, "--no-live")
 
 
 @pytest.mark.parametrize("case", BRIEF, ids=lambda case: case.name)
 def test_same_with_live_view(pair: Pair, case: Case) -> None:
-    """With the live view on, all that a cell shows, raises and replies is as without the magic."""
+    """With the live chart, everything that a cell shows, raises and replies is as without the magic."""
     run_case(pair, case, "")
 
 
 @pytest.mark.parametrize("case", LONG, ids=lambda case: case.name)
 def test_same_while_live_view_shows(pair: Pair, case: Case) -> None:
-    """The same holds for cells so long that the live view appears, and goes again, in their midst."""
+    """The same is true for a cell that is long enough for the live chart to appear."""
     run_case(pair, case, "", long=True)
 
 
-def test_names_and_counters_agree_in_the_end(pair: Pair) -> None:
-    """Many watched cells later, the user's namespace, history and counters are those of plain cells."""
+def test_names_and_counters_after_many_cells(pair: Pair) -> None:
+    """After many watched cells, the user's namespace, history and counters are those of plain cells."""
     pair.both("sorted(name for name in globals()), len(In), sorted(Out), len(_ih), len(_dh)")
     pair.both("sorted(get_ipython().user_ns_hidden), get_ipython().execution_count")
 
 
 def test_debugger(pair: Pair) -> None:
-    """Post-mortem and breakpoints show the cell's own frames, as without the magic."""
+    """Post-mortem and breakpoints show the same frames as without the magic."""
     pair.same("def deep(n):\n    return 1 / n\ndeep(0)")
     pair.both("%debug", answers=["where", "p n", "up", "list", "quit"])
     body = "import pdb\nlocal = 3\npdb.set_trace()\nprint('went on')"
@@ -96,6 +96,6 @@ def test_debugger(pair: Pair) -> None:
 
 
 def test_reset(pair: Pair) -> None:
-    """%reset in a watched cell empties the namespace, and the cell goes on and has its card."""
+    """%reset in a watched cell empties the namespace; the cell continues and has its card."""
     pair.same("%reset -f\nprint(sorted(name for name in globals() if name[0] != '_'))")
     pair.same("kept = 1\nkept")

@@ -1,4 +1,4 @@
-"""Watched cells that wait for free memory on a GPU, in real kernels."""
+"""A watched cell with --need runs only with enough free GPU memory, in a real kernel."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from helpers_outputs import Message
 from helpers_pair import check_card
 
 
-def is_line(message: Message) -> bool:
-    """Whether it shows what the cell waits for."""
+def is_status_line(message: Message) -> bool:
+    """Return whether the message shows the status line of the wait."""
     text = message.content.get("data", {}).get("text/plain", "") if message.is_live else ""
     return text.startswith("Waiting for ")
 
 
-def assert_refused(ran: Ran, said: str) -> None:
-    """The cell failed with one line that says ``said``, and left nothing else behind."""
+def assert_skipped(ran: Ran, message: str) -> None:
+    """Assert that the cell failed with one line that contains ``message``, and with no other output."""
     assert (ran.reply["status"], ran.reply["ename"]) == ("error", "UsageError")
     assert len(ran.text.strip().splitlines()) == 1
     assert ran.text.startswith("UsageError: ")
-    assert said in ran.text
+    assert message in ran.text
     assert [message.type for message in ran.messages if message.type in ("error", "execute_result")] == []
     assert ran.cards == []
     places = {m.content["transient"]["display_id"]: m.content["data"] for m in ran.messages if m.is_live}
@@ -31,7 +31,7 @@ def assert_refused(ran: Ran, said: str) -> None:
 
 @pytest.fixture
 def busy(start_kernel: Callable[..., Kernel], tmp_path: Path) -> Kernel:
-    """A kernel on a machine whose GPU has 12 GiB free and will not have more."""
+    """Return a kernel on a machine whose GPU has 12 GiB free, always."""
     recording = tmp_path / "full.jsonl"
     meta = (
         '{"meta": {"driver": "580.95.05", "cuda_driver": 13000, "tick_s": 1.0, "gpus": [{"name": '
@@ -49,11 +49,11 @@ def busy(start_kernel: Callable[..., Kernel], tmp_path: Path) -> Kernel:
     return kernel
 
 
-def test_no_room(busy: Kernel) -> None:
-    """A cell without room does not run: one line says why, and Run All stops."""
+def test_not_enough_memory(busy: Kernel) -> None:
+    """A cell without enough memory does not run: one line says why, and Run All stops."""
     busy.setup("ran = False")
     refused, next_one = busy.run_all("%%gpuwatch --need 20GiB\nran = True", "ran = True")
-    assert_refused(refused, "it has 12.0 of 140.4 GiB free")
+    assert_skipped(refused, "it has 12.0 of 140.4 GiB free")
     assert next_one.reply["status"] == "aborted"
     assert busy.value("ran") == "False"
     assert check_card(busy.run("%%gpuwatch --need 10GiB\n6 * 7"))["cell"]["status"] == "ok"
@@ -73,8 +73,8 @@ def test_no_room(busy: Kernel) -> None:
         "get_ipython().run_cell_magic('gpuwatch', '--need 20GiB', 'ran = True')",
     ],
 )
-def test_no_kind_of_cell_runs_without_room(busy: Kernel, cell: str) -> None:
-    """Whatever stands in it or above it, nothing of a refused cell runs, and the next cell does."""
+def test_no_kind_of_cell_runs_without_memory(busy: Kernel, cell: str) -> None:
+    """No code of a skipped cell runs, whatever magic it has; the next cell runs."""
     busy.setup("ran = False")
     ran = busy.run(cell.format("%%gpuwatch --need 20GiB"))
     assert (ran.reply["status"], ran.reply["ename"]) == ("error", "UsageError")
@@ -83,25 +83,25 @@ def test_no_kind_of_cell_runs_without_room(busy: Kernel, cell: str) -> None:
     assert busy.run("ran = True\nran").result == "True"
 
 
-def test_a_syntax_error_is_not_waited_for(busy: Kernel) -> None:
-    """A cell that can't run at all says so at once."""
+def test_a_syntax_error_does_not_wait(busy: Kernel) -> None:
+    """A cell with a syntax error shows it at once."""
     ran = busy.run("%%gpuwatch --need 20GiB --wait 1h\nran = (1")
     assert (ran.reply["status"], ran.reply["ename"]) == ("error", "SyntaxError")
-    assert [message for message in ran.messages if is_line(message)] == []
+    assert [message for message in ran.messages if is_status_line(message)] == []
 
 
 @pytest.mark.parametrize("body", ["ran = True", "import asyncio\nawait asyncio.sleep(0)\nran = True"])
 def test_an_interrupt_while_it_waits(busy: Kernel, body: str) -> None:
-    """'Stop' ends the wait, also of a cell with await: the cell has not run, and the next one does."""
+    """An interrupt ends the wait, also of a cell with await: the cell does not run, the next one does."""
     busy.setup("ran = False")
     request = busy.send(f"%%gpuwatch --need 20GiB --wait 1h\n{body}")
-    shown = busy.wait_for_message(request, is_line)
+    shown = busy.wait_for_message(request, is_status_line)
     assert shown is not None
     assert shown.content["data"]["text/plain"].startswith(
         "Waiting for 20.0 GiB free on GPU 0 H200 (the only GPU, a recording): it has 12.0 of 140.4 GiB free. "
     )
     busy.interrupt()
-    assert_refused(busy.wait(request), "Interrupted after ")
+    assert_skipped(busy.wait(request), "Interrupted after ")
     assert busy.value("ran") == "False"
     assert busy.run("6 * 7").result == "42"
 
@@ -114,17 +114,17 @@ def test_an_interrupt_while_it_waits(busy: Kernel, body: str) -> None:
     ],
 )
 def test_a_cell_whose_memory_can_not_be_checked(busy: Kernel, cell: str) -> None:
-    """An error of gpuwidget's own skips the cell with one line, and the next cell runs."""
+    """If gpuwidget's check fails, the cell is skipped with one line, and the next cell runs."""
     busy.setup(
         "ran = False\nfrom gpuwidget.kernel.cells import wait_for_memory as w\nw.targets = lambda *_: 1 / 0"
     )
-    assert_refused(busy.run(cell), "(ZeroDivisionError: division by zero)")
+    assert_skipped(busy.run(cell), "(ZeroDivisionError: division by zero)")
     assert busy.value("ran") == "False"
     assert busy.run("6 * 7").result == "42"
 
 
 def test_a_cell_that_can_not_be_watched_runs(busy: Kernel) -> None:
-    """With its memory confirmed a cell runs, without a card, though gpuwidget fails to watch it."""
+    """Once its memory is confirmed, a cell runs even if gpuwidget fails to watch it, without a card."""
     busy.setup("from gpuwidget.kernel.cells import watch_api as w\nw.new_run = lambda *_: 1 / 0")
     ran = busy.run("%%gpuwatch --need 10GiB\n6 * 7")
     assert (ran.result, ran.cards) == ("42", [])
@@ -137,8 +137,8 @@ def test_a_cell_that_can_not_be_watched_runs(busy: Kernel) -> None:
         "get_ipython().run_cell_magic('gpuwatch', '--exclusive', 'ran = True')",
     ],
 )
-def test_there_is_no_exclusive(busy: Kernel, cell: str) -> None:
-    """A cell that still asks for its turn with --exclusive is skipped with a usage error."""
+def test_exclusive_is_unknown(busy: Kernel, cell: str) -> None:
+    """A cell with --exclusive is skipped with a usage error."""
     busy.setup("ran = False")
-    assert_refused(busy.run(cell), "%%gpuwatch: unrecognized arguments: --exclusive.")
+    assert_skipped(busy.run(cell), "%%gpuwatch: unrecognized arguments: --exclusive.")
     assert busy.value("ran") == "False"

@@ -19,13 +19,11 @@ from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.device_choices import free_memory
 from gpuwidget.kernel.shell.interrupts import InterruptState, ignore_interrupts
 from gpuwidget.kernel.shell.output_slot import EMPTY, OutputSlot
-from gpuwidget.measure.collector import Collector
 from gpuwidget.measure.run import OPEN_TIMEOUT_S
 from gpuwidget.model import units
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.readings import Reading
-from gpuwidget.model.report import Note, Report
 from gpuwidget.model.samples import Gpu, Sample
 from gpuwidget.model.terminal_text import clean_line, printable_lines
 from gpuwidget.pytorch import allocator
@@ -64,31 +62,6 @@ def check_failed(error: Exception) -> OptionError:
         "The cell was not run: gpuwidget could not check whether the GPU has the memory that --need asks for "
         f"({clean_line(f'{type(error).__name__}: {error}', 200)})."
     )
-
-
-def collectors(note: str | None) -> list[Collector]:
-    """Return the collector that adds ``note`` to the cell's card; none for None."""
-    return [] if note is None else [_WaitNote(note)]
-
-
-class _WaitNote:
-    """Adds the note about the wait to the report."""
-
-    def __init__(self, note: str) -> None:
-        self._note = note
-
-    def start(self) -> None:
-        """Do nothing: the note is already known."""
-
-    def stop(self) -> None:
-        """Do nothing: the note is already known."""
-
-    def annotate(self, report: Report) -> Report:
-        """Return the report with the note."""
-        return report.with_notes(Note("waited-for-memory", {}, self._note))
-
-    def abandon(self) -> None:
-        """Do nothing: no resources are held."""
 
 
 class MemoryWait:

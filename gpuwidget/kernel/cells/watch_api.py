@@ -67,10 +67,9 @@ def check(options: RunOptions) -> None:
     select_gpus(options.gpus, sampler.known_gpus)
 
 
-def keep(report: Report | None) -> None:
+def keep(report: Report) -> None:
     """Store a report for :func:`reports`."""
-    if report is not None:
-        _reports.append(report)
+    _reports.append(report)
 
 
 def enter_cell(run: Run) -> None:
@@ -127,7 +126,8 @@ class Watch:
             self.report = run.report()
         finally:
             run.abandon()
-        keep(self.report)
+        if self.report is not None:
+            keep(self.report)
         if run.wait_interrupted:
             raise KeyboardInterrupt
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -58,6 +59,7 @@ class CellWatch:
         self._render: Callable[[Report], dict[str, Any]] | None = None
         """Makes the card; None for no card."""
         self._restore_device: Callable[[], str | None] | None = None
+        self._wait_note: str | None = None
 
     def enter_device(self, device: str) -> None:
         """Make ``device`` torch's default until :meth:`restore_device`."""
@@ -83,6 +85,7 @@ class CellWatch:
         info: object = None,
     ) -> None:
         """Start the run; ``info`` is IPython's for a cell, and None for the body of a magic."""
+        self._wait_note = wait_note
         show_chart = info is not None and options.live and self._prepare_chart()
         if not options.quiet:
             self._render = card.bundle if self.requested else card.line_bundle
@@ -90,7 +93,7 @@ class CellWatch:
             options.run,
             options.label,
             number,
-            [*collectors(options, self._shell, raw_cell), *wait_for_memory.collectors(wait_note)],
+            collectors(options, self._shell, raw_cell),
             raw_cell,
         )
         if info is not None and self._render is not None:
@@ -134,10 +137,12 @@ class CellWatch:
                 report = run.report()
             finally:
                 self._close_outputs(cell_has_result=cell_has_result)
-            if not keep:
+            if report is None or not keep:
                 return
+            if self._wait_note is not None:
+                report = replace(report, notes=(*report.notes, self._wait_note))
             watch_api.keep(report)
-            if report is not None and self._render is not None:
+            if self._render is not None:
                 self._show(self._render(report))
 
     def _show(self, bundle: dict[str, Any]) -> None:

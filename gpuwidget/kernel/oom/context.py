@@ -1,4 +1,4 @@
-"""All that is known around an out-of-memory error, put together while its frames are still there."""
+"""Collect the context of an out-of-memory error while its frames still exist."""
 
 from __future__ import annotations
 
@@ -23,7 +23,17 @@ from gpuwidget.kernel.shell.shell_references import excluded_objects
 from gpuwidget.kernel.shell.user_code import UserCode
 from gpuwidget.measure.cell_allocations import UNKNOWN_CELL
 from gpuwidget.measure.memory_holders import LAST_ERROR, DeviceMemory
-from gpuwidget.measure.out_of_memory import CellShare, Facts, Held, Other, Pool, Rounded, Said, Story, parse
+from gpuwidget.measure.out_of_memory import (
+    CellShare,
+    LibraryPool,
+    OomContext,
+    OomFacts,
+    OomHolder,
+    OomMessage,
+    OtherMemory,
+    RoundedBytes,
+    parse_message,
+)
 from gpuwidget.model import units
 from gpuwidget.model.report import Holder, HolderKind
 from gpuwidget.pytorch import cuda_state, oom_error
@@ -34,16 +44,16 @@ from gpuwidget.system import processes
 
 _LOG = logging.getLogger(__name__)
 
-_NO_BOOKS = AllocatorState(None, None, None, None, None, None, (), False)
+_NO_STATE = AllocatorState(None, None, None, None, None, None, (), False)
 _FLUSH_CUPY = "cupy.get_default_memory_pool().free_all_blocks()"
 _NO_DRIVER = "other processes: the driver was not asked, or did not answer"
 _NO_COUNTERS = "who holds torch's memory"
 _NOT_FOUND = f"{_NO_COUNTERS}: gpuwidget could not look through the variables"
 _EARLIER = "an earlier error's frames, not collected yet"
 _TIME_LIMIT_S = 0.15
-"""Of this thread's CPU: the card stands there within 300 ms of the error, whatever the notebook holds."""
-_WORTH_A_LOOK = units.MIB
-"""Bytes that no name leads to, from which on what Python has not collected yet is looked through."""
+"""CPU time of this thread, so that the card appears within 300 ms of the error in any notebook."""
+_SEARCH_FROM_BYTES = units.MIB
+"""Bytes without a holder from which on the frames of uncollected tracebacks are searched too."""
 
 
 @dataclass(slots=True)
@@ -52,59 +62,59 @@ class FailedCell:
 
     info: object
     number: int | None
-    """The N of its In[N]; None where it has none."""
+    """The N of In[N], or None."""
     at_start: dict[int, int] = field(default_factory=dict)
     """Bytes allocated when it began, by device index."""
 
     @property
     def source(self) -> str:
-        """Its code, with magics as IPython has put them into Python."""
+        """Its code, with magics transformed to Python by IPython."""
         info = self.info
         return str(getattr(info, "transformed_cell", None) or getattr(info, "raw_cell", ""))
 
 
-def gather(shell: Any, error: BaseException, cell: FailedCell | None) -> Story:
-    """Look at torch, at the notebook and at the driver; keeps nothing of what it has seen."""
+def collect_context(shell: Any, error: BaseException, cell: FailedCell | None) -> OomContext:
+    """Query torch, the notebook and the driver. The result holds no user objects."""
     message = oom_error.error_message(error)
-    said = parse(message)
+    said = parse_message(message)
     index = said.index if said.index is not None else _only_device()
-    # Memory that a garbage collection frees in between would be listed as held by no name.
+    # Memory that a garbage collection frees in between would appear as held by no name.
     with gc_paused():
-        books = oom_error.allocator_state(index) if index is not None else _NO_BOOKS
+        state = oom_error.allocator_state(index) if index is not None else _NO_STATE
         blocks, held, failed = _holders(shell, index, error, cell)
     unknown = [failed] if failed is not None else []
     if cuda_state.no_counters_reason() is not None:
         unknown.append(f"{_NO_COUNTERS}: {cuda_state.no_counters_reason()}")
-    gpu, others, doubts = _beside(index, books)
+    gpu, others, doubts = _non_torch_memory(index, state)
     unknown += doubts
-    counted = books.allocated is not None and index is not None
-    allocated = books.allocated if said.allocated is None else said.allocated.exact(books.allocated)
-    facts = Facts(
+    counted = state.allocated is not None and index is not None
+    allocated = state.allocated if said.allocated is None else said.allocated.exact(state.allocated)
+    facts = OomFacts(
         device=None if index is None else f"cuda:{index}",
         requested=None if said.requested is None else said.requested.middle,
         needed=None if said.requested is None else said.requested.high,
-        total=books.total if said.total is None else said.total.exact(books.total),
-        free=None if said.free is None else said.free.at_least(books.free),
-        limit=books.limit if said.limit is None else said.limit.at_least(books.limit),
+        total=state.total if said.total is None else said.total.exact(state.total),
+        free=None if said.free is None else said.free.at_least(state.free),
+        limit=state.limit if said.limit is None else said.limit.at_least(state.limit),
         allocated=allocated,
-        reserved=_reserved(said, books),
-        stuck=_stuck(said, books),
+        reserved=_reserved(said, state),
+        fragmented=_fragmented(said, state),
         at_start=cell.at_start.get(index or 0, 0) if cell is not None and counted else None,
-        before_now=_older(blocks, cell),
-        segments=books.segments,
+        older_now=_older_bytes(blocks, cell),
+        segments=state.segments,
         held=tuple(held),
-        others=others or _in_message(said),
+        others=others or _processes_in_message(said),
         pools=() if index is None else _pools(index),
-        expandable=books.expandable,
+        expandable=state.expandable,
         setting=oom_error.allocator_setting(message),
     )
-    agrees = said.allocated is None or books.allocated is None or said.allocated.high >= books.allocated
-    return Story(
+    agrees = said.allocated is None or state.allocated is None or said.allocated.high >= state.allocated
+    return OomContext(
         facts=facts,
         gpu=gpu,
-        let_go=max(0, (allocated or 0) - (books.allocated or 0)) if agrees and counted else 0,
+        freed=max(0, (allocated or 0) - (state.allocated or 0)) if agrees and counted else 0,
         cells=_cells(blocks),
-        recent=_recent(index),
+        recent=_recent_memory(index),
         unknown=tuple(unknown),
     )
 
@@ -117,71 +127,71 @@ def _only_device() -> int | None:
     return in_use[0] if len(in_use) == 1 else None
 
 
-def _reserved(said: Said, books: AllocatorState) -> int | None:
-    """At the error; where that is not exact, the most that it may have been."""
+def _reserved(said: OomMessage, state: AllocatorState) -> int | None:
+    """Return what torch had reserved at the error, or the upper end of its range."""
     if said.reserved is not None:
         most = said.reserved
     elif said.allocated is not None and said.unallocated is not None:
         parts = [part for part in (said.allocated, said.private, said.unallocated) if part is not None]
-        most = Rounded(sum(part.low for part in parts), sum(part.high for part in parts))
+        most = RoundedBytes(sum(part.low for part in parts), sum(part.high for part in parts))
     else:
-        return books.reserved
-    known = books.reserved
+        return state.reserved
+    known = state.reserved
     return known if known is not None and most.low <= known <= most.high else most.high
 
 
-def _stuck(said: Said, books: AllocatorState) -> int | None:
-    """What was reserved and in no tensor at the error, and can't be given back."""
+def _fragmented(said: OomMessage, state: AllocatorState) -> int | None:
+    """Return what was reserved at the error, in no tensor and not releasable."""
     if said.unallocated is not None:
-        least = said.unallocated.at_least(books.fragmented)
+        least = said.unallocated.at_least(state.fragmented)
     elif said.reserved is not None and said.allocated is not None:
         least = max(0, said.reserved.low - said.allocated.high)
     else:
-        return books.fragmented
-    return least if books.fragmented is None else min(least, books.fragmented)
+        return state.fragmented
+    return least if state.fragmented is None else min(least, state.fragmented)
 
 
 @dataclass(frozen=True, slots=True)
-class _Blocks:
-    """The device's allocated blocks: address, bytes, the root that leads there, and the cell that made it."""
+class _OwnedBlocks:
+    """The device's allocated blocks with their owners. A row has address, bytes, owning root and cell."""
 
     index: int
     blocks: DeviceBlocks
     rows: tuple[tuple[int, int, int | None, int], ...]
     known: bool
-    """Whether cells were looked at."""
+    """Whether cells are recorded."""
 
 
 def _holders(
     shell: Any, index: int | None, error: BaseException, cell: FailedCell | None
-) -> tuple[_Blocks | None, list[Held], str | None]:
-    """The device's blocks and who holds them; why they are not known, where looking failed."""
+) -> tuple[_OwnedBlocks | None, list[OomHolder], str | None]:
+    """Return the device's blocks and their holders, and the reason where the search failed."""
     try:
-        seen = memory_holders.search(shell, time_limit_s=_TIME_LIMIT_S)
-        blocks = _blocks(seen, index)
-        return blocks, _held(shell, seen, blocks, error, cell), None
+        searched = memory_holders.search(shell, time_limit_s=_TIME_LIMIT_S)
+        blocks = _blocks(searched, index)
+        return blocks, _oom_holders(shell, searched, blocks, error, cell), None
     except Exception:
         _LOG.debug("who holds torch's memory was not found", exc_info=True)
         return None, [], _NOT_FOUND
 
 
-def _blocks(seen: HolderSearch, index: int | None) -> _Blocks | None:
-    if index is None or index not in seen.blocks:
+def _blocks(searched: HolderSearch, index: int | None) -> _OwnedBlocks | None:
+    if index is None or index not in searched.blocks:
         return None
-    device = seen.blocks[index]
-    owners = seen.found.owners[index]
+    device = searched.blocks[index]
+    owners = searched.found.owners[index]
     origins = (
         [UNKNOWN_CELL] * len(device.addresses)
-        if seen.origins is None
-        else [seen.origins.origin(index, address) for address in device.addresses]
+        if searched.origins is None
+        else [searched.origins.origin(index, address) for address in device.addresses]
     )
     rows = tuple(zip(device.addresses, device.sizes, owners, origins, strict=True))
-    return _Blocks(index, device, rows, seen.origins is not None)
+    return _OwnedBlocks(index, device, rows, searched.origins is not None)
 
 
 @dataclass(slots=True)
-class _Pile:
-    """What one holder has."""
+class _OwnerGroup:
+    """The blocks of one holder."""
 
     sizes: dict[int, int] = field(default_factory=dict)
     older: set[int] = field(default_factory=set)
@@ -189,71 +199,75 @@ class _Pile:
     cells: dict[int | None, int] = field(default_factory=dict)
 
 
-def _held(
-    shell: Any, seen: HolderSearch, blocks: _Blocks | None, error: BaseException, cell: FailedCell | None
-) -> list[Held]:
-    """Who leads to which of the device's blocks, the largest first."""
+def _oom_holders(
+    shell: Any,
+    searched: HolderSearch,
+    blocks: _OwnedBlocks | None,
+    error: BaseException,
+    cell: FailedCell | None,
+) -> list[OomHolder]:
+    """Return the holders of the device's blocks, the largest first."""
     if blocks is None:
         return []
-    left_over = _left_over(shell, blocks, error)
+    error_frame_blocks = _error_frame_blocks(shell, blocks, error)
     number = None if cell is None else cell.number
-    piles: dict[tuple[HolderKind, str], _Pile] = {}
+    groups: dict[tuple[HolderKind, str], _OwnerGroup] = {}
     for address, size, owner, origin in blocks.rows:
-        root = None if owner is None else seen.roots[owner]
+        root = None if owner is None else searched.roots[owner]
         key: tuple[HolderKind, str] = ("unknown", "") if root is None else (root.kind, root.name)
-        if address in left_over:
+        if address in error_frame_blocks:
             key = ("notebook", _EARLIER)
-        pile = piles.setdefault(key, _Pile())
-        pile.sizes[address] = size
+        group = groups.setdefault(key, _OwnerGroup())
+        group.sizes[address] = size
         if owner is not None:
-            pile.owners.add(owner)
+            group.owners.add(owner)
         if blocks.known:
             made_by = origin if origin > 0 else None
-            pile.cells[made_by] = pile.cells.get(made_by, 0) + size
-        # Was it there when the failing cell began? Only what is certain counts.
+            group.cells[made_by] = group.cells.get(made_by, 0) + size
+        # A block counts as older than the failing cell only if that is certain.
         if number is not None and origin not in (number, UNKNOWN_CELL):
-            pile.older.add(address)
-    names_needed = _needed(shell, error, cell)
-    found = [_of_pile(seen, blocks, key, pile, names_needed) for key, pile in piles.items()]
+            group.older.add(address)
+    names_needed = _names_needed(shell, error, cell)
+    found = [_holder_of(searched, blocks, key, group, names_needed) for key, group in groups.items()]
     return sorted(found, key=lambda one: -one.holder.bytes)
 
 
-def _of_pile(
-    seen: HolderSearch,
-    blocks: _Blocks,
+def _holder_of(
+    searched: HolderSearch,
+    blocks: _OwnedBlocks,
     key: tuple[HolderKind, str],
-    pile: _Pile,
+    group: _OwnerGroup,
     names_needed: frozenset[str] | None,
-) -> Held:
+) -> OomHolder:
     kind, name = key
-    numbers = sorted(pile.owners)
-    names = tuple(dict.fromkeys(one for number in numbers for one in seen.found.names[number]))
-    cells = pile.cells
+    numbers = sorted(group.owners)
+    names = tuple(dict.fromkeys(one for number in numbers for one in searched.found.names[number]))
+    cells = group.cells
     holder = Holder(
         kind=kind,
         names=names or (name,) * (kind != "unknown"),
-        type=seen.found.types[numbers[0]] if numbers else None,
+        type=searched.found.types[numbers[0]] if numbers else None,
         device=blocks.blocks.name,
-        bytes=sum(pile.sizes.values()),
+        bytes=sum(group.sizes.values()),
         cell=max(cells, key=lambda cell: (cells[cell], cell is None)) if cells else None,
     )
-    return Held(
+    return OomHolder(
         holder=holder,
-        blocks=frozenset(pile.sizes),
-        before=frozenset(pile.older),
-        variables=_variables_to(seen, numbers, names_needed),
+        blocks=frozenset(group.sizes),
+        before=frozenset(group.older),
+        variables=_variables_to(searched, numbers, names_needed),
         is_error=name == LAST_ERROR,
     )
 
 
-def _left_over(shell: Any, blocks: _Blocks, error: BaseException) -> frozenset[int]:
-    """Of the blocks that no name leads to, those in frames of an earlier error.
+def _error_frame_blocks(shell: Any, blocks: _OwnedBlocks, error: BaseException) -> frozenset[int]:
+    """Return the blocks without a holder that are kept by frames of an earlier error.
 
-    Such frames refer to each other in a circle (IPython's own among them), so that they live on until
-    Python's collector comes by, though nothing leads to them any more.
+    Such frames refer to each other in a cycle that includes IPython's frames. Though no name leads to them,
+    they live until the garbage collector runs.
     """
-    nobodys = {address: size for address, size, owner, _ in blocks.rows if owner is None}
-    if sum(nobodys.values()) < _WORTH_A_LOOK:
+    unowned = {address: size for address, size, owner, _ in blocks.rows if owner is None}
+    if sum(unowned.values()) < _SEARCH_FROM_BYTES:
         return frozenset()
     own = set()
     trace = error.__traceback__
@@ -264,11 +278,11 @@ def _left_over(shell: Any, blocks: _Blocks, error: BaseException) -> frozenset[i
     roots = [Root(_EARLIER, one, "notebook") for one in found]
     reached = find_holders(roots, {blocks.index: blocks.blocks}, excluded=excluded_objects(shell))
     led_to = zip(reached.owners[blocks.index], blocks.blocks.addresses, strict=True)
-    return frozenset(address for owner, address in led_to if owner is not None and address in nobodys)
+    return frozenset(address for owner, address in led_to if owner is not None and address in unowned)
 
 
-def _needed(shell: Any, error: BaseException, cell: FailedCell | None) -> frozenset[str] | None:
-    """The variables that the failing code reads; None where that can't be told."""
+def _names_needed(shell: Any, error: BaseException, cell: FailedCell | None) -> frozenset[str] | None:
+    """Return the variables that the failing code reads, or None where they are unknown."""
     source = cell.source if cell is not None else ""
     namespace: Mapping[str, object] = vars(sys.modules["__main__"]) if shell is None else shell.user_ns
     excluded = [] if shell is None else [*excluded_objects(shell), *shell.user_ns_hidden.values()]
@@ -280,25 +294,25 @@ def _needed(shell: Any, error: BaseException, cell: FailedCell | None) -> frozen
 
 
 def _variables_to(
-    seen: HolderSearch, numbers: Sequence[int], names_needed: frozenset[str] | None
+    searched: HolderSearch, numbers: Sequence[int], names_needed: frozenset[str] | None
 ) -> tuple[str, ...] | None:
-    """The variables without which nothing leads there; None where one may not be spared, or is none."""
+    """Return the variables to delete to free those roots; None if one is needed or not a plain variable."""
     if names_needed is None:
         return None
-    ways = [seen.roots[way] for number in numbers for way in seen.found.leading_roots[number]]
+    ways = [searched.roots[way] for number in numbers for way in searched.found.leading_roots[number]]
     names = dict.fromkeys(root.name for root in ways if root.kind == "variable")
     named = all(name.isidentifier() for name in names) and not any(root.is_namespace for root in ways)
     return tuple(names) if names and named and not names_needed.intersection(names) else None
 
 
-def _older(blocks: _Blocks | None, cell: FailedCell | None) -> int | None:
-    """What is allocated now and was so when the failing cell began; what is uncertain counts as such."""
+def _older_bytes(blocks: _OwnedBlocks | None, cell: FailedCell | None) -> int | None:
+    """Return the bytes that were allocated before the failing cell; blocks of unknown cells count."""
     if blocks is None or not blocks.known or cell is None or cell.number is None:
         return None
     return sum(size for _, size, _, origin in blocks.rows if origin != cell.number)
 
 
-def _cells(blocks: _Blocks | None) -> tuple[CellShare, ...]:
+def _cells(blocks: _OwnedBlocks | None) -> tuple[CellShare, ...]:
     if blocks is None or not blocks.known:
         return ()
     sums: dict[int | None, int] = {}
@@ -314,12 +328,14 @@ def _cells(blocks: _Blocks | None) -> tuple[CellShare, ...]:
 # -- everybody else --------------------------------------------------------------------------------------
 
 
-def _beside(index: int | None, books: AllocatorState) -> tuple[str | None, tuple[Other, ...], list[str]]:
-    """The GPU's name, who holds memory there beside torch as the driver says, and what it does not say."""
-    if index is None or books.allocated is None or books.reserved is None:
+def _non_torch_memory(
+    index: int | None, state: AllocatorState
+) -> tuple[str | None, tuple[OtherMemory, ...], list[str]]:
+    """Return the GPU's name, the memory outside torch that the driver reports, and what is unknown."""
+    if index is None or state.allocated is None or state.reserved is None:
         return None, (), [_NO_DRIVER]
     name = f"cuda:{index}"
-    known = DeviceMemory(name, books.allocated, books.reserved, 0, None)
+    known = DeviceMemory(name, state.allocated, state.reserved, 0, None)
     devices, reason = non_torch_memory.by_device([known])
     found = devices.get(name)
     if found is None:
@@ -330,36 +346,38 @@ def _beside(index: int | None, books: AllocatorState) -> tuple[str | None, tuple
         non_torch_memory.CUPY,
         non_torch_memory.ALL_ELSE,
     )
-    others = tuple(Other(one.names[0], one.bytes, one.names[0] not in libraries) for one in found.holders)
+    others = tuple(
+        OtherMemory(one.names[0], one.bytes, one.names[0] not in libraries) for one in found.holders
+    )
     return found.gpu, others, [note.rstrip(".") for note in found.notes]
 
 
-def _in_message(said: Said) -> tuple[Other, ...]:
-    """The processes that torch's own message tells of."""
+def _processes_in_message(said: OomMessage) -> tuple[OtherMemory, ...]:
+    """Return the processes in torch's message."""
     directory = processes.ProcessDirectory()
     known = processes.in_host_pid_namespace()
     found = []
     for pid, size in said.others:
         group = group_of(pid, directory.look_up(pid) if known else processes.UNKNOWN)
-        found.append(Other(group.label(), size.middle, True))
+        found.append(OtherMemory(group.label(), size.middle, True))
     return tuple(found)
 
 
-def _pools(index: int) -> tuple[Pool, ...]:
-    """What CuPy keeps for later, where the user has loaded it."""
+def _pools(index: int) -> tuple[LibraryPool, ...]:
+    """Return CuPy's memory pool, where the user has imported CuPy."""
     cupy: Any = sys.modules.get("cupy")
     torch: Any = cuda_state.loaded_torch()
     pool = getattr(cupy, "get_default_memory_pool", None)
     if not callable(pool):
         return ()
     try:
-        with torch.cuda.device(index):  # the pool answers for the current device
-            return (Pool("CuPy's pool", int(pool().free_bytes()), _FLUSH_CUPY),)
+        with torch.cuda.device(index):  # the pool uses the current device
+            return (LibraryPool("CuPy's pool", int(pool().free_bytes()), _FLUSH_CUPY),)
     except Exception:
         return ()
 
 
-def _recent(index: int | None) -> tuple[tuple[float, int | None], ...]:
+def _recent_memory(index: int | None) -> tuple[tuple[float, int | None], ...]:
     uuid = next((device.uuid for device in cuda_state.devices() if device.index == index), None)
     sampler = process_sampler()
     gpu = next((gpu for gpu in sampler.known_gpus if cuda_state.same_gpu(gpu.uuid, uuid)), None)

@@ -1,6 +1,6 @@
-"""Under an out-of-memory error: a card with what was asked, who held the rest, and what would have helped.
+"""Show a card after an out-of-memory error: the request, the holders of the memory, and possible fixes.
 
-It is an output of its own after the traceback, which stays as it is, and so do the reply and ``sys.last_*``.
+The card is a separate output after the traceback. Traceback, reply and ``sys.last_*`` stay unchanged.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import logging
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from gpuwidget.kernel.oom.context import FailedCell, gather
+from gpuwidget.kernel.oom.context import FailedCell, collect_context
 from gpuwidget.kernel.shell.interrupts import ignore_interrupts
 from gpuwidget.kernel.shell.running_cells import RunningCell, RunningCells
 from gpuwidget.pytorch import oom_error
@@ -19,17 +19,17 @@ _LOG = logging.getLogger(__name__)
 
 
 class OutOfMemoryCards:
-    """Looks at a shell's failed cells."""
+    """Shows the card for failed cells of a shell."""
 
     def __init__(self, shell: Any, running: RunningCells) -> None:
         self._shell = shell
         self._running = running
         self._cells: WeakKeyDictionary[RunningCell, FailedCell] = WeakKeyDictionary()
         self._shown: int | None = None
-        """Identity of the error that was shown last: an outer cell may fail with the same."""
+        """``id`` of the last error with a card: an outer cell may fail with the same error."""
 
     def before(self, info: Any) -> None:
-        """``pre_run_cell``: note how much is allocated. Costs 8 µs a device in use."""
+        """``pre_run_cell``: record the allocated memory. Takes 8 µs per device in use."""
         running = self._running.find(info)
         if running is None:
             return
@@ -39,7 +39,7 @@ class OutOfMemoryCards:
         try:
             cell.at_start = oom_error.allocated()
         except Exception:
-            _LOG.debug("torch's memory was not looked at", exc_info=True)
+            _LOG.debug("the allocated memory could not be read", exc_info=True)
 
     def after(self, result: Any) -> None:
         """``post_run_cell``: show a card where the cell ran out of memory."""
@@ -52,12 +52,12 @@ class OutOfMemoryCards:
             with ignore_interrupts():
                 self._explain(error, cell)
         except Exception:
-            _LOG.debug("an out-of-memory error was not explained", exc_info=True)
+            _LOG.debug("the card for an out-of-memory error failed", exc_info=True)
 
     def _explain(self, error: BaseException, cell: FailedCell | None) -> None:
         found = oom_error.find_oom_error(error)
         if found is None or id(found) == self._shown:
             return
         self._shown = id(found)
-        story = gather(self._shell, found, cell)
-        self._shell.display_pub.publish(data=oom_card.bundle(story), metadata={})
+        context = collect_context(self._shell, found, cell)
+        self._shell.display_pub.publish(data=oom_card.bundle(context), metadata={})

@@ -14,8 +14,8 @@ from helpers_out_of_memory import LimitedGpu
 from gpuwidget.kernel.attribution import memory_holders
 from gpuwidget.kernel.devices import non_torch_memory
 from gpuwidget.kernel.devices.non_torch_memory import CONTEXT, NonTorchMemory
-from gpuwidget.kernel.oom.context import FailedCell, gather
-from gpuwidget.measure.out_of_memory import Other, Pool, Story
+from gpuwidget.kernel.oom.context import FailedCell, collect_context
+from gpuwidget.measure.out_of_memory import LibraryPool, OomContext, OtherMemory
 from gpuwidget.model.report import Holder
 from gpuwidget.system import processes
 
@@ -32,12 +32,12 @@ def outside(monkeypatch: pytest.MonkeyPatch) -> dict[str, NonTorchMemory]:
     return said
 
 
-def story(small_gpu: LimitedGpu, size: int, cell: FailedCell | None = None) -> Story:
+def story(small_gpu: LimitedGpu, size: int, cell: FailedCell | None = None) -> OomContext:
     """Run out of memory in a plain program."""
     try:
         small_gpu.empty(size // 4)
     except torch.OutOfMemoryError as error:
-        return gather(None, error, cell)
+        return collect_context(None, error, cell)
     raise AssertionError("there was room")
 
 
@@ -48,7 +48,7 @@ def test_figures_are_exact_where_counters_agree(small_gpu: LimitedGpu) -> None:
     assert (facts.device, facts.allocated, facts.reserved) == ("cuda:0", 40_000_512, 20 * 2 * MIB)
     assert (facts.free, facts.total, facts.requested) == (24 * MIB, 64 * MIB, 60 * MIB)
     assert (facts.at_start, facts.grown) == (512, 40_000_000)
-    assert (facts.stuck, facts.limit) == (20 * 2 * MIB - 40_000_512, None)
+    assert (facts.fragmented, facts.limit) == (20 * 2 * MIB - 40_000_512, None)
     assert kept is not None
 
 
@@ -65,8 +65,8 @@ def test_what_was_let_go_of_since(small_gpu: LimitedGpu) -> None:
     try:
         fail()
     except torch.OutOfMemoryError as error:
-        told = gather(None, error, FailedCell(None, 3))
-    assert (told.facts.allocated, told.let_go) == (16 * MIB, 16 * MIB)
+        told = collect_context(None, error, FailedCell(None, 3))
+    assert (told.facts.allocated, told.freed) == (16 * MIB, 16 * MIB)
 
 
 def test_who_else_is_there(small_gpu: LimitedGpu, outside: dict[str, NonTorchMemory]) -> None:
@@ -78,7 +78,10 @@ def test_who_else_is_there(small_gpu: LimitedGpu, outside: dict[str, NonTorchMem
     outside["cuda:0"] = NonTorchMemory("GPU 3 H200", holders, ("A remark.",))
     told = story(small_gpu, 80 * MIB)
     assert told.gpu == "GPU 3 H200"
-    assert told.facts.others == (Other(CONTEXT, 6 * MIB, False), Other("bob: train.py", 20 * MIB, True))
+    assert told.facts.others == (
+        OtherMemory(CONTEXT, 6 * MIB, False),
+        OtherMemory("bob: train.py", 20 * MIB, True),
+    )
     assert told.unknown == ("A remark",)
 
 
@@ -91,7 +94,7 @@ def test_torch_is_the_only_witness(small_gpu: LimitedGpu, monkeypatch: pytest.Mo
     monkeypatch.setattr(small_gpu, "message", lambda size: message)
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
     told = story(small_gpu, 80 * MIB)
-    assert told.facts.others == (Other("another process (4123)", 12 * MIB, True),)
+    assert told.facts.others == (OtherMemory("another process (4123)", 12 * MIB, True),)
     assert told.unknown == ("other processes: no driver here",)
 
 
@@ -102,7 +105,7 @@ def test_cupys_pool(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(get_default_memory_pool=lambda: pool))
     monkeypatch.setattr(torch.cuda, "device", lambda index: contextlib.nullcontext())
     assert story(small_gpu, 80 * MIB).facts.pools == (
-        Pool("CuPy's pool", 30 * MIB, "cupy.get_default_memory_pool().free_all_blocks()"),
+        LibraryPool("CuPy's pool", 30 * MIB, "cupy.get_default_memory_pool().free_all_blocks()"),
     )
 
 
@@ -112,7 +115,7 @@ def test_without_counters(monkeypatch: pytest.MonkeyPatch) -> None:
         "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has a total capacity of 8.00 GiB of which "
         "1.00 GiB is free."
     )
-    told = gather(None, error, FailedCell(None, 3))
+    told = collect_context(None, error, FailedCell(None, 3))
     assert (told.facts.device, told.facts.held, told.facts.at_start) == ("cuda:1", (), None)
     assert told.unknown[0] == "who holds torch's memory: CUDA is not initialised in this process"
 

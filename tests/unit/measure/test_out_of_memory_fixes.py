@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from gpuwidget.measure.out_of_memory import (
-    Facts,
-    Held,
-    Other,
-    Pool,
-    Remedy,
-    Rounded,
+    Fix,
+    LibraryPool,
+    OomFacts,
+    OomHolder,
+    OtherMemory,
+    RoundedBytes,
     contradicts_itself,
     first_step,
-    parse,
-    remedies,
+    fixes,
+    parse_message,
 )
 from gpuwidget.model.report import Holder, HolderKind
 from gpuwidget.model.units import GIB, MIB
@@ -58,7 +58,7 @@ REPLICA = f"Caught OutOfMemoryError in replica 0 on device 0.\nOriginal Tracebac
 
 def said(message: str) -> dict[str, Any]:
     """What is said, each size as the message rounds it."""
-    found = parse(message)
+    found = parse_message(message)
     sizes = {
         name: getattr(found, name)
         for name in (
@@ -106,7 +106,7 @@ def test_versions_from_2_on(message: str) -> None:
 
 
 def test_all_that_a_message_may_say() -> None:
-    """Other processes, a limit of its own, private pools; what a driver does not know is no size."""
+    """OtherMemory processes, a limit of its own, private pools; what a driver does not know is no size."""
     assert said(TORCH_2_10) == {
         "index": 0,
         "requested": 86.0,
@@ -151,17 +151,17 @@ def test_other_errors() -> None:
 
 def test_rounding_is_a_range() -> None:
     """A size in a message stands for all that it may be rounded from; exact counters win if they agree."""
-    free = parse("of which 7.50 GiB is free").free
+    free = parse_message("of which 7.50 GiB is free").free
     assert free is not None
     assert (free.low, free.high) == (8_047_694_971, 8_058_432_389)
     assert free.exact(8_050_000_000) == 8_050_000_000
     assert free.exact(8_000_000_000) == free.middle
     assert free.exact(None) == free.middle
     assert (free.at_least(8_050_000_000), free.at_least(8_000_000_000)) == (8_050_000_000, free.low)
-    assert parse("of which 17 bytes is free").free == Rounded(17, 17)
+    assert parse_message("of which 17 bytes is free").free == RoundedBytes(17, 17)
 
 
-# -- remedies --------------------------------------------------------------------------------------------
+# -- fixes --------------------------------------------------------------------------------------------
 
 
 def segment(*blocks: tuple[int, int, bool], size: int = 0, expandable: bool = False) -> Segment:
@@ -178,15 +178,15 @@ def held(
     before: bool = True,
     needed: bool = False,
     is_error: bool = False,
-) -> Held:
+) -> OomHolder:
     holder = Holder(kind, (name,), "Tensor", "cuda:0", size, None)
     variables = None if needed or kind != "variable" else (name,)
-    return Held(holder, frozenset(blocks), frozenset(blocks if before else ()), variables, is_error)
+    return OomHolder(holder, frozenset(blocks), frozenset(blocks if before else ()), variables, is_error)
 
 
-def facts(**changes: Any) -> Facts:
+def facts(**changes: Any) -> OomFacts:
     """An H200 of 140 GiB: 8 GiB asked for, 2 free, and each of four variables in a segment of its own."""
-    made = Facts(
+    made = OomFacts(
         device="cuda:0",
         requested=8 * GIB,
         needed=8 * GIB + 5 * MIB,
@@ -195,9 +195,9 @@ def facts(**changes: Any) -> Facts:
         limit=None,
         allocated=60 * GIB,
         reserved=62 * GIB,
-        stuck=2 * GIB,
+        fragmented=2 * GIB,
         at_start=50 * GIB,
-        before_now=50 * GIB,
+        older_now=50 * GIB,
         segments=(
             segment((100, 30 * GIB, True)),
             segment((200, 10 * GIB, True)),
@@ -215,30 +215,30 @@ def facts(**changes: Any) -> Facts:
 
 
 def kinds(**changes: Any) -> list[str]:
-    return [remedy.kind for remedy in remedies(facts(**changes))]
+    return [fix.kind for fix in fixes(facts(**changes))]
 
 
-def only(kind: str, **changes: Any) -> Remedy:
-    (remedy,) = [remedy for remedy in remedies(facts(**changes)) if remedy.kind == kind]
-    return remedy
+def only(kind: str, **changes: Any) -> Fix:
+    (fix,) = [fix for fix in fixes(facts(**changes)) if fix.kind == kind]
+    return fix
 
 
 def test_a_batch_that_fits() -> None:
     """10 GiB above the start and 8 more, where 12 were to be had: half a batch fits, with its figures."""
-    remedy = only("batch")
-    assert remedy.text == (
+    fix = only("batch")
+    assert fix.text == (
         "Make the batch 2 times smaller, or go through it in 2 parts (gradient accumulation): the cell had "
         "10.0 GiB above its start and asked for 8.0 GiB more, where 12.0 GiB were to be had. That is "
         "enough as far as the cell came, if what it needs grows with the batch."
     )
-    assert "4 parts" in only("batch", at_start=56 * GIB, before_now=56 * GIB, free=0).text
+    assert "4 parts" in only("batch", at_start=56 * GIB, older_now=56 * GIB, free=0).text
 
 
 def test_no_batch_is_small_enough() -> None:
     """Where nothing was free at the start, where that is not known, or a batch would be next to nothing."""
-    assert kinds(at_start=60 * GIB, before_now=60 * GIB, free=0) == []
+    assert kinds(at_start=60 * GIB, older_now=60 * GIB, free=0) == []
     assert kinds(at_start=None) == []
-    assert kinds(at_start=60 * GIB, before_now=60 * GIB, free=100 * MIB) == []
+    assert kinds(at_start=60 * GIB, older_now=60 * GIB, free=100 * MIB) == []
 
 
 def test_variables_that_would_do() -> None:
@@ -249,7 +249,7 @@ def test_variables_that_would_do() -> None:
         held("variable", "old", (400,), 5 * GIB),
         held("variable", "fresh", (200,), 10 * GIB, before=False),
     )
-    assert only("delete", held=(model, cache, old, small)) == Remedy(
+    assert only("delete", held=(model, cache, old, small)) == Fix(
         "delete",
         "Let go of cache (6.0 GiB) and old (5.0 GiB), if you need no more of them: the code that failed "
         "was not seen to read them.",
@@ -264,7 +264,7 @@ def test_what_the_notebook_keeps() -> None:
     """Old results that would have been enough are named; the error's own frames are not among them."""
     out = held("notebook", "Out[3]", (200,), 10 * GIB)
     error = held("notebook", "the last error", (500,), 9 * GIB, before=False, is_error=True)
-    assert only("free", held=(error, out)) == Remedy(
+    assert only("free", held=(error, out)) == Fix(
         "free",
         "Let go of what the notebook itself keeps, Out[3]: 10.0 GiB from before this cell.",
         "%gpu free --yes",
@@ -272,7 +272,7 @@ def test_what_the_notebook_keeps() -> None:
     )
     assert "free" not in kinds(held=(error,))
     assert first_step(facts(held=(out,))) is None
-    assert first_step(facts(held=(error,))) == Remedy(
+    assert first_step(facts(held=(error,))) == Fix(
         "free",
         "Before the next try let go of this error: its frames keep 9.0 GiB alive, which that try would lack "
         "(%debug is then gone).",
@@ -327,11 +327,11 @@ def test_small_tensors_make_no_room_for_large_ones() -> None:
 
 def test_let_go_of_since() -> None:
     """An earlier error's frames ended with this one: run it again. What the cell had made does not count."""
-    assert only("again", before_now=40 * GIB).text == (
+    assert only("again", older_now=40 * GIB).text == (
         "Run it again: 10.0 GiB from before this cell, such as an earlier error's frames, were let go of "
         "since, which is enough."
     )
-    assert "again" not in kinds(before_now=48 * GIB)
+    assert "again" not in kinds(older_now=48 * GIB)
     free_again = (segment((100, 30 * GIB, False)),)
     assert kinds(segments=free_again) == ["batch"]
 
@@ -339,21 +339,21 @@ def test_let_go_of_since() -> None:
 def test_expandable_segments() -> None:
     """Only where whole pages of the pieces add up to what was asked for, and they are not used yet."""
     pieces = tuple(segment((n, 300 * MIB, True), (n + 1, 1700 * MIB, False)) for n in range(0, 12, 2))
-    remedy = only("expandable", stuck=9 * GIB, segments=pieces)
-    assert remedy.code == "%env PYTORCH_ALLOC_CONF=expandable_segments:True"
-    assert "9.0 GiB" in remedy.text
-    assert "expandable" not in kinds(stuck=8 * GIB, segments=pieces)
-    assert "expandable" not in kinds(stuck=9 * GIB, segments=pieces, expandable=True)
-    assert "expandable" not in kinds(stuck=None, segments=pieces)
+    fix = only("expandable", fragmented=9 * GIB, segments=pieces)
+    assert fix.code == "%env PYTORCH_ALLOC_CONF=expandable_segments:True"
+    assert "9.0 GiB" in fix.text
+    assert "expandable" not in kinds(fragmented=8 * GIB, segments=pieces)
+    assert "expandable" not in kinds(fragmented=9 * GIB, segments=pieces, expandable=True)
+    assert "expandable" not in kinds(fragmented=None, segments=pieces)
     # Of 39 MiB there may be no whole page.
     crumbs = tuple(segment((n, 1 * MIB, True), (n + 1, 39 * MIB, False)) for n in range(0, 600, 2))
-    assert "expandable" not in kinds(stuck=11 * GIB, segments=crumbs)
+    assert "expandable" not in kinds(fragmented=11 * GIB, segments=crumbs)
 
 
 def test_a_limit_of_its_own() -> None:
-    """The process's own limit binds, not the GPU: other processes are no remedy, a higher limit is."""
+    """The process's own limit binds, not the GPU: other processes are no fix, a higher limit is."""
     limited: dict[str, Any] = {"limit": 64 * GIB, "free": 70 * GIB}
-    other = Other("ann: train.py", 50 * GIB, True)
+    other = OtherMemory("ann: train.py", 50 * GIB, True)
     assert kinds(**limited, others=(other,)) == ["limit", "batch"]
     assert only("limit", **limited).code == "torch.cuda.set_per_process_memory_fraction(0.51, 'cuda:0')"
     cache = held("variable", "cache", (300,), 6 * GIB + 5 * MIB)
@@ -366,13 +366,13 @@ def test_a_limit_of_its_own() -> None:
 def test_other_processes() -> None:
     """The smallest that would do, and the largest; not those that hold too little, nor a context."""
     others = (
-        Other("notebook a.ipynb", 40 * GIB, True),
-        Other("notebook b.ipynb", 7 * GIB, True),
-        Other("notebook c.ipynb", 20 * GIB, True),
-        Other("process 5", 1 * GIB, True),
-        Other("CUDA context and other libraries", 30 * GIB, False),
+        OtherMemory("notebook a.ipynb", 40 * GIB, True),
+        OtherMemory("notebook b.ipynb", 7 * GIB, True),
+        OtherMemory("notebook c.ipynb", 20 * GIB, True),
+        OtherMemory("process 5", 1 * GIB, True),
+        OtherMemory("CUDA context and other libraries", 30 * GIB, False),
     )
-    texts = [remedy.text for remedy in remedies(facts(others=others)) if remedy.kind == "process"]
+    texts = [fix.text for fix in fixes(facts(others=others)) if fix.kind == "process"]
     assert texts == [
         "Shut down notebook b.ipynb if no longer needed: this frees 7.0 GiB.",
         "Shut down notebook a.ipynb if no longer needed: this frees 40.0 GiB.",
@@ -381,7 +381,7 @@ def test_other_processes() -> None:
 
 def test_another_librarys_pool() -> None:
     """Only if what it keeps is enough."""
-    pool = Pool("CuPy's pool", 7 * GIB, "cupy.get_default_memory_pool().free_all_blocks()")
+    pool = LibraryPool("CuPy's pool", 7 * GIB, "cupy.get_default_memory_pool().free_all_blocks()")
     assert only("pool", pools=(pool,)).code == pool.flush
     assert "pool" not in kinds(pools=(replace(pool, free=6 * GIB),))
 

@@ -8,23 +8,23 @@ from typing import Any
 
 from helpers_reports import HOSTILE
 
-from gpuwidget.measure.out_of_memory import CellShare, Facts, Held, Other, Story
+from gpuwidget.measure.out_of_memory import CellShare, OomContext, OomFacts, OomHolder, OtherMemory
 from gpuwidget.model.report import Holder, HolderKind
 from gpuwidget.model.units import GIB, MIB
 from gpuwidget.pytorch.allocator import Segment
 from gpuwidget.views.oom_card import bundle
 
 
-def held(kind: HolderKind, name: str, size: float, cell: int | None, **changes: Any) -> Held:
+def held(kind: HolderKind, name: str, size: float, cell: int | None, **changes: Any) -> OomHolder:
     block = hash(name)
     holder = Holder(kind, (name,) if name else (), "Tensor", "cuda:0", round(size * GIB), cell)
-    made = Held(holder, frozenset({block}), frozenset({block}), (name,), is_error=False)
+    made = OomHolder(holder, frozenset({block}), frozenset({block}), (name,), is_error=False)
     return replace(made, **changes)
 
 
-def story(*holders: Held, **changes: Any) -> Story:
+def story(*holders: OomHolder, **changes: Any) -> OomContext:
     """A training step on a shared H200 that asks for 6 GiB where 2.1 are free."""
-    facts = Facts(
+    facts = OomFacts(
         device="cuda:0",
         requested=6 * GIB,
         needed=6 * GIB + 5 * MIB,
@@ -33,9 +33,9 @@ def story(*holders: Held, **changes: Any) -> Story:
         limit=None,
         allocated=92 * GIB,
         reserved=94 * GIB,
-        stuck=2 * GIB,
+        fragmented=2 * GIB,
         at_start=70 * GIB,
-        before_now=70 * GIB,
+        older_now=70 * GIB,
         segments=tuple(
             Segment(one.holder.bytes, False, True, ((next(iter(one.blocks)), one.holder.bytes, True),))
             for one in holders
@@ -46,11 +46,11 @@ def story(*holders: Held, **changes: Any) -> Story:
         expandable=False,
         setting="PYTORCH_ALLOC_CONF",
     )
-    made = Story(replace(facts, **changes.pop("facts", {})), "GPU 0 H200", 0, (), (), ())
+    made = OomContext(replace(facts, **changes.pop("facts", {})), "GPU 0 H200", 0, (), (), ())
     return replace(made, **changes)
 
 
-def training() -> Story:
+def training() -> OomContext:
     """As it may look on a busy day."""
     return story(
         held("variable", "model", 41.5, 4, variables=None),
@@ -61,8 +61,8 @@ def training() -> Story:
         held("unknown", "", 0.1, None),
         facts={
             "others": (
-                Other("bob: python train.py --config large.yaml", 38 * GIB, True),
-                Other("CUDA context and other libraries", 612 * MIB, False),
+                OtherMemory("bob: python train.py --config large.yaml", 38 * GIB, True),
+                OtherMemory("CUDA context and other libraries", 612 * MIB, False),
             )
         },
         cells=(
@@ -74,7 +74,7 @@ def training() -> Story:
             (59.5 - n / 2, round((98 + min(39.0, max(0, n - 60))) * GIB) if not 30 < n < 40 else None)
             for n in range(119)
         ),
-        let_go=300 * MIB,
+        freed=300 * MIB,
     )
 
 
@@ -127,7 +127,7 @@ def test_html_says_the_same() -> None:
 def test_the_table_adds_up() -> None:
     """What was free and what nobody is known to hold stand there, and the sum of all rows."""
     full = story(
-        held("variable", "model", 92.0, 4), facts={"others": (Other("bob: train.py", 43 * GIB, True),)}
+        held("variable", "model", 92.0, 4), facts={"others": (OtherMemory("bob: train.py", 43 * GIB, True),)}
     )
     rows = bundle(full)["text/plain"].splitlines()[1:6]
     assert [" ".join(row.split()) for row in rows] == [
@@ -162,7 +162,9 @@ def test_what_is_not_known_is_said() -> None:
     """Each gap has its reason; nothing that is unknown reads 0."""
     bare = story(
         gpu=None,
-        facts=dict.fromkeys(("free", "total", "allocated", "reserved", "stuck", "at_start", "before_now")),
+        facts=dict.fromkeys(
+            ("free", "total", "allocated", "reserved", "fragmented", "at_start", "older_now")
+        ),
         unknown=("who holds torch's memory: torch runs on cudaMallocAsync, whose counters are partial",),
     )
     assert bundle(bare)["text/plain"].splitlines() == [
@@ -175,19 +177,19 @@ def test_what_is_not_known_is_said() -> None:
 
 
 def test_room_that_was_there() -> None:
-    """Where the figures contradict each other, no remedy is made of them."""
+    """Where the figures contradict each other, no fix is made of them."""
     text = bundle(story(facts={"free": 90 * GIB}))["text/plain"]
     assert "By these figures there was room for it" in text
     assert "What would have been enough" not in text
 
 
-def fullest() -> Story:
+def fullest() -> OomContext:
     """Long hostile names everywhere, more of everything than is shown."""
     names = [f"{n}{HOSTILE * 8}" for n in range(60)]
     return replace(
         story(
             *(held("variable", name, 60.0 - n, n) for n, name in enumerate(names)),
-            facts={"others": tuple(Other(name, 30 * GIB, True) for name in names)},
+            facts={"others": tuple(OtherMemory(name, 30 * GIB, True) for name in names)},
         ),
         gpu=HOSTILE * 10,
         cells=tuple(CellShare(n + 1, name, GIB) for n, name in enumerate(names)),

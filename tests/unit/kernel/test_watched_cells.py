@@ -1,0 +1,36 @@
+"""What a watched cell shows when it ends."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import helpers_reports as reports
+import pytest
+
+from gpuwidget.kernel.cells import watch_api, watched_cells
+from gpuwidget.kernel.cells.options import parse
+from gpuwidget.kernel.cells.watched_cells import CellWatch
+from gpuwidget.views.card import CardReport
+
+
+@pytest.mark.parametrize("note", [None, "Waited 3.0 s for 20.0 GiB free on GPU 0 H200 (--gpu)."])
+def test_the_note_about_the_wait(monkeypatch: pytest.MonkeyPatch, note: str | None) -> None:
+    """The card of a cell that waited for memory says so, and reports() has that report."""
+    made = reports.report(reports.gpu(0))
+    card_report = CardReport(**{name: getattr(made, name) for name in made.__dataclass_fields__})
+    run = SimpleNamespace(
+        start=lambda: None, end=lambda status: None, report=lambda: card_report, wait_interrupted=False
+    )
+    shown: list[dict[str, Any]] = []
+    publisher = SimpleNamespace(publish=lambda data, metadata: shown.append(data))
+    monkeypatch.setattr(watch_api, "new_run", lambda *given: run)
+    monkeypatch.setattr(watch_api, "_reports", [])
+    monkeypatch.setattr(watched_cells, "collectors", lambda *given: [])
+    watch = CellWatch(SimpleNamespace(display_pub=publisher))
+    watch.start(parse("--need 20GiB --wait 1h"), "x", wait_note=note)
+    watch.finish("ok")
+    (kept,), (card,) = watch_api.reports(), shown
+    assert [one for one in kept.notes if one not in made.notes] == ([] if note is None else [note])
+    assert (note or "") in card["text/plain"]
+    assert ("Waited" in card["text/plain"]) == (note is not None)
