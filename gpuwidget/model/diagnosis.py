@@ -12,12 +12,12 @@ from typing import Literal
 SCHEMA = 1
 """Version of the diagnosis's shape, sent with every one."""
 
-LinkStatus = Literal["ok", "broken", "warning", "unknown", "skipped"]
-Place = Literal["kernel", "server", "shell"]
+CheckStatus = Literal["ok", "broken", "warning", "unknown", "skipped"]
+EnvironmentKind = Literal["kernel", "server", "shell"]
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class Check:
     """One link of the chain: found, or broken with the reason and the one remedy."""
 
     id: str
@@ -26,7 +26,7 @@ class Link:
     ``peers``, ``shm`` and ``package``."""
     title: str
     """Its name for people."""
-    status: LinkStatus
+    status: CheckStatus
     """``broken``: torch can't compute on a GPU until it is mended. ``warning``: it works, but worse than it
     could or not for long. ``unknown``: it could not be looked at. ``skipped``: nothing to look at, and that
     is no fault."""
@@ -43,7 +43,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Doctor:
+class Diagnosis:
     """All links of one environment on one machine at one moment."""
 
     schema: int
@@ -51,7 +51,7 @@ class Doctor:
     """gpuwidget's, in that environment."""
     time: float
     """When it was examined, epoch seconds."""
-    place: Place
+    place: EnvironmentKind
     """Whose environment it is."""
     python: str
     """Path of its interpreter."""
@@ -63,7 +63,7 @@ class Doctor:
     """The whole in one sentence: what is broken first, or that all was found."""
     unfinished: tuple[str, ...]
     """The steps of the examination that did not finish, as ``'import torch'``; empty where all did."""
-    links: tuple[Link, ...]
+    links: tuple[Check, ...]
     """The chain from PyTorch down to the GPU, then what surrounds it."""
 
     @property

@@ -1,4 +1,4 @@
-"""The durable card, in every form it takes."""
+"""The durable card: text, HTML, JSON, its size, and the other forms of a report."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ATTRIBUTES = {
 
 
 class Page(HTMLParser):
-    """What a browser makes of a piece of HTML."""
+    """The text, tags, attributes and labels of a piece of HTML."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -80,32 +80,32 @@ class Page(HTMLParser):
 
 
 def html(report: Report) -> str:
-    """The full card."""
+    """Return the full card as HTML."""
     made = card.bundle(report)["text/html"]
     assert isinstance(made, str)
     return made
 
 
 def text(report: Report) -> str:
-    """The full card for a terminal."""
+    """Return the full card as text."""
     made = card.bundle(report)["text/plain"]
     assert isinstance(made, str)
     return made
 
 
 def stored(report: Report) -> dict[str, Any]:
-    """The JSON of the full card."""
+    """Return the JSON of the full card."""
     values = card.bundle(report)[MIME_TYPE]
     assert isinstance(values, dict)
     return values
 
 
 def size(bundle: dict[str, Any]) -> int:
-    """Bytes of a bundle as a kernel sends it."""
+    """Return the bytes of a bundle as a kernel sends it."""
     return len(json.dumps(bundle).encode())
 
 
-# -- what it says ----------------------------------------------------------------------------------------
+# -- content --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -143,8 +143,8 @@ def size(bundle: dict[str, Any]) -> int:
         (reports.no_gpu, "1.2 s · no GPU · host memory +205 MiB, peak 2.4 GiB"),
     ],
 )
-def test_the_line_to_read_first(make: Callable[[], Report], line: str) -> None:
-    """Time, memory, utilization and energy stand on one line, and how a run ended stands before them."""
+def test_headline(make: Callable[[], Report], line: str) -> None:
+    """Time, memory, utilization and energy are on one line, after the status of a run that failed."""
     assert text(make()).splitlines()[0] == line
     assert Page(html(make())).text.strip().splitlines()[0] == line
 
@@ -170,13 +170,13 @@ def test_the_line_to_read_first(make: Callable[[], Report], line: str) -> None:
         ),
     ],
 )
-def test_the_second_line_says_whose_memory(make: Callable[[], Report], line: str) -> None:
-    """Nobody takes torch's memory for the process's, or the process's for the GPU's."""
+def test_second_line_has_the_owner_of_the_memory(make: Callable[[], Report], line: str) -> None:
+    """The second line distinguishes the memory of torch, of the process and of the GPU."""
     assert text(make()).splitlines()[1].strip() == line
 
 
 def test_the_card_in_a_terminal() -> None:
-    """In plain IPython the card is a few aligned lines."""
+    """In plain IPython the card is a few lines of aligned text."""
     assert text(reports.starved()) == (
         "14.0 s · +2.9 GiB, peak 14.6 GiB · GPU 11 % busy · 2.3 kJ\n"
         "  GPU 1 H200 (cuda:1) · torch 11.4 → 14.3 GiB · this notebook 12.4 → 15.6 of 140.4 GiB\n"
@@ -206,13 +206,13 @@ def test_the_card_in_a_terminal() -> None:
     ],
 )
 def test_what_must_be_known_is_not_folded_away(make: Callable[[], Report], sentence: str) -> None:
-    """A recording, unknown owners, a lost GPU and the lack of one are said at once."""
+    """A recording, unknown owners, a lost GPU and a missing GPU are visible without unfolding."""
     assert sentence in text(make())
     assert sentence in Page(html(make()).partition("<details")[0]).text
 
 
 def test_flushed_caches_and_failed_allocations_are_not_folded_away() -> None:
-    """Memory that ran out, or nearly did, is said at once."""
+    """Out-of-memory errors and cache flushes are visible without unfolding."""
     torch = gpu(0).torch
     assert torch is not None
     tight = reports.report(gpu(0, torch=replace(torch, alloc_retries=3, ooms=1)))
@@ -222,7 +222,7 @@ def test_flushed_caches_and_failed_allocations_are_not_folded_away() -> None:
 
 
 def test_warnings_of_several_gpus_are_one_line_each() -> None:
-    """Four GPUs that ran out of memory take no more lines than one."""
+    """Warnings of the same kind for several GPUs share a line."""
 
     def tight(index: int, ooms: int, flushes: int) -> GpuReport:
         torch = gpu(index).torch
@@ -241,24 +241,24 @@ def test_warnings_of_several_gpus_are_one_line_each() -> None:
     ]
 
 
-def test_a_gpu_that_works_on_after_the_code() -> None:
-    """The time the GPU went on stands beside the time the code took."""
+def test_gpu_work_after_the_code() -> None:
+    """The time of the GPU's work after the code is beside the code's time."""
     late = reports.report(gpu(0), duration=0.02, cell=reports.cell(0.02, gpu_tail_s=1.4))
     assert text(late).startswith("20 ms + 1.4 s on the GPU · ")
 
 
-def test_a_name_stands_above_the_card() -> None:
-    """Several watches in one cell can be told apart."""
+def test_the_label_is_above_the_card() -> None:
+    """Several watches in one cell are distinguished by their labels."""
     named = replace(reports.starved(), cell=reports.cell(label="forward pass"))
     assert text(named).splitlines()[0] == "forward pass:"
     assert Page(html(named)).text.strip().splitlines()[0] == "forward pass"
 
 
-# -- what nobody knows -----------------------------------------------------------------------------------
+# -- unknown values -------------------------------------------------------------------------------------
 
 
 def test_unknown_values_read_na_with_their_reason() -> None:
-    """What is not known is 'n/a', never 0, and why is in the card without hovering."""
+    """An unknown value reads 'n/a', never 0, and its reason is in the details."""
     page = Page(html(reports.little_known()))
     row = next(line for line in page.text.splitlines() if line.startswith("|0|"))
     assert row == "|0|+3.2|16.1|11|n/a|n/a"
@@ -274,20 +274,20 @@ def test_unknown_values_read_na_with_their_reason() -> None:
 
 
 def test_a_value_unknown_for_one_gpu_names_it() -> None:
-    """With several GPUs the reason says which of them it is about."""
+    """With several GPUs, the reason names the GPU."""
     lines = Page(html(reports.lost())).text.splitlines()
     fields = "memory of the whole GPU, memory of this process, energy"
     assert f"Not known: {fields} of GPU 1: the GPU is lost" in lines
 
 
-def test_a_missing_reason_is_said_too() -> None:
-    """An unknown value without a reason still reads as unknown."""
-    mute = reports.report(gpu(0, energy_j=None))
-    assert "Not known: energy: no reason was given" in Page(html(mute)).text
+def test_a_value_unknown_without_a_reason() -> None:
+    """An unknown value without a reason is listed as unknown."""
+    report = reports.report(gpu(0, energy_j=None))
+    assert "Not known: energy: no reason was given" in Page(html(report)).text
 
 
-def test_counters_that_give_no_number_are_unknown() -> None:
-    """NaN reaches neither a card nor its JSON."""
+def test_nan_and_infinity_are_unknown() -> None:
+    """NaN and infinity appear neither on the card nor in its JSON."""
     odd = gpu(0, utilization=Level(float("nan"), float("nan")), energy_j=float("inf"))
     bundle = card.bundle(reports.report(odd))
     assert "nan" not in bundle["text/plain"]
@@ -295,12 +295,12 @@ def test_counters_that_give_no_number_are_unknown() -> None:
     assert bundle["text/plain"].startswith("14.0 s · +2.9 GiB, peak 14.6 GiB · busy and energy n/a")
 
 
-# -- where it stands -------------------------------------------------------------------------------------
+# -- markup ---------------------------------------------------------------------------------------------
 
 
 @EVERY
 def test_nothing_but_static_html(make: Callable[[], Report]) -> None:
-    """No script, style sheet, link or image: the card shows wherever HTML does and loads nothing."""
+    """The card has no script, style sheet, link or image: any front end can show it, and it loads nothing."""
     page = Page(html(make()))
     assert page.tags <= TAGS
     assert page.attributes <= ATTRIBUTES
@@ -309,7 +309,7 @@ def test_nothing_but_static_html(make: Callable[[], Report]) -> None:
 
 @EVERY
 def test_it_reads_whole_without_svg_and_styles(make: Callable[[], Report]) -> None:
-    """An untrusted notebook, which keeps the text of what it removes, shows the same words."""
+    """An untrusted notebook, which removes SVG and styles, shows the same words."""
     page = Page(html(make()))
     assert page.inside_svg == ""
     stripped = re.sub(r"<svg.*?</svg>", "", html(make()), flags=re.S)
@@ -318,13 +318,13 @@ def test_it_reads_whole_without_svg_and_styles(make: Callable[[], Report]) -> No
 
 @EVERY
 def test_colours_have_a_fallback(make: Callable[[], Report]) -> None:
-    """Where JupyterLab's variables don't exist, nothing turns black on black."""
+    """Every theme variable has a fallback, so that the card is readable in other front ends."""
     for variable in re.findall(r"var\([^)]*\)", html(make())):
         assert re.fullmatch(r"var\(--jp-[a-z0-9-]+,[^,)].*\)", variable)
 
 
-def test_every_text_of_others_is_escaped() -> None:
-    """Markup in labels, printed lines, names, versions and reasons is shown, not run."""
+def test_foreign_text_is_escaped() -> None:
+    """Markup in labels, printed lines, names, versions and reasons is shown as text."""
     made = html(reports.hostile())
     assert "<img" not in made
     assert HOSTILE in Page(made).text
@@ -335,14 +335,14 @@ def test_every_text_of_others_is_escaped() -> None:
     assert "<img" not in table
 
 
-def test_terminal_codes_of_printed_lines_are_left_out() -> None:
-    """A progress bar's colours don't reach a terminal or a page through a card."""
+def test_escape_sequences_are_removed() -> None:
+    """The escape sequences of a printed progress bar are not stored in the card."""
     coloured = reports.report(gpu(0), marks=marks(1, label="\x1b[31mred\x1b[0m\rbar\u202eend"))
     assert card.bundle(coloured)[MIME_TYPE]["timeline"]["marks"][0]["label"] == "red bar end"
 
 
-def test_readers_that_do_not_see_it() -> None:
-    """The picture has its essentials in words, and the table's heads say what they head."""
+def test_screen_readers() -> None:
+    """The picture has a label, and the headers of the table have a scope."""
     made = html(reports.starved())
     label = "Utilization and memory over 14.0 s: +2.9 GiB, peak 14.6 GiB, GPU 11 % busy, 2.3 kJ"
     assert f"<svg role='img' aria-label='{label}'" in made
@@ -350,38 +350,38 @@ def test_readers_that_do_not_see_it() -> None:
     assert made.count("<th scope='row'") == 1
 
 
-def test_how_it_ended_is_said_in_words_and_colour() -> None:
-    """An error's card has a warm edge and begins with the word."""
+def test_errors_have_words_and_a_colour() -> None:
+    """The card of a failed run has an edge in the error colour and starts with the word."""
     made = html(reports.failed())
     assert "border-left:3px solid var(--jp-error-color1,#e5393f)" in made
     assert "<span style='color:var(--jp-error-color1,#e5393f)'>Stopped by an error after 1.2 s</span>" in made
 
 
 def test_marks_are_listed_with_their_times() -> None:
-    """What a cell printed can be read beside the picture, marks told from printed lines."""
+    """Marks and printed lines are listed with their times and distinguished."""
     lines = Page(html(reports.starved())).text.splitlines()
     assert "583 ms  mark  epoch 0: loss 0.4321" in lines
     assert " 1.8 s  epoch 1: loss 0.4321" in lines
 
 
-def test_values_to_hover_over() -> None:
-    """Pointing at the picture says the time, the values there and the marks in it."""
+def test_tooltips_of_the_picture() -> None:
+    """Tooltips of the picture have the time, its values and its marks."""
     titles = Page(html(reports.starved())).labels
     assert "525 ms\n3.0 % busy, 13.1 GiB\nepoch 0: loss 0.4321" in titles
 
 
-# -- its size --------------------------------------------------------------------------------------------
+# -- size -----------------------------------------------------------------------------------------------
 
 
 @EVERY
 def test_every_card_is_small(make: Callable[[], Report]) -> None:
-    """A card takes at most 20 kB of a notebook, all its forms together."""
+    """All forms of a card together take at most 20 kB of a notebook."""
     assert size(card.bundle(make())) <= LIMIT == 20_000
     assert size(card.line_bundle(make())) <= LIMIT
 
 
-def test_what_a_cell_left_behind_is_listed_by_holder() -> None:
-    """A line a holder, with all names; and what of torch's cache can be given to nobody else."""
+def test_memory_left_behind_is_listed_by_holder() -> None:
+    """Each holder has a line with all its names, and a line has the fragmentation of torch's cache."""
     html = card.bundle(reports.left_behind())["text/html"]
     lines = [line for line in Page(html).text.splitlines() if "behind" in line or "Frag" in line]
     assert lines == [
@@ -398,8 +398,8 @@ def test_what_a_cell_left_behind_is_listed_by_holder() -> None:
     ]
 
 
-def test_how_much_of_torchs_cache_could_be_given_back() -> None:
-    """By torch's own list of its segments, with how often the cache was flushed; GPUs alike share a line."""
+def test_returnable_cache() -> None:
+    """The details have the returnable part of torch's cache and its flushes; equal GPUs share a line."""
 
     def cached(index: int, returnable: float, flushes: int | None = 0) -> GpuReport:
         torch = TorchMemory(
@@ -407,27 +407,27 @@ def test_how_much_of_torchs_cache_could_be_given_back() -> None:
         )
         return gpu(index, torch=torch)
 
-    def said(*gpus: GpuReport) -> list[str]:
+    def lines_of(*gpus: GpuReport) -> list[str]:
         lines = Page(html(reports.report(*gpus, points=20))).text.splitlines()
         return [line.removeprefix("Fragmentation: ") for line in lines if "Frag" in line]
 
-    assert said(cached(0, 3)) == [
+    assert lines_of(cached(0, 3)) == [
         "3.0 GiB of the 13.0 GiB that torch has reserved are in no tensor; up to 3.0 GiB of it can be "
         "given back (%gpu free); the cache was not flushed"
     ]
-    assert said(cached(0, 1, 2), cached(1, 1, 2), cached(2, 0, None)) == [
+    assert lines_of(cached(0, 1, 2), cached(1, 1, 2), cached(2, 0, None)) == [
         "3.0 GiB of the 13.0 GiB that torch has reserved are in no tensor on each of GPUs 0, 1; up to "
         "1.0 GiB of it can be given back (%gpu free), the rest lies between tensors; the cache was flushed 2 "
         "times",
         "3.0 GiB of the 13.0 GiB that torch has reserved are in no tensor on GPU 2; none of it can be "
         "given back: it lies between tensors; how often the cache was flushed is not known",
     ]
-    # In a terminal only where much is stuck.
+    # In a terminal only if much is fragmented.
     assert "fragmentation" not in text(reports.report(cached(0, 3)))
 
 
-def test_many_holders_are_thinned_and_said_to_be() -> None:
-    """A card keeps the largest holders it has room for."""
+def test_omitted_holders_have_a_note() -> None:
+    """A card keeps the largest holders, and a note counts the others."""
     report = reports.much_left_behind()
     values = stored(report)
     kept = values["holders"]
@@ -438,7 +438,7 @@ def test_many_holders_are_thinned_and_said_to_be() -> None:
 
 
 def test_sixteen_gpus_keep_every_figure() -> None:
-    """The card of 16 GPUs with full courses and 60 long marks has a row and exact sizes for each."""
+    """The card of 16 GPUs with full timelines and 60 long marks has a row and exact sizes per GPU."""
     report = reports.sixteen()
     bundle = card.bundle(report)
     assert size(bundle) <= 20_000
@@ -453,7 +453,7 @@ def test_sixteen_gpus_keep_every_figure() -> None:
 
 
 def fullest(*gpus: GpuReport) -> Report:
-    """All that a run can say: long notes, advice, lines, holders, where the time went, children, marks."""
+    """Return a report with long notes, advice, lines, holders, times, children and marks."""
     line = LineMemory("In[5]", 8, None, "loss.backward()", None, "cuda:0", gib(44), gib(1), gib(3))
     times = tuple(
         LineTime(n, f"history_{n}.append(loss.item())", 30.0 - n, 4.0, "Tensor.item", None) for n in range(6)
@@ -471,7 +471,7 @@ def fullest(*gpus: GpuReport) -> Report:
 
 
 def busy_gpu(index: int) -> GpuReport:
-    """A GPU with children, warnings and what held its clock down."""
+    """Return a GPU with children, warnings and throttling."""
     torch = TorchMemory(Span(0, gib(10), gib(12)), Span(0, gib(13), gib(13)), 3 + index, 1, gib(2), gib(1))
     return gpu(
         index, torch=torch, children=("torchrun train.py",), throttled={"too hot": 4.2, "power cap": 2.0}
@@ -480,7 +480,7 @@ def busy_gpu(index: int) -> GpuReport:
 
 @pytest.mark.parametrize("count", [1, 4])
 def test_a_full_card_keeps_what_matters_most(count: int) -> None:
-    """What is said of each GPU alike goes before notes, what advice rests on, and the lines asked for."""
+    """Lines per GPU are omitted before notes, evidence of advice and the requested lines of code."""
     report = fullest(*map(busy_gpu, range(count)))
     bundle = card.bundle(report)
     assert size(bundle) <= LIMIT
@@ -503,33 +503,33 @@ def test_a_full_card_keeps_what_matters_most(count: int) -> None:
         assert kept["children"] == ["torchrun train.py"]
 
 
-def test_what_a_card_has_no_room_for_is_null_with_its_reason() -> None:
-    """A program that reads one card reads the next: null, and why with the first GPU."""
+def test_omitted_fields_are_null_with_a_reason() -> None:
+    """Programs can read cards of any level: omitted fields are null, with the reason at the first GPU."""
     stored = card.bundle(fullest(*map(busy_gpu, range(4))))[MIME_TYPE]
     assert [one["pcie"] for one in stored["gpus"]] == [None] * 4
     assert stored["gpus"][0]["missing"]["pcie"] == "left out of this card"
     assert "from its JSON the course and links and clocks" in stored["notes"][-1]
 
 
-def test_gpus_that_differ_have_lines_of_their_own_where_there_is_room() -> None:
-    """Two GPUs with two figures have two lines; in a tight card one, from the lower to the higher."""
+def test_gpus_that_differ_have_separate_lines() -> None:
+    """Two GPUs with different figures have two lines; in a smaller card one with the range."""
     other = gpu(1, sm_occupancy=Level(23.0, 40.0), device_memory=Span(gib(1), gib(2), gib(2)))
-    roomy = Page(html(reports.report(gpu(0), other, points=20))).text.splitlines()
-    assert [line.partition(" ·")[0] for line in roomy if ", mean" in line or ", memory" in line] == [
+    full = Page(html(reports.report(gpu(0), other, points=20))).text.splitlines()
+    assert [line.partition(" ·")[0] for line in full if ", mean" in line or ", memory" in line] == [
         "GPU 0, memory: whole GPU 12.9 → 16.1 GiB, peak 16.1 GiB",
         "GPU 1, memory: whole GPU 1.0 → 2.0 GiB, peak 2.0 GiB",
         "GPU 0, mean: SM occupancy 4.4 %",
         "GPU 1, mean: SM occupancy 23 %",
     ]
-    tight = Page(html(fullest(gpu(0), other))).text.splitlines()
-    assert [line.partition(" ·")[0] for line in tight if ", mean" in line or ", memory" in line] == [
+    reduced = Page(html(fullest(gpu(0), other))).text.splitlines()
+    assert [line.partition(" ·")[0] for line in reduced if ", mean" in line or ", memory" in line] == [
         "GPUs 0, 1, memory: whole GPU +1.0 to +3.2 GiB, peak 2.0 to 16.1 GiB",
         "GPUs 0, 1, mean: SM occupancy 4.4 to 23 %",
     ]
 
 
-def test_many_gpus_have_what_utilization_hides_too() -> None:
-    """Of eight GPUs one line says it of all, on the page and in a terminal."""
+def test_means_of_many_gpus() -> None:
+    """The means beside utilization of eight GPUs are one line, as HTML and as text."""
     eight = reports.report(*(gpu(n, sm_occupancy=Level(4.0 + n, 20.0)) for n in range(8)), points=20)
     line = (
         "GPUs 0–7, mean: SM occupancy 4.0 to 11 % · float32 pipes 8.1 % · PCIe 4.4 MiB/s in, "  # noqa: RUF001
@@ -540,7 +540,7 @@ def test_many_gpus_have_what_utilization_hides_too() -> None:
 
 
 def test_sixteen_gpus_with_reasons() -> None:
-    """Sixteen older GPUs, each with values missing: the first says why, the others refer to it."""
+    """Of sixteen GPUs with unknown values, the first has the reasons and the others refer to it."""
     bundle = card.bundle(reports.report(*(bare_gpu(index) for index in range(16))))
     assert size(bundle) <= 20_000
     first, second = bundle[MIME_TYPE]["gpus"][:2]
@@ -551,7 +551,7 @@ def test_sixteen_gpus_with_reasons() -> None:
 
 @pytest.mark.parametrize("shown", [True, False])
 def test_more_gpus_than_a_card_can_hold(shown: bool) -> None:
-    """Of 56 MIG slices the card keeps those in use first, and says how many it leaves out."""
+    """Of 56 MIG slices the card keeps those in use first, and counts those that it omits."""
     slices = (gpu(n // 7, mig_index=n % 7, uuid=f"MIG-{n}", shown=shown or n == 50) for n in range(56))
     report = reports.report(*slices)
     bundle = card.bundle(report)
@@ -563,13 +563,13 @@ def test_more_gpus_than_a_card_can_hold(shown: bool) -> None:
     assert text(report).startswith(f"14.0 s · {change}, peak 14.6 GiB")
 
 
-def test_a_thinned_course_keeps_its_peak() -> None:
-    """Fewer points never hide the highest memory, and stand in the order of time."""
+def test_resampling_keeps_the_peak() -> None:
+    """Fewer points keep the highest memory and the order of time."""
     report = reports.starved()
     assert report.timeline is not None
-    course = report.timeline.gpus[0]
+    series = report.timeline.gpus[0]
     spike = gib(99)
-    spiked = replace(course, device_memory=(*course.device_memory[:100], spike, *course.device_memory[101:]))
+    spiked = replace(series, device_memory=(*series.device_memory[:100], spike, *series.device_memory[101:]))
     report = replace(report, timeline=replace(report.timeline, gpus=(spiked,)))
     reduced = stored(report)["timeline"]
     assert report.timeline is not None
@@ -580,7 +580,7 @@ def test_a_thinned_course_keeps_its_peak() -> None:
 
 
 def test_the_users_own_marks_are_kept_first() -> None:
-    """Where not all marks fit, printed lines go before those the user set."""
+    """If not all marks fit, printed lines are omitted before the user's marks."""
     many = reports.report(gpu(0), marks=marks(180, label="a line of the training log, {n}"))
     values = stored(many)
     kept = values["timeline"]["marks"]
@@ -590,7 +590,7 @@ def test_the_users_own_marks_are_kept_first() -> None:
 
 
 def test_a_small_report_is_stored_as_it_is() -> None:
-    """Nothing is cut that fits."""
+    """A report that fits is stored without a note."""
     report = reports.short()
     assert stored(report)["gpus"] == report.to_dict()["gpus"]
     assert stored(report)["notes"] == []
@@ -622,7 +622,7 @@ def test_a_small_report_is_stored_as_it_is() -> None:
     ],
 )
 def test_the_one_line_form(make: Callable[[], Report], line: str) -> None:
-    """`%gpu watch on` leaves one quiet line with what is known."""
+    """``%gpu watch on`` shows one line with the known figures."""
     bundle = card.line_bundle(make())
     assert bundle["text/plain"] == line
     assert Page(bundle["text/html"]).text.strip() == line
@@ -630,12 +630,12 @@ def test_the_one_line_form(make: Callable[[], Report], line: str) -> None:
 
 
 def as_card(report: Report) -> CardReport:
-    """``report`` as runs make it."""
+    """Return ``report`` as a run returns it."""
     return CardReport(**{field.name: getattr(report, field.name) for field in fields(report)})
 
 
 def test_a_report_displays_as_its_card() -> None:
-    """In a notebook and in plain IPython a report shows as its card, and its JSON is the contract's."""
+    """A report displays as its card, whose JSON has the documented fields."""
     report = as_card(reports.starved())
     shown, _ = DisplayFormatter().format(report)  # type: ignore[no-untyped-call]
     assert shown == card.bundle(reports.starved())
@@ -645,7 +645,7 @@ def test_a_report_displays_as_its_card() -> None:
 
 
 def test_a_report_in_print_and_in_other_objects() -> None:
-    """Printed it is its card, inside a list a short phrase, and it can be copied and changed."""
+    """A printed report is its card, one inside a list is short, and a report can be copied and replaced."""
     report = as_card(reports.starved())
     line = "14.0 s · +2.9 GiB, peak 14.6 GiB · GPU 11 % busy · 2.3 kJ"
     assert str(report) == text(report)
@@ -655,7 +655,7 @@ def test_a_report_in_print_and_in_other_objects() -> None:
 
 
 def test_many_reports_display_as_a_table() -> None:
-    """`gpuwidget.reports()` is a line a run."""
+    """``gpuwidget.reports()`` displays one line per run."""
     several = Reports(
         [
             replace(reports.starved(), cell=reports.cell(label="warm-up")),
@@ -676,8 +676,8 @@ def test_many_reports_display_as_a_table() -> None:
     assert repr(Reports()) == "no reports yet"
 
 
-def test_memory_of_children_is_the_cells() -> None:
-    """Where child processes hold memory the card speaks of all of it, which torch here knows nothing of."""
+def test_memory_of_child_processes() -> None:
+    """If child processes hold memory, the card shows the process's memory instead of torch's."""
     made = reports.report(gpu(0, children=WORKERS))
     first, second, *_ = text(made).splitlines()
     assert "+3.2 GiB, peak 15.6 GiB" in first
@@ -693,14 +693,14 @@ def test_memory_of_children_is_the_cells() -> None:
 
 
 def of_children(index: int = 0, peak: float = 3.7, **changes: Any) -> GpuReport:
-    """A GPU that only a child process used."""
+    """Return a GPU that only a child process used."""
     held = Span(0, 0, reports.gib(peak))
     children = {"children": ("python child.py",), "children_memory": held}
     return gpu(index, **{"torch": None, "torch_device": None, "process_memory": held, **children, **changes})
 
 
 def test_memory_that_only_children_held() -> None:
-    """A peak beside '0 → 0' is explained at once: child processes held it, and which they were."""
+    """A peak beside '0 → 0' is explained in the headline: child processes held it, by name."""
     made = reports.report(of_children())
     first, second, *_ = text(made).splitlines()
     assert ", peak 3.7 GiB in child processes · " in first
@@ -714,7 +714,7 @@ def test_memory_that_only_children_held() -> None:
 
 
 def test_memory_that_children_and_the_notebook_held() -> None:
-    """Their part is told beside the whole; of several GPUs the one where they held most."""
+    """The children's part is beside the total; of several GPUs it is that with most."""
     whole = Span(reports.gib(1), reports.gib(1), reports.gib(5))
     first, second, *_ = text(reports.report(of_children(process_memory=whole))).splitlines()
     assert ", peak 5.0 GiB with child processes · " in first
@@ -726,8 +726,8 @@ def test_memory_that_children_and_the_notebook_held() -> None:
     assert second.endswith(", in child processes up to 3.7 GiB on GPU 0 (python child.py)")
 
 
-def test_advice_stands_below_the_headline() -> None:
-    """At most three, each with what was seen and what to do, in every form; user text stays text."""
+def test_advice_is_below_the_headline() -> None:
+    """At most three pieces of advice are shown, each with its text and fix, and are escaped."""
     page = Page(html(reports.advised()))
     lines = page.text.splitlines()
     first = next(n for n, line in enumerate(lines) if line.startswith("Advice: The GPU waits for its data"))
@@ -746,8 +746,8 @@ def test_advice_stands_below_the_headline() -> None:
     assert "  advice: GPU 1 ran at a lower clock for 12 of 14 s: too hot. Let the" in text(reports.advised())
 
 
-def test_what_advice_rests_on_is_in_the_details() -> None:
-    """Each figure in its unit, and where it is explained."""
+def test_evidence_of_advice_is_in_the_details() -> None:
+    """Each figure has its unit, and a reference to the documentation."""
     lines = Page(html(reports.advised())).text.splitlines()
     assert (
         "Advice input-pipeline: share 61.2 · gpu busy 4.0 · utilization 11.0 · call "
@@ -761,8 +761,8 @@ def test_what_advice_rests_on_is_in_the_details() -> None:
     ) in lines
 
 
-def test_what_utilization_hides_is_in_the_details() -> None:
-    """Occupancy, float32 pipes, the links' traffic both ways, and what held the clock down."""
+def test_means_beside_utilization_are_in_the_details() -> None:
+    """The details have occupancy, float32 pipes, traffic of both links and throttling."""
     hot = reports.gpu(0, throttled={"too hot": 3.0})
     lines = Page(html(reports.report(hot))).text.splitlines()
     assert (
@@ -773,15 +773,15 @@ def test_what_utilization_hides_is_in_the_details() -> None:
 
 
 def test_the_stored_advice_is_that_of_the_report() -> None:
-    """A program finds rule, figures and remedy."""
+    """The JSON of advice has its rule and evidence."""
     stored = card.bundle(reports.advised())[MIME_TYPE]["advice"]
     assert [one["rule"] for one in stored] == ["input-pipeline", "throttled", "copies"]
     assert stored[1]["evidence"] == {"held_down_s": {"too hot": 12.0}, "run_s": 14.0, "gpus": [1]}
     assert (stored[0]["sure"], stored[2]["sure"]) == (True, False)
 
 
-def test_sixteen_gpus_keep_the_weightiest_advice() -> None:
-    """The largest card has room for one, and still for every GPU."""
+def test_sixteen_gpus_keep_the_first_advice() -> None:
+    """The card of 16 GPUs contains one piece of advice and every GPU."""
     report = replace(reports.sixteen(), advice=reports.advised().advice)
     bundle = card.bundle(report)
     assert size(bundle) <= LIMIT

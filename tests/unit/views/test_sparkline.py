@@ -1,4 +1,4 @@
-"""The picture of a run's course."""
+"""The picture of a run's utilization and memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpuwidget.views.sparkline import Chart, Lane, hover_columns, svg
 
 
 def chart(*lanes: Lane, marks: tuple[Mark, ...] = ()) -> Chart:
-    """A run of four seconds with a value each second."""
+    """Return the chart of a run of four seconds with one value per second."""
     return Chart(t=(1.0, 2.0, 3.0, 4.0), duration=4.0, lanes=lanes, marks=marks, label="a run")
 
 
@@ -19,17 +19,17 @@ def lane(
     memory: tuple[int | None, ...] = (GIB, GIB, 2 * GIB, 2 * GIB),
     total: int | None = 4 * GIB,
 ) -> Lane:
-    """One GPU."""
+    """Return the lane of one GPU."""
     return Lane("GPU 0", utilization, memory, total)
 
 
 def paths(picture: str) -> list[str]:
-    """The data of every path."""
+    """Return the data of every path."""
     return re.findall(r"<path d='([^']*)'", picture)
 
 
 def test_utilization_is_filled_and_memory_a_line() -> None:
-    """0 % lies on the ground, 100 % at the top; memory is drawn in shares of the GPU's."""
+    """0 % is at the bottom, 100 % at the top; memory is drawn as a share of the GPU's memory."""
     ground, fill, busy, memory = paths(svg(chart(lane()), "", 40, outlined=True))
     assert ground == "M0 19h40"
     assert busy == "M10 19l10-18h10l10 18"
@@ -37,8 +37,8 @@ def test_utilization_is_filled_and_memory_a_line() -> None:
     assert memory == "M10 15h10l10-5h10"
 
 
-def test_what_is_unknown_is_a_gap() -> None:
-    """Nothing is drawn where nothing is known, least of all along the ground."""
+def test_unknown_values_are_gaps() -> None:
+    """Unknown values are gaps, not a line at the bottom."""
     known_at_both_ends = lane(utilization=(50.0, None, None, 50.0), memory=(None,) * 4)
     _, fill, busy, memory = paths(svg(chart(known_at_both_ends), "", 40, outlined=True))
     assert busy == "M10 10h1M40 10h1"
@@ -47,7 +47,7 @@ def test_what_is_unknown_is_a_gap() -> None:
 
 
 def test_lanes_lie_below_each_other() -> None:
-    """Several GPUs share one picture, each with a lane of its own height."""
+    """Several GPUs share one picture, each with its lane."""
     picture = svg(chart(lane(), lane()), "", 40, outlined=False)
     assert "viewBox='0 0 40 40'" in picture
     fill, memory = paths(picture)
@@ -56,22 +56,22 @@ def test_lanes_lie_below_each_other() -> None:
 
 
 def test_memory_without_a_total() -> None:
-    """Where the GPU's size is unknown its highest use fills the lane."""
+    """If the GPU's memory size is unknown, the highest value fills the lane."""
     assert paths(svg(chart(lane(total=None)), "", 40, outlined=False))[1] == "M10 10h10l10-9h10"
     nothing = lane(memory=(0, 0, 0, 0), total=None)
     assert paths(svg(chart(nothing), "", 40, outlined=False))[1] == "M10 19h30"
 
 
 def test_marks_are_ticks() -> None:
-    """The user's marks cross the picture, printed lines are short, and one hides no other."""
+    """The user's marks have the full height, printed lines are short, and no mark hides another."""
     marks = (Mark(1.0, "a", "mark"), Mark(1.0, "b", "printed"), Mark(3.0, "c", "printed"))
     full, short = paths(svg(chart(lane(), marks=marks), "", 40, outlined=False))[:2]
     assert full == "M10 0v20"
     assert short == "M30 0v4"
 
 
-def test_hover_says_time_values_and_marks() -> None:
-    """Each column speaks for its own stretch of time, the last one for the end too."""
+def test_tooltips_have_time_values_and_marks() -> None:
+    """Each column covers its part of the time, the last one including the end."""
     marks = (Mark(0.5, "begin", "mark"), Mark(4.0, "<end>", "printed"))
     titles = re.findall(r"title='([^']*)'", hover_columns(chart(lane(), marks=marks), 2))
     assert titles == [
@@ -80,13 +80,13 @@ def test_hover_says_time_values_and_marks() -> None:
     ]
 
 
-def test_hover_over_several_gpus_names_them() -> None:
-    """With more than one lane each value has its GPU, and an unknown one reads n/a."""
+def test_tooltips_of_several_gpus_name_them() -> None:
+    """With more than one lane each value has its GPU's name, and an unknown one reads n/a."""
     silent = Lane("GPU 1", (None,) * 4, (None,) * 4, None)
     titles = re.findall(r"title='([^']*)'", hover_columns(chart(lane(), silent), 1))
     assert titles == ["2.0 s\nGPU 0: 50 % busy, 2.0 GiB\nGPU 1: n/a busy, n/a"]
 
 
-def test_no_hover_where_there_is_no_room() -> None:
-    """The picture of many GPUs has none."""
+def test_zero_columns() -> None:
+    """With no columns, as in small cards, nothing is added."""
     assert hover_columns(chart(lane()), 0) == ""

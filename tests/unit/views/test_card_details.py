@@ -1,0 +1,188 @@
+"""The details of a card about lines of code: their memory and their time."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import helpers_reports as reports
+from helpers_reports import HOSTILE, gib
+
+from gpuwidget.model.report import MIME_TYPE, CodeTime, FrameTime, Level, LineMemory, LineTime, Report
+from gpuwidget.views import card
+from gpuwidget.views.card_details import time_details, time_line
+
+STEP = LineMemory(
+    file="src/model.py",
+    line=41,
+    function="forward",
+    source="hidden = self.attention(x)",
+    called_from="In[5] line 7",
+    device="cuda:1",
+    allocated=gib(96.2),
+    held=0,
+    at_peak=gib(9.4),
+)
+OWN = LineMemory("In[5]", 3, None, "x = torch.empty(n)", None, "cuda:1", gib(2.0), gib(2.0), None)
+OTHERS = LineMemory(None, None, None, "allocated by libraries", None, "cuda:1", 512, 512, 512)
+
+
+def test_memory_lines_in_the_details() -> None:
+    """Each line has its figures and its source; unknown values read n/a."""
+    html = card.bundle(replace(reports.starved(), lines=(STEP, OWN, OTHERS)))["text/html"]
+    assert (
+        "<b>Where the memory went:</b> src/model.py line 41 in forward `hidden = self.attention(x)`: "
+        "9.4 GiB at the peak, 0 MiB at the end, 96.2 GiB in all, called from In [5] line 7<"
+    ) in html
+    assert (
+        "&emsp;In [5] line 3 `x = torch.empty(n)`: n/a at the peak, 2.0 GiB at the end, 2.0 GiB in all<"
+        in html
+    )
+    assert "&emsp;torch, allocated by libraries: 512 B at the peak, 512 B at the end, 512 B in all<" in html
+
+
+def test_memory_lines_in_the_text() -> None:
+    """A table of the lines, the largest first, is below the table of GPUs."""
+    text = card.bundle(replace(reports.starved(), lines=(STEP, OWN)))["text/plain"]
+    rows = [" ".join(line.split()) for line in text.splitlines()]
+    assert rows[rows.index("torch's memory by line:") + 1 :][:3] == [
+        "at the peak at the end in all",
+        "src/model.py line 41 in forward: hidden = self.attention(x) 9.4 GiB 0 MiB 96.2 GiB",
+        "In [5] line 3: x = torch.empty(n) n/a 2.0 GiB 2.0 GiB",
+    ]
+
+
+def test_memory_lines_of_several_devices() -> None:
+    """If lines allocated on more than one device, each has its device."""
+    other = replace(OWN, device="cuda:0")
+    html = card.bundle(replace(reports.starved(), lines=(OWN, other)))["text/html"]
+    assert "In [5] line 3, cuda:1" in html
+    assert "In [5] line 3, cuda:0" in html
+
+
+def test_many_long_lines_stay_small() -> None:
+    """Hundreds of hostile lines beside 16 GPUs fit in 20 kB, are escaped, and a note counts the omitted."""
+    hostile = replace(STEP, file=HOSTILE * 20, function=HOSTILE * 5, source=HOSTILE * 5)
+    for base in (reports.sixteen(), reports.starved()):
+        data = card.bundle(replace(base, lines=(hostile,) * 300))
+        assert len(json.dumps(data)) <= 20_000
+        assert "<img" not in data["text/html"]
+        (note,) = [note for note in data[MIME_TYPE]["notes"] if note.startswith("To keep the notebook small")]
+        assert "of 300 lines of code" in note
+
+
+# -- time --------------------------------------------------------------------------------------------------
+
+LOADER = LineTime(7, "for x, y in loader:", 61.2, 4.1, "DataLoader._next_data", None)
+
+
+def code_time(*lines: LineTime, **changes: Any) -> CodeTime:
+    made = CodeTime(
+        lines=lines,
+        samples=1890,
+        resolution_s=0.02,
+        reason=None,
+        cpu=104.2,
+        cpu_children=382.0,
+        warm_up_s=2.5,
+    )
+    return replace(made, **changes)
+
+
+def timed(*lines: LineTime, **changes: Any) -> Report:
+    return replace(reports.starved(), time=code_time(*lines, **changes), energy_idle_j=1610.0)
+
+
+def test_a_line_in_words() -> None:
+    """A line has its source, its share, the GPU's activity and the call."""
+    assert time_line(LOADER) == (
+        "line 7 `for x, y in loader:`: 61 % of the time, GPU 4.1 % busy, in DataLoader._next_data"
+    )
+
+
+def test_a_line_whose_time_is_in_the_users_modules() -> None:
+    """The user's frame is shown, with its share if that is not nearly all of the line's."""
+    frames = (
+        FrameTime("train.py:31 step", 20.0, None, None),
+        FrameTime("train.py:33 step", 10.0, None, None),
+    )
+    one = LineTime(2, "step(x)", 30.0, None, None, "train.py:31 step", frames=frames)
+    assert time_line(one) == "line 2 `step(x)`: 30 % of the time, at train.py:31 step (20 %)"
+    assert time_line(replace(one, frames=frames[:1], share=21.0)).endswith("at train.py:31 step")
+
+
+def test_a_call_with_a_part_of_its_lines_time() -> None:
+    """The most frequent call of a line has its share if that is not nearly all of the line's."""
+    assert time_line(replace(LOADER, call_share=60.0)).endswith("in DataLoader._next_data")
+    assert time_line(replace(LOADER, call_share=20.0)).endswith("in DataLoader._next_data (20 %)")
+
+
+def test_lines_that_can_not_be_separated() -> None:
+    """Several lines in one row have their range; time outside the cell's lines is named so."""
+    assert time_line(replace(LOADER, until=9, call=None)) == "lines 7 to 9: 61 % of the time, GPU 4.1 % busy"
+    assert (
+        time_line(LineTime(None, "", 3.0, None, None, None)) == "none of the cell's lines: 3.0 % of the time"
+    )
+
+
+def test_time_details() -> None:
+    """The details have the largest lines, their precision, CPU, warm-up and the energy while idle."""
+    made = timed(LOADER, LineTime(8, "step(x)", 38.0, 96.0, None, None))
+    assert time_details(made) == [
+        ("Where the time went", time_line(LOADER)),
+        ("", "line 8 `step(x)`: 38 % of the time, GPU 96 % busy"),
+        ("", "1890 looks: shares within 2.3 points; patterns shorter than 20 ms can't be told"),
+        ("CPU", "104 % of a core by this process, 382 % by its child processes"),
+        ("Warm-up", "the steady state began after 2.5 s"),
+        ("Energy while idle", "at least 1.6 kJ of 2.3 kJ (70 %)"),
+    ]
+    text = card.bundle(made)["text/plain"]
+    assert "  where the time went: line 7 `for x, y in loader:`: 61 % of the time" in text
+    html = card.bundle(made)["text/html"]
+    assert html.index("<summary>") < html.index("Where the time went")
+
+
+def test_energy_while_idle_is_a_lower_bound() -> None:
+    """It excludes pauses within the driver's windows; it is exact if the GPU always or never worked."""
+
+    def idle_energy(utilization: float, idle: float) -> str | None:
+        gpu = reports.gpu(0, utilization=Level(utilization, utilization))
+        made = replace(reports.starved(), gpus=(replace(gpu, energy_j=2000.0),), energy_idle_j=idle)
+        return dict(time_details(replace(made, time=code_time(LOADER)))).get("Energy while idle")
+
+    assert idle_energy(6.7, 100.0) == "at least 100 J of 2.0 kJ (5.0 %)"
+    assert idle_energy(49.0, 0.0) is None
+    assert idle_energy(100.0 - 1e-13, 0.0) == "0.0 J of 2.0 kJ (0 %)"
+    assert idle_energy(0.0, 2000.0) == "2.0 kJ of 2.0 kJ (100 %)"
+
+
+def test_unknown_times_are_omitted() -> None:
+    """A run that was not sampled, or was too short, has no line about its time."""
+    assert time_details(reports.starved()) == []
+    short = replace(reports.short(), time=code_time(reason="The run was too short.", warm_up_s=None))
+    assert time_details(short) == []
+
+
+def test_sources_and_names_are_escaped() -> None:
+    """Markup in source lines and in names of files and functions is escaped."""
+    bad = LineTime(
+        1, reports.HOSTILE, 50.0, 1.0, reports.HOSTILE, reports.HOSTILE,
+        frames=(FrameTime(reports.HOSTILE, 50.0, 1.0, reports.HOSTILE),),
+    )  # fmt: skip
+    html = card.bundle(timed(bad, reason=reports.HOSTILE))["text/html"]
+    assert "<img" not in html
+    assert "&lt;img src=x onerror=alert(1)&gt;" in html
+
+
+def test_many_long_time_lines_stay_small() -> None:
+    """Twelve long lines with frames fit in 20 kB on one GPU and on sixteen."""
+    long = "é<" * 200
+    frames = tuple(FrameTime(f"{n}{long}", 8.123456, 33.333333, long) for n in range(4))
+    lines = [LineTime(n, long, 8.333333, 33.333333, long, long, frames=frames) for n in range(12)]
+    for made in (reports.starved(), reports.ddp(), reports.sixteen()):
+        bundle = card.bundle(replace(made, time=code_time(*lines, reason=long)))
+        assert len(json.dumps(bundle)) <= 20_000
+        stored = bundle[MIME_TYPE]["time"]
+        assert stored["samples"] == 1890
+        assert len(stored["lines"]) >= 1
