@@ -557,53 +557,53 @@ export interface ErrorReply {
   readonly state: KernelState | null;
 }
 
-/** One link of the chain: found, or broken with the reason and the one remedy. */
+/** The result of one check, with the reason and the fix where it is not ok. */
 export interface Check {
   /**
-   * Which one, the same in every version: `torch`, `cuda`, `cudnn`, `nccl`, `driver`, `device_files`, `gpu`,
-   * the chain in its order; then `visible`, `sharing`, `health`, `pcie`, `peers`, `shm` and `package`.
+   * Its id, the same in every version: `torch`, `cuda`, `cudnn`, `nccl`, `driver`, `device_files`, `gpu`, in
+   * the order of the chain; then `visible`, `sharing`, `health`, `pcie`, `peers`, `shm` and `package`.
    */
   readonly id: string;
-  /** Its name for people. */
+  /** Its name for users. */
   readonly title: string;
   /**
-   * `broken`: torch can't compute on a GPU until it is mended. `warning`: it works, but worse than it could
-   * or not for long. `unknown`: it could not be looked at. `skipped`: nothing to look at, and that is no
+   * `broken`: torch can't compute on a GPU until it is fixed. `warning`: it works, but worse than it could or
+   * not for long. `unknown`: it could not be checked. `skipped`: there is nothing to check, which is no
    * fault.
    */
   readonly status: 'ok' | 'broken' | 'warning' | 'unknown' | 'skipped';
-  /** What was found, in a few words. */
+  /** The observation, in a few words. */
   readonly found: string;
-  /** Why it is not `ok`, as a sentence; null where it is. */
+  /** Why it is not `ok`, as a sentence; null where it is `ok`. */
   readonly reason: string | null;
-  /** What to do about it, as a sentence; null where nothing is to be done. */
+  /** The fix, as a sentence; null where nothing is to be done. */
   readonly remedy: string | null;
-  /** The command line in `remedy`, for a shell, that can be run as it is; null where there is none. */
+  /** The shell command in `remedy`, ready to run; null without one. */
   readonly command: string | null;
-  /** What was read, by what it is; what changes from minute to minute is left out. */
+  /** The values read, by name, without those that change from minute to minute. */
   readonly evidence: Readonly<Record<string, string>>;
 }
 
-/** All links of one environment on one machine at one moment. */
+/** The results of all checks of one environment on one machine at one moment. */
 export interface Diagnosis {
   readonly schema: number;
-  /** gpuwidget's, in that environment. */
+  /** gpuwidget's version in that environment. */
   readonly version: string;
-  /** When it was examined, epoch seconds. */
+  /** When the checks ran, epoch seconds. */
   readonly time: number;
-  /** Whose environment it is. */
+  /** The process whose environment was checked. */
   readonly place: 'kernel' | 'server' | 'shell';
-  /** Path of its interpreter. */
+  /** Path of its Python interpreter. */
   readonly python: string;
-  /** Its environment variables that decide about GPUs, by name; no other one is looked at. */
+  /** Its environment variables that concern GPUs, by name; no other variable is read. */
   readonly variables: Readonly<Record<string, string>>;
-  /** The worst of the links: `warning` also where one is `unknown`. */
+  /** The worst status of the checks: `warning` also where one is `unknown`. */
   readonly status: 'ok' | 'broken' | 'warning';
-  /** The whole in one sentence: what is broken first, or that all was found. */
+  /** One sentence about all: the first broken check, or that all is well. */
   readonly summary: string;
-  /** The steps of the examination that did not finish, as `'import torch'`; empty where all did. */
+  /** The steps that did not finish, as `'import torch'`; empty where all did. */
   readonly unfinished: readonly string[];
-  /** The chain from PyTorch down to the GPU, then what surrounds it. */
+  /** The checks from PyTorch down to the GPU, then the others. */
   readonly links: readonly Check[];
 }
 
