@@ -398,7 +398,8 @@ def _expandable(facts: OomFacts) -> Fix | None:
     return Fix(
         "expandable",
         f"Use expandable segments: {units.memory(facts.fragmented)} that torch has reserved are in no "
-        "tensor, in pieces that can't be joined without. Restart the kernel, and run this before torch is imported.",
+        "tensor, in pieces that can't be joined without. Restart the kernel, and run this before torch is "
+        "imported.",
         f"%env {facts.setting}=expandable_segments:True",
         facts.fragmented,
     )

@@ -3,9 +3,9 @@ import { test } from 'node:test';
 
 import { CsvExport, fileName, quoteField, toCsv } from '../src/dashboard/csvExport';
 import type { HistoryServer } from '../src/stream/serverApi';
-import type { Course } from '../src/wire';
+import type { MetricHistory } from '../src/wire';
 
-const COURSE: Course = {
+const COURSE: MetricHistory = {
   since: 0,
   until: 10,
   step_s: 2,
@@ -69,10 +69,10 @@ test('the file name tells a recording', () => {
 /** A server that replies when the test says so. */
 class FakeHistoryServer implements HistoryServer {
   signal: AbortSignal | null = null;
-  reply: (course: Course) => void = () => undefined;
+  reply: (course: MetricHistory) => void = () => undefined;
   fail: (error: Error) => void = () => undefined;
 
-  history(_: unknown, signal: AbortSignal): Promise<Course> {
+  history(_: unknown, signal: AbortSignal): Promise<MetricHistory> {
     this.signal = signal;
     return new Promise((resolve, reject) => {
       this.reply = resolve;

@@ -8,16 +8,16 @@ import {
   type ServerDoctor
 } from '../src/diagnostics/diagnosticsModel';
 import { ActiveKernel } from '../src/kernel/activeKernel';
-import type { Doctor, Link } from '../src/wire';
+import type { Diagnosis, Check } from '../src/wire';
 import { FakeKernel, FakeClock, ok, settled, trans } from './fakes';
 
 const NO_REPLY = 'The kernel did not answer.';
 
-function check(id: string, status: Link['status'] = 'ok'): Link {
+function check(id: string, status: Check['status'] = 'ok'): Check {
   return { id, title: id, status, found: '', reason: null, remedy: null, command: null, evidence: {} };
 }
 
-function doctor(...checks: Link[]): Doctor {
+function doctor(...checks: Check[]): Diagnosis {
   return {
     schema: 1,
     version: '0.1.0',
@@ -32,16 +32,16 @@ function doctor(...checks: Link[]): Doctor {
   };
 }
 
-function done(...checks: Link[]): DiagnosisState {
+function done(...checks: Check[]): DiagnosisState {
   return { kind: 'done', doctor: doctor(...checks) };
 }
 
 /** A server doctor with the test's diagnosis. */
 class FakeDoctor implements ServerDoctor {
   requests = 0;
-  answer: Promise<Doctor> = Promise.resolve(doctor(check('torch')));
+  answer: Promise<Diagnosis> = Promise.resolve(doctor(check('torch')));
 
-  diagnose(): Promise<Doctor> {
+  diagnose(): Promise<Diagnosis> {
     this.requests++;
     return this.answer;
   }
@@ -171,7 +171,7 @@ test('a fix without a command is not split', () => {
   // A kernel with an older gpuwidget sends none.
   const { command, ...older } = { ...check('torch'), remedy: 'Install it: pip install torch.' };
   assert.equal(command, null);
-  assert.equal(splitAtCommand(older as Link), null);
+  assert.equal(splitAtCommand(older as Check), null);
 });
 
 test('the JSON is that of the command line', () => {

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import { HintFinder, type Hint, type Thresholds } from '../src/memory/hints';
 import { GIB, gpuUsage, holding, reading, sample, serverKernel, usage } from './fakes';
-import type { GpuUsage, ServerKernel } from '../src/wire';
+import type { GpuMemoryOwnership, ServerKernel } from '../src/wire';
 
 const HOUR = 3600;
 const NOW = 100_000;
@@ -13,7 +13,7 @@ const THRESHOLDS: Thresholds = { idle: 2 * HOUR, memory: GIB, utilization: 30, w
 function hints(
   finder: HintFinder,
   kernels: readonly ServerKernel[],
-  gpus: readonly GpuUsage[],
+  gpus: readonly GpuMemoryOwnership[],
   time = NOW,
   thresholds = THRESHOLDS
 ): Hint[] {
@@ -25,7 +25,7 @@ function hints(
 function afterSeconds(
   finder: HintFinder,
   kernel: ServerKernel,
-  held: GpuUsage,
+  held: GpuMemoryOwnership,
   from: number,
   seconds: number
 ): Hint[] {
@@ -41,7 +41,7 @@ function idle(id: string, hours: number): ServerKernel {
 }
 
 /** The mean utilization of the last 10, 30 and 60 minutes. */
-function means(...percent: (number | null)[]): Partial<GpuUsage> {
+function means(...percent: (number | null)[]): Partial<GpuMemoryOwnership> {
   return {
     means: [600, 1800, 3600].map((seconds, place) => ({ seconds, utilization: percent[place] ?? null }))
   };
@@ -119,7 +119,7 @@ test('an underused GPU gives a hint with the longest window in which the job was
 });
 
 test('without evidence a GPU gives no hint', () => {
-  const noHints = (held: GpuUsage, kernel = BUSY): Hint[] =>
+  const noHints = (held: GpuMemoryOwnership, kernel = BUSY): Hint[] =>
     afterSeconds(new HintFinder(), kernel, held, NOW, 3600);
   assert.deepEqual(noHints(gpuUsage(0, JOB, means(11, null, null))), []);
   assert.deepEqual(noHints(gpuUsage(0, JOB, means(11, 30, 11))), []);
@@ -156,7 +156,7 @@ test('the time in which a notebook was idle does not count', () => {
 test('a hint about a GPU stays for a minute, so that the panel does not jump', () => {
   const finder = new HintFinder();
   afterSeconds(finder, BUSY, LOW, NOW, 1800);
-  const after = (seconds: number, kernel: ServerKernel, held: GpuUsage): unknown[] =>
+  const after = (seconds: number, kernel: ServerKernel, held: GpuMemoryOwnership): unknown[] =>
     underused(hints(finder, [kernel], [held], NOW + 1800 + seconds));
   assert.deepEqual(after(5, BUSY, gpuUsage(0, JOB, means(5, 30.1, 5))), [[5, 1800]]);
   assert.deepEqual(after(10, BUSY, LOW), [[5, 1800]]);

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { HistoryLoader } from '../src/dashboard/historyLoader';
 import type { TimeAxis } from '../src/dashboard/timeSeries';
 import type { HistoryQuery, HistoryServer } from '../src/stream/serverApi';
-import type { Course } from '../src/wire';
+import type { MetricHistory } from '../src/wire';
 import { FakeClock, sample, settled } from './fakes';
 
 const LIVE = { span: { seconds: 300 }, metrics: ['utilization'], points: 400 } as const;
@@ -13,9 +13,9 @@ const LIVE = { span: { seconds: 300 }, metrics: ['utilization'], points: 400 } a
 class FakeHistoryServer implements HistoryServer {
   readonly requests: HistoryQuery[] = [];
   readonly signals: AbortSignal[] = [];
-  private readonly pending: { resolve: (course: Course) => void; reject: (error: unknown) => void }[] = [];
+  private readonly pending: { resolve: (course: MetricHistory) => void; reject: (error: unknown) => void }[] = [];
 
-  history(query: HistoryQuery, signal: AbortSignal): Promise<Course> {
+  history(query: HistoryQuery, signal: AbortSignal): Promise<MetricHistory> {
     this.requests.push(query);
     this.signals.push(signal);
     return new Promise((resolve, reject) => this.pending.push({ resolve, reject }));

@@ -15,13 +15,13 @@ import { holdingsOf, holdingsText, shutdownLosses } from '../src/memory/kernelMe
 import { memorySegments } from '../src/panel/memoryBar';
 import { memoryShares, StreamModel } from '../src/stream/streamModel';
 import { GIB, gpu, gpuUsage, holding, kernelGpu, reading, sample, serverKernel, trans, usage } from './fakes';
-import type { GpuUsage, ServerKernel } from '../src/wire';
+import type { GpuMemoryOwnership, ServerKernel } from '../src/wire';
 
 const TRAIN = serverKernel('train');
 const EVAL = serverKernel('eval');
 
 function holders(
-  reported: GpuUsage,
+  reported: GpuMemoryOwnership,
   front: string | null = null,
   kernels: readonly ServerKernel[] = [TRAIN, EVAL]
 ): Holder[] {
@@ -250,7 +250,7 @@ test('without the server’s usage the bar shows the kernel’s figures', () => 
   ]);
 });
 
-function held(...gpus: readonly GpuUsage[]): StreamModel {
+function held(...gpus: readonly GpuMemoryOwnership[]): StreamModel {
   const model = new StreamModel();
   model.take({
     type: 'sample',

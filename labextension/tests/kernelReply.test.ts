@@ -2,7 +2,7 @@ import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
 import { parseReply } from '../src/kernel/kernelReply';
-import type { DeviceChoice, Doctor, KernelGpu } from '../src/wire';
+import type { DeviceChoice, Diagnosis, KernelGpu } from '../src/wire';
 import { kernelState, ok, torchSwitch } from './fakes';
 
 const GIB = 2 ** 30;
@@ -23,7 +23,7 @@ const GPU: KernelGpu = {
   torch_reserved: GIB,
   context: true
 };
-const DOCTOR: Doctor = {
+const DOCTOR: Diagnosis = {
   schema: 1,
   version: '0.1.0',
   time: 1000.5,

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import type { MetricName } from '../src/metricTable';
 import { emptyLine, TimeSeries, type TimeAxis } from '../src/dashboard/timeSeries';
-import type { Course, Sample, Steps } from '../src/wire';
+import type { MetricHistory, Sample, MetricSeries } from '../src/wire';
 import { reading, sample } from './fakes';
 
 const METRICS: readonly MetricName[] = ['utilization', 'tensor'];
@@ -11,9 +11,9 @@ const METRICS: readonly MetricName[] = ['utilization', 'tensor'];
 function history(
   step: number,
   t: readonly number[],
-  utilization: Partial<Steps> & Pick<Steps, 'mean'>,
-  changes: Partial<Course> = {}
-): Course {
+  utilization: Partial<MetricSeries> & Pick<MetricSeries, 'mean'>,
+  changes: Partial<MetricHistory> = {}
+): MetricHistory {
   return {
     since: 0,
     until: 10_000,

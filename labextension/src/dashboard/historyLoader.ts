@@ -2,7 +2,7 @@ import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { Clock } from '../clock';
 import type { HistoryServer } from '../stream/serverApi';
-import type { Course, Sample } from '../wire';
+import type { MetricHistory, Sample } from '../wire';
 import type { TimeRange } from './dashboardState';
 import type { MetricName } from '../metricTable';
 import { TimeSeries } from './timeSeries';
@@ -117,7 +117,7 @@ export class HistoryLoader {
     );
   }
 
-  private handleResponse(course: Course, { span, metrics, points }: LoadRequest): void {
+  private handleResponse(course: MetricHistory, { span, metrics, points }: LoadRequest): void {
     // While a key is held down, ranges on the way are shown; otherwise nothing would change until its release.
     const onTheWay = !isLive(span) && this.wanted !== null && !isLive(this.wanted.span);
     if (this.outdated && !onTheWay) {

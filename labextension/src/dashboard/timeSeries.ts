@@ -1,4 +1,4 @@
-import type { Course, Sample } from '../wire';
+import type { MetricHistory, Sample } from '../wire';
 import type { MetricName } from '../metricTable';
 import { valueOf } from './metrics';
 
@@ -69,7 +69,7 @@ export class TimeSeries {
   }
 
   /** Replace the content by a part of the server's history. */
-  restart(course: Course): void {
+  restart(course: MetricHistory): void {
     this.columns.clear();
     this.first = 0;
     const skipped = Math.max(0, course.t.length - this.capacity);

@@ -1,10 +1,10 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import type { Doctor, Link } from '../wire';
+import type { Diagnosis, Check } from '../wire';
 import type { DiagnosisState } from './diagnosticsModel';
 
 /** Symbols shown beside the status, which must not be indicated by color alone. */
-export const SYMBOLS: Readonly<Record<Link['status'], string>> = {
+export const SYMBOLS: Readonly<Record<Check['status'], string>> = {
   ok: '✓',
   broken: '✕',
   warning: '▲',
@@ -13,7 +13,7 @@ export const SYMBOLS: Readonly<Record<Link['status'], string>> = {
 };
 
 /** Return the status of a check in one word. */
-export function statusLabel(trans: TranslationBundle, status: Link['status']): string {
+export function statusLabel(trans: TranslationBundle, status: Check['status']): string {
   switch (status) {
     case 'ok':
       return trans.__('found');
@@ -32,7 +32,7 @@ export function statusLabel(trans: TranslationBundle, status: Link['status']): s
 export function diagnosticsSummary(
   trans: TranslationBundle,
   states: readonly (DiagnosisState | null)[]
-): readonly [Link['status'] | null, string] {
+): readonly [Check['status'] | null, string] {
   const known = states.filter(state => state !== null);
   if (known.some(({ kind }) => kind === 'running')) {
     return [null, trans.__('looking…')];
@@ -71,13 +71,13 @@ export function diagnosticsSummary(
 }
 
 /** Return the titles of the checks with one of these statuses, each once. */
-function titles(doctors: readonly Doctor[], statuses: readonly Link['status'][]): string[] {
+function titles(doctors: readonly Diagnosis[], statuses: readonly Check['status'][]): string[] {
   const checks = doctors.flatMap(({ links }) => links).filter(({ status }) => statuses.includes(status));
   return [...new Map(checks.map(({ id, title }) => [id, title])).values()];
 }
 
 /** Return the fix of a check split at the command that it contains; null if it contains none. */
-export function splitAtCommand({ remedy, command }: Pick<Link, 'remedy' | 'command'>): {
+export function splitAtCommand({ remedy, command }: Pick<Check, 'remedy' | 'command'>): {
   readonly before: string;
   readonly command: string;
   readonly after: string;
@@ -91,6 +91,6 @@ export function splitAtCommand({ remedy, command }: Pick<Link, 'remedy' | 'comma
 }
 
 /** Return the output of `gpuwidget doctor --json`, which `--diff` can read. */
-export function toJson(doctor: Doctor): string {
+export function toJson(doctor: Diagnosis): string {
   return `${JSON.stringify(doctor, null, 2)}\n`;
 }

@@ -2,23 +2,23 @@ import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { Kernel } from '../kernel/kernel';
 import type { ActiveKernel } from '../kernel/activeKernel';
-import type { Doctor } from '../wire';
+import type { Diagnosis } from '../wire';
 
 /** The diagnosis of one environment and whether it is being made. */
 export type DiagnosisState =
   | { readonly kind: 'none' }
-  | { readonly kind: 'running'; readonly previous: Doctor | null }
+  | { readonly kind: 'running'; readonly previous: Diagnosis | null }
   | { readonly kind: 'failed'; readonly reason: string }
-  | { readonly kind: 'done'; readonly doctor: Doctor };
+  | { readonly kind: 'done'; readonly doctor: Diagnosis };
 
 /** Runs the doctor's checks in the Jupyter server. */
 export interface ServerDoctor {
   /** Return the diagnosis. Rejects with a sentence to display. */
-  diagnose(): Promise<Doctor>;
+  diagnose(): Promise<Diagnosis>;
 }
 
 /** Return the newest diagnosis, which is the previous one while the checks are running. */
-export function newestDiagnosis(state: DiagnosisState | null): Doctor | null {
+export function newestDiagnosis(state: DiagnosisState | null): Diagnosis | null {
   return state?.kind === 'done' ? state.doctor : state?.kind === 'running' ? state.previous : null;
 }
 

@@ -2,7 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { element, setAttribute, Text } from '../ui/dom';
 import { moment } from '../ui/format';
-import type { Doctor, Link } from '../wire';
+import type { Diagnosis, Check } from '../wire';
 import { splitAtCommand, statusLabel, SYMBOLS, toJson } from './diagnosticsMessages';
 import { newestDiagnosis, type DiagnosisState } from './diagnosticsModel';
 
@@ -19,7 +19,7 @@ export class EnvironmentView {
   private readonly checks = element('div', 'diagnostics-checks');
   private readonly about = new Text('diagnostics-about', 'div');
   private readonly copyJson: HTMLButtonElement;
-  private shown: Doctor | null = null;
+  private shown: Diagnosis | null = null;
 
   constructor(
     private readonly trans: TranslationBundle,
@@ -81,7 +81,7 @@ export class EnvironmentView {
 }
 
 /** Return a line for one check that unfolds to its details. A check with a problem is unfolded. */
-function checkView(trans: TranslationBundle, check: Link, copy: Copy): HTMLElement {
+function checkView(trans: TranslationBundle, check: Check, copy: Copy): HTMLElement {
   const { status, title, found, reason, remedy, evidence } = check;
   const symbol = element('span', 'diagnostics-symbol', SYMBOLS[status]);
   symbol.setAttribute('aria-hidden', 'true');
@@ -116,7 +116,7 @@ function checkView(trans: TranslationBundle, check: Link, copy: Copy): HTMLEleme
 }
 
 /** Return the fix of a check. A command in it gets a line with a copy button. */
-function fixView(trans: TranslationBundle, check: Link, fix: string, copy: Copy): HTMLElement[] {
+function fixView(trans: TranslationBundle, check: Check, fix: string, copy: Copy): HTMLElement[] {
   const parts = splitAtCommand(check);
   const label = element('b', '', trans.__('Do: '));
   if (parts === null) {

@@ -2,11 +2,11 @@ import {
   KERNEL_SCHEMA,
   type DeviceChoice,
   type DeviceState,
-  type Doctor,
+  type Diagnosis,
   type KernelGpu,
   type KernelReply,
   type KernelState,
-  type Link,
+  type Check,
   type Switch
 } from '../wire';
 
@@ -187,7 +187,7 @@ const errorReply = object<Extract<KernelReply, { status: 'error' }>>({
 
 const doctorReply = object<Extract<KernelReply, { status: 'examined' }>>({
   status: oneOf('examined'),
-  doctor: object<Doctor>({
+  doctor: object<Diagnosis>({
     schema: finite,
     version: text,
     time: finite,
@@ -198,7 +198,7 @@ const doctorReply = object<Extract<KernelReply, { status: 'examined' }>>({
     summary: text,
     unfinished: list(text),
     links: list(
-      object<Link>({
+      object<Check>({
         id: text,
         title: text,
         status: oneOf('ok', 'broken', 'warning', 'unknown', 'skipped'),

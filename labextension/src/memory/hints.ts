@@ -1,6 +1,6 @@
 import { holdersOf, kernelsOf, type Holder } from './holders';
 import { isGap } from '../stream/historyBuffer';
-import type { Gpu, GpuUsage, Sample, ServerKernel, Usage } from '../wire';
+import type { Gpu, GpuMemoryOwnership, Sample, ServerKernel, MemoryOwnership } from '../wire';
 
 /** The limits from which a hint is shown. */
 export interface Thresholds {
@@ -54,7 +54,7 @@ export class HintFinder {
   private newest = NaN;
 
   /** Return the hints that apply at the time of `sample`. `interval` is the server's time between samples. */
-  find(usage: Usage, sample: Sample, interval: number, thresholds: Thresholds): Hint[] {
+  find(usage: MemoryOwnership, sample: Sample, interval: number, thresholds: Thresholds): Hint[] {
     const { time } = sample;
     if (isGap(this.newest, time, interval)) {
       this.working = new Map();
@@ -135,7 +135,7 @@ export class HintFinder {
 
 interface GpuWithHolders {
   readonly gpu: Gpu;
-  readonly usage: GpuUsage;
+  readonly usage: GpuMemoryOwnership;
   readonly holders: readonly Holder[];
 }
 
@@ -149,7 +149,7 @@ function isWorking({ kind, kernel, memory }: Holder): boolean {
 }
 
 function idleHints(
-  usage: Usage,
+  usage: MemoryOwnership,
   gpus: readonly GpuWithHolders[],
   now: number,
   { idle: minIdle, memory: minMemory }: Thresholds

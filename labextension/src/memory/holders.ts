@@ -2,7 +2,7 @@ import { PathExt } from '@jupyterlab/coreutils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { duration } from '../ui/format';
-import type { GpuUsage, Holding, ServerKernel, Usage } from '../wire';
+import type { GpuMemoryOwnership, MemoryHolder, ServerKernel, MemoryOwnership } from '../wire';
 
 export type HolderKind = 'notebook' | 'console' | 'kernel' | 'terminal' | 'process' | 'unattributed';
 
@@ -16,7 +16,7 @@ export interface Holder {
   /** The server's kernel, null for other processes and after the kernel has ended. */
   readonly kernel: ServerKernel | null;
   /** What the server sent about it, null for unattributed memory. */
-  readonly holding: Holding | null;
+  readonly holding: MemoryHolder | null;
   /** Bytes, null if unknown. */
   readonly memory: number | null;
 }
@@ -35,7 +35,7 @@ const MIN_IDLE_S = 60;
 
 /** Return the holders of memory on one GPU in the server's order, unattributed memory last. */
 export function holdersOf(
-  { holdings, unattributed, reason }: GpuUsage,
+  { holdings, unattributed, reason }: GpuMemoryOwnership,
   kernels: ReadonlyMap<string, ServerKernel>,
   activeKernel: string | null
 ): Holder[] {
@@ -88,7 +88,7 @@ export function sortedHolders(holders: readonly Holder[], before: readonly strin
 }
 
 /** Return the kernels of `usage` by their ids. */
-export function kernelsOf(usage: Usage | null): ReadonlyMap<string, ServerKernel> {
+export function kernelsOf(usage: MemoryOwnership | null): ReadonlyMap<string, ServerKernel> {
   return new Map(usage?.kernels.map(kernel => [kernel.id, kernel]));
 }
 
@@ -216,7 +216,7 @@ function rankOf({ active, kind }: Holder): number {
   return active ? 0 : kind === 'unattributed' ? 2 : 1;
 }
 
-function keyOf({ kernel, terminal, pid }: Holding, index: number): string {
+function keyOf({ kernel, terminal, pid }: MemoryHolder, index: number): string {
   if (kernel !== null) {
     return `kernel ${kernel}`;
   }
@@ -226,7 +226,7 @@ function keyOf({ kernel, terminal, pid }: Holding, index: number): string {
   return pid === null ? `index ${String(index)}` : `pid ${String(pid)}`;
 }
 
-function kindOf(holding: Holding, kernel: ServerKernel | null): HolderKind {
+function kindOf(holding: MemoryHolder, kernel: ServerKernel | null): HolderKind {
   if (holding.kernel !== null) {
     return kernelKind(kernel);
   }
@@ -234,7 +234,7 @@ function kindOf(holding: Holding, kernel: ServerKernel | null): HolderKind {
 }
 
 /** Return a process's program and arguments on one line, empty if they are unknown. */
-function commandOf(holding: Holding | null): string {
+function commandOf(holding: MemoryHolder | null): string {
   return [holding?.program, holding?.arguments].filter(Boolean).join(' ');
 }
 

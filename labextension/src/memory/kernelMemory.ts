@@ -4,7 +4,7 @@ import { withoutMigParents } from './hints';
 import { kernelKind, kernelName } from './holders';
 import type { StreamModel } from '../stream/streamModel';
 import { gpuNumber, memory } from '../ui/format';
-import type { Gpu, Holding, KernelGpu, ServerKernel } from '../wire';
+import type { Gpu, MemoryHolder, KernelGpu, ServerKernel } from '../wire';
 
 /** The memory that a kernel holds, according to the kernel itself. */
 export interface HeldMemory {
@@ -34,7 +34,7 @@ export function sumOfHeldMemory(all: readonly HeldMemory[]): HeldMemory {
 /** What a kernel holds on one GPU, according to the server. */
 export interface HoldingOnGpu {
   readonly gpu: Gpu;
-  readonly holding: Holding;
+  readonly holding: MemoryHolder;
 }
 
 /** Return what a kernel holds on each GPU. Memory in a MIG slice is listed once. */

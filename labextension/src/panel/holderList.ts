@@ -15,7 +15,7 @@ import type { GpuNow } from '../stream/streamModel';
 import { element, setAttribute, Text } from '../ui/dom';
 import { gpuNumber, memory } from '../ui/format';
 import { KeyedList } from '../ui/dom';
-import type { GpuUsage, ServerKernel } from '../wire';
+import type { GpuMemoryOwnership, ServerKernel } from '../wire';
 
 /** How many holders are shown in the collapsed list. */
 const MAX_COLLAPSED = 5;
@@ -50,7 +50,7 @@ export class HolderList {
   private readonly sum = new Text('holder-memory');
   private readonly more: HTMLButtonElement;
   private holders: readonly Holder[] = [];
-  private sortedFor: { readonly usage: GpuUsage | null; readonly front: string | null } | null = null;
+  private sortedFor: { readonly usage: GpuMemoryOwnership | null; readonly front: string | null } | null = null;
 
   /** `name` is the list's name in the panel's state. */
   constructor(

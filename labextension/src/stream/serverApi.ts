@@ -1,7 +1,7 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
-import type { Course } from '../wire';
+import type { MetricHistory } from '../wire';
 import type { Socket, StreamServer } from './connection';
 
 const STREAM = 'gpuwidget/api/stream';
@@ -19,7 +19,7 @@ export interface HistoryQuery {
 /** Provides the history of the GPUs. */
 export interface HistoryServer {
   /** Return a part of the history, downsampled to fit. Rejects with a sentence to display. */
-  history(query: HistoryQuery, signal: AbortSignal): Promise<Course>;
+  history(query: HistoryQuery, signal: AbortSignal): Promise<MetricHistory>;
 }
 
 /** The routes of gpuwidget on the Jupyter server. */
@@ -43,7 +43,7 @@ export class ServerApi implements StreamServer, HistoryServer {
   }
 
   /** Return a part of the history, downsampled to fit. */
-  async history({ part, metrics, points }: HistoryQuery, signal: AbortSignal): Promise<Course> {
+  async history({ part, metrics, points }: HistoryQuery, signal: AbortSignal): Promise<MetricHistory> {
     const query = new URLSearchParams({ metrics: metrics.join(','), points: String(points) });
     for (const [name, seconds] of Object.entries(part)) {
       query.set(name, String(seconds));
@@ -53,7 +53,7 @@ export class ServerApi implements StreamServer, HistoryServer {
     if (!response.ok) {
       throw await ServerConnection.ResponseError.create(response);
     }
-    return (await response.json()) as Course;
+    return (await response.json()) as MetricHistory;
   }
 
   /** Return the HTTP status of the history route for as much history as a stream starts with. */

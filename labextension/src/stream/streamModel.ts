@@ -1,4 +1,4 @@
-import type { Gpu, GpuUsage, KernelGpu, KernelState, Reading, ReceivedMessage, Sample, Usage } from '../wire';
+import type { Gpu, GpuMemoryOwnership, KernelGpu, KernelState, Reading, ReceivedMessage, Sample, MemoryOwnership } from '../wire';
 import { HistoryBuffer } from './historyBuffer';
 
 /** Spare capacity of the history buffer: the server may sample faster while it watches a cell in its own process. */
@@ -19,7 +19,7 @@ export interface GpuNow {
   /** How the kernel of the active notebook uses the GPU; null if unknown. */
   readonly kernel: KernelGpu | null;
   /** Who holds its memory; null before the server has sent it. */
-  readonly usage: GpuUsage | null;
+  readonly usage: GpuMemoryOwnership | null;
   /** Jupyter's id of the active notebook's kernel; null without one. */
   readonly front: string | null;
 }
@@ -51,7 +51,7 @@ export class StreamModel {
   ownInterval = NaN;
   sample: Sample | null = null;
   /** Who holds memory. Null before the current stream has sent it, because older data may be hours old. */
-  usage: Usage | null = null;
+  usage: MemoryOwnership | null = null;
   past = new HistoryBuffer(MIN_CAPACITY);
   /** How many seconds of history to keep; takes effect with the next stream. */
   seconds = 0;

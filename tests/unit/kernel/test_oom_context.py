@@ -1,4 +1,4 @@
-"""What is put together around an out-of-memory error: exact where it can be, and who else is on the GPU."""
+"""The context of an out-of-memory error: exact figures where possible, and other users of the GPU."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ torch: Any = pytest.importorskip("torch")
 
 @pytest.fixture(autouse=True)
 def outside(monkeypatch: pytest.MonkeyPatch) -> dict[str, NonTorchMemory]:
-    """What the driver says of each device."""
+    """Return what the driver reports per device."""
     said: dict[str, NonTorchMemory] = {}
     monkeypatch.setattr(
         non_torch_memory, "by_device", lambda known: (said, None if said else "no driver here.")
@@ -42,7 +42,7 @@ def story(small_gpu: LimitedGpu, size: int, cell: FailedCell | None = None) -> O
 
 
 def test_figures_are_exact_where_counters_agree(small_gpu: LimitedGpu) -> None:
-    """The message rounds to a hundredth of its unit; the counters, which have not changed since, do not."""
+    """The context has the exact counters where the rounded message agrees with them."""
     kept = small_gpu.empty(10_000_001)
     facts = story(small_gpu, 60 * MIB, FailedCell(None, 3, {0: 512})).facts
     assert (facts.device, facts.allocated, facts.reserved) == ("cuda:0", 40_000_512, 20 * 2 * MIB)
@@ -53,7 +53,7 @@ def test_figures_are_exact_where_counters_agree(small_gpu: LimitedGpu) -> None:
 
 
 def test_what_was_let_go_of_since(small_gpu: LimitedGpu) -> None:
-    """Where the counters have changed since the error, the message's figure stands, and the difference."""
+    """If the counters have changed since the error, the message's figure and the difference are reported."""
 
     def fail() -> None:
         batch = small_gpu.empty(4 * MIB)
@@ -70,7 +70,7 @@ def test_what_was_let_go_of_since(small_gpu: LimitedGpu) -> None:
 
 
 def test_who_else_is_there(small_gpu: LimitedGpu, outside: dict[str, NonTorchMemory]) -> None:
-    """Processes by name, told from this process's own libraries, which nobody can shut down."""
+    """Other processes are named. This process's libraries, which nobody can shut down, are told apart."""
     holders = tuple(
         Holder("outside torch", (name,), None, "cuda:0", size, None)
         for name, size in ((CONTEXT, 6 * MIB), ("bob: train.py", 20 * MIB))
@@ -86,7 +86,7 @@ def test_who_else_is_there(small_gpu: LimitedGpu, outside: dict[str, NonTorchMem
 
 
 def test_torch_is_the_only_witness(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a driver to ask, the processes are those of torch's message, and it is said why."""
+    """Without a driver, the processes are those of torch's message, and the reason is reported."""
     message = small_gpu.message(80 * MIB).replace(
         "Including",
         "Process 4123 has 12.00 MiB memory in use. Process 1 has 17179869184.00 GiB memory in use. Including",
@@ -99,7 +99,7 @@ def test_torch_is_the_only_witness(small_gpu: LimitedGpu, monkeypatch: pytest.Mo
 
 
 def test_cupys_pool(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What CuPy keeps for later is asked of it where the user has loaded it; nobody imports it."""
+    """CuPy's pool is read if the user has imported CuPy. gpuwidget never imports it."""
     assert story(small_gpu, 80 * MIB).facts.pools == ()
     pool = SimpleNamespace(free_bytes=lambda: 30 * MIB, total_bytes=lambda: 30 * MIB)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(get_default_memory_pool=lambda: pool))
@@ -110,7 +110,7 @@ def test_cupys_pool(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_without_counters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where torch has no counters the message alone is told, and what is missing is said."""
+    """Where torch has no counters, the message alone is reported, and what is missing."""
     error: Any = torch.OutOfMemoryError(
         "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has a total capacity of 8.00 GiB of which "
         "1.00 GiB is free."
@@ -121,7 +121,7 @@ def test_without_counters(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_where_looking_fails(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The card comes all the same, without holders and without advice that rests on them."""
+    """If the search for holders fails, the card appears without holders and without fixes that need them."""
 
     def fail(shell: object) -> None:
         raise TypeError("unhashable type")

@@ -1,4 +1,4 @@
-"""Which cell allocated what is still there: known for certain, or said to be unknown."""
+"""Which cell allocated the blocks still in use: certain or unknown."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ torch: Any = pytest.importorskip("torch")
 
 
 class Notebook:
-    """Cells, after each of which the blocks are looked at."""
+    """Cells, with an update of the blocks after each."""
 
     def __init__(self) -> None:
         self.blocks = CellBlocks()
         self.variables: dict[str, Any] = {}
 
     def after(self, cell: int, *, watched: bool = True) -> bool:
-        """The cell has ended; whether anything is new. Unwatched, no storage is remembered."""
+        """Update the blocks after a cell. Unwatched, no storage is tracked. Returns whether any block is new."""
         found = allocator.snapshot()
         new = self.blocks.update(cell, found, allocator.allocation_counts())
         if watched:
@@ -32,7 +32,7 @@ class Notebook:
         return new
 
     def origin(self, tensor: Any) -> int:
-        """The cell that a tensor's block is said to come from."""
+        """Return the cell to which a tensor's block is assigned."""
         return self.blocks.origin(0, tensor.data_ptr())
 
 
@@ -50,7 +50,7 @@ def test_each_cell_has_its_own(gpu: StandInGpu) -> None:
 
 
 def test_nothing_is_asked_where_nothing_was_allocated(gpu: StandInGpu) -> None:
-    """A cell that did not use the allocator is told by two counters alone."""
+    """Two counters show that a cell did not use the allocator."""
     notebook = Notebook()
     kept = gpu.empty(1)
     assert notebook.blocks.is_current(allocator.allocation_counts()) is False
@@ -61,7 +61,7 @@ def test_nothing_is_asked_where_nothing_was_allocated(gpu: StandInGpu) -> None:
 
 
 def test_survivors_beside_temporaries(gpu: StandInGpu) -> None:
-    """A tensor that a variable holds keeps its cell, however often others come and go."""
+    """A tensor that a variable holds keeps its cell, however many temporaries come and go."""
     notebook = Notebook()
     notebook.variables["model"] = gpu.empty(100)
     notebook.after(1)
@@ -73,7 +73,7 @@ def test_survivors_beside_temporaries(gpu: StandInGpu) -> None:
 
 
 def test_an_address_used_again(gpu: StandInGpu) -> None:
-    """A tensor in the place of one that was dropped, of the same size, is the later cell's."""
+    """A tensor of the same size at a reused address belongs to the later cell."""
     notebook = Notebook()
     notebook.variables["x"] = gpu.empty(100)
     notebook.after(1)
@@ -85,7 +85,7 @@ def test_an_address_used_again(gpu: StandInGpu) -> None:
 
 
 def test_a_storage_that_outlives_its_memory(gpu: StandInGpu) -> None:
-    """A storage resized to nothing, as FSDP does it, is no proof for what lies at its address since then."""
+    """A storage resized to zero, as with FSDP, does not count as the storage at its old address."""
     notebook = Notebook()
     notebook.variables["shard"] = shard = gpu.empty(100)
     notebook.after(1)
@@ -101,7 +101,7 @@ def test_a_storage_that_outlives_its_memory(gpu: StandInGpu) -> None:
 
 
 def test_another_size_at_an_address_used_again(gpu: StandInGpu) -> None:
-    """A block of another size is new, though nobody knew the storage before."""
+    """A block of another size is new, even where no storage was tracked."""
     notebook = Notebook()
     x = gpu.empty(100)
     notebook.after(1, watched=False)
@@ -112,7 +112,7 @@ def test_another_size_at_an_address_used_again(gpu: StandInGpu) -> None:
 
 
 def test_what_nobody_saw_is_known_while_all_is_accounted_for(gpu: StandInGpu) -> None:
-    """A block that no name leads to keeps its cell while each allocation since has an address of its own."""
+    """A block without a name keeps its cell while every later allocation has a new address."""
     notebook = Notebook()
     hidden = gpu.empty(100)
     notebook.after(1, watched=False)

@@ -1,4 +1,4 @@
-"""Memory by line, from snapshots made by hand in the form that torch gives them."""
+"""Allocations by line, from hand-written snapshots in torch's format."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GIB = 1024**3
 
 
 class Code:
-    """The user's files are the cell and one module."""
+    """Code in which the cell and one module are the user's files."""
 
     def name(self, filename: str) -> str | None:
         return {CELL: "In[5]", MODEL: "model.py"}.get(filename)
@@ -36,12 +36,12 @@ class Code:
 
 
 def frames(*places: tuple[str, int, str]) -> list[dict[str, Any]]:
-    """A stack on the main thread, the innermost frame first."""
+    """Return a stack on the main thread, the innermost frame first."""
     return [{"filename": f, "line": n, "name": name} for f, n, name in (*places, (LAUNCHER, 18, "<module>"))]
 
 
 def cell(line: int) -> list[dict[str, Any]]:
-    """The stack of a line of the cell that calls into torch."""
+    """Return the stack of a line of the cell that calls into torch."""
     return frames((LINEAR, 134, "forward"), (CELL, line, "<module>"))
 
 
@@ -55,7 +55,7 @@ def alloc(address: int, size: int, at: float, stack: list[Any] | None = None) ->
 
 
 def free(address: int, size: int, at: float) -> list[dict[str, Any]]:
-    """As torch records it: asked for, and done."""
+    """Return the two events of a free: requested and completed."""
     return [event("free_requested", address, size, at), event("free_completed", address, size, at)]
 
 
@@ -64,7 +64,7 @@ def read(*traces: list[dict[str, Any]], segments: tuple[Any, ...] = (), **option
 
 
 def short(lines: LineAllocations) -> list[tuple[str | None, int | None, str, int, int, int | None]]:
-    """File, line, device, bytes in all, at the end, at the peak."""
+    """Return file, line, device, and bytes allocated, held at the end and held at the peak."""
     return [(x.file, x.line, x.device, x.allocated, x.held, x.at_peak) for x in lines.lines]
 
 
@@ -77,7 +77,7 @@ def test_a_line_and_all_it_says() -> None:
 
 
 def test_lines_below_a_time_magic() -> None:
-    """%%time runs the lines below it under a name of its own: they are the cell's, by their own numbers."""
+    """Lines that %%time runs under another file name belong to the cell, with the cell's line numbers."""
     magic = ("/env/lib/python3.11/site-packages/IPython/core/magics/execution.py", 1431, "time")
     timed, cells = ("<timed exec>", 4, "<module>"), (CELL, 1, "<module>")
     own = alloc(1, 512, 1.0, frames((LINEAR, 9, "forward"), timed, magic, cells))
@@ -88,14 +88,14 @@ def test_lines_below_a_time_magic() -> None:
 
 
 def test_the_cells_own_lines_have_no_function() -> None:
-    """At the cell's own level there is no function, and nobody called; older IPython calls it otherwise."""
+    """Code at the top level of a cell has no function and no caller, with older IPython too."""
     trace = [alloc(1, 512, 1.0, frames((CELL, 3, "<cell line: 3>")))]
     (line,) = read(trace).lines
     assert (line.file, line.line, line.function, line.called_from) == ("In[5]", 3, None, None)
 
 
 def test_a_peak_inside() -> None:
-    """What was freed again before the end counts at the peak if it was there then, and not otherwise."""
+    """Memory that was freed before the end counts at the peak only if it was allocated then."""
     trace = [
         alloc(1, 100, 1.0, cell(1)),
         alloc(2, 5000, 2.0, cell(2)),
@@ -113,7 +113,7 @@ def test_a_peak_inside() -> None:
 
 
 def test_blocks_from_before_make_room() -> None:
-    """A block from before the run that is freed in it belongs to no line, but moves the peak."""
+    """A block from before the run that is freed in it belongs to no line, but changes the peak."""
     trace = [
         alloc(1, 1000, 1.0, cell(1)),  # the peak: 1000 above the start
         *free(77, 4000, 2.0),
@@ -126,14 +126,14 @@ def test_blocks_from_before_make_room() -> None:
 
 
 def test_never_above_the_start() -> None:
-    """Where memory was highest at the start, no line held anything at the peak."""
+    """If memory was highest at the start, no line held anything at the peak."""
     assert short(read([*free(77, 4000, 1.0), alloc(1, 3000, 2.0, cell(1))])) == [
         ("In[5]", 1, "cuda:0", 3000, 3000, 0)
     ]
 
 
 def test_an_address_that_comes_again() -> None:
-    """The allocator hands out the same address again: each time it counts for the line that got it."""
+    """When the allocator reuses an address, each allocation counts for its line."""
     trace = [
         alloc(1, 100, 1.0, cell(1)),
         *free(1, 100, 2.0),
@@ -148,7 +148,7 @@ def test_an_address_that_comes_again() -> None:
 
 
 def test_only_allocations_count() -> None:
-    """Segments, snapshots and out-of-memory events are none: torch counts them elsewhere, or not at all."""
+    """Segment, snapshot and out-of-memory events are not allocations."""
     trace = [
         event("segment_alloc", 1, 20 * 1024**2, 1.0, cell(1)),
         alloc(1, 100, 2.0, cell(1)),
@@ -161,7 +161,7 @@ def test_only_allocations_count() -> None:
 
 
 def test_each_device_has_its_own_peak() -> None:
-    """Peaks of several devices are at different moments, and a line has a row for each device."""
+    """Devices have their peaks at different times, and a line has one row per device."""
     first = [alloc(1, 100, 1.0, cell(1)), *free(1, 100, 2.0), alloc(2, 60, 5.0, cell(2))]
     second = [alloc(3, 40, 1.5, cell(1)), alloc(4, 50, 6.0, cell(2))]
     assert short(read(first, [], second)) == [
@@ -173,7 +173,7 @@ def test_each_device_has_its_own_peak() -> None:
 
 
 def test_what_backward_allocates() -> None:
-    """Gradients, made on torch's own threads without a Python frame, count for the line that called it."""
+    """Gradients that torch's threads allocate without Python frames count for the line that called backward()."""
     root = frames((AUTOGRAD, 90, "_make_grads"), (AUTOGRAD, 340, "backward"), (CELL, 4, "<module>"))
     hook = [{"filename": LINEAR, "line": 8, "name": "hook"}, {"filename": LINEAR, "line": 1, "name": "run"}]
     trace = [
@@ -197,19 +197,19 @@ def test_what_backward_allocates() -> None:
 
 
 def test_a_run_within_a_longer_recording() -> None:
-    """Of a recording that is older than the run, only the run's own time counts."""
+    """Of a recording that is older than the run, only events of the run count."""
     trace = [alloc(1, 100, 9.0, cell(1)), alloc(2, 20, 10.0, cell(2)), *free(1, 100, 11.0), alloc(3, 5, 21.0)]
     assert short(read(trace, since_us=10.0, until_us=20.0)) == [("In[5]", 2, "cuda:0", 20, 20, 20)]
 
 
 def test_all_is_seen() -> None:
-    """Where the lines add up to torch's own count, nothing is left out."""
+    """If the lines add up to torch's counter, nothing is reported as missing."""
     lines = read([alloc(1, 100, 1.0, cell(1))], requests={0: RunRequests(100, 100, 100)})
     assert (lines.missing, lines.peak_unknown) == ({}, ())
 
 
 def test_a_history_that_has_lost_its_beginning() -> None:
-    """What is still there counts for its line, what is gone is said, and a peak that was then is unknown."""
+    """Blocks still in use count for their line. Lost ones are reported as missing, and so is the peak."""
     trace = [alloc(3, 50, 8.0, cell(3)), *free(3, 50, 9.0)]
     block = {"state": "active_allocated", "frames": cell(1)}
     segment = {
@@ -233,12 +233,12 @@ def test_a_history_that_has_lost_its_beginning() -> None:
 
 
 def test_a_device_without_any_history() -> None:
-    """Where torch counted allocations and recorded none, that is said."""
+    """Allocations that torch counted and did not record are reported as missing."""
     assert read([], requests={1: RunRequests(100, 0, 100)}).missing == {1: 100}
 
 
 def test_versions_of_torch_differ() -> None:
-    """Neither times, frames nor the addresses of blocks need be there; no snapshot at all is nothing."""
+    """Times, frames and block addresses may be absent. An empty snapshot gives no lines."""
     bare = [{"action": "alloc", "addr": 1, "size": 100}, {"action": "free_completed", "addr": 1, "size": 100}]
     assert short(read(bare)) == [(None, None, "cuda:0", 100, 0, 100)]
     assert allocations_by_line({}, Code()) == LineAllocations((), {}, ())

@@ -1,4 +1,4 @@
-"""Out-of-memory errors: what torch's messages say, version by version, and what would have been enough."""
+"""Out-of-memory errors: the messages of each version of torch, and which fixes are offered."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ REPLICA = f"Caught OutOfMemoryError in replica 0 on device 0.\nOriginal Tracebac
 
 
 def said(message: str) -> dict[str, Any]:
-    """What is said, each size as the message rounds it."""
+    """Return the parsed sizes of a message as rounded figures."""
     found = parse_message(message)
     sizes = {
         name: getattr(found, name)
@@ -77,7 +77,7 @@ def mib(gib: float) -> float:
 
 
 def test_versions_before_2() -> None:
-    """The first wording, in brackets."""
+    """The oldest format, in brackets, is parsed."""
     assert said(TORCH_1) == {
         "index": 1,
         "requested": 20.0,
@@ -91,7 +91,7 @@ def test_versions_before_2() -> None:
 
 @pytest.mark.parametrize("message", [TORCH_2_3, REPLICA, TORCH_2_3.replace("CUDA out", "HIP out")])
 def test_versions_from_2_on(message: str) -> None:
-    """The present wording, also within another error's and of AMD's GPUs."""
+    """The current format is parsed, also inside another error's message and for AMD GPUs."""
     assert is_out_of_memory(message)
     assert said(message) == {
         "index": 0,
@@ -106,7 +106,7 @@ def test_versions_from_2_on(message: str) -> None:
 
 
 def test_all_that_a_message_may_say() -> None:
-    """OtherMemory processes, a limit of its own, private pools; what a driver does not know is no size."""
+    """Other processes, a process limit and private pools are parsed; an unknown process size is left out."""
     assert said(TORCH_2_10) == {
         "index": 0,
         "requested": 86.0,
@@ -122,7 +122,7 @@ def test_all_that_a_message_may_say() -> None:
 
 
 def test_the_asynchronous_allocator() -> None:
-    """cudaMallocAsync says it in a table; a limit that nobody set is none."""
+    """The table of cudaMallocAsync is parsed; a limit that nobody set is no limit."""
     assert is_out_of_memory(ASYNC)
     assert said(ASYNC) == {
         "index": 2,
@@ -135,7 +135,7 @@ def test_the_asynchronous_allocator() -> None:
 
 
 def test_other_errors() -> None:
-    """Only a GPU that has run out of memory is meant."""
+    """Only messages about a GPU that is out of memory match."""
     assert is_out_of_memory("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported")
     assert is_out_of_memory("RuntimeError: CUDA out of memory.")
     for message in (
@@ -150,7 +150,7 @@ def test_other_errors() -> None:
 
 
 def test_rounding_is_a_range() -> None:
-    """A size in a message stands for all that it may be rounded from; exact counters win if they agree."""
+    """A size stands for every value that rounds to it. An exact counter is used if it is in that range."""
     free = parse_message("of which 7.50 GiB is free").free
     assert free is not None
     assert (free.low, free.high) == (8_047_694_971, 8_058_432_389)
@@ -165,7 +165,7 @@ def test_rounding_is_a_range() -> None:
 
 
 def segment(*blocks: tuple[int, int, bool], size: int = 0, expandable: bool = False) -> Segment:
-    """One of torch's segments: address, bytes and use of each block."""
+    """Return a segment, given address, bytes and use of each block."""
     return Segment(size or sum(block[1] for block in blocks), expandable, True, blocks)
 
 
@@ -185,7 +185,7 @@ def held(
 
 
 def facts(**changes: Any) -> OomFacts:
-    """An H200 of 140 GiB: 8 GiB asked for, 2 free, and each of four variables in a segment of its own."""
+    """Return an H200 of 140 GiB: 8 GiB requested, 2 GiB free, four variables in separate segments."""
     made = OomFacts(
         device="cuda:0",
         requested=8 * GIB,
@@ -224,7 +224,7 @@ def only(kind: str, **changes: Any) -> Fix:
 
 
 def test_a_batch_that_fits() -> None:
-    """10 GiB above the start and 8 more, where 12 were to be had: half a batch fits, with its figures."""
+    """The offered batch split fits: 10 GiB above the start plus 8 GiB requested, with 12 GiB available."""
     fix = only("batch")
     assert fix.text == (
         "Make the batch 2 times smaller, or go through it in 2 parts (gradient accumulation): the cell had "
@@ -235,14 +235,14 @@ def test_a_batch_that_fits() -> None:
 
 
 def test_no_batch_is_small_enough() -> None:
-    """Where nothing was free at the start, where that is not known, or a batch would be next to nothing."""
+    """No batch split is offered if the start is unknown, nothing was free there or it takes many parts."""
     assert kinds(at_start=60 * GIB, older_now=60 * GIB, free=0) == []
     assert kinds(at_start=None) == []
     assert kinds(at_start=60 * GIB, older_now=60 * GIB, free=100 * MIB) == []
 
 
 def test_variables_that_would_do() -> None:
-    """The fewest of the largest that the failing code does not name; what it works with is not offered."""
+    """As few as possible of the largest variables are offered, and none that the failing code reads."""
     model = held("variable", "model", (100,), 30 * GIB, needed=True)
     cache, old, small = (
         held("variable", "cache", (300,), 6 * GIB),
@@ -261,7 +261,7 @@ def test_variables_that_would_do() -> None:
 
 
 def test_what_the_notebook_keeps() -> None:
-    """Old results that would have been enough are named; the error's own frames are not among them."""
+    """Old results that are large enough are offered. The error's frames are not among them."""
     out = held("notebook", "Out[3]", (200,), 10 * GIB)
     error = held("notebook", "the last error", (500,), 9 * GIB, before=False, is_error=True)
     assert only("free", held=(error, out)) == Fix(
@@ -282,7 +282,7 @@ def test_what_the_notebook_keeps() -> None:
 
 
 def test_together() -> None:
-    """Where neither alone would do, what the notebook keeps and a variable together."""
+    """If neither alone is enough, notebook references and a variable are offered together."""
     out = held("notebook", "Out[3]", (400,), 5 * GIB)
     cache = held("variable", "cache", (300,), 6 * GIB)
     assert kinds(held=(out, cache), free=0) == ["batch", "delete"]
@@ -293,7 +293,7 @@ def test_together() -> None:
 
 
 def test_memory_that_can_not_be_given_back() -> None:
-    """A tensor whose segment has others in it frees nothing, unless the request fits in its place."""
+    """A tensor that shares its segment frees nothing, unless the request fits into its place."""
     shared = (segment((200, 10 * GIB, True), (201, 1 * MIB, True)),)
     cache = held("variable", "cache", (200,), 10 * GIB)
     assert "delete" in kinds(segments=shared, held=(cache,))
@@ -303,14 +303,14 @@ def test_memory_that_can_not_be_given_back() -> None:
 
 
 def test_neighbours_join() -> None:
-    """Two tensors side by side make room for one that is as large as both and the gap between them."""
+    """Two adjacent tensors make room for a request as large as both and the gap between them."""
     row = (segment((1, 3 * GIB, True), (2, 3 * GIB, False), (3, 3 * GIB, True), (4, 1 * GIB, True)),)
     one, two = held("variable", "one", (1,), 3 * GIB), held("variable", "two", (3,), 3 * GIB)
     assert only("delete", segments=row, held=(one, two)).code == "%gpu free one two --yes"
 
 
 def test_a_private_pool_helps_nobody() -> None:
-    """What a CUDA graph's pool has free, nobody else may use."""
+    """Free memory in a CUDA graph's pool is not available to others."""
     pool = Segment(11 * GIB, False, False, ((1, 10 * GIB, True), (2, 1 * GIB, True)))
     assert "delete" not in kinds(segments=(pool,), held=(held("variable", "x", (1,), 10 * GIB),))
     whole = Segment(10 * GIB, False, False, ((1, 10 * GIB, True),))
@@ -318,7 +318,7 @@ def test_a_private_pool_helps_nobody() -> None:
 
 
 def test_small_tensors_make_no_room_for_large_ones() -> None:
-    """Where tensors of at most 1 MiB lie, no larger one goes; but whole pages of theirs may go back."""
+    """Segments for small tensors take no large request, but their whole pages can be released."""
     row = Segment(12 * GIB, True, True, ((1, 10 * GIB, True), (2, 2 * GIB, True)), small=True)
     one = held("variable", "x", (1,), 10 * GIB)
     assert "delete" not in kinds(segments=(replace(row, expandable=False),), held=(one,))
@@ -326,7 +326,7 @@ def test_small_tensors_make_no_room_for_large_ones() -> None:
 
 
 def test_let_go_of_since() -> None:
-    """An earlier error's frames ended with this one: run it again. What the cell had made does not count."""
+    """If an earlier error's frames were freed since, running again is offered. This cell's memory is not counted."""
     assert only("again", older_now=40 * GIB).text == (
         "Run it again: 10.0 GiB from before this cell, such as an earlier error's frames, were let go of "
         "since, which is enough."
@@ -337,7 +337,7 @@ def test_let_go_of_since() -> None:
 
 
 def test_expandable_segments() -> None:
-    """Only where whole pages of the pieces add up to what was asked for, and they are not used yet."""
+    """Expandable segments are offered if whole free pages add up to the request and they are not used yet."""
     pieces = tuple(segment((n, 300 * MIB, True), (n + 1, 1700 * MIB, False)) for n in range(0, 12, 2))
     fix = only("expandable", fragmented=9 * GIB, segments=pieces)
     assert fix.code == "%env PYTORCH_ALLOC_CONF=expandable_segments:True"
@@ -351,7 +351,7 @@ def test_expandable_segments() -> None:
 
 
 def test_a_limit_of_its_own() -> None:
-    """The process's own limit binds, not the GPU: other processes are no fix, a higher limit is."""
+    """If the process limit is too low, a higher limit is offered, and ending other processes is not."""
     limited: dict[str, Any] = {"limit": 64 * GIB, "free": 70 * GIB}
     other = OtherMemory("ann: train.py", 50 * GIB, True)
     assert kinds(**limited, others=(other,)) == ["limit", "batch"]
@@ -364,7 +364,7 @@ def test_a_limit_of_its_own() -> None:
 
 
 def test_other_processes() -> None:
-    """The smallest that would do, and the largest; not those that hold too little, nor a context."""
+    """The smallest and the largest process that free enough are offered, and no CUDA context."""
     others = (
         OtherMemory("notebook a.ipynb", 40 * GIB, True),
         OtherMemory("notebook b.ipynb", 7 * GIB, True),
@@ -380,20 +380,20 @@ def test_other_processes() -> None:
 
 
 def test_another_librarys_pool() -> None:
-    """Only if what it keeps is enough."""
+    """A library's cache is offered only if it is large enough."""
     pool = LibraryPool("CuPy's pool", 7 * GIB, "cupy.get_default_memory_pool().free_all_blocks()")
     assert only("pool", pools=(pool,)).code == pool.flush
     assert "pool" not in kinds(pools=(replace(pool, free=6 * GIB),))
 
 
 def test_nothing_known_nothing_recommended() -> None:
-    """Without the request or what was free there is no arithmetic, and no advice that pretends to."""
+    """Without the request or the free memory no fix is offered."""
     assert kinds(needed=None, requested=None) == []
     assert kinds(free=None, segments=()) == []
 
 
 def test_room_that_was_there() -> None:
-    """Where by all figures the request would have fitted, the figures are no ground for advice."""
+    """If the figures show that the request fits, no fix is offered."""
     assert contradicts_itself(facts(free=9 * GIB))
     assert kinds(free=9 * GIB) == []
     assert not contradicts_itself(facts())

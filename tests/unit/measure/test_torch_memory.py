@@ -1,4 +1,4 @@
-"""What a report says of torch's cache at the end of a run, and when nobody asks torch for it."""
+"""torch's cache at the end of a run, and when its segments are read."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def segment(size: int, *blocks: tuple[int, str]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Counts how often torch is asked for its segments: 100 MiB in tensors, 30 and 10 free, 140 in all."""
+def snapshots(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Count the snapshots. torch has 100 MiB in tensors, 30 and 10 MiB free, 140 MiB in all."""
     asked: list[int] = []
     segments = (
         segment(110, (100, "active_allocated"), (10, "inactive")),
@@ -54,27 +54,27 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return asked
 
 
-def test_what_could_be_given_back(looks: list[int]) -> None:
-    """Whole free segments count; what is free beside a tensor does not."""
+def test_what_could_be_given_back(snapshots: list[int]) -> None:
+    """Whole free segments are returnable. Free memory beside a tensor is not."""
     accounts = {0: account(alloc_retries=3)}
     assert returnable(accounts) == {0: 30 * MIB}
     made = torch_memory(accounts[0], 30 * MIB)
     assert (made.returnable, made.alloc_retries, made.reserved.end) == (30 * MIB, 2, 140 * MIB)
 
 
-def test_a_run_that_changed_nothing_does_not_wait_for_torch(looks: list[int]) -> None:
-    """After a cell that left torch's memory alone nobody asks for the list, which may be long."""
+def test_a_run_that_changed_nothing_does_not_wait_for_torch(snapshots: list[int]) -> None:
+    """After a cell that left torch's memory unchanged, the possibly long list of segments is not read."""
     assert returnable({0: account()}) == {}
     assert returnable({0: account(None, 0, allocated=0, reserved=0)}) == {}
-    assert looks == []
+    assert snapshots == []
     # What was made and freed again left a peak.
     assert returnable({0: account(peak=130 * MIB)}) == {0: 30 * MIB}
 
 
 def test_a_list_that_disagrees_with_the_counters_is_not_used(
-    looks: list[int], monkeypatch: pytest.MonkeyPatch
+    snapshots: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where another thread went on allocating, or torch gives no list, it is not known."""
+    """If another thread allocated meanwhile, or the snapshot fails, the value is unknown."""
     assert returnable({0: account(reserved=150 * MIB)}) == {0: None}
     assert returnable({1: account(peak=130 * MIB)}) == {1: None}
 
@@ -85,6 +85,6 @@ def test_a_list_that_disagrees_with_the_counters_is_not_used(
     assert returnable({0: account(peak=130 * MIB)}) == {0: None}
 
 
-def test_an_emptied_cache_has_nothing_to_give_back(looks: list[int]) -> None:
-    """Where torch has nothing reserved any more, that is 0 and not unknown."""
+def test_an_emptied_cache_has_nothing_to_give_back(snapshots: list[int]) -> None:
+    """If torch has nothing reserved any more, the value is 0 and not unknown."""
     assert returnable({1: account(allocated=0, reserved=0)}) == {1: 0}

@@ -1,4 +1,4 @@
-"""When torch's allocation history is recorded, by whom, and what a run gets of it."""
+"""When torch's allocation history is recorded, and what a run gets from it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ALLOCATOR = STANDIN.parents[1] / "standin_allocator.py"
 
 @pytest.fixture
 def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The stand-in torch with an allocator, in which CUDA is not up."""
+    """Return the stand-in torch with an allocator. CUDA is not initialized."""
     made = make_torch()
     spec = importlib.util.spec_from_file_location("standin_allocator", ALLOCATOR)
     assert spec is not None
@@ -31,7 +31,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def sizes(recorded: RecordedHistory | str) -> list[int]:
-    """Bytes of each allocation on the first device that a run is told of."""
+    """Return the bytes of each allocation of a run on the first device."""
     assert isinstance(recorded, RecordedHistory)
     since, trace = recorded.since_us or 0.0, recorded.snapshot["device_traces"][0]
     return [entry["size"] for entry in trace if entry["action"] == "alloc" and entry["time_us"] >= since]
@@ -46,7 +46,7 @@ def end(history: AllocationHistory, scope: HistoryScope) -> RecordedHistory | st
 
 
 def test_recorded_while_a_run_wants_it(torch: Any) -> None:
-    """With CUDA up a run begins a recording of Python frames, of bounded length, and ends it."""
+    """With CUDA initialized, a run starts a recording of Python frames with limited length, and stops it."""
     torch.cuda.init()
     before = torch.allocate(100)
     history = AllocationHistory()
@@ -64,7 +64,7 @@ def test_recorded_while_a_run_wants_it(torch: Any) -> None:
 
 @pytest.mark.parametrize("during", ["counting", "switching it on"])
 def test_an_interrupt_as_it_begins(torch: Any, monkeypatch: pytest.MonkeyPatch, during: str) -> None:
-    """Nothing goes on that nobody would end, wherever 'stop' strikes; the next run begins anew."""
+    """An interrupt never leaves a recording on, and the next run records again."""
     torch.cuda.init()
     switch = torch._C._cuda_record_memory_history
 
@@ -92,7 +92,7 @@ def test_an_interrupt_as_it_begins(torch: Any, monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_nothing_is_recorded_before_cuda_is_up(torch: Any) -> None:
-    """A run starts no CUDA; as soon as the user's code does, all that it allocates is recorded."""
+    """A run does not initialize CUDA. Once the user's code does, all of its allocations are recorded."""
     history = AllocationHistory()
     scope = history.open()
     assert (torch.cuda.is_initialized(), torch.allocator.calls) == (False, [])
@@ -106,7 +106,7 @@ def test_nothing_is_recorded_before_cuda_is_up(torch: Any) -> None:
 
 
 def test_cuda_comes_up_when_no_run_wants_it(torch: Any) -> None:
-    """A run that ended before CUDA came up leaves nothing behind that records."""
+    """A run that ended before CUDA was initialized starts no recording later."""
     history = AllocationHistory()
     said = end(history, history.open())
     assert said == "CUDA is not initialised in this process: no line allocated anything there"
@@ -115,7 +115,7 @@ def test_cuda_comes_up_when_no_run_wants_it(torch: Any) -> None:
 
 
 def test_torch_is_imported_by_the_run_itself(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where torch comes late it is found, and so is CUDA that came up before anybody looked."""
+    """torch that is imported during the run is found, also where CUDA is initialized already."""
     history = AllocationHistory()
     monkeypatch.delitem(sys.modules, "torch")
     scope = history.open()
@@ -136,7 +136,7 @@ def test_torch_is_imported_by_the_run_itself(torch: Any, monkeypatch: pytest.Mon
 
 
 def test_runs_within_runs_share_it(torch: Any) -> None:
-    """An inner run gets its own part, and the recording ends with the last of them."""
+    """A nested run gets its part of the history. The recording stops with the last run."""
     torch.cuda.init()
     history = AllocationHistory()
     outer = history.open()
@@ -153,7 +153,7 @@ def test_runs_within_runs_share_it(torch: Any) -> None:
 
 
 def test_the_users_own_recording_is_left_alone(torch: Any) -> None:
-    """One that is on is used, never switched, and goes on afterwards; that is said."""
+    """A recording that is on is used, never switched, and goes on after the run, with a note."""
     torch.cuda.init()
     torch.cuda.memory._record_memory_history("all")
     early = torch.allocate(100)
@@ -172,7 +172,7 @@ def test_the_users_own_recording_is_left_alone(torch: Any) -> None:
 
 
 def test_the_run_begins_a_recording_of_its_own(torch: Any) -> None:
-    """From the user's own call on the recording is theirs: it goes on after the run."""
+    """A recording that the user's code starts belongs to the user and goes on after the run."""
     torch.cuda.init()
     history = AllocationHistory()
     scope = history.open()
@@ -189,7 +189,7 @@ def test_the_run_begins_a_recording_of_its_own(torch: Any) -> None:
 
 
 def test_the_run_ends_the_recording(torch: Any) -> None:
-    """Where the user's code ends it, there is nothing to be told, and that is the reason."""
+    """If the user's code stops the recording, there is no history, with that reason."""
     torch.cuda.init()
     history = AllocationHistory()
     scope = history.open()
@@ -199,7 +199,7 @@ def test_the_run_ends_the_recording(torch: Any) -> None:
 
 
 def test_blocks_that_an_earlier_run_recorded(torch: Any) -> None:
-    """What an earlier run's recording has left on blocks that are still there is known for what it is."""
+    """Blocks that an earlier run's recording left are told from those of this run."""
     torch.cuda.init()
     history = AllocationHistory()
     scope = history.open()
@@ -211,7 +211,7 @@ def test_blocks_that_an_earlier_run_recorded(torch: Any) -> None:
 
 
 def test_a_torch_that_does_not_tell(torch: Any) -> None:
-    """Where nobody can know whether the user records, nothing is begun."""
+    """If torch does not report whether a recording is on, none is started."""
     torch.cuda.init()
     del torch._C._cuda_isHistoryEnabled
     history = AllocationHistory()
@@ -221,7 +221,7 @@ def test_a_torch_that_does_not_tell(torch: Any) -> None:
 
 
 def test_a_recording_that_fails(torch: Any) -> None:
-    """torch's refusal to record harms nobody."""
+    """An error in torch's record function does not reach the user."""
 
     def refuse(*args: object, **options: object) -> None:
         raise RuntimeError("cudaMallocAsync does not yet support recordHistory")
@@ -234,7 +234,7 @@ def test_a_recording_that_fails(torch: Any) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_records_nothing(torch: Any) -> None:
-    """In a child no run is recorded and torch is asked nothing; the parent's recording goes on."""
+    """A forked child has no runs and makes no call to torch. The parent's recording goes on."""
     torch.cuda.init()
     history = AllocationHistory()
     scope = history.open()

@@ -1,4 +1,4 @@
-"""torch's blocks, and what of its cache can be given back, from snapshots as torch gives them."""
+"""torch's blocks and the releasable part of its cache, from snapshots in torch's format."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpuwidget.views import holders_view
 
 
 def block(size: int, state: str, **more: Any) -> dict[str, Any]:
-    """A block as torch's snapshot has it."""
+    """Return a block in torch's format."""
     return {"size": size, "state": state, "requested_size": size - 12, **more}
 
 
@@ -31,12 +31,12 @@ def free(size: int) -> dict[str, Any]:
 
 
 def pending(size: int) -> dict[str, Any]:
-    """A block that was let go of, while another stream still uses it."""
+    """Return a freed block that another stream still uses."""
     return block(size, "active_pending_free")
 
 
 def segment(address: int, *blocks: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """A segment as torch's snapshot has it."""
+    """Return a segment in torch's format."""
     size = sum(block["size"] for block in blocks)
     return {"device": 1, "address": address, "total_size": size, "blocks": list(blocks), **more}
 
@@ -54,7 +54,7 @@ def memory(blocks: DeviceBlocks) -> DeviceMemory:
 
 
 def sums(*segments: dict[str, Any]) -> tuple[int, int, int, int]:
-    """MiB that can be given back, wait for a stream, are kept in private pools, and lie beside tensors."""
+    """Return MiB that are releasable, wait for a stream, are in private pools, and are fragmented."""
     found = memory(device_blocks(1, segments))
     assert found.returnable + found.pending_free + found.private_pools + found.fragmented == found.cached
     return (
@@ -66,7 +66,7 @@ def sums(*segments: dict[str, Any]) -> tuple[int, int, int, int]:
 
 
 def test_blocks_and_their_sums() -> None:
-    """Each allocated block with its place, whether torch says its address or not."""
+    """Each allocated block is listed with its address, whether torch gives it or not."""
     half_used = segment(0x1000, used(512), free(1024))
     grown = segment(0xC000, free(8192), block(512, "active_allocated", address=0xE000), is_expandable=True)
     found = device_blocks(1, [grown, half_used])
@@ -75,14 +75,14 @@ def test_blocks_and_their_sums() -> None:
 
 
 def test_whole_segments_go_back() -> None:
-    """A segment goes back where nothing in it is in use; free parts of others are fragmentation."""
+    """A segment is releasable if nothing in it is in use. Free parts of other segments are fragmented."""
     assert sums(segment(0, used(1 * MIB), free(19 * MIB))) == (0, 0, 0, 19)
     assert sums(segment(0, free(20 * MIB))) == (20, 0, 0, 0)
     assert sums(segment(0, free(8 * MIB), free(12 * MIB))) == (20, 0, 0, 0)
 
 
 def test_of_expandable_segments_whole_pages_go_back() -> None:
-    """Pages of 20 MiB, and of 2 MiB where small tensors lie: gaps of 4 MiB between tensors give nothing."""
+    """Whole pages are releasable: 20 MiB, or 2 MiB for small tensors. Gaps of 4 MiB give nothing."""
     gaps = chain(*repeat((used(4 * MIB), free(4 * MIB)), 500))
     assert sums(segment(0, *gaps, is_expandable=True, segment_type="large")) == (0, 0, 0, 2000)
     row = (used(4 * MIB), free(30 * MIB), free(20 * MIB), used(6 * MIB), free(20 * MIB))
@@ -92,7 +92,7 @@ def test_of_expandable_segments_whole_pages_go_back() -> None:
 
 
 def test_what_another_stream_still_uses() -> None:
-    """It goes back when that stream is done, if its segment is free then; else it lies beside tensors."""
+    """A block in use by another stream is releasable later if its segment is free then."""
     assert sums(segment(0, pending(8 * MIB), free(12 * MIB))) == (0, 20, 0, 0)
     assert sums(segment(0, pending(8 * MIB), used(12 * MIB))) == (0, 0, 0, 8)
     row = (free(20 * MIB), pending(30 * MIB), used(10 * MIB))
@@ -100,14 +100,14 @@ def test_what_another_stream_still_uses() -> None:
 
 
 def test_private_pools_are_told_apart() -> None:
-    """What a CUDA graph keeps for its next replay is no fragmentation, wherever it lies."""
+    """Free memory in a CUDA graph's pool does not count as fragmented."""
     pool = {"segment_pool_id": (0, 1)}
     whole, part = segment(0, free(20 * MIB), **pool), segment(0, used(8 * MIB), free(12 * MIB), **pool)
     assert sums(whole, part) == (0, 0, 32, 0)
 
 
 def test_how_the_cache_is_told() -> None:
-    """Each of its parts by its own name, and only those that are there."""
+    """The view names each part of the cache that is not empty."""
     device = memory(
         device_blocks(
             1,
@@ -137,20 +137,20 @@ def test_how_the_cache_is_told() -> None:
 
 
 def test_addresses_within_blocks() -> None:
-    """An address belongs to the block that it lies in, not to the gap behind it."""
+    """An address belongs to the block that contains it, not to the block before a gap."""
     found = device_blocks(0, [segment(1000, used(512), free(512))])
     assert [found.find(address) for address in (999, 1000, 1511, 1512)] == [None, 0, 0, None]
 
 
 def test_without_cuda_there_is_nothing() -> None:
-    """torch on the CPU: no blocks, and a reason."""
+    """With torch on the CPU there are no blocks, and a reason."""
     pytest.importorskip("torch")
     assert (allocator.snapshot(), allocator.allocation_counts()) == ({}, {})
     assert cuda_state.no_counters_reason() == "CUDA is not initialised in this process"
 
 
 def test_snapshots_leave_the_history_out(gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user's allocation history, which makes snapshots slow, is left out where torch can do that."""
+    """Snapshots leave out the user's allocation history, which makes them slow, where torch supports that."""
     torch = pytest.importorskip("torch")
     x = gpu.empty(MIB)
     asked: list[bool] = []

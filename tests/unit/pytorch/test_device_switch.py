@@ -1,4 +1,4 @@
-"""What a choice of the default torch device does, when, on which thread, and what it leaves alone."""
+"""The device switch: what a choice changes, when, on which thread, and what it leaves unchanged."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def switch() -> DeviceSwitch:
-    """The switch of a notebook whose cells run on this thread."""
+    """Return the switch of a notebook whose cells run on this thread."""
     made = DeviceSwitch()
     made.attach(threading.get_ident())
     return made
 
 
 def cell(switch: DeviceSwitch, body: Callable[[], Any] = lambda: None) -> Any:
-    """Run a cell, and give what it does."""
+    """Run a cell and return its result."""
     switch.before_cell()
     result = body()
     switch.after_cell()
@@ -47,7 +47,7 @@ def in_a_thread(work: Callable[[], Any]) -> Any:
 
 
 def test_a_choice_holds_from_the_next_cell(torch: Any, switch: DeviceSwitch) -> None:
-    """A choice made while a cell runs changes nothing in it, says so, and holds in the next."""
+    """A choice made while a cell runs is pending, changes nothing in that cell and applies to the next."""
     switch.before_cell()
     switch.choose("cuda:1")
     assert switch.state == DeviceState("cuda:1", True, True, "cpu", None)
@@ -58,7 +58,7 @@ def test_a_choice_holds_from_the_next_cell(torch: Any, switch: DeviceSwitch) -> 
 
 
 def test_new_tensors_cuda_and_the_current_device_follow(torch: Any, switch: DeviceSwitch) -> None:
-    """After cuda:1 was chosen, new tensors, "cuda" without a number and .cuda() are all there."""
+    """After cuda:1 was chosen, new tensors, "cuda" without an index and .cuda() use it."""
     torch.cuda.init()
     switch.choose("cuda:1")
 
@@ -70,7 +70,7 @@ def test_new_tensors_cuda_and_the_current_device_follow(torch: Any, switch: Devi
 
 
 def test_choosing_opens_no_context(torch: Any, switch: DeviceSwitch) -> None:
-    """Choosing alone starts no CUDA, however many cells run; the note says what it waits for."""
+    """A choice alone never initializes CUDA, and the note says what it waits for."""
     switch.choose("cuda:1")
     for _ in range(3):
         cell(switch)
@@ -79,7 +79,7 @@ def test_choosing_opens_no_context(torch: Any, switch: DeviceSwitch) -> None:
 
 
 def test_cuda_that_comes_up_within_a_cell_is_followed_at_once(torch: Any, switch: DeviceSwitch) -> None:
-    """The cell whose code starts CUDA finds the chosen device current from its first call on."""
+    """In the cell that initializes CUDA, the chosen device is current from the first call on."""
     switch.choose("cuda:1", new_tensors=False)
     assert str(cell(switch, lambda: torch.empty(3, device="cuda").device)) == "cuda:1"
     assert torch.events == ["context on 1"]
@@ -93,7 +93,7 @@ def test_cuda_that_comes_up_within_a_cell_is_followed_at_once(torch: Any, switch
 def test_cuda_that_another_thread_starts_is_followed_in_the_next_cell(
     torch: Any, switch: DeviceSwitch
 ) -> None:
-    """The user's other threads keep torch's own current device; the cells' thread has the chosen one."""
+    """Other threads of the user keep torch's current device. The cells' thread has the chosen one."""
     switch.choose("cuda:1")
     current = cell(switch, lambda: in_a_thread(torch.cuda.current_device))
     assert (current, torch.events) == (0, [])
@@ -101,7 +101,7 @@ def test_cuda_that_another_thread_starts_is_followed_in_the_next_cell(
 
 
 def test_light_mode_moves_the_current_device_only(torch: Any, switch: DeviceSwitch) -> None:
-    """Without new tensors nothing is put into torch's calls: they cost what they did."""
+    """Without new tensors, torch's calls are not slowed down."""
     torch.cuda.init()
     switch.choose("cuda:1", new_tensors=False)
     assert str(cell(switch, lambda: torch.empty(1).device)) == "cpu"
@@ -110,7 +110,7 @@ def test_light_mode_moves_the_current_device_only(torch: Any, switch: DeviceSwit
 
 
 def test_from_full_to_light_takes_the_default_back(torch: Any, switch: DeviceSwitch) -> None:
-    """The lighter mode after the full one leaves new tensors where they were before."""
+    """Switching from full to light mode restores the default device of new tensors."""
     torch.cuda.init()
     switch.choose("cuda:1")
     cell(switch)
@@ -120,7 +120,7 @@ def test_from_full_to_light_takes_the_default_back(torch: Any, switch: DeviceSwi
 
 
 def test_none_restores_what_was_before(torch: Any, switch: DeviceSwitch) -> None:
-    """After any number of choices, 'none' brings back what the user's code had set."""
+    """After any number of choices, 'none' restores what the user's code had set."""
     torch.set_default_device("meta")
     torch.cuda.set_device(1)
     for device in ("cuda:0", "cpu", "cuda:1", "cuda:0"):
@@ -133,7 +133,7 @@ def test_none_restores_what_was_before(torch: Any, switch: DeviceSwitch) -> None
 
 
 def test_what_the_users_code_has_set_since_is_left(torch: Any, switch: DeviceSwitch) -> None:
-    """The user's own setting is shown and stays, in later cells and after 'none'."""
+    """A device that the user's code sets is shown and stays, in later cells and after 'none'."""
     torch.cuda.init()
     switch.choose("cuda:1")
     cell(switch)
@@ -147,7 +147,7 @@ def test_what_the_users_code_has_set_since_is_left(torch: Any, switch: DeviceSwi
 
 
 def test_a_users_own_equal_setting_is_theirs(torch: Any, switch: DeviceSwitch) -> None:
-    """Who sets the very device that was chosen has set it: 'none' leaves it."""
+    """If the user's code sets the chosen device itself, 'none' leaves it."""
     switch.choose("cpu")
     cell(switch)
     cell(switch, lambda: torch.set_default_device("cpu"))
@@ -158,7 +158,7 @@ def test_a_users_own_equal_setting_is_theirs(torch: Any, switch: DeviceSwitch) -
 
 
 def test_a_users_own_current_device_is_left(torch: Any, switch: DeviceSwitch) -> None:
-    """torch.cuda.set_device in a cell wins over the choice made before it."""
+    """torch.cuda.set_device in a cell overrides the earlier choice."""
     torch.cuda.init()
     switch.choose("cuda:1")
     cell(switch)
@@ -171,7 +171,7 @@ def test_a_users_own_current_device_is_left(torch: Any, switch: DeviceSwitch) ->
 
 
 def test_a_choice_before_the_import_of_torch(monkeypatch: pytest.MonkeyPatch, switch: DeviceSwitch) -> None:
-    """It is kept, says so, imports nothing, and holds from the cell after the one that imports torch."""
+    """The choice is stored without an import of torch, and applies after the cell that imports torch."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     switch.choose("cuda:1")
     cell(switch)
@@ -187,7 +187,7 @@ def test_a_choice_before_the_import_of_torch(monkeypatch: pytest.MonkeyPatch, sw
 def test_a_torch_that_turns_out_to_have_no_cuda(
     monkeypatch: pytest.MonkeyPatch, switch: DeviceSwitch
 ) -> None:
-    """A choice made before the import that can't be had is dropped, with the reason."""
+    """An impossible choice made before the import is dropped, with the reason."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     switch.choose("cuda:1")
     monkeypatch.setenv("TORCH_STANDIN_GPUS", "0")
@@ -204,7 +204,7 @@ def test_a_torch_that_turns_out_to_have_no_cuda(
 
 
 def test_a_device_that_cuda_refuses_is_said(torch: Any, switch: DeviceSwitch) -> None:
-    """What CUDA answers reaches the user, in one line, and no cell fails of it."""
+    """CUDA's error is shown in one line, and no cell fails because of it."""
     switch.choose("cuda:7", new_tensors=False)
     cell(switch, torch.cuda.init)
     cell(switch)
@@ -213,7 +213,7 @@ def test_a_device_that_cuda_refuses_is_said(torch: Any, switch: DeviceSwitch) ->
 
 
 def test_within_the_users_own_scope_nothing_is_touched(torch: Any, switch: DeviceSwitch) -> None:
-    """A `with torch.device` that spans cells is left alone; the choice holds when it has ended."""
+    """A `with torch.device` that spans cells is left alone. The choice applies when it has ended."""
     scope = torch.device("meta")
     cell(switch, scope.__enter__)
     switch.choose("cuda:1")
@@ -226,7 +226,7 @@ def test_within_the_users_own_scope_nothing_is_touched(torch: Any, switch: Devic
 
 
 def test_other_threads_apply_nothing(torch: Any, switch: DeviceSwitch) -> None:
-    """A cell of a subshell, on a thread of its own, neither applies a choice nor tells what is present."""
+    """A cell of a subshell on another thread neither applies a choice nor updates the present device."""
     switch.choose("cuda:1")
     assert str(in_a_thread(lambda: cell(switch, torch.get_default_device))) == "cpu"
     assert switch.state.pending
@@ -234,7 +234,7 @@ def test_other_threads_apply_nothing(torch: Any, switch: DeviceSwitch) -> None:
 
 
 def test_one_cells_device(torch: Any, switch: DeviceSwitch) -> None:
-    """It holds for the cell, on top of what was chosen, and afterwards all is as it was."""
+    """The device applies to that cell only, on top of the choice. Everything is restored afterwards."""
     torch.cuda.init()
     switch.choose("cuda:1")
     cell(switch)
@@ -249,7 +249,7 @@ def test_one_cells_device(torch: Any, switch: DeviceSwitch) -> None:
 
 
 def test_one_cells_device_and_a_choice_made_in_it(torch: Any, switch: DeviceSwitch) -> None:
-    """What is chosen within such a cell waits for the next one, also past a cell within the cell."""
+    """A choice made within such a cell applies to the next cell, not to a cell within the cell."""
     leave = switch.use_device("cuda:0")
     switch.choose("cuda:1")
     assert str(cell(switch, torch.get_default_device)) == "cuda:0"
@@ -258,7 +258,7 @@ def test_one_cells_device_and_a_choice_made_in_it(torch: Any, switch: DeviceSwit
 
 
 def test_one_cells_device_where_the_cell_starts_cuda(torch: Any, switch: DeviceSwitch) -> None:
-    """CUDA that comes up in such a cell has that device current, and its former one afterwards."""
+    """If the cell initializes CUDA, its device is current, and the earlier one afterwards."""
     leave = switch.use_device("cuda:1")
     assert str(torch.empty(1, device="cuda").device) == "cuda:1"
     leave()
@@ -267,7 +267,7 @@ def test_one_cells_device_where_the_cell_starts_cuda(torch: Any, switch: DeviceS
 
 
 def test_one_cells_device_that_the_cell_changes(torch: Any, switch: DeviceSwitch) -> None:
-    """What the cell's own code has set stays, and that is said."""
+    """What the cell's code has set stays, with a note."""
     leave = switch.use_device("cuda:1")
     torch.set_default_device("meta")
     assert leave() == "Your code has set torch's default device to meta since, and it is left so."
@@ -275,7 +275,7 @@ def test_one_cells_device_that_the_cell_changes(torch: Any, switch: DeviceSwitch
 
 
 def test_one_cells_own_setting_stays_above_a_choice(torch: Any, switch: DeviceSwitch) -> None:
-    """What such a cell has set itself is the user's: 'none' leaves it, also where a device was chosen."""
+    """What such a cell's code has set stays after 'none', also where a device was chosen."""
     switch.choose("cuda:1")
     cell(switch)
     leave = switch.use_device("cuda:0")
@@ -289,7 +289,7 @@ def test_one_cells_own_setting_stays_above_a_choice(torch: Any, switch: DeviceSw
 
 
 def test_one_cells_device_on_another_thread(torch: Any, switch: DeviceSwitch) -> None:
-    """A subshell's cell with a device of its own neither delays a choice nor hinders unloading."""
+    """A subshell's cell with --device neither delays a choice nor prevents unloading."""
     torch.cuda.init()
     begun, over = threading.Event(), threading.Event()
     seen: list[str] = []
@@ -317,7 +317,7 @@ def test_one_cells_device_on_another_thread(torch: Any, switch: DeviceSwitch) ->
 def test_one_cells_device_after_cuda_has_failed(
     torch: Any, switch: DeviceSwitch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where CUDA answers with an error from then on, that is said, and new tensors go back."""
+    """If CUDA calls fail from then on, the note says so, and new tensors are restored."""
     torch.cuda.init()
     leave = switch.use_device("cuda:1")
 
@@ -339,14 +339,14 @@ def test_one_cells_device_after_cuda_has_failed(
 def test_one_cells_device_that_cuda_refuses(
     torch: Any, switch: DeviceSwitch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A cell whose device can't be had hears of it."""
+    """The user is warned if the cell's device is impossible."""
     torch.cuda.init()
     switch.use_device("cuda:7")()
     assert "cuda:7 can't be the current CUDA device" in caplog.text
 
 
 def test_a_forked_child_waits_for_nobody(torch: Any, switch: DeviceSwitch) -> None:
-    """In a child no cell follows and no lock is held: a choice holds at once, and can be taken back."""
+    """In a forked child no lock is held, and a choice applies at once and can be undone."""
     switch.choose("cuda:1")
     cell(switch)
     held = threading.Thread(target=switch._lock.acquire)
@@ -360,14 +360,14 @@ def test_a_forked_child_waits_for_nobody(torch: Any, switch: DeviceSwitch) -> No
 
 
 def test_one_cells_device_without_torch(monkeypatch: pytest.MonkeyPatch, switch: DeviceSwitch) -> None:
-    """Without torch it is refused, rather than silently not there."""
+    """Without torch, --device is an error."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     with pytest.raises(OptionError, match="torch is not imported yet"):
         switch.use_device("cuda:1")
 
 
 def test_without_cells_it_holds_at_once(torch: Any) -> None:
-    """In a script the choice is applied where it is made."""
+    """In a script a choice applies at once."""
     switch = DeviceSwitch()
     switch.choose("cuda:1")
     assert str(torch.get_default_device()) == "cuda:1"
@@ -376,7 +376,7 @@ def test_without_cells_it_holds_at_once(torch: Any) -> None:
 
 
 def test_unloading_gives_everything_back(torch: Any, switch: DeviceSwitch) -> None:
-    """After %unload_ext torch is as it was, and nothing is chosen."""
+    """After %unload_ext torch is as before, and nothing is chosen."""
     torch.cuda.init()
     switch.choose("cuda:1")
     cell(switch)
@@ -386,7 +386,7 @@ def test_unloading_gives_everything_back(torch: Any, switch: DeviceSwitch) -> No
 
 
 def test_views_hear_of_every_change(torch: Any, switch: DeviceSwitch) -> None:
-    """Each view is told of a choice, of its application and of what the user's code did, once each."""
+    """Subscribers receive each state once: a choice, its application and changes by the user's code."""
     heard: list[tuple[str | None, bool, str | None]] = []
     switch.subscribe(lambda state: heard.append((state.chosen, state.pending, state.present)))
     switch.subscribe(lambda state: 1 / 0)  # type: ignore[arg-type]
@@ -398,7 +398,7 @@ def test_views_hear_of_every_change(torch: Any, switch: DeviceSwitch) -> None:
 
 
 def test_names_of_devices() -> None:
-    """cuda:N is one device, cuda alone none, nor what torch itself would refuse."""
+    """Only cuda:N with a plain number is a CUDA device."""
     assert [cuda_index(name) for name in ("cuda:0", "cuda:1", "cuda:12")] == [0, 1, 12]
     for name in ("cuda", "cpu", "cuda:x", "cuda:01", "cuda:\N{SUPERSCRIPT TWO}", "cuda:1\n", "", None):
         assert cuda_index(name) is None

@@ -1,4 +1,4 @@
-"""What is asked of torch around an out-of-memory error, on the real torch with a stand-in GPU."""
+"""The allocator's state after an out-of-memory error, with the real torch on a stand-in GPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def oom(message: str = "CUDA out of memory. Tried to allocate 1.00 GiB.") -> Any
 
 
 def test_the_allocators_state(small_gpu: LimitedGpu) -> None:
-    """Counters are exact, and every block has its place in its segment."""
+    """The counters are exact, and every block is listed in its segment."""
     kept = [small_gpu.empty(MIB // 4), small_gpu.empty(10)]
     state = oom_error.allocator_state(0)
     assert state == AllocatorState(
@@ -45,13 +45,13 @@ def test_the_allocators_state(small_gpu: LimitedGpu) -> None:
 
 
 def test_a_limit_is_known(small_gpu: LimitedGpu) -> None:
-    """What the process lets itself have is exact where torch says it."""
+    """The process limit is exact where torch reports it."""
     small_gpu.limit = 16 * MIB
     assert oom_error.allocator_state(0).limit == 16 * MIB
 
 
 def test_a_device_without_a_context(small_gpu: LimitedGpu) -> None:
-    """Nothing is asked of a device on which this process has no context: that would open one."""
+    """A device without a context of this process is not queried, which would open one."""
     assert oom_error.allocator_state(1) == AllocatorState(None, None, None, None, None, None, (), False)
 
 
@@ -62,7 +62,7 @@ def test_without_cuda() -> None:
 
 
 def test_expandable_segments_are_noticed(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By either of the two names of the setting."""
+    """Expandable segments are recognized by either name of the setting."""
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
         monkeypatch.setenv(name, "max_split_size_mb:128, expandable_segments: True")
         assert oom_error.allocator_state(0).expandable
@@ -71,7 +71,7 @@ def test_expandable_segments_are_noticed(small_gpu: LimitedGpu, monkeypatch: pyt
 
 
 def test_the_settings_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the message calls it, else as this version does."""
+    """The setting is named as in the message, else as in this version of torch."""
     name = oom_error.allocator_setting
     assert name("… try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True") == "PYTORCH_CUDA_ALLOC_CONF"
     assert name("… try setting PYTORCH_ALLOC_CONF=expandable_segments:True") == "PYTORCH_ALLOC_CONF"
@@ -82,7 +82,7 @@ def test_the_settings_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_which_errors_are_meant() -> None:
-    """torch's own, the oldest versions' RuntimeError, and what was raised from one; no other."""
+    """torch's error, the RuntimeError of the oldest versions, and errors caused by one are recognized."""
     found = oom_error.find_oom_error
     error, wrapper = oom(), ValueError("no")
     wrapper.__cause__ = error
@@ -100,7 +100,7 @@ def test_which_errors_are_meant() -> None:
 
 
 def test_errors_around_it() -> None:
-    """Errors of a class made from torch's, of the driver, and those that came while one was dealt with."""
+    """Subclasses of torch's error, driver errors and errors raised while one was handled are recognized."""
     found = oom_error.find_oom_error
 
     made: Any = type("Mine", (torch.OutOfMemoryError,), {})
@@ -123,7 +123,7 @@ def test_errors_around_it() -> None:
 
 @pytest.mark.skipif(not hasattr(builtins, "ExceptionGroup"), reason="came with Python 3.11")
 def test_one_of_a_group() -> None:
-    """asyncio.TaskGroup raises a group of what its tasks raised, groups in groups too."""
+    """An out-of-memory error in an exception group of asyncio.TaskGroup is found, in nested groups too."""
     group: Any = vars(builtins)["ExceptionGroup"]
     error = oom()
     inner = group("inner", [ValueError(), error])
@@ -131,7 +131,7 @@ def test_one_of_a_group() -> None:
 
 
 def test_no_code_of_the_users_runs() -> None:
-    """An error of the user's own class is not asked for its text."""
+    """The text of a user's error class is not requested."""
 
     class Mine(RuntimeError):
         def __str__(self) -> str:

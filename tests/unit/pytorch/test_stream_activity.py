@@ -1,4 +1,4 @@
-"""Asking CUDA's default streams: only where there is a context, only relaxed, never again after an error."""
+"""Querying CUDA's default streams: only with a context, only in relaxed mode, never after an error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpuwidget.pytorch.stream_activity import DefaultStreams
 
 
 class Runtime:
-    """CUDA's runtime, which notes what it is called for."""
+    """A CUDA runtime that records its calls."""
 
     def __init__(self, code: int = 0) -> None:
         self.code = code
@@ -55,7 +55,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_nothing_is_asked_before_cuda_is_up(torch: Any) -> None:
-    """Where CUDA is not up nothing is asked, nothing is initialised, and the reason says so."""
+    """Before CUDA is initialized no stream is queried, and the reason is given."""
     runtime = Runtime()
     streams = DefaultStreams(lambda: runtime)
     assert (streams.open(), streams.busy()) == (False, None)
@@ -64,7 +64,7 @@ def test_nothing_is_asked_before_cuda_is_up(torch: Any) -> None:
 
 
 def test_streams_are_asked_relaxed(torch: Any) -> None:
-    """The thread declares itself relaxed once, before the first question; a bit tells each busy device."""
+    """The thread relaxes its capture mode once, before the first query. A bit is set for each busy device."""
     torch.cuda.set_device(0)
     runtime = Runtime()
     streams = DefaultStreams(lambda: runtime)
@@ -81,7 +81,7 @@ def test_streams_are_asked_relaxed(torch: Any) -> None:
 
 
 def test_no_context_is_opened_on_another_device(torch: Any) -> None:
-    """With a context on cuda:1 only, the thread moves there before anything that would open one on cuda:0."""
+    """With a context on cuda:1 only, the thread sets its device first, so that none is opened on cuda:0."""
     torch.cuda.set_device(1)
     streams = DefaultStreams(Runtime)
     assert streams.open()
@@ -91,7 +91,7 @@ def test_no_context_is_opened_on_another_device(torch: Any) -> None:
 
 
 def test_a_device_keeps_its_bit(torch: Any) -> None:
-    """Bit N is cuda:N's, however many are asked by then: what was counted before stays its own."""
+    """Bit N stands for cuda:N, however many devices are queried."""
     torch.cuda.set_device(1)
     streams = DefaultStreams(Runtime)
     torch.idle[1] = False
@@ -106,7 +106,7 @@ def test_a_device_keeps_its_bit(torch: Any) -> None:
     ("runtime", "reason"), [(None, "CUDA's library was not found"), (Runtime(1), "CUDA did not let")]
 )
 def test_no_relaxed_mode_no_question(torch: Any, runtime: Runtime | None, reason: str) -> None:
-    """Where a question could spoil a graph capture, none is asked, then or later."""
+    """If a query could invalidate a graph capture, no stream is ever queried."""
     torch.cuda.set_device(0)
     streams = DefaultStreams(lambda: runtime)
     assert (streams.open(), streams.open(), streams.busy(), torch.asked) == (False, False, None, [])
@@ -115,7 +115,7 @@ def test_no_relaxed_mode_no_question(torch: Any, runtime: Runtime | None, reason
 
 
 def test_an_error_is_the_users(torch: Any) -> None:
-    """A failed kernel's error is met once and left to the user's next call; nothing is asked again."""
+    """After an error no stream is queried again. The user's next call raises the error."""
     torch.cuda.set_device(0)
     streams = DefaultStreams(Runtime)
     assert streams.open()
@@ -129,7 +129,7 @@ def test_an_error_is_the_users(torch: Any) -> None:
 
 
 def test_a_capture_that_blocks_the_default_stream(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While CuPy captures a graph on a blocking stream, the default stream is not touched."""
+    """While CuPy captures a graph on a blocking stream, the default stream is not queried."""
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace())
     torch.cuda.set_device(0)
     runtime = Runtime()
@@ -162,7 +162,7 @@ for name in (None, *sys.argv[1:]):
 
 
 def test_the_runtime_that_is_loaded_is_asked_and_none_is_loaded(tmp_path: Path) -> None:
-    """By the name that CUDA gives it, or one that a wheel has given it; what is not loaded stays so."""
+    """The loaded runtime is found by CUDA's name or a wheel's name for it. Nothing is loaded."""
     source = tmp_path / "runtime.c"
     source.write_text(
         "int cudaThreadExchangeStreamCaptureMode(void *mode) {return 0;}\n"

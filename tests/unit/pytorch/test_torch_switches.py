@@ -1,4 +1,4 @@
-"""torch's switches: read whatever way the user's code sets them, and set so that either way can read."""
+"""torch's switches: read with either API of torch, and set so that either API can read them."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ def _as_it_was() -> Any:
 
 
 def now(name: str) -> str | None:
-    """What a switch is at."""
+    """Return the value of a switch."""
     values = torch_switches.switch_values()
     assert values is not None
     return values[name].value
 
 
 def user_runs(code: str) -> None:
-    """A line of the user's own."""
+    """Run a line of user code."""
     exec(code, {"torch": torch})
 
 
 def either_way_reads() -> tuple[object, ...]:
-    """All that the user's code, or torch.compile, could ask; raises where the two ways have been mixed."""
+    """Return what user code and torch.compile can read. Raises if values of both APIs were mixed."""
     return (
         torch.get_float32_matmul_precision(),
         torch.backends.cuda.matmul.allow_tf32,
@@ -57,7 +57,7 @@ def either_way_reads() -> tuple[object, ...]:
 
 
 def test_what_advice_looks_at() -> None:
-    """As a fresh torch has them, and after each was changed."""
+    """The values of a fresh torch are read, and those after a change."""
     assert torch_switches.compute_switches() == ComputeSwitches(
         tf32_matmul=False, tf32_conv=True, cudnn=True, cudnn_benchmark=False
     )
@@ -70,14 +70,14 @@ def test_what_advice_looks_at() -> None:
 
 
 def test_a_fresh_torch_is_at_the_defaults_that_are_told() -> None:
-    """What is called torch's default is what a torch that nobody has touched says."""
+    """The defaults in the table are those of a fresh torch."""
     names = {switch.name: switch.default for switch in TORCH_SWITCHES}
     assert {name: now(name) for name in names} == names
 
 
 @pytest.mark.parametrize("name", [switch.name for switch in TORCH_SWITCHES])
 def test_every_choice_can_be_set_and_is_then_read(name: str) -> None:
-    """By exactly the statement that is told, which the user could have typed; either way to read goes on."""
+    """A choice is set by exactly the returned statement, which works in user code too. Both APIs can read it."""
     switch = find_switch(name)
     for value in (*switch.choices, *reversed(switch.choices)):
         statement = torch_switches.set_switch(switch, value)
@@ -89,7 +89,7 @@ def test_every_choice_can_be_set_and_is_then_read(name: str) -> None:
 
 
 def test_the_statements() -> None:
-    """They are the documented ones, a line each."""
+    """The statements are the documented ones, one line each."""
     said = [torch_switches.statement(switch, switch.choices[-1]) for switch in TORCH_SWITCHES]
     assert said == [
         "torch.backends.cudnn.enabled = False",
@@ -117,7 +117,7 @@ def test_the_statements() -> None:
     ],
 )
 def test_matmul_precision_whatever_the_user_s_code_has_used(code: str, found: str, precision: str) -> None:
-    """It is read without an error, and once set, both of torch's ways read what was set."""
+    """The value is read without an error. Once it is set, both APIs read the new value."""
     user_runs(code)
     assert now("matmul.precision") == found
     torch_switches.set_switch(find_switch("matmul.precision"), precision)
@@ -142,7 +142,7 @@ def test_matmul_precision_whatever_the_user_s_code_has_used(code: str, found: st
     ],
 )
 def test_cudnn_tf32_whatever_the_user_s_code_has_used(code: str, found: str | None, value: str) -> None:
-    """The same of cuDNN's, also where all of torch was set to TF32."""
+    """The same for cuDNN, also where TF32 was set for all of torch."""
     user_runs(code)
     assert now("cudnn.tf32") == found
     statement = torch_switches.set_switch(find_switch("cudnn.tf32"), value)
@@ -154,7 +154,7 @@ def test_cudnn_tf32_whatever_the_user_s_code_has_used(code: str, found: str | No
 
 
 def test_apart_it_is_not_one_value() -> None:
-    """Convolutions and recurrent layers set apart are told so, in place of a guess."""
+    """If convolutions and recurrent layers differ, the note says so and there is no single value."""
     torch.backends.cudnn.rnn.fp32_precision = "ieee"
     values = torch_switches.switch_values()
     assert values is not None
@@ -164,7 +164,7 @@ def test_apart_it_is_not_one_value() -> None:
 
 
 def test_a_torch_without_cudnn_says_that_it_changes_nothing() -> None:
-    """The CPU build has the switches, too."""
+    """A torch without cuDNN has the switches, with a note that they have no effect."""
     values = torch_switches.switch_values()
     assert values is not None
     built = "This torch was built without cuDNN: it changes nothing here."
@@ -173,7 +173,7 @@ def test_a_torch_without_cudnn_says_that_it_changes_nothing() -> None:
 
 
 def test_what_torch_refuses_is_told() -> None:
-    """With its own reason."""
+    """torch's error message is shown."""
     torch.backends.cudnn.benchmark = False
     frozen = torch.backends.__dict__.get("m", torch.backends)
     flag = "__allow_nonbracketed_mutation_flag"
@@ -188,14 +188,14 @@ def test_what_torch_refuses_is_told() -> None:
 
 
 def test_what_torch_ignores_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A statement that ran and changed nothing is not passed off as done."""
+    """A statement that ran without effect is reported as an error."""
     monkeypatch.setattr(torch, "set_float32_matmul_precision", lambda precision: None)
     with pytest.raises(OptionError, match="was run, and torch still says highest"):
         torch_switches.set_switch(find_switch("matmul.precision"), "high")
 
 
 def test_no_warning_of_torch_s_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch 2.9 warns of the older way in words for whoever wrote it, which was not the user."""
+    """torch's deprecation warning about the older API is not shown to the user."""
 
     def warn(precision: str) -> None:
         warnings.warn("Please use the new API settings to control TF32 behavior", UserWarning, stacklevel=1)
@@ -208,7 +208,7 @@ def test_no_warning_of_torch_s_is_shown(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_no_such_switch_no_such_choice() -> None:
-    """What there is, in a sentence."""
+    """The error lists the possible switches or choices."""
     with pytest.raises(OptionError, match=r"'cudnn' is no switch\. There are: cudnn\.enabled, cudnn\.bench"):
         find_switch("cudnn")
     with pytest.raises(OptionError, match=r"matmul\.precision can be highest, high or medium, not 'low'\."):
@@ -216,7 +216,7 @@ def test_no_such_switch_no_such_choice() -> None:
 
 
 def test_either_way_to_set_tf32_is_read_without_an_error() -> None:
-    """torch's own older way to read raises where the newer one was used to set."""
+    """torch's older API raises where a value was set by the newer one. Ours reads both."""
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cuda.matmul.fp32_precision = "tf32"
     with pytest.raises(RuntimeError):
@@ -227,7 +227,7 @@ def test_either_way_to_set_tf32_is_read_without_an_error() -> None:
 
 
 class _OldBackend:
-    """torch.backends.cudnn and the rest of a torch before 2.9."""
+    """The switches of a torch before 2.9."""
 
     def __init__(self) -> None:
         self.allow_tf32 = True
@@ -236,7 +236,7 @@ class _OldBackend:
 
 
 def test_an_older_torch_has_only_the_older_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is read and set by that; what it does not have at all is unknown, and says so."""
+    """An older torch is read and set by its only API. What it lacks is unknown, with a note."""
     old, backend = make_torch(), _OldBackend()
     old._C = SimpleNamespace(
         _get_cublas_allow_tf32=lambda: backend.precision != "highest",
@@ -267,7 +267,7 @@ def test_an_older_torch_has_only_the_older_way(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_without_torch_there_is_nothing_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And nothing is imported for it."""
+    """Without torch there are no values, and torch is not imported."""
     monkeypatch.delitem(sys.modules, "torch")
     assert torch_switches.compute_switches() is None
     assert torch_switches.switch_values() is None
@@ -277,7 +277,7 @@ def test_without_torch_there_is_nothing_to_say(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_reading_and_setting_import_nothing_and_start_no_cuda() -> None:
-    """Not even more of torch: a busy kernel's questions would wait for it."""
+    """Reading and setting import no further modules of torch, which would block a busy kernel."""
     program = (
         "import sys, torch; from gpuwidget.pytorch import torch_switches as s; before = set(sys.modules);"
         "s.switch_values(); [s.set_switch(x, choice) for x in s.TORCH_SWITCHES for choice in x.choices];"

@@ -1,4 +1,4 @@
-"""How the user's torch is set up: read without touching anything of theirs."""
+"""DataLoaders, modules and tensors among the user's variables, read without side effects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ torch: Any = pytest.importorskip("torch")
 
 
 def test_loaders_and_their_settings() -> None:
-    """Those among the user's variables, subclasses too; nothing of the dataset is asked for."""
+    """DataLoaders and subclasses are found with their settings, and the dataset is not used."""
 
     class Data:
         def __len__(self) -> int:
@@ -36,7 +36,7 @@ def test_loaders_and_their_settings() -> None:
 
 
 def test_models_by_where_their_parameters_are() -> None:
-    """Each tensor once, buffers too; what is neither on the CPU nor on a GPU counts nowhere."""
+    """Each parameter and buffer counts once. Those on neither CPU nor GPU do not count."""
     linear = torch.nn.Linear(8, 4)
     tied = torch.nn.Sequential(linear, linear, torch.nn.BatchNorm1d(4))
     variables: dict[str, object] = {
@@ -55,7 +55,7 @@ def test_models_by_where_their_parameters_are() -> None:
 
 
 def test_what_a_model_keeps_is_counted_by_storages() -> None:
-    """Views of one storage once, an expanded buffer as it lies in memory, imagined tensors not at all."""
+    """Views of one storage count once, an expanded buffer by its storage, fake tensors not at all."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     model = torch.nn.Module()
@@ -70,7 +70,7 @@ def test_what_a_model_keeps_is_counted_by_storages() -> None:
 
 
 def test_a_size_that_could_not_be_counted_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sparse buffer, a scripted module, whose memory lies elsewhere, or more parts than are looked at."""
+    """A size is unknown with a sparse buffer, in a scripted module, and beyond the object limit."""
     model = torch.nn.Linear(8, 4)
     model.register_buffer("mask", torch.zeros(1000, 1000).to_sparse())
     assert torch_variables.models([("model", model)]) == (Model("model", "Linear", None, None, False),)
@@ -83,7 +83,7 @@ def test_a_size_that_could_not_be_counted_is_unknown(monkeypatch: pytest.MonkeyP
 
 
 def test_a_model_of_many_names_is_walked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two hundred names of one model cost as much as one."""
+    """Two hundred names of one model take as long as one."""
     model = torch.nn.Sequential(*(torch.nn.Linear(2, 2) for _ in range(20)))
     monkeypatch.setattr(torch_variables, "_MAX_OBJECTS", 200)
     found = torch_variables.models([(f"name{n}", model) for n in range(200)])
@@ -92,7 +92,7 @@ def test_a_model_of_many_names_is_walked_once(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_model_whose_class_raises_hides_no_other() -> None:
-    """A metaclass that raises when asked for the class's name is not asked; the other variables count."""
+    """A metaclass whose ``__name__`` raises is not called. The other variables count."""
 
     class Meta(type):
         @property
@@ -113,7 +113,7 @@ def test_a_model_whose_class_raises_hides_no_other() -> None:
 
 
 def test_odd_objects_are_left_alone() -> None:
-    """A class that lies about itself, or raises at each look, is neither asked nor counted."""
+    """A class that overrides ``__class__`` or raises on attribute access is neither used nor counted."""
 
     def asked(*_: object) -> Any:
         raise AssertionError("asked")
@@ -125,7 +125,7 @@ def test_odd_objects_are_left_alone() -> None:
 
 
 def test_without_torch_there_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is never imported for this."""
+    """torch is not imported."""
     monkeypatch.delitem(sys.modules, "torch")
     assert torch_variables.loaders([("x", 1)]) == ()
     assert torch_variables.models([("x", 1)]) == ()

@@ -1,4 +1,4 @@
-"""The card under an out-of-memory error: its words, what it leaves out, and its size."""
+"""The card for an out-of-memory error: its texts, what it omits, and its size."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def held(kind: HolderKind, name: str, size: float, cell: int | None, **changes: 
 
 
 def story(*holders: OomHolder, **changes: Any) -> OomContext:
-    """A training step on a shared H200 that asks for 6 GiB where 2.1 are free."""
+    """Return a training step on a shared H200 that requests 6 GiB where 2.1 GiB are free."""
     facts = OomFacts(
         device="cuda:0",
         requested=6 * GIB,
@@ -51,7 +51,7 @@ def story(*holders: OomHolder, **changes: Any) -> OomContext:
 
 
 def training() -> OomContext:
-    """As it may look on a busy day."""
+    """Return a context as it may look on a busy server."""
     return story(
         held("variable", "model", 41.5, 4, variables=None),
         held("variable", "optimizer", 16.0, 5, variables=None),
@@ -79,7 +79,7 @@ def training() -> OomContext:
 
 
 def test_its_words() -> None:
-    """What happened, who holds what, the last minute, what would have been enough, the first step."""
+    """The card has what happened, the holders, the last minute, the fixes and the first step."""
     text = bundle(training())["text/plain"]
     assert [" ".join(line.split()) for line in text.splitlines()] == [
         "Out of memory on cuda:0 (GPU 0 H200): 6.0 GiB asked for, 2.1 of 139.8 GiB free",
@@ -116,7 +116,7 @@ def test_its_words() -> None:
 
 
 def test_html_says_the_same() -> None:
-    """Without styles and picture, the HTML has every word and figure of the text."""
+    """Without styles and chart, the HTML has every word and figure of the text."""
     data = bundle(training())
     for words in ("model", "In [12]", "139.8 GiB free", "%gpu free embeddings --yes", "98.0 → 137.0 GiB"):
         assert words in data["text/html"]
@@ -125,7 +125,7 @@ def test_html_says_the_same() -> None:
 
 
 def test_the_table_adds_up() -> None:
-    """What was free and what nobody is known to hold stand there, and the sum of all rows."""
+    """The table has free memory, memory without a known holder, and the sum of all rows."""
     full = story(
         held("variable", "model", 92.0, 4), facts={"others": (OtherMemory("bob: train.py", 43 * GIB, True),)}
     )
@@ -140,7 +140,7 @@ def test_the_table_adds_up() -> None:
 
 
 def test_the_picture_has_a_scale_and_a_highest() -> None:
-    """What its line means and where it begins and ends; a highest that is neither first nor last is said."""
+    """The chart's caption gives its first and last value, and its highest value if that lies in between."""
     assert (
         "Dashed: memory in use, from 0 at the bottom to 139.8 GiB at the top."
         in bundle(training())["text/html"]
@@ -150,7 +150,7 @@ def test_the_picture_has_a_scale_and_a_highest() -> None:
 
 
 def test_no_course_is_made_up() -> None:
-    """Where nobody sampled there is no last minute, neither in words nor as a picture."""
+    """Without samples there is no last minute, neither in words nor as a chart."""
     data = bundle(replace(training(), recent=()))
     assert "sampled" not in data["text/plain"]
     assert "<svg" not in data["text/html"]
@@ -159,7 +159,7 @@ def test_no_course_is_made_up() -> None:
 
 
 def test_what_is_not_known_is_said() -> None:
-    """Each gap has its reason; nothing that is unknown reads 0."""
+    """Each unknown figure has its reason, and none is shown as 0."""
     bare = story(
         gpu=None,
         facts=dict.fromkeys(
@@ -177,14 +177,14 @@ def test_what_is_not_known_is_said() -> None:
 
 
 def test_room_that_was_there() -> None:
-    """Where the figures contradict each other, no fix is made of them."""
+    """If the figures contradict each other, the card offers no fix."""
     text = bundle(story(facts={"free": 90 * GIB}))["text/plain"]
     assert "By these figures there was room for it" in text
     assert "What would have been enough" not in text
 
 
 def fullest() -> OomContext:
-    """Long hostile names everywhere, more of everything than is shown."""
+    """Return a context with long hostile names, and more of everything than the card shows."""
     names = [f"{n}{HOSTILE * 8}" for n in range(60)]
     return replace(
         story(
@@ -199,7 +199,7 @@ def fullest() -> OomContext:
 
 
 def test_its_size_and_its_safety() -> None:
-    """The fullest card stays under 20 kB, and what users write is never markup."""
+    """The fullest card stays under 20 kB, and user text is never markup."""
     data = bundle(fullest())
     assert len(json.dumps(data)) < 20_000
     assert "<img" not in data["text/html"]
