@@ -91,7 +91,8 @@ export type SettingsValidator = Pick<ISettingRegistry['validator'], 'validateDat
  * Return the plugin with the user's settings if the schema allows them, otherwise without them.
  *
  * JupyterLab rejects `load()` for settings that its schema does not allow, such as those of an older version; every
- * plugin that loads them would then fail to activate. `warn` receives the validator's messages.
+ * plugin that loads them would then fail to activate. `warn` receives the validator's messages. Jupyter's own server
+ * already replaces such settings by `{}` without telling the page; other servers may not.
  */
 export function withValidSettings(
   plugin: ISettingRegistry.IPlugin,

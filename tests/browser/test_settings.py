@@ -149,7 +149,7 @@ def test_rate(lab: Lab, browser: Browser) -> None:
 
 
 def test_bad_values(lab: Lab, browser: Browser, tmp_path: Path) -> None:
-    """Invalid values are not saved; invalid presets and saved settings are reported, and the panel works."""
+    """Invalid values are not saved; invalid presets are reported; invalid saved settings are ignored."""
     notebook = lab.open(browser, lab.write("bad.ipynb", ["1"]), kernel=False)
     for bad in ({"sampleSeconds": -1}, {"units": {"memory": "bits"}}, {"show": {"sun": True}}):
         with pytest.raises(Error, match="failed to validate"):
@@ -158,7 +158,7 @@ def test_bad_values(lab: Lab, browser: Browser, tmp_path: Path) -> None:
     presets = {SETTINGS: {"chartSeconds": "long", "units": {"memory": "bits", "temperature": "F"}}}
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "overrides.json").write_text(json.dumps(presets))
-    # Settings of the user's as an older version may have saved them.
+    # Saved settings that an older version may have allowed. Jupyter's server logs this and sends none.
     saved = tmp_path / "lab" / "settings" / "jupyterlab-gpuwidget" / "panel.jupyterlab-settings"
     saved.parent.mkdir(parents=True)
     saved.write_text(json.dumps({"units": {"temperature": "K"}, "removed": 1}))
@@ -173,7 +173,6 @@ def test_bad_values(lab: Lab, browser: Browser, tmp_path: Path) -> None:
         center = ".jp-Notification-List"
         wait_for_text(notebook, center, 'sets chartSeconds to "long", which cannot be')
         wait_for_text(notebook, center, 'sets units.memory to "bits", which cannot be')
-        wait_for_text(notebook, center, "Your GPU settings are not valid in this version")
         look(notebook.page, "presets")
         notebook.close()
     finally:

@@ -199,7 +199,10 @@ export class GpuPanel extends Widget implements IGpuPanel {
   }
 
   protected override onActivateRequest(): void {
-    this.focusDevice();
+    // A command may have focused another part of the panel already.
+    if (!this.node.contains(document.activeElement)) {
+      this.focusDevice();
+    }
   }
 
   protected override onUpdateRequest(): void {
