@@ -1,4 +1,4 @@
-"""``python -m benchmarks [NAME …] [--quick] [--out FILE]``: measure, print one table, keep the results."""
+"""``python -m benchmarks [NAME …] [--quick] [--out FILE]``: measure, print a table, save the results."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from benchmarks import (
     training,
 )
 from benchmarks.figures import Figure, table
-from benchmarks.settings import Settings, complain
+from benchmarks.settings import Settings, log_progress
 
 Measure = Callable[[Settings], Iterator[Figure]]
 
@@ -84,7 +84,7 @@ _PACKAGES = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmarks that are named; 1 where one could not be run at all."""
+    """Run the named benchmarks; return 1 if one could not be run at all."""
     options = _parser().parse_args(arguments)
     names: list[str] = options.names or list(BENCHMARKS)
     for name in names:
@@ -94,11 +94,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if out is None and not options.quick:
         what = "all" if names == list(BENCHMARKS) else "-".join(names)
         out = _RESULTS / f"{datetime.now(timezone.utc):%Y-%m-%d}-{what}.json"
-    facts = machine_facts()
+    facts = machine_info()
     figures: list[Figure] = []
     broken = False
     for name in names:
-        complain(f"{name} …")
+        log_progress(f"{name} …")
         began = time.perf_counter()
         try:
             figures += BENCHMARKS[name](Settings(quick=options.quick))
@@ -107,9 +107,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             broken = True
             reason = f"{type(error).__name__}: {error}"
             figures.append(Figure(benchmark=name, what=name, unit="ms", not_measured=reason))
-        complain(f"{name}: {time.perf_counter() - began:.0f} s")
+        log_progress(f"{name}: {time.perf_counter() - began:.0f} s")
         if out is not None:
-            # After each, so that a run that is cut short leaves what it had.
+            # After each benchmark, so that an interrupted run keeps its results.
             save(out, figures, facts, quick=options.quick)
     print(_headline(facts, quick=options.quick))
     print(table(figures))
@@ -123,8 +123,8 @@ def save(path: Path, figures: Sequence[Figure], facts: dict[str, Any], *, quick:
     path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def machine_facts() -> dict[str, Any]:
-    """When and on what: nothing that names the machine or its folders."""
+def machine_info() -> dict[str, Any]:
+    """Return date, hardware and versions, without the names of the machine and its folders."""
     gpus = _nvidia_smi("name,driver_version")
     import gpuwidget
 

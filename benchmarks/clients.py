@@ -1,4 +1,4 @@
-"""Clients of a Jupyter server's websockets, in a process of their own.
+"""Clients of a Jupyter server's websockets, in a separate process.
 
 As a program: ``python -m benchmarks.clients ADDRESS MESSAGE PATH …`` is a client of each path, which tells it
 MESSAGE where that is not empty, until standard input ends, with the server's token in GPUWIDGET_TOKEN.
@@ -23,7 +23,7 @@ _TOKEN = "GPUWIDGET_TOKEN"
 
 @contextmanager
 def clients(server: Server, paths: Sequence[str], message: str = "") -> Iterator[None]:
-    """A client of each of these paths, connected, each of which has told the server ``message``, if any.
+    """Connect a client to each of these paths, each of which sends the server ``message``, if any.
 
     Raises RuntimeError where they can't connect, or where the server has ended one of them meanwhile.
     """
@@ -47,7 +47,7 @@ def clients(server: Server, paths: Sequence[str], message: str = "") -> Iterator
 
 
 def messages(server: Server, path: str, patience_s: float = 20.0) -> list[dict[str, Any]]:
-    """What a client of ``path`` is told in so many seconds."""
+    """Return the messages that a client of ``path`` receives within ``patience_s`` seconds."""
 
     async def read() -> list[dict[str, Any]]:
         stream = await _connect(server.address, path, server.token)

@@ -1,4 +1,4 @@
-"""What the dashboard costs a browser: main thread and heap, with 16 GPUs and every metric chosen.
+"""The dashboard's cost in a browser: main thread and heap, with 16 GPUs and every metric selected.
 
 Chromium with a real JupyterLab, on sixteen stand-in GPUs whose every value changes all the time. The
 browser's own accounts are read, of the whole page: with the dashboard alone, and with the panel beside it.
@@ -22,12 +22,12 @@ _GPUS = 16
 _MAIN_THREAD_BAR_MS = 60.0
 _HEAP_BAR_KIB = 1024.0
 _FILL_S = 20.0
-"""By then the charts have something to draw, and the first answer of the server is long read."""
+"""By then the charts have data, and the server's first response was read."""
 _CHART = ".jp-gpuwidget-dashboard .jp-gpuwidget-course canvas"
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """The page with the dashboard closed, open, open with the panel beside it, and hidden."""
+    """Measure the page with the dashboard closed, open, open with the panel beside it, and hidden."""
     path = chromium.find()
     if path is None:
         yield Figure("dashboard", "main thread", "ms", not_measured=chromium.MISSING)

@@ -1,4 +1,4 @@
-"""What jupyterlab-nvdashboard costs: a server's other requests, a browser's main thread, its scripts' size.
+"""The cost of jupyterlab-nvdashboard: a server's other requests, a browser's main thread, its scripts' size.
 
 Measured as ``streams`` and ``panel`` measure ours, on stand-in GPUs that also answer what it asks for beyond
 our calls (peer_nvml.c), and with its own default settings.
@@ -30,10 +30,10 @@ _GPUS = 8
 _SETTLE_S = 2.0
 _CHARTS = ("gpu_utilization", "gpu_usage", "gpu_resource", "pci_stats", "nvlink_throughput")
 _PERIOD_MS = 100
-"""Its setting "Frequency of Updates" unless the user changes it."""
+"""The default of its setting "Frequency of Updates"."""
 _TOLD = json.dumps({"updateFrequency": _PERIOD_MS, "isPaused": False})
 _ONCE_EACH_UPDATE = "nvmlDeviceGetMaxPcieLinkWidth"
-"""What its PCIe chart's handler asks once each time, and nothing else does."""
+"""The NVML call that only its PCIe chart's handler makes, once per update."""
 _TABS = (
     "gpu-memory-widget",
     "gpu-utilization-widget",
@@ -42,7 +42,7 @@ _TABS = (
     "pci-throughput-widget",
     "nvlink-throughput-widget",
 )
-# It adds its command once its sidebar has been seen.
+# It adds its command when its sidebar is first shown.
 _SHOW = "app.shell.activateById('gpu-dashboard');"
 _OPEN = """
 for (const id of argument) { await app.commands.execute('gpu-dashboard-widget:open', {id, title: id}); }
@@ -62,7 +62,7 @@ _DRAWN = """
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Each of the three, where the interpreter that GPUWIDGET_BENCH_PEER_PYTHON names has it."""
+    """Measure each of the three, if the interpreter in GPUWIDGET_BENCH_PEER_PYTHON has the package."""
     peer = peers.find(*_PACKAGES)
     if peer is None:
         reason = peers.missing(*_PACKAGES)
@@ -161,7 +161,7 @@ def _page(settings: Settings, peer: peers.Peer, folder: Path, path: str) -> Iter
 
 
 class _Values:
-    """Lines of a scenario in which everything changes, what went over PCIe and NVLink too."""
+    """Lines of a scenario in which every value changes, including PCIe and NVLink traffic."""
 
     def __init__(self) -> None:
         self.latency = "h200"

@@ -1,4 +1,4 @@
-"""What a call into torch costs with a chosen default device, over torch's own setting and over none."""
+"""The cost of a call into torch with gpuwidget's default device, over torch's setting and over none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROWS = (
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Microseconds of a factory and of an addition, compared in one process; light needs a CUDA device."""
+    """Compare the microseconds of a factory and of an addition in one process; light needs a CUDA device."""
     found = _ask(str(settings.pick(40, 4)), str(settings.pick(20_000, 2_000)))
     for comparison, words, bar in _ROWS:
         for call in ("empty", "add"):

@@ -16,7 +16,7 @@ Call = Callable[[], object]
 
 
 def main() -> None:
-    """Print what was measured as JSON."""
+    """Print the results as JSON."""
     try:
         import torch
     except ImportError:
@@ -49,7 +49,7 @@ def main() -> None:
     kinds: dict[str, Call] = {"empty": partial(torch.empty, 1), "add": lambda: one + one}
 
     def timed(setting: Callable[[], None], call: Call) -> float:
-        """Microseconds a call."""
+        """Return the microseconds per call."""
         setting()
         for _ in range(calls // 10):
             call()

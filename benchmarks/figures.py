@@ -1,4 +1,4 @@
-"""What a benchmark gives: figures with their values, bars and conditions, and how a table shows them."""
+"""The result of a benchmark: figures with their values, bars and conditions, and their table."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class Figure:
     """One row of the table."""
 
     benchmark: str
-    """Name of the benchmark that gave it."""
+    """Name of the benchmark."""
     what: str
     unit: Unit
     bar: float | None = None
-    """The highest median that is good enough; None for a figure given for comparison only."""
+    """The highest acceptable median; None for a figure that is only for comparison."""
     values: Sequence[float] = ()
-    """Every value measured, in order; empty where it was not measured."""
+    """Every measured value, in order; empty if nothing was measured."""
     conditions: Mapping[str, bool] = field(default_factory=dict)
-    """What else must hold for the bar to be met, in words."""
+    """Further conditions for the bar to be met, by their description."""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """What else was seen on the way; for reading only."""
+    """Further observations, for information."""
     not_measured: str | None = None
     """Why there are no values."""
 
@@ -51,7 +51,7 @@ class Figure:
         return self.median <= self.bar and all(self.conditions.values())
 
     def as_json(self) -> dict[str, Any]:
-        """The figure as JSON values, with all that was measured."""
+        """Return the figure as JSON values, with every measured value."""
         interval = statistics.median_interval(self.values)
         return {
             "benchmark": self.benchmark,
@@ -70,7 +70,7 @@ class Figure:
 
 
 def table(figures: Sequence[Figure]) -> str:
-    """All figures as one table in plain text, with what needs saying below their rows."""
+    """Return all figures as one plain-text table, with remarks below their rows."""
     head = ("figure", "bar", "median", "95 % of median", "p99", "runs", "met")
     rows = [head, *(_row(figure) for figure in figures)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]

@@ -1,6 +1,6 @@
-"""Who holds the memory: the time of a look at a large namespace and a model of a billion parameters.
+"""The time to find the holders of memory in a large namespace with a model of a billion parameters.
 
-As a program: ``python -m benchmarks.holders RUNS`` prints the milliseconds of each look, as JSON.
+As a program: ``python -m benchmarks.holders RUNS`` prints the milliseconds of each search, as JSON.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WIDTH = 1536
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """A model with gradients and AdamW's state, on a stand-in for torch's allocator that touches no page."""
+    """Measure a model with gradients and AdamW's state, on a fake allocator without real memory."""
     command = [sys.executable, "-m", "benchmarks.holders", str(settings.pick(40, 5))]
     done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, text=True, check=True)
     found = json.loads(done.stdout.splitlines()[-1])
@@ -42,7 +42,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
 
 
 class _Item:
-    """An object of a user's."""
+    """An object of the user's."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -51,7 +51,7 @@ class _Item:
 
 
 def _namespace(gpu: Any, torch: Any) -> dict[str, object]:
-    """Half of the objects are instances with a list each, a quarter dicts, a quarter plain values."""
+    """Return a namespace: half of it instances with a list each, a quarter dicts, a quarter plain values."""
     found: dict[str, object] = {f"item_{n}": _Item(n) for n in range(_OBJECTS // 2)}
     found |= {f"facts_{n}": {"n": n, "of": (n, n + 1)} for n in range(_OBJECTS // 4)}
     found |= {f"value_{n}": n / 7 for n in range(_OBJECTS // 4)}
@@ -69,7 +69,7 @@ def _namespace(gpu: Any, torch: Any) -> dict[str, object]:
     return {**found, "model": model, "optimizer": optimizer}
 
 
-def _looks(runs: int) -> dict[str, Any]:
+def _time_searches(runs: int) -> dict[str, Any]:
     try:
         torch = importlib.import_module("torch")
     except ImportError:
@@ -97,4 +97,4 @@ def _looks(runs: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(_looks(int(sys.argv[1]))))
+    print(json.dumps(_time_searches(int(sys.argv[1]))))

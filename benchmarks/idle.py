@@ -1,6 +1,6 @@
-"""Where the GPU sat idle: what is said of the lines of known loops, against CUDA's events, on a real GPU.
+"""Accuracy of the line profile on a real GPU: known loops, compared with CUDA's events.
 
-And of loads whose kernels are too short for a query of the stream to see, against the GPU's counters.
+Also loads whose kernels are too short for queries of the stream, compared with the GPU's counters.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from typing import Any, NamedTuple
 
 from benchmarks.figures import Figure
 from benchmarks.settings import Settings
-from benchmarks.training import ask_program
+from benchmarks.training import run_program
 
 _KINDS = ("synchronous", "asynchronous", "pure Python")
 _LAUNCH_BOUND = ("text generation", "small kernels")
 _LAUNCH_BOUND_S = (2.0, 4.0)
 _PERIODS_S = (0.03, 0.1, 0.3, 1.0)
-_SHORTEST_TOLD_S = 0.1
-"""From here on the figures must be told; below, whatever is told must be right."""
-_LEAST_SHARE = 2.0
+_MIN_PERIOD_S = 0.1
+"""From this period on every line must have figures; below it, the figures that exist must be right."""
+_MIN_SHARE = 2.0
 """Percent of the time below which a line is too rare to compare its activity."""
 _SHARE_BAR, _ACTIVITY_BAR = 3.0, 5.0
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Loops of 30, 100, 300 and 1000 ms: errors of the shares and of the GPU's activity, in points."""
+    """Measure loops of 30, 100, 300 and 1000 ms: errors of shares and of GPU activity, in points."""
     for kind in _KINDS:
         for period in _PERIODS_S:
             yield from _measure(kind, period, settings)
@@ -36,7 +36,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
 def _launch_bound(load: str, seconds: float, settings: Settings) -> Figure:
     what = f"{load}, {seconds:g} s: worst difference of a line's activity from the GPU's counters, points"
     arguments = (load, str(seconds), str(settings.pick(5, 1)))
-    found = ask_program("benchmarks.launch_bound_loads", *arguments)
+    found = run_program("benchmarks.launch_bound_loads", *arguments)
     if "not_measured" in found:
         return Figure("idle", what, "%", bar=_ACTIVITY_BAR, not_measured=found["not_measured"])
     runs = found["runs"]
@@ -67,15 +67,15 @@ def _launch_bound(load: str, seconds: float, settings: Settings) -> Figure:
 def _measure(kind: str, period: float, settings: Settings) -> Iterator[Figure]:
     what = f"{kind}, period {1e3 * period:.0f} ms"
     arguments = (kind, str(period), str(settings.pick(6.0, 3.0)), str(settings.pick(3, 1)))
-    found = ask_program("benchmarks.idle_patterns", *arguments)
+    found = run_program("benchmarks.idle_patterns", *arguments)
     if "not_measured" in found:
         yield Figure(
             benchmark="idle", what=what, unit="%", bar=_SHARE_BAR, not_measured=found["not_measured"]
         )
         return
     runs = found["runs"]
-    errors = [errors_of(run["said"], run["truth"]) for run in runs]
-    must = period >= _SHORTEST_TOLD_S
+    errors = [profile_errors(run["said"], run["truth"]) for run in runs]
+    must = period >= _MIN_PERIOD_S
     details = {
         "looks": runs[0]["looks"],
         "reason": runs[0]["reason"],
@@ -103,16 +103,16 @@ def _measure(kind: str, period: float, settings: Settings) -> Iterator[Figure]:
 
 
 class Errors(NamedTuple):
-    """How far what was said is from what was true, in points, over the lines that were told."""
+    """The errors of a line profile, in points, over the lines that have figures."""
 
     share: float
     activity: float
     untold: int
-    """Lines of which nothing was told."""
+    """Lines without figures."""
 
 
-def errors_of(said: Sequence[Mapping[str, Any]], truth: Mapping[str, tuple[float, float]]) -> Errors:
-    """The worst errors. Lines shown as one are compared with their sum; what is not told is no error."""
+def profile_errors(said: Sequence[Mapping[str, Any]], truth: Mapping[str, tuple[float, float]]) -> Errors:
+    """Return the worst errors. Merged lines are compared with their sum; a missing figure is no error."""
     share = activity = 0.0
     told: set[str] = set()
     for one in said:
@@ -124,8 +124,8 @@ def errors_of(said: Sequence[Mapping[str, Any]], truth: Mapping[str, tuple[float
         share = max(share, abs(one["share"] - whole))
         if one["until"] is None and one["gpu_busy"] is not None:
             told.update(lines)
-        if one["gpu_busy"] is not None and whole >= _LEAST_SHARE:
+        if one["gpu_busy"] is not None and whole >= _MIN_SHARE:
             busy = sum(truth[line][0] * truth[line][1] for line in lines) / whole
             activity = max(activity, abs(one["gpu_busy"] - busy))
-    missing = [line for line, (part, _) in truth.items() if part >= _LEAST_SHARE and line not in told]
+    missing = [line for line, (part, _) in truth.items() if part >= _MIN_SHARE and line not in told]
     return Errors(share, activity, len(missing))

@@ -1,7 +1,7 @@
-"""Loops whose every line does a known thing to the GPU for a known time, watched; torch's home for ``idle``.
+"""Watched loops whose lines each keep the GPU busy or idle for a known time, for the ``idle`` benchmark.
 
-As a program: ``python -m benchmarks.idle_patterns KIND PERIOD SECONDS RUNS`` prints what was said of each
-line and what was true, by the host's clock and CUDA's events.
+As a program: ``python -m benchmarks.idle_patterns KIND PERIOD SECONDS RUNS`` prints the line profile and the
+true values, by the host's clock and CUDA's events.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _cuda: Any = torch.cuda
 
 
 class Pattern:
-    """The functions that the lines call; each notes when it ran, and when the GPU worked."""
+    """The functions that the lines call; each logs when it ran and when the GPU worked."""
 
     def __init__(self, period_s: float, cycles_a_second: float, rounds_a_second: float) -> None:
         self._period = period_s
@@ -51,7 +51,7 @@ class Pattern:
         self._anchored = time.perf_counter()
 
     def namespace(self, rounds: int) -> dict[str, Any]:
-        """What the cell's lines use."""
+        """Return the namespace of the cell."""
         return {
             "n": rounds,
             "idle": self._timed(lambda part: time.sleep(part * self._period)),
@@ -82,7 +82,7 @@ class Pattern:
         _cuda.synchronize()
 
     def truth(self) -> dict[int, tuple[float, float]]:
-        """Share and activity of each line, percent."""
+        """Return share and activity of each line, percent."""
         busy = [
             tuple(self._anchored + self._anchor.elapsed_time(event) / 1e3 for event in pair)
             for pair in self.events
@@ -110,7 +110,7 @@ def _python(rounds: int) -> None:
 
 
 def measure(kind: str, period_s: float, seconds: float) -> dict[str, Any]:
-    """One watched loop: what was said, and what was true."""
+    """Run one watched loop; return its line profile and the true values."""
     _cuda._sleep(1000)
     _cuda.synchronize()
     began = time.perf_counter()
@@ -123,7 +123,7 @@ def measure(kind: str, period_s: float, seconds: float) -> dict[str, Any]:
     pattern = Pattern(period_s, cycles, rounds)
     report = watch(KINDS[kind], pattern.namespace(max(1, round(seconds / period_s))))
     truth = pattern.truth()
-    return {**shown(report), "truth": {str(line): values for line, values in truth.items()}}
+    return {**profile_figures(report), "truth": {str(line): values for line, values in truth.items()}}
 
 
 def watch(source: str, namespace: dict[str, Any]) -> Report:
@@ -145,8 +145,8 @@ def watch(source: str, namespace: dict[str, Any]) -> Report:
     return report
 
 
-def shown(report: Report) -> dict[str, Any]:
-    """Return what the card shows of each line, and why not more."""
+def profile_figures(report: Report) -> dict[str, Any]:
+    """Return the line profile's figures, and the reason for missing ones."""
     time = report.time
     assert time is not None
     return {
@@ -162,7 +162,7 @@ def _said(line: LineTime) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure as the command line says."""
+    """Measure according to the command line and print the results."""
     kind, period, seconds, runs = sys.argv[1:]
     found = [measure(kind, float(period), float(seconds)) for _ in range(int(runs))]
     print(json.dumps({"runs": found}))

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.figures import Figure
 from benchmarks.kernels import Kernel, require_live_chart
-from benchmarks.settings import Settings, complain, environment
+from benchmarks.settings import Settings, environment, log_progress
 from benchmarks.standin import machine
 
 _GPUS = 8
@@ -35,7 +35,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
     with TemporaryDirectory() as folder:
         variables = environment(machine(Path(folder), _GPUS).environment())
         for number in range(rounds):
-            complain(f"  memory of a kernel: round {number + 1} of {rounds}")
+            log_progress(f"  memory of a kernel: round {number + 1} of {rounds}")
             plain = _resident_kib(variables, _PLAIN)
             for kind in sorted(_KINDS, reverse=bool(number % 2)):
                 values[kind].append(_resident_kib(variables, _KINDS[kind]) - plain)

@@ -1,4 +1,4 @@
-"""A real kernel in a process of its own, and how long it takes from a request to its reply."""
+"""A real kernel in a separate process, and the time from a request to its reply."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ CARD_MIME = "application/vnd.gpuwidget.report+json"
 
 @dataclass(frozen=True)
 class Ran:
-    """One request: how long until its reply, and what the kernel sent."""
+    """One request: the time until its reply, and what the kernel sent."""
 
     seconds: float
-    """From just before the request was sent until its reply was here."""
+    """From just before the request was sent until its reply arrived."""
     values: Mapping[str, str]
-    """repr of each expression asked for, evaluated after the cell."""
+    """repr of each requested expression, evaluated after the cell."""
     bundles: Sequence[Mapping[str, Any]]
-    """Mime bundles of the outputs that were displayed, updates included."""
+    """Mime bundles of the outputs that were displayed, including updates."""
 
     @property
     def cards(self) -> list[Mapping[str, Any]]:
-        """The bundles that are cards."""
+        """Return the bundles that are cards."""
         return [bundle for bundle in self.bundles if CARD_MIME in bundle]
 
 
@@ -52,12 +52,12 @@ class Kernel:
     """One running kernel; used as a context manager, from one thread."""
 
     def __init__(self, variables: Mapping[str, str], python: str = sys.executable) -> None:
-        """Start ``python``'s ipykernel with those environment variables, and wait until it is ready."""
+        """Start ``python``'s ipykernel with these environment variables, and wait until it is ready."""
         self._folder = TemporaryDirectory()
         root = Path(self._folder.name)
         self._manager = KernelManager()
         self._manager.connection_file = str(root / "connection.json")
-        # Not a kernel spec of this machine, nor anybody's profile: what runs is known.
+        # Independent of this machine's kernel specs and profiles.
         self._manager._kernel_spec = KernelSpec(
             argv=[python, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
             display_name="benchmark",
@@ -76,20 +76,20 @@ class Kernel:
         self._poller.register(self._iopub.socket, zmq.POLLIN)
 
     def __enter__(self) -> Kernel:
-        """The kernel."""
+        """Return the kernel."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End it."""
+        """Stop the kernel."""
         self._client.stop_channels()
         self._manager.shutdown_kernel(now=True)
         self._log.close()
         self._folder.cleanup()
 
     def run(self, code: str, values: Mapping[str, str] | None = None, *, rest_s: float = _REST_S) -> Ran:
-        """Run ``code`` as a notebook would, ``rest_s`` after what was last run has ended.
+        """Run ``code`` as a notebook would, ``rest_s`` seconds after the previous run has ended.
 
         Raises RuntimeError where the cell fails.
         """

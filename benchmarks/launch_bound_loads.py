@@ -1,4 +1,4 @@
-"""Two loads whose kernels are too short for a query of the stream to see, and what the GPU's counters say.
+"""Two loads whose kernels are too short for queries of the stream, and the GPU's counters during them.
 
 As a program: ``python -m benchmarks.launch_bound_loads LOAD SECONDS RUNS`` prints what the card shows of each
 line, and the mean of GPM's graphics activity over the run, which another process measures.
@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 
-from benchmarks.idle_patterns import shown, watch
+from benchmarks.idle_patterns import profile_figures, watch
 
 LOADS = ("text generation", "small kernels")
 _CELL = "until = clock() + seconds\nwhile clock() < until:\n    step()\n"
-_WITNESS = """
+_COUNTERS_PROGRAM = """
 import sys, pynvml
 pynvml.nvmlInit()
 gpu = pynvml.nvmlDeviceGetHandleByUUID(sys.argv[1])
@@ -42,11 +42,11 @@ print(get.metrics[0].value, flush=True)
 def graphics_activity() -> Iterator[Callable[[], float]]:
     """Sample GPM's graphics activity from another process; the function returns its mean since, percent."""
     uuid = f"GPU-{torch.cuda.get_device_properties(0).uuid}"
-    command = [sys.executable, "-c", _WITNESS, uuid]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as witness:
-        assert witness.stdin is not None
-        assert witness.stdout is not None
-        requests, answers = witness.stdin, witness.stdout
+    command = [sys.executable, "-c", _COUNTERS_PROGRAM, uuid]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        requests, answers = process.stdin, process.stdout
 
         def take() -> None:
             requests.write("\n")
@@ -83,7 +83,7 @@ def _small_kernels() -> Callable[[], object]:
 
 
 def measure(load: str, seconds: float) -> dict[str, Any]:
-    """Watch one load for ``seconds``: what the card shows, and the counters' activity, percent."""
+    """Watch one load for ``seconds``; return the line profile and the counters' activity, percent."""
     step = {"text generation": _text_generation, "small kernels": _small_kernels}[load]()
     for _ in range(3):
         step()
@@ -94,11 +94,11 @@ def measure(load: str, seconds: float) -> dict[str, Any]:
         counters = activity()
     (gpu,) = (gpu for gpu in report.gpus if gpu.torch_device == "cuda:0")
     utilization = None if gpu.utilization is None else gpu.utilization.mean
-    return {**shown(report), "counters": counters, "utilization": utilization}
+    return {**profile_figures(report), "counters": counters, "utilization": utilization}
 
 
 def main() -> None:
-    """Measure as the command line says."""
+    """Measure according to the command line and print the results."""
     load, seconds, runs = sys.argv[1:]
     print(json.dumps({"runs": [measure(load, float(seconds)) for _ in range(int(runs))]}))
 

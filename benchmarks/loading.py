@@ -17,7 +17,7 @@ _PLAIN_CELLS = 5
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Request to reply over a ``pass`` cell's, each time in a fresh kernel: only the first load counts."""
+    """Measure request to reply over a ``pass`` cell's, in fresh kernels: only the first load counts."""
     values = []
     with TemporaryDirectory() as folder:
         variables = environment(machine(Path(folder), _GPUS).environment())

@@ -51,7 +51,7 @@ _hooks.insert(_names.index("OutOfMemoryCards") + 1 if "OutOfMemoryCards" in _nam
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Milliseconds from the error until its card was sent, and what of it is IPython's traceback."""
+    """Measure the milliseconds from the error until its card was sent, and IPython's traceback in them."""
     times = settings.pick(30, 3)
     where = "a stand-in GPU" if without_a_gpu() is not None else "a real GPU"
     what = f"from an out-of-memory error to its card, {where}"
@@ -78,5 +78,5 @@ def _errors(times: int, *, load: bool) -> Sequence[float]:
         took = kernel.run("pass", {"took": "took"}).values["took"]
     values = ast.literal_eval(took)
     assert isinstance(values, list)
-    # The first pays for imports.
+    # The first one includes imports.
     return [float(value) for value in values[1:]]

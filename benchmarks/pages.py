@@ -1,4 +1,4 @@
-"""A page of a real JupyterLab in Chromium, and the browser's own accounts of it (Performance.getMetrics)."""
+"""A page of a real JupyterLab in Chromium, measured by the browser (Performance.getMetrics)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.settings import ROOT
 
 _AT_ONCE = 500
 _SETTLES_S = 30.0
-"""From reading the heap to the first window."""
+"""Seconds between reading the heap and the first window."""
 _FLOOD = """
 const now = performance.now.bind(performance);
 let ahead = 0;
@@ -76,10 +76,10 @@ window.endFlood = () => { sending = false; };
 
 
 @contextmanager
-def laboratory(
+def jupyterlab(
     chromium: str, folder: Path, variables: Mapping[str, str], *, python: str | None = None
 ) -> Iterator[Callable[..., Any]]:
-    """A JupyterLab whose homes are in ``folder``; gives a function that opens a notebook of some cells in it.
+    """Start a JupyterLab whose homes are in ``folder``; yield a function that opens a notebook with cells.
 
     ``variables`` are added to the server's environment; ``python`` is whose JupyterLab it is, that of the
     browser tests unless said otherwise. What the function is given beside the cells is that of the browser
@@ -108,22 +108,22 @@ def notebook(
     *,
     python: str | None = None,
 ) -> Iterator[Any]:
-    """A notebook of these cells, none of them run, open in a :func:`laboratory` of its own."""
-    with laboratory(chromium, folder, variables, python=python) as open_notebook:
+    """Open a notebook with these cells, none of which has run, in a new :func:`jupyterlab`."""
+    with jupyterlab(chromium, folder, variables, python=python) as open_notebook:
         opened = open_notebook(cells)
         yield opened
         opened.close()
 
 
 class Flood:
-    """Sends a page the samples of hours within a minute, and advances the page's clock accordingly.
+    """Sends hours of samples to a page within a minute, and advances the page's clock accordingly.
 
     The views therefore update as often as they would in those hours. Samples are dispatched in the page:
     Playwright's WebSocket routes compile one script per message, which grows the heap that is measured.
     """
 
     def __init__(self, page: Any) -> None:
-        """Prepare ``page``, in which nothing is loaded yet."""
+        """Prepare ``page`` before it loads anything."""
         self._page = page
         page.add_init_script(f"{{{_FLOOD}}}")
 
@@ -139,7 +139,7 @@ class Flood:
 
 
 class Page:
-    """One page's accounts while the values of the stand-in's machine change."""
+    """Measures one page while the values of the stand-in's GPUs change."""
 
     def __init__(self, notebook: Any, standin: Any, machine: Callable[[], Sequence[str]]) -> None:
         self._standin = standin
@@ -148,7 +148,7 @@ class Page:
         self._session.send("Performance.enable")
 
     def windows(self, count: int) -> tuple[list[float], float]:
-        """Milliseconds a second that the main thread was busy, by window, and bytes that the heap grew by.
+        """Return the main thread's busy milliseconds per second, by window, and the heap's growth in bytes.
 
         The heap is read before and after them only, since reading it collects garbage.
         """
@@ -158,7 +158,7 @@ class Page:
         return busy, self.heap() - before
 
     def window(self, seconds: float = 10.0) -> float:
-        """Milliseconds a second that the main thread was busy."""
+        """Return the main thread's busy milliseconds per second."""
         before = self._metrics()
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -169,12 +169,12 @@ class Page:
         return 1e3 * busy
 
     def heap(self) -> float:
-        """Bytes of heap that are left after a garbage collection."""
+        """Return the bytes of heap after a garbage collection."""
         self._session.send("HeapProfiler.collectGarbage")
         return self._metrics()["JSHeapUsedSize"]
 
     def kept(self) -> float:
-        """Bytes that the page keeps after a garbage collection: with DOM nodes, without compiled code.
+        """Return the bytes that the page keeps after a garbage collection: DOM nodes, but no compiled code.
 
         V8 optimizes and discards the code of functions by how often they run, which changes the heap by
         hundreds of KiB in either direction while the page keeps no object more.

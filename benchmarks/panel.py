@@ -1,4 +1,4 @@
-"""What the panel costs a browser: main thread and heap; whether anything moves; how long things take.
+"""The panel's cost in a browser: main thread and heap, layout shifts, and response times.
 
 Chromium with a real JupyterLab, on eight and on sixteen stand-in GPUs whose every value changes all the time.
 The browser's own accounts are read (Performance.getMetrics), of the whole page: what it takes without the
@@ -28,7 +28,7 @@ _PAINT_BAR_MS = 300.0
 _SIZE_BAR_KIB = 120.0
 _SAMPLES = 100_000
 _FILLED = 50_000
-"""Samples that fill the history and the browser's caches before anything is measured."""
+"""Samples that fill the history and the browser's caches before the measurement."""
 _OPEN = """
 const start = performance.now();
 app.commands.execute('gpuwidget:show-panel');
@@ -57,7 +57,7 @@ _BUSY = "while True:\n    sum(i * i for i in range(1000))"
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """The size of the labextension, the page with the panel closed, in rows and unfolded, and questions."""
+    """Measure the labextension's size, the page with the panel closed and open, and kernel requests."""
     yield _size()
     path = chromium.find()
     if path is None:
@@ -67,7 +67,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
         with TemporaryDirectory() as folder:
             standin = machine(Path(folder), gpus)
             variables = environment(standin.environment())
-            with pages.laboratory(path, Path(folder) / "lab", variables) as open_notebook:
+            with pages.jupyterlab(path, Path(folder) / "lab", variables) as open_notebook:
                 yield _first_paint(settings, open_notebook, gpus)
                 notebook = open_notebook(["%load_ext gpuwidget", _BUSY])
                 page = pages.Page(notebook, standin, partial(changing, gpus))
@@ -112,7 +112,7 @@ def _figures(settings: Settings, notebook: Any, page: pages.Page, gpus: int) -> 
     closed = [page.window() for _ in range(windows)]
     yield Figure("panel", f"main thread a second, {gpus} GPUs, panel closed", "ms", values=closed)
     notebook.script("await app.commands.execute('gpuwidget:show-panel');")
-    # Until it knows what to say of the kernel, which is a sentence more.
+    # Wait for the kernel's state, which adds a sentence to the panel.
     notebook.page.wait_for_selector(".jp-gpuwidget-kernel .jp-gpuwidget-act", state="visible")
     notebook.page.wait_for_timeout(1000)
     notebook.watch_shifts()

@@ -1,4 +1,4 @@
-"""Other programs of the kind, run beside ours in a Python that has them."""
+"""Similar programs to compare with, in a Python environment that has them."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ print(json.dumps([versions, sysconfig.get_path("data")]))
 
 @dataclass(frozen=True)
 class Peer:
-    """A Python that has what is compared with."""
+    """A Python environment with the packages to compare with."""
 
     python: str
     versions: Mapping[str, str]
-    """Of each package that was asked for."""
+    """Of each requested package."""
     data: Path
-    """What its packages have installed beside their modules: ``share/jupyter`` and the like."""
+    """The folder of its packages' data files, such as ``share/jupyter``."""
 
 
 def find(*packages: str) -> Peer | None:
-    """The Python that GPUWIDGET_BENCH_PEER_PYTHON names, or else this one, where it has all of these."""
+    """Return the Python in GPUWIDGET_BENCH_PEER_PYTHON, else this one, if it has all of these packages."""
     python = os.environ.get(_VARIABLE, sys.executable)
     probe = [python, "-c", _PROBE, *packages]
     try:
@@ -42,11 +42,11 @@ def find(*packages: str) -> Peer | None:
 
 
 def missing(*packages: str) -> str:
-    """Why a peer is not measured, where it was not found."""
+    """Return why a peer that was not found is not measured."""
     there = "names none" if _VARIABLE in os.environ else "may name one"
     return f"it takes a Python with {' and '.join(packages)}: {_VARIABLE} {there}"
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """This process's environment for a peer's: without the checkout's packages."""
+    """Return the environment for a peer's process: this one's without the checkout's packages."""
     return {**os.environ, **extra, "PYTHONPATH": ""}

@@ -1,8 +1,8 @@
 """Pure Python in a watched cell over the same in a plain one: shows what takes the GIL.
 
 Each kernel is fresh and runs cells of the same work: a first one with a live chart, then one with and one
-without a chart, in orders that take turns, each between two plain ones, with whose mean it is compared.
-``inside`` is timed by the cell itself: without what happens before its first statement and after its last.
+without a chart, in alternating order. Each is between two plain ones and compared with their mean.
+``inside`` is timed by the cell: without the time before its first statement and after its last.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from benchmarks import peers
 from benchmarks.figures import Figure
 from benchmarks.kernels import Kernel, require_live_chart
-from benchmarks.settings import Settings, complain, environment
+from benchmarks.settings import Settings, environment, log_progress
 from benchmarks.standin import machine
 from benchmarks.statistics import alternating, median, ratios
 
@@ -49,30 +49,30 @@ _ANY_LIVE = "%%gpuwatch\n"
 
 
 @dataclass(frozen=True)
-class _Timed:
-    """One cell, in seconds: from request to reply, and its body."""
+class _CellTimes:
+    """Seconds of one cell: from request to reply, and of its body."""
 
     reply: float
     inside: float
     others: float
     """CPU time of other threads."""
     waited: float
-    """The body's time that its thread was not running in: for the GIL, or a CPU."""
+    """The part of the body's time in which its thread did not run: it waited for the GIL or a CPU."""
 
 
 @dataclass
-class _Compared:
-    """All cells of one kind over the plain ones beside them."""
+class _Ratios:
+    """The ratios of all cells of one kind over the plain ones before and after them."""
 
     reply: list[float] = field(default_factory=list)
     inside: list[float] = field(default_factory=list)
     others: list[float] = field(default_factory=list)
-    """CPU of the kernel's other threads, percent of the body's time, less the plain ones'."""
+    """CPU time of the kernel's other threads, percent of the body's time, minus the plain cells'."""
     waited: list[float] = field(default_factory=list)
-    """Time that the body's thread was kept from running, percent of the body's time, less the plain ones'.
-    The clock rate of a shared machine, which makes most of the ratios' noise, has no part in it."""
+    """Time in which the body's thread could not run, percent of the body's time, minus the plain cells'.
+    The clock rate of a shared machine, which causes most of the ratios' noise, does not affect it."""
 
-    def add(self, cell: _Timed, before: _Timed, after: _Timed) -> None:
+    def add(self, cell: _CellTimes, before: _CellTimes, after: _CellTimes) -> None:
         self.reply.append(2 * cell.reply / (before.reply + after.reply))
         self.inside.append(2 * cell.inside / (before.inside + after.inside))
         others = (before.others / before.inside + after.others / after.inside) / 2
@@ -82,14 +82,14 @@ class _Compared:
 
 
 def measure_short(settings: Settings) -> Iterator[Figure]:
-    """Measure cells of 2.4 s with 0, 1 and 8 GPUs: the time for which their thread was kept from running."""
+    """Measure cells of 2.4 s with 0, 1 and 8 GPUs: the time in which their thread could not run."""
     require_live_chart()
     cell = _CELL.format(rounds=_calibrate(_SHORT_S))
     kernels = settings.pick(4, 1)
     folders = {gpus: TemporaryDirectory() for gpus in (0, 1, 8)}
-    found = {gpus: {name: _Compared() for name in (_NOT_LIVE, _LIVE)} for gpus in folders}
+    found = {gpus: {name: _Ratios() for name in (_NOT_LIVE, _LIVE)} for gpus in folders}
     for number in range(kernels):
-        complain(f"  short cells of pure Python: kernels {number + 1} of {kernels}")
+        log_progress(f"  short cells of pure Python: kernels {number + 1} of {kernels}")
         for gpus in sorted(folders, reverse=bool(number % 2)):
             variables = environment(machine(Path(folders[gpus].name), gpus).environment())
             with Kernel(variables) as kernel:
@@ -103,10 +103,10 @@ def measure_short(settings: Settings) -> Iterator[Figure]:
         folder.cleanup()
 
 
-def _short_cells(kernel: Kernel, cell: str, pairs: int, found: dict[str, _Compared]) -> None:
+def _short_cells(kernel: Kernel, cell: str, pairs: int, found: dict[str, _Ratios]) -> None:
     kernel.run(_DEFINE)
     kernel.run("%load_ext gpuwidget")
-    _run(kernel, cell, _LIVE, _REST_S)  # The chart's libraries load before the first cell that is compared.
+    _run(kernel, cell, _LIVE, _REST_S)  # Loads the chart's libraries before the first comparison.
     before = _run(kernel, cell, None)
     for number in range(pairs):
         for name in sorted(found, reverse=bool(number % 2)):
@@ -116,7 +116,7 @@ def _short_cells(kernel: Kernel, cell: str, pairs: int, found: dict[str, _Compar
             before = after
 
 
-def _kept_figure(benchmark: str, what: str, name: str, compared: _Compared) -> Figure:
+def _kept_figure(benchmark: str, what: str, name: str, compared: _Ratios) -> Figure:
     return Figure(
         benchmark=benchmark,
         what=f"{what}, its thread kept from running",
@@ -128,12 +128,12 @@ def _kept_figure(benchmark: str, what: str, name: str, compared: _Compared) -> F
 
 
 def measure_one(settings: Settings) -> Iterator[Figure]:
-    """With one GPU."""
+    """Measure cells with one GPU."""
     return _measure(settings, 1, settings.pick(4, 2))
 
 
 def measure_eight(settings: Settings) -> Iterator[Figure]:
-    """With eight GPUs."""
+    """Measure cells with eight GPUs."""
     return _measure(settings, 8, settings.pick(6, 2))
 
 
@@ -141,11 +141,11 @@ def _measure(settings: Settings, gpus: int, kernels: int) -> Iterator[Figure]:
     require_live_chart()
     seconds = settings.pick(10, 2)
     cell = _CELL.format(rounds=_calibrate(seconds))
-    found = {name: _Compared() for name in _BARS}
+    found = {name: _Ratios() for name in _BARS}
     with TemporaryDirectory() as folder:
         variables = environment(machine(Path(folder), gpus).environment())
         for number in range(kernels):
-            complain(f"  pure Python, {gpus} GPU(s): kernel {number + 1} of {kernels}")
+            log_progress(f"  pure Python, {gpus} GPU(s): kernel {number + 1} of {kernels}")
             with Kernel(variables) as kernel:
                 _one_kernel(kernel, cell, number, found)
     for name, bar in _BARS.items():
@@ -167,12 +167,12 @@ def _measure(settings: Settings, gpus: int, kernels: int) -> Iterator[Figure]:
             yield _kept_figure(f"python-{gpus}", what, name, compared)
 
 
-def _run(kernel: Kernel, cell: str, name: str | None, rest_s: float = 0.2) -> _Timed:
+def _run(kernel: Kernel, cell: str, name: str | None, rest_s: float = 0.2) -> _CellTimes:
     ran = kernel.run(_FIRST_LINES.get(name, _ANY_LIVE) + cell, _VALUES, rest_s=rest_s)
-    return _Timed(ran.seconds, *(float(ran.values[name]) for name in _VALUES))
+    return _CellTimes(ran.seconds, *(float(ran.values[name]) for name in _VALUES))
 
 
-def _one_kernel(kernel: Kernel, cell: str, number: int, found: dict[str, _Compared]) -> None:
+def _one_kernel(kernel: Kernel, cell: str, number: int, found: dict[str, _Ratios]) -> None:
     kernel.run(_DEFINE)
     before = _run(kernel, cell, None)
     kernel.run("%load_ext gpuwidget")
@@ -187,7 +187,7 @@ def _one_kernel(kernel: Kernel, cell: str, number: int, found: dict[str, _Compar
 
 
 def _calibrate(wanted_s: float) -> int:
-    """Rounds of the loop that take ``wanted_s`` seconds here."""
+    """Return the rounds of the loop that take ``wanted_s`` seconds on this machine."""
     rounds = 1_000_000
     program = f"{_DEFINE}\nimport time\n_busy({rounds})\nt = time.perf_counter()\n_busy({rounds})\n"
     program += "print(time.perf_counter() - t)"
@@ -199,7 +199,7 @@ def _calibrate(wanted_s: float) -> int:
 
 
 def measure_peer(settings: Settings) -> Iterator[Figure]:
-    """The same with ipyexperiments, where the interpreter that GPUWIDGET_BENCH_PEER_PYTHON names has it."""
+    """Measure ipyexperiments in the same way, if the interpreter in GPUWIDGET_BENCH_PEER_PYTHON has it."""
     seconds = settings.pick(10, 2)
     what = f"{seconds} s of pure Python, ipyexperiments"
     peer = peers.find("ipyexperiments")
@@ -208,7 +208,7 @@ def measure_peer(settings: Settings) -> Iterator[Figure]:
         yield Figure(benchmark="python-peer", what=what, unit="ratio", not_measured=reason)
         return
     cell = _CELL.format(rounds=_calibrate(seconds))
-    # Not the checkout's environment: the peer's has what it needs, and the driver's GPU where there is one.
+    # The peer's environment has its packages, and the driver's GPU if there is one.
     with Kernel(peers.environment({}), peer.python) as kernel:
         kernel.run(_DEFINE)
         backend = kernel.run(_PEER_BACKEND, {"backend": "_backend"}).values["backend"].strip("'")

@@ -1,4 +1,4 @@
-"""The CPU that sampling takes, in a process that does nothing else.
+"""The CPU time of sampling, in a process that does nothing else.
 
 As a program: ``python -m benchmarks.sampling WINDOWS`` prints the CPU share of each window.
 """
@@ -23,12 +23,12 @@ _GPUS = 8
 _BAR = 0.5
 _WINDOW_S = 10.0
 _WINDOWS = 6
-"""As many as hold just one round of the sampler's slowest calls, which it makes once a minute."""
+"""Windows that contain just one round of the sampler's slowest calls, which it makes once per minute."""
 _SETTLE_S = 2.0
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Eight stand-in GPUs, with the slow calls slept and with them spun, and the real ones, if any."""
+    """Measure eight stand-in GPUs, whose slow calls sleep or spin, and the real ones, if any."""
     windows = settings.pick(_WINDOWS, 1)
     with TemporaryDirectory() as folder:
         for spun, how in ((False, "slow calls wait"), (True, "slow calls spin, an upper bound")):
@@ -52,7 +52,7 @@ def _figure(what: str, found: Mapping[str, Any], bar: float | None) -> Figure:
     }
     if found["gpus"] != _GPUS:
         details[f"% if each of {_GPUS} GPUs took as much"] = mean * _GPUS / found["gpus"]
-    # The mean, not a median of the windows: the round of slow calls falls into one of them.
+    # The mean, not the median of the windows: the round of slow calls is in one of them.
     return Figure(benchmark="sampling", what=what, unit="%", bar=bar, values=[mean], details=details)
 
 

@@ -1,4 +1,4 @@
-"""A Jupyter server to measure, with kernels, and how long it takes to answer what is no business of GPUs."""
+"""A Jupyter server to measure, with kernels, and its response time for requests unrelated to GPUs."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _KERNEL = "gpuwidget-benchmark"
 
 @dataclass(frozen=True)
 class Server:
-    """Where it listens, as host:port, and its token."""
+    """A running server: its address as host:port, and its token."""
 
     address: str
     token: str
     pid: int
 
     def start_notebooks(self, count: int) -> list[int]:
-        """The processes of so many notebooks' kernels, which do nothing but live. Raises RuntimeError."""
+        """Start ``count`` notebooks and return the process ids of their idle kernels. Raises RuntimeError."""
         for number in range(count):
             name = f"notebook-{number}.ipynb"
             wanted = {"path": name, "name": name, "type": "notebook", "kernel": {"name": _KERNEL}}
@@ -51,10 +51,10 @@ class Server:
         return {"Authorization": f"token {self.token}"}
 
     def status_times(self, window_s: float) -> list[float]:
-        """Milliseconds of each ``GET /api/status``, one after the other, for so long; at least one.
+        """Return the milliseconds of ``GET /api/status`` requests, one after another for ``window_s``.
 
-        Over one connection, as a browser keeps it. Raises OSError where it does not answer and RuntimeError
-        where it refuses.
+        At least one is made. They share one connection, as in a browser. Raises OSError where the server does
+        not answer and RuntimeError where it refuses.
         """
         connection = http.client.HTTPConnection(self.address, timeout=_READY_S)
         times: list[float] = []
@@ -76,7 +76,7 @@ class Server:
 def server(
     folder: Path, extension: str, variables: Mapping[str, str], *, python: str = sys.executable
 ) -> Iterator[Server]:
-    """A Jupyter server of ``python`` with that extension on, whose homes are new ones in ``folder``.
+    """Start a Jupyter server of ``python`` with that extension enabled, with new homes in ``folder``.
 
     ``variables`` are its whole environment otherwise.
     """

@@ -1,4 +1,4 @@
-"""What every benchmark is told, and the environment its processes run in."""
+"""The settings of every benchmark, and the environment of its processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TypeVar
 _N = TypeVar("_N", int, float)
 
 ROOT = Path(__file__).resolve().parent.parent
-"""The checkout: what is measured is the gpuwidget beside this package, where there is one."""
+"""The checkout; its gpuwidget is measured, if it has one."""
 
 
 @dataclass(frozen=True)
@@ -20,15 +20,15 @@ class Settings:
     """How thoroughly to measure."""
 
     quick: bool = False
-    """Fewer and shorter runs: shows that everything works, not how good it is."""
+    """Fewer and shorter runs: a check that everything works, not a measurement."""
 
     def pick(self, full: _N, quick: _N) -> _N:
-        """``full``, or ``quick`` where that is asked for."""
+        """Return ``quick`` for a quick run, else ``full``."""
         return quick if self.quick else full
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This process's environment for a measured one: the checkout's packages first, the driver's GPUs.
+    """Return the environment for a measured process: the checkout's packages first, the driver's GPUs.
 
     Python writes compiled files there, as it does for users; otherwise each import compiles its source again.
     """
@@ -37,6 +37,6 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**os.environ, **(extra or {}), **ours}
 
 
-def complain(text: str) -> None:
-    """Tell the person who waits how far it is."""
+def log_progress(text: str) -> None:
+    """Print progress to stderr."""
     print(text, file=sys.stderr, flush=True)

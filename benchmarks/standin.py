@@ -1,4 +1,4 @@
-"""Machines with any number of GPUs: the tests' stand-in for NVML, with the call times of a real H200."""
+"""Machines with any number of GPUs: the tests' NVML stand-in, with the call times of a real H200."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HELD_BYTES = 4 * _GIB
 
 
 def machine(folder: Path, gpus: int, *, spun: bool = False, source: Path | None = None) -> Any:
-    """A stand-in of ``gpus`` GPUs built in ``folder``; its ``environment()`` is for a measured process.
+    """Build a stand-in with ``gpus`` GPUs in ``folder``; its ``environment()`` is for a measured process.
 
     The caller holds memory on each GPU, so that a card shows them all. The calls that take more than a
     millisecond sleep for as long as the H200's do; ``spun``: they keep the CPU busy instead, which no
@@ -45,7 +45,7 @@ def machine(folder: Path, gpus: int, *, spun: bool = False, source: Path | None 
 
 
 def changing(gpus: int) -> list[str]:
-    """Lines of a scenario of ``gpus`` GPUs, each of whose readings is another each time this is called."""
+    """Return the lines of a scenario with ``gpus`` GPUs; each call returns different readings."""
     lines = [f"gpus={gpus}", "latency=h200", f"gpu.*.memory_total={140 * _GIB}", "gpu.*.power_limit=700"]
     for gpu in range(gpus):
         lines += [
@@ -73,7 +73,7 @@ def _build(source: Path, library: Path, *, spun: bool) -> None:
     options: tuple[str | Path, ...] = ("-O2", "-shared", "-fPIC")
     if spun:
         header = library.with_name("spun.h")
-        # What is left of a call's time once it does not sleep, the stand-in waits for busily.
+        # The stand-in spins for the part of a call's time in which it does not sleep.
         header.write_text("#include <unistd.h>\n#define usleep(microseconds) ((void)(microseconds))\n")
         options = (*options, "-D_GNU_SOURCE=", "-include", header)
     command = (os.environ.get("CC", "cc"), *options, "-o", library, source, "-lm", "-lpthread")

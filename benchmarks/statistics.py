@@ -8,18 +8,18 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import TypeVar
 
-__all__ = ["alternating", "lengthened", "median", "median_interval", "p95", "p99", "ratios"]
+__all__ = ["alternating", "median", "median_interval", "overhead_ratio", "p95", "p99", "ratios"]
 
 T = TypeVar("T")
 
 
 def p95(values: Sequence[float]) -> float:
-    """The 95th percentile by nearest rank; with fewer than 20 values that is the highest."""
+    """Return the 95th percentile by nearest rank; with fewer than 20 values that is the highest."""
     return _percentile(values, 95)
 
 
 def p99(values: Sequence[float]) -> float:
-    """The 99th percentile by nearest rank; with fewer than 100 values that is the highest."""
+    """Return the 99th percentile by nearest rank; with fewer than 100 values that is the highest."""
     return _percentile(values, 99)
 
 
@@ -28,10 +28,10 @@ def _percentile(values: Sequence[float], percent: int) -> float:
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """Where the median of many more runs would lie, with 95 % confidence, whatever the distribution.
+    """Return the 95 % confidence interval of the median, for any distribution.
 
-    By the order statistics between which the median falls with that probability. None for fewer than
-    six values, which bound it nowhere with that confidence.
+    It is given by order statistics. None for fewer than six values, which do not bound the median with that
+    confidence.
     """
     count = len(values)
     below = 0.0
@@ -46,9 +46,9 @@ def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def alternating(pairs: int, plain: Callable[[], T], watched: Callable[[], T]) -> list[tuple[T, T]]:
-    """``pairs`` results of both, as (plain, watched), in the order plain watched, watched plain, …
+    """Return ``pairs`` results of both, as (plain, watched), run in the order plain watched, watched plain, …
 
-    So that what drifts while it lasts (clocks, temperature, caches) favours neither.
+    So drift (clocks, temperature, caches) favours neither.
     """
     results = []
     for number in range(pairs):
@@ -62,23 +62,23 @@ def alternating(pairs: int, plain: Callable[[], T], watched: Callable[[], T]) ->
 
 
 def ratios(pairs: Sequence[tuple[float, float]]) -> list[float]:
-    """Watched over plain, pair by pair."""
+    """Return watched over plain, pair by pair."""
     return [watched / plain for plain, watched in pairs]
 
 
-def lengthened(ends: Sequence[float], disturbed: Sequence[tuple[float, float]]) -> float | None:
-    """By how much a run of steps took longer, as a ratio, for what went on beside some of them.
+def overhead_ratio(ends: Sequence[float], disturbed: Sequence[tuple[float, float]]) -> float | None:
+    """Return by which ratio a run of steps took longer because of disturbances during some of them.
 
-    The steps beside which nothing did say how long the others would have been: what drifts from run to run,
-    many times more than what is sought, is in both. Long steps are a little likelier to be among the others:
-    the ratio is rather too high than too low.
+    Undisturbed steps of the same run give the expected duration, so that drift from run to run, which is much
+    larger than the effect, cancels out. Long steps are a little likelier to be disturbed: the ratio is
+    rather too high than too low.
 
     Args:
-        ends: Moments at which steps ended, in order; each step begins where the one before ended.
-        disturbed: Beginning and end of all that went on.
+        ends: Times at which steps ended, in order; each step begins when the previous one ends.
+        disturbed: Start and end of each disturbance.
 
     Returns:
-        None where no step was left alone.
+        None where every step was disturbed.
     """
     hit: set[int] = set()
     for began, ended in disturbed:

@@ -32,7 +32,7 @@ _EPOCH = 1_700_000_000.0
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Growth of resident memory from a tenth of the ticks on."""
+    """Measure the growth of resident memory from a tenth of the ticks on."""
     ticks = settings.pick(1_000_000, 100_000)
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.ticks", str(ticks)],
@@ -53,8 +53,8 @@ def measure(settings: Settings) -> Iterator[Figure]:
     )
 
 
-class _RushingClock:
-    """Time passes as fast as the fast thread waits for it; every other thread waits in earnest."""
+class _FastForwardClock:
+    """A clock that jumps to whatever time the fast thread waits for; other threads really wait."""
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -72,10 +72,10 @@ class _RushingClock:
             SYSTEM_CLOCK.wait(condition, 0.05)
 
 
-class _Busy:
-    """A source of eight GPUs whose every reading is new, so that nothing is kept by being the same."""
+class _BusySource:
+    """A source of eight GPUs whose readings are all different, so that no cache hides a leak."""
 
-    def __init__(self, clock: _RushingClock) -> None:
+    def __init__(self, clock: _FastForwardClock) -> None:
         self._clock = clock
         self._gpus = tuple(
             Gpu(f"GPU-{index:08d}", index, None, None, "NVIDIA H200", None, 1 << 37, 0, False, "9.0")
@@ -108,7 +108,7 @@ class _Busy:
         return SlowReadings(700 * self._clock.monotonic(), 0.2, 0, None, None, {})
 
     def read_utilization_windows(self, gpu: Gpu) -> tuple[UtilizationWindow, ...]:
-        """None are kept."""
+        """Return no windows."""
         return ()
 
     def read_activity(self, gpu: Gpu) -> Activity | None:
@@ -120,17 +120,17 @@ class _Busy:
 
 
 def _tick(wanted: int) -> list[int]:
-    """Resident memory in KiB at the start and after each twentieth of ``wanted`` samples."""
-    clock = _RushingClock()
-    sampler = Sampler(_Busy(clock), clock)
+    """Return resident memory in KiB at the start and after each twentieth of ``wanted`` samples."""
+    clock = _FastForwardClock()
+    sampler = Sampler(_BusySource(clock), clock)
     run = Run(sampler, clock=clock)
     resident: list[int] = []
     done = threading.Event()
     count = 0
 
-    def look(sample: Sample) -> None:
+    def on_sample(sample: Sample) -> None:
         nonlocal count
-        # On the sampler's thread, so that no tick comes between.
+        # On the sampler's thread, so that no tick happens meanwhile.
         if count % (wanted // _LOOKS) == 0 and len(resident) <= _LOOKS:
             run.progress()
             gc.collect()
@@ -140,8 +140,8 @@ def _tick(wanted: int) -> list[int]:
             done.set()
 
     run.start()
-    # As often as the run itself is told: each of its samples is one tick.
-    with sampler.subscribe(look, memory_interval_s=0.05, activity=True):
+    # At the run's interval: each of its samples is one tick.
+    with sampler.subscribe(on_sample, memory_interval_s=0.05, activity=True):
         done.wait()
     run.end()
     run.report()

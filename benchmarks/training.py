@@ -1,4 +1,4 @@
-"""Training loops on a real GPU, watched over plain: what ``%%gpuwatch`` measures, and the cell itself."""
+"""Training loops on a real GPU, watched over plain: inside a process, and as cells of a kernel."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ _LAUNCH = _Loop("launch", "launch", "a launch-bound training loop", 1.02, 2.0, 2
 
 
 def measure_heavy(settings: Settings) -> Iterator[Figure]:
-    """A loop that keeps the GPU busy; nothing without a GPU that torch can use."""
+    """Measure a loop that keeps the GPU busy; not measured without a GPU that torch can use."""
     yield from _in_a_process(_HEAVY, settings)
     yield from _in_a_kernel(_HEAVY, settings)
 
 
 def measure_launch(settings: Settings) -> Iterator[Figure]:
-    """A loop whose steps take as long as Python takes to launch them."""
+    """Measure a loop whose steps take as long as Python takes to launch them."""
     yield from _by_steps(_LAUNCH, settings)
     yield from _in_a_process(_LAUNCH, settings)
     yield from _in_a_kernel(_LAUNCH, settings)
 
 
 def measure_lines(settings: Settings) -> Iterator[Figure]:
-    """Both loops with ``--lines`` over plain ones."""
+    """Measure both loops with ``--lines`` over plain ones."""
     for one, bar in ((_HEAVY, 1.01), (_LAUNCH, 1.15)):
         found = _loops(one, settings, "--lines")
         for place, where in ((1, "inside"), (0, "start and report included")):
@@ -95,7 +95,7 @@ def _by_steps(one: _Loop, settings: Settings) -> Iterator[Figure]:
 
 def _loops(one: _Loop, settings: Settings, *options: str) -> dict[str, Any]:
     numbers = str(settings.pick(one.pairs, 4)), str(settings.pick(one.seconds, 0.5))
-    return ask_program("benchmarks.training_loops", one.kind, *numbers, *options)
+    return run_program("benchmarks.training_loops", one.kind, *numbers, *options)
 
 
 def _in_a_kernel(one: _Loop, settings: Settings) -> Iterator[Figure]:
@@ -128,7 +128,7 @@ def _in_a_kernel(one: _Loop, settings: Settings) -> Iterator[Figure]:
 
 
 def without_a_gpu() -> str | None:
-    """Why nothing can be measured on a real GPU; None where it can."""
+    """Return why nothing can be measured on a real GPU; None where it can."""
     return _ask("-c", _PROBE).get("not_measured")
 
 
@@ -143,8 +143,8 @@ print(json.dumps({} if reason is None else {"not_measured": reason}))
 """
 
 
-def ask_program(module: str, *arguments: str) -> dict[str, Any]:
-    """What a benchmark's program prints; why it was not measured, without a GPU that torch can use."""
+def run_program(module: str, *arguments: str) -> dict[str, Any]:
+    """Return the output of a benchmark's program, or why it was not measured without a usable GPU."""
     return _ask("-c", _PROBE) or _ask("-m", module, *arguments)
 
 

@@ -1,9 +1,9 @@
-"""Two training loops on a real GPU, plain and watched, in one process; torch's one home here.
+"""Two training loops on a real GPU, plain and watched, in one process.
 
-As a program: ``python -m benchmarks.training_loops heavy|launch TIMES SECONDS [--lines|--steps]`` prints what
-it measured of so many pairs. The second of each is watched as ``%%gpuwatch`` does it, where its time went
-included, or with ``--lines`` as ``%%gpuwatch --lines`` does; the chart and the card are left out.
-``--steps``: so many loops, all watched, whose steps beside a look or a sample are compared with the others.
+As a program: ``python -m benchmarks.training_loops heavy|launch TIMES SECONDS [--lines|--steps]`` measures
+TIMES pairs of loops. The second of each pair is watched as by ``%%gpuwatch``, with the profiler, or with
+``--lines`` as by ``%%gpuwatch --lines``; there is no chart and no card. With ``--steps`` all loops are
+watched, and the steps during a stack sample or a GPU sample are compared with the others.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from benchmarks.statistics import alternating, lengthened
+from benchmarks.statistics import alternating, overhead_ratio
 from gpuwidget.kernel.attribution.line_memory import LineCollector
 from gpuwidget.kernel.cells.watch_api import new_run
 from gpuwidget.kernel.shell.user_code import UserCode
@@ -39,7 +39,7 @@ _CODE = compile("taken = loop(step, steps)\n", _CELL, "exec")
 
 
 def heavy() -> Step:
-    """A step of a transformer's feed-forward blocks in bf16: milliseconds of large matrix products."""
+    """Return a step of a transformer's feed-forward blocks in bf16: milliseconds of large matrix products."""
     width, tokens = 4096, 4096
     blocks = [
         torch.nn.Sequential(
@@ -54,7 +54,7 @@ def heavy() -> Step:
 
 
 def launch() -> Step:
-    """A step of a model so small that the GPU waits for Python to launch its kernels."""
+    """Return a step of a model so small that the GPU waits for Python to launch its kernels."""
     layers: list[torch.nn.Module] = []
     for _ in range(6):
         layers += [torch.nn.Linear(64, 64), torch.nn.ReLU()]
@@ -75,7 +75,7 @@ def _training(model: torch.nn.Module, inputs: torch.Tensor, dtype: torch.dtype) 
 
 
 def loop(step: Step, steps: int) -> float:
-    """Seconds that ``steps`` take, until the GPU has done them."""
+    """Return the seconds of ``steps`` steps, until the GPU has finished them."""
     began = time.perf_counter()
     for _ in range(steps):
         step()
@@ -84,7 +84,7 @@ def loop(step: Step, steps: int) -> float:
 
 
 def steps_for(step: Step, seconds: float) -> int:
-    """How many steps take ``seconds``, once the GPU is warm."""
+    """Return how many steps take ``seconds``, with a warm GPU."""
     loop(step, 50)
     probe = 50
     while (took := loop(step, probe)) < min(1.0, seconds):
@@ -100,7 +100,7 @@ def _steps(kind: str, seconds: float) -> tuple[Step, int]:
 def measure_pairs(
     kind: str, pairs: int, seconds: float, collector: Callable[[], Collector]
 ) -> dict[str, Any]:
-    """Seconds of each plain and watched loop; the watched also from the inside, without start and report."""
+    """Return the seconds of each plain and watched loop; of the watched also without start and report."""
     step, steps = _steps(kind, seconds)
     seen: list[dict[str, Any]] = []
     names: dict[str, Any] = {"loop": loop, "step": step, "steps": steps}
@@ -119,7 +119,7 @@ def measure_pairs(
         report = run.report()
         whole = time.perf_counter() - began
         assert report is not None
-        seen.append({**_seen(report), "report_s": whole - (ended - began)})
+        seen.append({**_report_figures(report), "report_s": whole - (ended - began)})
         return whole, names["taken"]
 
     watched()
@@ -129,13 +129,13 @@ def measure_pairs(
 
 
 _SAMPLE_S = 0.001
-"""How long before it is handed over a sample may have begun; more than one of a single GPU takes."""
+"""How long before its callback a GPU sample may have begun; more than it takes for a single GPU."""
 _WAKING_S = 3e-5
-"""How long before it is intervals a look may have begun to wait for the interpreter."""
+"""How long before its start a stack sample may have begun to wait for the GIL."""
 
 
 class _LoggingProfiler(SamplingProfiler):
-    """Notes when it looks."""
+    """Logs when it samples."""
 
     intervals: list[tuple[float, float]]
 
@@ -146,23 +146,23 @@ class _LoggingProfiler(SamplingProfiler):
 
 
 def measure_steps(kind: str, runs: int, seconds: float) -> dict[str, Any]:
-    """What looks and samples took of watched loops, each as a ratio, from the steps of the same loop.
+    """Return the cost of stack and GPU samples in watched loops, as ratios, from the steps of the same loop.
 
-    Without what the sampler's slow calls take, on a thread of their own: nothing tells when they are made.
+    Without the sampler's slow calls on another thread, whose times are unknown.
     """
     step, steps = _steps(kind, seconds)
     ends: list[float] = []
 
-    def noting() -> None:
+    def logged_step() -> None:
         step()
         ends.append(time.perf_counter())
 
-    names: dict[str, Any] = {"loop": loop, "step": noting, "steps": steps}
+    names: dict[str, Any] = {"loop": loop, "step": logged_step, "steps": steps}
 
     def watched() -> tuple[float | None, int]:
         intervals: list[tuple[float, float]] = []
 
-        def note_sample(_: Sample) -> None:
+        def log_sample(_: Sample) -> None:
             now = time.perf_counter()
             intervals.append((now - _SAMPLE_S, now))
 
@@ -170,14 +170,14 @@ def measure_steps(kind: str, runs: int, seconds: float) -> dict[str, Any]:
         collector.intervals = intervals
         ends.clear()
         run = new_run(RunOptions(), None, None, [collector])
-        with process_sampler().subscribe(note_sample, memory_interval_s=MEMORY_INTERVAL_S):
+        with process_sampler().subscribe(log_sample, memory_interval_s=MEMORY_INTERVAL_S):
             run.start()
             exec(_CODE, names)
             run.end()
         run.report()
-        return lengthened(ends, intervals), len(intervals)
+        return overhead_ratio(ends, intervals), len(intervals)
 
-    watched()  # meets everything for the first time
+    watched()  # warm-up
     found = [watched() for _ in range(runs)]
     return {
         "ratios": [ratio for ratio, _ in found if ratio is not None],
@@ -186,8 +186,8 @@ def measure_steps(kind: str, runs: int, seconds: float) -> dict[str, Any]:
     }
 
 
-def _seen(report: Report) -> dict[str, Any]:
-    """That it was watched: what the report knows."""
+def _report_figures(report: Report) -> dict[str, Any]:
+    """Return figures of the report that prove that the loop was watched."""
     return {
         "gpus_shown": sum(gpu.shown for gpu in report.gpus),
         "looks": report.time.samples if report.time is not None else 0,
@@ -214,7 +214,7 @@ def _memory_by_line() -> Collector:
 
 
 def main() -> None:
-    """Measure as the command line says."""
+    """Measure according to the command line and print the results."""
     kind, times, seconds, *options = sys.argv[1:]
     if "--steps" in options:
         result = measure_steps(kind, int(times), float(seconds))

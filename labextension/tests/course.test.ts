@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import { Course, emptyLine, type Moments } from '../src/dashboard/course';
 import type { MetricName } from '../src/dashboard/metrics';
-import type { Course as Told, Sample, Steps } from '../src/wire';
+import type { MetricHistory as Told, Sample, MetricSeries } from '../src/wire';
 import { reading, sample } from './fakes';
 
 const METRICS: readonly MetricName[] = ['utilization', 'tensor'];
@@ -11,7 +11,7 @@ const METRICS: readonly MetricName[] = ['utilization', 'tensor'];
 function told(
   step: number,
   t: readonly number[],
-  utilization: Partial<Steps> & Pick<Steps, 'mean'>,
+  utilization: Partial<MetricSeries> & Pick<MetricSeries, 'mean'>,
   changes: Partial<Told> = {}
 ): Told {
   return {

@@ -2,9 +2,9 @@ import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
 import { csv, field, fileName } from '../src/dashboard/csv';
-import type { Course } from '../src/wire';
+import type { MetricHistory } from '../src/wire';
 
-const COURSE: Course = {
+const COURSE: MetricHistory = {
   since: 0,
   until: 10,
   step_s: 2,

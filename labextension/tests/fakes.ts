@@ -6,10 +6,10 @@ import type { Timers } from '../src/timers';
 import {
   STREAM_SCHEMA,
   type Gpu,
-  type GpuUsage,
-  type Hello,
+  type GpuMemoryOwnership,
+  type InitialMessage,
   type History,
-  type Holding,
+  type MemoryHolder,
   type KernelGpu,
   type KernelReply,
   type KernelRequest,
@@ -18,7 +18,7 @@ import {
   type Sample,
   type ServerKernel,
   type Switch,
-  type Usage
+  type MemoryOwnership
 } from '../src/wire';
 
 export const GIB = 1024 ** 3;
@@ -227,7 +227,7 @@ export function history(t: readonly number[], utilization: readonly (number | nu
   };
 }
 
-export function hello(changes: Partial<Hello> = {}): Hello {
+export function hello(changes: Partial<InitialMessage> = {}): InitialMessage {
   return {
     type: 'hello',
     schema: STREAM_SCHEMA,
@@ -316,7 +316,7 @@ export function serverKernel(id: string, changes: Partial<ServerKernel> = {}): S
 }
 
 /** Somebody who holds so many GiB. */
-export function holding(gib: number | null, changes: Partial<Holding> = {}): Holding {
+export function holding(gib: number | null, changes: Partial<MemoryHolder> = {}): MemoryHolder {
   return {
     kernel: null,
     terminal: null,
@@ -332,12 +332,16 @@ export function holding(gib: number | null, changes: Partial<Holding> = {}): Hol
 
 export function gpuUsage(
   index: number,
-  holdings: readonly Holding[],
-  changes: Partial<GpuUsage> = {}
-): GpuUsage {
+  holdings: readonly MemoryHolder[],
+  changes: Partial<GpuMemoryOwnership> = {}
+): GpuMemoryOwnership {
   return { uuid: `GPU-${String(index)}`, holdings, unattributed: 0, reason: null, means: [], ...changes };
 }
 
-export function usage(kernels: readonly ServerKernel[], gpus: readonly GpuUsage[], time = 1000): Usage {
+export function usage(
+  kernels: readonly ServerKernel[],
+  gpus: readonly GpuMemoryOwnership[],
+  time = 1000
+): MemoryOwnership {
   return { type: 'usage', time, kernels, gpus };
 }

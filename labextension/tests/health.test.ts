@@ -4,16 +4,16 @@ import { test } from 'node:test';
 import { Health, type Examination, type ServerDoctor } from '../src/health/health';
 import { asJson, commandIn, healthSummary } from '../src/health/words';
 import { Kernels } from '../src/kernel/kernels';
-import type { Doctor, Link } from '../src/wire';
+import type { Diagnosis, Check } from '../src/wire';
 import { FakeKernel, FakeTimers, ok, settled, trans } from './fakes';
 
 const SILENCE = 'The kernel did not answer.';
 
-function link(id: string, status: Link['status'] = 'ok'): Link {
+function link(id: string, status: Check['status'] = 'ok'): Check {
   return { id, title: id, status, found: '', reason: null, remedy: null, command: null, evidence: {} };
 }
 
-function doctor(...links: Link[]): Doctor {
+function doctor(...links: Check[]): Diagnosis {
   return {
     schema: 1,
     version: '0.1.0',
@@ -28,16 +28,16 @@ function doctor(...links: Link[]): Doctor {
   };
 }
 
-function examined(...links: Link[]): Examination {
+function examined(...links: Check[]): Examination {
   return { kind: 'examined', doctor: doctor(...links) };
 }
 
 /** A server whose answers are the test's. */
 class FakeDoctor implements ServerDoctor {
   asked = 0;
-  answer: Promise<Doctor> = Promise.resolve(doctor(link('torch')));
+  answer: Promise<Diagnosis> = Promise.resolve(doctor(link('torch')));
 
-  examine(): Promise<Doctor> {
+  examine(): Promise<Diagnosis> {
     this.asked++;
     return this.answer;
   }
@@ -167,7 +167,7 @@ test('a remedy without a command is a sentence', () => {
   // A kernel with an older gpuwidget sends none.
   const { command, ...older } = { ...link('torch'), remedy: 'Install it: pip install torch.' };
   assert.equal(command, null);
-  assert.equal(commandIn(older as Link), null);
+  assert.equal(commandIn(older as Check), null);
 });
 
 test('JSON is what the command line writes', () => {

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import { Hints, type Hint, type Thresholds } from '../src/holders/hints';
 import { GIB, gpuUsage, holding, reading, sample, serverKernel, usage } from './fakes';
-import type { GpuUsage, ServerKernel } from '../src/wire';
+import type { GpuMemoryOwnership, ServerKernel } from '../src/wire';
 
 const HOUR = 3600;
 const NOW = 100_000;
@@ -13,7 +13,7 @@ const THRESHOLDS: Thresholds = { idle: 2 * HOUR, memory: GIB, utilization: 30, w
 function hints(
   said: Hints,
   kernels: readonly ServerKernel[],
-  gpus: readonly GpuUsage[],
+  gpus: readonly GpuMemoryOwnership[],
   time = NOW,
   thresholds = THRESHOLDS
 ): Hint[] {
@@ -22,7 +22,13 @@ function hints(
 }
 
 /** What is said of one GPU after so many seconds in which the page has looked every five. */
-function watched(said: Hints, kernel: ServerKernel, held: GpuUsage, from: number, seconds: number): Hint[] {
+function watched(
+  said: Hints,
+  kernel: ServerKernel,
+  held: GpuMemoryOwnership,
+  from: number,
+  seconds: number
+): Hint[] {
   let found: Hint[] = [];
   for (let time = from; time <= from + seconds; time += 5) {
     found = hints(said, [kernel], [held], time);
@@ -35,7 +41,7 @@ function idle(id: string, hours: number): ServerKernel {
 }
 
 /** Means of the last 10, 30 and 60 minutes. */
-function means(...percent: (number | null)[]): Partial<GpuUsage> {
+function means(...percent: (number | null)[]): Partial<GpuMemoryOwnership> {
   return {
     means: [600, 1800, 3600].map((seconds, place) => ({ seconds, utilization: percent[place] ?? null }))
   };
@@ -105,7 +111,8 @@ test('a GPU that did little for long is told with the longest window that says s
 });
 
 test('without evidence nothing is said of a GPU', () => {
-  const silent = (held: GpuUsage, kernel = BUSY): Hint[] => watched(new Hints(), kernel, held, NOW, 3600);
+  const silent = (held: GpuMemoryOwnership, kernel = BUSY): Hint[] =>
+    watched(new Hints(), kernel, held, NOW, 3600);
   assert.deepEqual(silent(gpuUsage(0, JOB, means(11, null, null))), []);
   assert.deepEqual(silent(gpuUsage(0, JOB, means(11, 30, 11))), []);
   assert.deepEqual(silent(gpuUsage(0, JOB)), []);
@@ -141,7 +148,7 @@ test('a notebook that was idle all hour is not blamed with its next cell', () =>
 test('what is said of a GPU stands for a minute, so that no cell and no percent has the panel jump', () => {
   const said = new Hints();
   watched(said, BUSY, LOW, NOW, 1800);
-  const after = (seconds: number, kernel: ServerKernel, held: GpuUsage): unknown[] =>
+  const after = (seconds: number, kernel: ServerKernel, held: GpuMemoryOwnership): unknown[] =>
     slack(hints(said, [kernel], [held], NOW + 1800 + seconds));
   assert.deepEqual(after(5, BUSY, gpuUsage(0, JOB, means(5, 30.1, 5))), [[5, 1800]]);
   assert.deepEqual(after(10, BUSY, LOW), [[5, 1800]]);

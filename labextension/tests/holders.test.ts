@@ -7,13 +7,13 @@ import { segments } from '../src/holders/segments';
 import { kernelName, roughly, stateOf, titleOf } from '../src/holders/words';
 import { Model, shares } from '../src/stream/model';
 import { GIB, gpu, gpuUsage, holding, kernelGpu, reading, sample, serverKernel, trans, usage } from './fakes';
-import type { GpuUsage, ServerKernel } from '../src/wire';
+import type { GpuMemoryOwnership, ServerKernel } from '../src/wire';
 
 const TRAIN = serverKernel('train');
 const EVAL = serverKernel('eval');
 
 function holders(
-  said: GpuUsage,
+  said: GpuMemoryOwnership,
   front: string | null = null,
   kernels: readonly ServerKernel[] = [TRAIN, EVAL]
 ): Holder[] {
@@ -239,7 +239,7 @@ test('before the server has said who holds what, the bar is as the notebook says
   ]);
 });
 
-function held(...gpus: readonly GpuUsage[]): Model {
+function held(...gpus: readonly GpuMemoryOwnership[]): Model {
   const model = new Model();
   model.take({
     type: 'sample',

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import { Loader } from '../src/dashboard/loader';
 import type { CourseQuery, CourseServer } from '../src/stream/server';
-import type { Course } from '../src/wire';
+import type { MetricHistory } from '../src/wire';
 import { FakeTimers, sample, settled } from './fakes';
 
 const LIVE = { span: { seconds: 300 }, metrics: ['utilization'], points: 400 } as const;
@@ -11,9 +11,10 @@ const LIVE = { span: { seconds: 300 }, metrics: ['utilization'], points: 400 } a
 /** A server that answers when told. */
 class Held implements CourseServer {
   readonly asked: CourseQuery[] = [];
-  private readonly waiting: { resolve: (course: Course) => void; reject: (error: unknown) => void }[] = [];
+  private readonly waiting: { resolve: (course: MetricHistory) => void; reject: (error: unknown) => void }[] =
+    [];
 
-  course(query: CourseQuery): Promise<Course> {
+  course(query: CourseQuery): Promise<MetricHistory> {
     this.asked.push(query);
     return new Promise((resolve, reject) => this.waiting.push({ resolve, reject }));
   }

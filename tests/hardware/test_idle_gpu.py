@@ -29,10 +29,10 @@ def test_known_loops(kind: str) -> None:
     """Loops of 300 ms: each line's share and the GPU's activity there within 5 points, nothing untold."""
     share, activity, untold = run_program(
         f"""
-        from benchmarks.idle import errors_of
+        from benchmarks.idle import profile_errors
         from benchmarks.idle_patterns import measure
         found = measure({kind!r}, 0.3, 4.0)
-        result = errors_of(found["said"], found["truth"])
+        result = profile_errors(found["said"], found["truth"])
         """
     )
     assert share <= 5.0
@@ -44,10 +44,10 @@ def test_a_fast_loop_is_not_told_wrongly() -> None:
     """Of a loop of 30 ms in pure Python, whatever is told is right."""
     share, activity, _ = run_program(
         """
-        from benchmarks.idle import errors_of
+        from benchmarks.idle import profile_errors
         from benchmarks.idle_patterns import measure
         found = measure("pure Python", 0.03, 5.0)
-        result = errors_of(found["said"], found["truth"])
+        result = profile_errors(found["said"], found["truth"])
         """
     )
     assert share <= 6.0

@@ -116,7 +116,8 @@ def test_an_interrupt_while_it_waits(busy: Kernel, body: str) -> None:
 def test_a_cell_whose_memory_can_not_be_checked(busy: Kernel, cell: str) -> None:
     """If gpuwidget's check fails, the cell is skipped with one line, and the next cell runs."""
     busy.setup(
-        "ran = False\nfrom gpuwidget.kernel.cells import wait_for_memory as w\nw.targets = lambda *_: 1 / 0"
+        "ran = False\nfrom gpuwidget.kernel.cells import wait_for_memory as w\n"
+        "w.find_target_gpus = lambda *_: 1 / 0"
     )
     assert_skipped(busy.run(cell), "(ZeroDivisionError: division by zero)")
     assert busy.value("ran") == "False"

@@ -15,7 +15,7 @@ from gpuwidget.pytorch.device_switch import DEVICE_SWITCH, cuda_index
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class TargetGpu:
     """One GPU that a cell is about to use."""
 
     gpu: Gpu
@@ -23,7 +23,7 @@ class Target:
     """The N of ``cuda:N`` in this process; None if unknown."""
 
 
-def targets(options: WatchOptions, sample: Sample | None) -> tuple[list[Target], str]:
+def find_target_gpus(options: WatchOptions, sample: Sample | None) -> tuple[list[TargetGpu], str]:
     """Return the GPUs and how they were chosen, for a message. Raise OptionError if they are unknown.
 
     The first of these that is set: the cell's ``--device``, its ``--gpu``, torch's default device, the
@@ -72,7 +72,7 @@ def _order(sample: Sample) -> Sequence[str] | None:
     return found
 
 
-def _of_device(device: str, order: Sequence[str] | None, gpus: Sequence[Gpu]) -> Target:
+def _of_device(device: str, order: Sequence[str] | None, gpus: Sequence[Gpu]) -> TargetGpu:
     index = cuda_index(device)
     if index is None:
         raise OptionError(f"--device {device} is no GPU: leave --need out, or name one.")
@@ -81,6 +81,6 @@ def _of_device(device: str, order: Sequence[str] | None, gpus: Sequence[Gpu]) ->
     return _target(order[index], order, gpus)
 
 
-def _target(uuid: str, order: Sequence[str] | None, gpus: Sequence[Gpu]) -> Target:
+def _target(uuid: str, order: Sequence[str] | None, gpus: Sequence[Gpu]) -> TargetGpu:
     gpu = next(gpu for gpu in gpus if gpu.uuid == uuid)
-    return Target(gpu, order.index(uuid) if order is not None and uuid in order else None)
+    return TargetGpu(gpu, order.index(uuid) if order is not None and uuid in order else None)

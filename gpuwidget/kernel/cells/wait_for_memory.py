@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuwidget.kernel.cells.options import WatchOptions
-from gpuwidget.kernel.cells.target_gpus import Target, targets
+from gpuwidget.kernel.cells.target_gpus import TargetGpu, find_target_gpus
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.device_choices import free_memory
 from gpuwidget.kernel.shell.interrupts import InterruptState, ignore_interrupts
@@ -95,7 +95,7 @@ class MemoryWait:
     def _wait(self, state: InterruptState) -> str | None:
         self._sampler.wait_until_open(OPEN_TIMEOUT_S)
         sample = self._read()
-        found, chosen_as = targets(self._options, sample)
+        found, chosen_as = find_target_gpus(self._options, sample)
         recorded = ", a recording" if sample is not None and sample.origin.recorded else ""
         gpus = [target.gpu for target in found]
         wanted = f"{units.memory(self._need)} free on {_names(gpus)} ({chosen_as}{recorded})"
@@ -200,7 +200,7 @@ def _check_possible(need: int, wanted: str, gpus: Sequence[Gpu]) -> None:
             )
 
 
-def _gpu_memory(target: Target, need: int, sample: Sample | None, requested: float) -> _GpuMemory:
+def _gpu_memory(target: TargetGpu, need: int, sample: Sample | None, requested: float) -> _GpuMemory:
     """Return the GPU's memory from a reading that is not older than ``requested`` (epoch seconds)."""
     reading = next((one for one in sample.readings if one.uuid == target.gpu.uuid), None) if sample else None
     if reading is None:
@@ -225,7 +225,7 @@ def _holders(reading: Reading) -> tuple[str, ...]:
     return (*named[:_MAX_HOLDERS], *([f"{more} more"] if more > 0 else []))
 
 
-def _returnable_cache(target: Target) -> int:
+def _returnable_cache(target: TargetGpu) -> int:
     """Return the bytes that torch holds in this process without a tensor in them."""
     if target.cuda_index is None:
         return 0

@@ -1,4 +1,4 @@
-import type { Course as Told, Sample } from '../wire';
+import type { MetricHistory as Told, Sample } from '../wire';
 import { valueOf, type MetricName } from './metrics';
 
 /** One quantity of one GPU; NaN is unknown. */

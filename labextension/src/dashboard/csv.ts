@@ -1,4 +1,4 @@
-import type { Course } from '../wire';
+import type { MetricHistory } from '../wire';
 import { kindOf, type Kind, type MetricName } from './metrics';
 
 const UNITS: Readonly<Record<Kind, string>> = {
@@ -21,7 +21,7 @@ export interface Named {
  * What the server told as a table: a row a step, and for each GPU and metric the mean, the lowest and the highest value
  * of it. What is not known is empty.
  */
-export function csv(course: Course, gpus: readonly Named[], metrics: readonly MetricName[]): string {
+export function csv(course: MetricHistory, gpus: readonly Named[], metrics: readonly MetricName[]): string {
   const header = ['time (ISO 8601)', 'time (epoch s)', 'step (s)', 'samples'];
   const columns: (readonly (number | null)[])[] = [];
   for (const { uuid, name } of gpus) {

@@ -2,23 +2,23 @@ import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { Kernel } from '../kernel/kernel';
 import type { Kernels } from '../kernel/kernels';
-import type { Doctor } from '../wire';
+import type { Diagnosis } from '../wire';
 
 /** What is known of one environment. */
 export type Examination =
   | { readonly kind: 'unasked' }
-  | { readonly kind: 'asking'; readonly before: Doctor | null }
+  | { readonly kind: 'asking'; readonly before: Diagnosis | null }
   | { readonly kind: 'failed'; readonly reason: string }
-  | { readonly kind: 'examined'; readonly doctor: Doctor };
+  | { readonly kind: 'examined'; readonly doctor: Diagnosis };
 
 /** The doctor of the Jupyter server. */
 export interface ServerDoctor {
   /** Its diagnosis. Rejected with the reason, as a sentence to show. */
-  examine(): Promise<Doctor>;
+  examine(): Promise<Diagnosis>;
 }
 
 /** What the doctor has said; while it looks again, what it said before. */
-export function diagnosis(known: Examination | null): Doctor | null {
+export function diagnosis(known: Examination | null): Diagnosis | null {
   return known?.kind === 'examined' ? known.doctor : known?.kind === 'asking' ? known.before : null;
 }
 

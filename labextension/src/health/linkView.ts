@@ -1,12 +1,12 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { element } from '../ui/dom';
-import type { Link } from '../wire';
+import type { Check } from '../wire';
 import { CopyButton, type Copy } from './copyButton';
 import { commandIn, statusWord, SYMBOLS } from './words';
 
 /** One link of the chain: a line, and below it what was found. What is not well is unfolded. */
-export function linkView(trans: TranslationBundle, link: Link, copy: Copy): HTMLElement {
+export function linkView(trans: TranslationBundle, link: Check, copy: Copy): HTMLElement {
   const { status, title, found, reason, remedy, evidence } = link;
   const symbol = element('span', 'link-symbol', SYMBOLS[status]);
   symbol.setAttribute('aria-hidden', 'true');
@@ -40,7 +40,7 @@ export function linkView(trans: TranslationBundle, link: Link, copy: Copy): HTML
 }
 
 /** The one thing to do; a command in it stands apart, with a button that copies it. */
-function remedyView(trans: TranslationBundle, link: Link, remedy: string, copy: Copy): HTMLElement[] {
+function remedyView(trans: TranslationBundle, link: Check, remedy: string, copy: Copy): HTMLElement[] {
   const found = commandIn(link);
   const label = element('b', '', trans.__('Do: '));
   if (found === null) {

@@ -2,7 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { element, setAttribute, Text } from '../ui/dom';
 import { moment } from '../ui/format';
-import type { Doctor } from '../wire';
+import type { Diagnosis } from '../wire';
 import { CopyButton, type Copy } from './copyButton';
 import { diagnosis, type Examination } from './health';
 import { linkView } from './linkView';
@@ -16,7 +16,7 @@ export class PlaceView {
   private readonly chain = element('div', 'chain');
   private readonly about = new Text('place-about', 'div');
   private readonly json: CopyButton;
-  private shown: Doctor | null = null;
+  private shown: Diagnosis | null = null;
 
   constructor(
     private readonly trans: TranslationBundle,

@@ -2,7 +2,7 @@ import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import type { Doctor } from '../wire';
+import type { Diagnosis } from '../wire';
 import type { ServerDoctor } from './health';
 
 const DOCTOR = 'gpuwidget/api/doctor';
@@ -18,7 +18,7 @@ export class JupyterServerDoctor implements ServerDoctor {
   constructor(private readonly trans: TranslationBundle) {}
 
   /** Its diagnosis. Rejected with the reason, as a sentence to show. */
-  async examine(): Promise<Doctor> {
+  async examine(): Promise<Diagnosis> {
     const { trans } = this;
     const url = URLExt.join(this.settings.baseUrl, DOCTOR);
     let response: Response;
@@ -33,7 +33,7 @@ export class JupyterServerDoctor implements ServerDoctor {
       throw new Error(trans.__('The server did not answer. See whether it still runs, and look again.'));
     }
     if (response.ok) {
-      return (await response.json()) as Doctor;
+      return (await response.json()) as Diagnosis;
     }
     if (OTHER_VERSION.includes(response.status)) {
       throw new Error(trans.__("The server's gpuwidget is older than this page: restart the server."));

@@ -1,10 +1,10 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import type { Doctor, Link } from '../wire';
+import type { Diagnosis, Check } from '../wire';
 import type { Examination } from './health';
 
 /** A sign beside each word: colour alone would tell nothing to some. */
-export const SYMBOLS: Readonly<Record<Link['status'], string>> = {
+export const SYMBOLS: Readonly<Record<Check['status'], string>> = {
   ok: '✓',
   broken: '✕',
   warning: '▲',
@@ -13,7 +13,7 @@ export const SYMBOLS: Readonly<Record<Link['status'], string>> = {
 };
 
 /** How it stands with a link, in a word. */
-export function statusWord(trans: TranslationBundle, status: Link['status']): string {
+export function statusWord(trans: TranslationBundle, status: Check['status']): string {
   switch (status) {
     case 'ok':
       return trans.__('found');
@@ -32,7 +32,7 @@ export function statusWord(trans: TranslationBundle, status: Link['status']): st
 export function healthSummary(
   trans: TranslationBundle,
   examinations: readonly (Examination | null)[]
-): readonly [Link['status'] | null, string] {
+): readonly [Check['status'] | null, string] {
   const known = examinations.filter(one => one !== null);
   if (known.some(({ kind }) => kind === 'asking')) {
     return [null, trans.__('looking…')];
@@ -71,13 +71,13 @@ export function healthSummary(
 }
 
 /** The links with one of these statuses, each once whoever has it. */
-function titles(doctors: readonly Doctor[], statuses: readonly Link['status'][]): string[] {
+function titles(doctors: readonly Diagnosis[], statuses: readonly Check['status'][]): string[] {
   const links = doctors.flatMap(({ links }) => links).filter(({ status }) => statuses.includes(status));
   return [...new Map(links.map(({ id, title }) => [id, title])).values()];
 }
 
 /** A remedy around the command in it; null where it has none. */
-export function commandIn({ remedy, command }: Pick<Link, 'remedy' | 'command'>): {
+export function commandIn({ remedy, command }: Pick<Check, 'remedy' | 'command'>): {
   readonly before: string;
   readonly command: string;
   readonly after: string;
@@ -91,6 +91,6 @@ export function commandIn({ remedy, command }: Pick<Link, 'remedy' | 'command'>)
 }
 
 /** As `gpuwidget doctor --json` writes it, which `--diff` reads again. */
-export function asJson(doctor: Doctor): string {
+export function asJson(doctor: Diagnosis): string {
   return `${JSON.stringify(doctor, null, 2)}\n`;
 }

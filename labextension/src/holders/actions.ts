@@ -5,7 +5,7 @@ import { kernelKind, type Holder } from './holders';
 import type { Model } from '../stream/model';
 import { gpuNumber, memory } from '../ui/format';
 import { kernelName } from './words';
-import type { Gpu, Holding, ServerKernel } from '../wire';
+import type { Gpu, MemoryHolder, ServerKernel } from '../wire';
 
 /** What an action is about: one of the server's kernels or terminals; nobody else's process can be touched. */
 export interface Target {
@@ -35,7 +35,7 @@ export function targetOf({ kernel, holding }: Holder): Target | null {
 /** What one kernel holds on one GPU. */
 export interface Held {
   readonly gpu: Gpu;
-  readonly holding: Holding;
+  readonly holding: MemoryHolder;
 }
 
 /** What a kernel holds on each GPU, as far as the server has said; what is in a MIG slice once. */

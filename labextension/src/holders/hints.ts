@@ -1,6 +1,6 @@
 import { holdersOf, kernelsOf, type Holder } from './holders';
 import { isGap } from '../stream/gap';
-import type { Gpu, GpuUsage, Sample, ServerKernel, Usage } from '../wire';
+import type { Gpu, GpuMemoryOwnership, Sample, ServerKernel, MemoryOwnership } from '../wire';
 
 /** When something is pointed out. */
 export interface Thresholds {
@@ -54,7 +54,7 @@ export class Hints {
   private newest = NaN;
 
   /** What is to be said of `usage` at the time of `sample`, with `interval` from one to the next. */
-  of(usage: Usage, sample: Sample, interval: number, thresholds: Thresholds): Hint[] {
+  of(usage: MemoryOwnership, sample: Sample, interval: number, thresholds: Thresholds): Hint[] {
     const { time } = sample;
     if (isGap(this.newest, time, interval)) {
       this.working = new Map();
@@ -129,7 +129,7 @@ export class Hints {
 
 interface On {
   readonly gpu: Gpu;
-  readonly held: GpuUsage;
+  readonly held: GpuMemoryOwnership;
   readonly holders: readonly Holder[];
 }
 
@@ -143,7 +143,7 @@ function works({ kind, kernel, memory }: Holder): boolean {
 }
 
 function idle(
-  usage: Usage,
+  usage: MemoryOwnership,
   on: readonly On[],
   now: number,
   { idle: least, memory: leastMemory }: Thresholds

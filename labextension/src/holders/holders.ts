@@ -1,4 +1,4 @@
-import type { GpuUsage, Holding, ServerKernel, Usage } from '../wire';
+import type { GpuMemoryOwnership, MemoryHolder, ServerKernel, MemoryOwnership } from '../wire';
 
 /** What kind of thing holds memory. */
 export type HolderKind = 'notebook' | 'console' | 'kernel' | 'terminal' | 'process' | 'unattributed';
@@ -13,7 +13,7 @@ export interface Holder {
   /** The server's kernel, null where it is none or is not known any more. */
   readonly kernel: ServerKernel | null;
   /** What was said of it, null for what belongs to nobody known. */
-  readonly holding: Holding | null;
+  readonly holding: MemoryHolder | null;
   /** Bytes, null where nobody says. */
   readonly memory: number | null;
 }
@@ -24,7 +24,7 @@ const CLEARLY_BYTES = 64 * 1024 ** 2;
 
 /** All that hold memory on one GPU, as the server listed them; what belongs to nobody known comes last. */
 export function holdersOf(
-  { holdings, unattributed, reason }: GpuUsage,
+  { holdings, unattributed, reason }: GpuMemoryOwnership,
   kernels: ReadonlyMap<string, ServerKernel>,
   front: string | null
 ): Holder[] {
@@ -77,7 +77,7 @@ export function arranged(holders: readonly Holder[], before: readonly string[]):
 }
 
 /** The kernels of `usage` by their id. */
-export function kernelsOf(usage: Usage | null): ReadonlyMap<string, ServerKernel> {
+export function kernelsOf(usage: MemoryOwnership | null): ReadonlyMap<string, ServerKernel> {
   return new Map(usage?.kernels.map(kernel => [kernel.id, kernel]));
 }
 
@@ -100,7 +100,7 @@ function rankOf({ here, kind }: Holder): number {
   return here ? 0 : kind === 'unattributed' ? 2 : 1;
 }
 
-function keyOf({ kernel, terminal, pid }: Holding, place: number): string {
+function keyOf({ kernel, terminal, pid }: MemoryHolder, place: number): string {
   if (kernel !== null) {
     return `kernel ${kernel}`;
   }
@@ -110,7 +110,7 @@ function keyOf({ kernel, terminal, pid }: Holding, place: number): string {
   return pid === null ? `place ${String(place)}` : `pid ${String(pid)}`;
 }
 
-function kindOf(holding: Holding, kernel: ServerKernel | null): HolderKind {
+function kindOf(holding: MemoryHolder, kernel: ServerKernel | null): HolderKind {
   if (holding.kernel !== null) {
     return kernelKind(kernel);
   }

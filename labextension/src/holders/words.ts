@@ -2,7 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { duration } from '../ui/format';
 import { kernelKind, type Holder } from './holders';
-import type { Holding, ServerKernel } from '../wire';
+import type { MemoryHolder, ServerKernel } from '../wire';
 
 /** Idle for less than this is not worth a figure. */
 const WORTH_SAYING_S = 60;
@@ -37,7 +37,7 @@ export function titleOf(
 }
 
 /** Its program and arguments on one line, empty where they are unknown. */
-function commandOf(holding: Holding | null): string {
+function commandOf(holding: MemoryHolder | null): string {
   return [holding?.program, holding?.arguments].filter(Boolean).join(' ');
 }
 

@@ -6,7 +6,7 @@ import type { GpuNow } from '../stream/model';
 import { element, setAttribute, Text } from '../ui/dom';
 import { gpuNumber, memory } from '../ui/format';
 import { KeyedList } from '../ui/keyedList';
-import type { GpuUsage } from '../wire';
+import type { GpuMemoryOwnership } from '../wire';
 import { HolderLine, type Surroundings } from './holderLine';
 
 /** So many have a line; the rest unfold. */
@@ -24,7 +24,7 @@ export class HolderList {
   private readonly more: HTMLButtonElement;
   private all = false;
   private holders: readonly Holder[] = [];
-  private madeFor: { readonly usage: GpuUsage | null; readonly front: string | null } | null = null;
+  private madeFor: { readonly usage: GpuMemoryOwnership | null; readonly front: string | null } | null = null;
 
   constructor(
     private readonly trans: TranslationBundle,

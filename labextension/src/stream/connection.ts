@@ -4,7 +4,7 @@ import type { Timers } from '../timers';
 import {
   STREAM_SCHEMA,
   type ActivityRequest,
-  type Changes,
+  type SampleChanges,
   type RateRequest,
   type ReceivedMessage,
   type Sample,
@@ -240,7 +240,7 @@ export class Connection {
   }
 }
 
-function applyChanges(before: Sample, { time, readings: changes }: Changes): Sample {
+function applyChanges(before: Sample, { time, readings: changes }: SampleChanges): Sample {
   const readings = before.readings.map((reading, index) => ({ ...reading, ...changes[index] }));
   return { ...before, time, readings };
 }

@@ -1,5 +1,14 @@
 import { Past } from './past';
-import type { Gpu, GpuUsage, KernelGpu, KernelState, Reading, Sample, ReceivedMessage, Usage } from '../wire';
+import type {
+  Gpu,
+  GpuMemoryOwnership,
+  KernelGpu,
+  KernelState,
+  Reading,
+  Sample,
+  ReceivedMessage,
+  MemoryOwnership
+} from '../wire';
 
 /** More than at the server's rate: a cell that is watched in the same process may be sampled faster. */
 const ROOM = 1.25;
@@ -19,7 +28,7 @@ export interface GpuNow {
   /** As the notebook in front uses it, null where that is not known. */
   readonly kernel: KernelGpu | null;
   /** Who holds its memory, null where the server has not said so. */
-  readonly usage: GpuUsage | null;
+  readonly usage: GpuMemoryOwnership | null;
   /** Jupyter's id of the kernel of the notebook in front, null where there is none. */
   readonly front: string | null;
 }
@@ -51,7 +60,7 @@ export class Model {
   ownInterval = NaN;
   sample: Sample | null = null;
   /** Who holds what, null before this stream said it: what an earlier one said may be hours old. */
-  usage: Usage | null = null;
+  usage: MemoryOwnership | null = null;
   past = new Past(AT_LEAST);
   /** How much of the past is kept, from the next stream on. */
   seconds = 0;

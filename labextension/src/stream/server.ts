@@ -1,7 +1,7 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
-import type { Course } from '../wire';
+import type { MetricHistory } from '../wire';
 import type { Server, Socket } from './connection';
 
 const STREAM = 'gpuwidget/api/stream';
@@ -18,7 +18,7 @@ export interface CourseQuery {
 
 /** Who tells a part of the past. Rejects with a sentence where that can't be. */
 export interface CourseServer {
-  course(query: CourseQuery): Promise<Course>;
+  course(query: CourseQuery): Promise<MetricHistory>;
 }
 
 /** gpuwidget's routes on the Jupyter server that this page comes from. */
@@ -40,7 +40,7 @@ export class JupyterServer implements Server, CourseServer {
   }
 
   /** A part of the past in steps that fit. */
-  async course({ part, metrics, points }: CourseQuery): Promise<Course> {
+  async course({ part, metrics, points }: CourseQuery): Promise<MetricHistory> {
     const query = new URLSearchParams({ metrics: metrics.join(','), points: String(points) });
     for (const [name, seconds] of Object.entries(part)) {
       query.set(name, String(seconds));
@@ -50,7 +50,7 @@ export class JupyterServer implements Server, CourseServer {
     if (!response.ok) {
       throw await ServerConnection.ResponseError.create(response);
     }
-    return (await response.json()) as Course;
+    return (await response.json()) as MetricHistory;
   }
 
   /** The HTTP status of the history, which asks for as much of the past as the stream does. */

@@ -13,10 +13,9 @@ import pytest
 from fakes import FakeClock, FakeSource
 from helpers_torch import make_torch
 
-from gpuwidget.kernel.cells import target_gpus as targets_module
-from gpuwidget.kernel.cells import wait_for_memory
+from gpuwidget.kernel.cells import target_gpus, wait_for_memory
 from gpuwidget.kernel.cells.options import parse
-from gpuwidget.kernel.cells.target_gpus import targets
+from gpuwidget.kernel.cells.target_gpus import find_target_gpus
 from gpuwidget.kernel.cells.wait_for_memory import MemoryWait
 from gpuwidget.model.errors import GpuLostError, OptionError
 from gpuwidget.model.gpu_process import Process
@@ -278,7 +277,7 @@ def test_several_gpus(bench: Bench) -> None:
 def chosen(bench: Bench, options: str = "") -> tuple[list[int], str]:
     """Return the indices of the GPUs that a cell would use, and how they were chosen."""
     sample = bench.sampler.read_now(1.0)
-    found, chosen_as = targets(parse(options), sample)
+    found, chosen_as = find_target_gpus(parse(options), sample)
     return [target.gpu.index for target in found], chosen_as
 
 
@@ -316,7 +315,7 @@ def test_a_device_choice_before_cuda_is_initialized(bench: Bench, monkeypatch: p
     """After `%gpu device cuda:1 --light`, before CUDA is initialized, the cell waits for cuda:1."""
     monkeypatch.setitem(sys.modules, "torch", make_torch())
     switch = DeviceSwitch()
-    monkeypatch.setattr(targets_module, "DEVICE_SWITCH", switch)
+    monkeypatch.setattr(target_gpus, "DEVICE_SWITCH", switch)
     switch.attach(threading.get_ident())
     switch.choose("cuda:1", new_tensors=False)
     assert chosen(bench) == ([0], "the first that CUDA sees")  # the choice applies from the next cell

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 from benchmarks import __main__ as bench
 from benchmarks.figures import Figure, table
 from benchmarks.settings import ROOT, Settings
-from benchmarks.statistics import alternating, lengthened, median_interval, p99, ratios
+from benchmarks.statistics import alternating, median_interval, overhead_ratio, p99, ratios
 
 FACTS: dict[str, Any] = {"date": "2025-01-01T00:00Z", "gpus": [], "driver": None}
 
@@ -51,10 +51,10 @@ def test_pairs_take_turns_in_going_first() -> None:
 def test_steps_beside_something_are_compared_with_those_beside_nothing() -> None:
     """Three of seven steps of 1 s took 1.5 s: the run is longer by that, whichever steps they are."""
     ends = [0.0, 1.5, 2.5, 4.0, 5.0, 6.0, 7.0, 8.5]
-    assert lengthened(ends, [(0.1, 0.2), (2.6, 2.7), (7.2, 9.0)]) == pytest.approx(8.5 / 7)
-    assert lengthened(ends, [(-1.0, 0.5), (1.6, 3.0), (8.0, 8.5)]) == pytest.approx(8.5 / 7)
-    assert lengthened(ends, [(-5.0, -1.0), (9.0, 9.5)]) == 1.0
-    assert lengthened(ends, [(0.0, 9.0)]) is None
+    assert overhead_ratio(ends, [(0.1, 0.2), (2.6, 2.7), (7.2, 9.0)]) == pytest.approx(8.5 / 7)
+    assert overhead_ratio(ends, [(-1.0, 0.5), (1.6, 3.0), (8.0, 8.5)]) == pytest.approx(8.5 / 7)
+    assert overhead_ratio(ends, [(-5.0, -1.0), (9.0, 9.5)]) == 1.0
+    assert overhead_ratio(ends, [(0.0, 9.0)]) is None
 
 
 def test_a_bar_is_met_by_the_median_and_every_condition() -> None:

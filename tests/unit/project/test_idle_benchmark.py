@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.idle import Errors, errors_of
+from benchmarks.idle import Errors, profile_errors
 
 TRUTH = {"2": (60.0, 0.0), "3": (39.5, 98.0), "1": (0.5, 0.0)}
 
@@ -13,13 +13,13 @@ def test_the_worst_error_counts() -> None:
         {"line": 2, "until": None, "share": 58.0, "gpu_busy": 1.5},
         {"line": 3, "until": None, "share": 40.5, "gpu_busy": 94.0},
     ]
-    assert errors_of(said, TRUTH) == Errors(share=2.0, activity=4.0, untold=0)
+    assert profile_errors(said, TRUTH) == Errors(share=2.0, activity=4.0, untold=0)
 
 
 def test_lines_shown_as_one_are_their_sum() -> None:
     """A row of several lines is right where sum and mean are; its lines count as missing."""
     said = [{"line": 2, "until": 3, "share": 99.0, "gpu_busy": 40.0}]
-    found = errors_of(said, TRUTH)
+    found = profile_errors(said, TRUTH)
     assert round(found.share, 6) == 0.5
     assert round(found.activity, 2) == 1.1
     assert found.untold == 2

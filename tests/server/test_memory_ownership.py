@@ -1,4 +1,5 @@
-"""Who holds what: a real server, its kernels, sessions and terminals, on GPUs whose processes a test sets."""
+"""The memory's owners on a real server with its kernels, sessions and terminals, and a test's GPU
+processes."""
 
 from __future__ import annotations
 
@@ -14,14 +15,14 @@ from typing import Any
 
 import pytest
 from fakes import FakeSource, gpu
-from helpers_channels import Channels
+from helpers_kernel_channels import Channels
 from helpers_samples import GIB, process
 from helpers_server import Server, Stream
 from nvml_standin import Standin, build
 from traitlets.config import Config
 
 from gpuwidget.model.kernel_requests import REPLY, REQUEST
-from gpuwidget.server.kernel_reports import KernelWords
+from gpuwidget.server.kernel_reports import KernelReports
 from gpuwidget.system import processes
 
 UNKNOWN = [{"seconds": seconds, "utilization": None} for seconds in (600.0, 1800.0, 3600.0)]
@@ -38,7 +39,7 @@ INVALID = "A kernel reported an impossible amount of torch memory, so what it ho
 async def start_session(
     server: Server, path: str, kind: str = "notebook", kernel: str | None = None, name: str | None = None
 ) -> Any:
-    """A new session, as a browser starts one."""
+    """Start a session, as a browser does."""
     started = {"name": "python3"} if kernel is None else {"id": kernel}
     body = {"path": path, "name": name or path.rpartition("/")[2], "type": kind, "kernel": started}
     answer = await server.fetch("api", "sessions", method="POST", body=json.dumps(body))
@@ -46,21 +47,21 @@ async def start_session(
 
 
 async def start_kernel(server: Server) -> str:
-    """A kernel that no session has; its id."""
+    """Start a kernel without a session; return its id."""
     answer = await server.fetch("api", "kernels", method="POST", body=json.dumps({"name": "python3"}))
     kernel: str = json.loads(answer.body)["id"]
     return kernel
 
 
 def pid_of(server: Server, kernel: str) -> int:
-    """Process id of a kernel."""
+    """Return the process id of a kernel."""
     pid = server.app.kernel_manager.get_kernel(kernel).provisioner.pid
     assert isinstance(pid, int)
     return pid
 
 
 async def connected(server: Server, kernel: str) -> Channels:
-    """The channels of a kernel that is ready."""
+    """Return the channels of a kernel that is ready."""
     channels = Channels(server, kernel)
     await channels.open()
     await channels.run("")
@@ -68,7 +69,7 @@ async def connected(server: Server, kernel: str) -> Channels:
 
 
 async def usage_where(stream: Stream, wanted: Callable[[Any], object]) -> Any:
-    """The first message of who holds what that is as wanted."""
+    """Return the first ownership message that meets the condition."""
     while True:
         usage = await stream.usage()
         if wanted(usage):
@@ -76,12 +77,12 @@ async def usage_where(stream: Stream, wanted: Callable[[Any], object]) -> Any:
 
 
 def held(usage: Any, place: int = 0) -> list[tuple[Any, ...]]:
-    """Kernel, terminal, process id, user, program, arguments, bytes and source of each holding of a GPU."""
+    """Return kernel, terminal, process id, user, program, arguments, bytes and source of a GPU's holders."""
     return [tuple(holding.values()) for holding in usage["gpus"][place]["holdings"]]
 
 
-async def test_a_notebook_and_all_who_share_its_gpu(server: Server, source: FakeSource) -> None:
-    """A GPU's memory is split by notebook, its children included, and by other processes, as ps tells."""
+async def test_a_notebook_and_other_processes_on_its_gpu(server: Server, source: FakeSource) -> None:
+    """A GPU's memory is split by notebook, with its child processes, and by other processes."""
     session = await start_session(server, "work/train.ipynb")
     kernel = session["kernel"]["id"]
     channels = await connected(server, kernel)
@@ -137,8 +138,8 @@ async def test_a_notebook_and_all_who_share_its_gpu(server: Server, source: Fake
         channels.close()
 
 
-async def test_it_is_told_again_when_it_is_another(server: Server, source: FakeSource) -> None:
-    """Nothing is sent twice; a client that comes later is told at once what the others know."""
+async def test_it_is_resent_when_it_changes(server: Server, source: FakeSource) -> None:
+    """No message is sent twice; a new client gets the last one at once."""
     stream = await server.stream()
     first = await stream.usage()
     assert held(first) == []
@@ -148,7 +149,7 @@ async def test_it_is_told_again_when_it_is_another(server: Server, source: FakeS
     late = await server.stream()
     assert (await late.next())["type"] == "hello"
     assert await late.usage() == second
-    looks = server.hub._usage._desk
+    looks = server.hub._ownership._resolver
     assert looks is not None
     kernel = await start_kernel(server)
     third = await usage_where(stream, lambda one: one["kernels"])
@@ -156,32 +157,32 @@ async def test_it_is_told_again_when_it_is_another(server: Server, source: FakeS
     assert held(third, 1) == held(second, 1)
 
 
-async def test_nobody_is_asked_while_nobody_listens(
+async def test_nothing_is_read_without_clients(
     server: Server, source: FakeSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a client of the stream neither Jupyter nor the process table is asked, sample or not."""
+    """Without clients of the stream, neither Jupyter nor the process table is read."""
     looks: list[int] = []
-    look = server.hub._usage._notebooks.look
+    look = server.hub._ownership._inventory.snapshot
 
     def counted() -> Any:
         looks.append(1)
         return look()
 
-    monkeypatch.setattr(server.hub._usage._notebooks, "look", counted)
+    monkeypatch.setattr(server.hub._ownership._inventory, "snapshot", counted)
     assert (await server.get("sample"))[0] == 200
     assert looks == []
     stream = await server.stream()
     await stream.usage()
     assert looks
     stream.close()
-    await server.until(lambda: not server.hub._listeners)
+    await server.until(lambda: not server.hub._clients)
     count = len(looks)
     assert (await server.get("sample"))[0] == 200
-    assert (len(looks), server.hub._usage.newest) == (count, None)
+    assert (len(looks), server.hub._ownership.newest) == (count, None)
 
 
 async def test_a_notebook_that_is_moved(server: Server) -> None:
-    """A kernel goes by the new path of its notebook, also where only the path was changed."""
+    """A kernel has the new path of its notebook, even if only the path was changed."""
     session = await start_session(server, "work/train.ipynb")
     stream = await server.stream()
     await usage_where(stream, lambda one: one["kernels"] and one["kernels"][0]["name"] == "train.ipynb")
@@ -193,7 +194,7 @@ async def test_a_notebook_that_is_moved(server: Server) -> None:
 
 
 async def test_consoles_and_several_sessions(server: Server) -> None:
-    """A console has a name and no file; of a kernel that is both, the notebook is told."""
+    """A console has a name and no file; a kernel with a console and a notebook has the notebook's."""
     console = await start_session(server, "work/console-1-abc", "console", name="Console 1")
     kernel = console["kernel"]["id"]
     stream = await server.stream()
@@ -208,7 +209,7 @@ async def test_consoles_and_several_sessions(server: Server) -> None:
 
 
 async def test_a_restarted_kernel_and_one_that_ended(server: Server, source: FakeSource) -> None:
-    """A restart gives a kernel another process; what the one before left running is its own no more."""
+    """A restart gives a kernel another process; what the old process left running is no longer its child."""
     kernel = await start_kernel(server)
     channels = await connected(server, kernel)
     orphan = int(
@@ -241,7 +242,7 @@ async def test_a_restarted_kernel_and_one_that_ended(server: Server, source: Fak
 
 
 async def test_a_terminal(server: Server, source: FakeSource) -> None:
-    """What runs in a terminal of this server is told by the terminal's name and its program."""
+    """A program in a terminal of this server is shown with the terminal's name."""
     answer = await server.fetch("api", "terminals", method="POST", body="")
     name = json.loads(answer.body)["name"]
     shell = server.app.web_app.settings["terminal_manager"].terminals[name].ptyproc.pid
@@ -256,11 +257,11 @@ async def test_a_terminal(server: Server, source: FakeSource) -> None:
 
 
 class TestOtherManagers:
-    """Servers that are set up otherwise."""
+    """Servers with other managers."""
 
     @pytest.fixture(params=["MappingKernelManager", "AsyncMappingKernelManager"])
     def jp_server_config(self, request: pytest.FixtureRequest) -> Config:
-        """No terminals, and each of the two managers of kernels."""
+        """No terminals, and each of the two kernel managers."""
         manager = f"jupyter_server.services.kernels.kernelmanager.{request.param}"
         return Config(
             {
@@ -272,8 +273,8 @@ class TestOtherManagers:
             }
         )
 
-    async def test_they_are_told_the_same(self, server: Server, source: FakeSource) -> None:
-        """Both kinds of managers tell their kernels; a server without terminals has none."""
+    async def test_both_managers_list_their_kernels(self, server: Server, source: FakeSource) -> None:
+        """Both kinds of managers list their kernels; a server without terminals has none."""
         session = await start_session(server, "train.ipynb")
         kernel = session["kernel"]["id"]
         source.processes[0] = (process(pid_of(server, kernel), 2 * GIB),)
@@ -294,10 +295,10 @@ class TestRecording:
     async def test_nothing_is_attributed(
         self, server: Server, source: FakeSource, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A recording's process ids are nobody's here, also where they are in use; no kernel is asked."""
+        """A recording's process ids mean nothing here, even if they are in use; no kernel is queried."""
         monkeypatch.setattr(processes, "uses_cuda", lambda pid: True)
         asked: list[Any] = []
-        monkeypatch.setattr(KernelWords, "ask", lambda self, kernels: asked.extend(kernels))
+        monkeypatch.setattr(KernelReports, "query", lambda self, kernels: asked.extend(kernels))
         kernel = await start_kernel(server)
         source.memory[0] = 5 * GIB
         source.processes[0] = (process(pid_of(server, kernel), 2 * GIB), process(os.getpid(), GIB))
@@ -315,8 +316,8 @@ class TestRecording:
         assert asked == []
 
 
-async def test_a_driver_that_tells_no_memory(server: Server, source: FakeSource) -> None:
-    """Where the driver lists processes without their memory (WSL), nobody's share is made up."""
+async def test_a_driver_without_process_memory(server: Server, source: FakeSource) -> None:
+    """If the driver lists processes without their memory (WSL), no memory is attributed to them."""
     kernel = await start_kernel(server)
     source.memory[0] = 5 * GIB
     source.processes[0] = (process(pid_of(server, kernel), None), process(3_999_999, None))
@@ -333,10 +334,10 @@ async def test_a_driver_that_tells_no_memory(server: Server, source: FakeSource)
     )
 
 
-async def test_a_machine_that_does_not_answer(
+async def test_a_process_table_that_hangs(
     server: Server, source: FakeSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the process table does not answer, the server goes on, says so once, and tells all later."""
+    """If the process table hangs, the server goes on, sends the reason once, and recovers."""
     source.memory[0] = 5 * GIB
     source.processes[0] = (process(3_999_999, 2 * GIB),)
     stream = await server.stream()
@@ -379,22 +380,22 @@ def answer(stream, ident, parent):
     shell.kernel.session.send(stream, "{REPLY}", content, parent, ident=ident)
 shell.kernel.control_handlers["{REQUEST}"] = answer
 """
-"""Stands for ``%load_ext gpuwidget`` in a kernel that uses ``word``'s GPUs."""
+"""Replaces ``%load_ext gpuwidget`` in a kernel that uses ``word``'s GPUs."""
 
 
 @pytest.fixture
 def container(monkeypatch: pytest.MonkeyPatch) -> dict[int, bool]:
-    """Process ids are not the host's; who has CUDA's device open, by process id."""
+    """Process ids are not the host's; by process id, whether it has a CUDA device open."""
     users: dict[int, bool] = {}
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
     monkeypatch.setattr(processes, "uses_cuda", lambda pid: users.get(pid, False))
     return users
 
 
-async def test_in_a_container_kernels_speak_for_themselves(
+async def test_kernels_report_their_memory_in_a_container(
     container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
-    """Where process ids match nobody here, torch's own numbers are told, labelled, also of a busy kernel."""
+    """If process ids don't match, torch's own numbers are used, labelled, also those of a busy kernel."""
     busy, silent, idle = [await start_kernel(server) for _ in range(3)]
     for kernel in (busy, silent):
         container[pid_of(server, kernel)] = True
@@ -417,8 +418,8 @@ async def test_in_a_container_kernels_speak_for_themselves(
     assert (told["unattributed"], told["reason"]) == (22 * GIB, f"{FOREIGN} {BY_TORCH}")
     assert held(usage, 1) == []
     assert {one["id"] for one in usage["kernels"]} == {busy, silent, idle}
-    # One that has not CUDA open is left in peace.
-    assert set(server.hub._usage._words._asked) == {busy, silent}
+    # A kernel without an open CUDA device is not queried.
+    assert set(server.hub._ownership._reports._kernels) == {busy, silent}
     channels.close()
 
 
@@ -435,10 +436,10 @@ def stand_ins(jp_environ: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setenv(name, value)
 
 
-async def test_a_real_kernels_own_word(
+async def test_the_report_of_a_real_kernel(
     stand_ins: None, container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
-    """A kernel that has loaded gpuwidget and uses torch answers the server with torch's number by GPU."""
+    """A kernel that has loaded gpuwidget and uses torch reports torch's bytes by GPU."""
     kernel = await start_kernel(server)
     container[pid_of(server, kernel)] = True
     channels = await connected(server, kernel)
@@ -455,10 +456,11 @@ async def test_a_real_kernels_own_word(
     channels.close()
 
 
-async def test_proof_by_a_kernels_word(
+async def test_proof_by_a_kernels_report(
     container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
-    """A kernel that says it is on a GPU and is listed there proves that ids match: the driver's hold."""
+    """A kernel that reports a context and is listed on that GPU proves that ids match: the driver's bytes
+    count."""
     kernel = await start_kernel(server)
     pid = pid_of(server, kernel)
     channels = await connected(server, kernel)
@@ -468,7 +470,7 @@ async def test_proof_by_a_kernels_word(
     stream = await server.stream()
     assert held(await stream.usage()) == []
     container[pid] = False
-    server.hub._usage._words.ask({kernel: pid})
+    server.hub._ownership._reports.query({kernel: pid})
     usage = await usage_where(stream, held)
     assert held(usage) == [(kernel, None, pid, None, None, None, 30 * GIB, "driver")]
     told = usage["gpus"][0]
@@ -482,10 +484,11 @@ async def test_proof_by_a_kernels_word(
 async def test_proof_by_an_open_device(
     container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
-    """A driver that lists the container's own ids is believed, once it names one that has CUDA open."""
+    """A driver that lists the container's own ids counts as matching after it names a process that uses
+    CUDA."""
     own = os.getpid()
     container[own] = True
-    # The other one is nobody's here: as long as it is listed, the ids may be another machine's.
+    # The other one has no process here: while it is listed, the ids may be another machine's.
     ours = process(own, 2 * GIB, user=None, program=None)
     source.processes[0] = (ours, process(4_194_305, GIB, user=None, program=None))
     stream = await server.stream()
@@ -540,13 +543,13 @@ async def test_impossible_numbers_in_a_kernels_reply(
         await channels.run(f"raw = '{GIB}'")
     stream.close()
     channels.close()
-    await server.until(lambda: not server.hub._listeners)
+    await server.until(lambda: not server.hub._clients)
 
 
-async def test_a_restarted_kernels_word_is_not_kept(
+async def test_the_report_of_a_restarted_kernel_is_discarded(
     container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
-    """After a restart nothing is told of what the process before has said."""
+    """After a restart, the report of the previous process is discarded."""
     kernel = await start_kernel(server)
     container[pid_of(server, kernel)] = True
     channels = await connected(server, kernel)
@@ -559,10 +562,10 @@ async def test_a_restarted_kernels_word_is_not_kept(
     channels.close()
 
 
-async def test_a_kernel_that_hangs_keeps_nobody_waiting(
+async def test_a_stopped_kernel_blocks_nothing(
     container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
-    """A kernel whose process is stopped is asked once; all else goes on being told, and nothing is left."""
+    """A stopped kernel is queried once; all else is sent as usual, and nothing is left behind."""
     hung = await start_kernel(server)
     pid = pid_of(server, hung)
     (await connected(server, hung)).close()
@@ -571,12 +574,12 @@ async def test_a_kernel_that_hangs_keeps_nobody_waiting(
     try:
         stream = await server.stream()
         await stream.usage()
-        asked = server.hub._usage._words._asked
+        asked = server.hub._ownership._reports._kernels
         await server.until(lambda: hung in asked)
         source.memory[1] = 3 * GIB
         usage = await usage_where(stream, lambda one: one["gpus"][1]["unattributed"] == 3 * GIB)
         assert held(usage) == []
-        assert asked[hung].asking is not None
+        assert asked[hung].task is not None
         stream.close()
         await server.until(lambda: not asked)
     finally:
@@ -584,7 +587,7 @@ async def test_a_kernel_that_hangs_keeps_nobody_waiting(
 
 
 async def test_a_gpu_that_is_gone(server: Server, source: FakeSource) -> None:
-    """Of a lost GPU nothing is told but that; of the other one, all."""
+    """A lost GPU only has its reason; the other one is complete."""
     from gpuwidget.model.errors import GpuLostError
 
     source.processes[1] = (process(3_999_999, GIB),)

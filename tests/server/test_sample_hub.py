@@ -1,4 +1,4 @@
-"""The hub on a server that is busy: messages go out in portions, and do not pile up."""
+"""The hub on a busy server: messages are sent in batches, and do not pile up."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from helpers_samples import h200, reading, sample
 
 from gpuwidget.sampler import Sampler
 from gpuwidget.server.encoded_samples import EncodedSample
-from gpuwidget.server.hub import Hub
-from gpuwidget.server.notebooks import Known, Notebooks
+from gpuwidget.server.kernel_inventory import InventorySnapshot, KernelInventory
+from gpuwidget.server.sample_hub import SampleHub
 
 
 class Client:
-    """Takes everything."""
+    """A client that accepts every message."""
 
     def __init__(self) -> None:
         self.got: list[bytes] = []
@@ -31,14 +31,14 @@ class Client:
         raise AssertionError("it was not too slow")
 
 
-class Nobody(Notebooks):
+class Nobody(KernelInventory):
     """A server without kernels."""
 
     def __init__(self) -> None:
         pass
 
-    def look(self) -> Known:
-        return Known((), {}, {}, 0)
+    def snapshot(self) -> InventorySnapshot:
+        return InventorySnapshot((), {}, {}, 0)
 
     def close(self) -> None:
         pass
@@ -46,17 +46,18 @@ class Nobody(Notebooks):
 
 @pytest.mark.parametrize("turns", [2, 13])
 async def test_messages_do_not_pile_up_on_a_busy_server(monkeypatch: pytest.MonkeyPatch, turns: int) -> None:
-    """A hundred clients, and so few turns of the event loop a sample: nobody falls ever further behind."""
+    """With a hundred clients and few turns of the event loop per sample, no client falls ever further
+    behind."""
     clock = FakeClock()
-    hub = Hub(Sampler(FakeSource(), clock), Nobody(), clock, interval_s=0.2, history_s=600.0)
+    hub = SampleHub(Sampler(FakeSource(), clock), Nobody(), clock, interval_s=0.2, history_s=600.0)
     clients = [Client() for _ in range(100)]
-    hub._listeners.update(clients)
+    hub._clients.update(clients)
     waiting: list[Callable[[], Any]] = []
     loop = asyncio.get_running_loop()
     monkeypatch.setattr(loop, "call_later", lambda _, call: waiting.append(call), raising=False)
     behind = []
     for number in range(1, 301):
-        hub._spread(b"%d" % number)
+        hub._broadcast(b"%d" % number)
         for _ in range(turns):
             if waiting:
                 waiting.pop()()
@@ -68,7 +69,7 @@ async def test_messages_do_not_pile_up_on_a_busy_server(monkeypatch: pytest.Monk
 
 
 class Gone(Client):
-    """Takes what it gets with its hello, and nothing after that."""
+    """A client that accepts the initial message, and nothing after it."""
 
     def send(self, message: bytes) -> bool:
         super().send(message)
@@ -81,15 +82,15 @@ class Gone(Client):
 async def test_after_a_dropped_sample_comes_a_whole_one() -> None:
     """Changes are sent only to a client that was sent the sample they are relative to."""
     clock = FakeClock()
-    hub = Hub(Sampler(FakeSource(), clock), Nobody(), clock, interval_s=0.2, history_s=600.0)
+    hub = SampleHub(Sampler(FakeSource(), clock), Nobody(), clock, interval_s=0.2, history_s=600.0)
     first, second, third, fourth = [sample((h200(0), reading(h200(0))), time=10.0 + n) for n in range(4)]
     client, late, gone = Client(), Client(), Gone()
     hub.join(client, 0.0)
     hub.join(gone, 0.0)
-    hub._tick(first, 1.0, EncodedSample(first, None))
+    hub._process(first, 1.0, EncodedSample(first, None))
     hub.join(late, 0.0)
-    hub._tick(second, 2.0, EncodedSample(second, first))
-    hub._tick(fourth, 4.0, EncodedSample(fourth, third))
+    hub._process(second, 2.0, EncodedSample(second, first))
+    hub._process(fourth, 4.0, EncodedSample(fourth, third))
     kinds = [[json.loads(message)["type"] for message in one.got] for one in (client, late)]
     assert kinds == [["hello", "sample", "changes", "sample"], ["hello", "changes", "sample"]]
     assert json.loads(client.got[3])["sample"]["time"] == 13.0

@@ -1,4 +1,4 @@
-"""Samples as JSON for the stream: whole, and as what is new."""
+"""Samples as JSON for the stream: whole, and as changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BEFORE = Sample(
 
 
 def test_changes_have_only_what_is_new() -> None:
-    """A client with the sample before is sent the values that are new, null and emptied ones too."""
+    """A client with the sample before is sent the changed values, including null and empty ones."""
     first, second = BEFORE.readings
     now = replace(
         BEFORE,
@@ -35,12 +35,12 @@ def test_changes_have_only_what_is_new() -> None:
         "time": 100.2,
         "readings": [{"utilization": None, "missing": {"utilization": "the GPU is lost"}}, {}],
     }
-    assert json.loads(encoded.tick) == {"type": "sample", "sample": to_json(now)}
+    assert json.loads(encoded.message) == {"type": "sample", "sample": to_json(now)}
     assert encoded.whole == json.dumps(to_json(now), separators=(",", ":")).encode()
 
 
 def test_what_is_not_json_is_unknown() -> None:
-    """A value that no JSON can hold is null in changes, as it is in the whole sample."""
+    """A value that JSON can't represent is null in the changes, as in the whole sample."""
     now = replace(BEFORE, readings=(replace(BEFORE.readings[0], power_w=math.nan), BEFORE.readings[1]))
     encoded = EncodedSample(now, BEFORE)
     assert encoded.changes is not None
@@ -57,5 +57,5 @@ def test_what_is_not_json_is_unknown() -> None:
     ],
 )
 def test_without_changes(before: Any) -> None:
-    """The first sample, and one with other GPUs or from elsewhere, can only be sent whole."""
+    """The first sample, and one with other GPUs or another origin, is sent whole."""
     assert EncodedSample(BEFORE, before).changes is None

@@ -1,4 +1,4 @@
-"""Who holds what where the process table hangs: nothing old is told as new, and it goes on by itself."""
+"""The memory's owners while reading processes hangs: old data is not sent as new, and it recovers."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from fakes import FakeClock
 from helpers_samples import GIB, h200, process, reading, sample
 
 from gpuwidget.server import memory_ownership
-from gpuwidget.server.memory_ownership import UsageWatch
-from gpuwidget.server.notebooks import Known, Notebooks
+from gpuwidget.server.kernel_inventory import InventorySnapshot, KernelInventory
+from gpuwidget.server.memory_ownership import OwnershipMonitor
 from gpuwidget.server.wire import ServerKernel
 
 SILENT = "This machine has not said for 10 seconds whose the processes on the GPUs are."
 STEP_S = 0.2
 
 
-class People(Notebooks):
+class ProcessContext(KernelInventory):
     """This server's kernels, set by a test."""
 
     def __init__(self) -> None:
         self.kernels: tuple[ServerKernel, ...] = ()
 
-    def look(self) -> Known:
-        return Known(self.kernels, {}, {}, 0)
+    def snapshot(self) -> InventorySnapshot:
+        return InventorySnapshot(self.kernels, {}, {}, 0)
 
     def manager(self, kernel_id: str) -> Any:
         return None
@@ -38,43 +38,43 @@ class People(Notebooks):
 
 
 class Machine:
-    """Looks at its processes hang while ``stuck``; what was told, newest last."""
+    """A machine where resolutions hang while ``stuck``; ``told`` has the messages, newest last."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
-        self.people = People()
+        self.context = ProcessContext()
         self.told: list[Any] = []
-        self.watch = UsageWatch(self.people, self.clock, STEP_S, self._hear)
+        self.watch = OwnershipMonitor(self.context, self.clock, STEP_S, self._receive)
         self.used = 60 * GIB
         self.gates: list[threading.Event] = []
         self.stuck = True
         self._go_on = threading.Event()
 
-    def _hear(self, message: bytes) -> None:
+    def _receive(self, message: bytes) -> None:
         self.told.append(json.loads(message))
 
     def hang(self) -> None:
-        """Called by every look."""
+        """Called by every resolution."""
         gate = threading.Event()
         self.gates.append(gate)
         if self.stuck:
             gate.wait(60.0)
 
     async def run(self, seconds: float) -> None:
-        """Let samples come for so long."""
+        """Send samples for this many seconds."""
         for _ in range(round(seconds / STEP_S)):
             self.clock.advance(STEP_S)
             self.see()
             await asyncio.sleep(0)
 
     def see(self) -> None:
-        """One sample."""
+        """Send one sample."""
         gpu = h200(0)
         newest = reading(gpu, memory_used=self.used, processes=(process(3_999_999, 2 * GIB),))
-        self.watch.see(sample((gpu, newest), time=self.clock.time()), self.clock.monotonic())
+        self.watch.add_sample(sample((gpu, newest), time=self.clock.time()), self.clock.monotonic())
 
     async def until_told(self, reason: str | None) -> Any:
-        """Samples come until that is the reason; what is told then."""
+        """Send samples until the message has that reason; return it."""
         for _ in range(2000):
             await self.run(STEP_S)
             if self.told and self.told[-1]["gpus"][0]["reason"] == reason:
@@ -85,41 +85,41 @@ class Machine:
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    """One whose looks hang."""
+    """A machine whose resolutions hang."""
     machines: list[Machine] = []
 
-    class Hanging(memory_ownership._Desk):
-        """A machine's own: a thread of one test that runs late is not another's."""
+    class Hanging(memory_ownership.OwnershipResolver):
+        """A subclass per machine, so that a late thread of one test does not affect another."""
 
-        def answer(self, look: Any) -> Any:
+        def resolve(self, request: Any) -> Any:
             machines[0].hang()
-            return super().answer(look)
+            return super().resolve(request)
 
-    monkeypatch.setattr(memory_ownership, "_Desk", Hanging)
+    monkeypatch.setattr(memory_ownership, "OwnershipResolver", Hanging)
     machines.append(made := Machine())
     yield made
     made.stuck = False
     for gate in made.gates:
         gate.set()
-    made.watch.listen(False)
+    made.watch.enable(False)
 
 
 def kernel(name: str) -> ServerKernel:
-    """A notebook's."""
+    """Return a notebook's kernel."""
     return ServerKernel(name, "python3", "idle", 1.0, None, None, None, f"{name}.ipynb")
 
 
-async def test_while_it_hangs_all_else_is_as_of_now(machine: Machine) -> None:
-    """After ten seconds it is said; memory and kernels go on being told as they are, not as they were."""
-    machine.people.kernels = (kernel("old"),)
-    machine.watch.listen(True)
+async def test_while_it_hangs_all_else_is_current(machine: Machine) -> None:
+    """After ten seconds the reason is sent; memory and kernels in it are current."""
+    machine.context.kernels = (kernel("old"),)
+    machine.watch.enable(True)
     machine.see()
     await machine.run(9.0)
     assert machine.told == []
     await machine.run(2.0)
     assert machine.told[-1]["gpus"][0]["unattributed"] == 60 * GIB
     assert machine.told[-1]["gpus"][0]["reason"] == SILENT
-    machine.people.kernels, machine.used = (kernel("new"),), 5 * GIB
+    machine.context.kernels, machine.used = (kernel("new"),), 5 * GIB
     await machine.run(3.0)
     newest = machine.told[-1]
     assert (newest["gpus"][0]["unattributed"], newest["gpus"][0]["reason"]) == (5 * GIB, SILENT)
@@ -127,10 +127,10 @@ async def test_while_it_hangs_all_else_is_as_of_now(machine: Machine) -> None:
     assert machine.clock.time() - newest["time"] <= 3.0
 
 
-async def test_it_is_tried_again_by_few_threads(machine: Machine) -> None:
-    """A look that hangs is left behind for another, three in all; the first that answers ends the silence."""
+async def test_hung_resolutions_use_few_threads(machine: Machine) -> None:
+    """A hung resolution is abandoned for another, three in all; the first that returns ends the timeout."""
     before = threading.active_count()
-    machine.watch.listen(True)
+    machine.watch.enable(True)
     machine.see()
     await machine.run(200.0)
     machine.clock.until(lambda: len(machine.gates) == 3)
@@ -144,17 +144,17 @@ async def test_it_is_tried_again_by_few_threads(machine: Machine) -> None:
     assert len(machine.gates) >= 4
 
 
-async def test_who_comes_later_is_not_told_what_was(machine: Machine) -> None:
-    """Hours after a look hung, who comes then gets a look of its own, or hears that there is none."""
-    machine.people.kernels = (kernel("old"),)
-    machine.watch.listen(True)
+async def test_a_new_client_gets_no_old_data(machine: Machine) -> None:
+    """Hours after a resolution hung, a new client gets a new one, or the timeout's reason."""
+    machine.context.kernels = (kernel("old"),)
+    machine.watch.enable(True)
     machine.see()
     await machine.run(1.0)
     machine.clock.until(lambda: len(machine.gates) == 1)
-    machine.watch.listen(False)
-    machine.people.kernels, machine.used = (), 5 * GIB
+    machine.watch.enable(False)
+    machine.context.kernels, machine.used = (), 5 * GIB
     machine.clock.advance(8 * 3600.0)
-    machine.watch.listen(True)
+    machine.watch.enable(True)
     machine.see()
     await machine.run(9.0)
     machine.clock.until(lambda: len(machine.gates) == 2)
@@ -167,7 +167,7 @@ async def test_who_comes_later_is_not_told_what_was(machine: Machine) -> None:
         SILENT,
     )
     assert machine.clock.time() - told["time"] <= 2.0
-    # What the first one says at last is of no use any more.
+    # The late result of the first one is discarded.
     machine.gates[0].set()
     await machine.run(3.0)
     assert {one["gpus"][0]["reason"] for one in machine.told} == {SILENT}

@@ -18,7 +18,7 @@ def answer(stream, ident, parent):
 shell = get_ipython()
 shell.kernel.control_handlers["{REQUEST}"] = answer
 """
-"""Stands for ``%load_ext gpuwidget``: a kernel that answers."""
+"""Replaces ``%load_ext gpuwidget``: a kernel that replies."""
 PATIENCE_S = 30.0
 
 
@@ -38,7 +38,7 @@ class Channels:
     async def send(
         self, channel: str, kind: str, content: dict[str, object], subshell: str | None = None
     ) -> str:
-        """Send a message, to a subshell if one is given; its id."""
+        """Send a message, to a subshell if one is given; return its id."""
         header = {
             "msg_id": uuid.uuid4().hex,
             "msg_type": kind,
@@ -59,7 +59,7 @@ class Channels:
         return header["msg_id"]
 
     async def until(self, kind: str, parent: str, **content: object) -> Any:
-        """Read until that message in answer to ``parent`` has come; the channels are in no order."""
+        """Read until that reply to ``parent`` has come; messages of several channels come in any order."""
 
         def wanted(message: Any) -> bool:
             found = {name: message["content"].get(name) for name in content}
@@ -72,7 +72,7 @@ class Channels:
         return next(filter(wanted, self._seen))
 
     async def run(self, code: str) -> str:
-        """Run a cell, which must end well, to its end; what it printed."""
+        """Run a cell to its end without an error; return what it printed."""
         request = await self.send("shell", "execute_request", {"code": code, "silent": False})
         await self.until("status", request, execution_state="idle")
         printed = ""
@@ -83,17 +83,17 @@ class Channels:
         return printed
 
     async def ask(self) -> None:
-        """The panel's question, to its answer and to what the kernel says of its own state meanwhile."""
+        """Send the panel's request; return after its reply and its ``idle``."""
         asked = await self.send("control", REQUEST, {"schema": 1, "ask": "state"})
         await self.until(REPLY, asked, status="ok")
         await self.until("status", asked, execution_state="idle")
 
     async def control(self, kind: str, **content: object) -> Any:
-        """Send that request on the control channel, to its reply, which is returned, and to its ``idle``."""
+        """Send a request on the control channel; return the reply after its ``idle``."""
         request = await self.send("control", kind, content)
         await self.until("status", request, execution_state="idle")
         return await self.until(kind.replace("_request", "_reply"), request)
 
     def close(self) -> None:
-        """The notebook is closed."""
+        """Close the notebook."""
         self._socket.close()

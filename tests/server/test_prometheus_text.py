@@ -1,4 +1,4 @@
-"""The text that a Prometheus reads: names, labels and values to the letter, and nothing that is not known."""
+"""The text that a Prometheus reads: exact names, labels and values, and nothing that is unknown."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 import gpuwidget
 from gpuwidget.model.readings import Activity
 from gpuwidget.model.samples import Origin
-from gpuwidget.server.prometheus import exposition
-from gpuwidget.server.wire import GpuUsage, Holding, ServerKernel, Usage
+from gpuwidget.server.prometheus import metrics_text
+from gpuwidget.server.wire import GpuMemoryOwnership, MemoryHolder, MemoryOwnership, ServerKernel
 
 GOLDEN = Path(__file__).parent / "data" / "metrics.txt"
 ZERO, ONE = h200(0), h200(1)
@@ -43,18 +43,20 @@ WINDOW = Activity(
 )
 
 
-def holding(memory: int | None, *, kernel: str | None = None, terminal: str | None = None) -> Holding:
-    """What the driver says that somebody holds."""
-    return Holding(kernel, terminal, None, None, None, None, memory, "driver")
+def holding(memory: int | None, *, kernel: str | None = None, terminal: str | None = None) -> MemoryHolder:
+    """Return a holder whose memory the driver reports."""
+    return MemoryHolder(kernel, terminal, None, None, None, None, memory, "driver")
 
 
-def usage(*gpus: GpuUsage, kernels: tuple[ServerKernel, ...] = (NOTEBOOK, CONSOLE, HOLDS_NOTHING)) -> Usage:
-    """Who holds what of these GPUs."""
-    return Usage("usage", EPOCH, kernels, gpus)
+def usage(
+    *gpus: GpuMemoryOwnership, kernels: tuple[ServerKernel, ...] = (NOTEBOOK, CONSOLE, HOLDS_NOTHING)
+) -> MemoryOwnership:
+    """Return the memory's owners on these GPUs."""
+    return MemoryOwnership("usage", EPOCH, kernels, gpus)
 
 
 def series(text: bytes, name: str) -> list[tuple[dict[str, str], float]]:
-    """Labels and value of each series of one metric, without the labels that say which GPU it is."""
+    """Return labels and value of each series of one metric, without the GPU's labels."""
     return [
         ({key: value for key, value in one.labels.items() if key not in ("UUID", "model")}, one.value)
         for family in text_string_to_metric_families(text.decode())
@@ -64,13 +66,13 @@ def series(text: bytes, name: str) -> list[tuple[dict[str, str], float]]:
 
 
 def names(text: bytes) -> set[str]:
-    """The metrics that are there."""
+    """Return the names of the metrics."""
     return set(re.findall(r"^(\w+)[{ ]", text.decode(), re.MULTILINE))
 
 
 def whole() -> bytes:
-    """A machine with all that there can be."""
-    return exposition(
+    """A machine with all kinds of values."""
+    return metrics_text(
         sample(
             (ZERO, reading(ZERO, throttle=("power cap",), xid=79, xid_time=EPOCH - 30, activity=WINDOW)),
             (ONE, reading(ONE, ecc_uncorrected=2)),
@@ -80,33 +82,37 @@ def whole() -> bytes:
             ),
         ),
         usage(
-            GpuUsage(
+            GpuMemoryOwnership(
                 ZERO.uuid,
                 (holding(20 * GIB, kernel="k-1"), holding(GIB, terminal="1"), holding(2 * GIB), holding(GIB)),
                 36 * GIB,
                 None,
                 (),
             ),
-            GpuUsage(ONE.uuid, (holding(GIB, kernel="k-1"),), 59 * GIB, None, ()),
-            GpuUsage(
-                SLICE.uuid, (Holding("k-2", None, None, None, None, None, GIB, "torch"),), 59 * GIB, "…", ()
+            GpuMemoryOwnership(ONE.uuid, (holding(GIB, kernel="k-1"),), 59 * GIB, None, ()),
+            GpuMemoryOwnership(
+                SLICE.uuid,
+                (MemoryHolder("k-2", None, None, None, None, None, GIB, "torch"),),
+                59 * GIB,
+                "…",
+                (),
             ),
         ),
     )
 
 
-def test_the_text_is_this() -> None:
-    """Names, labels, types and values are those of docs/prometheus.md, to the letter."""
+def test_the_exact_text() -> None:
+    """Names, labels, types and values are exactly those of docs/prometheus.md."""
     assert whole().decode() == GOLDEN.read_text(encoding="utf-8").replace("VERSION", gpuwidget.__version__)
 
 
 def test_user_text_stays_within_its_quotes() -> None:
-    """A notebook's name may hold quotes, backslashes, line breaks and bytes that are no text."""
+    """A notebook's name may contain quotes, backslashes, line breaks and bytes that are no text."""
     nasty = 'a "b"\\c\nd{}=,\udcff é.ipynb'
     kernel = replace(NOTEBOOK, path=nasty, name=nasty)
-    text = exposition(
+    text = metrics_text(
         sample((ZERO, reading(ZERO))),
-        usage(GpuUsage(ZERO.uuid, (holding(GIB, kernel="k-1"),), 0, None, ()), kernels=(kernel,)),
+        usage(GpuMemoryOwnership(ZERO.uuid, (holding(GIB, kernel="k-1"),), 0, None, ()), kernels=(kernel,)),
     )
     assert r'name="a \"b\"\\c\nd{}=,? é.ipynb"' in text.decode()
     ((labels, value),) = series(text, "gpuwidget_kernel_info")
@@ -114,7 +120,7 @@ def test_user_text_stays_within_its_quotes() -> None:
 
 
 def test_what_is_unknown_is_absent() -> None:
-    """A GPU that says nothing has neither zeros nor NaN, only who it is."""
+    """A GPU without readings has neither zeros nor NaN, only its labels."""
     nothing = dict.fromkeys(
         (
             *("answered", "measured", "utilization", "memory_utilization", "memory_used", "power_w"),
@@ -123,14 +129,14 @@ def test_what_is_unknown_is_absent() -> None:
         )
     )
     blind = h200(0, memory_total=None, memory_reserved=None)
-    text = exposition(sample((blind, reading(blind, **nothing))), None)
+    text = metrics_text(sample((blind, reading(blind, **nothing))), None)
     assert names(text) == {
         "gpuwidget_build_info",
         "gpuwidget_gpus",
         "gpuwidget_sample_timestamp_seconds",
         "gpuwidget_gpu_info",
     }
-    text = exposition(sample((ZERO, reading(ZERO, power_w=float("nan"), temperature_c=float("inf")))), None)
+    text = metrics_text(sample((ZERO, reading(ZERO, power_w=float("nan"), temperature_c=float("inf")))), None)
     assert "NaN" not in text.decode()
     assert "Inf" not in text.decode()
     assert names(text) & {"gpuwidget_gpu_power_watts", "gpuwidget_gpu_temperature_celsius"} == set()
@@ -139,7 +145,7 @@ def test_what_is_unknown_is_absent() -> None:
 @pytest.mark.parametrize("state", ["lost_since", "silent_since"])
 def test_a_gpu_that_does_not_answer_is_not_up(state: str) -> None:
     """A lost GPU stays in the scrape as 0, with the time of its last answer."""
-    text = exposition(
+    text = metrics_text(
         sample((ZERO, reading(ZERO)), (ONE, reading(ONE, **{state: EPOCH, "answered": EPOCH - 60}))), None
     )
     assert series(text, "gpuwidget_gpu_up") == [
@@ -149,9 +155,9 @@ def test_a_gpu_that_does_not_answer_is_not_up(state: str) -> None:
     assert series(text, "gpuwidget_gpu_answer_timestamp_seconds")[1][1] == EPOCH - 60
 
 
-def test_no_gpu_is_told() -> None:
-    """Where there is no GPU, the scrape says so."""
-    text = exposition(sample(origin=replace(LIVE, kind="none", driver=None, cuda_driver=None)), usage())
+def test_no_gpu() -> None:
+    """Without a GPU, the scrape reports zero GPUs."""
+    text = metrics_text(sample(origin=replace(LIVE, kind="none", driver=None, cuda_driver=None)), usage())
     ((labels, _),) = series(text, "gpuwidget_build_info")
     assert labels == {"version": gpuwidget.__version__, "source": "none", "driver": "", "cuda_driver": ""}
     assert series(text, "gpuwidget_gpus") == [({}, 0.0)]
@@ -159,18 +165,18 @@ def test_no_gpu_is_told() -> None:
 
 
 def test_a_recording_is_labelled() -> None:
-    """Numbers of a recording are not taken for this machine's."""
+    """Numbers of a recording are labelled as such."""
     origin = Origin("replay", None, "Recording of NVIDIA H200", "580.1", "13.0")
-    text = exposition(sample((ZERO, reading(ZERO)), origin=origin), None)
+    text = metrics_text(sample((ZERO, reading(ZERO)), origin=origin), None)
     assert series(text, "gpuwidget_build_info")[0][0]["source"] == "replay"
 
 
-def test_memory_that_is_not_known_is_not_summed() -> None:
-    """Where the driver does not say what one of the processes holds, their sum is absent too."""
-    text = exposition(
+def test_unknown_memory_is_not_summed() -> None:
+    """If the memory of one process is unknown, the sum is left out too."""
+    text = metrics_text(
         sample((ZERO, reading(ZERO))),
         usage(
-            GpuUsage(
+            GpuMemoryOwnership(
                 ZERO.uuid,
                 (holding(None, kernel="k-1"), holding(None), holding(GIB), holding(GIB, terminal="1")),
                 None,
@@ -185,34 +191,37 @@ def test_memory_that_is_not_known_is_not_summed() -> None:
     ]
 
 
-def test_names_of_files_that_hold_nothing_stay_here() -> None:
-    """Only notebooks that hold GPU memory are named."""
+def test_kernels_without_gpu_memory_are_not_named() -> None:
+    """Only kernels that hold GPU memory are named."""
     assert b"secret" not in whole()
 
 
-def test_a_reason_of_a_newer_driver() -> None:
-    """A reason for a low clock that has no word yet is there by its number."""
-    text = exposition(sample((ZERO, reading(ZERO, throttle=("reason 0x800",)))), None)
+def test_an_unknown_throttle_reason() -> None:
+    """An unknown throttle reason is there by its number."""
+    text = metrics_text(sample((ZERO, reading(ZERO, throttle=("reason 0x800",)))), None)
     on = [labels["reason"] for labels, value in series(text, "gpuwidget_gpu_throttle_reason") if value]
     assert on == ["reason 0x800"]
     assert len(series(text, "gpuwidget_gpu_throttle_reason")) == 12
 
 
-def test_who_holds_what_of_a_gpu_that_has_gone() -> None:
-    """A GPU that left between the two is left out."""
-    text = exposition(
+def test_ownership_of_a_gpu_that_left() -> None:
+    """A GPU that left between sample and ownership is left out."""
+    text = metrics_text(
         sample((ZERO, reading(ZERO))),
-        usage(GpuUsage(ONE.uuid, (holding(GIB, kernel="k-1"),), 0, None, ())),
+        usage(GpuMemoryOwnership(ONE.uuid, (holding(GIB, kernel="k-1"),), 0, None, ())),
     )
     assert not names(text) & {"gpuwidget_kernel_memory_bytes", "gpuwidget_kernel_info"}
 
 
-def test_what_is_held_in_a_slice_counts_once() -> None:
-    """The driver may tell of a slice's processes on its parent too: a sum over all series is right."""
+def test_memory_in_a_slice_counts_once() -> None:
+    """If the driver lists a slice's processes on its parent too, a sum over all series counts them once."""
     held = (holding(GIB, kernel="k-1"), holding(2 * GIB))
-    text = exposition(
+    text = metrics_text(
         sample((ONE, reading(ONE)), (SLICE, reading(SLICE))),
-        usage(GpuUsage(ONE.uuid, held, 5 * GIB, None, ()), GpuUsage(SLICE.uuid, held, 0, None, ())),
+        usage(
+            GpuMemoryOwnership(ONE.uuid, held, 5 * GIB, None, ()),
+            GpuMemoryOwnership(SLICE.uuid, held, 0, None, ()),
+        ),
     )
     assert series(text, "gpuwidget_kernel_memory_bytes") == [
         ({"gpu": "1", "mig": "0", "kernel": "k-1", "source": "driver"}, GIB)

@@ -1,4 +1,4 @@
-"""The history's route asked for metrics, the trait always_on, and when the hardware's counters are read."""
+"""The history's route with metrics, the trait always_on, and when the hardware counters are read."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from helpers_server import Server, Stream
 
 from gpuwidget.model.readings import Activity
 from gpuwidget.server import wire
-from gpuwidget.server.history_metrics import QUANTITIES
+from gpuwidget.server.history_metrics import METRICS
 
-NAMES = ", ".join(QUANTITIES)
+NAMES = ", ".join(METRICS)
 
 
 async def sampled(server: Server, ticks: int = 3) -> tuple[Stream, list[Any]]:
-    """A client, and the samples that it has seen."""
+    """A client, and the samples that it has received."""
     stream = await server.stream()
     await stream.next()
     return stream, [(await stream.next())["sample"] for _ in range(ticks)]
 
 
-async def test_metrics_that_are_asked_for(server: Server) -> None:
-    """The answer has the course of these for every GPU, and says in which steps."""
+async def test_requested_metrics(server: Server) -> None:
+    """The reply has the requested metrics of every GPU, and the step."""
     _, seen = await sampled(server)
     status, course = await server.get(
         "history", metrics="temperature_c,utilization", seconds=600, points=4000
     )
     assert status == 200
-    assert set(course) == {field.name for field in fields(wire.Course)}
+    assert set(course) == {field.name for field in fields(wire.MetricHistory)}
     assert course["step_s"] == 0
     assert course["t"][:3] == [round(one["time"], 3) for one in seen]
     assert [one["uuid"] for one in course["gpus"]] == [gpu(0).uuid, gpu(1).uuid]
@@ -41,17 +41,17 @@ async def test_metrics_that_are_asked_for(server: Server) -> None:
 
 
 async def test_all_metrics_of_a_part(server: Server) -> None:
-    """``all`` is every one that was known; ``since`` and ``until`` cut the part out."""
+    """``all`` returns every known metric; ``since`` and ``until`` limit the time."""
     _, seen = await sampled(server, 5)
     since, until = seen[1]["time"], seen[3]["time"]
     _, course = await server.get("history", metrics="all", since=since, until=until)
     assert (course["since"], course["until"]) == (since, until)
     assert course["t"] == [round(one["time"], 3) for one in seen[1:4]]
-    assert list(course["gpus"][0]["metrics"]) == list(QUANTITIES[:7])
+    assert list(course["gpus"][0]["metrics"]) == list(METRICS[:7])
 
 
 async def test_the_future_and_what_is_older_than_an_hour_are_cut_off(server: Server) -> None:
-    """What part is told stands in the answer."""
+    """The reply contains the time that it covers."""
     await sampled(server, 1)
     assert server.clock is not None
     _, course = await server.get("history", since=0, until=4e9)
@@ -77,15 +77,15 @@ async def test_the_future_and_what_is_older_than_an_hour_are_cut_off(server: Ser
         ({"metrics": "all", "seconds": "3601"}, "seconds must be a number of seconds from 0 to 3600."),
     ],
 )
-async def test_what_makes_no_sense_is_refused(server: Server, query: dict[str, str], sentence: str) -> None:
-    """A query that can't be answered gets 400 with a sentence that says what may be asked for."""
+async def test_invalid_queries_are_refused(server: Server, query: dict[str, str], sentence: str) -> None:
+    """An invalid query gets 400 with a sentence that names the allowed values."""
     status, answer = await server.get("history", **query)
     assert (status, answer["message"]) == (400, sentence)
     assert not server.hub._sampler.wanted
 
 
-async def test_a_course_is_json_and_no_activity(server: Server) -> None:
-    """It is sent as JSON, and asking for it keeps no idle server from being culled."""
+async def test_the_reply_is_json_and_no_activity(server: Server) -> None:
+    """The reply is JSON, and the request keeps no idle server from being culled."""
     before = server.app.web_app.last_activity()
     answer = await server.fetch("gpuwidget", "api", "history", params={"metrics": "all"})
     assert answer.headers["Content-Type"] == "application/json"
@@ -93,8 +93,8 @@ async def test_a_course_is_json_and_no_activity(server: Server) -> None:
     assert server.app.web_app.last_activity() == before
 
 
-async def test_counters_are_read_while_somebody_looks_at_them(server: Server, source: FakeSource) -> None:
-    """Only a client that says so has the hardware's counters read, and only as long as one does."""
+async def test_counters_are_read_while_a_client_requests_them(server: Server, source: FakeSource) -> None:
+    """The hardware counters are read only while a client requests them."""
     source.activity[0] = Activity(1.0, 2.0, *[7.0] * 12)
     stream, _ = await sampled(server, 10)
     assert source.calls["activity"] == 0
@@ -106,9 +106,9 @@ async def test_counters_are_read_while_somebody_looks_at_them(server: Server, so
     late = await server.stream()
     await late.next()
     await late.say({"type": "activity", "wanted": True})
-    await server.until(lambda: len(server.hub._activity_wanted) == 2)
+    await server.until(lambda: len(server.hub._activity_clients) == 2)
     await stream.say({"type": "activity", "wanted": False})
-    await server.until(lambda: len(server.hub._activity_wanted) == 1)
+    await server.until(lambda: len(server.hub._activity_clients) == 1)
     assert server.hub._activity is not None
     late.close()
     await server.until(lambda: server.hub._activity is None)
@@ -136,8 +136,8 @@ async def test_counters_are_read_while_somebody_looks_at_them(server: Server, so
         b"\xff\xfe",
     ],
 )
-async def test_what_else_a_client_says_is_not_listened_to(server: Server, said: str | bytes) -> None:
-    """Whatever comes over the stream, it goes on and nothing else happens."""
+async def test_invalid_messages_are_ignored(server: Server, said: str | bytes) -> None:
+    """Invalid messages of a client change nothing, and the stream continues."""
     stream, _ = await sampled(server, 1)
     await stream.say(said)
     for _ in range(3):
@@ -152,10 +152,11 @@ class TestAlwaysOn:
     def configuration(self) -> dict[str, object]:
         return {"always_on": True}
 
-    async def test_the_past_is_there_before_the_first_viewer(
+    async def test_the_history_starts_before_the_first_client(
         self, server: Server, source: FakeSource
     ) -> None:
-        """From the server's start on it samples, the counters too, and whoever comes sees the past."""
+        """The server samples from its start, including the counters, and the first client gets that
+        history."""
         source.activity[0] = Activity(1.0, 2.0, *[7.0] * 12)
         await server.until(lambda: source.calls["activity"] > 3 and source.calls["fast"] > 20)
         hello = await (await server.stream()).next()
@@ -164,11 +165,11 @@ class TestAlwaysOn:
         _, course = await server.get("history", metrics="tensor")
         assert 7.0 in course["gpus"][0]["metrics"]["tensor"]["mean"]
 
-    async def test_it_goes_on_without_viewers(self, server: Server, source: FakeSource) -> None:
-        """The last client to leave ends nothing; the server's own end does."""
+    async def test_sampling_goes_on_without_clients(self, server: Server, source: FakeSource) -> None:
+        """Sampling goes on after the last client has left, until the server ends."""
         stream, _ = await sampled(server)
         stream.close()
-        await server.until(lambda: not server.hub._listeners)
+        await server.until(lambda: not server.hub._clients)
         calls = source.calls["fast"]
         await server.until(lambda: source.calls["fast"] > calls + 20)
         server.hub.close()
@@ -185,16 +186,16 @@ class TestAlwaysOn:
         )
     ],
 )
-async def test_a_word_that_is_neither(
+async def test_an_invalid_value_of_always_on(
     server: Server, configuration: dict[str, object], said: str, told: list[str]
 ) -> None:
-    """A value that can't be is told in the log, and nothing is sampled unasked."""
+    """An invalid value is logged, and sampling does not start."""
     assert told == [said]
     assert not server.hub._sampler.wanted
 
 
 @pytest.mark.parametrize("jp_argv", [["--GpuWidget.always_on=True"]])
 async def test_always_on_by_a_command_line(server: Server, jp_argv: list[str], source: FakeSource) -> None:
-    """``--GpuWidget.always_on=True`` does the same."""
+    """``--GpuWidget.always_on=True`` has the same effect."""
     await server.until(lambda: source.calls["fast"] > 4)
-    assert not server.hub._listeners
+    assert not server.hub._clients

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from helpers_channels import Channels
+from helpers_kernel_channels import Channels
 from helpers_server import Server
 
-from gpuwidget.server.kernel_executions import Executions, KernelExecutions
+from gpuwidget.server.kernel_executions import ExecutionTracker, KernelExecutions
 
 WAITS = """
 import pathlib, time
@@ -22,7 +22,7 @@ while not pathlib.Path({0!r}).exists(): time.sleep(0.01)
 """
 """A cell that runs until that file exists."""
 USAGE = "usage_request"
-"""What jupyter-resource-usage sends on the control channel, and Jupyter Server tracks."""
+"""A request that jupyter-resource-usage sends on the control channel, and Jupyter Server tracks."""
 
 
 class Cell:
@@ -42,12 +42,12 @@ class Cell:
         return cls(channels, end, request)
 
     async def end(self) -> None:
-        """End it, and return once the kernel is done with it."""
+        """End it, and return once the kernel has finished it."""
         self._end.touch()
         await self.ended()
 
     async def ended(self) -> None:
-        """Return once the kernel is done with it."""
+        """Return once the kernel has finished it."""
         await self._channels.until("status", self._request, execution_state="idle")
 
 
@@ -61,7 +61,7 @@ class Kernel:
 
     @classmethod
     async def start(cls, server: Server) -> Kernel:
-        """A new one, which is ready."""
+        """Start a kernel, and return it when it is ready."""
         answer = await server.fetch("api", "kernels", method="POST", body=json.dumps({"name": "python3"}))
         channels = Channels(server, json.loads(answer.body)["id"])
         await channels.open()
@@ -70,7 +70,7 @@ class Kernel:
 
     @property
     def manager(self) -> Any:
-        """Jupyter's manager of it."""
+        """Return Jupyter's manager of it."""
         return self.server.app.kernel_manager.get_kernel(self.id)
 
     async def mislead(self) -> None:
@@ -79,7 +79,7 @@ class Kernel:
         await self.server.until(lambda: self.manager.execution_state == "idle")
 
     async def streamed(self) -> str:
-        """Its state as a page that is opened now reads it."""
+        """Return its state for a page that is opened now."""
         stream = await self.server.stream()
         usage = await stream.usage()
         stream.close()
@@ -88,7 +88,7 @@ class Kernel:
         return state
 
     async def reads(self, state: str) -> None:
-        """Return once an open page reads that it is in this state."""
+        """Return once an open page shows this state."""
         stream = await self.server.stream()
         while all((one["id"], one["state"]) != (self.id, state) for one in (await stream.usage())["kernels"]):
             pass
@@ -96,7 +96,7 @@ class Kernel:
 
 
 async def test_a_request_on_the_control_channel_ends_no_cell(server: Server, tmp_path: Path) -> None:
-    """A cell that runs reads busy to its end, whatever else the kernel handles meanwhile."""
+    """A kernel that runs a cell is busy until its end, whatever messages it handles meanwhile."""
     kernel = await Kernel.start(server)
     cell = await Cell.begin(kernel.channels, tmp_path / "end")
     await kernel.mislead()
@@ -106,7 +106,7 @@ async def test_a_request_on_the_control_channel_ends_no_cell(server: Server, tmp
 
 
 async def test_subshells_of_a_live_chart_end_no_cell(server: Server, tmp_path: Path) -> None:
-    """The sequence of a watched cell: JupyterLab asks for a subshell at the chart's first widget."""
+    """The messages of a watched cell: JupyterLab requests a subshell at the chart's first widget."""
     kernel = await Kernel.start(server)
     cell = await Cell.begin(kernel.channels, tmp_path / "end")
     subshell = (await kernel.channels.control("create_subshell_request"))["content"]["subshell_id"]
@@ -119,7 +119,7 @@ async def test_subshells_of_a_live_chart_end_no_cell(server: Server, tmp_path: P
 
 
 async def test_a_cell_in_a_subshell_runs_too(server: Server, tmp_path: Path) -> None:
-    """A kernel whose main shell is done reads busy while a console's subshell runs a cell."""
+    """A kernel is busy while a subshell runs a console's cell, after its main shell has finished."""
     kernel = await Kernel.start(server)
     subshell = (await kernel.channels.control("create_subshell_request"))["content"]["subshell_id"]
     cell = await Cell.begin(kernel.channels, tmp_path / "end", subshell)
@@ -131,7 +131,7 @@ async def test_a_cell_in_a_subshell_runs_too(server: Server, tmp_path: Path) -> 
 
 
 async def test_queued_cells_and_those_of_another_client(server: Server, tmp_path: Path) -> None:
-    """Whoever sent them: the kernel reads busy until the last one is done, or was interrupted."""
+    """With several clients, the kernel is busy until the last cell is finished or interrupted."""
     kernel = await Kernel.start(server)
     other = Channels(kernel.server, kernel.id)
     await other.open()
@@ -152,7 +152,7 @@ async def test_queued_cells_and_those_of_another_client(server: Server, tmp_path
 
 @pytest.mark.parametrize("how", ["restarted by the user", "killed"])
 async def test_a_new_process_runs_nothing(server: Server, tmp_path: Path, how: str) -> None:
-    """What the process before it ran is not what the kernel runs."""
+    """After a restart, cells of the previous process do not count."""
     kernel = await Kernel.start(server)
     await Cell.begin(kernel.channels, tmp_path / "never")
     await kernel.mislead()
@@ -160,14 +160,14 @@ async def test_a_new_process_runs_nothing(server: Server, tmp_path: Path, how: s
         before = kernel.manager.provisioner.pid
         os.kill(before, signal.SIGKILL)
         await server.until(lambda: kernel.manager.provisioner.pid not in (before, None))
-        await Channels(server, kernel.id).open()  # As pages do when Jupyter Server has restarted a kernel.
+        await Channels(server, kernel.id).open()  # as pages do after Jupyter Server has restarted a kernel
     else:
         await kernel.server.fetch("api", "kernels", kernel.id, "restart", method="POST", body="{}")
     await kernel.reads("idle")
 
 
 def status(state: str, request: str, kind: str = "execute_request", **changes: Any) -> list[dict[str, Any]]:
-    """Header, parent's header and content of a status message; ``changes`` are of its header's."""
+    """Return header, parent's header and content of a status message; ``changes`` apply to its header."""
     header = {"msg_type": "status", "session": "kernel", **changes}
     return [header, {"msg_id": request, "msg_type": kind, "session": "client"}, {"execution_state": state}]
 
@@ -183,7 +183,7 @@ def status(state: str, request: str, kind: str = "execute_request", **changes: A
         # The first one's idle was lost.
         ([status("busy", "1"), status("busy", "2"), status("idle", "2")], False),
         ([status("busy", "1"), status("idle", "0")], True),
-        # Another process.
+        # A new process.
         ([status("busy", "1"), status("idle", "2", "kernel_info_request", session="new")], False),
         ([status("busy", "1", session="client"), status("starting", "", session="client")], False),
         # A kernel that repeats the client's session.
@@ -193,22 +193,22 @@ def status(state: str, request: str, kind: str = "execute_request", **changes: A
 )
 def test_messages(messages: list[list[dict[str, Any]]], running: bool) -> None:
     """A request runs from its ``busy`` to its ``idle``, to the next request or to the next process."""
-    executions = KernelExecutions()
+    execution_tracker = KernelExecutions()
     for message in messages:
-        executions.receive(*message)
-    assert executions.running is running
+        execution_tracker.receive(*message)
+    assert execution_tracker.running is running
 
 
 def test_other_kernel_managers() -> None:
     """Kernels of a manager without Jupyter Server's messages start as usual, and keep Jupyter's state."""
-    executions = Executions()
-    executions.observe(SimpleNamespace())
+    execution_tracker = ExecutionTracker()
+    execution_tracker.observe(SimpleNamespace())
     started: list[str] = []
     manager = SimpleNamespace(
         start_watching_activity=started.append,
         list_kernel_ids=lambda: ["a"],
         get_kernel=lambda _: SimpleNamespace(),
     )
-    executions.observe(manager)
+    execution_tracker.observe(manager)
     manager.start_watching_activity("a")
-    assert (started, executions.running("a")) == (["a"], False)
+    assert (started, execution_tracker.running("a")) == (["a"], False)

@@ -1,4 +1,4 @@
-"""How busy a GPU was lately: told for whole windows only."""
+"""The mean utilization of a GPU: known for completely sampled windows only."""
 
 from __future__ import annotations
 
@@ -9,32 +9,34 @@ from fakes import EPOCH
 from helpers_samples import h200, reading, sample
 
 from gpuwidget.model.samples import Sample
-from gpuwidget.server.rolling_mean import Means
+from gpuwidget.server.rolling_mean import RollingMeans
 
 GPU = h200(0)
 
 
 def at(seconds: float, utilization: float | None) -> Sample:
-    """One moment."""
+    """Return a sample at this time."""
     return sample((GPU, reading(GPU, utilization=utilization)), time=EPOCH + seconds)
 
 
-def fed(made: Means, since: int, until: int, utilization: float | None, every: int = 1) -> Means:
-    """With a reading every second or so."""
+def fed(
+    made: RollingMeans, since: int, until: int, utilization: float | None, every: int = 1
+) -> RollingMeans:
+    """Add samples every second or so."""
     for second in range(since, until, every):
         made.add(at(second, utilization), second)
     return made
 
 
-def told(made: Means) -> list[float | None]:
-    """The mean over 10, 30 and 60 minutes."""
-    assert [one.seconds for one in made.of(GPU.uuid)] == [600.0, 1800.0, 3600.0]
-    return [one.utilization for one in made.of(GPU.uuid)]
+def told(made: RollingMeans) -> list[float | None]:
+    """Return the means over 10, 30 and 60 minutes."""
+    assert [one.seconds for one in made.means(GPU.uuid)] == [600.0, 1800.0, 3600.0]
+    return [one.utilization for one in made.means(GPU.uuid)]
 
 
-def test_each_window_from_when_it_was_read() -> None:
-    """Nothing is said of ten minutes before ten minutes were read, and so on."""
-    made = Means(1.0)
+def test_windows_are_unknown_until_sampled() -> None:
+    """The mean over ten minutes is unknown before ten minutes were sampled, and so on."""
+    made = RollingMeans(1.0)
     assert told(made) == [None, None, None]
     assert told(fed(made, 0, 300, 20.0)) == [None, None, None]
     assert told(fed(made, 300, 611, 20.0)) == [20.0, None, None]
@@ -44,8 +46,8 @@ def test_each_window_from_when_it_was_read() -> None:
 
 
 def test_time_counts_not_samples() -> None:
-    """A reading holds until the next, however close to each other they are."""
-    made = Means(1.0)
+    """A value counts until the next sample, however short the time is."""
+    made = RollingMeans(1.0)
     for second in range(0, 700, 2):
         made.add(at(second, 90.0), second)
         for part in range(10):
@@ -54,29 +56,29 @@ def test_time_counts_not_samples() -> None:
     assert told(made)[0] == pytest.approx((90.0 * 1.5 + 10.0 * 0.5) / 2, abs=1.0)
 
 
-def test_what_was_not_read_is_not_made_up() -> None:
-    """A gap of a minute in ten leaves them unknown; so does a GPU that does not say, or was not there."""
-    made = fed(Means(1.0), 0, 300, 50.0)
+def test_gaps_make_a_mean_unknown() -> None:
+    """A gap of a minute in ten makes them unknown; so does a GPU without a value, or one that was absent."""
+    made = fed(RollingMeans(1.0), 0, 300, 50.0)
     assert told(fed(made, 360, 660, 50.0))[0] is None
     assert told(fed(made, 660, 990, 50.0))[0] == 50.0
-    made = fed(fed(Means(1.0), 0, 500, 50.0), 500, 560, None)
+    made = fed(fed(RollingMeans(1.0), 0, 500, 50.0), 500, 560, None)
     assert told(fed(made, 560, 700, 50.0))[0] is None
     other = h200(1)
-    made = fed(Means(1.0), 0, 700, 50.0)
+    made = fed(RollingMeans(1.0), 0, 700, 50.0)
     made.add(sample((other, reading(other)), time=EPOCH + 701), 701.0)
     assert told(fed(made, 702, 720, 50.0))[0] is None
 
 
 def test_a_few_seconds_more_or_less_do_not_matter() -> None:
-    """Half a minute that a driver was silent in ten minutes leaves them known."""
-    made = fed(fed(Means(1.0), 0, 300, 50.0), 300, 325, None)
+    """Half a minute without values in ten minutes leaves them known."""
+    made = fed(fed(RollingMeans(1.0), 0, 300, 50.0), 300, 325, None)
     assert told(fed(made, 325, 620, 50.0))[0] == 50.0
 
 
 @pytest.mark.parametrize("step", [-5000.0, -1.0, 3.0, 5000.0])
 def test_a_clock_that_is_set(step: float) -> None:
-    """Set back or forth, by however much: the means are of the time that has passed, and go on."""
-    made = fed(Means(1.0), 0, 700, 50.0)
+    """The system clock may be set forward or back: the means follow the elapsed time."""
+    made = fed(RollingMeans(1.0), 0, 700, 50.0)
     for second in range(700, 1311):
         assert told(made)[0] is not None
         made.add(at(second + step, 20.0), second)
@@ -84,22 +86,22 @@ def test_a_clock_that_is_set(step: float) -> None:
 
 
 def test_a_pause() -> None:
-    """What was long ago is not told as the last ten minutes."""
-    made = fed(Means(1.0), 0, 700, 50.0)
+    """Samples from long ago do not count as the last ten minutes."""
+    made = fed(RollingMeans(1.0), 0, 700, 50.0)
     made.add(at(10**6, 40.0), 10**6)
     made.add(at(10**6 + 20, 40.0), 10**6 + 20)
     assert told(made) == [None, None, None]
 
 
 def test_slow_sampling() -> None:
-    """At the slowest rate of a minute, an hour is an hour too."""
-    made = fed(Means(60.0), 0, 3700, 30.0, every=60)
+    """At the slowest rate of one sample a minute, the means are known too."""
+    made = fed(RollingMeans(60.0), 0, 3700, 30.0, every=60)
     assert told(made) == [30.0, 30.0, 30.0]
 
 
-def test_it_stays_small() -> None:
-    """However long it is fed, it holds an hour, and only the GPUs that are there."""
-    made = fed(Means(1.0), 0, 20_000, 30.0, every=5)
+def test_memory_is_bounded() -> None:
+    """However long it runs, it stores an hour, and only the present GPUs."""
+    made = fed(RollingMeans(1.0), 0, 20_000, 30.0, every=5)
     assert len(made._gpus[GPU.uuid]._spans) == 360
     other = replace(GPU, uuid="GPU-other")
     made.add(sample((other, reading(other)), time=EPOCH + 20_001), 20_001.0)
