@@ -39,7 +39,8 @@ await new Promise(requestAnimationFrame);
 return performance.now() - start;
 """
 _UNFOLD = """
-document.querySelectorAll('.jp-gpuwidget-gpu-card[data-open=false] .jp-gpuwidget-gpu-row').forEach(row => row.click());
+const rows = '.jp-gpuwidget-gpu-card[data-open=false] .jp-gpuwidget-gpu-row';
+document.querySelectorAll(rows).forEach(row => row.click());
 """
 _ASK = """
 const watch = document.querySelector('.jp-gpuwidget-device-watch');

@@ -13,7 +13,8 @@ const LIVE = { span: { seconds: 300 }, metrics: ['utilization'], points: 400 } a
 class FakeHistoryServer implements HistoryServer {
   readonly requests: HistoryQuery[] = [];
   readonly signals: AbortSignal[] = [];
-  private readonly pending: { resolve: (course: MetricHistory) => void; reject: (error: unknown) => void }[] = [];
+  private readonly pending: { resolve: (course: MetricHistory) => void; reject: (error: unknown) => void }[] =
+    [];
 
   history(query: HistoryQuery, signal: AbortSignal): Promise<MetricHistory> {
     this.requests.push(query);

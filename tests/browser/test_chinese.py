@@ -21,7 +21,8 @@ DASHBOARD = ".jp-gpuwidget-dashboard"
 HAN = re.compile(r"[\u4e00-\u9fff]")
 CLIPPED = """
 return [...document.querySelectorAll('.jp-gpuwidget-panel *')]
-    .filter(node => node.checkVisibility() && !node.matches('select, option, canvas, .jp-gpuwidget-device-label'))
+    .filter(node => node.checkVisibility() &&
+            !node.matches('select, option, canvas, .jp-gpuwidget-device-label'))
     .filter(node => getComputedStyle(node).textOverflow !== 'ellipsis')
     .filter(node => node.scrollWidth > node.clientWidth + 1 && getComputedStyle(node).display !== 'inline')
     .map(node => `${node.className}: ${node.textContent}`);

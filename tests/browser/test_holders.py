@@ -28,7 +28,8 @@ OUTCOME = f"{PANEL} .jp-gpuwidget-panel-message"
 DIALOG = ".jp-Dialog-content"
 CLIPPED = """
 return [...document.querySelectorAll('.jp-gpuwidget-panel *')]
-    .filter(node => node.checkVisibility() && !node.matches('select, option, canvas, .jp-gpuwidget-device-label'))
+    .filter(node => node.checkVisibility() &&
+            !node.matches('select, option, canvas, .jp-gpuwidget-device-label'))
     .filter(node => getComputedStyle(node).textOverflow !== 'ellipsis')
     .filter(node => node.scrollWidth > node.clientWidth + 1 && getComputedStyle(node).display !== 'inline')
     .map(node => `${node.className}: ${node.textContent}`);

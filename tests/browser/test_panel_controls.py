@@ -1,4 +1,4 @@
-"""The panel's controls: what they focus, what they request, and what they do with replies of another version."""
+"""The panel's controls: what they focus, what they request, and how they treat another version's replies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ WATCH = f"{PANEL} .jp-gpuwidget-device-watch"
 _COUNT_REQUESTS = """
 window.requests = [];
 panel.sessionContext.session.kernel.anyMessage.connect((_, {msg, direction}) => {
-    if (direction === 'send' && msg.header.msg_type === 'gpuwidget_request') { window.requests.push(msg.content); }
+    if (direction === 'send' && msg.header.msg_type === 'gpuwidget_request') {
+            window.requests.push(msg.content);
+        }
 });
 """
 _REPLY = """\
@@ -50,7 +52,7 @@ def open_with_kernel(open_notebook: Open, lab: Lab) -> Notebook:
 
 
 def test_showing_the_panel_focuses_what_can_be_used(open_notebook: Open) -> None:
-    """The dropdown is disabled without gpuwidget: the focus is on the button that loads it, then on the dropdown."""
+    """Without gpuwidget the button that loads it has the focus; afterwards the dropdown has it."""
     notebook = open_notebook(["1"])
     show(notebook)
     notebook.page.wait_for_function("() => document.activeElement?.textContent === 'Load gpuwidget'")
@@ -61,7 +63,7 @@ def test_showing_the_panel_focuses_what_can_be_used(open_notebook: Open) -> None
 
 
 def test_arrow_keys_do_not_choose_a_device(open_notebook: Open, lab: Lab) -> None:
-    """On the closed dropdown an arrow key opens the list: no device on the way is chosen, only the last one."""
+    """An arrow key on the closed dropdown opens the list: only the last device is chosen, none on the way."""
     notebook = open_with_kernel(open_notebook, lab)
     notebook.page.focus(DEVICE)
     for key in ("ArrowDown", "ArrowDown", "End", "Home", "c"):

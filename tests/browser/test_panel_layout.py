@@ -109,7 +109,7 @@ def test_the_doctor_is_at_hand_below_many_gpus(browser: Browser, tmp_path: Path)
 
 
 def test_the_panel_is_the_same_after_a_reload(open_notebook: Open, lab: Lab) -> None:
-    """Expanded sections and the order of the cells are restored, and an expanded doctor runs no checks by itself."""
+    """Expanded sections and the cells' order are restored; an expanded doctor runs no checks by itself."""
     notebook = open_notebook(saved(lab, "folds.ipynb", [report(1, 1, 1.0)]), kernel=False)
     page = notebook.page
     answer_server(notebook, (200, well()))

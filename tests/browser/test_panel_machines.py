@@ -26,7 +26,8 @@ from playwright.sync_api import Browser
 
 CLIPPED = """
 return [...document.querySelectorAll('.jp-gpuwidget-panel *')]
-    .filter(node => node.checkVisibility() && !node.matches('select, option, canvas, .jp-gpuwidget-device-label'))
+    .filter(node => node.checkVisibility() &&
+            !node.matches('select, option, canvas, .jp-gpuwidget-device-label'))
     .filter(node => node.scrollWidth > node.clientWidth + 1 && getComputedStyle(node).display !== 'inline')
     .map(node => `${node.className}: ${node.textContent}`);
 """

@@ -28,7 +28,8 @@ SHORTCUTS = json.loads((Path(__file__).parents[2] / "labextension" / "schema" / 
 SETTINGS = "jupyterlab-gpuwidget:panel"
 PLACES = """
 return [...document.querySelectorAll('.jp-gpuwidget-panel *')].filter(node => node.checkVisibility())
-    .filter(node => getComputedStyle(node).display !== 'inline' && !node.matches('.jp-gpuwidget-section-summary'))
+    .filter(node => getComputedStyle(node).display !== 'inline' &&
+            !node.matches('.jp-gpuwidget-section-summary'))
     .map(node => [node.className, Math.round(node.getBoundingClientRect().top)].join(' '));
 """
 

@@ -69,7 +69,11 @@ export class CsvExport {
  * Return the history as a table: a row per step, and per GPU and metric the mean, minimum and maximum. Unknown values
  * are empty.
  */
-export function toCsv(course: MetricHistory, gpus: readonly NamedGpu[], metrics: readonly MetricName[]): string {
+export function toCsv(
+  course: MetricHistory,
+  gpus: readonly NamedGpu[],
+  metrics: readonly MetricName[]
+): string {
   const header = ['time (ISO 8601)', 'time (epoch s)', 'step (s)', 'samples'];
   const columns: (readonly (number | null)[])[] = [];
   for (const { uuid, name } of gpus) {

@@ -50,7 +50,8 @@ export class HolderList {
   private readonly sum = new Text('holder-memory');
   private readonly more: HTMLButtonElement;
   private holders: readonly Holder[] = [];
-  private sortedFor: { readonly usage: GpuMemoryOwnership | null; readonly front: string | null } | null = null;
+  private sortedFor: { readonly usage: GpuMemoryOwnership | null; readonly front: string | null } | null =
+    null;
 
   /** `name` is the list's name in the panel's state. */
   constructor(

@@ -1,4 +1,13 @@
-import type { Gpu, GpuMemoryOwnership, KernelGpu, KernelState, Reading, ReceivedMessage, Sample, MemoryOwnership } from '../wire';
+import type {
+  Gpu,
+  GpuMemoryOwnership,
+  KernelGpu,
+  KernelState,
+  Reading,
+  ReceivedMessage,
+  Sample,
+  MemoryOwnership
+} from '../wire';
 import { HistoryBuffer } from './historyBuffer';
 
 /** Spare capacity of the history buffer: the server may sample faster while it watches a cell in its own process. */
