@@ -267,9 +267,9 @@ def test_an_unhashable_class(kernel: Kernel) -> None:
 
 
 def test_a_failing_search_is_not_repeated_after_every_cell(kernel: Kernel) -> None:
-    """If the search for storages fails, memory is attributed to cells by block address alone."""
+    """A failed search for storages is repeated only after new allocations; blocks keep their cells."""
     kernel.setup(
-        "import gpuwidget.kernel.attribution.cell_memory as c\nasked = []\n"
+        "import gpuwidget.kernel.attribution.cell_memory as c\ncalls = []\n"
         "def fail(*a, **k):\n    calls.append(1)\n    raise ValueError\nc.find_storages = fail"
     )
     kernel.ok("x = gpu.empty(1000)")
