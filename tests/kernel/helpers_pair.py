@@ -1,4 +1,4 @@
-"""A plain kernel and one that watches its cells, and what must be the same in both."""
+"""A plain kernel and one with gpuwidget, and comparisons of their cells."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Pair:
         self.watched = watched
 
     def setup(self, code: str) -> None:
-        """Run ``code`` in both without a trace in history and counters."""
+        """Run ``code`` in both kernels, without effect on history and execution counts."""
         self.plain.setup(code)
         self.watched.setup(code)
 
     def both(self, code: str, **options: Any) -> tuple[Ran, Ran]:
-        """Run the same unwatched cell in both; everything visible must be the same, without a card."""
+        """Run the same unwatched cell in both; everything visible must be the same, and there is no card."""
         plain, watched = self.run(code, code, **options)
         assert_same(plain, watched)
         assert watched.cards == []
@@ -100,14 +100,14 @@ class Pair:
 
 
 def assert_same(plain: Ran, watched: Ran) -> None:
-    """Assert that everything visible is the same, and show the lines that differ."""
+    """Assert that everything visible is the same. The assertion message has the lines that differ."""
     before, after = (pprint.pformat(ran.as_seen(), width=160).splitlines() for ran in (plain, watched))
     difference = "\n".join(difflib.unified_diff(before, after, "plain", "watched", lineterm="", n=1))
     assert not difference, f"watched, the cell differs:\n{difference}"
 
 
 def check_card(ran: Ran) -> dict[str, Any]:
-    """Check that the only card is complete and small and has the reply's status; return its report."""
+    """Check size, parts and status of the only card and that no chart is left. Return its report."""
     (card,) = ran.cards
     assert set(card) == {"text/plain", "text/html", CARD}
     assert len(json.dumps(card)) <= MAX_CARD_BYTES
@@ -115,10 +115,10 @@ def check_card(ran: Ran) -> dict[str, Any]:
     expected = ran.reply["status"]
     if expected == "error" and ran.reply["ename"] in ("KeyboardInterrupt", "CancelledError"):
         expected = "interrupted"
-    # ipykernel 7.4 also replies 'error' if only the display of the result failed, after the code had ended.
+    # ipykernel 7.4 also replies 'error' if the code succeeded but its result could not be displayed.
     if expected != "error" or ran.reply["ename"] != "NoneType":
         assert cell["status"] == expected
-    # A front end would keep showing a live chart that was not emptied.
+    # A front end keeps showing a live chart whose output is not cleared.
     shown: dict[str, dict[str, Any]] = {}
     for message in ran.messages:
         if message.is_live and not message.is_card:
